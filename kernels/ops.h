@@ -1,0 +1,136 @@
+/* The table of operations: everything the forward pass and the sampler compute, one pointer each.
+ *
+ * The plain C twin (generic.c) defines the bits; avx2.c and avx512.c equal it by memcmp. Rule R1: the
+ * result for a row is a function of that row alone, so no order below depends on the number of rows, the
+ * cut of the work, or the number of threads.
+ *
+ * Numerics (all part of the numerics id):
+ *   bf16(x)   round to nearest even; denormal floats become a zero of the same sign; NaN stays NaN.
+ *   dot bf16  acc = +0; for each pair of k ascending: acc = fma(a[2j+1], b[2j+1], acc), then
+ *             acc = fma(a[2j], b[2j], acc), each with denormal inputs and results flushed to zero
+ *             (tininess after rounding): what VDPBF16PS does. Odd k is padded with +0.
+ *   dot f32   acc = +0; k ascending: acc = fma(a[k], b[k], acc), IEEE, no flush; 16-bit weights are
+ *             converted exactly.
+ *   sums      over a row: 16 partial sums, element i into sum i % 16, ascending; then
+ *             s[i] += s[i + 8], s[i + 4], s[i + 2], s[i + 1].
+ *   exp2      see exp2_f in ops_impl.h: magic-number rounding, degree-6 polynomial by fmaf, 0 below -126.
+ *   attention see struct attn.
+ * Everything else is one IEEE operation after another as ops_impl.h writes it; -ffp-contract=off.
+ *
+ * Activations ("act") are bf16 with --compute bf16 and float with --compute f32. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32 };
+static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_OTHER ? 0 : 2; }
+
+enum {
+    PANEL = 16,              /* columns of a packed matrix that lie side by side */
+    KV_BLOCK = 64,           /* keys of a cache block, aligned to absolute position */
+    KV_CHUNK = 2048,         /* keys of a chunk: blocks merge inside it, then chunks merge */
+    MATMUL_ROWS_MAX = 64,    /* rows a matmul call is fastest with; any number is allowed */
+};
+
+/* A matrix of n output columns by k inputs, packed in panels of 16 outputs:
+ *   BF16      [n/16][k/2][16][2]: one 32-bit word holds the pair (2j, 2j+1) of one output
+ *   F16, F32  [n/16][k][16]
+ * n is padded to a multiple of 16 and k to a multiple of 2 with +0. */
+struct mat { enum dtype type; size_t n, k; void *w; };
+
+static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
+static inline size_t mat_panel_bytes(const struct mat *m) { return (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type); }
+static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat_panel_bytes(m); }
+
+/* Attention of m rows of one sequence over its cache, one layer.
+ *
+ * The cache of a layer and KV head is contiguous, in blocks of 64 keys; a block is
+ *   K [4][head_dim/2][16][2] then V [head_dim/16][32][16][2]      (bf16: pairs of dimensions, pairs of keys)
+ *   K [4][head_dim][16]      then V [head_dim/16][64][16]         (f32)
+ * head_dim is a multiple of 16 here; smaller ones are padded with +0 by the model.
+ *
+ * Row r sees positions lo[r] <= p < hi[r] of the cache. A tree row also sees its ancestors and itself:
+ * node[r*node_max + i], i < n_node[r], are indices into the scratch, standing at positions hi[r] + i.
+ * Scratch node s, KV head h: K then V of [head_dim] in stored form, at scratch + (s*n_kv_heads + h)*2*head_dim elements.
+ *
+ * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
+ *   state of a chunk: m = -inf, l[16] = 0, o[head_dim] = 0; for its blocks with a visible key, ascending:
+ *     s[64] = dot(q, K), invisible slots -inf;  m' = max(m, max s);  a = exp2(m - m')
+ *     p[64] = act(exp2(s - m'));  l[i] = l[i]*a + p[i], then + p[16+i], + p[32+i], + p[48+i]
+ *     o = fma(o, a, +0), then dot-accumulated over the 64 keys with V (in pairs, odd first, for bf16)
+ *   Invisible slots have p = +0; the fma at the next step makes a -0 they might leave +0, so what lies
+ *   in such a slot cannot be seen as long as it is finite.
+ *   chunks, ascending: m' = max(m, mc); a = exp2(m - m'), b = exp2(mc - m');
+ *     l = fma(lc, b, l*a);  o = fma(oc, b, fma(o, a, +0)); the first one is taken as it is (l summed as "sums").
+ *   out = act(fma(o, 1/l, +0)).  */
+struct attn {
+    enum dtype type;                 /* DT_BF16 or DT_F32: cache, q and out */
+    size_t m, n_heads, n_kv_heads, head_dim;
+    const void *q;                   /* act [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
+    const char *kv;                  /* block b of head h at kv + h*head_bytes + b*block_bytes */
+    size_t head_bytes, block_bytes;
+    const size_t *lo, *hi;           /* [m] */
+    const uint32_t *n_node, *node;   /* NULL: no tree */
+    size_t node_max;
+    const void *scratch;
+    float *part;                     /* [n_chunks][n_heads][m][ATTN_STATE(head_dim)] */
+    size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
+};
+#define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
+static inline size_t kv_block_bytes(enum dtype t, size_t head_dim) { return 2 * KV_BLOCK * head_dim * dtype_size(t); }
+
+struct ops {
+    const char *name;                /* "generic", "avx2", "avx512", "neon" */
+    bool (*supported)(void);         /* whether this CPU can run it */
+
+    /* y[r*ldy + n] = (add ? y : 0) + (dot(x row r, column n) + bias[n]) for panels [p0, p1), rows 0..m-1.
+     * x: act [m][ldx]; act bf16 needs w BF16. bias may be NULL: nothing is added; add without bias is y + dot. */
+    void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
+                   const float *bias, bool add, size_t p0, size_t p1);
+
+    /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or DT_BF16. */
+    void (*rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m, size_t dim, float eps);
+
+    /* y[i] = act(silu(g[i]) * u[i]), silu(g) = g / (1 + exp2(-g*log2e)) */
+    void (*swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);
+
+    /* In place on one head x[dim]: (x[i], x[i+dim/2]) turned by angle i: x0*c - x1*s, x1*c + x0*s. */
+    void (*rope)(float *x, const float *cos, const float *sin, size_t dim);
+
+    /* y = act(x * scale) */
+    void (*round)(void *y, enum dtype act, const float *x, float scale, size_t n);
+
+    /* The chunk c states of KV head h for rows [r0, r1) (all query heads of the group). work: attn_work_bytes. */
+    void (*attend)(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, void *work);
+    /* Merge the chunks of rows [r0, r1), write act out [m][n_heads*head_dim]. */
+    void (*attend_merge)(const struct attn *a, void *out, size_t r0, size_t r1);
+
+    /* Whether every x is finite. */
+    bool (*finite)(const float *x, size_t n);
+};
+
+size_t attn_work_bytes(enum dtype t, size_t head_dim, size_t group, size_t rows);   /* scratch of one thread */
+
+/* Rows [r0, r0+n) of the matrix from row-major src ([n][m->k] of type `from`) into the packed form. F16 and
+ * F32 become BF16 by rounding, 16-bit become F32 exactly. */
+void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from);
+/* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
+void mat_row(const struct mat *m, size_t r, float *y);
+/* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V. */
+void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim);
+/* Put a stored K,V into slot (0..63) of a block, and read it back. */
+void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored);
+void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);
+/* cos and sin of fp32(position) * inv_freq, times `factor`; [n_freq] each. Double arithmetic of our own. */
+void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor);
+float bf16_to_f32(uint16_t x);
+uint16_t f32_to_bf16(float x);
+float f16_to_f32(uint16_t x);
+
+/* Every twin of this build, plain C first, ends with NULL. */
+extern const struct ops *const ops_all[];
+/* The twin that LONGHAND_ISA names, else the fastest this CPU has; NULL (and *why) when it names none we have. */
+const struct ops *ops_choose(const char **why);
+/* Numerics id of this build and this CPU: "cpu-1" on x86 and plain C. */
+#define NUMERICS_VERSION 1

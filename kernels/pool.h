@@ -1,0 +1,20 @@
+/* A pool of threads that runs one indexed job at a time. Results never depend on its size.
+ *
+ *     pool_run(p, n, fn, ctx)     calls fn(ctx, i, thread) once for each i in 0..n-1, and returns when all are done
+ *
+ * The caller is thread 0. Each thread begins with its own contiguous share (so that a thread meets the
+ * same weights each time) and then takes what others have left. Idle threads spin briefly, then sleep. */
+#pragma once
+#include <stddef.h>
+
+enum { POOL_THREADS_MAX = 512 };
+struct pool;
+
+/* NULL when threads cannot be made. n_threads >= 1. */
+struct pool *pool_open(size_t n_threads);
+void pool_close(struct pool *p);
+size_t pool_threads(const struct pool *p);
+void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread), void *ctx);
+
+/* Physical cores this process may use (affinity mask and cgroup quota), at least 1. */
+size_t pool_default_threads(void);

@@ -1,0 +1,77 @@
+/* A model: weights, immutable, shared by all decoders of the process. And the forward pass, written once
+ * for a list of (cache, rows). No other file knows what a layer is made of. */
+#pragma once
+#include "kernels/ops.h"
+#include "kernels/pool.h"
+#include "kvmgr/kv.h"
+#include "src/config.h"
+#include "src/safetensors.h"
+
+struct layer {
+    float *norm_attn, *norm_mlp;         /* [hidden] */
+    struct mat qkv;                      /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
+    float *qkv_bias;                     /* or NULL */
+    float *q_norm, *k_norm;              /* [head_dim] or NULL */
+    struct mat o;  float *o_bias;        /* [hidden, n_heads * head_dim_padded] */
+    struct mat gate_up; float *gate_up_bias;   /* [2 * ffn, hidden]: gate rows, then up rows */
+    struct mat down; float *down_bias;   /* [hidden, ffn] */
+};
+
+struct model {                           /* {0} is closed */
+    struct config config;
+    enum dtype compute;                  /* DT_BF16 or DT_F32: activations and cache */
+    const struct ops *ops;
+    struct pool *pool;
+    size_t head_dim;                     /* config.head_dim rounded up to 16: geometry of the cache */
+    struct layer *layers;
+    struct mat embed;                    /* row-major [vocab][hidden] (type as stored), or w == NULL: tied, use lm_head */
+    struct mat lm_head;
+    float *norm_final;
+    float *inv_freq, rope_factor;
+    size_t weight_bytes, n_params;
+    char path[4096];
+    void *mem; size_t mem_bytes;         /* one allocation holds all weights */
+};
+
+/* Report of loading: done of total bytes. */
+typedef void model_progress(void *ctx, size_t done, size_t total);
+
+/* Bytes that model_open will hold, from the configuration alone. */
+int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, size_t *bytes, struct err *e);
+/* Read `dir` into the packed form. `config` was read from the same directory. The pool and ops are borrowed. */
+int  model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, const struct ops *ops, struct pool *pool,
+                model_progress *progress, void *ctx, struct err *e);
+void model_close(struct model *m);
+
+/* What a pass leaves behind for drafters and importance scoring, besides the logits. */
+enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */
+                TAP_HIDDEN,              /* [rows][hidden]: after the final norm (as act, widened to float) */
+                TAP_QUERY };             /* [rows][n_heads][head_dim]: rotated, unscaled, of layer `layer` */
+struct tap { enum tap_kind kind; size_t layer; float *out; };
+
+/* The rows of one decoder in a pass. */
+struct pass_seq {
+    struct kv *kv;
+    size_t n;                            /* rows */
+    const int32_t *token;                /* [n] */
+    const int32_t *parent;               /* NULL: rows stand at n_past, n_past+1, .. and go to the cache, to be kept by kv_advance.
+                                          * else a tree: parent[i] < i, or -1: child of the committed text; K,V go to node scratch i */
+    const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row only */
+    float *logits;                       /* [wanted rows][vocab], in order of rows */
+};
+
+/* Buffers of a pass: sized once for at most rows_max rows and context n_max. */
+struct workspace;
+size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
+int  workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
+void workspace_close(struct workspace *w);
+
+/* One pass over all rows of all sequences. Caches are written but not advanced. Fails (ERR_FAILED) when a residual
+ * or logit is not finite, naming position and layer; the caches are then to be truncated or closed. */
+int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+                  const struct tap *taps, size_t n_taps, struct err *e);
+
+/* Pieces, callable on any rows: float [n][hidden] in and out; norm with the final gain; logits [n][vocab]. */
+void model_embed(const struct model *m, const int32_t *token, size_t n, float *x);
+void model_final_norm(const struct model *m, const float *x, size_t n, float *y);
+void model_lm_head(const struct model *m, struct workspace *w, const float *y, size_t n, float *logits);

@@ -1,0 +1,25 @@
+/* What a test program needs: CHECK, RUN, SKIP. Result lines: "ok NAME", "FAIL NAME", "skip NAME (why)".
+ * A program ends with `return test_end();`, which is 1 when anything failed. */
+#pragma once
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int test_failed_, test_n_failed_;
+static const char *test_skipped_;
+
+#define CHECK(cond, ...) do { if (!(cond)) { test_failed_ = 1; \
+    printf("    %s:%d: %s: ", __FILE__, __LINE__, #cond); printf("" __VA_ARGS__); printf("\n"); } } while (0)
+/* |got - want| <= atol + rtol*|want|; NaN and Inf never pass. */
+static inline bool near(double got, double want, double atol, double rtol)
+{
+    return isfinite(got) && isfinite(want) && fabs(got - want) <= atol + rtol * fabs(want);
+}
+#define SKIP(why) do { test_skipped_ = (why); return; } while (0)
+#define RUN(f) do { test_failed_ = 0; test_skipped_ = NULL; fflush(stdout); f(); \
+    if (test_failed_) { test_n_failed_++; printf("FAIL %s\n", #f); } \
+    else if (test_skipped_) printf("skip %s (%s)\n", #f, test_skipped_); \
+    else printf("ok %s\n", #f); fflush(stdout); } while (0)
+static inline int test_end(void) { return test_n_failed_ ? 1 : 0; }
