@@ -11,7 +11,7 @@ static int test_failed_, test_n_failed_;
 static const char *test_skipped_;
 
 #define CHECK(cond, ...) do { if (!(cond)) { test_failed_ = 1; \
-    printf("    %s:%d: %s: ", __FILE__, __LINE__, #cond); printf("" __VA_ARGS__); printf("\n"); } } while (0)
+    printf("    %s:%d: %s:", __FILE__, __LINE__, #cond); printf(" " __VA_ARGS__); printf("\n"); } } while (0)
 /* |got - want| <= atol + rtol*|want|; NaN and Inf never pass. */
 static inline bool near(double got, double want, double atol, double rtol)
 {
@@ -21,5 +21,6 @@ static inline bool near(double got, double want, double atol, double rtol)
 #define RUN(f) do { test_failed_ = 0; test_skipped_ = NULL; fflush(stdout); f(); \
     if (test_failed_) { test_n_failed_++; printf("FAIL %s\n", #f); } \
     else if (test_skipped_) printf("skip %s (%s)\n", #f, test_skipped_); \
-    else printf("ok %s\n", #f); fflush(stdout); } while (0)
+    else printf("ok %s\n", #f); \
+    fflush(stdout); } while (0)
 static inline int test_end(void) { return test_n_failed_ ? 1 : 0; }
