@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -81,3 +82,113 @@ REF float rng_normal(struct rng *r)
         s += (double)(rng_next(r) >> 11) * 0x1p-53;
     return (float)s;
 }
+/* A float with every class in it: mostly normal numbers, some zeros of both signs, denormals, huge, infinite, NaN. */
+REF float rng_awkward(struct rng *r)
+{
+    static const uint32_t special[] = { 0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00400000, 0x80010000, 0x00800000,
+                                        0x80800001, 0x7f7fffff, 0xff7f0000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc10000 };
+    uint64_t u = rng_next(r);
+    switch (u & 31) {
+    case 0: return ref_float(special[(u >> 8) % (sizeof special / sizeof *special)]);
+    case 1: return ref_float((uint32_t)(u >> 32) & 0x807fffff);                    /* denormal */
+    case 2: return ref_float(((uint32_t)(u >> 32) & 0x83ffffff) | 0x00800000);     /* near FLT_MIN */
+    case 3: return ref_float(((uint32_t)(u >> 32) & 0x9fffffff) | 0x20000000);     /* about 2^-63 */
+    default: return rng_normal(r);
+    }
+}
+/* The same without infinities and NaN, and never so large that a product overflows. */
+REF float rng_finite(struct rng *r)
+{
+    float x = rng_awkward(r);
+    return isfinite(x) && fabsf(x) < 1e15f ? x : rng_normal(r);
+}
+
+/* ---- arrays of act: DT_BF16 or DT_F32 ---- */
+
+REF float act_get(enum dtype t, const void *p, size_t i)
+{
+    if (t == DT_BF16) { uint16_t h; memcpy(&h, (const char *)p + 2 * i, 2); return ref_bf16(h); }
+    float f; memcpy(&f, (const char *)p + 4 * i, 4); return f;
+}
+REF void act_put(enum dtype t, void *p, size_t i, float x)
+{
+    uint16_t h = ref_to_bf16(x);
+    if (t == DT_BF16) memcpy((char *)p + 2 * i, &h, 2);
+    else memcpy((char *)p + 4 * i, &x, 4);
+}
+REF float act_round(enum dtype t, float x) { return t == DT_BF16 ? ref_bf16(ref_to_bf16(x)) : x; }
+/* First index where two arrays differ, n if none. NaN equals NaN. */
+REF size_t act_differ(enum dtype t, const void *a, const void *b, size_t n)
+{
+    if (!memcmp(a, b, n * dtype_size(t)))
+        return n;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t x = ref_bits(act_get(t, a, i)), y = ref_bits(act_get(t, b, i));
+        if (x != y && !(ref_nan_bits(x) && ref_nan_bits(y)))
+            return i;
+    }
+    return n;
+}
+/* got = act(v) for some real v with |v - want| <= tol: rounding is monotone, so the ends decide. NaN and Inf never pass. */
+REF bool act_near(enum dtype t, float got, double want, double tol)
+{
+    return isfinite(got) && isfinite(want) && act_round(t, (float)(want - tol)) <= got && got <= act_round(t, (float)(want + tol));
+}
+
+/* ---- dots by their definition ---- */
+
+REF float ref_dot_bf16(const uint16_t *a, const uint16_t *b, size_t k)
+{
+    float acc = 0;
+    for (size_t j = 0; j < k; j += 2) {
+        uint32_t x = a[j], y = b[j];
+        if (j + 1 < k)
+            x |= (uint32_t)a[j + 1] << 16, y |= (uint32_t)b[j + 1] << 16;
+        acc = ref_dot_pair(acc, x, y);
+    }
+    return acc;
+}
+REF float ref_dot_f32(const float *a, const float *b, size_t k)
+{
+    float acc = 0;
+    for (size_t j = 0; j < k; j++)
+        acc = fmaf(a[j], b[j], acc);
+    return acc;
+}
+
+/* ---- memory with guards: 64 bytes of a pattern on both sides of what an operation writes ---- */
+
+enum { GUARD = 64 };
+REF void *guard_alloc(size_t bytes)
+{
+    char *p = malloc(bytes + 2 * GUARD);
+    if (!p) abort();
+    memset(p, 0xa5, bytes + 2 * GUARD);
+    return p + GUARD;
+}
+REF bool guard_intact(const void *p, size_t bytes)
+{
+    const unsigned char *b = p;
+    for (size_t i = 0; i < GUARD; i++)
+        if (b[-1 - (ptrdiff_t)i] != 0xa5 || b[bytes + i] != 0xa5)
+            return false;
+    return true;
+}
+REF void guard_free(void *p) { if (p) free((char *)p - GUARD); }
+REF void *must_alloc(size_t bytes)
+{
+    void *p = calloc(bytes ? bytes : 1, 1);
+    if (!p) abort();
+    return p;
+}
+
+/* Twins this CPU can run, plain C first. */
+REF size_t twins_here(const struct ops **t, size_t max)
+{
+    size_t n = 0;
+    for (const struct ops *const *o = ops_all; *o && n < max; o++)
+        if ((*o)->supported())
+            t[n++] = *o;
+    return n;
+}
+#define FOR_TWINS(o) for (const struct ops *const *o##_ = ops_all, *o; (o = *o##_); o##_++) if (o->supported())
