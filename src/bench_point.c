@@ -1,0 +1,164 @@
+#include "src/bench.h"
+#include "src/sample.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { SAMPLES_MAX = 64 };
+static const double SAMPLE_SECONDS = 0.01, PROBE_SECONDS = 0.004, CLOCK_SECONDS = 0.0015;
+static const double CLOCK_TOLERANCE = 0.07;      /* a multiply-add probe this far below its best marks a disturbed moment */
+
+struct sample { double seconds, bandwidth, peak; bool clean; };
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static long switches(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nivcsw;
+}
+
+static int run_once(struct bench_target *t, const struct bench_point *p, struct err *e)
+{
+    return p->kind == BENCH_PREFILLING ? bench_prefill(t, e) : bench_pass(t, p->rows, e);
+}
+
+/* One sample: clock, bandwidth, the point, clock. A moment in which a thread was put aside, or in which the multiply-adds
+ * were slow before or after, is not clean. Long passes are let off a switch or two: they cost microseconds. */
+static int take_sample(struct bench *b, struct bench_target *t, const struct bench_point *p, const struct probe_piece *piece,
+                       size_t n, size_t runs, double sweep, struct sample *s, struct err *e)
+{
+    double before = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
+    long s0 = switches();
+    s->bandwidth = probe_read_rate(piece, n, p->how, b->pool, sweep);
+    if (sweep < 0.05 && run_once(t, p, e))               /* the probe leaves its own traces in the caches */
+        return -1;
+    double t0 = clock_seconds();
+    for (size_t i = 0; i < runs; i++)
+        if (run_once(t, p, e))
+            return -1;
+    double spent = clock_seconds() - t0;
+    long aside = switches() - s0;
+    double after = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
+    s->seconds = spent / (double)runs;
+    s->peak = MAX(before, after);
+    b->reference = MAX(b->reference, MIN(before, after));
+    s->clean = aside <= (long)(4 * (spent + sweep)) && MIN(before, after) > (1 - CLOCK_TOLERANCE) * b->reference;
+    return 0;
+}
+
+static void conclude(struct bench *b, struct bench_point *p, const struct sample *s, size_t n)
+{
+    double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX];
+    size_t m = 0;
+    p->clean = 0;
+    for (size_t i = 0; i < n; i++)
+        p->clean += s[i].clean;
+    p->noisy = p->clean < 3;
+    for (size_t i = 0; i < n; i++)
+        if (s[i].clean || p->noisy) {
+            seconds[m] = s[i].seconds;
+            bandwidth[m] = s[i].bandwidth;
+            peak[m++] = s[i].peak;
+        }
+    p->samples = n;
+    p->seconds = median(seconds, m);
+    p->bandwidth = median(bandwidth, m);
+    p->peak = median(peak, m);
+    p->worst_bandwidth = bandwidth[0];
+    p->best_bandwidth = bandwidth[m - 1];
+    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth, compute = p->work.flops / p->peak;
+    p->memory_bound = memory >= compute;
+    p->roof = MAX(memory, compute);
+    p->share = p->roof / p->seconds;
+    p->exp = p->work.exps * b->costs.exp2 / threads;
+    p->max = p->work.maxes * b->costs.max / threads;
+    p->convert = p->work.converts * b->costs.convert / threads;
+    double rest = p->seconds - p->exp - p->max - p->convert;
+    p->product_share = rest > 0 ? p->roof / rest : 0;
+}
+
+int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e)
+{
+    struct sample s[SAMPLES_MAX];
+    size_t n_seg, n = 0, clean = 0;
+    int rc = -1;
+    const size_t threads = pool_threads(b->pool);
+    p->work = p->kind == BENCH_PREFILLING ? bench_prefill_work(t) : bench_pass_work(t, p->depth, p->rows, p->rows);
+    p->mul = p->kind == BENCH_PREFILLING ? b->best : b->used;
+    struct probe_piece *seg = bench_segments(t, p->depth, &n_seg), *piece = NULL;
+    size_t n_piece = seg ? probe_cut(NULL, seg, n_seg, threads) : 0;
+    if (!seg || !(piece = malloc(n_piece * sizeof *piece))) {
+        err_set(e, ERR_FAILED, "bench: out of memory for %zu pieces", n_piece);
+        goto out;
+    }
+    probe_cut(piece, seg, n_seg, threads);
+    p->how = probe_read_best(piece, n_piece, b->pool, PROBE_SECONDS);
+
+    double t0 = clock_seconds();
+    if (run_once(t, p, e))
+        goto out;
+    double once = clock_seconds() - t0;
+    for (size_t warm = (size_t)(0.03 / MAX(once, 1e-6)); warm; warm--) {
+        t0 = clock_seconds();
+        if (run_once(t, p, e))
+            goto out;
+        once = MIN(once, clock_seconds() - t0);
+    }
+    size_t runs = (size_t)(SAMPLE_SECONDS / once) + 1;
+    double sweep = MAX(PROBE_SECONDS, MIN(2 * once, 0.1)), start = clock_seconds();
+    while (n < SAMPLES_MAX && clean < b->repeat) {
+        if (n >= MAX(b->repeat, (size_t)3) && clock_seconds() - start > b->patience)
+            break;
+        if (take_sample(b, t, p, piece, n_piece, runs, sweep, &s[n], e))
+            goto out;
+        clean += s[n++].clean;
+    }
+    conclude(b, p, s, n);
+    rc = 0;
+out:
+    free(seg);
+    free(piece);
+    return rc;
+}
+
+/* The history is as long as the penalty window of the settings, so that penalties have their full work. */
+int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p, const struct sampling *s, double pass,
+                          struct err *e)
+{
+    const size_t vocab = t->model.config.vocab, bytes = vocab * sizeof(float);
+    struct sampler *sampler = NULL;
+    double seconds[SAMPLES_MAX];
+    size_t n = 0;
+    struct history h = { t->token, BENCH_PREFILL, BENCH_PREFILL / 2, NULL, 0 };
+    if (sampler_open(&sampler, s, vocab, b->ops, b->pool, e))
+        return -1;
+    float *row = t->logits, *copy = t->logits + vocab;
+    for (size_t i = 0; i < vocab; i++)
+        copy[i] = 3.0f * bf16_to_f32(t->noise[i * 31 % (t->noise_bytes / 2)]) + (float)(i % 1009) * 1e-4f;
+    for (size_t i = 0; i < 3 * b->repeat + 2 && n < SAMPLES_MAX; i++) {
+        memcpy(row, copy, bytes);
+        double t0 = clock_seconds();
+        sampler_choose(sampler, row, &h);
+        double spent = clock_seconds() - t0;
+        if (i >= 2)
+            seconds[n++] = spent;
+    }
+    sampler_close(sampler);
+    p->seconds = median(seconds, n);
+    p->samples = p->clean = n;
+    p->of_pass = pass > 0 ? p->seconds / pass : 0;
+    return 0;
+}
