@@ -1,0 +1,518 @@
+/* Attention: every twin equals plain C bit for bit, a row is a row (any company, any split of the work), a tree
+ * equals the chain it stands for, junk in invisible slots cannot be seen, and plain C is near a double-precision
+ * reference with the same roundings.
+ *
+ * Bound of the reference. It keeps the roundings of p to act and of the result to act, everything else is exact.
+ * A score is d fused steps: |ds| <= d * 2^-24 * sum|q k|, and half an ulp more for s - m'. So a weight moves by
+ * dp <= p * (ln2 * 2 ds + 2^-21) before it is rounded; where that can move it over a rounding border of bf16 (both
+ * neighbours are tried) it moves by the whole step. Sums over n keys add n * 2^-24 of sum p|v| and of sum p, and
+ * each chunk 4 * 2^-24. The quotient moves by (d_num + |out| d_den) / den. */
+#include "tests/reference.h"
+#include "tests/test.h"
+
+/* One attention problem with everything it points to. Positions 0..n_pos-1 hold keys; n_blocks cover them. */
+struct problem {
+    struct attn a;
+    size_t group, n_pos, n_blocks, n_nodes;
+    char *kv, *scratch, *stored;             /* stored: [n_kv][n_pos][2][d], the truth behind kv */
+    void *q;
+    size_t *lo, *hi;
+    uint32_t *n_node, *node;
+};
+
+static size_t elt(const struct problem *p) { return dtype_size(p->a.type); }
+static char *stored_row(const struct problem *p, size_t h, size_t pos) { return p->stored + (h * p->n_pos + pos) * 2 * p->a.head_dim * elt(p); }
+static char *node_row(const struct problem *p, size_t h, size_t s) { return p->scratch + (s * p->a.n_kv_heads + h) * 2 * p->a.head_dim * elt(p); }
+static void put(struct problem *p, size_t h, size_t pos, const void *row)
+{
+    kv_put(p->kv + h * p->a.head_bytes + pos / KV_BLOCK * p->a.block_bytes, p->a.type, p->a.head_dim, pos % KV_BLOCK, row);
+}
+static void random_row(const struct problem *p, char *row, struct rng *rng)
+{
+    for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
+        float x = rng_next(rng) % 50 ? rng_normal(rng) : rng_finite(rng);
+        act_put(p->a.type, row, i, fabsf(x) < 100 ? x : 1);
+    }
+}
+/* Any finite bits: huge, tiny, denormal, both zeros. */
+static void junk_row(const struct problem *p, char *row, struct rng *rng)
+{
+    for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
+        uint32_t u = (uint32_t)rng_next(rng);
+        if ((u & 0x7f800000) == 0x7f800000)
+            u &= 0xff7fffff;
+        uint16_t h = (uint16_t)(u >> 16);
+        memcpy(row + i * elt(p), p->a.type == DT_BF16 ? (void *)&h : (void *)&u, elt(p));
+    }
+}
+static void junk_slots(struct problem *p, size_t h, size_t from, size_t to, struct rng *rng)
+{
+    char *row = must_alloc(2 * p->a.head_dim * 4);
+    for (size_t pos = from; pos < to; pos++) {
+        junk_row(p, row, rng);
+        put(p, h, pos, row);
+    }
+    free(row);
+}
+
+static void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv, size_t group, size_t d, size_t n_pos, size_t n_nodes,
+                         struct rng *rng)
+{
+    *p = (struct problem){ .group = group, .n_pos = n_pos, .n_nodes = n_nodes, .n_blocks = (n_pos + n_nodes) / KV_BLOCK + 2 };
+    p->a = (struct attn){ .type = t, .m = m, .n_heads = n_kv * group, .n_kv_heads = n_kv, .head_dim = d };
+    p->a.block_bytes = kv_block_bytes(t, d);
+    p->a.head_bytes = p->a.block_bytes * p->n_blocks;
+    p->kv = must_alloc(n_kv * p->a.head_bytes);
+    p->stored = must_alloc(n_kv * n_pos * 2 * d * 4);
+    p->scratch = must_alloc((n_nodes + 1) * n_kv * 2 * d * 4);
+    p->q = must_alloc(n_kv * m * group * d * 4);
+    p->lo = must_alloc(m * sizeof *p->lo), p->hi = must_alloc(m * sizeof *p->hi);
+    p->n_node = must_alloc(m * sizeof *p->n_node);
+    p->node = must_alloc(m * (n_nodes + 1) * sizeof *p->node);
+    for (size_t h = 0; h < n_kv; h++) {
+        for (size_t pos = 0; pos < n_pos; pos++) {
+            random_row(p, stored_row(p, h, pos), rng);
+            put(p, h, pos, stored_row(p, h, pos));
+        }
+        junk_slots(p, h, n_pos, p->n_blocks * KV_BLOCK, rng);
+        for (size_t s = 0; s < n_nodes; s++)
+            random_row(p, node_row(p, h, s), rng);
+    }
+    for (size_t i = 0; i < n_kv * m * group * d; i++)   /* already times log2(e)/sqrt(d): scores of a few units */
+        act_put(t, p->q, i, rng_normal(rng) * 3 / sqrtf((float)d));
+    p->a.q = p->q, p->a.kv = p->kv, p->a.lo = p->lo, p->a.hi = p->hi, p->a.scratch = p->scratch;
+}
+static void problem_close(struct problem *p)
+{
+    free(p->kv), free(p->stored), free(p->scratch), free(p->q), free(p->lo), free(p->hi), free(p->n_node), free(p->node);
+}
+static void use_tree(struct problem *p) { p->a.n_node = p->n_node, p->a.node = p->node, p->a.node_max = p->n_nodes + 1; }
+
+/* Run it; rows are worked on `step` at a time. Result act [m][n_heads*d], free with guard_free. */
+static void *attend(const struct ops *o, const struct problem *p, size_t step)
+{
+    struct attn a = p->a;
+    size_t first = (size_t)-1, last = 0, st = ATTN_STATE(a.head_dim), out_bytes = a.m * a.n_heads * a.head_dim * elt(p);
+    for (size_t r = 0; r < a.m; r++) {
+        size_t end = a.hi[r] + (a.n_node ? a.n_node[r] : 0);
+        first = a.lo[r] / KV_CHUNK < first ? a.lo[r] / KV_CHUNK : first;
+        last = (end - 1) / KV_CHUNK > last ? (end - 1) / KV_CHUNK : last;
+    }
+    a.chunk0 = first, a.n_chunks = last - first + 1;
+    size_t part_bytes = a.n_chunks * a.n_heads * a.m * st * sizeof(float), work_bytes = attn_work_bytes(a.type, a.head_dim);
+    a.part = guard_alloc(part_bytes);
+    void *work = guard_alloc(work_bytes), *out = guard_alloc(out_bytes);
+    for (size_t h = a.n_kv_heads; h-- > 0;)                /* any order */
+        for (size_t c = last + 1; c-- > first;)
+            for (size_t r = 0; r < a.m; r += step)
+                o->attend(&a, h, c, r, r + step < a.m ? r + step : a.m, work);
+    for (size_t r = 0; r < a.m; r += step)
+        o->attend_merge(&a, out, r, r + step < a.m ? r + step : a.m);
+    CHECK(guard_intact(a.part, part_bytes) && guard_intact(work, work_bytes) && guard_intact(out, out_bytes), "%s: bytes around a buffer written", o->name);
+    guard_free(a.part), guard_free(work);
+    return out;
+}
+/* The same problem with only row r in it; q is gathered. */
+static void *attend_alone(const struct ops *o, const struct problem *p, size_t r)
+{
+    struct problem one = *p;
+    size_t row = p->group * p->a.head_dim * elt(p);
+    char *q = must_alloc(p->a.n_kv_heads * row);
+    for (size_t h = 0; h < p->a.n_kv_heads; h++)
+        memcpy(q + h * row, (const char *)p->q + (h * p->a.m + r) * row, row);
+    one.a.m = 1, one.a.q = q, one.a.lo = p->lo + r, one.a.hi = p->hi + r;
+    if (p->a.n_node)
+        one.a.n_node = p->n_node + r, one.a.node = p->node + r * p->a.node_max;
+    void *out = attend(o, &one, 1);
+    free(q);
+    return out;
+}
+static bool same_row(const struct problem *p, const void *all, size_t r, const void *alone)
+{
+    size_t bytes = p->a.n_heads * p->a.head_dim * elt(p);
+    return !memcmp((const char *)all + r * bytes, alone, bytes);
+}
+
+/* ---- twins, rows, splits ---- */
+
+static void describe(const struct problem *p, const struct ops *o, const char *what)
+{
+    printf("    %s: %s: type %d m %zu kv heads %zu group %zu head_dim %zu positions %zu nodes %zu\n", o->name, what, p->a.type, p->a.m,
+           p->a.n_kv_heads, p->group, p->a.head_dim, p->n_pos, p->n_nodes);
+}
+/* Everything about one problem that must not change a bit. `rows`: how many rows are also computed alone. */
+static void invariants(struct problem *p, size_t rows, struct rng *rng)
+{
+    size_t n = p->a.m * p->a.n_heads * p->a.head_dim;
+    void *want = attend(ops_all[0], p, p->a.m);
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(act_get(p->a.type, want, i))) {
+            CHECK(false, "output %zu is not finite", i);
+            describe(p, ops_all[0], "not finite");
+            break;
+        }
+    FOR_TWINS(o) {
+        static const size_t steps[] = { 0, 1, 3, 8, 17 };
+        for (size_t s = 0; s < 5; s++) {
+            if (s && steps[s] >= p->a.m)
+                break;
+            void *got = attend(o, p, s ? steps[s] : p->a.m);
+            bool equal = act_differ(p->a.type, want, got, n) == n;
+            CHECK(equal, "step %zu", s ? steps[s] : p->a.m);
+            if (!equal)
+                describe(p, o, "differs from plain C");
+            guard_free(got);
+        }
+        for (size_t i = 0; i < rows; i++) {
+            size_t r = i < p->a.m ? (i == 1 ? p->a.m - 1 : i == 0 ? 0 : rng_below(rng, p->a.m)) : 0;
+            void *alone = attend_alone(o, p, r);
+            CHECK(same_row(p, want, r, alone), "row %zu", r);
+            if (!same_row(p, want, r, alone))
+                describe(p, o, "row alone differs");
+            guard_free(alone);
+        }
+    }
+    guard_free(want);
+}
+
+static const size_t dims[] = { 16, 64, 80, 96, 128 }, groups[] = { 1, 2, 4, 7, 8 };
+
+static void rows_twins_and_splits_agree(void)
+{
+    static const size_t ms[] = { 1, 2, 3, 7, 16, 31, 64 };
+    struct rng rng = { 21 };
+    for (size_t i = 0; i < 35; i++) {
+        struct problem p;
+        size_t m = ms[i % 7], d = dims[i % 5], g = groups[(i / 2) % 5], n = m + rng_below(&rng, 400 / (1 + g * d / 256));
+        problem_open(&p, i % 4 == 3 ? DT_F32 : DT_BF16, m, 1 + i % 3, g, d, n, 0, &rng);
+        size_t window = i % 3 == 1 ? 1 + rng_below(&rng, 100) : (size_t)-1;
+        for (size_t r = 0; r < m; r++) {                   /* as a pass over m new rows at the end */
+            p.hi[r] = n - m + r + 1;
+            p.lo[r] = p.hi[r] > window ? p.hi[r] - window : 0;
+        }
+        invariants(&p, 3, &rng);
+        problem_close(&p);
+    }
+}
+static void a_pass_of_256_rows(void)
+{
+    struct rng rng = { 22 };
+    for (int t = 0; t < 2; t++) {
+        struct problem p;
+        problem_open(&p, t ? DT_F32 : DT_BF16, 256, 2, 2, 16, 300, 0, &rng);
+        for (size_t r = 0; r < 256; r++)
+            p.hi[r] = 45 + r, p.lo[r] = t && r > 30 ? r - 30 : 0;
+        invariants(&p, 6, &rng);
+        problem_close(&p);
+    }
+}
+/* Rows that see quite different parts, in no order. */
+static void ranges_of_any_kind(void)
+{
+    struct rng rng = { 23 };
+    for (int k = 0; k < 12; k++) {
+        struct problem p;
+        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 9, 2, 1 + (size_t)k % 3, 32, 700, 0, &rng);
+        for (size_t r = 0; r < 9; r++) {
+            p.hi[r] = r % 4 == 0 ? KV_BLOCK * (1 + rng_below(&rng, 10)) : 1 + rng_below(&rng, 700);
+            p.lo[r] = rng_below(&rng, p.hi[r]);
+            if (r % 3 == 0) p.lo[r] = p.lo[r] / KV_BLOCK * KV_BLOCK;
+        }
+        invariants(&p, 9, &rng);
+        problem_close(&p);
+    }
+}
+static void chunk_borders(void)
+{
+    static const size_t his[] = { 2047, 2048, 2049, 4095, 4096, 4097, 2111, 2112 };
+    struct rng rng = { 24 };
+    for (int k = 0; k < 4; k++) {
+        struct problem p;
+        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 8, 1, 2, 16, 4200, 0, &rng);
+        for (size_t r = 0; r < 8; r++) {
+            p.hi[r] = his[r];
+            p.lo[r] = k < 2 ? 0 : r % 2 ? his[r] - 1 - rng_below(&rng, 60) : his[r] > 2100 ? 2047 + r % 3 : 2046;
+        }
+        invariants(&p, 8, &rng);
+        problem_close(&p);
+    }
+}
+
+/* ---- junk ---- */
+
+static void junk_cannot_be_seen(void)
+{
+    struct rng rng = { 25 };
+    for (int k = 0; k < 8; k++) {
+        struct problem p;
+        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 5, 2, 2, 48, 500, 0, &rng);
+        size_t lo = 70 + rng_below(&rng, 200), hi = lo + 1 + rng_below(&rng, 220);
+        for (size_t r = 0; r < 5; r++)
+            p.lo[r] = lo + (r == 3), p.hi[r] = hi + r;
+        size_t n = 5 * p.a.n_heads * p.a.head_dim;
+        FOR_TWINS(o) {
+            void *before = attend(o, &p, 5);
+            for (int again = 0; again < 3; again++) {
+                for (size_t h = 0; h < 2; h++) {
+                    junk_slots(&p, h, 0, lo, &rng);
+                    junk_slots(&p, h, hi + 4, p.n_blocks * KV_BLOCK, &rng);
+                }
+                void *after = attend(o, &p, 5);
+                CHECK(act_differ(p.a.type, before, after, n) == n, "%s", o->name);
+                guard_free(after);
+            }
+            junk_slots(&p, 1, hi - 1, hi, &rng);           /* control: a visible slot */
+            void *after = attend(o, &p, 5);
+            CHECK(act_differ(p.a.type, before, after, n) < n, "%s: a visible key does not matter", o->name);
+            guard_free(before), guard_free(after);
+            put(&p, 1, hi - 1, stored_row(&p, 1, hi - 1));
+        }
+        problem_close(&p);
+    }
+}
+/* A NaN or an infinity in a visible key must reach the output: the check of logits relies on it. */
+static void not_finite_is_not_lost(void)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    struct rng rng = { 26 };
+    for (int t = 0; t < 2; t++)
+        for (size_t where = 0; where < 70; where += 23)
+            for (int b = 0; b < 3; b++)
+                for (size_t part = 0; part < 2; part++) {  /* in K, in V */
+                    struct problem p;
+                    problem_open(&p, t ? DT_F32 : DT_BF16, 2, 1, 2, 16, 70, 0, &rng);
+                    p.hi[0] = p.hi[1] = 70;
+                    act_put(p.a.type, stored_row(&p, 0, where), part * 16 + 5, bad[b]);
+                    put(&p, 0, where, stored_row(&p, 0, where));
+                    for (size_t i = 0; i < 4 * 16; i++)    /* every score gets its share */
+                        act_put(p.a.type, p.q, i, 0.5f);
+                    FOR_TWINS(o) {
+                        void *out = attend(o, &p, 2);
+                        size_t finite = 0;
+                        for (size_t i = 5; i < 4 * 16; i += 16)
+                            finite += isfinite(act_get(p.a.type, out, i)) != 0;
+                        /* a score of -inf is a weight of +0: only that may pass, from K */
+                        CHECK(finite == 0 || (part == 0 && b == 2), "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b], part ? "V" : "K", where, finite);
+                        guard_free(out);
+                    }
+                    problem_close(&p);
+                }
+}
+
+/* ---- trees ---- */
+
+/* Rows of a tree: row r is node r, ancestors by parent[]; base: committed length; window as in the model. */
+static void tree_rows(struct problem *p, const int *parent, size_t base, size_t window)
+{
+    use_tree(p);
+    for (size_t r = 0; r < p->a.m; r++) {
+        size_t depth = 0, list[512];
+        for (int i = (int)r; i >= 0; i = parent[i])
+            list[depth++] = (size_t)i;
+        for (size_t i = 0; i < depth; i++)
+            p->node[r * p->a.node_max + i] = (uint32_t)list[depth - 1 - i];
+        p->n_node[r] = (uint32_t)depth;
+        p->hi[r] = base;
+        p->lo[r] = base + depth > window ? base + depth - window : 0;
+    }
+}
+/* Each tree row equals the row of a plain cache in which its ancestors were committed. */
+static void tree_equals_chains(struct problem *p, size_t base, size_t rows, struct rng *rng)
+{
+    size_t d2 = 2 * p->a.head_dim * elt(p), st = p->a.m;
+    for (size_t i = 0; i < rows; i++) {
+        size_t r = i == 0 ? st - 1 : rng_below(rng, st), depth = p->n_node[r];
+        struct problem chain = *p;
+        size_t hi = base + depth, lo = p->lo[r];
+        chain.kv = must_alloc(p->a.n_kv_heads * p->a.head_bytes);
+        memcpy(chain.kv, p->kv, p->a.n_kv_heads * p->a.head_bytes);
+        chain.a.kv = chain.kv, chain.a.n_node = NULL;
+        for (size_t h = 0; h < p->a.n_kv_heads; h++) {
+            for (size_t k = 0; k < depth; k++)
+                put(&chain, h, base + k, node_row(p, h, p->node[r * p->a.node_max + k]));
+            junk_slots(&chain, h, hi, p->n_blocks * KV_BLOCK, rng);
+        }
+        chain.lo = must_alloc(st * sizeof lo), chain.hi = must_alloc(st * sizeof hi);
+        for (size_t k = 0; k < st; k++)
+            chain.lo[k] = lo, chain.hi[k] = hi;
+        chain.a.lo = chain.lo, chain.a.hi = chain.hi;
+        void *want = attend_alone(ops_all[0], &chain, r);
+        FOR_TWINS(o) {
+            void *got = attend_alone(o, p, r);
+            bool equal = !memcmp(want, got, p->a.n_heads * p->a.head_dim * elt(p));
+            CHECK(equal, "%s: base %zu depth %zu lo %zu row %zu", o->name, base, depth, lo, r);
+            guard_free(got);
+        }
+        /* control: another ancestor at the far end must be noticed (if the window shows it) */
+        size_t far = lo > base ? lo - base : 0;
+        char *row = node_row(p, 0, p->node[r * p->a.node_max + far]), *kept = must_alloc(d2);
+        memcpy(kept, row, d2);
+        random_row(p, row, rng);
+        void *other = attend_alone(ops_all[0], p, r);
+        CHECK(memcmp(want, other, p->a.n_heads * p->a.head_dim * elt(p)), "base %zu depth %zu: an ancestor does not matter", base, depth);
+        memcpy(row, kept, d2);
+        free(kept);
+        guard_free(other), guard_free(want);
+        free(chain.kv), free(chain.lo), free(chain.hi);
+    }
+}
+static void tree_at(enum dtype t, size_t base, size_t m, int shape, size_t window, size_t group, size_t d, struct rng *rng)
+{
+    struct problem p;
+    int parent[512];
+    problem_open(&p, t, m, 2, group, d, base + 1, m, rng);
+    for (size_t i = 0; i < m; i++)
+        parent[i] = shape == 0 ? (int)i - 1 : shape == 1 ? (int)i - 1 - (int)rng_below(rng, i < 4 ? 1 + i : 4) : i ? (int)rng_below(rng, i) : -1;
+    for (size_t i = 0; i < m; i++)
+        if (parent[i] < -1) parent[i] = -1;
+    tree_rows(&p, parent, base, window);
+    for (size_t h = 0; h < 2; h++)
+        junk_slots(&p, h, base, p.n_blocks * KV_BLOCK, rng);
+    invariants(&p, 4, rng);
+    tree_equals_chains(&p, base, 4, rng);
+    problem_close(&p);
+}
+static void trees_cross_blocks(void)
+{
+    static const size_t bases[] = { 0, 1, 30, 62, 63, 64, 65, 127, 128 };
+    struct rng rng = { 27 };
+    for (size_t i = 0; i < 9; i++) {
+        tree_at(DT_BF16, bases[i], 5, 0, (size_t)-1, 2, 32, &rng);
+        tree_at(i & 1 ? DT_F32 : DT_BF16, bases[i], 70, 1, (size_t)-1, 1, 16, &rng);     /* one and two boundaries */
+        tree_at(DT_BF16, bases[i], 40, 2, (size_t)-1, 4, 64, &rng);
+    }
+    tree_at(DT_BF16, 63, 140, 0, (size_t)-1, 1, 16, &rng);      /* three blocks, the first slot of the last one and beyond */
+    tree_at(DT_F32, 10, 200, 0, (size_t)-1, 1, 16, &rng);
+}
+static void trees_cross_chunks(void)
+{
+    struct rng rng = { 28 };
+    static const size_t bases[] = { 2046, 2047, 2048, 1990, 4095 };
+    for (size_t i = 0; i < 5; i++)
+        tree_at(i == 3 ? DT_F32 : DT_BF16, bases[i], i == 3 ? 80 : 6, i & 1, (size_t)-1, 2, 16, &rng);
+}
+static void trees_under_a_window(void)
+{
+    struct rng rng = { 29 };
+    static const size_t windows[] = { 1, 3, 20, 64, 65, 100 }, bases[] = { 0, 5, 64, 100, 2047, 2050 };
+    for (size_t i = 0; i < 6; i++)
+        for (size_t k = 0; k < 6; k++)
+            tree_at((i + k) % 5 == 4 ? DT_F32 : DT_BF16, bases[k], 12, k & 1, windows[i], 2, 16, &rng);
+    tree_at(DT_BF16, 50, 90, 0, 30, 1, 16, &rng);
+}
+/* Rows with and without nodes in one pass. */
+static void trees_and_plain_rows_mix(void)
+{
+    struct rng rng = { 30 };
+    struct problem p;
+    int parent[9] = { -1, 0, 1, -1, 3, 2, 5, 6, 7 };
+    problem_open(&p, DT_BF16, 9, 2, 2, 32, 130, 9, &rng);
+    tree_rows(&p, parent, 125, (size_t)-1);
+    for (size_t r = 0; r < 9; r += 2)
+        p.n_node[r] = 0, p.hi[r] = 100 + r;
+    invariants(&p, 9, &rng);
+    problem_close(&p);
+}
+
+/* ---- the double-precision reference ---- */
+
+/* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output is outside it. */
+static double reference_row(const struct problem *p, const void *out, size_t h, size_t r, size_t j, bool quiet)
+{
+    const size_t d = p->a.head_dim, lo = p->lo[r], hi = p->hi[r];
+    const char *q = (const char *)p->q + ((h * p->a.m + r) * p->group + j) * d * elt(p);
+    double *num = must_alloc(d * sizeof *num), *mass = must_alloc(d * sizeof *mass), *slip = must_alloc(d * sizeof *slip);
+    double den = 0, den_slip = 0, top = -INFINITY, worst = 0;
+    size_t blocks = 0, chunk = (size_t)-1;
+    double s[KV_BLOCK], ds[KV_BLOCK], chunk_top = -INFINITY;
+    for (size_t b = lo / KV_BLOCK; b * KV_BLOCK < hi; b++, blocks++) {
+        size_t from = b * KV_BLOCK > lo ? b * KV_BLOCK : lo, to = (b + 1) * KV_BLOCK < hi ? (b + 1) * KV_BLOCK : hi;
+        if (b * KV_BLOCK / KV_CHUNK != chunk)              /* a chunk begins with no maximum */
+            chunk = b * KV_BLOCK / KV_CHUNK, chunk_top = -INFINITY;
+        for (size_t pos = from; pos < to; pos++) {
+            double sum = 0, absolute = 0;
+            for (size_t i = 0; i < d; i++) {
+                double x = (double)act_get(p->a.type, q, i) * (double)act_get(p->a.type, stored_row(p, h, pos), i);
+                sum += x, absolute += fabs(x);
+            }
+            s[pos - from] = sum, ds[pos - from] = ((double)d + 1) * 0x1p-24 * absolute;
+            chunk_top = fmax(chunk_top, sum);
+        }
+        double new_top = fmax(top, chunk_top), scale = isfinite(top) ? exp2(top - new_top) : 0;
+        for (size_t i = 0; i < d; i++) num[i] *= scale, mass[i] *= scale, slip[i] *= scale;
+        den *= scale, den_slip *= scale, top = new_top;
+        double lift = exp2(chunk_top - top);               /* p is rounded against the maximum of its own chunk so far */
+        for (size_t pos = from; pos < to; pos++) {
+            double x = exp2(s[pos - from] - chunk_top), rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
+            double w = act_round(p->a.type, (float)x), up = act_round(p->a.type, (float)(x * (1 + rel))), down = act_round(p->a.type, (float)(x * (1 - rel)));
+            double step = (p->a.type == DT_BF16 ? fmax(up - w, w - down) : x * rel) * lift;
+            w *= lift, den += w, den_slip += step;
+            for (size_t i = 0; i < d; i++) {
+                double v = act_get(p->a.type, stored_row(p, h, pos), d + i);
+                num[i] += w * v, mass[i] += w * fabs(v), slip[i] += step * fabs(v);
+            }
+        }
+    }
+    double sums = ((double)(hi - lo) + 8 * (double)(blocks + 4)) * 0x1p-24;
+    for (size_t i = 0; i < d; i++) {
+        double want = num[i] / den, tol = (slip[i] + sums * mass[i] + fabs(want) * (den_slip + sums * den)) / den + 0x1p-22 * fabs(want) + 1e-30;
+        float got = act_get(p->a.type, out, (r * p->a.n_heads + h * p->group + j) * d + i);
+        bool good = act_near(p->a.type, got, want, tol);
+        CHECK(good || quiet, "row %zu head %zu dim %zu: %g, reference %g, bound %g", r, h * p->group + j, i, (double)got, want, tol);
+        if (!good)
+            worst = INFINITY;
+        double round = p->a.type == DT_BF16 ? 0x1p-8 * fabs(want) : 0;
+        worst = fmax(worst, fabs((double)got - want) / (tol + round));
+    }
+    free(num), free(mass), free(slip);
+    return worst;
+}
+static void plain_c_is_near_the_reference(void)
+{
+    struct rng rng = { 31 };
+    for (size_t i = 0; i < 10; i++) {
+        struct problem p;
+        double worst = 0;
+        size_t n = i < 5 ? 1 + rng_below(&rng, 300) : i < 8 ? 2040 + rng_below(&rng, 300) : 4300;
+        problem_open(&p, i & 1 ? DT_F32 : DT_BF16, 3, 1, 2, dims[i % 5], n, 0, &rng);
+        for (size_t r = 0; r < 3; r++)
+            p.hi[r] = n - (r && n > 10 ? r * 3 : 0), p.lo[r] = r == 2 ? p.hi[r] / 3 : 0;
+        void *out = attend(ops_all[0], &p, 3);
+        for (size_t r = 0; r < 3; r++)
+            for (size_t j = 0; j < 2; j++)
+                worst = fmax(worst, reference_row(&p, out, 0, r, j, false));
+        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", i & 1 ? "f32" : "bf16", dims[i % 5], n, worst);
+        guard_free(out);
+        problem_close(&p);
+    }
+}
+/* The reference must object to a result that is off by one key, or it proves nothing. */
+static void reference_notices_a_missing_key(void)
+{
+    struct rng rng = { 32 };
+    struct problem p;
+    problem_open(&p, DT_BF16, 1, 1, 1, 64, 200, 0, &rng);
+    p.hi[0] = 200;
+    void *out = attend(ops_all[0], &p, 1);
+    p.hi[0] = 199;
+    CHECK(reference_row(&p, out, 0, 0, 0, true) > 1);
+    guard_free(out);
+    problem_close(&p);
+}
+
+int main(void)
+{
+    RUN(rows_twins_and_splits_agree);
+    RUN(a_pass_of_256_rows);
+    RUN(ranges_of_any_kind);
+    RUN(chunk_borders);
+    RUN(junk_cannot_be_seen);
+    RUN(not_finite_is_not_lost);
+    RUN(trees_cross_blocks);
+    RUN(trees_cross_chunks);
+    RUN(trees_under_a_window);
+    RUN(trees_and_plain_rows_mix);
+    RUN(plain_c_is_near_the_reference);
+    RUN(reference_notices_a_missing_key);
+    return test_end();
+}
