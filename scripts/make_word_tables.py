@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Write src/word_tables.h: which code points words are made of (letters, marks, decimal digits), and full
+case folding, for Distinct-n. Read out of Python's own Unicode tables.
+
+    python3 scripts/make_word_tables.py > src/word_tables.h
+"""
+import unicodedata as u
+
+POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+
+
+def is_word(c):
+    category = u.category(chr(c))
+    return category[0] in "LM" or category == "Nd"
+
+
+def lines(items, per_line):
+    for i in range(0, len(items), per_line):
+        print("    " + " ".join(items[i:i + per_line]))
+
+
+ranges = []
+for c in POINTS:
+    if not is_word(c):
+        continue
+    if ranges and ranges[-1][1] == c - 1:
+        ranges[-1][1] = c
+    else:
+        ranges.append([c, c])
+folds = []
+for c in POINTS:
+    folded = chr(c).casefold()
+    if folded != chr(c):
+        folds.append((c, [ord(x) for x in folded]))
+assert all(len(to) <= 3 for _, to in folds)
+
+print(f"/* Made by scripts/make_word_tables.py from Unicode {u.unidata_version}; do not edit. */\n")
+print("/* Letters, marks and decimal digits: ranges, both ends included. */")
+print("static const struct { uint32_t from, to; } word_ranges[] = {")
+lines([f"{{0x{a:x},0x{b:x}}}," for a, b in ranges], 8)
+print("};\n\n/* Full case folding of every code point that has one; 0 pads. */")
+print("static const struct { uint32_t from, to[3]; } case_folds[] = {")
+lines([f"{{0x{c:x},{{{','.join(f'0x{x:x}' for x in to)}}}}}," for c, to in folds], 6)
+print("};")

@@ -1,0 +1,79 @@
+/* The verbs, and what several of them share: finding and opening a model, reading texts, writing output.
+ *
+ * Each cmd_* does one verb and returns 0, or -1 with the line that main prints and the exit code. */
+#pragma once
+#include <signal.h>
+#include "src/memory.h"
+#include "src/model.h"
+#include "src/options.h"
+#include "src/progress.h"
+#include "src/tokenizer.h"
+
+#define LONGHAND_VERSION "0.1.0"
+
+int cmd_run(const struct options *o, struct err *e);
+int cmd_score(const struct options *o, struct err *e);
+int cmd_tokenize(const struct options *o, struct err *e);
+int cmd_inspect(const struct options *o, struct err *e);
+int cmd_distinct(const struct options *o, struct err *e);
+int cmd_version(const struct options *o, struct err *e);
+int cmd_help(const struct options *o, struct err *e);
+int cmd_bench(const struct options *o, struct err *e);       /* src/bench.c */
+
+/* ---- models ---- */
+
+enum { PATH_BYTES = 4096 };
+
+/* The directory that --model names: a directory, or org/name in the local Hugging Face cache. */
+int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
+
+/* Everything a verb needs to compute. {0} is closed. Opened in two steps so that what is cheap to check is
+ * checked before weights are read. */
+struct engine {
+    char dir[PATH_BYTES];
+    struct config config;
+    struct tokenizer *tokenizer;
+    const struct ops *ops;
+    struct pool *pool;
+    enum dtype compute;
+    struct tensors tensors;          /* headers only; closed again by engine_load */
+    struct model model;              /* before engine_load: only what sizes are computed from */
+    size_t weight_bytes;
+};
+/* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
+int engine_open(struct engine *g, const struct options *o, struct err *e);
+/* The weights, with progress. */
+int engine_load(struct engine *g, struct progress *p, struct err *e);
+void engine_close(struct engine *g);
+
+/* Weights, KV cache, workspace, logits and tokenizer of one decoder with `rows` rows in a pass, of which
+ * `want` have logits, and n_max positions. */
+void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);
+
+/* ---- texts and output ---- */
+
+enum { TEXT_BYTES_MAX = 1 << 30 };
+/* All of a file, a pipe or ("-") standard input, with a NUL behind it; free(*data). */
+int text_read(char **data, size_t *n, const char *path, struct err *e);
+/* The same, and it must be UTF-8. */
+int text_read_utf8(char **data, size_t *n, const char *path, struct err *e);
+int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
+
+/* Output of bytes: standard output, or a file that appears under its name when all is done. */
+struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; bool closed_pipe; };
+int  sink_open(struct sink *s, const char *path, struct err *e);      /* NULL: standard output */
+int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
+int  sink_finish(struct sink *s, struct err *e);                      /* fsync, rename */
+/* Give up: what was written stays under the temporary name, which is removed if it is empty. */
+void sink_abandon(struct sink *s);
+
+void json_string(FILE *f, const char *s, size_t n);                   /* n bytes of UTF-8, quoted */
+/* Flush standard output and say whether everything arrived. */
+int  stdout_finish(struct err *e);
+
+/* ---- signals ---- */
+
+/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; a second one ends the process. */
+extern volatile sig_atomic_t stop_signal;
+void stop_signals_catch(void);
+const char *stop_signal_name(void);

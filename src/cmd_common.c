@@ -1,0 +1,353 @@
+#include "src/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- where models are ---- */
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The hub cache of Hugging Face's own tools. */
+static void cache_dir(char *out, size_t size)
+{
+    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
+    if (hub && *hub)
+        snprintf(out, size, "%s", hub);
+    else if (home && *home)
+        snprintf(out, size, "%s/hub", home);
+    else if (xdg && *xdg)
+        snprintf(out, size, "%s/huggingface/hub", xdg);
+    else
+        snprintf(out, size, "%s/.cache/huggingface/hub", user ? user : "");
+}
+
+/* org/name -> CACHE/models--org--name/snapshots/HASH, the hash as refs/main has it. */
+static int cached_model(char dir[PATH_BYTES], const char *name, struct err *e)
+{
+    char cache[PATH_BYTES / 2], ref[PATH_BYTES], *hash;
+    const char *slash = strchr(name, '/');
+    size_t n;
+    cache_dir(cache, sizeof cache);
+    snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name, slash + 1);
+    if (access(ref, F_OK))
+        return err_set(e, ERR_INPUT, "--model: '%s' is no directory here, and not in the Hugging Face cache %s", name, cache);
+    if (file_read(&hash, &n, ref, 256, e))
+        return -1;
+    hash[strcspn(hash, " \r\n\t")] = 0;
+    bool ok = *hash && strspn(hash, "0123456789abcdef") == strlen(hash);
+    int len = snprintf(dir, PATH_BYTES, "%s/models--%.*s--%.200s/snapshots/%s", cache, (int)MIN(slash - name, 200), name, slash + 1, hash);
+    free(hash);
+    if (!ok)
+        return err_set(e, ERR_INPUT, "%s: not the hash of a snapshot", ref);
+    if (len >= PATH_BYTES || !is_dir(dir))
+        return err_set(e, ERR_INPUT, "%s: names the snapshot %s, which is no directory", ref, dir);
+    return 0;
+}
+
+int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
+{
+    const char *m = o->model;
+    if (!m || !*m)
+        return err_set(e, ERR_INPUT, "%s: --model DIR is missing", o->verb->name);
+    size_t n = strlen(m);
+    if (n >= PATH_BYTES)
+        return err_set(e, ERR_INPUT, "--model: a path of %zu bytes, at most %d are allowed", n, PATH_BYTES - 1);
+    if (is_dir(m)) {
+        memcpy(dir, m, n + 1);
+        while (n > 1 && dir[n - 1] == '/')
+            dir[--n] = 0;
+        return 0;
+    }
+    const char *slash = strchr(m, '/');
+    if (slash && slash != m && slash[1] && !strchr(slash + 1, '/') && m[0] != '.')
+        return cached_model(dir, m, e);
+    if (n > 5 && strcmp(m + n - 5, ".gguf") == 0)
+        return err_set(e, ERR_INPUT, "--model: %s: .gguf files are not in this version of longhand", m);
+    return err_set(e, ERR_INPUT, "--model: %s: %s", m, access(m, F_OK) ? strerror(errno) : "not a directory");
+}
+
+/* ---- the engine ---- */
+
+int engine_open(struct engine *g, const struct options *o, struct err *e)
+{
+    const char *why = "";
+    *g = (struct engine){ .compute = o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16 };
+    if (model_dir(g->dir, o, e) || config_read(&g->config, g->dir, e))
+        return -1;
+    if (o->context_scaling && config_scale_context(&g->config, o->context_scaling, e))
+        return -1;
+    g->ops = ops_choose(&why);
+    if (!g->ops)
+        return err_set(e, ERR_INPUT, "%s", why);
+    if (tensors_open(&g->tensors, g->dir, e) || model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) ||
+        tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+        goto fail;
+    size_t n_threads = o->threads ? o->threads : pool_default_threads();
+    g->pool = pool_open(n_threads);
+    if (!g->pool) {
+        err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
+        goto fail;
+    }
+    g->model.config = g->config;
+    g->model.compute = g->compute;
+    g->model.ops = g->ops;
+    g->model.pool = g->pool;
+    g->model.head_dim = (g->config.head_dim + 15) / 16 * 16;
+    return 0;
+fail:
+    engine_close(g);
+    return -1;
+}
+
+void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)
+{
+    const struct config *c = &g->config;
+    size_t logits;
+    if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
+        logits = SIZE_MAX;
+    memory_add(plan, "weights", g->weight_bytes);
+    memory_add(plan, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, 0));
+    memory_add(plan, "workspace", workspace_bytes(&g->model, rows, n_max));
+    memory_add(plan, "logits", logits);
+    memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
+}
+
+static void loading(void *ctx, size_t done, size_t total)
+{
+    struct progress *p = ctx;
+    p->of = total;
+    progress_at(p, done);
+}
+
+int engine_load(struct engine *g, struct progress *p, struct err *e)
+{
+    tensors_close(&g->tensors);
+    g->tensors = (struct tensors){0};
+    g->model = (struct model){0};
+    progress_phase(p, "loading", "bytes", g->weight_bytes);
+    return model_open(&g->model, g->dir, &g->config, g->compute, g->ops, g->pool, loading, p, e);
+}
+
+void engine_close(struct engine *g)
+{
+    if (g->model.mem)                /* otherwise only what sizes are computed from */
+        model_close(&g->model);
+    tensors_close(&g->tensors);
+    if (g->pool)
+        pool_close(g->pool);
+    tokenizer_close(g->tokenizer);
+    *g = (struct engine){0};
+}
+
+/* ---- input ---- */
+
+int text_read(char **data, size_t *n, const char *path, struct err *e)
+{
+    bool std = strcmp(path, "-") == 0;
+    const char *name = std ? "standard input" : path;
+    size_t size = 0, room = 0;
+    char *p = NULL;
+    int fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", name, strerror(errno));
+    for (;;) {
+        if (room - size < 2) {
+            room = room ? room * 2 : 1 << 16;
+            char *q = size > TEXT_BYTES_MAX ? NULL : realloc(p, room);
+            if (!q) {
+                if (size > TEXT_BYTES_MAX)
+                    err_set(e, ERR_INPUT, "%s: more than %d bytes", name, TEXT_BYTES_MAX);
+                else
+                    err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", name, room);
+                goto fail;
+            }
+            p = q;
+        }
+        ssize_t r = read(fd, p + size, room - size - 1);
+        if (r < 0 && errno == EINTR && !stop_signal)
+            continue;
+        if (r < 0) {
+            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, "%s: cannot read: %s", name, stop_signal ? stop_signal_name() : strerror(errno));
+            goto fail;
+        }
+        if (r == 0)
+            break;
+        size += (size_t)r;
+    }
+    if (!std)
+        close(fd);
+    p[size] = 0;
+    *data = p;
+    *n = size;
+    return 0;
+fail:
+    if (!std)
+        close(fd);
+    free(p);
+    return -1;
+}
+
+int text_check_utf8(const char *what, const char *s, size_t n, struct err *e)
+{
+    size_t ok = utf8_valid_prefix(s, n);
+    if (ok < n)
+        return err_set(e, ERR_INPUT, "%s: invalid UTF-8 at offset %zu (byte 0x%02x)", what, ok, (unsigned char)s[ok]);
+    return 0;
+}
+
+int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
+{
+    if (text_read(data, n, path, e))
+        return -1;
+    if (text_check_utf8(strcmp(path, "-") ? path : "standard input", *data, *n, e)) {
+        free(*data);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- output ---- */
+
+/* A regular file is written aside and renamed; what is no regular file (a device, a pipe) is written as it is. */
+int sink_open(struct sink *s, const char *path, struct err *e)
+{
+    struct stat st;
+    *s = (struct sink){ .fd = STDOUT_FILENO };
+    if (!path)
+        return 0;
+    char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
+    int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
+    free(real);
+    if (n >= PATH_BYTES - 16)
+        return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
+    if (stat(s->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        s->fd = open(s->path, O_WRONLY | O_CLOEXEC);
+        s->path[0] = 0;
+    } else {
+        mode_t mask = umask(0);
+        umask(mask);
+        snprintf(s->temporary, PATH_BYTES, "%.*s.part-XXXXXX", PATH_BYTES - 16, s->path);
+        s->fd = mkostemp(s->temporary, O_CLOEXEC);
+        if (s->fd >= 0)
+            fchmod(s->fd, 0666 & ~mask);
+    }
+    if (s->fd < 0)
+        return err_set(e, ERR_INPUT, "--output: %s: cannot write: %s", path, strerror(errno));
+    return 0;
+}
+
+int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
+{
+    const char *p = data;
+    while (n) {
+        ssize_t w = write(s->fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0) {
+            s->closed_pipe = errno == EPIPE;
+            return err_set(e, ERR_FAILED, "%s: cannot write: %s", s->temporary[0] ? s->temporary : "standard output", strerror(errno));
+        }
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+int sink_finish(struct sink *s, struct err *e)
+{
+    char folder[PATH_BYTES];
+    if (!s->temporary[0])
+        return 0;
+    if (fsync(s->fd) || rename(s->temporary, s->path))
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno), s->temporary);
+    close(s->fd);
+    s->temporary[0] = 0;
+    /* The new name lasts through a power cut once the folder is on the disk; not every file system can do that. */
+    snprintf(folder, sizeof folder, "%s", s->path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    s->fd = STDOUT_FILENO;
+    return 0;
+}
+
+void sink_abandon(struct sink *s)
+{
+    struct stat st;
+    if (!s->temporary[0])
+        return;
+    if (fstat(s->fd, &st) == 0 && st.st_size == 0) {
+        unlink(s->temporary);
+        s->temporary[0] = 0;
+    }
+    close(s->fd);
+    s->fd = STDOUT_FILENO;
+}
+
+void json_string(FILE *f, const char *s, size_t n)
+{
+    putc_unlocked('"', f);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\')
+            putc_unlocked('\\', f), putc_unlocked(c, f);
+        else if (c == '\n')
+            fputs_unlocked("\\n", f);
+        else if (c == '\t')
+            fputs_unlocked("\\t", f);
+        else if (c == '\r')
+            fputs_unlocked("\\r", f);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(f, "\\u%04x", c);
+        else
+            putc_unlocked(c, f);
+    }
+    putc_unlocked('"', f);
+}
+
+int stdout_finish(struct err *e)
+{
+    if (fflush(stdout) || ferror(stdout))
+        return err_set(e, ERR_FAILED, "standard output: cannot write: %s", strerror(errno));
+    return 0;
+}
+
+/* ---- signals ---- */
+
+volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+void stop_signals_catch(void)
+{
+    const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        struct sigaction a = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND }, old;
+        /* nohup and the like: what was ignored at the start stays ignored */
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+            continue;
+        sigaction(caught[i], &a, NULL);
+    }
+}
+
+const char *stop_signal_name(void)
+{
+    return stop_signal == SIGINT ? "SIGINT" : stop_signal == SIGTERM ? "SIGTERM" : stop_signal == SIGHUP ? "SIGHUP" : "SIGUSR1";
+}

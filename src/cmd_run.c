@@ -1,0 +1,297 @@
+/* longhand run: one text, from a prompt to its end, straight to the output. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/cmd.h"
+#include "src/cmd_sampling.h"
+#include "src/decode.h"
+#include "src/emit.h"
+
+struct run {
+    const struct options *o;
+    struct engine engine;
+    struct sampling sampling;
+    int32_t *prompt; size_t n_prompt;
+    bool at_start;                   /* no text before: the first word keeps no leading space */
+    struct decoder decoder;
+    struct progress progress;
+};
+
+/* ---- before work starts ---- */
+
+static int check_options(const struct options *o, struct err *e)
+{
+    if (!options_given(o, "tokens"))
+        return err_set(e, ERR_INPUT, "run: --tokens N is missing");
+    if (!o->prompt == !o->prompt_file)
+        return err_set(e, ERR_INPUT, "run: %s", o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
+                                                          : "--prompt TEXT or --prompt-file FILE is missing");
+    if (o->samples > 1 && !o->output)
+        return err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
+    if (o->stop.n > STOP_STRINGS_MAX)
+        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", o->stop.n, STOP_STRINGS_MAX);
+    for (size_t i = 0; i < o->stop.n; i++) {
+        size_t n = strlen(o->stop.v[i]);
+        if (n == 0 || n > STOP_STRING_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "--stop: a string of %zu bytes, 1 to %d are allowed", n, STOP_STRING_BYTES_MAX);
+        if (text_check_utf8("--stop", o->stop.v[i], n, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int read_prompt(struct run *r, struct err *e)
+{
+    const struct options *o = r->o;
+    char *text = NULL;
+    size_t n;
+    if (o->prompt) {
+        n = strlen(o->prompt);
+        if (text_check_utf8("--prompt", o->prompt, n, e))
+            return -1;
+    } else if (text_read_utf8(&text, &n, o->prompt_file, e)) {
+        return -1;
+    }
+    int rc = tokenizer_encode(r->engine.tokenizer, &r->prompt, &r->n_prompt, text ? text : o->prompt, n, true, e);
+    free(text);
+    if (rc)
+        return -1;
+    r->at_start = n == 0;
+    if (r->n_prompt == 0)
+        return err_set(e, ERR_INPUT, "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed",
+                       o->prompt ? "--prompt" : o->prompt_file);
+    return 0;
+}
+
+static int check_length(const struct run *r, struct err *e)
+{
+    const struct config *c = &r->engine.config;
+    size_t whole = r->n_prompt + r->o->tokens;
+    if (whole <= c->context)
+        return 0;
+    if (c->rope.type == ROPE_DYNAMIC)
+        return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK scaling: past its original length "
+                       "all earlier keys would have to turn again; --context-scaling yarn:F helps", r->n_prompt, r->o->tokens, c->context);
+    if (r->o->allow_beyond_context)
+        return 0;
+    return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, --context-scaling yarn:F "
+                   "or --allow-beyond-context help", r->n_prompt, r->o->tokens, c->context);
+}
+
+static int check_memory(const struct run *r, struct err *e)
+{
+    struct memory_plan plan = {0};
+    size_t n_max = r->n_prompt + r->o->tokens;
+    engine_plan(&plan, &r->engine, n_max, MIN((size_t)PREFILL_ROWS, n_max), 1);
+    memory_add(&plan, "tokens and sampler", decode_bytes(n_max, r->engine.config.vocab));
+    return memory_check(&plan, "fewer --tokens need less", e);
+}
+
+/* The settings that decide the text, once, before anything takes time. */
+static void announce(struct run *r)
+{
+    char own[256];
+    bool drawn = !options_given(r->o, "seed");
+    sampling_own_settings(own, sizeof own, r->o, &r->engine.config);
+    if (r->o->quiet)
+        return;
+    if (r->progress.show == SHOW_JSON) {
+        fprintf(stderr, "{\"phase\": \"start\", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ", r->sampling.seed,
+                r->n_prompt, r->o->tokens);
+        json_string(stderr, own, strlen(own));
+        fputs("}\n", stderr);
+        return;
+    }
+    if (own[0])
+        fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
+    if (drawn)
+        fprintf(stderr, "seed: %" PRIu64 "\n", r->sampling.seed);
+}
+
+/* ---- writing ---- */
+
+static bool prefilling(void *ctx, size_t done, size_t of)
+{
+    struct progress *p = ctx;
+    p->of = of;
+    progress_at(p, done);
+    return !stop_signal;
+}
+
+static int write_ids(struct sink *out, int32_t id, struct err *e)
+{
+    char line[16];
+    int n = snprintf(line, sizeof line, "%" PRId32 "\n", id);
+    return sink_write(out, line, (size_t)n, e);
+}
+
+/* Decode until the text ends, a signal comes or something fails. Bytes go out as they are made. */
+static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct err *e)
+{
+    struct decoder *d = &r->decoder;
+    bool ids = r->o->format == FORMAT_IDS;
+    const char *bytes;
+    size_t n;
+    while (m->finish == FINISH_NONE) {
+        size_t next = d->n_tokens;
+        if (stop_signal)
+            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(), m->n, r->o->tokens);
+        if (decode_step(d, e))
+            return -1;
+        for (; next < d->n_tokens && m->finish == FINISH_NONE; next++) {
+            size_t before = m->n;
+            emit_token(m, d->tokens[next], &bytes, &n);
+            if (ids ? m->n > before && write_ids(out, d->tokens[next], e) : n && sink_write(out, bytes, n, e))
+                return -1;
+        }
+        progress_at(&r->progress, m->n);
+    }
+    return 0;
+}
+
+static void last_line_json(const struct run *r, const struct emit *m, double seconds)
+{
+    fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", m->n, r->o->tokens,
+            m->finish == FINISH_LENGTH ? "length" : "stop");
+    if (m->stop_string)
+        json_string(stderr, m->stop_string, strlen(m->stop_string));
+    else if (m->finish == FINISH_STOP)
+        fprintf(stderr, "%" PRId32, m->stop_token);
+    else
+        fputs("null", stderr);
+    fprintf(stderr, ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": %.3f}\n", seconds,
+            seconds > 0 ? (double)m->n / seconds : 0, r->n_prompt, r->decoder.count.prefill_seconds);
+}
+
+static void last_line(const struct run *r, const struct emit *m, double seconds)
+{
+    char speed[64];
+    snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", seconds, seconds > 0 ? (double)m->n / seconds : 0);
+    if (r->o->quiet)
+        return;
+    if (r->o->progress == PROGRESS_JSON)
+        last_line_json(r, m, seconds);
+    else if (m->stop_string)
+        fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", m->n, r->o->tokens, speed);
+    else if (m->finish == FINISH_STOP)
+        fprintf(stderr, "end of text (token %" PRId32 ") after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n", m->stop_token, m->n,
+                r->o->tokens, speed);
+    else if (r->o->progress != PROGRESS_NONE)
+        fprintf(stderr, "%zu tokens, %s\n", m->n, speed);
+}
+
+/* One text into one output. */
+static int write_text(struct run *r, struct sink *out, struct err *e)
+{
+    const struct config *c = &r->engine.config;
+    struct emit_rules rules = { .tokens = r->o->tokens, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = r->o->ignore_eos, .stop = r->o->stop.v,
+                                .n_stop = r->o->stop.n };
+    struct emit m;
+    const char *bytes;
+    size_t n;
+    bool to_terminal = out->fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
+    if (emit_open(&m, &rules, r->engine.tokenizer, r->at_start, e))
+        return -1;
+    if (to_terminal && r->progress.show == SHOW_LINE)
+        progress_stop(&r->progress);
+    progress_phase(&r->progress, "writing", "tokens", r->o->tokens);
+    int rc = write_tokens(r, &m, out, e);
+    double seconds = progress_seconds(&r->progress);
+    progress_clear(&r->progress);
+    if (rc && !out->closed_pipe && r->o->format == FORMAT_TEXT) {
+        struct err ignored;                      /* the first failure is the one to tell */
+        emit_flush(&m, &bytes, &n);
+        if (n)
+            sink_write(out, bytes, n, &ignored);
+    }
+    if (rc && out->closed_pipe)
+        err_set(e, ERR_FAILED, "standard output was closed after %zu of %zu tokens", m.n, r->o->tokens);
+    if (to_terminal && m.n)
+        fputc('\n', stderr);                     /* what follows begins on a line of its own */
+    if (rc == 0)
+        rc = sink_finish(out, e);
+    if (rc == 0)
+        last_line(r, &m, seconds);
+    emit_close(&m);
+    return rc;
+}
+
+static int write_sample(struct run *r, size_t sample, struct sink *out, struct err *e)
+{
+    int rc;
+    if (sample > 0) {
+        r->sampling.sample = (uint32_t)sample;
+        if (decode_restart(&r->decoder, r->n_prompt, &r->sampling, e))
+            return -1;
+    }
+    progress_phase(&r->progress, "reading the prompt", "tokens", r->n_prompt - 1);
+    rc = decode_prefill(&r->decoder, prefilling, &r->progress, e);
+    if (rc == 0)
+        rc = write_text(r, out, e);
+    else if (rc > 0)
+        rc = err_set(e, ERR_FAILED, "stopped by %s while reading the prompt", stop_signal_name());
+    progress_clear(&r->progress);
+    if (rc == 0)
+        return 0;
+    sink_abandon(out);
+    if (out->temporary[0]) {
+        size_t n = strlen(e->msg);
+        snprintf(e->msg + n, sizeof e->msg - n, "; the text so far is in %s", out->temporary);
+    }
+    return -1;
+}
+
+static int open_output(struct sink *out, const struct options *o, size_t sample, struct err *e)
+{
+    char path[PATH_BYTES];
+    if (o->samples == 1 || !o->output)
+        return sink_open(out, o->output, e);
+    snprintf(path, sizeof path, "%s.%zu", o->output, sample);
+    return sink_open(out, path, e);
+}
+
+static int prepare(struct run *r, struct err *e)
+{
+    struct engine *g = &r->engine;
+    if (check_options(r->o, e) || engine_open(g, r->o, e) || read_prompt(r, e) || check_length(r, e) ||
+        sampling_from_options(&r->sampling, r->o, &g->config, e) || check_memory(r, e))
+        return -1;
+    progress_open(&r->progress, r->o->progress, r->o->quiet);
+    announce(r);
+    return 0;
+}
+
+static int load(struct run *r, struct err *e)
+{
+    if (engine_load(&r->engine, &r->progress, e))
+        return -1;
+    if (stop_signal)
+        return err_set(e, ERR_FAILED, "stopped by %s while loading the model", stop_signal_name());
+    return decode_open(&r->decoder, &r->engine.model, &r->sampling, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e);
+}
+
+int cmd_run(const struct options *o, struct err *e)
+{
+    struct run r = { .o = o };
+    struct sink out = { .fd = STDOUT_FILENO };
+    stop_signals_catch();
+    int rc = prepare(&r, e);
+    for (size_t i = 0; i < o->samples && rc == 0; i++) {
+        rc = open_output(&out, o, i, e);
+        if (rc == 0 && i == 0 && load(&r, e)) {
+            progress_clear(&r.progress);
+            sink_abandon(&out);
+            rc = -1;
+        } else if (rc == 0) {
+            rc = write_sample(&r, i, &out, e);
+        }
+    }
+    decode_close(&r.decoder);
+    sampling_free(&r.sampling);
+    free(r.prompt);
+    engine_close(&r.engine);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* Sampling parameters from the command line and the model's generation_config.json. */
+#pragma once
+#include <stdio.h>
+#include "src/config.h"
+#include "src/options.h"
+#include "src/sample.h"
+
+/* Flags win over the model's own settings (unless --generation-config none), these over the neutral ones.
+ * `do_sample: false` in the file is greedy, as in Hugging Face. eos is borrowed from c. The seed is drawn
+ * when --seed is not given. Checked by sampling_check. sampling_free afterwards, whatever it returns. */
+int  sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, struct err *e);
+void sampling_free(struct sampling *s);
+
+/* "temperature 1, min-p 0.05": what the model's file says, or "" when it says nothing that is used. */
+void sampling_own_settings(char *text, size_t size, const struct options *o, const struct config *c);

@@ -1,0 +1,25 @@
+/* longhand --version, longhand help */
+#include "src/cmd.h"
+
+int cmd_version(const struct options *o, struct err *e)
+{
+    const char *why = "";
+    const struct ops *chosen = ops_choose(&why);
+    (void)o;
+    if (!chosen)
+        return err_set(e, ERR_INPUT, "%s", why);
+    printf("longhand %s\nnumerics: cpu-%d\ntwins:", LONGHAND_VERSION, NUMERICS_VERSION);
+    for (size_t i = 0; ops_all[i]; i++)
+        printf(" %s%s", ops_all[i]->name, ops_all[i]->supported() ? "" : " (not on this CPU)");
+    printf("\nchosen: %s\ncuda: not built\n", chosen->name);
+    return stdout_finish(e);
+}
+
+int cmd_help(const struct options *o, struct err *e)
+{
+    const struct verb *v = NULL;
+    if (o->n_args && !(v = options_verb(o->arg[0])))
+        return err_set(e, ERR_INPUT, "help: there is no verb '%s' in this version; see longhand help", o->arg[0]);
+    options_help(stdout, v, o->all);
+    return stdout_finish(e);
+}

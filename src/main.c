@@ -1,0 +1,38 @@
+/* longhand: writes book-length text with a language model. One verb per call; see src/options.c. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "src/cmd.h"
+
+static int run_verb(const struct options *o, struct err *e)
+{
+    if (o->help) {
+        options_help(stdout, o->verb->bit == VERB_HELP ? NULL : o->verb, o->all);
+        return stdout_finish(e);
+    }
+    switch (o->verb->bit) {
+    case VERB_RUN:      return cmd_run(o, e);
+    case VERB_SCORE:    return cmd_score(o, e);
+    case VERB_TOKENIZE: return cmd_tokenize(o, e);
+    case VERB_INSPECT:  return cmd_inspect(o, e);
+    case VERB_DISTINCT: return cmd_distinct(o, e);
+    case VERB_BENCH:    return cmd_bench(o, e);
+    case VERB_VERSION:  return cmd_version(o, e);
+    default:            return cmd_help(o, e);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct err e = {0};
+    signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write() */
+    int r = options_parse(&o, argc, argv, &e);
+    if (r == 0) {
+        r = run_verb(&o, &e);
+        options_free(&o);
+    }
+    if (r)
+        fprintf(stderr, "longhand: %s\n", e.msg);
+    return r ? e.code : 0;
+}

@@ -1,0 +1,21 @@
+/* Memory, itemised before it is taken: what a run will hold, and what this machine can still give. */
+#pragma once
+#include "src/base.h"
+
+enum { MEMORY_ITEMS_MAX = 16 };
+
+struct memory_plan {                 /* {0} is empty */
+    struct { const char *name; size_t bytes; } item[MEMORY_ITEMS_MAX];
+    size_t n, total;
+};
+
+/* Add an item; a sum that does not fit size_t stays SIZE_MAX. */
+void memory_add(struct memory_plan *p, const char *name, size_t bytes);
+
+/* Bytes that this process may still take: the least of MemAvailable, the room in its cgroups and under
+ * RLIMIT_AS. *limit says which one it is. SIZE_MAX when nothing can be read. */
+size_t memory_available(const char **limit);
+
+/* ERR_INPUT that lists the items, their sum and what is available, unless it fits. `helps` names the
+ * options that change it. */
+int memory_check(const struct memory_plan *p, const char *helps, struct err *e);

@@ -1,0 +1,546 @@
+#include "src/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { FLAG, SIZE, U64, LONG, REAL, TEXT, LIST, CHOICE, LATER, LATER_FLAG };
+enum { MAIN = 1, HIDDEN = 2 };       /* shown in the main help; never shown */
+
+struct option {
+    const char *name;
+    const char *also;                /* aliases, separated by spaces; "-x" is a short one */
+    const char *arg;                 /* as the help shows it; the words of a CHOICE */
+    unsigned verbs;
+    enum kind kind;
+    size_t field;                    /* offset in struct options */
+    double min, max;                 /* of numbers; CHOICE: words from index `max` on are not in this version */
+    const char *value;               /* default, parsed as if given; NULL: zero */
+    const char *shown;               /* what the help says the default is; NULL: `value` */
+    const char *help;
+    const char *group;
+    unsigned flags;
+};
+
+#define F(x) offsetof(struct options, x)
+static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", MODELS[] = "Model and machine", OUTPUT[] = "Output";
+static const double BIG = 1e9;
+
+#define THE_MODELS "the model's own, else off"
+static const struct option table[] = {
+    { "model", "-m", "DIR", VERBS_MODEL, TEXT, F(model), 0, 0, NULL, NULL,
+      "Hugging Face directory, or org/name found in the local Hugging Face cache.", MODELS, MAIN },
+    { "prompt", "-p", "TEXT", VERB_RUN, TEXT, F(prompt), 0, 0, NULL, NULL, "The text before.", TEXTS, MAIN },
+    { "prompt-file", "-f --file", "FILE", VERB_RUN, TEXT, F(prompt_file), 0, 0, NULL, NULL,
+      "The text before, from a file; - is standard input.", TEXTS, MAIN },
+    { "tokens", "-n --predict --n-predict --max-tokens", "N", VERB_RUN | VERB_INSPECT | VERB_BENCH, SIZE, F(tokens), 1, BIG, NULL, NULL,
+      "Tokens to generate (inspect: the length that memory is itemised for).", TEXTS, MAIN },
+    { "min-tokens", "", "N", VERB_RUN, SIZE, F(min_tokens), 0, BIG, "0", NULL,
+      "End-of-text tokens are banned until then.", TEXTS, 0 },
+    { "ignore-eos", "", NULL, VERB_RUN, FLAG, F(ignore_eos), 0, 0, NULL, NULL,
+      "End-of-text tokens are banned always, so that the text has its full length.", TEXTS, MAIN },
+    { "stop", "", "TEXT", VERB_RUN, LIST, F(stop), 0, 0, NULL, NULL,
+      "End the text before the first TEXT; may be given several times.", TEXTS, 0 },
+    { "samples", "", "N", VERB_RUN, SIZE, F(samples), 1, 1e6, "1", NULL,
+      "Texts to write; more than one need -o FILE and go to FILE.0, FILE.1, ... Text 0 is the one that 1 gives.", TEXTS, 0 },
+    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERB_RUN | VERB_SCORE | VERB_INSPECT, TEXT, F(context_scaling), 0, 0, NULL,
+      "the model's own", "Stretch the context F times (ORIG: the length it was trained for); linear:F likewise.", MODELS, 0 },
+    { "rope-scale", "", "F", VERB_RUN | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), 0, 0, NULL, NULL,
+      "F of --context-scaling.", MODELS, HIDDEN },
+    { "yarn-orig-ctx", "", "ORIG", VERB_RUN | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), 1, BIG, NULL, NULL,
+      "ORIG of --context-scaling.", MODELS, HIDDEN },
+    { "allow-beyond-context", "", NULL, VERB_RUN, FLAG, F(allow_beyond_context), 0, 0, NULL, NULL,
+      "Go on beyond the context that the model was made for.", MODELS, 0 },
+
+    { "seed", "-s", "S", VERB_RUN | VERB_BENCH, U64, F(seed), 0, 0, NULL, "drawn, and printed",
+      "64 bits; the same seed writes the same text.", SAMPLING, MAIN },
+    { "temperature", "--temp", "T", VERB_RUN, REAL, F(temperature), 0, 1000, NULL, "the model's own, else 1", "0 is greedy.", SAMPLING, MAIN },
+    { "top-k", "", "K", VERB_RUN, LONG, F(top_k), -1, BIG, NULL, THE_MODELS, "Keep the K most likely tokens; 0 or -1: all.", SAMPLING, 0 },
+    { "top-p", "", "P", VERB_RUN, REAL, F(top_p), 0, 1, NULL, THE_MODELS, "Keep the most likely tokens whose chances sum to P; 1: all.", SAMPLING, 0 },
+    { "min-p", "", "P", VERB_RUN, REAL, F(min_p), 0, 1, NULL, THE_MODELS,
+      "Keep tokens with at least P times the chance of the most likely one.", SAMPLING, MAIN },
+    { "eta", "", "E", VERB_RUN, REAL, F(eta), 0, 1, NULL, THE_MODELS, "Keep tokens above min(E, sqrt(E) exp(-entropy)).", SAMPLING, 0 },
+    { "min-keep", "", "N", VERB_RUN, SIZE, F(min_keep), 1, BIG, "1", NULL, "Tokens that survive every filter.", SAMPLING, 0 },
+    { "penalty", "--repeat-penalty --repetition-penalty", "T", VERB_RUN, REAL, F(penalty), 0.01, 100, NULL, THE_MODELS " (1)",
+      "Divide the logits of recent tokens by T.", SAMPLING, MAIN },
+    { "penalty-window", "--repeat-last-n", "W", VERB_RUN, LONG, F(penalty_window), -1, BIG, "1024", NULL,
+      "Last tokens of prompt and text that --penalty looks at; 0 none, -1 all.", SAMPLING, 0 },
+    { "presence-penalty", "", "X", VERB_RUN, REAL, F(presence), -100, 100, "0", NULL,
+      "Subtract X from the logits of tokens that the text already has.", SAMPLING, 0 },
+    { "frequency-penalty", "", "X", VERB_RUN, REAL, F(frequency), -100, 100, "0", NULL,
+      "Subtract X times the number of times that the text has the token.", SAMPLING, 0 },
+    { "logit-bias", "", "ID:BIAS", VERB_RUN, LIST, F(logit_bias), 0, 0, NULL, NULL,
+      "Add BIAS to the logit of token ID, -inf bans it; several times, or a JSON object {\"ID\": BIAS, ..}.", SAMPLING, 0 },
+    { "generation-config", "", "auto|none", VERB_RUN, CHOICE, F(generation_config), 0, 2, "auto", NULL,
+      "Take the sampling settings of the model's generation_config.json, or the neutral ones.", SAMPLING, 0 },
+
+    { "threads", "-t", "N", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
+      "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
+    { "compute", "", "bf16|f32", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, CHOICE, F(compute), 0, 2, "bf16", NULL,
+      "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
+    { "drafter", "", "auto|none", VERB_RUN, CHOICE, F(drafter), 0, 2, "auto", NULL,
+      "none: plain decoding, which is all that this version has.", MODELS, 0 },
+    { "device", "", "auto|cpu", VERB_RUN | VERB_SCORE | VERB_BENCH, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
+    { "kv-dtype", "", "bf16", VERB_RUN, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
+    { "weights", "", "as-is", VERB_RUN, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
+
+    { "format", "", "text|ids", VERB_RUN, CHOICE, F(format), 0, 2, "text", NULL,
+      "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
+    { "output", "-o", "FILE", VERB_RUN, TEXT, F(output), 0, 0, NULL, "standard output",
+      "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
+    { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
+    { "window", "", "N", VERB_SCORE, SIZE, F(window), 2, BIG, NULL, "the whole text at once", "Score in pieces of N tokens.", TEXTS, 0 },
+    { "jsonl", "", NULL, VERB_TOKENIZE, FLAG, F(jsonl), 0, 0, NULL, NULL,
+      "One JSON string per input line, one JSON array of ids per output line.", OUTPUT, 0 },
+    { "decode", "", NULL, VERB_TOKENIZE, FLAG, F(decode), 0, 0, NULL, NULL,
+      "The reverse: ids in, text out, special tokens skipped.", OUTPUT, 0 },
+    { "json", "", NULL, VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH, FLAG, F(json), 0, 0, NULL, NULL,
+      "One JSON value on standard output.", OUTPUT, 0 },
+    { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), 0, 0, NULL, NULL, "Only these points, separated by commas.", OUTPUT, 0 },
+    { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.", OUTPUT, 0 },
+    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE, CHOICE, F(progress), 0, 4, "auto", NULL,
+      "On standard error: a redrawn line on a terminal, otherwise a line every 10 s.", OUTPUT, 0 },
+    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, FLAG, F(quiet), 0, 0, NULL, NULL,
+      "Nothing on standard error but errors.", OUTPUT, 0 },
+    { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
+    { "help", "-h", NULL, ~0u, FLAG, F(help), 0, 0, NULL, NULL, "", OUTPUT, HIDDEN },
+
+    /* Known names that later versions have. */
+#define LATER_OPTION(name, kind) { name, "", "", VERB_RUN, kind, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
+    LATER_OPTION("db", LATER), LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
+    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG), LATER_OPTION("preset", LATER), LATER_OPTION("tree", LATER),
+    LATER_OPTION("ngram-k", LATER), LATER_OPTION("draft-passes", LATER), LATER_OPTION("kv-budget", LATER), LATER_OPTION("kv-sinks", LATER),
+    LATER_OPTION("kv-policy", LATER), LATER_OPTION("verifier", LATER), LATER_OPTION("dry-multiplier", LATER), LATER_OPTION("dry-base", LATER),
+    LATER_OPTION("dry-allowed-length", LATER), LATER_OPTION("dry-penalty-last-n", LATER), LATER_OPTION("dry-sequence-breaker", LATER),
+    LATER_OPTION("accept-numerics-change", LATER_FLAG), LATER_OPTION("max-attempts", LATER),
+};
+enum { N_OPTIONS = sizeof table / sizeof *table };
+_Static_assert(N_OPTIONS <= sizeof ((struct options *)0)->given, "given[] has a place for every option");
+
+static const struct verb verbs[] = {
+    { "run", VERB_RUN, "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options]", "Write a text that continues a prompt.", 0, 0 },
+    { "score", VERB_SCORE, "--model DIR FILE [options]", "How likely a model finds a text: negative log-likelihood and perplexity.", 1, 1 },
+    { "tokenize", VERB_TOKENIZE, "--model DIR [FILE] [options]", "Text to token ids, and back.", 0, 1 },
+    { "inspect", VERB_INSPECT, "--model DIR [options]", "What a model is, what memory it needs, what is missing.", 0, 0 },
+    { "distinct", VERB_DISTINCT, "FILE... [options]", "Distinct-n: the share of different words and word sequences in a text.", 1, INT_MAX },
+    { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine on it.", 0, INT_MAX },
+    { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
+    { "help", VERB_HELP, "[VERB | --all]", "This, a verb's options, or everything.", 0, 1 },
+#define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
+    LATER_VERB("submit"), LATER_VERB("work"), LATER_VERB("list"), LATER_VERB("show"), LATER_VERB("text"), LATER_VERB("tail"),
+    LATER_VERB("pause"), LATER_VERB("resume"), LATER_VERB("retry"), LATER_VERB("cancel"), LATER_VERB("remove"), LATER_VERB("extend"),
+    LATER_VERB("fork"), LATER_VERB("report"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("train"), LATER_VERB("plan"),
+};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+/* ---- names ---- */
+
+/* Edits (insert, delete, replace, swap neighbours) from a to b; names longer than 40 are far from all. */
+static size_t edits(const char *a, const char *b)
+{
+    enum { MAX_NAME = 40 };
+    size_t d[MAX_NAME + 1][MAX_NAME + 1], n = strlen(a), m = strlen(b);
+    if (n > MAX_NAME || m > MAX_NAME)
+        return SIZE_MAX;
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = MIN(best, MIN(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = MIN(best, d[i - 2][j - 2] + 1);
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+/* Whether `name` ("--long" or "-s") is one of the words of `list`. */
+static bool in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, " ");
+        if (len == n && memcmp(p, name, n) == 0)
+            return true;
+        p += len + (p[len] == ' ');
+    }
+    return false;
+}
+
+/* The row of an option as it is spelled, "--name" or "-x"; NULL if there is none. */
+static const struct option *find(const char *spelled)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (spelled[0] == '-' && spelled[1] == '-' && strcmp(spelled + 2, table[i].name) == 0)
+            return &table[i];
+        if (in_list(table[i].also, spelled))
+            return &table[i];
+    }
+    return NULL;
+}
+
+static const char *nearest_option(const char *name, unsigned verb)
+{
+    const char *best = NULL;
+    size_t best_d = MAX(strlen(name) / 3, (size_t)2) + 1;
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        size_t d = edits(name, table[i].name);
+        if (table[i].kind != LATER && table[i].kind != LATER_FLAG && (table[i].verbs & verb) && d < best_d) {
+            best = table[i].name;
+            best_d = d;
+        }
+    }
+    return best;
+}
+
+const struct verb *options_verb(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (verbs[i].max_args != VERB_LATER && strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static int find_verb(const struct verb **out, const char *name, struct err *e)
+{
+    const char *best = NULL;
+    size_t best_d = MAX(strlen(name) / 3, (size_t)2) + 1;
+    if ((*out = options_verb(name)))
+        return 0;
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return err_set(e, ERR_INPUT, "%s: not in this version of longhand; see longhand help", name);
+        size_t d = edits(name, verbs[i].name);
+        if (verbs[i].max_args != VERB_LATER && d < best_d) {
+            best = verbs[i].name;
+            best_d = d;
+        }
+    }
+    if (best)
+        return err_set(e, ERR_INPUT, "unknown verb '%s': did you mean '%s'?", name, best);
+    return err_set(e, ERR_INPUT, "unknown verb '%s'; see longhand help", name);
+}
+
+bool options_given(const struct options *o, const char *name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return o->given[i];
+    assert(!"no such option");
+    return false;
+}
+
+/* ---- values ---- */
+
+static bool only(const char *s, const char *allowed)
+{
+    return *s && strspn(s, allowed) == strlen(s);
+}
+
+int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max, struct err *e)
+{
+    errno = 0;
+    unsigned long long v = only(s, "0123456789") ? strtoull(s, NULL, 10) : (errno = EINVAL, 0);
+    if (errno || v < min || v > max)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %llu to %llu", name, s, (unsigned long long)min, (unsigned long long)max);
+    *out = v;
+    return 0;
+}
+
+int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e)
+{
+    uint64_t v;
+    if (parse_u64(&v, name, s, min, max, e))
+        return -1;
+    *out = v;
+    return 0;
+}
+
+int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e)
+{
+    errno = 0;
+    long v = only(s + (*s == '-'), "0123456789") ? strtol(s, NULL, 10) : (errno = EINVAL, 0);
+    if (errno || v < min || v > max)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a whole number from %ld to %ld", name, s, min, max);
+    *out = v;
+    return 0;
+}
+
+int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e)
+{
+    char *end = NULL;
+    double v = only(s, "0123456789.eE+-") ? strtod(s, &end) : NAN;
+    if (!end || *end || end == s || !(v >= min && v <= max))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a number from %g to %g", name, s, min, max);
+    *out = v;
+    return 0;
+}
+
+static int parse_choice(int *out, const struct option *opt, const char *spelled, const char *s, struct err *e)
+{
+    int i = 0;
+    for (const char *p = opt->arg; *p; i++) {
+        size_t len = strcspn(p, "|");
+        if (strlen(s) == len && memcmp(p, s, len) == 0) {
+            *out = i;
+            return 0;
+        }
+        p += len + (p[len] == '|');
+    }
+    if (strcmp(opt->name, "device") == 0 && strncmp(s, "cuda", 4) == 0 && (!s[4] || s[4] == ':'))
+        return err_set(e, ERR_INPUT, "%s %s: this program was built without CUDA (auto and cpu are there)", spelled, s);
+    bool known = strcmp(opt->name, "drafter") == 0 ||
+                 ((strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0);
+    if (known)
+        return err_set(e, ERR_INPUT, "%s: '%s' is not in this version of longhand (%s)", spelled, s, opt->arg);
+    return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
+}
+
+static int list_add(struct text_list *l, const char *s, struct err *e)
+{
+    const char **v = realloc(l->v, (l->n + 1) * sizeof *v);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory");
+    l->v = v;
+    v[l->n++] = s;
+    return 0;
+}
+
+static int set(struct options *o, const struct option *opt, const char *spelled, const char *s, struct err *e)
+{
+    void *field = (char *)o + opt->field;
+    switch (opt->kind) {
+    case FLAG:   *(bool *)field = true; return 0;
+    case SIZE:   return parse_size(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
+    case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
+    case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
+    case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
+    case TEXT:   *(const char **)field = s; return 0;
+    case LIST:   return list_add(field, s, e);
+    case CHOICE: return parse_choice(field, opt, spelled, s, e);
+    case LATER: case LATER_FLAG:
+        return err_set(e, ERR_INPUT, "%s: not in this version of longhand", spelled);
+    }
+    return 0;
+}
+
+/* ---- the command line ---- */
+
+static int unknown_option(const struct options *o, const char *spelled, struct err *e)
+{
+    const char *best = strlen(spelled) > 3 ? nearest_option(spelled + 2, o->verb->bit) : NULL;
+    if (best)
+        return err_set(e, ERR_INPUT, "%s: unknown option '%s': did you mean '--%s'?", o->verb->name, spelled, best);
+    return err_set(e, ERR_INPUT, "%s: unknown option '%s'; see longhand help %s", o->verb->name, spelled, o->verb->name);
+}
+
+static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
+{
+    char list[128] = "";
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (opt->verbs & verbs[i].bit) {
+            size_t n = strlen(list);
+            snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", verbs[i].name);
+        }
+    return err_set(e, ERR_INPUT, "%s: '%s' is an option of %s", o->verb->name, spelled, list);
+}
+
+/* One option at argv[*i]; takes its value from the same word or the next one. */
+static int parse_option(struct options *o, int argc, char **argv, int *i, struct err *e)
+{
+    char name[64];
+    const char *word = argv[*i], *value = NULL;
+    size_t n = word[1] == '-' ? strcspn(word, "=") : 2;
+    if (n >= sizeof name)
+        return err_set(e, ERR_INPUT, "%s: unknown option '%.60s...'", o->verb->name, word);
+    memcpy(name, word, n);
+    name[n] = 0;
+    for (size_t k = 0; k < n; k++)
+        if (name[k] == '_')
+            name[k] = '-';
+    if (word[n])
+        value = word + n + (word[1] == '-');
+
+    const struct option *opt = find(name);
+    if (!opt)
+        return unknown_option(o, name, e);
+    if (opt->kind == LATER || opt->kind == LATER_FLAG)
+        return set(o, opt, name, NULL, e);
+    if (!(opt->verbs & o->verb->bit))
+        return wrong_verb(o, opt, name, e);
+    if (opt->kind == FLAG) {
+        if (value)
+            return err_set(e, ERR_INPUT, "%s takes no value", name);
+    } else if (!value) {
+        if (*i + 1 >= argc)
+            return err_set(e, ERR_INPUT, "%s needs a value: %s", name, opt->arg);
+        value = argv[++*i];
+    }
+    o->given[opt - table] = 1;
+    return set(o, opt, name, value, e);
+}
+
+/* --rope-scaling TYPE, --rope-scale F and --yarn-orig-ctx ORIG, as llama.cpp has them, become one text. */
+static int join_scaling(struct options *o, struct err *e)
+{
+    const char *type = o->context_scaling ? o->context_scaling : "yarn";
+    const char *factor = o->rope_scale;
+    double f;
+    if (strcmp(type, "none") == 0 && !factor && !o->yarn_orig_ctx) {
+        o->context_scaling = NULL;
+        return 0;
+    }
+    if (!factor && !o->yarn_orig_ctx)
+        return 0;
+    if (factor && strchr(factor, ':') && !o->context_scaling && !o->yarn_orig_ctx) {
+        o->context_scaling = factor;
+        return 0;
+    }
+    if (strcmp(type, "yarn") && strcmp(type, "linear"))
+        return err_set(e, ERR_INPUT, "--context-scaling: '%s' together with --rope-scale or --yarn-orig-ctx; yarn or linear is allowed", type);
+    if (!factor)
+        return err_set(e, ERR_INPUT, "--yarn-orig-ctx needs --rope-scale F beside it");
+    if (parse_real(&f, "--rope-scale", factor, 1, 1e6, e))
+        return -1;
+    if (o->yarn_orig_ctx)
+        snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s:%zu", type, factor, o->yarn_orig_ctx);
+    else
+        snprintf(o->scaling_text, sizeof o->scaling_text, "%s:%s", type, factor);
+    o->context_scaling = o->scaling_text;
+    return 0;
+}
+
+static int parse_words(struct options *o, int argc, char **argv, struct err *e)
+{
+    bool only_words = false;
+    for (int i = 2; i < argc; i++) {
+        const char *w = argv[i];
+        if (!only_words && strcmp(w, "--") == 0) {
+            only_words = true;
+        } else if (!only_words && w[0] == '-' && w[1]) {
+            if (parse_option(o, argc, argv, &i, e))
+                return -1;
+        } else {
+            o->arg[o->n_args++] = w;
+        }
+    }
+    if (o->help)
+        return 0;
+    if (o->n_args > (size_t)o->verb->max_args)
+        return err_set(e, ERR_INPUT, "%s: '%s' is one word too many; usage: longhand %s %s", o->verb->name, o->arg[o->verb->max_args],
+                       o->verb->name, o->verb->args);
+    if (o->n_args < (size_t)o->verb->min_args)
+        return err_set(e, ERR_INPUT, "%s: a word is missing; usage: longhand %s %s", o->verb->name, o->verb->name, o->verb->args);
+    return join_scaling(o, e);
+}
+
+int options_parse(struct options *o, int argc, char **argv, struct err *e)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+    *o = (struct options){0};
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (table[i].value && set(o, &table[i], table[i].name, table[i].value, e))
+            assert(!"a default is outside its own range");
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
+        name = "version";
+    else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (name[0] == '-')
+        return err_set(e, ERR_INPUT, "'%s' where a verb must stand; see longhand help", name);
+    if (find_verb(&o->verb, name, e))
+        return -1;
+    o->arg = calloc((size_t)argc + 1, sizeof *o->arg);
+    if (!o->arg)
+        return err_set(e, ERR_FAILED, "out of memory");
+    if (parse_words(o, argc, argv, e)) {
+        options_free(o);
+        return -1;
+    }
+    return 0;
+}
+
+void options_free(struct options *o)
+{
+    free(o->arg);
+    free(o->stop.v);
+    free(o->logit_bias.v);
+    *o = (struct options){0};
+}
+
+/* ---- help ---- */
+
+static void wrap(FILE *f, const char *text, size_t indent, size_t width)
+{
+    size_t col = 0;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        if (col && col + 1 + n > width - indent) {
+            fputc('\n', f);
+            col = 0;
+        }
+        col += col ? (fputc(' ', f), n + 1) : (fprintf(f, "%*s", (int)indent, ""), n);
+        fwrite(p, 1, n, f);
+        p += n + strspn(p + n, " ");
+    }
+    fputc('\n', f);
+}
+
+static void help_option(FILE *f, const struct option *opt)
+{
+    char text[512];
+    const char *def = opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
+    fputs("  ", f);
+    for (const char *p = opt->also; *p;) {       /* short forms are shown, other aliases are not */
+        size_t n = strcspn(p, " ");
+        if (n == 2)
+            fprintf(f, "%.2s, ", p);
+        p += n + (p[n] == ' ');
+    }
+    fprintf(f, "--%s%s%s\n", opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
+    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
+    wrap(f, text, 6, 100);
+}
+
+static void help_options(FILE *f, unsigned verb_bits, unsigned need)
+{
+    const char *const groups[] = { TEXTS, SAMPLING, MODELS, OUTPUT };
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        bool any = false;
+        for (size_t i = 0; i < N_OPTIONS; i++) {
+            const struct option *opt = &table[i];
+            if (opt->group != groups[g] || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits) || (opt->flags & need) != need)
+                continue;
+            if (!any)
+                fprintf(f, "\n%s\n", groups[g]);
+            any = true;
+            help_option(f, opt);
+        }
+    }
+}
+
+void options_help(FILE *f, const struct verb *verb, bool all)
+{
+    if (verb) {
+        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help);
+        help_options(f, verb->bit, 0);
+        return;
+    }
+    fputs("usage: longhand VERB [options]\n\n"
+          "  longhand run --model models/demo --prompt-file OPENING.txt --tokens 2000\n\n", f);
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (verbs[i].max_args != VERB_LATER)
+            fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
+    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN);
+    if (!all)
+        fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
+    else
+        fputs("\nEnvironment\n  LONGHAND_ISA=generic|avx2|avx512|neon\n      Take this CPU twin. All write the same texts.\n"
+              "  HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n      Where the Hugging Face cache is.\n", f);
+    fputs("\nStandard output carries text and data only, standard error the rest.\n"
+          "Exit status: 0 done, 1 failed or stopped, 2 wrong usage or invalid input.\n", f);
+}

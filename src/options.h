@@ -1,0 +1,73 @@
+/* The command line as one table: every option has one row that says how it is parsed, which verbs take
+ * it, and what the help says of it. A man page and shell completions can be made from the same rows.
+ *
+ *     struct options o;
+ *     if (options_parse(&o, argc, argv, &e)) ...      one line, exit 2
+ *     switch (o.verb->bit) ...
+ *     options_free(&o);
+ *
+ * Spellings: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `_` in a long name is read as `-`; `--` ends
+ * the options; an option given twice counts the last time, except those that make lists. */
+#pragma once
+#include <stdio.h>
+#include "src/base.h"
+
+enum {
+    VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
+    VERB_VERSION = 64, VERB_HELP = 128,
+    VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE,
+};
+enum { VERB_LATER = -1 };            /* max_args of a verb that this version does not have */
+
+struct verb {
+    const char *name; unsigned bit;
+    const char *args;                /* as the usage line shows them */
+    const char *help;                /* one sentence */
+    int min_args, max_args;          /* words that are no options; INT_MAX: any number */
+};
+
+struct text_list { const char **v; size_t n; };
+
+/* What choices stand for: the index of the word in the row's argument "a|b|c". */
+enum { COMPUTE_BF16, COMPUTE_F32 };
+enum { FORMAT_TEXT, FORMAT_IDS };
+enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
+enum { GENERATION_AUTO, GENERATION_NONE };
+
+struct options {
+    const struct verb *verb;
+    const char **arg; size_t n_args;             /* words that are no options */
+    unsigned char given[128];                    /* by row of the table: see options_given */
+
+    const char *model, *prompt, *prompt_file, *output, *context_scaling;
+    const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
+    size_t tokens, min_tokens, samples, threads, window;
+    uint64_t seed;
+    double temperature, top_p, min_p, eta, penalty, presence, frequency;
+    long top_k, penalty_window;
+    size_t min_keep;
+    struct text_list stop, logit_bias;
+    bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
+    int generation_config, compute, drafter, device, format, progress, kv_dtype, weights;
+    const char *bench_points; size_t repeat;     /* bench */
+    char scaling_text[64];                       /* context_scaling made of its parts */
+};
+
+/* Parse a command line. Fails with ERR_INPUT and one line; an unknown name comes with the nearest one. */
+int  options_parse(struct options *o, int argc, char **argv, struct err *e);
+void options_free(struct options *o);
+
+/* Whether the option of this long name stood on the command line. */
+bool options_given(const struct options *o, const char *name);
+
+/* NULL when there is no such verb in this version. */
+const struct verb *options_verb(const char *name);
+
+/* verb == NULL: the main help, with `all` every verb and option of this version. */
+void options_help(FILE *f, const struct verb *verb, bool all);
+
+/* The whole of `s` as a number in [min, max]; `name` is what the message calls it. */
+int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
+int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max, struct err *e);
+int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e);
+int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e);

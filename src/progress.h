@@ -1,0 +1,22 @@
+/* Progress on standard error: a redrawn line on a terminal, a plain line every 10 s elsewhere, or one JSON
+ * object per line. Counts go through loading, prefill and writing; times and rates are the reader's own. */
+#pragma once
+#include "src/base.h"
+
+struct progress {
+    enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON } show;
+    bool drawn;                      /* the terminal line is not empty */
+    const char *phase, *unit;
+    size_t done, of;
+    double start, shown;             /* of the phase; of the last output */
+    double mark_time[2]; size_t mark_done[2];   /* two marks, 5 s or more apart: the recent rate */
+};
+
+/* mode: PROGRESS_* of options.h; quiet shows nothing. */
+void progress_open(struct progress *p, int mode, bool quiet);
+void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
+void progress_at(struct progress *p, size_t done);       /* cheap: looks at the clock, seldom prints */
+void progress_clear(struct progress *p);                 /* remove the redrawn line, before other output */
+/* Show nothing more (text and progress share a terminal). */
+void progress_stop(struct progress *p);
+double progress_seconds(const struct progress *p);       /* of this phase */
