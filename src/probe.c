@@ -11,7 +11,8 @@
 
 /* ---- multiply-adds ---------------------------------------------------------------------------
  * CHAINS independent accumulators hide the latency of the slowest unit met (6 cycles x 2 per cycle); the
- * factors keep every value finite and normal. The asm makes the value look used and changed each time. */
+ * factors keep every value finite and normal. KEEP makes a value look changed, and used: without it the compiler
+ * sees that all chains are the same one. */
 
 enum { CHAINS = 12 };
 #define KEEP(reg, v) __asm__ volatile("" : "+" reg(v))
@@ -32,6 +33,8 @@ static void mul_plain(size_t n)
 #define MUL_LOOP(T, REG, ACC0, STEP)                                                           \
     T c0 = ACC0, c1 = ACC0, c2 = ACC0, c3 = ACC0, c4 = ACC0, c5 = ACC0;                        \
     T c6 = ACC0, c7 = ACC0, c8 = ACC0, c9 = ACC0, c10 = ACC0, c11 = ACC0;                      \
+    KEEP(REG, c0); KEEP(REG, c1); KEEP(REG, c2); KEEP(REG, c3); KEEP(REG, c4); KEEP(REG, c5);  \
+    KEEP(REG, c6); KEEP(REG, c7); KEEP(REG, c8); KEEP(REG, c9); KEEP(REG, c10); KEEP(REG, c11); \
     for (size_t i = 0; i < n; i++) {                                                           \
         STEP(c0); STEP(c1); STEP(c2); STEP(c3); STEP(c4); STEP(c5);                            \
         STEP(c6); STEP(c7); STEP(c8); STEP(c9); STEP(c10); STEP(c11);                          \
