@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+"""The same model, machine and moment: longhand beside llama.cpp.
+
+    python3 scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
+
+Needs llama-cpp-python and gguf (both on PyPI, built beside the project and never part of it); without them it says so and
+ends with 0. For models/demo and for a random model of Qwen2.5-0.5B's body it writes a bf16 GGUF, fills llama.cpp's cache
+with random values up to each depth (through its own state format, checked against a real state first), and times passes of M
+rows with flash attention on and off. Every round is: flash attention on, longhand bench, flash attention off. Reported are medians over the
+rounds, and the ratios llama.cpp's time / longhand's time.
+"""
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import gguf
+    import llama_cpp as L
+    import numpy as np
+except ImportError as missing:
+    print(f"skip bench_llamacpp ({missing}; pip install llama-cpp-python gguf)")
+    sys.exit(0)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BODY = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+    "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "hidden_act": "silu",
+    "tie_word_embeddings": True, "use_sliding_window": False, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+}
+
+
+# ---- models ---------------------------------------------------------------------------------------------------
+
+def normal_bf16(n, scale, rng):
+    """n bf16 values drawn from 65,536 normal ones, as uint16."""
+    table = (rng.standard_normal(65536).astype(np.float32) * scale).view(np.uint32) >> 16
+    return table.astype(np.uint16)[rng.integers(0, 65536, n, dtype=np.uint16)]
+
+
+def make_random_body(path):
+    """A Hugging Face directory of BODY's shape with random weights."""
+    os.makedirs(path, exist_ok=True)
+    h, f, kv = BODY["hidden_size"], BODY["intermediate_size"], 128
+    shapes = [("model.embed_tokens.weight", (BODY["vocab_size"], h)), ("model.norm.weight", (h,))]
+    for l in range(BODY["num_hidden_layers"]):
+        for name, shape in (("input_layernorm.weight", (h,)), ("post_attention_layernorm.weight", (h,)),
+                            ("self_attn.q_proj.weight", (h, h)), ("self_attn.q_proj.bias", (h,)),
+                            ("self_attn.k_proj.weight", (kv, h)), ("self_attn.k_proj.bias", (kv,)),
+                            ("self_attn.v_proj.weight", (kv, h)), ("self_attn.v_proj.bias", (kv,)),
+                            ("self_attn.o_proj.weight", (h, h)), ("mlp.gate_proj.weight", (f, h)),
+                            ("mlp.up_proj.weight", (f, h)), ("mlp.down_proj.weight", (h, f))):
+            shapes.append((f"model.layers.{l}.{name}", shape))
+    header, at = {}, 0
+    for name, shape in shapes:
+        size = 2 * int(np.prod(shape))
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    rng = np.random.default_rng(1)
+    with open(os.path.join(path, "config.json"), "w") as out:
+        json.dump(BODY, out)
+    with open(os.path.join(path, "model.safetensors"), "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for name, shape in shapes:
+            n = int(np.prod(shape))
+            out.write((np.full(n, 0x3F80, np.uint16) if "norm" in name else normal_bf16(n, 0.03, rng)).tobytes())
+
+
+def read_model(path):
+    """config, {name: uint16 array of bf16 bits}."""
+    with open(os.path.join(path, "config.json")) as f:
+        config = json.load(f)
+    file = os.path.join(path, "model.safetensors")
+    with open(file, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(n))
+    data = np.memmap(file, np.uint8, "r", offset=8 + n)
+    tensors = {}
+    for name, t in header.items():
+        if name == "__metadata__":
+            continue
+        if t["dtype"] != "BF16":
+            sys.exit(f"{file}: tensor {name} is {t['dtype']}, only BF16 is converted here")
+        a, b = t["data_offsets"]
+        tensors[name] = data[a:b].view(np.uint16).reshape(t["shape"])
+    return config, tensors
+
+
+def turn_pairs(w, heads):
+    """Rows of a Llama projection in the order of llama.cpp, which rotates neighbours: (i, i + half) side by side."""
+    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def to_gguf(path, out):
+    c, tensors = read_model(path)
+    arch = c["model_type"]
+    if arch not in ("llama", "qwen2"):
+        sys.exit(f"{path}: model_type {arch}; this script converts llama and qwen2")
+    heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
+    head_dim = c.get("head_dim") or c["hidden_size"] // heads
+    rope = c.get("rope_parameters") or {}
+    w = gguf.GGUFWriter(out, arch)
+    w.add_context_length(c["max_position_embeddings"])
+    w.add_embedding_length(c["hidden_size"])
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_key_length(head_dim)
+    w.add_value_length(head_dim)
+    w.add_rope_dimension_count(head_dim)
+    w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    w.add_rope_freq_base(float(rope.get("rope_theta") or c.get("rope_theta") or 10000.0))
+    w.add_vocab_size(c["vocab_size"])
+    w.add_tokenizer_model("none")
+    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+             "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+    for name, t in tensors.items():
+        part, kind = name.rsplit(".", 1)
+        if part.startswith("model.layers."):
+            layer, what = part[len("model.layers."):].split(".", 1)
+            to = f"blk.{layer}.{names[what]}.{kind}"
+            if arch == "llama" and what in ("self_attn.q_proj", "self_attn.k_proj"):
+                t = turn_pairs(t, heads if what.endswith("q_proj") else kv_heads)
+        else:
+            to = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[part] + "." + kind
+        if t.ndim == 1:
+            w.add_tensor(to, (t.astype(np.uint32) << 16).view(np.float32))
+        else:
+            w.add_tensor(to, np.ascontiguousarray(t).view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return c
+
+
+# ---- llama.cpp ------------------------------------------------------------------------------------------------
+
+KEEP_LOG = L.llama_log_callback(lambda level, text, data: None)
+
+
+class Session:
+    """A llama.cpp context whose cache holds `depth` positions of random values."""
+
+    def __init__(self, model, config, depth, flash, threads, rows, prefill=0):
+        p = L.llama_context_default_params()
+        p.n_ctx = (max(depth + max(rows), prefill) + 256 + 255) // 256 * 256
+        p.n_batch = p.n_ubatch = 512
+        p.n_threads = p.n_threads_batch = threads
+        p.n_seq_max = 1
+        p.flash_attn_type = L.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else L.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        p.no_perf = True
+        self.depth, self.vocab, self.config = depth, config["vocab_size"], config
+        self.context = L.llama_init_from_model(model, p)
+        if not self.context:
+            sys.exit("llama.cpp: no context")
+        self.batch = L.llama_batch_init(512, 0, 1)
+        self.memory = L.llama_get_memory(self.context)
+        if depth:
+            self.inject(depth)
+
+    def close(self):
+        L.llama_batch_free(self.batch)
+        L.llama_free(self.context)
+
+    def decode(self, first, n, logits=True):
+        b = self.batch
+        b.n_tokens = n
+        for i in range(n):
+            b.token[i] = (first + i) * 7919 % self.vocab
+            b.pos[i] = first + i
+            b.n_seq_id[i] = 1
+            b.seq_id[i][0] = 0
+            b.logits[i] = logits or i == n - 1
+        t0 = time.perf_counter()
+        if L.llama_decode(self.context, b):
+            sys.exit("llama.cpp: llama_decode failed")
+        L.llama_synchronize(self.context)
+        return time.perf_counter() - t0
+
+    def state(self):
+        n = L.llama_state_seq_get_size(self.context, 0)
+        buffer = (ctypes.c_uint8 * n)()
+        if L.llama_state_seq_get_data(self.context, buffer, n, 0) != n:
+            sys.exit("llama.cpp: cannot read its state")
+        return bytes(buffer)
+
+    def layout(self, state, cells):
+        """Offsets of the parts of a sequence's state of `cells` cells: [(offset, cells' bytes)], checked as it is read. Everything
+        between the parts is copied; only the count of cells, the positions and the data depend on their number."""
+        c = self.config
+        head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+        width, layers = c["num_key_value_heads"] * head_dim, c["num_hidden_layers"]
+        u32 = lambda at: struct.unpack_from("<I", state, at)[0]
+        u64 = lambda at: struct.unpack_from("<Q", state, at)[0]
+        for start in range(0, 64, 4):                       # whatever header this version has before the streams
+            if u32(start) == 1 and u32(start + 4) == cells and u32(start + 8) == 0:
+                break
+        else:
+            sys.exit("llama.cpp: its state format is not the one this script knows (no count of cells)")
+        at = start + 8
+        cell_bytes = next((b for b in (8, 12, 16, 20) if all(u32(at + i * b) == i for i in range(cells)) and
+                           u32(at + cells * b + 4) == layers), 0)
+        if not cell_bytes:
+            sys.exit("llama.cpp: its state format is not the one this script knows (cells)")
+        parts = {"head": state[:start + 4], "cell": state[at + cell_bytes:at + 2 * cell_bytes][4:], "layers": []}
+        at += cells * cell_bytes
+        transposed = u32(at)
+        parts["transposed"] = transposed
+        parts["meta"] = state[at:at + 8]
+        at += 8
+        for _ in range(layers):
+            if u64(at + 4) != width * 2:
+                sys.exit(f"llama.cpp: rows of {u64(at + 4)} bytes in its cache, {width * 2} expected")
+            parts["layers"].append(state[at:at + 12])
+            at += 12 + cells * width * 2
+        for _ in range(layers):
+            head = 12
+            if transposed and (u32(at + 4) != 2 or u32(at + 8) != width) or not transposed and u64(at + 4) != width * 2:
+                sys.exit("llama.cpp: its state format is not the one this script knows (values)")
+            parts["layers"].append(state[at:at + head])
+            at += head + cells * width * 2
+        parts["tail"] = state[at:]
+        parts["row"] = width * 2
+        return parts
+
+    def inject(self, depth):
+        cells = 8
+        self.decode(0, cells)
+        p = self.layout(self.state(), cells)
+        L.llama_memory_seq_rm(self.memory, 0, -1, -1)
+        size = p["row"] * depth
+        noise = np.random.default_rng(depth).standard_normal(1 << 20).astype(np.float16)
+        noise = np.resize(noise, size // 2 + 65536).view(np.uint8)
+        out = bytearray(p["head"] + struct.pack("<I", depth))
+        out += b"".join(struct.pack("<i", i) + p["cell"] for i in range(depth))
+        out += p["meta"]
+        for i, head in enumerate(p["layers"]):
+            out += head
+            out += noise[i * 2048:i * 2048 + size].tobytes()
+        out += p["tail"]
+        buffer = (ctypes.c_uint8 * len(out)).from_buffer(out)
+        if L.llama_state_seq_set_data(self.context, buffer, len(out), 0) != len(out):
+            sys.exit("llama.cpp: it does not take the injected state")
+        if L.llama_memory_seq_pos_max(self.memory, 0) != depth - 1:
+            sys.exit("llama.cpp: the injected state does not reach the depth")
+
+    def passes(self, rows, seconds=0.5, most=9):
+        """Median seconds of a pass of `rows` rows behind the cache."""
+        times, start = [], time.perf_counter()
+        while len(times) < 3 or (len(times) < most and time.perf_counter() - start < seconds) or \
+                time.perf_counter() - start < 0.05:
+            times.append(self.decode(self.depth, rows))
+            L.llama_memory_seq_rm(self.memory, 0, self.depth, -1)
+        return statistics.median(times[1:])
+
+    def prefill(self, tokens):
+        total = 0.0
+        for at in range(0, tokens, 512):
+            total += self.decode(at, 512, logits=False)
+        L.llama_memory_seq_rm(self.memory, 0, -1, -1)
+        return total
+
+
+# ---- the comparison -------------------------------------------------------------------------------------------
+
+def longhand(args, model, words):
+    command = [args.longhand, "bench", "--model", model, "--json", "--quiet", "--repeat", "5", "--points", ",".join(words)]
+    if args.threads:
+        command += ["--threads", str(args.threads)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}")
+    return json.loads(done.stdout)["points"]
+
+
+def compare(args, name, model, gguf_path, config):
+    params = L.llama_model_default_params()
+    handle = L.llama_model_load_from_file(gguf_path.encode(), params)
+    if not handle:
+        sys.exit(f"llama.cpp: cannot load {gguf_path}")
+    results = []
+    for depth in args.depths:
+        sessions = {flash: Session(handle, config, depth, flash, args.threads, args.rows) for flash in (True, False)}
+        times = {(who, m): [] for who in ("fa", "nofa", "longhand") for m in args.rows}
+        words = [f"depth={depth}", "decode"] + (["rows"] + [f"m={m}" for m in args.rows if m > 1] if max(args.rows) > 1 else [])
+        for _ in range(args.rounds):
+            for m in args.rows:
+                times["fa", m].append(sessions[True].passes(m))
+            for point in longhand(args, model, words):
+                if ("longhand", point["rows"]) in times:
+                    times["longhand", point["rows"]].append(point["seconds"])
+            for m in args.rows:
+                times["nofa", m].append(sessions[False].passes(m))
+        for s in sessions.values():
+            s.close()
+        for m in args.rows:
+            fa, nofa, ours = (statistics.median(times[who, m]) for who in ("fa", "nofa", "longhand"))
+            row = {"model": name, "depth": depth, "rows": m, "llamacpp_flash": fa, "llamacpp": nofa, "longhand": ours,
+                   "ratio_flash": fa / ours, "ratio_best": min(fa, nofa) / ours,
+                   "all": {who: times[who, m] for who in ("fa", "nofa", "longhand")}}
+            results.append(row)
+            print(f"{name:12} {depth:7} {m:5} {fa * 1e3:12.3f} {nofa * 1e3:12.3f} {ours * 1e3:12.3f} {fa / ours:10.2f} "
+                  f"{min(fa, nofa) / ours:10.2f}", flush=True)
+    if args.prefill:
+        s = Session(handle, config, 0, True, args.threads, [512], 2048)
+        fa, ours = [], []
+        for _ in range(args.rounds):
+            fa.append(s.prefill(2048))
+            ours += [p["seconds"] for p in longhand(args, model, ["prefill", "depth=0"])]
+        s.close()
+        fa, ours = statistics.median(fa), statistics.median(ours)
+        print(f"{name:12} prefill of 2048: llama.cpp {2048 / fa:.0f} tokens/s, longhand {2048 / ours:.0f} tokens/s, {fa / ours:.2f}x", flush=True)
+        results.append({"model": name, "prefill": 2048, "llamacpp_flash": fa, "longhand": ours, "ratio_flash": fa / ours})
+    L.llama_model_free(handle)
+    return results
+
+
+def main():
+    numbers = lambda s: [int(x) for x in s.split(",")]
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--longhand", default=os.path.join(ROOT, "longhand"))
+    a.add_argument("--models", default="demo,random", help="demo, random or both")
+    a.add_argument("--depths", type=numbers, default=[0, 4096, 16384, 32768, 65536, 100000])
+    a.add_argument("--rows", type=numbers, default=[1, 8])
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    a.add_argument("--no-prefill", dest="prefill", action="store_false")
+    a.add_argument("--work", help="where the GGUF files and the random model are made and kept (default: a temporary directory)")
+    a.add_argument("--json", help="write all figures there")
+    args = a.parse_args()
+    L.llama_log_set(KEEP_LOG, ctypes.c_void_p(0))
+    L.llama_backend_init()
+    results = []
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.work or temporary
+        os.makedirs(work, exist_ok=True)
+        print(f"llama-cpp-python {L.__version__}, {args.threads} threads; ms per pass, median of {args.rounds} rounds; f16 cache")
+        print(f"{'model':12} {'depth':>7} {'rows':>5} {'llama FA':>12} {'llama no FA':>12} {'longhand':>12} {'FA/ours':>10} {'best/ours':>10}")
+        for name in args.models.split(","):
+            model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, "random")
+            if name == "random" and not os.path.exists(os.path.join(model, "model.safetensors")):
+                make_random_body(model)
+            out = os.path.join(work, name + ".gguf")
+            config = to_gguf(model, out)
+            results += compare(args, name, model, out, config)
+    if args.json:
+        with open(args.json, "w") as f:
+            json.dump({"llama_cpp_python": L.__version__, "threads": args.threads, "results": results}, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
