@@ -13,7 +13,7 @@
  *             converted exactly.
  *   sums      over a row: 16 partial sums, element i into sum i % 16, ascending; then
  *             s[i] += s[i + 8], s[i + 4], s[i + 2], s[i + 1].
- *   exp2      see exp2_f in ops_impl.h: magic-number rounding, degree-6 polynomial by fmaf, 0 below -126.
+ *   exp2      see exp2_f in ops_impl.h: magic-number rounding, degree-5 polynomial by fmaf, 0 below -126.
  *   attention see struct attn.
  * Everything else is one IEEE operation after another as ops_impl.h writes it; -ffp-contract=off.
  *
@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32 };
 static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_OTHER ? 0 : 2; }
@@ -57,8 +58,8 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
  * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
  *   state of a chunk: m = -inf, l[16] = 0, o[head_dim] = 0; for its blocks with a visible key, ascending:
  *     s[64] = dot(q, K), invisible slots -inf;  m' = max(m, max s);  a = exp2(m - m')
- *     p[64] = act(exp2(s - m'));  l[i] = l[i]*a + p[i], then + p[16+i], + p[32+i], + p[48+i]
- *     o = fma(o, a, +0), then dot-accumulated over the 64 keys with V (in pairs, odd first, for bf16)
+ *     p[64] = exp2(s - m');  l[i] = fma(l[i], a, p[i]), then + p[16+i], + p[32+i], + p[48+i]
+ *     o = fma(o, a, +0), then dot-accumulated over the 64 keys of act(p) with V (in pairs, odd first, for bf16)
  *   Invisible slots have p = +0; the fma at the next step makes a -0 they might leave +0, so what lies
  *   in such a slot cannot be seen as long as it is finite.
  *   chunks, ascending: m' = max(m, mc); a = exp2(m - m'), b = exp2(mc - m');
@@ -74,11 +75,19 @@ struct attn {
     const uint32_t *n_node, *node;   /* NULL: no tree */
     size_t node_max;
     const void *scratch;
-    float *part;                     /* [n_chunks][n_heads][m][ATTN_STATE(head_dim)] */
+    float *part;                     /* [n_chunks][n_kv_heads][m][group][ATTN_STATE(head_dim)] */
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
 static inline size_t kv_block_bytes(enum dtype t, size_t head_dim) { return 2 * KV_BLOCK * head_dim * dtype_size(t); }
+
+/* Selection and logits processing (bodies in select.h). A row of logits holds floats and -inf, never NaN or +inf.
+ *
+ * The weight of a logit x below the largest one `top` is exp(x - top) in units of 2^-43, a whole number: sums of
+ * weights are exact in any order, so no filter needs a sorted row. 2^20 weights fit in 64 bits. */
+enum { SELECT_BUCKETS = 2048, COIN_BLOCK = 512, SELECT_MAX = 1 << 20 };
+#define WEIGHT_ONE (UINT64_C(1) << 43)
+struct coin_key { uint64_t seed, position; uint32_t sample; };
 
 struct ops {
     const char *name;                /* "generic", "avx2", "avx512", "neon" */
@@ -108,9 +117,28 @@ struct ops {
 
     /* Whether every x is finite. */
     bool (*finite)(const float *x, size_t n);
+
+    /* Index of the largest of n >= 1 logits, the lowest one on ties. */
+    size_t (*argmax)(const float *x, size_t n);
+    /* x = x / t, what overflows becomes +-FLT_MAX; -inf stays. */
+    void (*temper)(float *x, size_t n, float t);
+    /* x = x >= cut ? x : -inf;   x = x == value ? -inf : x */
+    void (*cut_below)(float *x, size_t n, float cut);
+    void (*cut_equal)(float *x, size_t n, float value);
+    /* Indices of the logits lo <= x <= hi, ascending, and their number; SIZE_MAX when there are more than max. */
+    size_t (*between)(uint32_t *at, size_t max, const float *x, size_t n, float lo, float hi);
+    /* w[i] = weight(x[i]) */
+    void (*weigh)(uint64_t *w, const float *x, size_t n, float top);
+    /* hist[bucket(x)] += weighted ? weight(x) : 1 for every x >= cut; bucket(x) = min((int)((top - x) * per_unit), last). */
+    void (*tally)(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut, float per_unit, bool weighted);
+    /* sum[0] += weight(x), sum[1] += weight(x) * (top - x), for every x >= cut. */
+    void (*moments)(uint64_t sum[2], const float *x, size_t n, float top, float cut);
+    /* u[i] >= (x[i] - top) + Gumbel noise of its id - 1e-3, and hardly more where that matters; the id is ids[i], or
+     * first + i with ids NULL (first even). n <= COIN_BLOCK. Returns the largest. */
+    float (*coin_bounds)(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top);
 };
 
-size_t attn_work_bytes(enum dtype t, size_t head_dim, size_t group, size_t rows);   /* scratch of one thread */
+size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one thread in attend */
 
 /* Rows [r0, r0+n) of the matrix from row-major src ([n][m->k] of type `from`) into the packed form. F16 and
  * F32 become BF16 by rounding, 16-bit become F32 exactly. */
@@ -124,9 +152,15 @@ void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void 
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);
 /* cos and sin of fp32(position) * inv_freq, times `factor`; [n_freq] each. Double arithmetic of our own. */
 void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor);
-float bf16_to_f32(uint16_t x);
 uint16_t f32_to_bf16(float x);
 float f16_to_f32(uint16_t x);
+static inline float bf16_to_f32(uint16_t x)
+{
+    uint32_t u = (uint32_t)x << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
 
 /* Every twin of this build, plain C first, ends with NULL. */
 extern const struct ops *const ops_all[];

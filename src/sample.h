@@ -5,7 +5,22 @@
  * noise keyed by (seed, sample number, absolute position, token id). Temperature 0: argmax, lowest id on ties.
  *
  * Filters run in the recorded order; each sees the renormalised survivors of the one before, ordered by
- * (logit descending, id ascending) with sequential prefix sums; at least min_keep tokens survive each. */
+ * (logit descending, id ascending); at least min_keep tokens survive each. Probabilities are summed as whole
+ * numbers of 2^-43 of the largest one, so that a prefix sum is the same in any order (kernels/ops.h).
+ *   top-k   the first k
+ *   top-p   the shortest prefix whose probabilities sum up to p or more
+ *   min-p   p >= min_p * the largest p
+ *   eta     p >= min(eta, sqrt(eta) * exp(-entropy)), as Hugging Face transformers
+ * Logits that a step changes are rounded to float once and stay within +-FLT_MAX:
+ *   bias         l + bias; -inf bans. EOS ids are banned as min_tokens and ignore_eos say
+ *   penalties    once per distinct token of the window: l < 0 ? l * penalty : l / penalty; then
+ *                l - (presence + frequency * count) for the tokens of the generated text
+ *   temperature  l / (float)temperature
+ * A step that follows a filter changes the survivors only. STEP_DRY has no parameters yet and does nothing.
+ * At temperature 0 filters are skipped, as they never remove the best; bias and penalties are not.
+ *
+ * Logits may be -inf (probability 0: never kept by a filter, never chosen), never NaN or +inf: the forward pass
+ * checks that. When no candidate is left, the lowest id that no parameter bans is chosen. */
 #pragma once
 #include "kernels/ops.h"
 #include "kernels/pool.h"
@@ -27,7 +42,7 @@ struct sampling {                    /* every parameter; recorded with a job */
     enum chain_step order[CHAIN_STEPS]; size_t n_order;
 };
 
-void sampling_defaults(struct sampling *s);                  /* neutral: temperature 1, filters off, default order */
+void sampling_defaults(struct sampling *s);                  /* neutral: temperature 1, filters off, min_keep 1, window 1024, default order */
 int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);   /* ranges, as flags name them */
 
 /* The tokens before the position that is sampled: tokens[0..n), then path[0..n_path) (a tree node's own
@@ -36,10 +51,11 @@ struct history { const int32_t *tokens; size_t n, n_prompt; const int32_t *path;
 
 struct sampler;                      /* of one decoder: tables derived from the tokens, work space for one row */
 size_t sampler_bytes(size_t vocab);
+/* p is copied, its arrays are borrowed; it has passed sampling_check (asserted). pool may be NULL. */
 int  sampler_open(struct sampler **s, const struct sampling *p, size_t vocab, const struct ops *ops, struct pool *pool, struct err *e);
 void sampler_close(struct sampler *s);
 
-/* The token at the position behind `h`. logits[vocab] are overwritten. Tables follow the history by themselves
+/* The token at the position behind `h`, whose ids are below vocab. logits[vocab] are overwritten. Tables follow the history by themselves
  * (cheap when it grows; any other history is taken from scratch). */
 int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h);
 

@@ -1,0 +1,284 @@
+/* Selection and logits processing: the body of the operations of that name in ops.h, compiled into every
+ * twin. Plain loops that the compiler turns into vectors; whole numbers and single IEEE operations
+ * only, so every instruction set gives the same bits. SELECT_OPS at the end are the entries of the table.
+ *
+ * Random words (Philox4x32-10, see src/coin.h) are whole numbers too: they are spelled out for AVX2 and AVX-512
+ * because compilers do not find the 32 x 32 -> 64 bit product. */
+#pragma once
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+#include "kernels/ops.h"
+#if defined __AVX2__
+#include <immintrin.h>
+#endif
+
+enum { SELECT_LANES = 64, SELECT_BLOCK = 512 };
+
+static inline uint64_t select_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+static inline double select_double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
+
+static size_t select_argmax(const float *x, size_t n)
+{
+    float m[SELECT_LANES], best = x[0];
+    size_t i = 0;
+    if (n >= SELECT_LANES) {
+        memcpy(m, x, sizeof m);
+        for (i = SELECT_LANES; i + SELECT_LANES <= n; i += SELECT_LANES)
+            for (int j = 0; j < SELECT_LANES; j++)
+                m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
+        for (int j = 0; j < SELECT_LANES; j++)
+            best = m[j] > best ? m[j] : best;
+    }
+    for (; i < n; i++)
+        best = x[i] > best ? x[i] : best;
+    for (i = 0; i + SELECT_LANES <= n; i += SELECT_LANES) {
+        int any = 0;
+        for (int j = 0; j < SELECT_LANES; j++)
+            any |= x[i + j] == best;
+        if (any)
+            break;
+    }
+    while (x[i] != best)
+        i++;
+    return i;
+}
+
+static void select_temper(float *x, size_t n, float t)
+{
+    for (size_t i = 0; i < n; i++) {
+        float y = x[i] / t;
+        y = y > FLT_MAX ? FLT_MAX : y;
+        y = y < -FLT_MAX ? -FLT_MAX : y;
+        x[i] = x[i] < -FLT_MAX ? x[i] : y;
+    }
+}
+
+static void select_cut_below(float *x, size_t n, float cut)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] >= cut ? x[i] : -INFINITY;
+}
+
+static void select_cut_equal(float *x, size_t n, float value)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] == value ? -INFINITY : x[i];
+}
+
+static size_t select_between(uint32_t *at, size_t max, const float *x, size_t n, float lo, float hi)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; ) {
+        size_t end = n - i < SELECT_LANES ? n : i + SELECT_LANES;
+        if (end - i == SELECT_LANES) {
+            int any = 0;
+            for (int j = 0; j < SELECT_LANES; j++)
+                any |= (x[i + j] >= lo) & (x[i + j] <= hi);
+            if (!any) {
+                i = end;
+                continue;
+            }
+        }
+        for (; i < end; i++)
+            if (x[i] >= lo && x[i] <= hi) {
+                if (found == max)
+                    return SIZE_MAX;
+                at[found++] = (uint32_t)i;
+            }
+    }
+    return found;
+}
+
+/* exp(x - top) * 2^43, not yet rounded to a whole number, and d = x - top, not below -40 (where the weight is 0).
+ * exp(d) = 2^k exp(r), |r| <= log(2)/2, by its series to the 12th power: within 1e-15 of the truth. */
+static inline double select_exp(float x, float top, double *d_out)
+{
+    const double magic = 6755399441055744.0;              /* 1.5 * 2^52: adding it rounds to a whole number */
+    double d = (double)x - (double)top;
+    d = d > -40 ? d : -40;
+    double k = d * 1.4426950408889634 + magic, kd = k - magic;
+    double r = (d - kd * 0x1.62e42fefap-1) - kd * 0x1.cf79abc9e3b3ap-40;
+    double p = 1.0 / 479001600;
+    p = p * r + 1.0 / 39916800;
+    p = p * r + 1.0 / 3628800;
+    p = p * r + 1.0 / 362880;
+    p = p * r + 1.0 / 40320;
+    p = p * r + 1.0 / 5040;
+    p = p * r + 1.0 / 720;
+    p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24;
+    p = p * r + 1.0 / 6;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    *d_out = d;
+    return p * select_double((select_bits(k) + 1023 + 43) << 52);
+}
+
+/* Nearest whole number of 0 <= x < 2^51. */
+static inline uint64_t select_whole(double x) { return select_bits(x + 0x1p52) & ((UINT64_C(1) << 52) - 1); }
+
+static void select_weigh(uint64_t *w, const float *x, size_t n, float top)
+{
+    for (size_t i = 0; i < n; i++) {
+        double d;
+        w[i] = select_whole(select_exp(x[i], top, &d));
+    }
+}
+
+static void select_tally(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut, float per_unit, bool weighted)
+{
+    const float last = SELECT_BUCKETS - 1;
+    uint64_t w[SELECT_BLOCK];
+    int32_t at[SELECT_BLOCK];
+    for (size_t i0 = 0; i0 < n; i0 += SELECT_BLOCK) {
+        size_t m = n - i0 < SELECT_BLOCK ? n - i0 : SELECT_BLOCK;
+        const float *y = x + i0;
+        for (size_t i = 0; i < m; i++) {
+            float b = (top - y[i]) * per_unit;
+            at[i] = (int32_t)(b < last ? b : last);
+        }
+        if (weighted)
+            select_weigh(w, y, m, top);
+        for (size_t i = 0; i < m; i++)
+            w[i] = y[i] >= cut ? weighted ? w[i] : 1 : 0;
+        for (size_t i = 0; i < m; i++)
+            hist[at[i]] += w[i];
+    }
+}
+
+static void select_moments(uint64_t sum[2], const float *x, size_t n, float top, float cut)
+{
+    uint64_t s0 = 0, s1 = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d, e = select_exp(x[i], top, &d);
+        uint64_t v = select_whole(e), vd = select_whole(e * -d);
+        s0 += x[i] >= cut ? v : 0;
+        s1 += x[i] >= cut ? vd : 0;
+    }
+    sum[0] += s0;
+    sum[1] += s1;
+}
+
+/* Philox on 64-bit lanes whose upper halves are ignored: counter {c0, sample, position}, key seed. */
+struct select_philox { uint64_t c1, c2, c3, k0[10], k1[10]; };
+
+static struct select_philox select_philox_start(const struct coin_key *key)
+{
+    struct select_philox p = { key->sample, key->position & UINT32_MAX, key->position >> 32, {0}, {0} };
+    uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
+    for (int i = 0; i < 10; i++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+        p.k0[i] = k0;
+        p.k1[i] = k1;
+    }
+    return p;
+}
+
+#if defined __AVX512F__
+enum { SELECT_WIDE = 8 };
+typedef __m512i select_v;
+#define V_SET(a)     _mm512_set1_epi64((long long)(a))
+#define V_LOAD(p)    _mm512_loadu_si512(p)
+#define V_STORE(p,a) _mm512_storeu_si512(p, a)
+#define V_MUL(a, b)  _mm512_mul_epu32(a, b)
+#define V_XOR(a, b)  _mm512_xor_si512(a, b)
+#define V_HIGH(a)    _mm512_srli_epi64(a, 32)
+#elif defined __AVX2__
+enum { SELECT_WIDE = 4 };
+typedef __m256i select_v;
+#define V_SET(a)     _mm256_set1_epi64x((long long)(a))
+#define V_LOAD(p)    _mm256_loadu_si256((const __m256i *)(p))
+#define V_STORE(p,a) _mm256_storeu_si256((__m256i *)(p), a)
+#define V_MUL(a, b)  _mm256_mul_epu32(a, b)
+#define V_XOR(a, b)  _mm256_xor_si256(a, b)
+#define V_HIGH(a)    _mm256_srli_epi64(a, 32)
+#else
+enum { SELECT_WIDE = 1 };
+typedef uint64_t select_v;
+#define V_SET(a)     (a)
+#define V_LOAD(p)    (*(p))
+#define V_STORE(p,a) (*(p) = (a))
+#define V_MUL(a, b)  (((a) & UINT32_MAX) * (b))
+#define V_XOR(a, b)  ((a) ^ (b))
+#define V_HIGH(a)    ((a) >> 32)
+#endif
+
+/* x1[j], x3[j]: the second and fourth output of the block with first counter word c0[j], in the lower halves. n is a
+ * multiple of 8. */
+static void select_philox_odd(uint64_t *x1_out, uint64_t *x3_out, const uint64_t *c0, size_t n, const struct select_philox *p)
+{
+    const select_v m0 = V_SET(UINT64_C(0xD2511F53)), m1 = V_SET(UINT64_C(0xCD9E8D57));
+    for (size_t j = 0; j < n; j += SELECT_WIDE) {
+        select_v x0 = V_LOAD(c0 + j), x1 = V_SET(p->c1), x2 = V_SET(p->c2), x3 = V_SET(p->c3);
+        for (int i = 0; i < 10; i++) {
+            select_v a = V_MUL(x0, m0), b = V_MUL(x2, m1);
+            x0 = V_XOR(V_XOR(V_HIGH(b), x1), V_SET(p->k0[i]));
+            x1 = b;
+            x2 = V_XOR(V_XOR(V_HIGH(a), x3), V_SET(p->k1[i]));
+            x3 = a;
+        }
+        V_STORE(x1_out + j, x1);
+        V_STORE(x3_out + j, x3);
+    }
+}
+
+/* Upper halves of the random words of COIN_BLOCK ids: an even id has the first two outputs of its block, the odd one
+ * above it the last two. */
+static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, const struct coin_key *key)
+{
+    const struct select_philox p = select_philox_start(key);
+    uint64_t c0[COIN_BLOCK], x1[COIN_BLOCK], x3[COIN_BLOCK];
+    if (ids) {
+        for (size_t i = 0; i < COIN_BLOCK; i++)
+            c0[i] = ids[i] >> 1;
+        select_philox_odd(x1, x3, c0, COIN_BLOCK, &p);
+        for (size_t i = 0; i < COIN_BLOCK; i++)
+            high[i] = (uint32_t)(ids[i] & 1 ? x3[i] : x1[i]);
+    } else {
+        for (size_t i = 0; i < COIN_BLOCK / 2; i++)
+            c0[i] = first / 2 + i;
+        select_philox_odd(x1, x3, c0, COIN_BLOCK / 2, &p);
+        for (size_t i = 0; i < COIN_BLOCK / 2; i++) {
+            high[2 * i] = (uint32_t)x1[i];
+            high[2 * i + 1] = (uint32_t)x3[i];
+        }
+    }
+}
+
+/* With v = (word + 1/2) / 2^64 the noise is -log(-log(1 - v)) <= -log(v) < -log(h / 2^31), h the upper 31 bits; and the
+ * bits of a float, read as a whole number, are its log2 by straight lines that lie below the curve. */
+static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top)
+{
+    uint32_t high[COIN_BLOCK], some[COIN_BLOCK];
+    assert(n <= COIN_BLOCK && first % 2 == 0);
+    if (ids && n < COIN_BLOCK) {
+        memcpy(some, ids, n * sizeof *ids);
+        memset(some + n, 0, (COIN_BLOCK - n) * sizeof *ids);
+        ids = some;
+    }
+    select_words(high, ids, first, key);
+    float best = -INFINITY, m[SELECT_LANES];
+    for (size_t i = 0; i < n; i++) {
+        float h = (float)(int32_t)(high[i] >> 1);
+        int32_t bits;
+        memcpy(&bits, &h, 4);
+        u[i] = (x[i] - top) + (109.51725f - (float)bits * 8.2629582e-8f);
+    }
+    size_t i = 0;
+    for (int j = 0; j < SELECT_LANES; j++)
+        m[j] = -INFINITY;
+    for (; i + SELECT_LANES <= n; i += SELECT_LANES)
+        for (int j = 0; j < SELECT_LANES; j++)
+            m[j] = u[i + j] > m[j] ? u[i + j] : m[j];
+    for (int j = 0; j < SELECT_LANES; j++)
+        best = m[j] > best ? m[j] : best;
+    for (; i < n; i++)
+        best = u[i] > best ? u[i] : best;
+    return best;
+}
+
+#define SELECT_OPS \
+    .argmax = select_argmax, .temper = select_temper, .cut_below = select_cut_below, .cut_equal = select_cut_equal, \
+    .between = select_between, .weigh = select_weigh, .tally = select_tally, .moments = select_moments, .coin_bounds = select_coin_bounds
