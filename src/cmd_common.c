@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/config_tensors.h"
+
 /* ---- where models are ---- */
 
 static bool is_dir(const char *path)
@@ -88,8 +90,8 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
     g->ops = ops_choose(&why);
     if (!g->ops)
         return err_set(e, ERR_INPUT, "%s", why);
-    if (tensors_open(&g->tensors, g->dir, e) || model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) ||
-        tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+    if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||
+        model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) || tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
         goto fail;
     size_t n_threads = o->threads ? o->threads : pool_default_threads();
     g->pool = pool_open(n_threads);

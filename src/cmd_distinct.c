@@ -68,19 +68,17 @@ static void print_row(const struct distinct *d, const char *file)
 int cmd_distinct(const struct options *o, struct err *e)
 {
     bool list = o->n_args > 1;
-    if (o->json)
-        fputs(list ? "[" : "", stdout);
-    else
-        printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3", "distinct-4");
     for (size_t i = 0; i < o->n_args; i++) {
         struct distinct d;
         if (distinct_open(&d, e))
             return -1;
         int rc = read_words(&d, o->arg[i], e);
         if (rc == 0 && o->json) {
-            fputs(i ? ",\n " : "", stdout);
+            fputs(i ? ",\n " : list ? "[" : "", stdout);
             print_json(&d, o->arg[i]);
         } else if (rc == 0) {
+            if (i == 0)
+                printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3", "distinct-4");
             print_row(&d, o->arg[i]);
         }
         distinct_close(&d);

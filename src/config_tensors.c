@@ -116,3 +116,20 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
         }
     return 0;
 }
+
+void config_missing_tensors(const struct config *c, const struct tensors *ts, void (*missing)(void *ctx, const char *name), void *ctx)
+{
+    const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight" };
+    struct part p[PARTS];
+    char name[96];
+    layer_parts(p, c);
+    for (size_t i = 0; i < (c->tied ? 2 : 3); i++)
+        if (!tensors_find(ts, outside[i]))
+            missing(ctx, outside[i]);
+    for (size_t l = 0; l < c->n_layers; l++)
+        for (size_t i = 0; i < PARTS; i++) {
+            snprintf(name, sizeof name, "model.layers.%zu.%s", l, p[i].name);
+            if (p[i].there && !tensors_find(ts, name))
+                missing(ctx, name);
+        }
+}

@@ -13,3 +13,6 @@ size_t config_count_params(const struct config *c);
 
 /* Bytes of keys and values for n positions with elements of `element` bytes; false when they exceed size_t. */
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes);
+
+/* Every tensor that the configuration calls for and the files lack, by name (valid during the call). */
+void config_missing_tensors(const struct config *c, const struct tensors *ts, void (*missing)(void *ctx, const char *name), void *ctx);
