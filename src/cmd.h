@@ -67,7 +67,7 @@ int  sink_finish(struct sink *s, struct err *e);                      /* fsync, 
 /* Give up: what was written stays under the temporary name, which is removed if it is empty. */
 void sink_abandon(struct sink *s);
 
-void json_string(FILE *f, const char *s, size_t n);                   /* n bytes of UTF-8, quoted */
+void put_json(FILE *f, const char *s, size_t n);                   /* n bytes of UTF-8, quoted */
 /* Flush standard output and say whether everything arrived. */
 int  stdout_finish(struct err *e);
 

@@ -300,7 +300,7 @@ void sink_abandon(struct sink *s)
     s->fd = STDOUT_FILENO;
 }
 
-void json_string(FILE *f, const char *s, size_t n)
+void put_json(FILE *f, const char *s, size_t n)
 {
     putc_unlocked('"', f);
     for (size_t i = 0; i < n; i++) {

@@ -161,7 +161,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
 {
     const struct config *c = &s->engine.config;
     printf("{\"model\": ");
-    json_string(stdout, s->engine.dir, strlen(s->engine.dir));
+    put_json(stdout, s->engine.dir, strlen(s->engine.dir));
     printf(", \"architecture\": \"%s\", \"parameters\": %zu, \"layers\": %zu, \"hidden\": %zu, \"feed_forward\": %zu, \"heads\": %zu, \"kv_heads\": %zu, "
            "\"head_dim\": %zu, \"vocabulary\": %zu, \"tied_embeddings\": %s,\n \"context\": %zu, \"rope\": \"%s\", \"sliding_window\": ",
            c->model_type, s->n_params, c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab, c->tied ? "true" : "false",
@@ -179,7 +179,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
     for (size_t i = 0; i < s->n_missing; i++) {
         fputs(i ? ", " : "", stdout);
-        json_string(stdout, s->missing[i], strlen(s->missing[i]));
+        put_json(stdout, s->missing[i], strlen(s->missing[i]));
     }
     fputs("]}\n", stdout);
 }

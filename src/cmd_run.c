@@ -101,7 +101,7 @@ static void announce(struct run *r)
     if (r->progress.show == SHOW_JSON) {
         fprintf(stderr, "{\"phase\": \"start\", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ", r->sampling.seed,
                 r->n_prompt, r->o->tokens);
-        json_string(stderr, own, strlen(own));
+        put_json(stderr, own, strlen(own));
         fputs("}\n", stderr);
         return;
     }
@@ -157,7 +157,7 @@ static void last_line_json(const struct run *r, const struct emit *m, double sec
     fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", m->n, r->o->tokens,
             m->finish == FINISH_LENGTH ? "length" : "stop");
     if (m->stop_string)
-        json_string(stderr, m->stop_string, strlen(m->stop_string));
+        put_json(stderr, m->stop_string, strlen(m->stop_string));
     else if (m->finish == FINISH_STOP)
         fprintf(stderr, "%" PRId32, m->stop_token);
     else
