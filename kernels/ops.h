@@ -58,7 +58,7 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
  * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
  *   state of a chunk: m = -inf, l[16] = 0, o[head_dim] = 0; for its blocks with a visible key, ascending:
  *     s[64] = dot(q, K), invisible slots -inf;  m' = max(m, max s);  a = exp2(m - m')
- *     p[64] = exp2(s - m');  l[i] = fma(l[i], a, p[i]), then + p[16+i], + p[32+i], + p[48+i]
+ *     p[64] = exp2(s - m');  l[i] = fma(l[i], a, p[i]) (bf16: flushed), then + p[16+i], + p[32+i], + p[48+i]
  *     o = fma(o, a, +0), then dot-accumulated over the 64 keys of act(p) with V (in pairs, odd first, for bf16)
  *   Invisible slots have p = +0; the fma at the next step makes a -0 they might leave +0, so what lies
  *   in such a slot cannot be seen as long as it is finite.

@@ -12,6 +12,7 @@ struct kv {                        /* {0} is closed */
     enum dtype type;               /* DT_BF16 or DT_F32 */
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, n_past;          /* positions */
+    size_t n_written;              /* slots from here on were never written: a pass raises it before it writes */
     size_t node_max;               /* rows of the node scratch, 0: none */
     size_t block_bytes, head_bytes, layer_bytes;
     char *base;                    /* [n_layers][n_kv_heads][blocks] */

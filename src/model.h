@@ -57,7 +57,7 @@ struct pass_seq {
     const int32_t *parent;               /* NULL: rows stand at n_past, n_past+1, .. and go to the cache, to be kept by kv_advance.
                                           * else a tree: parent[i] < i, or -1: child of the committed text; K,V go to node scratch i */
     const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row only */
-    float *logits;                       /* [wanted rows][vocab], in order of rows */
+    float *logits;                       /* [wanted rows][vocab], in order of rows; may be NULL when none is wanted */
 };
 
 /* Buffers of a pass: sized once for at most rows_max rows and context n_max. */

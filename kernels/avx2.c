@@ -1,0 +1,107 @@
+/* The AVX2 + FMA twin (Haswell, Zen 1 to 3 and later). A stored pair of bf16 becomes two floats by a mask and a
+ * shift; the flush of "dot bf16" is MXCSR's FTZ and DAZ, on for the duration of a product. */
+#include "kernels/twins.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include <immintrin.h>
+
+typedef struct { __m256 lo, hi; } v16;
+
+static inline v16 v16_zero(void) { return (v16){ _mm256_setzero_ps(), _mm256_setzero_ps() }; }
+static inline v16 v16_set1(float x) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
+static inline v16 v16_load(const float *p) { return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
+static inline void v16_store(float *p, v16 v) { _mm256_storeu_ps(p, v.lo); _mm256_storeu_ps(p + 8, v.hi); }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) { return (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) }; }
+static inline v16 v16_add(v16 a, v16 b) { return (v16){ _mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi) }; }
+static inline v16 v16_sub(v16 a, v16 b) { return (v16){ _mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi) }; }
+static inline v16 v16_mul(v16 a, v16 b) { return (v16){ _mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi) }; }
+static inline v16 v16_max(v16 a, v16 b) { return (v16){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) }; }
+static inline float v16_top(v16 a)
+{
+    __m256 m = _mm256_max_ps(a.lo, a.hi);
+    __m128 n = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_max_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
+}
+static inline __m256 pow2(__m256 t)
+{
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3f800000)));
+}
+static inline v16 v16_pow2(v16 t) { return (v16){ pow2(t.lo), pow2(t.hi) }; }
+static inline v16 v16_zero_below(v16 y, v16 x, float c)
+{
+    const __m256 v = _mm256_set1_ps(c);
+    return (v16){ _mm256_andnot_ps(_mm256_cmp_ps(x.lo, v, _CMP_LT_OQ), y.lo), _mm256_andnot_ps(_mm256_cmp_ps(x.hi, v, _CMP_LT_OQ), y.hi) };
+}
+/* Weights are no denormals, and no NaN that reaches them has low bits set: rounding is two additions. */
+static inline __m256i rounded(__m256 v)
+{
+    const __m256i u = _mm256_castps_si256(v), even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), even), 16);
+}
+static inline void v16_store_bf16(uint16_t *p, v16 v)
+{
+    __m256i packed = _mm256_packus_epi32(rounded(v.lo), rounded(v.hi));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(packed, 0xd8));
+}
+static inline v16 v16_weights(enum dtype type, const char *p)
+{
+    if (type == DT_F32)
+        return v16_load((const float *)(const void *)p);
+    const __m128i *h = (const __m128i *)(const void *)p;
+    return (v16){ _mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1)) };
+}
+static inline __m256 half(__m256i pairs, bool odd)
+{
+    return _mm256_castsi256_ps(odd ? _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)) : _mm256_slli_epi32(pairs, 16));
+}
+static inline v16 v16_pair(const char *p, bool odd)
+{
+    const __m256i *h = (const __m256i *)(const void *)p;
+    return (v16){ half(_mm256_loadu_si256(h), odd), half(_mm256_loadu_si256(h + 1), odd) };
+}
+
+#define U_ _Pragma("GCC unroll 16")
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
+    const char *b, size_t ldb, size_t pairs, const int rows, const int panels)
+{
+    v16 acc[4][4];
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++)
+            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+    for (size_t j = 0; j < pairs; j++) {
+        U_ for (int odd = 1; odd >= 0; odd--) {
+            v16 w[4];
+            U_ for (int p = 0; p < panels; p++)
+                w[p] = v16_pair(b + (size_t)p * ldb + 64 * j, odd);
+            U_ for (int r = 0; r < rows; r++) {
+                int pair;
+                memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
+                __m256 x = half(_mm256_set1_epi32(pair), odd);
+                U_ for (int p = 0; p < panels; p++)
+                    acc[r][p] = v16_fma((v16){ x, x }, w[p], acc[r][p]);
+            }
+        }
+    }
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++)
+            v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
+}
+
+/* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill. */
+#define ROWS_MAX 4
+#define TILES(X) X(1, 4) X(2, 2) X(3, 1) X(4, 1) X(1, 2) X(1, 1) X(2, 1)
+static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#define v16_flush(v) (v)
+#define FTZ_BEGIN(on) unsigned off_ = _mm_getcsr(), on_ = (on) ? 0x9fc0 : off_; __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
+#define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
+static bool supported(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+#define TWIN "avx2"
+#define OP(name) avx2_##name
+#define OPS_TABLE ops_avx2
+#include "kernels/ops_impl.h"
+#endif

@@ -1,0 +1,95 @@
+/* The AVX-512 + BF16 twin (Zen 4 and 5, Cooper Lake, Sapphire Rapids and later). VDPBF16PS is "dot bf16" in one
+ * instruction, flush included, whatever MXCSR says (tests/test_dpbf16.c); the sums of attention weights take it from
+ * MXCSR. */
+#include "kernels/twins.h"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+
+typedef __m512 v16;
+
+static inline v16 v16_zero(void) { return _mm512_setzero_ps(); }
+static inline v16 v16_set1(float x) { return _mm512_set1_ps(x); }
+static inline v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void v16_store(float *p, v16 v) { _mm512_storeu_ps(p, v); }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
+static inline v16 v16_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
+static inline v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
+static inline v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
+static inline float v16_top(v16 a)
+{
+    __m256 m = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 n = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_max_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
+}
+static inline v16 v16_pow2(v16 t)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3f800000)));
+}
+static inline v16 v16_zero_below(v16 y, v16 x, float c)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(c), _CMP_NLT_UQ), y);
+}
+static inline void v16_store_bf16(uint16_t *p, v16 v)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(v));
+}
+static inline v16 v16_weights(enum dtype type, const char *p)
+{
+    return type == DT_F32 ? _mm512_loadu_ps((const float *)(const void *)p)
+                          : _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline v16 v16_pair(const char *p, bool odd)
+{
+    __m512i w = _mm512_loadu_si512(p);
+    return _mm512_castsi512_ps(odd ? _mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000)) : _mm512_slli_epi32(w, 16));
+}
+
+#define U_ _Pragma("GCC unroll 16")
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
+    const char *b, size_t ldb, size_t pairs, const int rows, const int panels)
+{
+    v16 acc[8][8];
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++)
+            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+    for (size_t j = 0; j < pairs; j++) {
+        __m512bh w[8];
+        U_ for (int p = 0; p < panels; p++)
+            w[p] = (__m512bh)_mm512_loadu_si512(b + (size_t)p * ldb + 64 * j);
+        U_ for (int r = 0; r < rows; r++) {
+            int pair;
+            memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
+            __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
+            U_ for (int p = 0; p < panels; p++)
+                acc[r][p] = _mm512_dpbf16_ps(acc[r][p], x, w[p]);
+        }
+    }
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++)
+            v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
+}
+
+/* 32 registers: the accumulators of a tile take at most 24. */
+#define ROWS_MAX 8
+#define TILES(X) X(1, 8) X(2, 8) X(3, 6) X(4, 4) X(5, 4) X(6, 4) X(7, 3) X(8, 3) \
+    X(1, 4) X(1, 2) X(1, 1) X(2, 4) X(2, 2) X(2, 1) X(3, 4) X(3, 2) X(3, 1) X(4, 2) X(4, 1) X(5, 2) X(5, 1) X(6, 2) X(6, 1) \
+    X(7, 2) X(7, 1) X(8, 2) X(8, 1)
+static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows == 3 ? 6 : rows <= 6 ? 4 : 3; }
+#define v16_flush(v) (v)
+#define FTZ_BEGIN(on) unsigned off_ = _mm_getcsr(), on_ = (on) ? 0x9fc0 : off_; __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
+#define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
+static bool supported(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+#define TWIN "avx512"
+#define OP(name) avx512_##name
+#define OPS_TABLE ops_avx512
+#include "kernels/ops_impl.h"
+#endif

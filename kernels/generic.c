@@ -1,0 +1,96 @@
+/* The plain C twin. It defines the bits, and runs anywhere. */
+#include "kernels/twins.h"
+
+typedef struct { float f[16]; } v16;
+#define LANES for (int i = 0; i < 16; i++)
+
+/* Tiny values are zeros of their sign. */
+static inline float flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
+}
+
+static inline v16 v16_zero(void) { v16 v; LANES v.f[i] = 0; return v; }
+static inline v16 v16_set1(float x) { v16 v; LANES v.f[i] = x; return v; }
+static inline v16 v16_load(const float *p) { v16 v; LANES v.f[i] = p[i]; return v; }
+static inline void v16_store(float *p, v16 v) { LANES p[i] = v.f[i]; }
+static inline v16 v16_fma(v16 a, v16 b, v16 c) { LANES c.f[i] = fmaf(a.f[i], b.f[i], c.f[i]); return c; }
+static inline v16 v16_flush(v16 a) { LANES a.f[i] = flush(a.f[i]); return a; }
+static inline v16 v16_add(v16 a, v16 b) { LANES a.f[i] += b.f[i]; return a; }
+static inline v16 v16_sub(v16 a, v16 b) { LANES a.f[i] -= b.f[i]; return a; }
+static inline v16 v16_mul(v16 a, v16 b) { LANES a.f[i] *= b.f[i]; return a; }
+static inline v16 v16_max(v16 a, v16 b) { LANES a.f[i] = a.f[i] > b.f[i] ? a.f[i] : b.f[i]; return a; }
+static inline float v16_top(v16 a)
+{
+    for (int n = 8; n >= 1; n /= 2)
+        for (int i = 0; i < n; i++)
+            a.f[i] = a.f[i] > a.f[i + n] ? a.f[i] : a.f[i + n];
+    return a.f[0];
+}
+static inline v16 v16_pow2(v16 t)
+{
+    uint32_t u[16];
+    memcpy(u, t.f, sizeof u);
+    LANES u[i] = (u[i] << 23) + 0x3f800000;
+    memcpy(t.f, u, sizeof u);
+    return t;
+}
+static inline v16 v16_zero_below(v16 y, v16 x, float c) { LANES y.f[i] = x.f[i] < c ? 0.0f : y.f[i]; return y; }
+static inline void v16_store_bf16(uint16_t *p, v16 v) { LANES p[i] = f32_to_bf16(v.f[i]); }
+static inline v16 v16_weights(enum dtype type, const char *p)
+{
+    v16 v;
+    if (type == DT_F32)
+        memcpy(v.f, p, sizeof v.f);
+    else
+        LANES v.f[i] = f16_to_f32(((const uint16_t *)(const void *)p)[i]);
+    return v;
+}
+static inline v16 v16_pair(const char *p, bool odd)
+{
+    v16 v;
+    LANES v.f[i] = bf16_to_f32(((const uint16_t *)(const void *)p)[2 * i + odd]);
+    return v;
+}
+
+/* One step of the bf16 product: a*b + c rounded once, then flushed if tiny. What fmaf rounded up to 2^-126 is tiny when
+ * it would be less with an unbounded exponent: rounding it again 2^64 times larger tells. */
+static inline float fma_flush(float a, float b, float c)
+{
+    float r = fmaf(a, b, c), m = fabsf(r);
+    if (m > 0x1p-126f || m != m)
+        return r;
+    if (m < 0x1p-126f || fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < 0x1p-62f)
+        return copysignf(0.0f, r);
+    return r;
+}
+
+static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda, const char *b, size_t ldb,
+                            size_t pairs, const int rows, const int panels)
+{
+    for (int r = 0; r < rows; r++)
+        for (int p = 0; p < panels; p++) {
+            float *to = c + (size_t)r * ldc + 16 * (size_t)p, acc[16];
+            const uint16_t *w = (const uint16_t *)(const void *)(b + (size_t)p * ldb);
+            LANES acc[i] = alpha ? flush(fmaf(to[i], alpha[r], 0.0f)) : 0.0f;
+            for (size_t j = 0; j < pairs; j++) {
+                float even = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j])), odd = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j + 1]));
+                LANES {
+                    acc[i] = fma_flush(odd, flush(bf16_to_f32(w[32 * j + 2 * (size_t)i + 1])), acc[i]);
+                    acc[i] = fma_flush(even, flush(bf16_to_f32(w[32 * j + 2 * (size_t)i])), acc[i]);
+                }
+            }
+            LANES to[i] = acc[i];
+        }
+}
+
+#define ROWS_MAX 4
+#define TILES(X) X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
+static inline size_t tile_panels(int rows) { (void)rows; return 4; }
+#define FTZ_BEGIN(on) (void)(on)
+#define FTZ_END (void)0
+static bool supported(void) { return true; }
+#define TWIN "generic"
+#define OP(name) generic_##name
+#define OPS_TABLE ops_generic
+#include "kernels/ops_impl.h"

@@ -1,0 +1,434 @@
+/* The operations, once, for every twin. A twin (generic.c, avx2.c, avx512.c) defines
+ *
+ *   TWIN                      its table's name
+ *   v16                       16 floats; v16_zero, v16_load, v16_store, v16_set1, v16_fma, v16_add, v16_sub, v16_mul,
+ *                             v16_max (a > b ? a : b), v16_top (the largest, by halves)
+ *   v16_pow2(t)               floats whose bits are (bits of t << 23) + bits of 1.0
+ *   v16_zero_below(y, x, c)   0 where x < c, else y
+ *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN
+ *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
+ *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
+ *   dot_bf16(...)             the tile product of ops.h "dot bf16"
+ *   FTZ_BEGIN, FTZ_END        around bf16 tile products, where the twin needs the flush from MXCSR
+ *   ROWS_MAX, tile_panels(r)  rows of the largest tile; panels beside each other in a tile of r rows
+ *
+ * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
+ * arithmetic is the same however wide the compiler makes it, as long as it neither contracts nor reorders,
+ * and it may not. Only the tile products need intrinsics. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/ops.h"
+#include "kernels/select.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+INLINE float from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+INLINE uint32_t to_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+
+/* Round to nearest even; denormals to a zero of the same sign; NaN to a quiet NaN of the same sign. */
+INLINE uint16_t round_bf16(float x)
+{
+    uint32_t u = to_bits(x), a = u & 0x7fffffff;
+    uint32_t r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    r = a < 0x00800000 ? u >> 16 & 0x8000 : r;
+    r = a > 0x7f800000 ? (u >> 16 | 0x40) : r;
+    return (uint16_t)r;
+}
+
+/* 2^f on [-1/2, 1/2]: 1 + f*(EXP2_1 + f*(..)), minimax in relative error. */
+#define EXP2_1 0x1.62e42ap-1f
+#define EXP2_2 0x1.ebf9bcp-3f
+#define EXP2_3 0x1.c6b752p-5f
+#define EXP2_4 0x1.3cea88p-7f
+#define EXP2_5 0x1.5bba14p-10f
+
+/* 2^x: exact powers, relative error 1.6e-7 elsewhere; 0 below -126, inf from 127.5; NaN stays NaN. */
+INLINE float exp2_f(float x)
+{
+    const float magic = 0x1.8p23f;
+    float c = x > 128.0f ? 128.0f : x;
+    float t = c + magic, f = c - (t - magic);
+    float p = EXP2_5;
+    p = fmaf(p, f, EXP2_4);
+    p = fmaf(p, f, EXP2_3);
+    p = fmaf(p, f, EXP2_2);
+    p = fmaf(p, f, EXP2_1);
+    p = fmaf(p, f, 1.0f);
+    float y = p * from_bits((to_bits(t) << 23) + 0x3f800000);
+    return x < -126.0f ? 0.0f : y;
+}
+
+/* The fixed order of "sums": 16 partial sums to one. */
+INLINE float tree_sum(float *s)
+{
+    for (int i = 0; i < 8; i++) s[i] += s[i + 8];
+    for (int i = 0; i < 4; i++) s[i] += s[i + 4];
+    s[0] += s[2]; s[1] += s[3];
+    return s[0] + s[1];
+}
+
+/* ---- tile products: c[r][0..16*panels) = (alpha ? fma(c, alpha[r], +0) : +0) + dot(a row r, panel columns) ---- */
+
+INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, const float *a, size_t lda,
+                    const char *b, size_t ldb, size_t n, const int rows, const int panels)
+{
+    v16 acc[ROWS_MAX][8];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int p = 0; p < panels; p++)
+            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+    for (size_t k = 0; k < n; k++) {
+        v16 w[8];
+        UNROLL for (int p = 0; p < panels; p++)
+            w[p] = type == DT_BF16 ? v16_pair(b + (size_t)p * ldb + k / 2 * 64, k & 1)
+                                   : v16_weights(type, b + (size_t)p * ldb + k * 16 * dtype_size(type));
+        UNROLL for (int r = 0; r < rows; r++) {
+            v16 x = v16_set1(a[(size_t)r * lda + k]);
+            UNROLL for (int p = 0; p < panels; p++)
+                acc[r][p] = v16_fma(w[p], x, acc[r][p]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int p = 0; p < panels; p++)
+            v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
+}
+
+/* One tile; n counts k (elements), rounded up to pairs for bf16. Loads are in bytes from b, panels ldb apart. */
+INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a, size_t lda,
+                 const char *b, size_t ldb, size_t n, const int rows, const int panels)
+{
+    if (act == DT_BF16)
+        dot_bf16(c, ldc, alpha, (const uint16_t *)(const void *)a, lda, b, ldb, (n + 1) / 2, rows, panels);
+    else
+        dot_f32(c, ldc, alpha, type, (const float *)(const void *)a, lda, b, ldb, n, rows, panels);
+}
+
+struct tile_args {
+    float *c; size_t ldc; const float *alpha; enum dtype act, type;
+    const char *a; size_t lda; const char *b; size_t ldb, n;
+};
+
+/* Every (rows, panels) that is used is compiled with constants. Out of line, so that a change of MXCSR stays outside. */
+#define TILE_FN(R, P) \
+    static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
+    { \
+        if (t->act == DT_BF16) { \
+                tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->n, R, P); \
+            } else if (t->type == DT_F32) \
+            tile(t->c, t->ldc, t->alpha, DT_F32, DT_F32, t->a, t->lda, t->b, t->ldb, t->n, R, P); \
+        else if (t->type == DT_F16) \
+            tile(t->c, t->ldc, t->alpha, DT_F32, DT_F16, t->a, t->lda, t->b, t->ldb, t->n, R, P); \
+        else \
+            tile(t->c, t->ldc, t->alpha, DT_F32, DT_BF16, t->a, t->lda, t->b, t->ldb, t->n, R, P); \
+    }
+TILES(TILE_FN)
+#define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
+static void (*const tiles[ROWS_MAX + 1][9])(const struct tile_args *) = { TILES(TILE_ROW) };
+
+/* Any number of panels for up to ROWS_MAX rows: the widest tiles first. */
+static void tile_span(struct tile_args t, int rows, size_t panels)
+{
+    for (size_t p = 0; p < panels;) {
+        size_t w = tile_panels(rows);
+        while (w > panels - p || !tiles[rows][w])
+            w--;
+        tiles[rows][w](&t);
+        t.b += w * t.ldb;
+        t.c += w * PANEL;
+        p += w;
+    }
+}
+
+static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
+                       const float *bias, bool add, size_t p0, size_t p1)
+{
+    const size_t elt = dtype_size(act), ldb = mat_panel_bytes(w);
+    const size_t n_tiles = (m + ROWS_MAX - 1) / ROWS_MAX;
+    float c[ROWS_MAX * 8 * PANEL];
+    for (size_t p = p0; p < p1;) {
+        size_t group = MIN_(tile_panels((int)((m + n_tiles - 1) / n_tiles)), p1 - p);
+        for (size_t i = 0; i < n_tiles; i++) {
+            /* rows are shared evenly, so that no tile is left with a single row */
+            size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
+            struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
+                                   (const char *)w->w + p * ldb, ldb, w->k };
+            FTZ_BEGIN(act == DT_BF16);
+            tile_span(t, (int)rows, group);
+            FTZ_END;
+            if (cols > w->n - p * PANEL)
+                cols = w->n - p * PANEL;
+            for (size_t r = 0; r < rows; r++) {
+                float *to = y + (r0 + r) * ldy + p * PANEL;
+                const float *from = c + r * group * PANEL, *bs = bias ? bias + p * PANEL : NULL;
+                if (bs && add) for (size_t j = 0; j < cols; j++) to[j] = to[j] + (from[j] + bs[j]);
+                else if (bs)   for (size_t j = 0; j < cols; j++) to[j] = from[j] + bs[j];
+                else if (add)  for (size_t j = 0; j < cols; j++) to[j] = to[j] + from[j];
+                else           memcpy(to, from, cols * sizeof *to);
+            }
+        }
+        p += group;
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------ */
+
+static void OP(rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m, size_t dim, float eps)
+{
+    for (size_t r = 0; r < m; r++, x += ldx) {
+        float s[16] = { 0 };
+        size_t i = 0;
+        for (; i + 16 <= dim; i += 16)
+            for (size_t j = 0; j < 16; j++)
+                s[j] = fmaf(x[i + j], x[i + j], s[j]);
+        for (; i < dim; i++)
+            s[i % 16] = fmaf(x[i], x[i], s[i % 16]);
+        float scale = 1.0f / sqrtf(tree_sum(s) / (float)dim + eps);
+        if (act == DT_BF16) {
+            uint16_t *to = (uint16_t *)y + r * ldy;
+            for (i = 0; i < dim; i++)
+                to[i] = round_bf16(x[i] * scale * w[i]);
+        } else {
+            float *to = (float *)y + r * ldy;
+            for (i = 0; i < dim; i++)
+                to[i] = x[i] * scale * w[i];
+        }
+    }
+}
+
+INLINE float swiglu1(float g, float u)
+{
+    return g / (1.0f + exp2_f(g * -0x1.715476p0f)) * u;
+}
+
+static void OP(swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n)
+{
+    if (act == DT_BF16)
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(swiglu1(g[i], u[i]));
+    else
+        for (size_t i = 0; i < n; i++) ((float *)y)[i] = swiglu1(g[i], u[i]);
+}
+
+static void OP(rope)(float *x, const float *c, const float *s, size_t dim)
+{
+    const size_t half = dim / 2;
+    for (size_t i = 0; i < half; i++) {
+        float x0 = x[i], x1 = x[i + half];
+        float a = x0 * c[i], b = x1 * s[i], d = x1 * c[i], e = x0 * s[i];
+        x[i] = a - b;
+        x[i + half] = d + e;
+    }
+}
+
+static void OP(round)(void *y, enum dtype act, const float *x, float scale, size_t n)
+{
+    if (act == DT_BF16)
+        for (size_t i = 0; i < n; i++) ((uint16_t *)y)[i] = round_bf16(x[i] * scale);
+    else
+        for (size_t i = 0; i < n; i++) ((float *)y)[i] = x[i] * scale;
+}
+
+static bool OP(finite)(const float *x, size_t n)
+{
+    uint32_t worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = to_bits(x[i]) & 0x7fffffff;
+        worst = a > worst ? a : worst;
+    }
+    return worst < 0x7f800000;
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------- */
+
+/* Scratch of one thread: scores and weights of a tile, and one private block. */
+struct attn_work {
+    float s[ROWS_MAX][KV_BLOCK];
+    float p[ROWS_MAX][KV_BLOCK];            /* act: bf16 uses the first half of each row */
+    float alpha[ROWS_MAX];
+    char block[];
+};
+
+/* exp2_f for x <= 0 (or NaN). */
+INLINE v16 v16_exp2(v16 x)
+{
+    const v16 magic = v16_set1(0x1.8p23f);
+    v16 t = v16_add(x, magic), f = v16_sub(x, v16_sub(t, magic)), p = v16_set1(EXP2_5);
+    p = v16_fma(p, f, v16_set1(EXP2_4));
+    p = v16_fma(p, f, v16_set1(EXP2_3));
+    p = v16_fma(p, f, v16_set1(EXP2_2));
+    p = v16_fma(p, f, v16_set1(EXP2_1));
+    p = v16_fma(p, f, v16_set1(1.0f));
+    return v16_zero_below(v16_mul(p, v16_pow2(t)), x, -126.0f);
+}
+
+/* Scores to weights for one row: state m and l move on, p = weights in act; returns what o is to be multiplied by. Slots
+ * outside [from, to) are invisible. */
+INLINE float soften(float *state, float *s, float *p, enum dtype act, size_t from, size_t to)
+{
+    float *l = state + 16;
+    if (from > 0 || to < KV_BLOCK)
+        for (size_t i = 0; i < KV_BLOCK; i++)
+            s[i] = i >= from && i < to ? s[i] : -INFINITY;
+    v16 x[4];
+    UNROLL for (int i = 0; i < 4; i++)
+        x[i] = v16_load(s + 16 * i);
+    float m = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3])));
+    m = state[0] > m ? state[0] : m;
+    const float a = exp2_f(state[0] - m);
+    const v16 top = v16_set1(m);
+    state[0] = m;
+    UNROLL for (int i = 0; i < 4; i++) {
+        x[i] = v16_exp2(v16_sub(x[i], top));
+        if (act == DT_BF16)
+            v16_store_bf16((uint16_t *)p + 16 * i, x[i]);
+        else
+            v16_store(p + 16 * i, x[i]);
+    }
+    v16 sum = v16_fma(v16_load(l), v16_set1(a), x[0]);
+    if (act == DT_BF16)
+        sum = v16_flush(sum);
+    v16_store(l, v16_add(v16_add(v16_add(sum, x[1]), x[2]), x[3]));
+    return a;
+}
+
+/* Block b for `rows` query rows t0, t0 + 1, .. of a head (row of the pass = t / group). */
+static __attribute__((noinline)) void attend_tile(const struct attn *a, const char *q, float *state, size_t b, const char *block,
+                        size_t t0, int rows, size_t extra, struct attn_work *w)
+{
+    const enum dtype act = a->type;
+    const size_t d = a->head_dim, elt = dtype_size(act), st = ATTN_STATE(d), group = a->n_heads / a->n_kv_heads;
+    const size_t begin = b * KV_BLOCK;
+    struct tile_args k = { w->s[0], KV_BLOCK, NULL, act, DT_F32, q, d, block, d * PANEL * elt, d };
+    tile_span(k, rows, KV_BLOCK / PANEL);
+    for (int j = 0; j < rows; j++) {
+        const size_t r = (t0 + (size_t)j) / group, lo = a->lo[r], hi = a->hi[r] + extra;
+        const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
+        float *s = state + (size_t)j * st;
+        w->alpha[j] = act == DT_BF16 ? soften(s, w->s[j], w->p[j], DT_BF16, from, to) : soften(s, w->s[j], w->p[j], DT_F32, from, to);
+    }
+    struct tile_args v = { state + 32, st, w->alpha, act, DT_F32, (const char *)w->p, KV_BLOCK * sizeof(float) / elt,
+                           block + KV_BLOCK * d * elt, KV_BLOCK * PANEL * elt, KV_BLOCK };
+    tile_span(v, rows, d / PANEL);
+}
+
+/* A block for query rows t0..t1-1 of a head, which all see some of it; `extra` positions behind hi are visible too
+ * (nodes in a private block). */
+static void attend_block(const struct attn *a, size_t h, size_t b, const char *block, size_t extra,
+                         size_t t0, size_t t1, float *state, struct attn_work *w)
+{
+    const size_t group = a->n_heads / a->n_kv_heads, d = a->head_dim, row = d * dtype_size(a->type);
+    const char *q = (const char *)a->q + h * a->m * group * row;
+    const size_t n = t1 - t0, n_tiles = (n + ROWS_MAX - 1) / ROWS_MAX;
+    for (size_t i = 0; i < n_tiles; i++) {
+        const size_t t = t0 + i * n / n_tiles, rows = t0 + (i + 1) * n / n_tiles - t;
+        attend_tile(a, q + t * row, state + t * ATTN_STATE(d), b, block, t, (int)rows, extra, w);
+    }
+}
+
+/* The block of row r that its ancestors stand in, as if they had been committed. */
+static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char *block)
+{
+    const size_t d = a->head_dim, elt = dtype_size(a->type), begin = b * KV_BLOCK, hi = a->hi[r], n = a->n_node[r];
+    if (begin < hi)
+        memcpy(block, a->kv + h * a->head_bytes + b * a->block_bytes, a->block_bytes);
+    else
+        memset(block, 0, a->block_bytes);
+    for (size_t slot = begin < hi ? hi - begin : 0; slot < KV_BLOCK && begin + slot < hi + n; slot++) {
+        size_t node = a->node[r * a->node_max + (begin + slot - hi)];
+        kv_put(block, a->type, d, slot, (const char *)a->scratch + (node * a->n_kv_heads + h) * 2 * d * elt);
+    }
+}
+
+/* Whether row r sees committed block b through the cache itself. */
+INLINE bool sees(const struct attn *a, size_t r, size_t b)
+{
+    size_t hi = a->hi[r];
+    bool tree = a->n_node && a->n_node[r] > 0;
+    if (tree)
+        hi = hi / KV_BLOCK * KV_BLOCK;     /* a block that nodes touch is built for the row alone */
+    return b * KV_BLOCK < hi && (b + 1) * KV_BLOCK > a->lo[r];
+}
+
+/* Committed blocks of the chunk that the rows see, each for all of them while it is in L1. */
+static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, float *state, struct attn_work *w)
+{
+    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK), b1 = b0 + KV_CHUNK / KV_BLOCK;
+    size_t first = b1, last = 0;
+    for (size_t r = r0; r < r1; r++) {
+        first = a->lo[r] / KV_BLOCK < first ? a->lo[r] / KV_BLOCK : first;
+        last = a->hi[r] > last ? a->hi[r] : last;
+    }
+    last = (last + KV_BLOCK - 1) / KV_BLOCK;
+    for (size_t b = first > b0 ? first : b0; b < b1 && b < last; b++) {
+        const char *block = a->kv + h * a->head_bytes + b * a->block_bytes;
+        for (size_t r = r0, end; r < r1; r = end) {
+            while (r < r1 && !sees(a, r, b)) r++;
+            for (end = r; end < r1 && sees(a, end, b);) end++;
+            if (end > r)
+                attend_block(a, h, b, block, 0, r * group, end * group, state, w);
+        }
+    }
+}
+
+/* Blocks of the chunk that a tree row's nodes stand in, built for the row. */
+static void attend_nodes(const struct attn *a, size_t h, size_t c, size_t r, float *state, struct attn_work *w)
+{
+    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK), b1 = b0 + KV_CHUNK / KV_BLOCK;
+    const size_t nodes = a->n_node[r], end = (a->hi[r] + nodes + KV_BLOCK - 1) / KV_BLOCK;
+    size_t b = a->hi[r] / KV_BLOCK;
+    for (b = b > b0 ? b : b0; nodes && b < b1 && b < end; b++)
+        if ((b + 1) * KV_BLOCK > a->lo[r]) {
+            build_block(a, h, b, r, w->block);
+            attend_block(a, h, b, w->block, nodes, r * group, (r + 1) * group, state, w);
+        }
+}
+
+static void OP(attend)(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, void *work)
+{
+    const size_t group = a->n_heads / a->n_kv_heads, st = ATTN_STATE(a->head_dim);
+    float *state = a->part + ((c - a->chunk0) * a->n_kv_heads + h) * a->m * group * st;
+    for (size_t t = r0 * group; t < r1 * group; t++) {
+        memset(state + t * st, 0, st * sizeof *state);
+        state[t * st] = -INFINITY;
+    }
+    FTZ_BEGIN(a->type == DT_BF16);
+    attend_committed(a, h, c, r0, r1, state, work);
+    for (size_t r = r0; a->n_node && r < r1; r++)
+        attend_nodes(a, h, c, r, state, work);
+    FTZ_END;
+}
+
+static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t r1)
+{
+    const size_t group = a->n_heads / a->n_kv_heads, d = a->head_dim, st = ATTN_STATE(d);
+    const size_t chunk_step = a->n_kv_heads * a->m * group * st;
+    for (size_t r = r0; r < r1; r++) {
+        const size_t end = a->hi[r] + (a->n_node ? a->n_node[r] : 0);
+        const size_t c0 = a->lo[r] / KV_CHUNK, c1 = (end + KV_CHUNK - 1) / KV_CHUNK;
+        for (size_t head = 0; head < a->n_heads; head++) {
+            float *s = a->part + (c0 - a->chunk0) * chunk_step + ((head / group * a->m + r) * group + head % group) * st;
+            float m = s[0], l = tree_sum(s + 16), *o = s + 32;
+            for (size_t c = c0 + 1; c < c1; c++) {
+                float *t = s + (c - c0) * chunk_step, lc = tree_sum(t + 16);
+                float top = m > t[0] ? m : t[0], x = exp2_f(m - top), y = exp2_f(t[0] - top);
+                for (size_t i = 0; i < d; i++)
+                    o[i] = fmaf(t[32 + i], y, fmaf(o[i], x, 0.0f));
+                l = fmaf(lc, y, l * x);
+                m = top;
+            }
+            const float inv = 1.0f / l;
+            const size_t at = (r * a->n_heads + head) * d;
+            if (a->type == DT_BF16)
+                for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(fmaf(o[i], inv, 0.0f));
+            else
+                for (size_t i = 0; i < d; i++) ((float *)out)[at + i] = fmaf(o[i], inv, 0.0f);
+        }
+    }
+}
+
+const struct ops OPS_TABLE = {
+    .name = TWIN, .supported = supported,
+    .matmul = OP(matmul), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .rope = OP(rope), .round = OP(round),
+    .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
+    SELECT_OPS,
+};

@@ -1,0 +1,208 @@
+/* What needs no twins: how matrices and cache blocks lie in memory, conversions, angles, the choice of a twin. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/twins.h"
+
+uint16_t f32_to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    uint32_t a = u & 0x7fffffff;
+    if (a < 0x00800000)
+        return (uint16_t)(u >> 16 & 0x8000);
+    if (a > 0x7f800000)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+float f16_to_f32(uint16_t x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000) << 16, e = x >> 10 & 31, m = x & 0x3ff, u;
+    if (e == 31)
+        u = sign | 0x7f800000 | m << 13 | (m ? 0x400000 : 0);
+    else if (e)
+        u = sign | (e + 112) << 23 | m << 13;
+    else {
+        float f = (float)m * 0x1p-24f;
+        memcpy(&u, &f, 4);
+        u |= sign;
+    }
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static float load_as_f32(const void *src, enum dtype t, size_t i)
+{
+    if (t == DT_F32)
+        return ((const float *)src)[i];
+    uint16_t x = ((const uint16_t *)src)[i];
+    return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
+}
+
+/* Where element (row, k) of a packed matrix lies, in elements. */
+static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
+{
+    size_t panel = row / PANEL * (mat_panel_bytes(m) / dtype_size(m->type)), col = row % PANEL;
+    return m->type == DT_BF16 ? panel + k / 2 * 2 * PANEL + 2 * col + k % 2 : panel + k * PANEL + col;
+}
+
+void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
+{
+    for (size_t r = 0; r < n; r++) {
+        const size_t row = r * m->k;
+        if (m->type == DT_BF16 && from == DT_BF16) {       /* whole pairs: this is the path that matters */
+            const uint16_t *s = (const uint16_t *)src + row;
+            uint16_t *to = (uint16_t *)m->w + mat_at(m, r0 + r, 0);
+            for (size_t k = 0; k + 2 <= m->k; k += 2)
+                memcpy(to + k * PANEL, s + k, 4);
+            if (m->k % 2)
+                to[(m->k - 1) * PANEL] = s[m->k - 1];
+            continue;
+        }
+        for (size_t k = 0; k < m->k; k++) {
+            size_t at = mat_at(m, r0 + r, k);
+            if (m->type == DT_F32)
+                ((float *)m->w)[at] = load_as_f32(src, from, row + k);
+            else if (m->type == from)
+                ((uint16_t *)m->w)[at] = ((const uint16_t *)src)[row + k];
+            else
+                ((uint16_t *)m->w)[at] = f32_to_bf16(load_as_f32(src, from, row + k));
+        }
+    }
+}
+
+void mat_row(const struct mat *m, size_t r, float *y)
+{
+    for (size_t k = 0; k < m->k; k++)
+        y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
+}
+
+void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim)
+{
+    if (t == DT_F32) {
+        memcpy(dst, k, head_dim * sizeof *k);
+        memcpy((float *)dst + head_dim, v, head_dim * sizeof *v);
+        return;
+    }
+    uint16_t *to = dst;
+    for (size_t i = 0; i < head_dim; i++) {
+        to[i] = f32_to_bf16(k[i]);
+        to[head_dim + i] = f32_to_bf16(v[i]);
+    }
+}
+
+/* Copy between a stored row and slot `slot` of a block, in elements of `size` bytes. K: tiles of 16 keys; V: tiles of 16
+ * dimensions. Pairs of bf16 lie in one word: of dimensions for K, of keys for V. */
+#define KV_MOVE(NAME, TYPE, K_AT, V_AT) \
+    static void NAME(TYPE *block, TYPE *row, size_t d, size_t slot, bool put) \
+    { \
+        TYPE *k = block + slot / 16 * 16 * d, *v = block + KV_BLOCK * d; \
+        for (size_t i = 0; i < d; i++) { \
+            TYPE *a = k + (K_AT), *b = v + i / 16 * 16 * KV_BLOCK + (V_AT); \
+            if (put) { *a = row[i]; *b = row[d + i]; } \
+            else     { row[i] = *a; row[d + i] = *b; } \
+        } \
+    }
+KV_MOVE(kv_move16, uint16_t, i / 2 * 32 + slot % 16 * 2 + i % 2, slot / 2 * 32 + i % 16 * 2 + slot % 2)
+KV_MOVE(kv_move32, float, i * 16 + slot % 16, slot * 16 + i % 16)
+
+void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored)
+{
+    if (t == DT_F32)
+        kv_move32(block, (float *)(uintptr_t)stored, head_dim, slot, true);
+    else
+        kv_move16(block, (uint16_t *)(uintptr_t)stored, head_dim, slot, true);
+}
+
+void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block)
+{
+    if (t == DT_F32)
+        kv_move32((float *)(uintptr_t)block, stored, head_dim, slot, false);
+    else
+        kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, false);
+}
+
+size_t attn_work_bytes(enum dtype t, size_t head_dim)
+{
+    /* struct attn_work with the largest tile of any twin, and a private block; a multiple of a cache line */
+    return (TILE_ROWS_MAX * (2 * KV_BLOCK + 1) * sizeof(float) + kv_block_bytes(t, head_dim) + 127) / 64 * 64;
+}
+
+/* sin and cos of r in [-pi/4, pi/4] by their Taylor series; the first term left out is below 1e-18. */
+static double sin_small(double r)
+{
+    double z = r * r, s = 1.0 / 355687428096000;
+    s = s * z - 1.0 / 1307674368000;
+    s = s * z + 1.0 / 6227020800;
+    s = s * z - 1.0 / 39916800;
+    s = s * z + 1.0 / 362880;
+    s = s * z - 1.0 / 5040;
+    s = s * z + 1.0 / 120;
+    s = s * z - 1.0 / 6;
+    return r + r * (z * s);
+}
+
+static double cos_small(double r)
+{
+    double z = r * r, c = -1.0 / 6402373705728000;
+    c = c * z + 1.0 / 20922789888000;
+    c = c * z - 1.0 / 87178291200;
+    c = c * z + 1.0 / 479001600;
+    c = c * z - 1.0 / 3628800;
+    c = c * z + 1.0 / 40320;
+    c = c * z - 1.0 / 720;
+    c = c * z + 1.0 / 24;
+    return 1.0 - z / 2 + z * z * c;
+}
+
+void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor)
+{
+    /* pi/2 in two parts: k times the first, which has 33 bits, is exact for k < 2^20 */
+    const double pio2_hi = 0x1.921fb544p0, pio2_lo = 0x1.0b4611a626331p-34;
+    for (size_t i = 0; i < n_freq; i++) {
+        float angle = (float)position * inv_freq[i];
+        double x = angle, k = floor(x * 0x1.45f306dc9c883p-1 + 0.5);
+        double r = (x - k * pio2_hi) - k * pio2_lo, s = sin_small(r), c = cos_small(r);
+        unsigned quarter = (unsigned)((int64_t)k & 3);
+        double sx = quarter & 1 ? c : s, cx = quarter & 1 ? s : c;
+        sin[i] = (float)(quarter & 2 ? -sx : sx) * factor;
+        cos[i] = (float)((quarter + 1) & 2 ? -cx : cx) * factor;
+    }
+}
+
+const struct ops *const ops_all[] = {
+    &ops_generic,
+#if defined(__x86_64__)
+    &ops_avx2,
+    &ops_avx512,
+#endif
+    NULL
+};
+
+const struct ops *ops_choose(const char **why)
+{
+    const char *wanted = getenv("LONGHAND_ISA");
+    const struct ops *best = NULL;
+    *why = NULL;
+    for (size_t i = 0; ops_all[i]; i++) {
+        if (wanted && *wanted) {
+            if (strcmp(wanted, ops_all[i]->name) == 0) {
+                if (ops_all[i]->supported())
+                    return ops_all[i];
+                *why = "this CPU lacks its instructions";
+                return NULL;
+            }
+        } else if (ops_all[i]->supported()) {
+            best = ops_all[i];
+        }
+    }
+    if (!best)
+        *why = "no such twin in this build (generic"
+#if defined(__x86_64__)
+               ", avx2, avx512"
+#endif
+               ")";
+    return best;
+}

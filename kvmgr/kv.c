@@ -1,0 +1,98 @@
+#include "kvmgr/kv.h"
+
+#include <string.h>
+
+/* Bytes of the cache and of the node scratch; false when they do not fit in size_t. */
+static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max,
+                  size_t *cache, size_t *scratch)
+{
+    size_t blocks = n_max / KV_BLOCK + (n_max % KV_BLOCK != 0), heads, per_block, n;
+    return mul_size(2 * KV_BLOCK * dtype_size(t), head_dim, &per_block) && mul_size(n_layers, n_kv_heads, &heads) &&
+           mul_size(heads, per_block, &n) && mul_size(n, blocks, cache) &&
+           mul_size(heads, 2 * dtype_size(t) * head_dim, &n) && mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
+}
+
+size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max)
+{
+    size_t cache, scratch;
+    return sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch) ? cache + scratch : SIZE_MAX;
+}
+
+int kv_open(struct kv *kv, enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
+            size_t node_max, struct err *e)
+{
+    size_t cache, scratch;
+    assert((t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
+    *kv = (struct kv){ .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
+    if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
+        return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses", n_max);
+    kv->block_bytes = kv_block_bytes(t, head_dim);
+    kv->head_bytes = kv->block_bytes * ((n_max + KV_BLOCK - 1) / KV_BLOCK);
+    kv->layer_bytes = kv->head_bytes * n_kv_heads;
+    kv->base = mem_alloc(cache);
+    kv->scratch = mem_alloc(scratch);
+    if (!kv->base || !kv->scratch) {
+        kv_close(kv);
+        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes)", n_max, cache + scratch);
+    }
+    return 0;
+}
+
+void kv_close(struct kv *kv)
+{
+    mem_free(kv->base, kv->layer_bytes * kv->n_layers);
+    mem_free(kv->scratch, kv->n_layers * kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type));
+    *kv = (struct kv){ 0 };
+}
+
+void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
+{
+    assert(l < kv->n_layers && h < kv->n_kv_heads && pos < kv->n_max);
+    return kv->base + l * kv->layer_bytes + h * kv->head_bytes + pos / KV_BLOCK * kv->block_bytes;
+}
+
+void *kv_node(const struct kv *kv, size_t l, size_t node)
+{
+    assert(l < kv->n_layers && node < kv->node_max);
+    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+}
+
+void kv_advance(struct kv *kv, size_t n)
+{
+    assert(n <= kv->n_max - kv->n_past);
+    kv->n_past += n;
+    kv->n_written = MAX(kv->n_written, kv->n_past);
+}
+
+void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
+{
+    assert(n <= kv->n_max - kv->n_past);
+    const size_t row = 2 * kv->head_dim * dtype_size(kv->type);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t i = 0; i < n; i++) {
+            const char *from = kv_node(kv, l, node[i]);
+            for (size_t h = 0; h < kv->n_kv_heads; h++)
+                kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, kv->head_dim, (kv->n_past + i) % KV_BLOCK, from + h * row);
+        }
+    kv->n_past += n;
+    kv->n_written = MAX(kv->n_written, kv->n_past);
+}
+
+void kv_truncate(struct kv *kv, size_t n_past)
+{
+    assert(n_past <= kv->n_past);
+    static const float zero[2 * 1024];
+    assert(kv->head_dim <= 1024);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++) {
+            char *head = kv->base + l * kv->layer_bytes + h * kv->head_bytes;
+            size_t pos = n_past;
+            for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
+                kv_put(head + pos / KV_BLOCK * kv->block_bytes, kv->type, kv->head_dim, pos % KV_BLOCK, zero);
+            size_t first = pos / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
+            if (last > first)
+                memset(head + first * kv->block_bytes, 0, (last - first) * kv->block_bytes);
+        }
+    kv->n_past = n_past;
+    kv->n_written = n_past;
+}
