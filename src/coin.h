@@ -8,6 +8,6 @@
 
 void philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
-/* Natural logarithm of a finite x > 0, and log(1 + x) for -0.5 <= x <= 0; within 2 ulp. */
+/* Natural logarithm of a finite x > 0, and log(1 + x) for -0.5 <= x <= 0; within 2 and 3 ulp. */
 double log_own(double x);
 double log1p_own(double x);
