@@ -1,6 +1,6 @@
 /* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers and
  * logarithms are computed in double by our own series, good to about 1e-15, and rounded where torch rounds. */
-#include "src/config.h"
+#include "src/rope.h"
 
 static const double pi = 3.14159265358979323846;
 static const double ln2_hi = 6.93147180369123816490e-01, ln2_lo = 1.90821492927058770002e-10;   /* hi has 33 bits: k*hi is exact */
@@ -110,30 +110,39 @@ static void llama3(const struct config *c, float *inv_freq)
     }
 }
 
-void config_rope(const struct config *c, float *inv_freq, float *attention_factor)
+void rope_powers(const struct config *c, float *power)
 {
     const struct rope_config *r = &c->rope;
-    const size_t dim = c->head_dim, n = dim / 2;
-    float power[HEAD_DIM_MAX / 2];
+    const size_t dim = c->head_dim;
     double base = r->theta;
     assert(dim % 2 == 0 && dim >= 2 && dim <= HEAD_DIM_MAX && base >= 1);
-    *attention_factor = 1;
     /* Within the original length the dynamic base is theta times a power of 1, or of what rounding leaves of 1. */
     if (r->type == ROPE_DYNAMIC) {
         double length = (double)c->max_position;
         base *= pow_d(r->factor * length / length - (r->factor - 1), (double)dim / (double)(dim - 2));
     }
     base = (double)(float)base;
-    for (size_t i = 0; i < n; i++) {
-        float e = (float)(2 * i) / (float)dim;
-        power[i] = (float)pow_d(base, e);
+    for (size_t i = 0; i < dim / 2; i++)
+        power[i] = (float)pow_d(base, (float)(2 * i) / (float)dim);
+}
+
+void rope_frequencies(const struct config *c, const float *power, float *inv_freq, float *attention_factor)
+{
+    *attention_factor = 1;
+    for (size_t i = 0; i < c->head_dim / 2; i++)
         inv_freq[i] = 1 / power[i];
-    }
-    if (r->type == ROPE_LINEAR)
-        for (size_t i = 0; i < n; i++)
-            inv_freq[i] = inv_freq[i] / (float)r->factor;
-    if (r->type == ROPE_YARN)
+    if (c->rope.type == ROPE_LINEAR)
+        for (size_t i = 0; i < c->head_dim / 2; i++)
+            inv_freq[i] = inv_freq[i] / (float)c->rope.factor;
+    if (c->rope.type == ROPE_YARN)
         yarn(c, power, inv_freq, attention_factor);
-    if (r->type == ROPE_LLAMA3)
+    if (c->rope.type == ROPE_LLAMA3)
         llama3(c, inv_freq);
+}
+
+void config_rope(const struct config *c, float *inv_freq, float *attention_factor)
+{
+    float power[HEAD_DIM_MAX / 2];
+    rope_powers(c, power);
+    rope_frequencies(c, power, inv_freq, attention_factor);
 }
