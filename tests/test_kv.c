@@ -1,0 +1,166 @@
+/* The cache: sizes, where rows lie, a committed path is the bytes of its nodes, truncation forgets. */
+#include "kvmgr/kv.h"
+#include "tests/reference.h"
+#include "tests/test.h"
+
+static const enum dtype types[] = { DT_BF16, DT_F32 };
+
+static void random_bytes(void *p, size_t n, struct rng *rng)
+{
+    for (size_t i = 0; i < n; i++) ((unsigned char *)p)[i] = (unsigned char)(1 + rng_below(rng, 255));
+}
+/* The stored row at `pos` of layer l, head h. */
+static void get(const struct kv *kv, size_t l, size_t h, size_t pos, void *row)
+{
+    kv_get(row, kv->type, kv->head_dim, pos % KV_BLOCK, kv_block(kv, l, h, pos));
+}
+static size_t row_bytes(const struct kv *kv) { return 2 * kv->head_dim * dtype_size(kv->type); }
+static bool is_zero(const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (((const unsigned char *)p)[i]) return false;
+    return true;
+}
+/* Fill positions from n_past on with n rows, as a pass of plain rows does. */
+static void append(struct kv *kv, size_t n, struct rng *rng, unsigned char *truth)
+{
+    size_t bytes = row_bytes(kv);
+    for (size_t i = 0; i < n; i++)
+        for (size_t l = 0; l < kv->n_layers; l++)
+            for (size_t h = 0; h < kv->n_kv_heads; h++) {
+                size_t pos = kv->n_past + i;
+                unsigned char *row = truth + ((l * kv->n_kv_heads + h) * kv->n_max + pos) * bytes;
+                random_bytes(row, bytes, rng);
+                kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, row);
+            }
+    kv->n_written = MAX(kv->n_written, kv->n_past + n);
+    kv_advance(kv, n);
+}
+static void check_rows(const struct kv *kv, const unsigned char *truth, const char *when)
+{
+    unsigned char row[2 * 128 * 4];
+    size_t bytes = row_bytes(kv);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            for (size_t pos = 0; pos < kv->n_past; pos++) {
+                get(kv, l, h, pos, row);
+                CHECK(!memcmp(row, truth + ((l * kv->n_kv_heads + h) * kv->n_max + pos) * bytes, bytes), "%s: layer %zu head %zu position %zu", when, l, h, pos);
+            }
+}
+
+static void sizes_are_checked(void)
+{
+    CHECK(kv_bytes(DT_BF16, 6, 2, 64, 100000, 0) == (size_t)6 * 2 * ((100000 + 63) / 64) * kv_block_bytes(DT_BF16, 64), "%zu", kv_bytes(DT_BF16, 6, 2, 64, 100000, 0));
+    CHECK(kv_bytes(DT_F32, 2, 3, 16, 64, 5) == 2 * 3 * kv_block_bytes(DT_F32, 16) + 2 * 5 * 3 * 2 * 16 * 4, "%zu", kv_bytes(DT_F32, 2, 3, 16, 64, 5));
+    struct err e = { 0 };
+    struct kv kv;
+    CHECK(kv_open(&kv, DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0, &e) == -1 && e.code && e.msg[0] && !strchr(e.msg, '\n'), "%s", e.msg);
+    CHECK(kv_bytes(DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0) == SIZE_MAX);
+    kv_close(&kv);
+    kv = (struct kv){ 0 };
+    kv_close(&kv);
+}
+/* Every (layer, head, block) has its own bytes, inside the allocation, ready to be written whole. */
+static void blocks_do_not_overlap(void)
+{
+    for (int t = 0; t < 2; t++) {
+        struct kv kv;
+        struct err e;
+        CHECK(!kv_open(&kv, types[t], 3, 2, 48, 200, 7, &e), "%s", e.msg);
+        size_t bb = kv_block_bytes(types[t], 48), blocks = 4, i = 0;
+        CHECK(kv.n_past == 0 && kv.n_max == 200);
+        for (size_t l = 0; l < 3; l++)
+            for (size_t h = 0; h < 2; h++)
+                for (size_t b = 0; b < blocks; b++, i++) {
+                    char *p = kv_block(&kv, l, h, MIN(b * 64, 199));
+                    CHECK(p == kv_block(&kv, l, h, MIN(b * 64 + 63, 199)) && p == kv.base + l * kv.layer_bytes + h * kv.head_bytes + b * kv.block_bytes);
+                    CHECK(is_zero(p, bb), "not zero when opened");
+                    memset(p, (int)i + 1, bb);
+                }
+        i = 0;
+        for (size_t l = 0; l < 3; l++)
+            for (size_t h = 0; h < 2; h++)
+                for (size_t b = 0; b < blocks; b++, i++)
+                    for (size_t k = 0; k < bb; k++)
+                        CHECK(((char *)kv_block(&kv, l, h, b * 64))[k] == (char)(i + 1));
+        i = 0;
+        size_t node = 2 * 2 * 48 * dtype_size(types[t]);
+        for (size_t l = 0; l < 3; l++)
+            for (size_t s = 0; s < 7; s++)
+                memset(kv_node(&kv, l, s), (int)++i, node);
+        i = 0;
+        for (size_t l = 0; l < 3; l++)
+            for (size_t s = 0; s < 7; s++, i++)
+                CHECK(((char *)kv_node(&kv, l, s))[0] == (char)(i + 1) && ((char *)kv_node(&kv, l, s))[node - 1] == (char)(i + 1));
+        CHECK(((char *)kv_block(&kv, 2, 1, 199))[bb - 1] == 24, "node scratch overlaps the cache");
+        kv_close(&kv);
+        CHECK(!kv.base);
+        kv_close(&kv);                                         /* twice is harmless */
+    }
+}
+static void a_path_is_copied_byte_for_byte(void)
+{
+    struct rng rng = { 71 };
+    for (int k = 0; k < 40; k++) {
+        struct kv kv;
+        struct err e;
+        size_t layers = 1 + k % 3, heads = 1 + k % 2, d = k % 4 ? 16 : 128, n_max = 400;
+        CHECK(!kv_open(&kv, types[k & 1], layers, heads, d, n_max, 160, &e), "%s", e.msg);
+        size_t bytes = row_bytes(&kv);
+        unsigned char *truth = must_alloc(layers * heads * n_max * bytes);
+        append(&kv, (size_t)(k * 7) % 130, &rng, truth);
+        for (int round = 0; round < 3; round++) {
+            uint32_t path[160];
+            size_t n = k % 5 == 0 ? 0 : k % 5 == 1 ? 80 : rng_below(&rng, 20);
+            for (size_t i = 0, at = 0; i < n; i++) path[i] = (uint32_t)at, at += 1 + rng_below(&rng, 2);
+            for (size_t l = 0; l < layers; l++)
+                for (size_t s = 0; s < 160; s++)
+                    random_bytes(kv_node(&kv, l, s), heads * bytes, &rng);
+            for (size_t i = 0; i < n; i++)
+                for (size_t l = 0; l < layers; l++)
+                    for (size_t h = 0; h < heads; h++)
+                        memcpy(truth + ((l * heads + h) * n_max + kv.n_past + i) * bytes, (char *)kv_node(&kv, l, path[i]) + h * bytes, bytes);
+            size_t before = kv.n_past;
+            kv_commit_path(&kv, path, n);
+            CHECK(kv.n_past == before + n);
+            check_rows(&kv, truth, "after a path");
+        }
+        free(truth);
+        kv_close(&kv);
+    }
+}
+static void truncation_forgets(void)
+{
+    struct rng rng = { 72 };
+    static const size_t lengths[] = { 0, 1, 63, 64, 65, 128, 190, 191 };
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < 8; i++) {
+            struct kv kv;
+            struct err e;
+            CHECK(!kv_open(&kv, types[t], 2, 2, 32, 200, 0, &e), "%s", e.msg);
+            unsigned char *truth = must_alloc(2 * 2 * 200 * row_bytes(&kv)), row[2 * 128 * 4];
+            append(&kv, 191, &rng, truth);
+            kv_truncate(&kv, lengths[i]);
+            CHECK(kv.n_past == lengths[i]);
+            check_rows(&kv, truth, "what remains");
+            for (size_t l = 0; l < 2; l++)
+                for (size_t h = 0; h < 2; h++)
+                    for (size_t pos = lengths[i]; pos < 200; pos++) {
+                        get(&kv, l, h, pos, row);
+                        CHECK(is_zero(row, row_bytes(&kv)), "position %zu is not forgotten", pos);
+                    }
+            append(&kv, 3, &rng, truth);                       /* and it goes on from there */
+            check_rows(&kv, truth, "after going on");
+            free(truth);
+            kv_close(&kv);
+        }
+}
+
+int main(void)
+{
+    RUN(sizes_are_checked);
+    RUN(blocks_do_not_overlap);
+    RUN(a_path_is_copied_byte_for_byte);
+    RUN(truncation_forgets);
+    return test_end();
+}
