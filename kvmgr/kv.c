@@ -89,7 +89,7 @@ void kv_truncate(struct kv *kv, size_t n_past)
             size_t pos = n_past;
             for (; pos % KV_BLOCK && pos < kv->n_written; pos++)
                 kv_put(head + pos / KV_BLOCK * kv->block_bytes, kv->type, kv->head_dim, pos % KV_BLOCK, zero);
-            size_t first = pos / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
+            size_t first = (pos + KV_BLOCK - 1) / KV_BLOCK, last = (kv->n_written + KV_BLOCK - 1) / KV_BLOCK;
             if (last > first)
                 memset(head + first * kv->block_bytes, 0, (last - first) * kv->block_bytes);
         }
