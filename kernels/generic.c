@@ -72,7 +72,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint
         for (int p = 0; p < panels; p++) {
             float *to = c + (size_t)r * ldc + 16 * (size_t)p, acc[16];
             const uint16_t *w = (const uint16_t *)(const void *)(b + (size_t)p * ldb);
-            LANES acc[i] = alpha ? flush(fmaf(to[i], alpha[r], 0.0f)) : 0.0f;
+            LANES acc[i] = alpha ? fma_flush(to[i], alpha[r], 0.0f) : 0.0f;
             for (size_t j = 0; j < pairs; j++) {
                 float even = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j])), odd = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j + 1]));
                 LANES {
