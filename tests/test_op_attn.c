@@ -2,7 +2,8 @@
  * equals the chain it stands for, junk in invisible slots cannot be seen, and plain C is near a double-precision
  * reference with the same roundings.
  *
- * Bound of the reference. It keeps the roundings of p to act and of the result to act, everything else is exact.
+ * Bound of the reference. It keeps the roundings of p to act (where p weighs V; the sum of weights takes p as it is) and
+ * of the result to act, everything else is exact.
  * A score is d fused steps: |ds| <= d * 2^-24 * sum|q k|, and half an ulp more for s - m'. So a weight moves by
  * dp <= p * (ln2 * 2 ds + 2^-21) before it is rounded; where that can move it over a rounding border of bf16 (both
  * neighbours are tried) it moves by the whole step. Sums over n keys add n * 2^-24 of sum p|v| and of sum p, and
@@ -299,6 +300,31 @@ static void not_finite_is_not_lost(void)
                 }
 }
 
+/* A weighted value that rounds up to FLT_MIN when it may be denormal, and stays below it otherwise: it is tiny. Two keys
+ * of score 0 whose values sum to 2^-100 (1 - 2^-24), then in the next block one of score 26 and value 0. */
+static void tiny_values_are_flushed(void)
+{
+    struct rng rng = { 33 };
+    struct problem p;
+    problem_open(&p, DT_BF16, 1, 1, 1, 16, 65, 0, &rng);
+    for (size_t i = 0; i < 16; i++)
+        act_put(DT_BF16, p.q, i, i == 0);
+    for (size_t pos = 62; pos < 65; pos++) {
+        char *row = stored_row(&p, 0, pos);
+        for (size_t i = 0; i < 32; i++)
+            act_put(DT_BF16, row, i, i == 0 && pos == 64 ? 26 : i < 16 || pos == 64 ? 0 : pos == 62 ? 0x1p-100f : -0x1p-124f);
+        put(&p, 0, pos, row);
+    }
+    p.lo[0] = 62, p.hi[0] = 65;
+    FOR_TWINS(o) {
+        void *out = attend(o, &p, 1);
+        for (size_t i = 0; i < 16; i++)
+            CHECK(ref_bits(act_get(DT_BF16, out, i)) == 0, "%s: %a", o->name, (double)act_get(DT_BF16, out, i));
+        guard_free(out);
+    }
+    problem_close(&p);
+}
+
 /* ---- trees ---- */
 
 /* Rows of a tree: row r is node r, ancestors by parent[]; base: committed length; window as in the model. */
@@ -446,7 +472,7 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
             double x = exp2(s[pos - from] - chunk_top), rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
             double w = act_round(p->a.type, (float)x), up = act_round(p->a.type, (float)(x * (1 + rel))), down = act_round(p->a.type, (float)(x * (1 - rel)));
             double step = (p->a.type == DT_BF16 ? fmax(up - w, w - down) : x * rel) * lift;
-            w *= lift, den += w, den_slip += step;
+            w *= lift, den += x * lift, den_slip += x * rel * lift;
             for (size_t i = 0; i < d; i++) {
                 double v = act_get(p->a.type, stored_row(p, h, pos), d + i);
                 num[i] += w * v, mass[i] += w * fabs(v), slip[i] += step * fabs(v);
@@ -508,6 +534,7 @@ int main(void)
     RUN(chunk_borders);
     RUN(junk_cannot_be_seen);
     RUN(not_finite_is_not_lost);
+    RUN(tiny_values_are_flushed);
     RUN(trees_cross_blocks);
     RUN(trees_cross_chunks);
     RUN(trees_under_a_window);
