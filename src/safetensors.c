@@ -136,7 +136,8 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
     }
     for (size_t i = 0; i < 3; i++)
         if (!part[i].s)
-            return entry_bad(key, names[i], NULL, "is missing", e);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s is missing", key->file, shown(key), key->s + 1,
+                           json_offset(value), names[i]);
     if (entry_dtype(key, &part[0], &type, e) || entry_shape(key, &part[1], t, e) ||
         entry_bytes(key, &part[1], dtypes[type].bits, t, e) || entry_offsets(key, &part[2], at, e))
         return -1;

@@ -8,7 +8,8 @@
  * accepted (writers pad to align), so are data at any alignment, and tensors in any order of offsets.
  * An index must agree with its shards: every tensor of either in the other, once, and total_size (where
  * given) their sum. Shard names are plain file names; the files may be links (the Hugging Face cache).
- * model.safetensors wins over an index, as in transformers. */
+ * model.safetensors wins over an index, as in transformers.
+ * "(offset N)" in messages about a header counts from its first byte, which is byte 8 of the file. */
 #pragma once
 #include "kernels/ops.h"
 #include "src/base.h"
