@@ -517,16 +517,18 @@ done:
     return r;
 }
 
-/* A number at *s in [lo, hi]; *s moves behind it. */
+/* A decimal number at *s in [lo, hi]; *s moves behind it. */
 static bool scan_number(const char **s, double lo, double hi, double *x)
 {
-    char *end;
-    double r = **s >= '0' && **s <= '9' ? strtod(*s, &end) : 0;
-    if (!(**s >= '0' && **s <= '9') || !(r >= lo && r <= hi))
+    char text[JSON_NUMBER_MAX + 1], *end;
+    size_t n = strspn(*s, "0123456789.eE+-");
+    if (n > JSON_NUMBER_MAX || **s < '0' || **s > '9')
         return false;
-    *s = end;
-    *x = r;
-    return true;
+    memcpy(text, *s, n);
+    text[n] = 0;
+    *x = strtod(text, &end);
+    *s += n;
+    return *end == 0 && *x >= lo && *x <= hi;
 }
 
 int config_scale_context(struct config *c, const char *spec, struct err *e)

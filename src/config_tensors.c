@@ -104,7 +104,8 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     if (!embed || !tensors_need(ts, "model.norm.weight", c->hidden, 0, e))
         return -1;
     if (c->tied ? check_tied(c, ts, embed, e) : !tensors_need(ts, "lm_head.weight", c->vocab, c->hidden, e))
-        return !c->tied && !tensors_find(ts, "lm_head.weight") ? err_while(e, "tie_word_embeddings is false") : -1;
+        return c->tied || tensors_find(ts, "lm_head.weight") ? -1 :
+               err_set(e, ERR_INPUT, "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings is false", ts->path[0]);
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the tensors are those of %zu layers", ts->path[0], c->n_layers, layers);
     layer_parts(p, c);

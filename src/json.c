@@ -6,6 +6,10 @@
 
 struct scan { const char *file, *text, *p, *end; struct err *e; };
 
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 static int bad(const struct scan *c, const char *expected)
 {
     size_t at = (size_t)(c->p - c->text);
@@ -14,11 +18,11 @@ static int bad(const struct scan *c, const char *expected)
     unsigned char ch = (unsigned char)*c->p;
     if (ch < 0x20 || ch >= 0x7f)
         return err_set(c->e, ERR_INPUT, "%s: offset %zu: found byte 0x%02x, expected %s", c->file, at, ch, expected);
-    return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%c', expected %s", c->file, at, ch, expected);
+    int n = 1;       /* a whole word, as NaN or True */
+    while (is_letter(c->p[n - 1]) && n < c->end - c->p && n < 20 && is_letter(c->p[n]))
+        n++;
+    return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%.*s', expected %s", c->file, at, n, c->p, expected);
 }
-
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static const char *skip_space(const char *p, const char *end)
 {

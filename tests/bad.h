@@ -43,7 +43,7 @@ static char *bad_table;
 static size_t bad_seen;
 
 /* The message expected for `name` with @ replaced, or NULL; malloc'ed. */
-static char *bad_expected(const char *name, const char *path)
+static inline char *bad_expected(const char *name, const char *path)
 {
     struct err e;
     size_t n, len = strlen(name);
@@ -64,7 +64,7 @@ static char *bad_expected(const char *name, const char *path)
 }
 
 /* Entries of the table that begin with `prefix`: to be compared with bad_seen. */
-static size_t bad_entries(const char *prefix)
+static inline size_t bad_entries(const char *prefix)
 {
     size_t n = 0;
     free(bad_expected("", ""));
@@ -74,7 +74,7 @@ static size_t bad_entries(const char *prefix)
 }
 
 /* The loader returned r with e for `name`, whose input has `bytes` bytes; it was given `path`. */
-static void bad_check(const char *name, const char *path, int r, const struct err *e, size_t allocated, size_t bytes)
+static inline void bad_check(const char *name, const char *path, int r, const struct err *e, size_t allocated, size_t bytes)
 {
     bad_seen++;
     CHECK(r == -1, "%s is accepted", name);
@@ -96,7 +96,7 @@ static void bad_check(const char *name, const char *path, int r, const struct er
 }
 
 /* Call f(folder, file name) for each entry of the folder. */
-static void bad_each(const char *folder, void (*f)(const char *folder, const char *file))
+static inline void bad_each(const char *folder, void (*f)(const char *folder, const char *file))
 {
     DIR *d = opendir(folder);
     struct dirent *entry;
