@@ -89,7 +89,7 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
         return -1;
     g->ops = ops_choose(&why);
     if (!g->ops)
-        return err_set(e, ERR_INPUT, "%s", why);
+        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||
         model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) || tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
         goto fail;

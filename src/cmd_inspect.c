@@ -1,5 +1,6 @@
 /* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory that lacks
  * something, and then fails with what is wrong first. */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +133,7 @@ static int look(struct inspect *s, struct err *e)
         return -1;
     g->ops = ops_choose(&why);
     if (!g->ops)
-        return err_set(e, ERR_INPUT, "%s", why);
+        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     g->pool = pool_open(s->o->threads ? s->o->threads : pool_default_threads());
     if (!g->pool)
         return err_set(e, ERR_FAILED, "cannot start threads");
@@ -172,8 +173,12 @@ static void print_json(const struct inspect *s, size_t available, const char *li
         printf("%s\"%s\": %zu", i ? ", " : "", s->dtype[i].name, s->dtype[i].bytes);
     printf("}, \"kv_bytes_per_token\": %zu,\n \"compute\": \"%s\", \"tokens\": %zu, \"memory\": {", s->kv_per_token,
            s->engine.compute == DT_F32 ? "f32" : "bf16", s->tokens);
-    for (size_t i = 0; i < s->plan.n; i++)
-        printf("\"%s\": %zu, ", s->plan.item[i].name, s->plan.item[i].bytes);
+    for (size_t i = 0; i < s->plan.n; i++) {
+        putchar('"');
+        for (const char *p = s->plan.item[i].name; *p; p++)
+            putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
+        printf("\": %zu, ", s->plan.item[i].bytes);
+    }
     printf("\"total\": %zu, \"available\": ", s->plan.total);
     printf(available == SIZE_MAX ? "null" : "%zu", available);
     printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);

@@ -90,7 +90,7 @@ static int check_memory(const struct run *r, struct err *e)
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 
-/* The settings that decide the text, once, before anything takes time. */
+/* The settings that decide the text, once; behind everything that may still be refused, whose one line stands alone. */
 static void announce(struct run *r)
 {
     char own[256];
@@ -260,7 +260,6 @@ static int prepare(struct run *r, struct err *e)
         sampling_from_options(&r->sampling, r->o, &g->config, e) || check_memory(r, e))
         return -1;
     progress_open(&r->progress, r->o->progress, r->o->quiet);
-    announce(r);
     return 0;
 }
 
@@ -270,7 +269,11 @@ static int load(struct run *r, struct err *e)
         return -1;
     if (stop_signal)
         return err_set(e, ERR_FAILED, "stopped by %s while loading the model", stop_signal_name());
-    return decode_open(&r->decoder, &r->engine.model, &r->sampling, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e);
+    if (decode_open(&r->decoder, &r->engine.model, &r->sampling, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e))
+        return -1;
+    progress_clear(&r->progress);
+    announce(r);
+    return 0;
 }
 
 int cmd_run(const struct options *o, struct err *e)

@@ -1,4 +1,6 @@
 /* longhand --version, longhand help */
+#include <stdlib.h>
+
 #include "src/cmd.h"
 
 int cmd_version(const struct options *o, struct err *e)
@@ -7,7 +9,7 @@ int cmd_version(const struct options *o, struct err *e)
     const struct ops *chosen = ops_choose(&why);
     (void)o;
     if (!chosen)
-        return err_set(e, ERR_INPUT, "%s", why);
+        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     printf("longhand %s\nnumerics: cpu-%d\ntwins:", LONGHAND_VERSION, NUMERICS_VERSION);
     for (size_t i = 0; ops_all[i]; i++)
         printf(" %s%s", ops_all[i]->name, ops_all[i]->supported() ? "" : " (not on this CPU)");

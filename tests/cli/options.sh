@@ -1,0 +1,69 @@
+#!/bin/bash
+# Bad command lines: exit 2, one line that says what, where, which value, what is allowed. And the help.
+. tests/cli/lib.inc
+R="run --model $MODEL --prompt x --tokens 5"
+check unknown_verb_is_named_with_the_nearest 2 "unknown verb 'rum': did you mean 'run'" rum
+check unknown_option_is_named_with_the_nearest 2 "'--tokns': did you mean '--tokens'" run --tokns 5
+check unknown_option_without_a_near_one 2 "unknown option '--zzzzzz'" run --zzzzzz
+check option_of_another_verb 2 "'--window' is an option of score" run --window 5
+check option_before_the_verb 2 "'--model' where a verb must stand" --model x run
+check missing_value 2 "--tokens needs a value" run --tokens
+check flag_with_a_value 2 "--quiet takes no value" run --quiet=1
+check two_words_too_many 2 "one word too many" inspect --model $MODEL here
+check missing_word 2 "a word is missing" score --model $MODEL
+check later_verb_says_so 2 "submit: not in this version" submit
+check later_option_says_so 2 "--db: not in this version" run --db x
+check later_option_resume 2 "--resume: not in this version" run --resume 7
+check later_option_batch 2 "--batch: not in this version" run --batch in.jsonl -o out.jsonl
+check later_drafter_says_so 2 "'heads' is not in this version" $R --drafter heads
+check cuda_is_not_built 2 "built without CUDA" $R --device cuda
+check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
+check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0
+check tokens_with_a_tail 2 "'12x' is not a whole number" run -n 12x
+check tokens_negative 2 "'-5' is not a whole number" run -n -5
+check tokens_empty 2 "'' is not a whole number" run -n ''
+check tokens_huge 2 "is not a whole number from 1 to" run -n 99999999999999999999
+check seed_of_65_bits 2 "'18446744073709551616' is not a whole number" $R --seed 18446744073709551616
+check temperature_negative 2 "'-1' is not a number from 0 to" $R --temperature -1
+check temperature_nan 2 "'nan' is not a number" $R --temp nan
+check temperature_hex 2 "'0x1' is not a number" $R --temp 0x1
+check top_p_above_one 2 "'1.5' is not a number from 0 to 1" $R --top_p 1.5
+check min_keep_zero 2 "--min-keep: '0' is not" $R --min-keep 0
+check logit_bias_id_beyond_the_vocabulary 2 "logit-bias: token id: '99999999'" $R --logit-bias 99999999:1
+check logit_bias_nonsense 2 "neither ID:BIAS nor a JSON object" $R --logit-bias nonsense
+check logit_bias_bad_json 2 "not a JSON object" $R --logit-bias '{"1": '
+check logit_bias_too_large 2 "101" $R --logit-bias 5:101
+check stop_empty 2 "--stop: a string of 0 bytes" $R --stop ''
+check prompt_missing 2 "--prompt TEXT or --prompt-file FILE is missing" run --model $MODEL --tokens 5
+check prompt_twice 2 "only one of them" $R --prompt-file x
+check tokens_missing 2 "--tokens N is missing" run --model $MODEL --prompt x
+check model_missing 2 "--model DIR is missing" run --prompt x --tokens 5
+check model_not_there 2 "/nonexistent: No such file" run --prompt x --tokens 5 --model /nonexistent
+check model_not_in_the_cache 2 "'no/such' is no directory here, and not in the Hugging Face cache" run --prompt x --tokens 5 --model no/such
+check prompt_file_not_there 2 "/nonexistent: cannot open" run --model $MODEL --tokens 5 --prompt-file /nonexistent
+check prompt_file_is_a_folder 2 "cannot read: Is a directory" run --model $MODEL --tokens 5 --prompt-file tests
+printf 'ab\xc3\xa9\xffcd' >"$TMP/bad.txt"
+check prompt_file_invalid_utf8 2 "invalid UTF-8 at offset 4" run --model $MODEL --tokens 5 --prompt-file "$TMP/bad.txt"
+check prompt_invalid_utf8 2 "--prompt: invalid UTF-8 at offset 1" run --model $MODEL --tokens 5 --prompt $'a\x80'
+check beyond_the_context 2 "2 prompt tokens \+ --tokens 131071 are beyond this model's context of 131072.*--context-scaling.*--allow-beyond-context" \
+    run --model $MODEL --prompt x --tokens 131071
+check memory_names_numbers 2 "needs [0-9.]+ MiB .*KV cache [0-9.]+.*are available" run --model $MODEL --prompt x --tokens 900000000 --allow-beyond-context
+check samples_need_files 2 "more than one text needs -o" $R --samples 2
+check output_folder_not_there 2 "cannot write" $R -o /nonexistent/out.txt
+LONGHAND_ISA=z80 check unknown_twin 2 "z80" $R
+check window_of_one 2 "--window: '1' is not" score --model $MODEL x --window 1
+check gguf_is_later 2 "not in this version|No such file" run --prompt x --tokens 5 --model x.gguf
+
+check help_works 0 '' help
+grep -q -- '--prompt-file' "$TMP/out" && ! grep -q -- '--presence-penalty' "$TMP/out"
+result main_help_shows_what_a_writer_needs $? "help"
+check help_all_works 0 '' help --all
+grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|db|dry-base)' "$TMP/out"
+result help_all_shows_the_rest_but_no_aliases $? "help --all"
+"$LONGHAND" help run >"$TMP/a"; "$LONGHAND" run --help >"$TMP/b"
+same help_verb_equals_verb_help "$TMP/a" "$TMP/b"
+check help_of_an_unknown_verb 2 "no verb 'xx'" help xx
+check version_works 0 '' --version
+grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" && grep -q '^cuda: not built' "$TMP/out"
+result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
+exit $failed

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Signals, closed pipes and full disks end a run with exit 1; what was made is out.
+. tests/cli/lib.inc
+P=models/demo/openings/portrait.txt
+"$LONGHAND" run -m $MODEL -f $P -n 400 -s 7 -q >"$TMP/whole"
+for s in INT TERM HUP USR1; do
+    # a process that was started in the background ignores SIGINT unless it is told otherwise: env resets it
+    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 >"$TMP/t" 2>"$TMP/err" &
+    pid=$!
+    for i in $(seq 200); do [ "$(wc -c <"$TMP/t")" -gt 20 ] && break; sleep 0.05; done
+    kill -$s $pid
+    wait $pid
+    r=$?
+    n=$(wc -c <"$TMP/t"); m=$(wc -c <"$TMP/whole"); k=$((n < m ? n : m))
+    [ $r = 1 ] && grep -q "stopped by SIG$s after [0-9]* of 100000 tokens" "$TMP/err" && [ "$n" -gt 20 ] && cmp -s -n $k "$TMP/t" "$TMP/whole"
+    result sig${s,,}_ends_the_run_with_1_and_a_true_beginning $? "exit $r, $n bytes: $(tail -1 "$TMP/err")"
+done
+"$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 -o "$TMP/file" -q 2>"$TMP/err" &
+pid=$!
+for i in $(seq 200); do [ -n "$(find "$TMP" -name 'file.part-*' -size +0)" ] && break; sleep 0.05; done
+kill -TERM $pid; wait $pid; r=$?
+part=$(ls "$TMP"/file.part-*)
+[ $r = 1 ] && [ ! -e "$TMP/file" ] && grep -q "the text so far is in $part" "$TMP/err" && cmp -s -n 20 "$part" "$TMP/whole"
+result interrupted_output_keeps_its_temporary_name $? "exit $r: $(cat "$TMP/err")"
+
+"$LONGHAND" run -m $MODEL -f $P -n 5000 -s 7 -q 2>"$TMP/err" | head -c 10 >"$TMP/t"
+r=${PIPESTATUS[0]}
+head -c 10 "$TMP/whole" >"$TMP/a"
+[ $r = 1 ] && grep -q 'standard output was closed' "$TMP/err"; result closed_pipe_ends_the_run_with_1 $? "exit $r: $(cat "$TMP/err")"
+same closed_pipe_got_the_beginning "$TMP/t" "$TMP/a"
+if [ -w /dev/full ]; then
+    "$LONGHAND" run -m $MODEL -f $P -n 50 -s 7 -q >/dev/full 2>"$TMP/err"; r=$?
+    [ $r = 1 ] && grep -q 'No space left' "$TMP/err"; result full_disk_ends_the_run_with_1 $? "exit $r"
+    "$LONGHAND" help >/dev/full 2>"$TMP/err"; r=$?
+    [ $r = 1 ]; result full_disk_is_noticed_by_help $? "exit $r"
+else
+    skip full_disk_ends_the_run_with_1 "no /dev/full"
+fi
+exit $failed
