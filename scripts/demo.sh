@@ -6,5 +6,4 @@ opening=${OPENING:-models/demo/openings/portrait.txt}
 tokens=${TOKENS:-2000}
 printf '\n%s\n\n' "./longhand run --model models/demo --prompt-file $opening --tokens $tokens${SEED:+ --seed $SEED}" >&2
 cat "$opening"
-[ -t 1 ] && printf '\033[1m \342\200\246\033[0m'
 exec ./longhand run --model models/demo --prompt-file "$opening" --tokens "$tokens" ${SEED:+--seed "$SEED"}

@@ -1,0 +1,135 @@
+/* The option table: spellings, ranges, which verb takes what, messages. */
+#include "tests/test.h"
+#include "src/options.h"
+
+static struct options o;
+static struct err e;
+
+/* Parse the words of `line`, separated by single spaces. */
+static int parse(const char *line)
+{
+    static char text[1024], *argv[64];
+    int argc = 0;
+    snprintf(text, sizeof text, "longhand %s", line);
+    for (char *p = strtok(text, " "); p; p = strtok(NULL, " "))
+        argv[argc++] = p;
+    argv[argc] = NULL;
+    e = (struct err){0};
+    return options_parse(&o, argc, argv, &e);
+}
+
+#define GOOD(line) CHECK(parse(line) == 0, "%s: %s", line, e.msg)
+#define BAD(line, part) do { int r = parse(line); \
+    CHECK(r == -1 && e.code == ERR_INPUT && strstr(e.msg, part) && !strchr(e.msg, '\n'), "%s: %d '%s'", line, r, e.msg); \
+    if (r == 0) options_free(&o); } while (0)
+
+static void options_have_their_defaults(void)
+{
+    GOOD("run");
+    CHECK(o.verb->bit == VERB_RUN && o.min_keep == 1 && o.penalty_window == 1024 && o.samples == 1 && o.min_tokens == 0);
+    CHECK(o.compute == COMPUTE_BF16 && o.format == FORMAT_TEXT && o.progress == PROGRESS_AUTO && o.generation_config == GENERATION_AUTO);
+    CHECK(!options_given(&o, "min-keep") && !options_given(&o, "tokens") && !o.quiet && !o.model);
+    options_free(&o);
+    GOOD("");
+    CHECK(o.verb->bit == VERB_HELP);
+    options_free(&o);
+}
+
+static void options_are_spelled_in_every_way(void)
+{
+    const char *const lines[] = { "run --tokens 7 --seed 9", "run --tokens=7 -s9", "run -n 7 -s 9", "run -n7 --seed=9", "run --n_predict 7 --seed 9",
+                                  "run --predict 7 -s 9", "run --max_tokens=7 -s 9", "run -n 5 -n 7 -s 9", "run --max-tokens 7 --seed 9" };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        GOOD(lines[i]);
+        CHECK(o.tokens == 7 && o.seed == 9 && options_given(&o, "tokens") && options_given(&o, "seed"), "%s", lines[i]);
+        options_free(&o);
+    }
+    GOOD("run --seed 18446744073709551615 --temp 0.5 --top-k -1 --top_p .9 --repeat-penalty 1.1 --repeat-last-n -1 --file=- --stop a --stop b");
+    CHECK(o.seed == UINT64_MAX && o.temperature == 0.5 && o.top_k == -1 && o.top_p == 0.9 && o.penalty == 1.1 && o.penalty_window == -1);
+    CHECK(!strcmp(o.prompt_file, "-") && o.stop.n == 2 && !strcmp(o.stop.v[1], "b"));
+    options_free(&o);
+    GOOD("run --compute f32 --format ids --progress json --generation-config none --drafter none --device cpu -q --ignore-eos");
+    CHECK(o.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON && o.generation_config == GENERATION_NONE && o.quiet && o.ignore_eos);
+    options_free(&o);
+    GOOD("distinct a -- --json");
+    CHECK(o.n_args == 2 && !strcmp(o.arg[1], "--json") && !o.json);
+    options_free(&o);
+    GOOD("score - --json");
+    CHECK(o.n_args == 1 && !strcmp(o.arg[0], "-") && o.json);
+    options_free(&o);
+}
+
+static void options_refuse_what_they_do_not_take(void)
+{
+    BAD("run --tokens 0", "'0' is not a whole number from 1 to");
+    BAD("run --tokens +5", "'+5'");
+    BAD("run --tokens 1e3", "'1e3'");
+    BAD("run --seed -1", "'-1' is not a whole number from 0 to 18446744073709551615");
+    BAD("run --seed 18446744073709551616", "18446744073709551616");
+    BAD("run --temp inf", "'inf' is not a number from 0 to");
+    BAD("run --temp 1x", "'1x'");
+    BAD("run --temp .", "'.'");
+    BAD("run --top-p 1.0001", "from 0 to 1");
+    BAD("run --threads 513", "from 1 to 512");
+    BAD("run --penalty 0", "--penalty");
+    BAD("run --progress fancy", "auto|plain|json|none");
+    BAD("run --kv-dtype int8", "not in this version");
+    BAD("run --weights int4", "not one of");
+    BAD("run --per-token", "is an option of score");
+    BAD("run --tempature 1", "did you mean '--temperature'");
+    BAD("run -x", "unknown option '-x'");
+    BAD("run a", "one word too many");
+    BAD("tokenize a b", "one word too many");
+    BAD("distinct", "a word is missing");
+    BAD("work", "not in this version");
+    BAD("tokenise", "did you mean 'tokenize'");
+    BAD("run --preset tokenswift", "not in this version");
+    BAD("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1", "unknown option");
+}
+
+static void scaling_is_joined_from_its_parts(void)
+{
+    const struct { const char *line, *want; } cases[] = {
+        { "run --context-scaling yarn:4", "yarn:4" }, { "run --rope-scaling yarn:4:1024", "yarn:4:1024" },
+        { "run --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 1024", "yarn:4:1024" }, { "run --rope-scale 4", "yarn:4" },
+        { "run --rope-scaling linear --rope-scale 2.5", "linear:2.5" }, { "run --rope-scale yarn:8", "yarn:8" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        GOOD(cases[i].line);
+        CHECK(o.context_scaling && !strcmp(o.context_scaling, cases[i].want), "%s: %s", cases[i].line, o.context_scaling);
+        options_free(&o);
+    }
+    GOOD("run --rope-scaling none");
+    CHECK(!o.context_scaling);
+    options_free(&o);
+    BAD("run --yarn-orig-ctx 1024", "needs --rope-scale");
+    BAD("run --rope-scale 0.5", "from 1 to");
+    BAD("run --rope-scaling yarn:2 --rope-scale 4", "together with");
+}
+
+/* Every listed option has a help sentence, and every verb's help can be printed. */
+static void help_covers_the_table(void)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    options_help(f, NULL, true);
+    options_help(f, options_verb("bench"), false);
+    fclose(f);
+    CHECK(strstr(text, "--presence-penalty X") && strstr(text, "--context-scaling yarn:F[:ORIG]") && strstr(text, "-m, --model DIR"));
+    CHECK(!strstr(text, "--repeat-penalty") && !strstr(text, "--resume") && !strstr(text, "--db"));
+    for (char *p = strtok(text, "\n"); p; p = strtok(NULL, "\n"))
+        CHECK(strlen(p) <= 110, "%s", p);
+    free(text);
+    CHECK(!options_verb("submit") && options_verb("run"));
+}
+
+int main(void)
+{
+    RUN(options_have_their_defaults);
+    RUN(options_are_spelled_in_every_way);
+    RUN(options_refuse_what_they_do_not_take);
+    RUN(scaling_is_joined_from_its_parts);
+    RUN(help_covers_the_table);
+    return test_end();
+}
