@@ -1,16 +1,22 @@
 # make              build everything this machine can build: ./longhand
-# make demo         a story from the demonstration model       make test    build and run all tests
-# make bench        measure this machine and the engine        make fuzz    fuzz the parsers
-# make deps         install what is missing (Debian, Ubuntu)   make help    make clean
-# Switches: CUDA=0|1   SAN=address,undefined | thread   CC=clang   V=1
+# make demo         a story from the demonstration model
+# make test         build and run all tests              make test LONG=1   with the long ones
+# make bench        measure this machine, then the engine against it
+# make fuzz         fuzz the parsers (FUZZ_RUNS=10000000 each; needs clang)
+# make deps         install what is missing on Debian and Ubuntu
+# make help         this list                            make clean
+# Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir
 MAKEFLAGS += -r
 ifeq ($(origin CC),default)
 CC := cc
 endif
-NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 comma := ,
 # One build directory per configuration: switching flags never mixes objects.
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+
+# CUDA is found when making. There are no CUDA kernels in this version: the line that says so is in `make help` and --version.
+NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA ?= $(if $(NVCC),$(if $(wildcard kernels/*.cu),1,0),0)
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I.
@@ -27,7 +33,7 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 all: longhand
 
 longhand: $(BUILD)/longhand
-	@ln -sf $< $@ 2>/dev/null || cp $< $@
+	@ln -sf $< $@
 $(BUILD)/longhand: $(BUILD)/src/main.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
@@ -39,13 +45,29 @@ ifneq ($(filter x86_64% amd64%,$(shell $(CC) -dumpmachine)),)
 $(BUILD)/kernels/avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c
 $(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mprefer-vector-width=512
 endif
-$(BUILD)/%.c.o: %.c Makefile
+$(BUILD)/%.c.o: %.c Makefile | have-deps
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c $< -o $@
 
+have-deps:
+	@scripts/deps.sh --quiet
+deps:
+	@scripts/deps.sh
+demo: longhand
+	@scripts/demo.sh
 tests: $(TESTS)
+# A make of its own builds in parallel, after the packages are there.
+test: have-deps
+	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests
+	@LONG=$(LONG) scripts/run-tests.sh $(BUILD)
+bench: longhand
+	./longhand bench $(BENCH)
+help:
+	@sed -n '1,/^MAKEFLAGS/{s/^# //p}' Makefile
+	@echo "Now: BUILD=$(BUILD) CUDA=$(CUDA)$(if $(NVCC), (nvcc found), (no nvcc))"
 clean:
 	rm -rf build longhand
-.PHONY: all tests clean
+-include fuzz.mk
+.PHONY: all have-deps deps demo tests test bench help clean fuzz
 .SECONDARY:
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Run every test program of a build, then the tests of the command line. Each prints lines "ok NAME", "FAIL NAME" or "skip NAME
+# (why)"; a program that ends otherwise than with 0, without such a FAIL, is one. The last lines: the twins this machine
+# could not run, and "N passed, N failed, N skipped".
+build=$1
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export LONGHAND=$build/longhand
+[ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND is not there)"; exit 1; }
+
+run()
+{
+    local name=$1 from
+    shift
+    from=$(grep -c '^FAIL' "$log")
+    echo "== $name"
+    "$@" 2>&1 | tee -a "$log"
+    local rc=${PIPESTATUS[0]}
+    if [ "$rc" != 0 ] && [ "$(grep -c '^FAIL' "$log")" = "$from" ]; then
+        echo "FAIL $name (exit code $rc)" | tee -a "$log"
+    fi
+}
+
+for t in tests/test_*.c; do
+    name=$(basename "$t" .c)
+    run "$name" "$build/$name" ${LONG:+--long}
+done
+for t in tests/*.sh tests/cli/*.sh; do
+    run "$t" bash "$t"
+done
+
+echo
+grep '^twin not run' "$log" | sort -u
+passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^FAIL' "$log") skipped=$(grep -c '^skip ' "$log")
+grep '^skip ' "$log"
+grep '^FAIL' "$log"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
