@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Compare the tokenizer with Hugging Face `tokenizers` on generated texts and ids.
+
+    python3 scripts/check_tokenizers.py --corpus DIR [--count N] [--seed N] [--no-points] FILE...
+
+For each tokenizer.json: every code point in several surroundings, N random strings (all planes, runs of every kind of
+space, digits of other scripts, contractions, marks, the file's own added tokens, emoji, jamo, slices of books) encoded
+with and without the template and decoded with and without special tokens, and N/4 random lists of ids decoded. The
+driver (tests/tok_driver.c) is built with $CC, and checks its stream decoder against the whole-list one as it goes.
+Prints the counts per file; ends with 1 when anything differs.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unicodedata
+
+from tokenizers import Tokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("src/tokenizer*.c")), "src/unicode.c", "src/json.c", "src/base.c"]
+POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+BATCH = 50000
+
+SPACES = [c for c in POINTS if c.isspace()] + list("\u180e\u200b\u2060\ufeff")
+DIGITS = [c for c in POINTS if unicodedata.category(c) in ("Nd", "Nl", "No")]
+MARKS = [c for c in POINTS if unicodedata.category(c)[0] == "M"]
+DECOMPOSED = [c for c in POINTS if unicodedata.decomposition(c) and not unicodedata.decomposition(c).startswith("<")]
+JAMO = [chr(c) for c in [*range(0x1100, 0x1200), *range(0xA960, 0xA980), *range(0xD7B0, 0xD800)]] + [chr(c) for c in range(0xAC00, 0xD7A4, 97)]
+EMOJI = [chr(c) for c in [*range(0x1F300, 0x1F650), *range(0x1F900, 0x1FA00), *range(0x1F1E6, 0x1F200), 0x200D, 0xFE0F, 0x20E3, 0x2764]]
+CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'Re", "'rE", "'VE", "'M", "'lL", "'D", "'ſ", "'ſt", "''s", "'r", "'l", "'v",
+                "’s", "'\u212a", "'ﬆ", "'i", "'"]
+ODD = list("▁Ġ\x00\x01\x7f\x80\x85\xa0\xad\ufffd\ufffe\uffff") + ["<0x0A>", "<0xE2>", "▁▁", "\r\n", "\n\n", "\r", "\t", "  ", "<", ">", "|", "\U0010ffff"]
+
+
+class Texts:
+    def __init__(self, rng, book, tokens):
+        r = self.rng = rng
+        self.book, self.tokens = book, tokens or ["<s>"]
+        pick = lambda xs: lambda: r.choice(xs)
+        run = lambda xs, n: lambda: "".join(r.choices(xs, k=r.randint(1, n)))
+        same = lambda: r.choice([*"a 1\n!é▁", r.choice(POINTS), r.choice(SPACES), r.choice(MARKS)]) * r.randint(1, 20)
+        plane = lambda: chr(self.scalar(r.randrange(17) << 16 | r.randrange(65536)))
+        low = lambda: chr(self.scalar(r.randrange(0x3000)))
+        self.parts = [pick(POINTS), plane, low, run(SPACES, 4), run([" ", "\n", "\t", "\r", "\r\n", "\xa0", "\u3000"], 6), run(DIGITS, 5),
+                      run("0123456789", 8), pick(CONTRACTIONS), run(MARKS, 5), run(DECOMPOSED, 3), run(JAMO, 5), run(EMOJI, 5),
+                      pick(self.tokens), pick(self.tokens), self.broken_token, pick(ODD), self.slice, self.slice, self.slice, same,
+                      run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", 8), run("!?.,;:-()[]{}/\\\"'`~@#$%^&*_+=|<>", 4),
+                      lambda: r.choice("aeouiAq") + "".join(r.choices(MARKS, k=r.randint(1, 4))), lambda: " "]
+
+    @staticmethod
+    def scalar(c):
+        return 0x41 if 0xD800 <= c < 0xE000 else c
+
+    def slice(self):
+        i = self.rng.randrange(len(self.book) - 60)
+        return self.book[i:i + self.rng.randint(1, 60)]
+
+    def broken_token(self):
+        t = self.rng.choice(self.tokens)
+        i = self.rng.randrange(len(t) + 1)
+        return self.rng.choice([t[:i], t[i:], t[:i] + self.rng.choice(POINTS) + t[i:], t.upper(), t + t[:i]])
+
+    def text(self):
+        return "".join(self.rng.choice(self.parts)() for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4, 6, 9))))
+
+
+def id_list(rng, n, bytes_, seen):
+    out = []
+    for _ in range(rng.randint(1, 4)):
+        k = rng.randrange(4)
+        if k == 0:
+            out += rng.choices(range(n), k=rng.randint(1, 8))
+        elif k == 1:
+            out += rng.choices(bytes_, k=rng.randint(1, 8))
+        elif k == 2:
+            out += [bytes_[b] for b in rng.choice("é€𝄞ßñ日本👍🏽\u0301").encode()]
+        else:
+            out += rng.choice(seen)
+            if out and rng.randrange(2):
+                del out[rng.randrange(len(out))]
+    return out
+
+
+class Check:
+    def __init__(self, driver, path, book, seed):
+        self.driver, self.path = driver, path
+        self.hf = Tokenizer.from_file(str(path))
+        self.n = {"texts": 0, "ids": 0, "id lists": 0, "different": 0}
+        self.rng = random.Random(f"{seed} {path.name}")
+        tokens = [t["content"] for t in json.loads(path.read_text(encoding="utf-8"))["added_tokens"]]
+        self.texts = Texts(self.rng, book, tokens)
+        vocab = self.hf.get_vocab()
+        self.bytes = [vocab.get(f"<0x{b:02X}>", 3) for b in range(256)]
+        if self.bytes.count(3) > 100:
+            chars = [chr(b) if 0x21 <= b <= 0x7E or 0xA1 <= b <= 0xAC or b >= 0xAE else None for b in range(256)]
+            free = 0x100
+            for b in range(256):
+                if chars[b] is None:
+                    chars[b], free = chr(free), free + 1
+            self.bytes = [vocab[c] for c in chars]
+
+    def run(self, mode, lines, *option):
+        with tempfile.TemporaryFile() as f:
+            f.write("\n".join(json.dumps(x, ensure_ascii=False, separators=(",", ":")) for x in lines).encode())
+            f.seek(0)
+            p = subprocess.run([self.driver, mode, str(self.path), *option], stdin=f, capture_output=True)
+        if p.returncode:
+            sys.exit(f"{self.path}: the driver ended with {p.returncode}: {p.stderr.decode()}")
+        out = p.stdout.decode().split("\n")[:-1]
+        assert len(out) == len(lines), (len(out), len(lines))
+        return [json.loads(x) for x in out]
+
+    def compare(self, what, inputs, ours, theirs):
+        for i, a, b in zip(inputs, ours, theirs):
+            if a != b:
+                self.n["different"] += 1
+                if self.n["different"] <= 5:
+                    print(f"{self.path.name}: {what} of {i!r}\n  ours   {a!r}\n  theirs {b!r}", flush=True)
+
+    def encode(self, texts):
+        theirs = [e.ids for e in self.hf.encode_batch_fast(texts)]
+        self.compare("encode", texts, self.run("encode", texts), theirs)
+        bare = texts[::4]
+        self.compare("encode without template", bare, self.run("encode", bare, "plain"),
+                     [e.ids for e in self.hf.encode_batch_fast(bare, add_special_tokens=False)])
+        self.n["texts"] += len(texts)
+        self.n["ids"] += sum(map(len, theirs))
+        self.decode(theirs)
+        return theirs
+
+    def decode(self, lists):
+        for skip in (False, True):
+            self.compare(f"decode (skip {skip})", lists, self.run("decode", lists, *["skip"] * skip),
+                         self.hf.decode_batch(lists, skip_special_tokens=skip))
+
+    def all(self, count, points):
+        if points:
+            for i in range(0, len(POINTS), BATCH):
+                self.encode([f"{c} {c}a{c}1{c}'{c}s {c}\n{c}e\u0301{c}{c}" for c in POINTS[i:i + BATCH]])
+        seen = [[0]]
+        for i in range(0, count, BATCH):
+            seen = self.encode([self.texts.text() for _ in range(min(BATCH, count - i))])
+        for i in range(0, count // 4, BATCH):
+            lists = [id_list(self.rng, self.hf.get_vocab_size(), self.bytes, seen) for _ in range(min(BATCH, count // 4 - i))]
+            self.decode(lists)
+            self.n["id lists"] += len(lists)
+        print(f"{self.path}: " + ", ".join(f"{v} {k}" for k, v in self.n.items()), flush=True)
+        return self.n["different"]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--corpus", default=os.environ.get("CORPUS"), required="CORPUS" not in os.environ)
+    p.add_argument("--count", type=int, default=1000000)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--no-points", action="store_true")
+    p.add_argument("file", nargs="+", type=pathlib.Path)
+    a = p.parse_args()
+    book = "\n".join(f.read_text(encoding="utf-8")[:200000] for f in sorted(pathlib.Path(a.corpus).rglob("*.txt"))[:20])
+    with tempfile.TemporaryDirectory() as d:
+        driver = f"{d}/tok_driver"
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-I.", *SOURCES, "-o", driver], cwd=ROOT, check=True)
+        different = sum(Check(driver, f, book, a.seed).all(a.count, not a.no_points) for f in a.file)
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()
