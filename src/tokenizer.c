@@ -115,6 +115,7 @@ void tokenizer_close(struct tokenizer *t)
     free(t->slot);
     free(t->merge);
     free(t->merge_to);
+    free(t->bigram);
     free(t->added);
     free(t->raw.sorted);
     free(t->normalized.sorted);
@@ -128,6 +129,7 @@ size_t tokenizer_bytes(const struct tokenizer *t)
 {
     return sizeof *t + t->pool.max + t->shown_pool.max + t->n * (sizeof *t->content + sizeof *t->shown + 1) +
            (t->slot_mask + 1) * sizeof *t->slot + (t->merge_mask + 1) * sizeof *t->merge + t->n_merges * sizeof *t->merge_to +
+           (t->bigram ? t->bigram_mask + 1 : 0) * sizeof *t->bigram +
            t->n_added * (sizeof *t->added + sizeof *t->raw.sorted);
 }
 

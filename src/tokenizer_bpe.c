@@ -90,7 +90,10 @@ static void add_symbols(struct bpe *w, const char *s, size_t n)
             i++;
         } else {
             size_t len = utf8_length(b);
-            add_character(w, s + i, len, &unk);
+            if (len == 1 && t->byte_id[b] != NO_ID && unk == NO_ID)
+                add_symbol(w, t->byte_id[b]);
+            else
+                add_character(w, s + i, len, &unk);
             i += len;
         }
     }
@@ -234,6 +237,35 @@ static void cached_word(struct bpe *w, const char *s, size_t n)
     c->len = (uint16_t)n;
 }
 
+static bool known_character(const struct tokenizer *t, const char *s, size_t n)
+{
+    return (n == 1 ? t->byte_id[(unsigned char)*s] : tok_find(t, s, n)) < t->n_model;
+}
+
+static bool has_bigram(const struct tokenizer *t, uint64_t x)
+{
+    size_t i = tok_pair_hash((uint32_t)(x >> 32), (uint32_t)x) & t->bigram_mask;
+    while (t->bigram[i] != x && t->bigram[i] != NO_BIGRAM)
+        i = (i + 1) & t->bigram_mask;
+    return t->bigram[i] == x;
+}
+
+/* A whole text may be one word (SentencePiece). Between two characters of the vocabulary that stand side by side in
+ * nothing that a merge makes, no merge ever happens, so the parts can be merged apart: short, and mostly seen before. */
+static size_t segment_end(const struct tokenizer *t, const char *s, size_t i, size_t n)
+{
+    uint32_t a, b;
+    size_t before = i, len = utf8_get(s + i, &a);
+    for (i += len; i < n; i += len, a = b) {
+        size_t n_before = len;
+        len = utf8_get(s + i, &b);
+        if (!has_bigram(t, tok_bigram(a, b)) && known_character(t, s + before, n_before) && known_character(t, s + i, len))
+            return i;
+        before = i;
+    }
+    return n;
+}
+
 void bpe_use_cache(struct bpe *w)
 {
     w->cache = calloc(CACHE_SLOTS, sizeof *w->cache);      /* without it things are only slower */
@@ -251,18 +283,12 @@ void bpe_word(struct bpe *w, const char *s, size_t n)
             return;
         }
     }
-    if (!t->cut.n) {
+    if (!t->bigram) {
         cached_word(w, s, n);
         return;
     }
-    for (size_t i = 0; i < n;) {
-        /* runs of the cut string stay together, as do all texts without it */
-        size_t end = i;
-        while (n - end >= t->cut.n && !memcmp(s + end, t->cut.s, t->cut.n))
-            end += t->cut.n;
-        const char *next = end < n ? memmem(s + end, n - end, t->cut.s, t->cut.n) : NULL;
-        end = next ? (size_t)(next - s) : n;
+    for (size_t i = 0, end; i < n; i = end) {
+        end = segment_end(t, s, i, n);
         cached_word(w, s + i, end - i);
-        i = end;
     }
 }

@@ -2,6 +2,7 @@
  *
  *   tokenizer.c          the public functions, added tokens, normalizers, pre-tokenizers, the template
  *   tokenizer_json.c     tokenizer.json -> struct tokenizer, refusing what is not implemented
+ *   tokenizer_model.c    its vocabulary, merges and added tokens
  *   tokenizer_split.c    the split patterns
  *   tokenizer_bpe.c      merging
  *   tokenizer_decode.c   ids -> text */
@@ -63,7 +64,7 @@ struct tokenizer {
     struct merge *merge; size_t merge_mask;       /* hash of pairs */
     uint32_t *merge_to; size_t n_merges;          /* [rank]: what the merge of that rank makes */
     uint32_t unk, byte_fallback[256];             /* NO_ID: none */
-    uint32_t byte_id[256];                        /* byte-level: the token of one byte */
+    uint32_t byte_id[256];                        /* the token of one byte (byte-level) or of one ASCII character */
     bool fuse_unk, has_fallback, ignore_merges;
 
     struct norm_step norm[TOK_STEPS_MAX]; size_t n_norm;
@@ -71,7 +72,7 @@ struct tokenizer {
     enum split split[TOK_STEPS_MAX]; size_t n_split;
     bool byte_level;
     bool metaspace, meta_split; enum prepend meta_prepend; struct text meta;
-    struct text cut;               /* n > 0: words may be cut before it, since no merge joins it to what stands before */
+    uint64_t *bigram; size_t bigram_mask;         /* not byte-level: hash of the neighbouring characters inside what merges make */
 
     struct added *added; size_t n_added;          /* sorted by id */
     struct match_set raw, normalized;
@@ -94,6 +95,8 @@ uint64_t tok_hash(const char *s, size_t n);
 uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n);
 const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b);   /* NULL: none */
 uint64_t tok_pair_hash(uint32_t a, uint32_t b);
+#define NO_BIGRAM UINT64_MAX
+static inline uint64_t tok_bigram(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
 void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to);
 /* s[0..n) after the normalizers; -1: out of memory. `out` and `work` are emptied first; the result is *r, *n_r. */
 int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct bytes *out, struct bytes *work,

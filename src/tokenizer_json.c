@@ -1,17 +1,11 @@
 /* tokenizer.json -> struct tokenizer. Every key is either understood or refused by name; what Hugging Face takes
  * as a default when a key is missing is the default here. */
-#include "src/tokenizer_impl.h"
-#include "src/json.h"
+#include "src/tokenizer_json.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS_MAX = 12 };
-struct field { const char *name; struct json v; bool there, required; };
-
-/* The members of an object into the fields of the same names, which end with a NULL name. */
-static int read_fields(const struct json *object, struct field *f, struct err *e)
+int tok_fields(const struct json *object, struct field *f, struct err *e)
 {
     struct json k, v;
     if (json_kind(object) != JSON_OBJECT)
@@ -34,13 +28,15 @@ static int read_fields(const struct json *object, struct field *f, struct err *e
     return 0;
 }
 
-static bool is_null(const struct field *f) { return !f->there || json_kind(&f->v) == JSON_NULL; }
-
-/* A flag with a default; null is the default too. */
-static int read_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
+int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
 {
     *x = otherwise;
-    return is_null(f) ? 0 : json_bool(&f->v, x, e);
+    return field_null(f) ? 0 : json_bool(&f->v, x, e);
+}
+
+int tok_no_memory(const struct json *v, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
 }
 
 /* A short string. */
@@ -68,7 +64,7 @@ static int read_char(const struct json *v, struct text *x, struct err *e)
 static int read_string_pattern(const struct json *v, struct text *x, struct err *e)
 {
     struct field f[] = { { .name = "String" }, { .name = "Regex" }, { 0 } };
-    if (read_fields(v, f, e))
+    if (tok_fields(v, f, e))
         return -1;
     if (!f[0].there || f[1].there)
         return json_bad(v, e, "only a pattern of the form {\"String\": ..} is implemented here");
@@ -99,7 +95,7 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
     if (!json_is(&type, "Sequence"))
         return step(t, v, &type, e);
     struct field f[] = { { .name = "type" }, { .name = list, .required = true }, { 0 } };
-    if (read_fields(v, f, e))
+    if (tok_fields(v, f, e))
         return -1;
     if (json_kind(&f[1].v) != JSON_ARRAY)
         return json_bad(&f[1].v, e, "a list is needed");
@@ -123,17 +119,17 @@ static int normalizer_step(struct tokenizer *t, const struct json *v, const stru
     if (json_is(type, "NFC")) {
         struct field f[] = { { .name = "type" }, { 0 } };
         s->kind = NORM_NFC;
-        return read_fields(v, f, e);
+        return tok_fields(v, f, e);
     }
     if (json_is(type, "Prepend")) {
         struct field f[] = { { .name = "type" }, { .name = "prepend", .required = true }, { 0 } };
         s->kind = NORM_PREPEND;
-        return read_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
     }
     if (json_is(type, "Replace")) {
         struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
         s->kind = NORM_REPLACE;
-        return read_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
     }
     return json_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
 }
@@ -163,7 +159,7 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
                          { .name = "invert", .required = true }, { 0 } };
     struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
     bool invert;
-    if (read_fields(v, f, e) || read_fields(&f[1].v, p, e) || json_bool(&f[3].v, &invert, e))
+    if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || json_bool(&f[3].v, &invert, e))
         return -1;
     /* The patterns match everything, so to keep the matches apart or to remove what is no match is the same. */
     if (!json_is(&f[2].v, "Isolated") && !(json_is(&f[2].v, "Removed") && invert))
@@ -183,7 +179,7 @@ static int read_metaspace(struct tokenizer *t, const struct json *v, bool decode
     bool prefix, split;
     enum prepend prepend = PREPEND_ALWAYS;
     struct text c;
-    if (read_fields(v, f, e) || read_char(&f[1].v, &c, e) || read_flag(&f[2], &prefix, true, e) || read_flag(&f[4], &split, true, e))
+    if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) || tok_flag(&f[4], &split, true, e))
         return -1;
     if (f[3].there) {
         prepend = json_is(&f[3].v, "never") ? PREPEND_NEVER : json_is(&f[3].v, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
@@ -211,7 +207,7 @@ static int read_byte_level(const struct json *v, bool *prefix, bool *regex, stru
                          { .name = "trim_offsets", .required = true }, { .name = "use_regex" }, { 0 } };
     bool trim;
     *regex = true;
-    return read_fields(v, f, e) || json_bool(&f[1].v, prefix, e) || json_bool(&f[2].v, &trim, e) ||
+    return tok_fields(v, f, e) || json_bool(&f[1].v, prefix, e) || json_bool(&f[2].v, &trim, e) ||
            (f[3].there && json_bool(&f[3].v, regex, e)) ? -1 : 0;
 }
 
@@ -244,7 +240,7 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
     int32_t *to = behind ? t->suffix : t->prefix;
     size_t *n = behind ? &t->n_suffix : &t->n_prefix, x;
     struct text name, other;
-    if (read_fields(piece, f, e) || json_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
+    if (tok_fields(piece, f, e) || json_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
         return -1;
     for (struct json_walk w = json_walk(tokens); json_next(&w, &k, &v);) {
         if (read_text(&k, &other, e))
@@ -258,7 +254,7 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
     if (!found.s)
         return json_bad(&f[0].v, e, "a token that special_tokens does not define");
     found.key[1] = "special_tokens";
-    if (read_fields(&found, tok, e))
+    if (tok_fields(&found, tok, e))
         return -1;
     if (json_kind(&tok[1].v) != JSON_ARRAY)
         return json_bad(&tok[1].v, e, "a list is needed");
@@ -279,7 +275,7 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
                          { .name = "special_tokens", .required = true }, { 0 } };
     struct json piece;
     bool text = false;
-    if (read_fields(v, f, e))
+    if (tok_fields(v, f, e))
         return -1;
     if (json_kind(&f[1].v) != JSON_ARRAY || json_kind(&f[3].v) != JSON_OBJECT)
         return json_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
@@ -287,7 +283,7 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
         struct field p[] = { { .name = "SpecialToken" }, { .name = "Sequence" }, { 0 } };
         struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
         piece.key[1] = "single";
-        if (read_fields(&piece, p, e))
+        if (tok_fields(&piece, p, e))
             return -1;
         if (p[0].there == p[1].there)
             return json_bad(&piece, e, "one of SpecialToken and Sequence is needed");
@@ -296,7 +292,7 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
                 return -1;
             continue;
         }
-        if (read_fields(&p[1].v, s, e))
+        if (tok_fields(&p[1].v, s, e))
             return -1;
         if (!json_is(&s[0].v, "A") || text)
             return json_bad(&piece, e, "the template of a single text holds the sequence A once");
@@ -350,350 +346,18 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
         if (t->n_replace == TOK_STEPS_MAX)
             return json_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
         struct norm_step *s = &t->replace[t->n_replace++];
-        return read_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
     }
     if (stage == STAGE_STRIP) {
         struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start", .required = true },
                              { .name = "stop", .required = true }, { 0 } };
         size_t stop;
-        return read_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || json_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
+        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || json_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
                json_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
     }
     struct field f[] = { { .name = "type" }, { 0 } };
     t->byte_tokens |= stage == STAGE_BYTES;
-    return read_fields(v, f, e);
-}
-
-/* ---- the model ---- */
-
-static int no_memory(const struct json *v, struct err *e)
-{
-    return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
-}
-
-/* A string into the pool. */
-static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
-{
-    size_t raw = (size_t)(v->end - v->s);
-    if (json_kind(v) != JSON_STRING)
-        return json_bad(v, e, "a string is needed");
-    if (!bytes_reserve(&t->pool, raw))
-        return no_memory(v, e);
-    size_t n = json_unescape(v, t->pool.s + t->pool.n);
-    if (n == 0 || n > max)
-        return json_bad(v, e, "a token has 1 to %zu bytes", max);
-    *x = (struct span){ (uint32_t)t->pool.n, (uint32_t)n };
-    t->pool.n += n;
-    t->token_max = MAX(t->token_max, n);
-    return 0;
-}
-
-/* Enter the content of id into the hash; false when it is there already. */
-static bool enter(struct tokenizer *t, uint32_t id)
-{
-    const struct span *c = &t->content[id];
-    size_t i = tok_hash(t->pool.s + c->at, c->n) & t->slot_mask;
-    for (; t->slot[i] != NO_ID; i = (i + 1) & t->slot_mask) {
-        const struct span *o = &t->content[t->slot[i]];
-        if (o->n == c->n && !memcmp(t->pool.s + o->at, t->pool.s + c->at, c->n))
-            return false;
-    }
-    t->slot[i] = id;
-    return true;
-}
-
-static size_t hash_size(size_t n)
-{
-    size_t size = 4;
-    while (size < 2 * n)
-        size *= 2;
-    return size;
-}
-
-static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
-{
-    struct json k, x;
-    if (json_kind(v) != JSON_OBJECT)
-        return json_bad(v, e, "an object is needed");
-    size_t n = 0;
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x);)
-        if (++n > TOK_IDS_MAX)
-            return json_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
-    size_t size = hash_size(n + n_added);
-    t->content = calloc(n + n_added + 1, sizeof *t->content);
-    t->slot = malloc(size * sizeof *t->slot);
-    if (!t->content || !t->slot)
-        return no_memory(v, e);
-    memset(t->slot, 0xff, size * sizeof *t->slot);
-    t->slot_mask = size - 1;
-    for (struct json_walk w = json_walk(v); json_next(&w, &k, &x);) {
-        uint64_t id;
-        struct span content;
-        if (!json_u64(&x, &id) || id >= n)
-            return json_bad(&x, e, "the ids of %zu tokens are 0 to %zu, none left out", n, n - 1);
-        if (id >= t->vocab)
-            return json_bad(&x, e, "the model has %zu ids", t->vocab);
-        if (t->content[id].n)
-            return json_bad(&x, e, "an id that another token has");
-        if (read_content(t, &k, TOK_TOKEN_MAX, &content, e))
-            return -1;
-        t->content[id] = content;
-        if (!enter(t, (uint32_t)id))
-            return json_bad(&k, e, "a token that is given twice");
-    }
-    t->n = t->n_model = n;
-    return 0;
-}
-
-/* A merge as its two parts, one behind the other in `b`; *n_a is the length of the first. */
-static int merge_parts(const struct json *v, struct bytes *b, size_t *n_a, struct err *e)
-{
-    b->n = 0;
-    if (!bytes_reserve(b, (size_t)(v->end - v->s)))
-        return no_memory(v, e);
-    if (json_kind(v) == JSON_STRING) {
-        b->n = json_unescape(v, b->s);
-        char *space = memchr(b->s, ' ', b->n);
-        if (!space || memchr(space + 1, ' ', (size_t)(b->s + b->n - space - 1)))
-            return json_bad(v, e, "a merge is two tokens with one space between");
-        *n_a = (size_t)(space - b->s);
-        memmove(space, space + 1, --b->n - *n_a);
-        return 0;
-    }
-    struct json x;
-    size_t n = 0;
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x); n++) {
-        if (json_kind(&x) != JSON_STRING || n == 2)
-            return json_bad(v, e, "a merge is a list of two tokens");
-        *n_a = b->n;
-        b->n += json_unescape(&x, b->s + b->n);
-    }
-    return n == 2 ? 0 : json_bad(v, e, "a merge is a list of two tokens");
-}
-
-static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b, struct err *e)
-{
-    size_t n_a = 0;
-    if (merge_parts(v, b, &n_a, e))
-        return -1;
-    uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a), to = tok_find(t, b->s, b->n);
-    if (a == NO_ID || c == NO_ID)
-        return json_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
-    if (to == NO_ID)
-        return json_bad(v, e, "what it makes is no token of the vocabulary");
-    size_t i = tok_pair_hash(a, c) & t->merge_mask;
-    while (t->merge[i].a != NO_ID && (t->merge[i].a != a || t->merge[i].b != c))
-        i = (i + 1) & t->merge_mask;
-    /* of a pair that is given twice, Hugging Face keeps the last */
-    t->merge[i] = (struct merge){ a, c, (uint32_t)t->n_merges, to };
-    t->merge_to[t->n_merges++] = to;
-    return 0;
-}
-
-static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
-{
-    struct json x;
-    size_t n = 0;
-    enum json_kind kind = JSON_STRING;
-    if (json_kind(v) != JSON_ARRAY)
-        return json_bad(v, e, "a list is needed");
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x);) {
-        if (n == 0)
-            kind = json_kind(&x);
-        x.key[1] = "merges";
-        if ((kind != JSON_STRING && kind != JSON_ARRAY) || json_kind(&x) != kind)
-            return json_bad(&x, e, "merges are all \"a b\" or all [\"a\", \"b\"]");
-        if (++n > TOK_MERGES_MAX)
-            return json_bad(&x, e, "at most %d merges are allowed", TOK_MERGES_MAX);
-    }
-    size_t size = hash_size(n);
-    t->merge = malloc(size * sizeof *t->merge);
-    t->merge_to = malloc((n + 1) * sizeof *t->merge_to);
-    if (!t->merge || !t->merge_to)
-        return no_memory(v, e);
-    memset(t->merge, 0xff, size * sizeof *t->merge);
-    t->merge_mask = size - 1;
-    struct bytes b = { 0 };
-    int r = 0;
-    for (struct json_walk w = json_walk(v); !r && json_next(&w, NULL, &x);) {
-        x.key[1] = "merges";
-        static const char header[] = "\"#version";
-        if (kind == JSON_STRING && (size_t)(x.end - x.s) >= sizeof header && !memcmp(x.s, header, sizeof header - 1))
-            continue;                            /* the first line of a merges.txt, which Hugging Face skips too */
-        r = read_merge(t, &x, &b, e);
-    }
-    free(b.s);
-    return r;
-}
-
-/* A key that must be null or "", as in every model of these families. */
-static int refuse_text(const struct field *f, struct err *e)
-{
-    return is_null(f) || json_is(&f->v, "") ? 0 : json_bad(&f->v, e, "only null or \"\" is implemented");
-}
-
-static int read_model(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
-{
-    struct field f[] = { { .name = "type" }, { .name = "dropout" }, { .name = "unk_token" }, { .name = "continuing_subword_prefix" },
-                         { .name = "end_of_word_suffix" }, { .name = "fuse_unk" }, { .name = "byte_fallback" }, { .name = "ignore_merges" },
-                         { .name = "vocab", .required = true }, { .name = "merges", .required = true }, { 0 } };
-    double dropout = 0;
-    struct json type;
-    int has_type = json_kind(v) == JSON_OBJECT ? json_get(v, "type", &type, e) : 0;
-    if (has_type < 0)
-        return -1;
-    if (has_type && !json_is(&type, "BPE"))      /* before its other keys, which differ */
-        return json_bad(&type, e, "the model implemented is BPE");
-    if (read_fields(v, f, e) || (!is_null(&f[1]) && json_real(&f[1].v, 0, 0, &dropout, e)) || refuse_text(&f[3], e) ||
-        refuse_text(&f[4], e) || read_flag(&f[5], &t->fuse_unk, false, e) || read_flag(&f[6], &t->has_fallback, false, e) ||
-        read_flag(&f[7], &t->ignore_merges, false, e) || read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
-        return -1;
-    t->unk = NO_ID;
-    if (!is_null(&f[2])) {
-        struct span unk;
-        if (read_content(t, &f[2].v, TOK_TOKEN_MAX, &unk, e))
-            return -1;
-        t->unk = tok_find(t, t->pool.s + unk.at, unk.n);
-        if (t->unk == NO_ID)
-            return json_bad(&f[2].v, e, "it is no token of the vocabulary");
-    }
-    for (unsigned b = 0; b < 256; b++) {
-        char s[8];
-        t->byte_fallback[b] = tok_find(t, s, (size_t)snprintf(s, sizeof s, "<0x%02X>", b));
-        t->byte_id[b] = tok_find(t, s, utf8_put(s, byte_to_char(b)));
-    }
-    return 0;
-}
-
-/* Whether words may be cut before the SentencePiece space: it is a token, and no merge makes a token in which it
- * follows anything but itself. */
-static void find_cut(struct tokenizer *t)
-{
-    struct text cut = t->metaspace ? t->meta : (struct text){ "\xe2\x96\x81", 3 };
-    if (t->byte_level || tok_find(t, cut.s, cut.n) >= t->n_model)
-        return;
-    for (size_t i = 0; i < t->n_merges; i++) {
-        const struct span *c = &t->content[t->merge_to[i]];
-        const char *s = t->pool.s + c->at, *end = s + c->n, *hit;
-        while ((size_t)(end - s) >= cut.n && !memcmp(s, cut.s, cut.n))
-            s += cut.n;
-        hit = memmem(s, (size_t)(end - s), cut.s, cut.n);
-        if (hit)
-            return;
-    }
-    t->cut = cut;
-}
-
-/* ---- added tokens ---- */
-
-static int read_added(struct tokenizer *t, const struct json *v, struct added *a, struct err *e)
-{
-    struct field f[] = { { .name = "id", .required = true }, { .name = "content", .required = true },
-                         { .name = "single_word", .required = true }, { .name = "lstrip", .required = true },
-                         { .name = "rstrip", .required = true }, { .name = "normalized", .required = true },
-                         { .name = "special", .required = true }, { 0 } };
-    size_t id;
-    bool flag;
-    if (read_fields(v, f, e) || json_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) || read_content(t, &f[1].v, TOK_ADDED_MAX, &a->content, e))
-        return -1;
-    for (size_t i = 0; i < 5; i++) {
-        if (json_bool(&f[2 + i].v, &flag, e))
-            return -1;
-        a->flags |= flag ? 1u << i : 0;
-    }
-    if (id >= t->vocab)
-        return json_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
-    /* Hugging Face gives an added token the id its content has in the vocabulary, or else the next one. */
-    uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n), is = known == NO_ID ? (uint32_t)t->n : known;
-    if (id != is)
-        return json_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u", is);
-    a->id = is;
-    if (known == NO_ID) {
-        t->content[t->n++] = a->content;
-        enter(t, is);
-    }
-    a->pattern = a->content;
-    if (!(a->flags & ADDED_NORMALIZED) || !t->n_norm)
-        return 0;
-    struct bytes out = { 0 }, work = { 0 };
-    const char *r;
-    size_t n;
-    int bad = tok_normalize(t, t->pool.s + a->content.at, a->content.n, &out, &work, &r, &n);
-    if (!bad && n > 0) {
-        a->pattern = (struct span){ (uint32_t)t->pool.n, (uint32_t)n };
-        bytes_add(&t->pool, r, n);
-    }
-    bad |= t->pool.failed;
-    free(out.s);
-    free(work.s);
-    return bad ? no_memory(v, e) : n == 0 ? json_bad(&f[1].v, e, "the normalizer leaves nothing of it") : 0;
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const struct added *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static int by_pattern(const void *a, const void *b, void *pool)
-{
-    const struct span *x = &(*(struct added *const *)a)->pattern, *y = &(*(struct added *const *)b)->pattern;
-    int r = memcmp((char *)pool + x->at, (char *)pool + y->at, MIN(x->n, y->n));
-    return r ? r : (x->n > y->n) - (x->n < y->n);
-}
-
-static int build_set(struct tokenizer *t, struct match_set *set, bool normalized, const struct json *v, struct err *e)
-{
-    set->sorted = malloc((t->n_added + 1) * sizeof *set->sorted);
-    if (!set->sorted)
-        return no_memory(v, e);
-    for (size_t i = 0; i < t->n_added; i++)
-        if (!!(t->added[i].flags & ADDED_NORMALIZED) == normalized)
-            set->sorted[set->n++] = &t->added[i];
-    qsort_r(set->sorted, set->n, sizeof *set->sorted, by_pattern, t->pool.s);
-    for (size_t i = 1; i < set->n; i++)
-        if (!by_pattern(&set->sorted[i - 1], &set->sorted[i], t->pool.s))
-            return err_set(e, ERR_INPUT, "%s: added_tokens: the tokens %u and %u have the same (normalized) content", v->file,
-                           set->sorted[i - 1]->id, set->sorted[i]->id);
-    for (size_t i = set->n; i-- > 0;)
-        set->first[(unsigned char)t->pool.s[set->sorted[i]->pattern.at]] = (uint32_t)i + 1;
-    for (uint32_t b = 256, next = (uint32_t)set->n; b-- > 0;) {       /* 0: no pattern begins with this byte */
-        next = set->first[b] ? set->first[b] - 1 : next;
-        set->first[b] = next;
-        set->first[256] = (uint32_t)set->n;
-    }
-    return 0;
-}
-
-static int count_added(const struct field *f, size_t *n, struct err *e)
-{
-    struct json x;
-    *n = 0;
-    if (is_null(f))
-        return 0;
-    if (json_kind(&f->v) != JSON_ARRAY)
-        return json_bad(&f->v, e, "a list is needed");
-    for (struct json_walk w = json_walk(&f->v); json_next(&w, NULL, &x);)
-        if (++*n > TOK_IDS_MAX)
-            return json_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
-    return 0;
-}
-
-static int read_all_added(struct tokenizer *t, const struct field *f, size_t n, struct err *e)
-{
-    struct json x;
-    t->added = calloc(n + 1, sizeof *t->added);
-    if (!t->added)
-        return no_memory(&f->v, e);
-    if (n)
-        for (struct json_walk w = json_walk(&f->v); json_next(&w, NULL, &x);)
-            if (read_added(t, &x, &t->added[t->n_added++], e))
-                return -1;
-    qsort(t->added, t->n_added, sizeof *t->added, by_id);
-    for (size_t i = 1; i < t->n_added; i++)
-        if (t->added[i - 1].id == t->added[i].id)
-            return json_bad(&f->v, e, "the token of id %u is added twice", t->added[i].id);
-    return build_set(t, &t->raw, false, &f->v, e) || build_set(t, &t->normalized, true, &f->v, e) ? -1 : 0;
+    return tok_fields(v, f, e);
 }
 
 /* ---- the whole file ---- */
@@ -724,19 +388,19 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
                          { .name = "normalizer" }, { .name = "pre_tokenizer" }, { .name = "post_processor" },
                          { .name = "decoder", .required = true }, { .name = "model", .required = true }, { 0 } };
     size_t n_added;
-    if (read_fields(root, f, e))
+    if (tok_fields(root, f, e))
         return -1;
     if (f[0].there && !json_is(&f[0].v, "1.0"))
         return json_bad(&f[0].v, e, "only version \"1.0\" is known");
     for (size_t i = 1; i <= 2; i++)
-        if (!is_null(&f[i]))
+        if (!field_null(&f[i]))
             return json_bad(&f[i].v, e, "only null is implemented");
     if (!f[3].there)
         f[3].v = *root;
-    if (count_added(&f[3], &n_added, e) || read_model(t, &f[8].v, n_added, e) ||
-        (!is_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) || read_all_added(t, &f[3], n_added, e) ||
-        (!is_null(&f[5]) && each_step(t, &f[5].v, "pretokenizers", pre_tokenizer_step, e)) ||
-        (!is_null(&f[6]) && each_step(t, &f[6].v, "processors", post_processor_step, e)) ||
+    if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
+        (!field_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) || tok_read_added(t, &f[3], n_added, e) ||
+        (!field_null(&f[5]) && each_step(t, &f[5].v, "pretokenizers", pre_tokenizer_step, e)) ||
+        (!field_null(&f[6]) && each_step(t, &f[6].v, "processors", post_processor_step, e)) ||
         each_step(t, &f[7].v, "decoders", decoder_step, e))
         return -1;
     if (t->n_split && !t->byte_level)
@@ -747,8 +411,7 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
         return -1;
     if (t->decoder_stage < 0)
         return json_bad(&f[7].v, e, "a decoder is needed");
-    find_cut(t);
-    return tok_build_shown(t, root->file, e);
+    return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;
 }
 
 int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, size_t n, size_t vocab, struct err *e)
