@@ -372,7 +372,7 @@ static int do_models(struct report *r, const struct options *o, struct err *e)
 static void json_point(const struct bench_point *p, bool first)
 {
     printf("%s\n  {\"model\": ", first ? "" : ",");
-    json_string(stdout, p->model, strlen(p->model));
+    put_json(stdout, p->model, strlen(p->model));
     printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind], p->depth, p->rows, p->seconds);
     if (p->kind == BENCH_SAMPLING) {
         printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->what, p->of_pass, p->goal,

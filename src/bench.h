@@ -5,9 +5,10 @@
  * limits are measured between its samples on the same memory and threads, so that share = roof / time compares like with like. */
 #pragma once
 #include "src/cmd.h"
+#include "src/decode.h"
 #include "src/probe.h"
 
-enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048, BENCH_PREFILL_CHUNK = 512 };
+enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048, BENCH_PREFILL_CHUNK = PREFILL_ROWS };
 
 /* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products
  * and attention. The rest are elements of the attention's softmax (blocks of 64 whole) and of the activations. */

@@ -188,7 +188,7 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
         t->token[i] = (int32_t)(next_random(&t->random) % config.vocab);
     if (kv_open(&t->kv, compute, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
         workspace_open(&t->pass, &t->model, BENCH_ROWS_MAX, n_max, e) ||
-        workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, BENCH_PREFILL, e))
+        workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, n_max, e))
         goto fail;
     return 0;
 fail:
@@ -222,6 +222,7 @@ void bench_depth(struct bench_target *t, size_t depth)
             for (size_t h = 0; h < kv->n_kv_heads; h++)
                 memcpy(kv_block(kv, l, h, pos), t->noise + next_random(&t->random) % NOISE / 32 * 32, kv->block_bytes);
     kv->n_past = depth;
+    kv->n_written = MAX(kv->n_written, depth);
 }
 
 int bench_pass(struct bench_target *t, size_t rows, struct err *e)
@@ -232,6 +233,7 @@ int bench_pass(struct bench_target *t, size_t rows, struct err *e)
     return model_forward(&t->model, t->pass, &s, 1, NULL, 0, e);
 }
 
+_Static_assert(BENCH_PREFILL % BENCH_PREFILL_CHUNK == 0, "the prefill is made of whole chunks");
 int bench_prefill(struct bench_target *t, struct err *e)
 {
     t->kv.n_past = 0;

@@ -8,8 +8,9 @@
 enum { SAMPLES_MAX = 64 };
 static const double SAMPLE_SECONDS = 0.01, PROBE_SECONDS = 0.004, CLOCK_SECONDS = 0.0015;
 static const double CLOCK_TOLERANCE = 0.07;      /* a multiply-add probe this far below its best marks a disturbed moment */
+static const double READ_TOLERANCE = 0.15;       /* so does a bandwidth that differs that much before and after */
 
-struct sample { double seconds, bandwidth, peak; bool clean; };
+struct sample { double seconds, bandwidth, peak, share; bool clean; };
 
 static int ascending(const void *a, const void *b)
 {
@@ -35,14 +36,22 @@ static int run_once(struct bench_target *t, const struct bench_point *p, struct 
     return p->kind == BENCH_PREFILLING ? bench_prefill(t, e) : bench_pass(t, p->rows, e);
 }
 
-/* One sample: clock, bandwidth, the point, clock. A moment in which a thread was put aside, or in which the multiply-adds
- * were slow before or after, is not clean. Long passes are let off a switch or two: they cost microseconds. */
+/* The place of a sample under its own roof: machines move between a fast and a slow memory within minutes, so medians of
+ * times and of bandwidths would not belong together. */
+static double share_of(const struct bench_point *p, const struct sample *s)
+{
+    return MAX(p->work.bytes / s->bandwidth, p->work.flops / s->peak) / s->seconds;
+}
+
+/* One sample: clock, bandwidth, the point, bandwidth, clock. A moment in which a thread was put aside, or in which the
+ * multiply-adds were slow before or after, or the bandwidth changed, is not clean. Long passes are let off a switch or two:
+ * they cost microseconds. */
 static int take_sample(struct bench *b, struct bench_target *t, const struct bench_point *p, const struct probe_piece *piece,
                        size_t n, size_t runs, double sweep, struct sample *s, struct err *e)
 {
     double before = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
     long s0 = switches();
-    s->bandwidth = probe_read_rate(piece, n, p->how, b->pool, sweep);
+    double read = probe_read_rate(piece, n, p->how, b->pool, sweep);
     if (sweep < 0.05 && run_once(t, p, e))               /* the probe leaves its own traces in the caches */
         return -1;
     double t0 = clock_seconds();
@@ -50,18 +59,26 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
         if (run_once(t, p, e))
             return -1;
     double spent = clock_seconds() - t0;
+    if (sweep < 0.05)
+        probe_read_rate(piece, n, p->how, b->pool, 0);
+    double read_after = probe_read_rate(piece, n, p->how, b->pool, sweep);
     long aside = switches() - s0;
     double after = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
     s->seconds = spent / (double)runs;
+    s->bandwidth = (read + read_after) / 2;
     s->peak = MAX(before, after);
-    b->reference = MAX(b->reference, MIN(before, after));
-    s->clean = aside <= (long)(4 * (spent + sweep)) && MIN(before, after) > (1 - CLOCK_TOLERANCE) * b->reference;
+    s->share = share_of(p, s);
+    if (p->mul == b->used)
+        b->reference = MAX(b->reference, MIN(before, after));
+    double undisturbed = p->mul == b->used ? b->reference : s->peak;
+    s->clean = aside <= (long)(4 * (spent + 2 * sweep)) && MIN(before, after) > (1 - CLOCK_TOLERANCE) * undisturbed &&
+               MIN(read, read_after) > (1 - READ_TOLERANCE) * MAX(read, read_after);
     return 0;
 }
 
 static void conclude(struct bench *b, struct bench_point *p, const struct sample *s, size_t n)
 {
-    double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX];
+    double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX], share[SAMPLES_MAX];
     size_t m = 0;
     p->clean = 0;
     for (size_t i = 0; i < n; i++)
@@ -71,6 +88,7 @@ static void conclude(struct bench *b, struct bench_point *p, const struct sample
         if (s[i].clean || p->noisy) {
             seconds[m] = s[i].seconds;
             bandwidth[m] = s[i].bandwidth;
+            share[m] = s[i].share;
             peak[m++] = s[i].peak;
         }
     p->samples = n;
@@ -81,13 +99,13 @@ static void conclude(struct bench *b, struct bench_point *p, const struct sample
     p->best_bandwidth = bandwidth[m - 1];
     const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth, compute = p->work.flops / p->peak;
     p->memory_bound = memory >= compute;
-    p->roof = MAX(memory, compute);
-    p->share = p->roof / p->seconds;
+    p->share = median(share, m);
+    p->roof = p->share * p->seconds;
     p->exp = p->work.exps * b->costs.exp2 / threads;
     p->max = p->work.maxes * b->costs.max / threads;
     p->convert = p->work.converts * b->costs.convert / threads;
     double rest = p->seconds - p->exp - p->max - p->convert;
-    p->product_share = rest > 0 ? p->roof / rest : 0;
+    p->product_share = rest > 0 ? p->share * p->seconds / rest : 0;
 }
 
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e)
