@@ -59,22 +59,22 @@ static const struct foreign generation_keys[] = {
 static bool is_neutral(const struct json *v, int neutral)
 {
     double x;
-    switch (json_kind(v)) {
-    case JSON_NULL:   return true;
-    case JSON_FALSE:  return neutral & NO;
-    case JSON_TRUE:   return neutral & YES;
-    case JSON_NUMBER: return json_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
-    case JSON_STRING: return false;
-    default:          return (neutral & EMPTY) && !json_next(&(struct json_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
+    switch (js_kind(v)) {
+    case JS_NULL:   return true;
+    case JS_FALSE:  return neutral & NO;
+    case JS_TRUE:   return neutral & YES;
+    case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
+    case JS_STRING: return false;
+    default:          return (neutral & EMPTY) && !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
     }
 }
 
-static bool is_null(const struct json *v) { return json_kind(v) == JSON_NULL; }
+static bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
 
 /* 1: *v is there and not null. 0: missing, or null. -1: given twice. */
 static int get_value(const struct json *in, const char *key, struct json *v, struct err *e)
 {
-    int found = json_get(in, key, v, e);
+    int found = js_get(in, key, v, e);
     return found == 1 && is_null(v) ? 0 : found;
 }
 
@@ -83,9 +83,9 @@ enum null { NULL_REFUSED, NULL_MISSING };
 static int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi, size_t *x, struct err *e)
 {
     struct json v;
-    int found = null == NULL_MISSING ? get_value(in, key, &v, e) : json_get(in, key, &v, e);
+    int found = null == NULL_MISSING ? get_value(in, key, &v, e) : js_get(in, key, &v, e);
     *x = missing;
-    return found == 1 ? json_size(&v, 1, hi, x, e) : found;
+    return found == 1 ? js_size(&v, 1, hi, x, e) : found;
 }
 
 static int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x, struct err *e)
@@ -93,15 +93,15 @@ static int get_real(const struct json *in, const char *key, double missing, doub
     struct json v;
     int found = get_value(in, key, &v, e);
     *x = missing;
-    return found == 1 ? json_real(&v, lo, hi, x, e) : found;
+    return found == 1 ? js_real(&v, lo, hi, x, e) : found;
 }
 
 static int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e)
 {
     struct json v;
-    int found = json_get(in, key, &v, e);
+    int found = js_get(in, key, &v, e);
     *x = missing;
-    return found == 1 ? json_bool(&v, x, e) : found;
+    return found == 1 ? js_bool(&v, x, e) : found;
 }
 
 static int missing(const struct json *in, const char *key, struct err *e)
@@ -120,20 +120,20 @@ static const struct arch *find_arch(const struct json *root, struct err *e)
     if (has_type < 0 || has_list < 0)
         return NULL;
     for (size_t i = 0; has_type && i < N_ARCHS; i++)
-        if (json_is(&type, archs[i].model_type))
+        if (js_is(&type, archs[i].model_type))
             arch = &archs[i];
     if (has_type && !arch)
-        return json_bad(&type, e, allowed), NULL;
-    if (has_list && json_kind(&list) != JSON_ARRAY)
-        return json_bad(&list, e, "allowed is a list of names"), NULL;
+        return js_bad(&type, e, allowed), NULL;
+    if (has_list && js_kind(&list) != JS_ARRAY)
+        return js_bad(&list, e, "allowed is a list of names"), NULL;
     if (has_list && !is_neutral(&list, EMPTY)) {
-        for (struct json_walk w = json_walk(&list); json_next(&w, NULL, &name);)
+        for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &name);)
             for (size_t i = 0; i < N_ARCHS; i++)
-                if (json_is(&name, archs[i].architecture) && (!arch || arch == &archs[i]))
+                if (js_is(&name, archs[i].architecture) && (!arch || arch == &archs[i]))
                     return &archs[i];
         if (has_type)
-            return json_bad(&list, e, "model_type %s needs %s", arch->model_type, arch->architecture), NULL;
-        return json_bad(&list, e, allowed_names), NULL;
+            return js_bad(&list, e, "model_type %s needs %s", arch->model_type, arch->architecture), NULL;
+        return js_bad(&list, e, allowed_names), NULL;
     }
     if (!arch)
         err_set(e, ERR_INPUT, "%s: model_type and architectures are missing, %s", root->file, allowed);
@@ -152,9 +152,9 @@ static int read_shape(struct config *c, const struct arch *a, const struct json 
         get_size(root, "max_position_embeddings", a->max_position, NULL_REFUSED, CONTEXT_MAX, &c->max_position, e))
         return -1;
     c->n_heads = heads;
-    int found = json_get(root, "num_key_value_heads", &v, e);
+    int found = js_get(root, "num_key_value_heads", &v, e);
     c->n_kv_heads = found == 1 ? heads : a->n_kv_heads ? a->n_kv_heads : heads;
-    if (found < 0 || (found && !is_null(&v) && json_size(&v, 1, heads, &c->n_kv_heads, e)))
+    if (found < 0 || (found && !is_null(&v) && js_size(&v, 1, heads, &c->n_kv_heads, e)))
         return -1;
     if (heads % c->n_kv_heads)
         return err_set(e, ERR_INPUT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu", root->file, heads, c->n_kv_heads);
@@ -173,11 +173,11 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
 {
     static const struct foreign biases[] = { { "attention_bias", NO }, { "mlp_bias", NO } };
     struct json v;
-    int found = json_get(root, "hidden_act", &v, e);
+    int found = js_get(root, "hidden_act", &v, e);
     if (found < 0)
         return -1;
-    if (found && !json_is(&v, "silu") && !json_is(&v, "swish"))
-        return json_bad(&v, e, "allowed are \"silu\" and \"swish\"");
+    if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
+        return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
     if (get_real(root, "rms_norm_eps", 1e-6, 1e-30, 1, &c->rms_eps, e) || get_bool(root, "tie_word_embeddings", false, &c->tied, e))
         return -1;
     bool attention_bias = false;
@@ -188,19 +188,19 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     for (size_t i = 0; i < 2; i++) {
         if (i == 0 ? a->attention_bias || a->qkv_bias : a->mlp_bias)
             continue;
-        found = json_get(root, biases[i].key, &v, e);
+        found = js_get(root, biases[i].key, &v, e);
         if (found < 0 || (found && !is_neutral(&v, biases[i].neutral)))
-            return found < 0 ? -1 : json_bad(&v, e, "%s models have none: allowed is false", a->model_type);
+            return found < 0 ? -1 : js_bad(&v, e, "%s models have none: allowed is false", a->model_type);
     }
     c->qkv_bias = a->qkv_bias || attention_bias;
     c->o_bias = attention_bias;
     c->qk_norm = a->qk_norm;
     for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
-        found = json_get(root, foreign_keys[i].key, &v, e);
+        found = js_get(root, foreign_keys[i].key, &v, e);
         if (found < 0)
             return -1;
         if (found && !is_neutral(&v, foreign_keys[i].neutral))
-            return json_bad(&v, e, "this is not implemented for %s models", a->model_type);
+            return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
     }
     return 0;
 }
@@ -210,12 +210,12 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
 {
     struct json x;
     size_t n = 0;
-    if (json_kind(v) != JSON_ARRAY)
-        return json_bad(v, e, "allowed is a list of names");
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x); n++) {
-        bool sliding = json_is(&x, "sliding_attention");
-        if (!sliding && !json_is(&x, "full_attention"))
-            return json_bad(&x, e, "allowed are \"full_attention\" and \"sliding_attention\"");
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is a list of names");
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++) {
+        bool sliding = js_is(&x, "sliding_attention");
+        if (!sliding && !js_is(&x, "full_attention"))
+            return js_bad(&x, e, "allowed are \"full_attention\" and \"sliding_attention\"");
         if (n < c->n_layers)
             c->windowed[n] = sliding;
     }
@@ -233,17 +233,17 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     size_t first = a->window == WINDOW_ALL ? 0 : 28;
     if (a->window == WINDOW_QWEN && get_bool(root, "use_sliding_window", false, &use, e))
         return -1;
-    int found = json_get(root, "sliding_window", &v, e);
+    int found = js_get(root, "sliding_window", &v, e);
     if (found < 0)
         return -1;
     if (a->window == WINDOW_NONE && found && !is_null(&v))
-        return json_bad(&v, e, "llama models have no window: allowed is null");
+        return js_bad(&v, e, "llama models have no window: allowed is null");
     c->window = use && !found ? 4096 : 0;
-    if (use && found && !is_null(&v) && json_size(&v, 1, INT32_MAX, &c->window, e))
+    if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
         return -1;
     if (a->window == WINDOW_QWEN && use) {
-        found = json_get(root, "max_window_layers", &v, e);
-        if (found < 0 || (found && json_size(&v, 0, INT32_MAX, &first, e)))
+        found = js_get(root, "max_window_layers", &v, e);
+        if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
             return -1;
     }
     uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
@@ -256,9 +256,9 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     if (read_layer_types(c, &v, e))
         return -1;
     if (a->window != WINDOW_QWEN && memcmp(c->windowed, derived, sizeof derived))
-        return json_bad(&v, e, "%s models have %s layer", a->model_type, c->window ? "the window of sliding_window in every" : "full attention in every");
+        return js_bad(&v, e, "%s models have %s layer", a->model_type, c->window ? "the window of sliding_window in every" : "full attention in every");
     if (!c->window && memchr(c->windowed, 1, c->n_layers))
-        return json_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
+        return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
     return 0;
 }
 
@@ -279,12 +279,12 @@ static int read_rope_keys(const struct json *dict, struct err *e)
         "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor",
         "finetuned" };
     struct json key, v;
-    for (struct json_walk w = json_walk(dict); json_next(&w, &key, &v);) {
+    for (struct js_walk w = js_walk(dict); js_next(&w, &key, &v);) {
         size_t i = 0;
-        while (i < sizeof known / sizeof *known && !json_is(&key, known[i]))
+        while (i < sizeof known / sizeof *known && !js_is(&key, known[i]))
             i++;
         if (i == sizeof known / sizeof *known && !is_null(&v))
-            return json_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
+            return js_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
     }
     return 0;
 }
@@ -294,49 +294,49 @@ static int read_rope_type(struct config *c, const struct json *dict, struct err 
     static const struct { const char *name; enum rope_type type; } types[] = {
         { "default", ROPE_PLAIN }, { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 }, { "yarn", ROPE_YARN }, { "dynamic", ROPE_DYNAMIC } };
     struct json v;
-    int found = json_get(dict, "rope_type", &v, e);
+    int found = js_get(dict, "rope_type", &v, e);
     if (found == 0)
-        found = json_get(dict, "type", &v, e);
+        found = js_get(dict, "type", &v, e);
     if (found <= 0)
         return found;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (json_is(&v, types[i].name)) {
+        if (js_is(&v, types[i].name)) {
             c->rope.type = types[i].type;
             return 0;
         }
-    return json_bad(&v, e, "allowed are default, linear, llama3, yarn and dynamic");
+    return js_bad(&v, e, "allowed are default, linear, llama3, yarn and dynamic");
 }
 
 /* A number that must be there. */
 static int need_real(const struct json *in, const char *key, double lo, double hi, double *x, struct err *e)
 {
     struct json v;
-    int found = json_get(in, key, &v, e);
+    int found = js_get(in, key, &v, e);
     if (found <= 0)
         return found < 0 ? -1 : missing(in, key, e);
-    return json_real(&v, lo, hi, x, e);
+    return js_real(&v, lo, hi, x, e);
 }
 
 /* original_max_position_embeddings: the top level wins, then the scaling's own, then max_position_embeddings. */
 static int read_original(struct config *c, const struct json *root, const struct json *dict, struct err *e)
 {
     struct json v;
-    int found = json_get(root, "original_max_position_embeddings", &v, e);
+    int found = js_get(root, "original_max_position_embeddings", &v, e);
     if (found == 0)
-        found = json_get(dict, "original_max_position_embeddings", &v, e);
+        found = js_get(dict, "original_max_position_embeddings", &v, e);
     c->rope.original = c->max_position;
-    return found == 1 ? json_size(&v, 1, CONTEXT_MAX, &c->rope.original, e) : found;
+    return found == 1 ? js_size(&v, 1, CONTEXT_MAX, &c->rope.original, e) : found;
 }
 
 static int read_yarn(struct rope_config *r, const struct config *c, const struct json *dict, struct err *e)
 {
     struct json v;
-    int found = json_get(dict, "factor", &v, e);
+    int found = js_get(dict, "factor", &v, e);
     if (found <= 0)
         return found < 0 ? -1 : missing(dict, "factor", e);
     r->factor = (double)c->max_position / (double)r->original;
-    if (is_null(&v) ? r->factor < 1 : json_real(&v, 1, 1e6, &r->factor, e))
-        return is_null(&v) ? json_bad(&v, e, "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
+    if (is_null(&v) ? r->factor < 1 : js_real(&v, 1, 1e6, &r->factor, e))
+        return is_null(&v) ? js_bad(&v, e, "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
     if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) || get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
         get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) || get_real(dict, "mscale_all_dim", 0, 0, 1e6, &r->mscale_all_dim, e) ||
         get_real(dict, "attention_factor", 0, 1e-6, 1e6, &r->attention_factor, e) || get_bool(dict, "truncate", true, &r->truncate, e))
@@ -355,20 +355,20 @@ static int read_rope(struct config *c, const struct json *root, struct err *e)
         return -1;
     /* The old spelling wins where it says anything, as in transformers. */
     int found = get_value(root, "rope_scaling", &dict, e);
-    if (found == 1 && json_kind(&dict) == JSON_OBJECT && is_neutral(&dict, EMPTY))
+    if (found == 1 && js_kind(&dict) == JS_OBJECT && is_neutral(&dict, EMPTY))
         found = 0;
     if (found == 0)
         found = get_value(root, "rope_parameters", &dict, e);
     if (found < 0)
         return -1;
     if (found) {
-        if (json_kind(&dict) != JSON_OBJECT)
-            return json_bad(&dict, e, "allowed is an object");
+        if (js_kind(&dict) != JS_OBJECT)
+            return js_bad(&dict, e, "allowed is an object");
         if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, e) || get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
             return -1;
-        int partial = json_get(&dict, "partial_rotary_factor", &v, e);
+        int partial = js_get(&dict, "partial_rotary_factor", &v, e);
         if (partial < 0 || (partial && !is_neutral(&v, ONE)))
-            return partial < 0 ? -1 : json_bad(&v, e, "allowed is 1");
+            return partial < 0 ? -1 : js_bad(&v, e, "allowed is 1");
         if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && read_original(c, root, &dict, e))
             return -1;
         if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) && need_real(&dict, "factor", 1, 1e6, &r->factor, e))
@@ -394,14 +394,14 @@ static int read_rope(struct config *c, const struct json *root, struct err *e)
 static int add_eos(struct config *c, const struct json *v, struct err *e)
 {
     size_t id, i = 0;
-    if (json_size(v, 0, c->vocab - 1, &id, e))
+    if (js_size(v, 0, c->vocab - 1, &id, e))
         return -1;
     while (i < c->n_eos && c->eos[i] != (int32_t)id)
         i++;
     if (i < c->n_eos)
         return 0;
     if (c->n_eos == CONFIG_EOS_MAX)
-        return json_bad(v, e, "at most %d different ids are allowed", CONFIG_EOS_MAX);
+        return js_bad(v, e, "at most %d different ids are allowed", CONFIG_EOS_MAX);
     c->eos[c->n_eos++] = (int32_t)id;
     return 0;
 }
@@ -412,21 +412,21 @@ static int read_ids(struct config *c, const struct json *root, bool *says, struc
     struct json v, x;
     size_t id;
     int found = get_value(root, "bos_token_id", &v, e);
-    if (found < 0 || (found && json_size(&v, 0, c->vocab - 1, &id, e)))
+    if (found < 0 || (found && js_size(&v, 0, c->vocab - 1, &id, e)))
         return -1;
     if (found && c->bos < 0)
         c->bos = (int32_t)id;
-    found = json_get(root, "eos_token_id", &v, e);
+    found = js_get(root, "eos_token_id", &v, e);
     *says = found == 1;
     if (found <= 0 || is_null(&v))
         return found < 0 ? -1 : 0;
-    if (json_kind(&v) != JSON_ARRAY)
+    if (js_kind(&v) != JS_ARRAY)
         return add_eos(c, &v, e);
     size_t n = 0;
-    for (struct json_walk w = json_walk(&v); json_next(&w, NULL, &x); n++)
+    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &x); n++)
         if (n == CONFIG_EOS_MAX || add_eos(c, &x, e))
-            return n == CONFIG_EOS_MAX ? json_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX) : -1;
-    return n ? 0 : json_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
+            return n == CONFIG_EOS_MAX ? js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX) : -1;
+    return n ? 0 : js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
 }
 
 static int read_generation(struct config *c, const struct json *root, struct err *e)
@@ -434,7 +434,7 @@ static int read_generation(struct config *c, const struct json *root, struct err
     struct json v;
     size_t k;
     int found = get_value(root, "do_sample", &v, e);
-    if (found < 0 || (found && json_bool(&v, &c->do_sample, e)))
+    if (found < 0 || (found && js_bool(&v, &c->do_sample, e)))
         return -1;
     c->do_sample_known = found;
     if (get_real(root, "temperature", NAN, 0, 1e6, &c->temperature, e) || get_real(root, "top_p", NAN, 0, 1, &c->top_p, e) ||
@@ -442,12 +442,12 @@ static int read_generation(struct config *c, const struct json *root, struct err
         get_real(root, "repetition_penalty", NAN, 1e-6, 1e6, &c->repetition_penalty, e))
         return -1;
     found = get_value(root, "top_k", &v, e);
-    if (found < 0 || (found && json_size(&v, 0, INT32_MAX, &k, e)))
+    if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &k, e)))
         return -1;
     if (found)
         c->top_k = (long)k;
     for (size_t i = 0; i < sizeof generation_keys / sizeof *generation_keys && !*c->generation_unknown; i++) {
-        found = json_get(root, generation_keys[i].key, &v, e);
+        found = js_get(root, generation_keys[i].key, &v, e);
         if (found < 0)
             return -1;
         int n = (int)MIN(v.end - v.s, 40);
@@ -463,10 +463,10 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     struct json root;
     bool says = false, gen_says = false;
     *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN, .repetition_penalty = NAN, .top_k = -1 };
-    if (json_check(&root, file, json, n, e))
+    if (js_check(&root, file, json, n, e))
         return -1;
-    if (json_kind(&root) != JSON_OBJECT)
-        return json_bad(&root, e, "allowed is an object");
+    if (js_kind(&root) != JS_OBJECT)
+        return js_bad(&root, e, "allowed is an object");
     const struct arch *a = find_arch(&root, e);
     if (!a)
         return -1;
@@ -474,17 +474,17 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) || read_rope(c, &root, e) ||
         read_ids(c, &root, &says, e))
         return -1;
-    bool has_bos = json_get(&root, "bos_token_id", &(struct json){ 0 }, e);
+    bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {
         struct json gen;
         c->has_generation_config = true;
-        if (json_check(&gen, gen_file, generation, gen_n, e))
+        if (js_check(&gen, gen_file, generation, gen_n, e))
             return -1;
-        if (json_kind(&gen) != JSON_OBJECT)
-            return json_bad(&gen, e, "allowed is an object");
+        if (js_kind(&gen) != JS_OBJECT)
+            return js_bad(&gen, e, "allowed is an object");
         if (read_ids(c, &gen, &gen_says, e) || read_generation(c, &gen, e))
             return -1;
-        has_bos |= json_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
+        has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
     }
     /* The ids an architecture has by default count where no file says anything about them. */
     if (!has_bos && a->bos >= 0 && (size_t)a->bos < c->vocab)
@@ -520,9 +520,9 @@ done:
 /* A decimal number at *s in [lo, hi]; *s moves behind it. */
 static bool scan_number(const char **s, double lo, double hi, double *x)
 {
-    char text[JSON_NUMBER_MAX + 1], *end;
+    char text[JS_NUMBER_MAX + 1], *end;
     size_t n = strspn(*s, "0123456789.eE+-");
-    if (n > JSON_NUMBER_MAX || **s < '0' || **s > '9')
+    if (n > JS_NUMBER_MAX || **s < '0' || **s > '9')
         return false;
     memcpy(text, *s, n);
     text[n] = 0;

@@ -168,7 +168,7 @@ static int check_value(struct scan *c)
         c->p = skip_space(c->p, c->end);
         if (c->p < c->end && (*c->p == '{' || *c->p == '[')) {
             bool object = *c->p == '{';
-            if (depth == JSON_DEPTH_MAX)
+            if (depth == JS_DEPTH_MAX)
                 return bad(c, "at most 64 nested levels");
             c->p = skip_space(c->p + 1, c->end);
             if (c->p < c->end && *c->p == (object ? '}' : ']')) {
@@ -203,10 +203,10 @@ static int check_value(struct scan *c)
     }
 }
 
-int json_check(struct json *root, const char *file, const char *text, size_t n, struct err *e)
+int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e)
 {
     struct scan c = { file, text, text, text + n, e };
-    _Static_assert(JSON_DEPTH_MAX <= 64, "one bit per level");
+    _Static_assert(JS_DEPTH_MAX <= 64, "one bit per level");
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one", file);
     size_t valid = utf8_valid_prefix(text, n);
@@ -221,16 +221,16 @@ int json_check(struct json *root, const char *file, const char *text, size_t n, 
     return c.p == c.end ? 0 : bad(&c, "nothing behind the JSON value");
 }
 
-enum json_kind json_kind(const struct json *v)
+enum js_kind js_kind(const struct json *v)
 {
     switch (*v->s) {
-    case '{': return JSON_OBJECT;
-    case '[': return JSON_ARRAY;
-    case '"': return JSON_STRING;
-    case 't': return JSON_TRUE;
-    case 'f': return JSON_FALSE;
-    case 'n': return JSON_NULL;
-    default:  return JSON_NUMBER;
+    case '{': return JS_OBJECT;
+    case '[': return JS_ARRAY;
+    case '"': return JS_STRING;
+    case 't': return JS_TRUE;
+    case 'f': return JS_FALSE;
+    case 'n': return JS_NULL;
+    default:  return JS_NUMBER;
     }
 }
 
@@ -253,7 +253,7 @@ static const char *value_end(const char *p)
             depth--;
             p++;
             break;
-        default:      /* number, word, comma, colon or space; a bare one cannot end the text (see json_next) */
+        default:      /* number, word, comma, colon or space; a bare one cannot end the text (see js_next) */
             if (depth) {
                 p++;
                 break;
@@ -265,14 +265,14 @@ static const char *value_end(const char *p)
     return p;
 }
 
-struct json_walk json_walk(const struct json *v)
+struct js_walk js_walk(const struct json *v)
 {
-    enum json_kind kind = json_kind(v);
-    assert(kind == JSON_OBJECT || kind == JSON_ARRAY);
-    return (struct json_walk){ *v, v->s + 1 };
+    enum js_kind kind = js_kind(v);
+    assert(kind == JS_OBJECT || kind == JS_ARRAY);
+    return (struct js_walk){ *v, v->s + 1 };
 }
 
-bool json_next(struct json_walk *w, struct json *key, struct json *value)
+bool js_next(struct js_walk *w, struct json *key, struct json *value)
 {
     const char *p = skip_space(w->p, w->in.end);
     bool object = *w->in.s == '{';
@@ -296,15 +296,15 @@ bool json_next(struct json_walk *w, struct json *key, struct json *value)
     return true;
 }
 
-int json_get(const struct json *object, const char *key, struct json *v, struct err *e)
+int js_get(const struct json *object, const char *key, struct json *v, struct err *e)
 {
     struct json k, x;
     int found = 0;
-    for (struct json_walk w = json_walk(object); json_next(&w, &k, &x);) {
-        if (!json_is(&k, key))
+    for (struct js_walk w = js_walk(object); js_next(&w, &k, &x);) {
+        if (!js_is(&k, key))
             continue;
         if (found++)
-            return err_set(e, ERR_INPUT, "%s: offset %zu: the key \"%s\" is given twice", k.file, json_offset(&k), key);
+            return err_set(e, ERR_INPUT, "%s: offset %zu: the key \"%s\" is given twice", k.file, js_offset(&k), key);
         *v = x;
         v->key[object->key[0] != NULL] = key;
     }
@@ -341,7 +341,20 @@ static size_t unescape_step(const char **p, char out[4])
     return n;
 }
 
-size_t json_unescape(const struct json *v, char *dst)
+size_t js_length(const struct json *v, bool *control)
+{
+    size_t n = 0;
+    *control = false;
+    assert(*v->s == '"');
+    for (const char *p = v->s + 1; p < v->end - 1;) {
+        char c[4];
+        n += unescape_step(&p, c);
+        *control |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    }
+    return n;
+}
+
+size_t js_unescape(const struct json *v, char *dst)
 {
     size_t n = 0;
     assert(*v->s == '"');
@@ -354,11 +367,13 @@ size_t json_unescape(const struct json *v, char *dst)
     return n;
 }
 
-bool json_is(const struct json *v, const char *text)
+bool js_is(const struct json *v, const char *text)
 {
-    size_t n = strlen(text), i = 0;
-    if (*v->s != '"' || (size_t)(v->end - v->s) < n + 2)
+    size_t n = strlen(text), raw = (size_t)(v->end - v->s), i = 0;
+    if (*v->s != '"' || raw < n + 2)
         return false;
+    if (!memchr(v->s, '\\', raw))
+        return raw == n + 2 && memcmp(v->s + 1, text, n) == 0;
     for (const char *p = v->s + 1; p < v->end - 1;) {
         char c[4];
         size_t len = unescape_step(&p, c);
@@ -369,7 +384,7 @@ bool json_is(const struct json *v, const char *text)
     return i == n;
 }
 
-int json_bad(const struct json *v, struct err *e, const char *allowed, ...)
+int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
 {
     enum { SHOWN = 40 };
     char text[400];
@@ -379,11 +394,11 @@ int json_bad(const struct json *v, struct err *e, const char *allowed, ...)
     va_end(ap);
     size_t n = (size_t)(v->end - v->s), shown = n > SHOWN ? utf8_valid_prefix(v->s, SHOWN) : n;
     return err_set(e, ERR_INPUT, "%s: %s%s%s (offset %zu): found %.*s%s, %s", v->file, v->key[0] ? v->key[0] : "value",
-                   v->key[1] ? "." : "", v->key[1] ? v->key[1] : "", json_offset(v), (int)shown, v->s,
+                   v->key[1] ? "." : "", v->key[1] ? v->key[1] : "", js_offset(v), (int)shown, v->s,
                    shown < n ? ".." : "", text);
 }
 
-bool json_u64(const struct json *v, uint64_t *x)
+bool js_u64(const struct json *v, uint64_t *x)
 {
     uint64_t r = 0;
     for (const char *p = v->s; p < v->end; p++)
@@ -393,11 +408,11 @@ bool json_u64(const struct json *v, uint64_t *x)
     return true;
 }
 
-bool json_double(const struct json *v, double *x)
+bool js_double(const struct json *v, double *x)
 {
-    char text[JSON_NUMBER_MAX + 1];
+    char text[JS_NUMBER_MAX + 1];
     size_t n = (size_t)(v->end - v->s);
-    if (json_kind(v) != JSON_NUMBER || n > JSON_NUMBER_MAX)
+    if (js_kind(v) != JS_NUMBER || n > JS_NUMBER_MAX)
         return false;
     memcpy(text, v->s, n);
     text[n] = 0;
@@ -408,29 +423,29 @@ bool json_double(const struct json *v, double *x)
     return true;
 }
 
-int json_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e)
+int js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e)
 {
     uint64_t r;
-    if (!json_u64(v, &r) || r < lo || r > hi)
-        return json_bad(v, e, "allowed are whole numbers from %zu to %zu", lo, hi);
+    if (!js_u64(v, &r) || r < lo || r > hi)
+        return js_bad(v, e, "allowed are whole numbers from %zu to %zu", lo, hi);
     *x = (size_t)r;
     return 0;
 }
 
-int json_real(const struct json *v, double lo, double hi, double *x, struct err *e)
+int js_real(const struct json *v, double lo, double hi, double *x, struct err *e)
 {
     double r;
-    if (!json_double(v, &r) || !(r >= lo && r <= hi))
-        return json_bad(v, e, "allowed are numbers from %g to %g", lo, hi);
+    if (!js_double(v, &r) || !(r >= lo && r <= hi))
+        return js_bad(v, e, "allowed are numbers from %g to %g", lo, hi);
     *x = r;
     return 0;
 }
 
-int json_bool(const struct json *v, bool *x, struct err *e)
+int js_bool(const struct json *v, bool *x, struct err *e)
 {
-    enum json_kind kind = json_kind(v);
-    if (kind != JSON_TRUE && kind != JSON_FALSE)
-        return json_bad(v, e, "allowed are true and false");
-    *x = kind == JSON_TRUE;
+    enum js_kind kind = js_kind(v);
+    if (kind != JS_TRUE && kind != JS_FALSE)
+        return js_bad(v, e, "allowed are true and false");
+    *x = kind == JS_TRUE;
     return 0;
 }

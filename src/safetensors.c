@@ -37,23 +37,18 @@ static int entry_bad(const struct json *key, const char *field, const struct jso
 {
     size_t n = v ? (size_t)(v->end - v->s) : 0, cut = n > 80 ? utf8_valid_prefix(v->s, 80) : n;
     return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s%s%.*s%s, %s", key->file, shown(key), key->s + 1,
-                   json_offset(v ? v : key), field, v ? " " : "", (int)cut, v ? v->s : "", cut < n ? ".." : "", allowed);
+                   js_offset(v ? v : key), field, v ? " " : "", (int)cut, v ? v->s : "", cut < n ? ".." : "", allowed);
 }
 
-static int entry_name(const struct json *key, char name[TENSOR_NAME_MAX + 1], size_t *len, struct err *e)
+/* Length of a tensor's name. */
+static int entry_name(const struct json *key, size_t *len, struct err *e)
 {
-    size_t raw = (size_t)(key->end - key->s);
-    if (raw > 6 * TENSOR_NAME_MAX + 2)     /* even if each byte were written as \uXXXX */
-        return entry_bad(key, "name too long", NULL, "allowed are 1 to 4096 bytes", e);
-    char text[6 * TENSOR_NAME_MAX + 2];
-    size_t n = json_unescape(key, text);
+    bool control;
+    size_t n = js_length(key, &control);
     if (n == 0 || n > TENSOR_NAME_MAX)
         return entry_bad(key, n ? "name too long" : "empty name", NULL, "allowed are 1 to 4096 bytes", e);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            return entry_bad(key, "control character in the name", NULL, "none is allowed", e);
-    memcpy(name, text, n);
-    name[n] = 0;
+    if (control)
+        return entry_bad(key, "control character in the name", NULL, "none is allowed", e);
     *len = n;
     return 0;
 }
@@ -61,7 +56,7 @@ static int entry_name(const struct json *key, char name[TENSOR_NAME_MAX + 1], si
 static int entry_dtype(const struct json *key, const struct json *v, size_t *i, struct err *e)
 {
     for (*i = 0; *i < sizeof dtypes / sizeof *dtypes; ++*i)
-        if (json_is(v, dtypes[*i].name))
+        if (js_is(v, dtypes[*i].name))
             return 0;
     return entry_bad(key, "dtype", v, "allowed are the types of safetensors: BF16, F16, F32, I64, ..", e);
 }
@@ -69,13 +64,13 @@ static int entry_dtype(const struct json *key, const struct json *v, size_t *i, 
 static int entry_shape(const struct json *key, const struct json *v, struct tensor *t, struct err *e)
 {
     struct json x;
-    if (json_kind(v) != JSON_ARRAY)
+    if (js_kind(v) != JS_ARRAY)
         return entry_bad(key, "shape", v, "allowed is an array of whole numbers", e);
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x); t->n_dims++) {
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); t->n_dims++) {
         uint64_t d;
         if (t->n_dims == TENSOR_DIMS_MAX)
             return entry_bad(key, "shape", v, "allowed are at most 8 dimensions", e);
-        if (!json_u64(&x, &d))
+        if (!js_u64(&x, &d))
             return entry_bad(key, "dimension", &x, "allowed are whole numbers below 2^64", e);
         t->dim[t->n_dims] = d;
     }
@@ -86,10 +81,10 @@ static int entry_offsets(const struct json *key, const struct json *v, uint64_t 
 {
     struct json x;
     size_t n = 0;
-    if (json_kind(v) != JSON_ARRAY)
+    if (js_kind(v) != JS_ARRAY)
         return entry_bad(key, "data_offsets", v, "allowed is [begin, end]", e);
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x); n++)
-        if (n == 2 || !json_u64(&x, &at[n]))
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++)
+        if (n == 2 || !js_u64(&x, &at[n]))
             return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
     if (n != 2)
         return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
@@ -122,11 +117,11 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
     uint64_t at[2] = { 0 };
     size_t type;
     *t = (struct tensor){ 0 };
-    if (json_kind(value) != JSON_OBJECT)
+    if (js_kind(value) != JS_OBJECT)
         return entry_bad(key, "entry", value, "allowed is an object with dtype, shape and data_offsets", e);
-    for (struct json_walk w = json_walk(value); json_next(&w, &field, &v);) {
+    for (struct js_walk w = js_walk(value); js_next(&w, &field, &v);) {
         size_t i = 0;
-        while (i < 3 && !json_is(&field, names[i]))
+        while (i < 3 && !js_is(&field, names[i]))
             i++;
         if (i == 3)
             return entry_bad(key, "unknown key", &field, "allowed are dtype, shape and data_offsets", e);
@@ -137,16 +132,16 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
     for (size_t i = 0; i < 3; i++)
         if (!part[i].s)
             return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s is missing", key->file, shown(key), key->s + 1,
-                           json_offset(value), names[i]);
+                           js_offset(value), names[i]);
     if (entry_dtype(key, &part[0], &type, e) || entry_shape(key, &part[1], t, e) ||
         entry_bytes(key, &part[1], dtypes[type].bits, t, e) || entry_offsets(key, &part[2], at, e))
         return -1;
     if (at[1] - at[0] != t->bytes)
         return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets span %llu bytes, dtype and shape need %zu", key->file,
-                       shown(key), key->s + 1, json_offset(&part[2]), (unsigned long long)(at[1] - at[0]), t->bytes);
+                       shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)(at[1] - at[0]), t->bytes);
     if (at[1] > data_bytes)
         return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %llu, the file has %llu bytes of data",
-                       key->file, shown(key), key->s + 1, json_offset(&part[2]), (unsigned long long)at[1], (unsigned long long)data_bytes);
+                       key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)at[1], (unsigned long long)data_bytes);
     t->dtype = dtypes[type].dtype;
     t->dtype_name = dtypes[type].name;
     t->offset = at[0];
@@ -156,11 +151,11 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
 static int check_metadata(const struct json *v, struct err *e)
 {
     struct json key, x;
-    if (json_kind(v) != JSON_OBJECT)
-        return json_bad(v, e, "allowed for __metadata__ is an object of strings");
-    for (struct json_walk w = json_walk(v); json_next(&w, &key, &x);)
-        if (json_kind(&x) != JSON_STRING)
-            return json_bad(&x, e, "allowed in __metadata__ are strings");
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "allowed for __metadata__ is an object of strings");
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &x);)
+        if (js_kind(&x) != JS_STRING)
+            return js_bad(&x, e, "allowed in __metadata__ are strings");
     return 0;
 }
 
@@ -169,14 +164,13 @@ static int header_measure(const struct json *root, uint64_t data_bytes, size_t *
 {
     struct json key, v;
     struct tensor t;
-    char name[TENSOR_NAME_MAX + 1];
     bool metadata = false;
     *n = *name_bytes = 0;
-    for (struct json_walk w = json_walk(root); json_next(&w, &key, &v);) {
+    for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
         size_t len;
-        if (json_is(&key, "__metadata__")) {
+        if (js_is(&key, "__metadata__")) {
             if (metadata)
-                return json_bad(&key, e, "allowed once");
+                return js_bad(&key, e, "allowed once");
             metadata = true;
             if (check_metadata(&v, e))
                 return -1;
@@ -184,8 +178,8 @@ static int header_measure(const struct json *root, uint64_t data_bytes, size_t *
         }
         if (*n == TENSORS_MAX)
             return err_set(e, ERR_INPUT, "%s: offset %zu: more than %d tensors, at most that many are allowed", key.file,
-                           json_offset(&key), TENSORS_MAX);
-        if (entry_name(&key, name, &len, e) || entry_parse(&key, &v, data_bytes, &t, e))
+                           js_offset(&key), TENSORS_MAX);
+        if (entry_name(&key, &len, e) || entry_parse(&key, &v, data_bytes, &t, e))
             return -1;
         ++*n;
         *name_bytes += len + 1;
@@ -230,11 +224,10 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
 {
     struct json root, key, v;
     size_t count, name_bytes, all;
-    char name[TENSOR_NAME_MAX + 1];
-    if (json_check(&root, file, json, n, e))
+    if (js_check(&root, file, json, n, e))
         return -1;
-    if (json_kind(&root) != JSON_OBJECT)
-        return json_bad(&root, e, "allowed for a header is an object");
+    if (js_kind(&root) != JS_OBJECT)
+        return js_bad(&root, e, "allowed for a header is an object");
     if (header_measure(&root, data_bytes, &count, &name_bytes, e))
         return -1;
     if (ts->n + count > TENSORS_MAX)
@@ -250,17 +243,16 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
     ts->names = names;
     char *to = names->text;
     t = &ts->t[ts->n];
-    for (struct json_walk w = json_walk(&root); json_next(&w, &key, &v);) {
-        size_t len;
-        if (json_is(&key, "__metadata__"))
+    for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
+        if (js_is(&key, "__metadata__"))
             continue;
-        if (entry_parse(&key, &v, data_bytes, t, e) || entry_name(&key, name, &len, e))
+        if (entry_parse(&key, &v, data_bytes, t, e))
             return -1;
-        memcpy(to, name, len + 1);
         t->name = to;
         t->shard = shard;
-        to += len + 1;
         t++;
+        to += js_unescape(&key, to);
+        *to++ = 0;
     }
     if (check_tiling(&ts->t[ts->n], count, file, data_bytes, e))
         return -1;
@@ -413,16 +405,15 @@ static size_t shard_find(const struct shard_list *l, const char *name)
 static int shard_name(const struct json *v, char name[256], struct err *e)
 {
     static const char allowed[] = "allowed is the name of a .safetensors file in the same folder";
-    char text[6 * 256];
-    if (json_kind(v) != JSON_STRING || v->end - v->s > (ptrdiff_t)sizeof text)
-        return json_bad(v, e, allowed);
-    size_t n = json_unescape(v, text);
     static const char ext[] = ".safetensors";
     const size_t n_ext = sizeof ext - 1;
-    if (n <= n_ext || n > 255 || memcmp(text + n - n_ext, ext, n_ext) || memchr(text, '/', n) || memmem(text, n, "..", 2))
-        return json_bad(v, e, allowed);
-    memcpy(name, text, n);
-    name[n] = 0;
+    bool control;
+    size_t n = js_kind(v) == JS_STRING ? js_length(v, &control) : 0;
+    if (n <= n_ext || n > 255 || control)
+        return js_bad(v, e, allowed);
+    name[js_unescape(v, name)] = 0;
+    if (strcmp(name + n - n_ext, ext) || strchr(name, '/') || strstr(name, ".."))
+        return js_bad(v, e, allowed);
     return 0;
 }
 
@@ -430,7 +421,7 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
 {
     struct json v;
     char name[256];
-    for (struct json_walk w = json_walk(map); json_next(&w, NULL, &v);) {
+    for (struct js_walk w = js_walk(map); js_next(&w, NULL, &v);) {
         if (shard_name(&v, name, e))
             return -1;
         size_t i = shard_find(l, name);
@@ -450,16 +441,17 @@ static int index_check(const struct tensors *ts, const struct json *map, const s
 {
     struct json key, v;
     char name[TENSOR_NAME_MAX + 1], shard[256];
-    for (struct json_walk w = json_walk(map); json_next(&w, &key, &v);) {
+    for (struct js_walk w = js_walk(map); js_next(&w, &key, &v);) {
         size_t len;
-        if (entry_name(&key, name, &len, e) || shard_name(&v, shard, e))
+        if (entry_name(&key, &len, e) || shard_name(&v, shard, e))
             return -1;
+        name[js_unescape(&key, name)] = 0;
         const struct tensor *t = tensors_find(ts, name);
         if (!t || strcmp(l->name[t->shard], shard))
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s", map->file, json_offset(&key),
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s", map->file, js_offset(&key),
                            shown(&key), key.s + 1, shard);
         if (seen[t - ts->t]++)
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice", map->file, json_offset(&key),
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice", map->file, js_offset(&key),
                            shown(&key), key.s + 1);
     }
     for (size_t i = 0; i < ts->n; i++)
@@ -474,31 +466,31 @@ static int index_total(const struct tensors *ts, const struct json *root, struct
 {
     struct json metadata, total;
     double x;
-    int found = json_get(root, "metadata", &metadata, e);
-    if (found <= 0 || json_kind(&metadata) == JSON_NULL)
+    int found = js_get(root, "metadata", &metadata, e);
+    if (found <= 0 || js_kind(&metadata) == JS_NULL)
         return found < 0 ? -1 : 0;
-    if (json_kind(&metadata) != JSON_OBJECT)
-        return json_bad(&metadata, e, "allowed is an object");
-    found = json_get(&metadata, "total_size", &total, e);
+    if (js_kind(&metadata) != JS_OBJECT)
+        return js_bad(&metadata, e, "allowed is an object");
+    found = js_get(&metadata, "total_size", &total, e);
     if (found <= 0)
         return found;
-    if (!json_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers have it as 123.0 */
-        return json_bad(&total, e, "the tensors of the shards have %zu bytes", ts->data_bytes);
+    if (!js_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers have it as 123.0 */
+        return js_bad(&total, e, "the tensors of the shards have %zu bytes", ts->data_bytes);
     return 0;
 }
 
 static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l, struct err *e)
 {
     struct json map;
-    if (json_kind(root) != JSON_OBJECT)
-        return json_bad(root, e, "allowed for an index is an object");
-    int found = json_get(root, "weight_map", &map, e);
+    if (js_kind(root) != JS_OBJECT)
+        return js_bad(root, e, "allowed for an index is an object");
+    int found = js_get(root, "weight_map", &map, e);
     if (found < 0)
         return -1;
     if (!found)
         return err_set(e, ERR_INPUT, "%s: weight_map is missing", root->file);
-    if (json_kind(&map) != JSON_OBJECT)
-        return json_bad(&map, e, "allowed is an object of shard names");
+    if (js_kind(&map) != JS_OBJECT)
+        return js_bad(&map, e, "allowed is an object of shard names");
     if (index_shards(&map, l, e) || shards_alloc(ts, l->n, root->file, e))
         return -1;
     for (size_t i = 0; i < l->n; i++) {
@@ -525,7 +517,7 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
     if (file_read(&json, &n, path, INDEX_BYTES_MAX, e))
         return -1;
     struct shard_list *l = calloc(1, sizeof *l);
-    int r = l ? json_check(&root, path, json, n, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
+    int r = l ? js_check(&root, path, json, n, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
     if (!r)
         r = index_read(ts, dir, &root, l, e);
     for (size_t i = 0; l && i < l->n; i++)

@@ -293,19 +293,19 @@ static void json_grammar(void)
     static const char *const bad[] = { "", " ", "[", "]", "{", "}", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{1:1}", "01", "-", "+1", "1.",
         ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "-Infinity", "nul", "nulL", "tru", "True", "\"", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\u123\"", "\"\\ud800\"",
         "\"\\ud800x\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\u0000\"", "\"\t\"", "\"\n\"", "1 1", "[1]]", "{}{}", "'a'", "[1;2]", "/**/1", "\"\x80\"", "\"\xed\xa0\x80\"",
-        "\xef\xbb\xbf""1", "\xc0\x80", "[\"a\":1]", "{\"a\",1}", "\f1", "-01", "1.e1", "--1" };
-    char deep[2 * (JSON_DEPTH_MAX + 1) + 1];
+        ("\xef\xbb\xbf" "1"), "\xc0\x80", "[\"a\":1]", "{\"a\",1}", "\f1", "-01", "1.e1", "--1" };
+    char deep[2 * (JS_DEPTH_MAX + 1) + 1];
     struct json v;
     struct err e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        CHECK(json_check(&v, "x", good[i], strlen(good[i]), &e) == 0, "%s: %s", good[i], e.msg);
+        CHECK(js_check(&v, "x", good[i], strlen(good[i]), &e) == 0, "%s: %s", good[i], e.msg);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(json_check(&v, "x", bad[i], strlen(bad[i]), &e) == -1 && e.code == ERR_INPUT, "%s is accepted", bad[i]);
-    CHECK(json_check(&v, "x", "1\0", 2, &e) == -1);
-    for (size_t d = JSON_DEPTH_MAX; d <= JSON_DEPTH_MAX + 1; d++) {
+        CHECK(js_check(&v, "x", bad[i], strlen(bad[i]), &e) == -1 && e.code == ERR_INPUT, "%s is accepted", bad[i]);
+    CHECK(js_check(&v, "x", "1\0", 2, &e) == -1);
+    for (size_t d = JS_DEPTH_MAX; d <= JS_DEPTH_MAX + 1; d++) {
         memset(deep, '[', d);
         memset(deep + d, ']', d);
-        CHECK(json_check(&v, "x", deep, 2 * d, &e) == (d > JSON_DEPTH_MAX ? -1 : 0), "depth %zu", d);
+        CHECK(js_check(&v, "x", deep, 2 * d, &e) == (d > JS_DEPTH_MAX ? -1 : 0), "depth %zu", d);
     }
 }
 
@@ -320,23 +320,23 @@ static void json_values(void)
     uint64_t u;
     double d;
     size_t n = 0, size;
-    CHECK(json_check(&root, "x", text, strlen(text), &e) == 0, "%s", e.msg);
-    for (struct json_walk w = json_walk(&root); json_next(&w, NULL, &v);)
+    CHECK(js_check(&root, "x", text, strlen(text), &e) == 0, "%s", e.msg);
+    for (struct js_walk w = js_walk(&root); js_next(&w, NULL, &v);)
         n++;
     CHECK(n == 8, "%zu members", n);
-    CHECK(json_get(&root, "a", &v, &e) == 1 && json_kind(&v) == JSON_ARRAY);
+    CHECK(js_get(&root, "a", &v, &e) == 1 && js_kind(&v) == JS_ARRAY);
     n = 0;
-    for (struct json_walk w = json_walk(&v); json_next(&w, NULL, &x); n++)
-        CHECK(json_kind(&x) == (n == 0 ? JSON_NUMBER : n == 1 ? JSON_OBJECT : JSON_ARRAY), "element %zu", n);
+    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &x); n++)
+        CHECK(js_kind(&x) == (n == 0 ? JS_NUMBER : n == 1 ? JS_OBJECT : JS_ARRAY), "element %zu", n);
     CHECK(n == 3);
-    CHECK(json_get(&root, "b", &v, &e) == 1 && json_double(&v, &d) && d == -15 && !json_u64(&v, &u));
-    CHECK(json_get(&root, "s", &v, &e) == 1 && json_unescape(&v, s) == 7 && memcmp(s, "\xc3\xa9\xf0\x9f\x98\x80\n", 7) == 0);
-    CHECK(json_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n") && !json_is(&v, "\xc3\xa9") && !json_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n!") && !json_is(&v, ""));
-    CHECK(json_get(&root, "n", &v, &e) == 1 && json_u64(&v, &u) && u == UINT64_MAX);
-    CHECK(json_get(&root, "m", &v, &e) == 1 && !json_u64(&v, &u) && json_size(&v, 1, 9, &size, &e) == -1);
+    CHECK(js_get(&root, "b", &v, &e) == 1 && js_double(&v, &d) && d == -15 && !js_u64(&v, &u));
+    CHECK(js_get(&root, "s", &v, &e) == 1 && js_unescape(&v, s) == 7 && memcmp(s, "\xc3\xa9\xf0\x9f\x98\x80\n", 7) == 0);
+    CHECK(js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n") && !js_is(&v, "\xc3\xa9") && !js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n!") && !js_is(&v, ""));
+    CHECK(js_get(&root, "n", &v, &e) == 1 && js_u64(&v, &u) && u == UINT64_MAX);
+    CHECK(js_get(&root, "m", &v, &e) == 1 && !js_u64(&v, &u) && js_size(&v, 1, 9, &size, &e) == -1);
     CHECK(strcmp(e.msg, "x: m (offset 97): found 18446744073709551616, allowed are whole numbers from 1 to 9") == 0, "%s", e.msg);
-    CHECK(json_get(&root, "h", &v, &e) == 1 && !json_double(&v, &d));
-    CHECK(json_get(&root, "q", &v, &e) == 0 && json_get(&root, "z", &v, &e) == 1 && json_kind(&v) == JSON_NULL);
+    CHECK(js_get(&root, "h", &v, &e) == 1 && !js_double(&v, &d));
+    CHECK(js_get(&root, "q", &v, &e) == 0 && js_get(&root, "z", &v, &e) == 1 && js_kind(&v) == JS_NULL);
 }
 
 int main(void)
