@@ -163,8 +163,9 @@ static void take_nll(void *ctx, size_t pos, const float *logits)
 
 static void every_fixture_is_there(void)
 {
-    CHECK(n_fixtures >= (getenv("LOGITS_MODELS") ? 1 : FIXTURES_MIN), "%zu fixtures", n_fixtures);
-    for (size_t i = 0; i < n_fixtures; i++)
+    const bool others = getenv("LOGITS_MODELS") != NULL;     /* random models come without controls */
+    CHECK(n_fixtures >= (others ? 1 : FIXTURES_MIN), "%zu fixtures", n_fixtures);
+    for (size_t i = 0; i < n_fixtures && !others; i++)
         CHECK(fixtures[i].n >= 2000 && fixtures[i].n_at >= 16 && json_array_size(json_object_get(fixtures[i].info, "controls")) > 0,
               "%s", fixtures[i].name);
 }
