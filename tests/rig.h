@@ -1,0 +1,100 @@
+/* A model opened with a twin and a number of threads, and passes over it, for the tests of whole models. */
+#pragma once
+#include "tests/test.h"
+#include "tests/tiny_model.h"
+
+struct rig { struct config c; struct model m; struct pool *pool; struct workspace *w; size_t rows_max, n_max; };
+
+static inline void rig_die(const char *what, const struct err *e)
+{
+    printf("FAIL cannot go on: %s: %s\n", what, e->msg);
+    exit(1);
+}
+static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
+{
+    struct err e = { 0 };
+    memset(r, 0, sizeof *r);
+    r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
+    if (config_read(&r->c, dir, &e)) rig_die("config", &e);
+    if (model_open(&r->m, dir, &r->c, compute, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
+    if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
+}
+static inline void rig_close(struct rig *r)
+{
+    workspace_close(r->w), model_close(&r->m), pool_close(r->pool);
+}
+static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size_t node_max)
+{
+    struct err e = { 0 };
+    if (kv_open(kv, r->m.compute, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
+}
+/* Make the first n positions of the cache random numbers of up to about 2, the same ones for the same seed. */
+static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
+{
+    struct rng rng = { seed };
+    if (!n)
+        return;
+    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK;
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++) {
+            char *p = kv_block(kv, l, h, 0);
+            size_t words = blocks * kv->block_bytes / 4;
+            for (size_t i = 0; i < words; i += 2) {
+                uint64_t u = rng_next(&rng);       /* exponents 2^-7 .. 2^0 in both halves of each word */
+                uint32_t w[2] = { (uint32_t)u, (uint32_t)(u >> 32) };
+                for (int k = 0; k < 2; k++)
+                    w[k] = (w[k] & 0x83ff83ff) | 0x3c003c00;
+                memcpy(p + 4 * i, w, 8);
+            }
+        }
+    kv->n_past = kv->n_written = MIN(blocks * KV_BLOCK, kv->n_max);
+    kv_truncate(kv, n);
+}
+/* Rows of one sequence, all logits (or only the last row's with want_all false). Exits when the pass fails. */
+static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *token, const int32_t *parent, size_t n, float *logits, bool want_all)
+{
+    static uint8_t all[4096];
+    struct err e = { 0 };
+    memset(all, 1, sizeof all);
+    struct pass_seq s = { kv, n, token, parent, want_all ? all : NULL, logits };
+    if (model_forward(&r->m, r->w, &s, 1, NULL, 0, &e)) rig_die("pass", &e);
+}
+/* n tokens in passes of m rows; logits [n][vocab], or NULL: only the last row of each pass, thrown away into `last`. */
+static inline void rig_run(const struct rig *r, struct kv *kv, const int32_t *token, size_t n, size_t m, float *logits, float *last)
+{
+    for (size_t i = 0; i < n; i += m) {
+        size_t rows = MIN(m, n - i);
+        rig_pass(r, kv, token + i, NULL, rows, logits ? logits + i * r->c.vocab : last, logits != NULL);
+        kv_advance(kv, rows);
+    }
+}
+static inline void rig_tokens(int32_t *token, size_t n, size_t vocab, uint64_t seed)
+{
+    struct rng rng = { seed };
+    for (size_t i = 0; i < n; i++) token[i] = (int32_t)rng_below(&rng, vocab);
+}
+/* Bytes of rows [from, to) of two caches, every layer and head. */
+static inline bool rig_same_rows(const struct kv *a, const struct kv *b, size_t from, size_t to)
+{
+    float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];
+    size_t bytes = 2 * a->head_dim * dtype_size(a->type);
+    for (size_t l = 0; l < a->n_layers; l++)
+        for (size_t h = 0; h < a->n_kv_heads; h++)
+            for (size_t pos = from; pos < to; pos++) {
+                kv_get(x, a->type, a->head_dim, pos % KV_BLOCK, kv_block(a, l, h, pos));
+                kv_get(y, b->type, b->head_dim, pos % KV_BLOCK, kv_block(b, l, h, pos));
+                if (memcmp(x, y, bytes)) return false;
+            }
+    return true;
+}
+static inline const struct ops *best_twin(void)
+{
+    const struct ops *best = ops_all[0];
+    FOR_TWINS(o) best = o;
+    return best;
+}
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOW_BUILD true
+#else
+#define SLOW_BUILD false
+#endif

@@ -1,0 +1,137 @@
+/* Small random models as directories that model_open reads: config.json and model.safetensors, the same bytes on
+ * every machine. Weights are near normal and scaled by 1/sqrt(inputs), so that logits spread by about one. */
+#pragma once
+#include "src/model.h"
+#include "tests/reference.h"
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct tiny {
+    const char *name, *type;             /* "llama", "mistral", "qwen2", "qwen3" */
+    size_t hidden, ffn, heads, kv_heads, head_dim, vocab, layers;
+    size_t window;                       /* mistral: every layer; qwen: every other layer; 0: none */
+    enum dtype dtype;
+    bool tied;
+};
+
+static const struct tiny tiny_models[] __attribute__((unused)) = {
+    { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true },
+    { "qwen3-f16-window", "qwen3", 96, 80, 6, 2, 80, 211, 4, 100, DT_F16, false },
+    { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false },     /* head_dim padded to 32, odd inputs of down_proj */
+    { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true },               /* biases, as many KV heads as heads */
+};
+enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
+
+static inline uint16_t tiny_f16(float x)     /* for |x| < 1024, rounded towards zero */
+{
+    uint32_t u = ref_bits(x), e = u >> 23 & 255;
+    if (e < 113) return (uint16_t)(u >> 16 & 0x8000);
+    return (uint16_t)((u >> 16 & 0x8000) | (e - 112) << 10 | (u >> 13 & 0x3ff));
+}
+struct tiny_writer { FILE *header, *data; size_t at; struct rng rng; enum dtype dtype; bool first; };
+
+static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean, float scale)
+{
+    static const char *const names[] = { "", "BF16", "F16", "F32" };
+    size_t n = rows * (cols ? cols : 1), bytes = n * dtype_size(w->dtype);
+    fprintf(w->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%zu", w->first ? "" : ",", name, names[w->dtype], rows);
+    if (cols) fprintf(w->header, ",%zu", cols);
+    fprintf(w->header, "],\"data_offsets\":[%zu,%zu]}", w->at, w->at + bytes);
+    w->first = false, w->at += bytes;
+    for (size_t i = 0; i < n; i++) {
+        float x = mean + scale * rng_normal(&w->rng);
+        uint16_t h = w->dtype == DT_F16 ? tiny_f16(x) : ref_to_bf16(x);
+        fwrite(w->dtype == DT_F32 ? (void *)&x : (void *)&h, 1, dtype_size(w->dtype), w->data);
+    }
+}
+static inline void tiny_linear(struct tiny_writer *w, size_t layer, const char *name, size_t out, size_t in, bool bias)
+{
+    char full[128];
+    snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
+    tiny_tensor(w, full, out, in, 0, 1.2f / sqrtf((float)in));
+    snprintf(full, sizeof full, "model.layers.%zu.%s.bias", layer, name);
+    if (bias) tiny_tensor(w, full, out, 0, 0, 0.5f);
+}
+static inline void tiny_norm(struct tiny_writer *w, size_t layer, const char *name, size_t n)
+{
+    char full[128];
+    snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
+    tiny_tensor(w, full, n, 0, 1, 0.3f);
+}
+static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
+{
+    bool bias = !strcmp(t->type, "qwen2"), qk = !strcmp(t->type, "qwen3");
+    tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0, t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
+    for (size_t l = 0; l < t->layers; l++) {
+        tiny_norm(w, l, "input_layernorm", t->hidden);
+        tiny_linear(w, l, "self_attn.q_proj", t->heads * t->head_dim, t->hidden, bias);
+        tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+        tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
+        if (qk) tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
+        tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
+        tiny_norm(w, l, "post_attention_layernorm", t->hidden);
+        tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false);
+        tiny_linear(w, l, "mlp.up_proj", t->ffn, t->hidden, false);
+        tiny_linear(w, l, "mlp.down_proj", t->hidden, t->ffn, false);
+    }
+    tiny_tensor(w, "model.norm.weight", t->hidden, 0, 1, 0.3f);
+    if (!t->tied)
+        tiny_tensor(w, "lm_head.weight", t->vocab, t->hidden, 0, 1.5f / sqrtf((float)t->hidden));
+}
+static inline void tiny_config(const struct tiny *t, const char *dir)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    FILE *f = fopen(path, "w");
+    if (!f) abort();
+    fprintf(f, "{\"model_type\":\"%s\",\"hidden_size\":%zu,\"intermediate_size\":%zu,\"num_hidden_layers\":%zu,\"num_attention_heads\":%zu,"
+            "\"num_key_value_heads\":%zu,\"head_dim\":%zu,\"vocab_size\":%zu,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-6,"
+            "\"rope_theta\":100000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s", t->type, t->hidden, t->ffn, t->layers, t->heads,
+            t->kv_heads, t->head_dim, t->vocab, t->tied ? "true" : "false");
+    if (t->window && !strcmp(t->type, "mistral"))
+        fprintf(f, ",\"sliding_window\":%zu", t->window);
+    else if (t->window) {
+        fprintf(f, ",\"use_sliding_window\":true,\"sliding_window\":%zu,\"layer_types\":[", t->window);
+        for (size_t l = 0; l < t->layers; l++)
+            fprintf(f, "%s\"%s\"", l ? "," : "", l % 2 ? "full_attention" : "sliding_attention");
+        fprintf(f, "]");
+    } else if (!strcmp(t->type, "mistral"))
+        fprintf(f, ",\"sliding_window\":null");
+    fprintf(f, "}\n");
+    if (fclose(f)) abort();
+}
+/* Write the model into a new directory below $TMPDIR or /tmp; its name is left in dir. */
+static inline void tiny_write(const struct tiny *t, char dir[4096])
+{
+    char path[4200], *header = NULL;
+    size_t n = 0;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, 4096, "%s/longhand-tiny-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir)) abort();
+    tiny_config(t, dir);
+    struct tiny_writer w = { .header = open_memstream(&header, &n), .data = tmpfile(), .rng = { 1000 + t->hidden }, .dtype = t->dtype, .first = true };
+    if (!w.header || !w.data) abort();
+    fprintf(w.header, "{");
+    tiny_tensors(&w, t);
+    fprintf(w.header, "}");
+    while (fflush(w.header), n % 8) fprintf(w.header, " ");
+    fclose(w.header);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    for (int i = 0; i < 8; i++) fputc((int)(n >> 8 * i & 255), f);
+    fwrite(header, 1, n, f);
+    rewind(w.data);
+    for (int c; (c = getc(w.data)) != EOF;) putc(c, f);
+    fclose(w.data);
+    if (fclose(f)) abort();
+    free(header);
+}
+static inline void tiny_remove(const char *dir)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/config.json", dir), unlink(path);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir), unlink(path);
+    rmdir(dir);
+}
