@@ -224,15 +224,21 @@ int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
     *s = (struct sink){ .fd = STDOUT_FILENO };
-    if (!path)
+    int open_fd;
+    if (!path || strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
         return 0;
     char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
     int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
     free(real);
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
-    if (stat(s->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        s->fd = open(s->path, O_WRONLY | O_CLOEXEC);
+    bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
+    if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
+        s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
+        s->path[0] = 0;
+    } else if (device || (stat(s->path, &st) == 0 && !S_ISREG(st.st_mode))) {
+        s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
         s->path[0] = 0;
     } else {
         mode_t mask = umask(0);

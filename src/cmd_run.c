@@ -29,7 +29,7 @@ static int check_options(const struct options *o, struct err *e)
     if (!o->prompt == !o->prompt_file)
         return err_set(e, ERR_INPUT, "run: %s", o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
                                                           : "--prompt TEXT or --prompt-file FILE is missing");
-    if (o->samples > 1 && !o->output)
+    if (o->samples > 1 && (!o->output || strcmp(o->output, "-") == 0))
         return err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
     if (o->stop.n > STOP_STRINGS_MAX)
         return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", o->stop.n, STOP_STRINGS_MAX);

@@ -23,6 +23,7 @@ done
 "$LONGHAND" run -m $MODEL --file=<(cat $P) --n-predict 60 --seed=7 --quiet >"$TMP/t"; same prompt_from_a_pipe_and_aliases "$TMP/seed7" "$TMP/t"
 "$LONGHAND" run -m $MODEL -p "$(head -c 200 $P; echo x)" --max_tokens 60 -s7 -q >"$TMP/t"; differ another_prompt_another_text "$TMP/seed7" "$TMP/t"
 "$LONGHAND" $G -o "$TMP/file" >"$TMP/t" && [ ! -s "$TMP/t" ] && [ -z "$(ls "$TMP" | grep part)" ]; result output_goes_to_the_file_only $? "exit or output"
+for o in - /dev/stdout /dev/fd/1; do (echo before; "$LONGHAND" $G -o $o; echo after) >"$TMP/t"; (echo before; cat "$TMP/seed7"; echo after) >"$TMP/a"; same "output_to_${o}_stays_in_its_place" "$TMP/a" "$TMP/t"; done
 same output_file_holds_the_text "$TMP/seed7" "$TMP/file"
 "$LONGHAND" $G --temp 1 --min_p 0.05 --generation-config none >"$TMP/t"; same models_own_settings_equal_the_flags "$TMP/seed7" "$TMP/t"
 "$LONGHAND" $G --generation-config none >"$TMP/t"; differ neutral_settings_differ "$TMP/seed7" "$TMP/t"
