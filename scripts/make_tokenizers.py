@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Train the small tokenizers of tests/data/tokenizers and write what Hugging Face makes of some texts.
 
-    python3 scripts/make_tokenizers.py CORPUS OUT
+    python3 scripts/make_tokenizers.py CORPUS OUT [MODEL ..]
 
 CORPUS is a folder of English texts. Each KIND.json has the structure of the tokenizer.json that the family ships
 (components, flags, spelling of merges, added tokens), with a small vocabulary of its own. KIND.jsonl holds lines
-[text, ids with special tokens, ids without, decoded, decoded without special tokens].
+[text, ids with special tokens, ids without, decoded, decoded without special tokens]. For each folder MODEL the lines
+of its tokenizer.json go to OUT/MODEL.jsonl.
 """
 import json
 import pathlib
@@ -171,7 +172,7 @@ SAMPLES = [
     "emoji 👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽 \U0001f1e9\U0001f1ea", "<s>Hello</s> <s> x </s>", "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
     "<|im_start|>user\nhi<|im_end|>\n<think>\n\n</think>", "a<|endoftext|>b <mask> c   <mask>d <r>   e", "ever never ever-green forever ever",
     "<|user|>  old gold old \u0301old <|end|>  \n x", "[INST] hi [/INST] [PAD]", "▁▁a ▁b ▁", "\u00a0\u2003\u3000 \u0085 \u200b\ufeff end   ", "a" * 40 + " " * 40,
-    "\u0301\u0300\u0345\u0334 q\u0323\u0307 q\u0307\u0323", "<0x0A> <0x41>\x00\x01\x7f", "\U0010ffff\ue000\ufffd", "“Quote” — dash… ‘s", "x\u0344 \u0f73\u0f75 \uf900\U0002f800",
+    "\u0301\u0300\u0345\u0334 q\u0323\u0307 q\u0307\u0323", "<0x0A> <0x41>\x01\x7f", "\U0010ffff\ue000\ufffd", "“Quote” — dash… ‘s", "x\u0344 \u0f73\u0f75 \uf900\U0002f800",
 ]
 
 
@@ -184,12 +185,14 @@ def main():
     samples = SAMPLES + ["\n".join(rng.sample(texts, 3))[:300] for _ in range(8)]
     for name, data in [*byte_kinds(texts), *sentence_kinds(texts)]:
         (out / f"{name}.json").write_text(json.dumps(data, ensure_ascii=False, indent=None, separators=(",", ":")), encoding="utf-8")
-        write_expected(out / f"{name}.json", samples)
+        write_expected(out / f"{name}.json", out / f"{name}.jsonl", samples)
+    for model in map(pathlib.Path, sys.argv[3:]):
+        write_expected(model / "tokenizer.json", out / f"{model.name}.jsonl", samples)
 
 
-def write_expected(path, samples):
+def write_expected(path, lines, samples):
     t = Tokenizer.from_file(str(path))
-    with open(path.with_suffix(".jsonl"), "w", encoding="utf-8") as f:
+    with open(lines, "w", encoding="utf-8") as f:
         for s in samples:
             ids, bare = t.encode(s).ids, t.encode(s, add_special_tokens=False).ids
             row = [s, ids, bare, t.decode(ids, skip_special_tokens=False), t.decode(ids, skip_special_tokens=True)]

@@ -8,30 +8,30 @@
 int tok_fields(const struct json *object, struct field *f, struct err *e)
 {
     struct json k, v;
-    if (json_kind(object) != JSON_OBJECT)
-        return json_bad(object, e, "an object is needed");
-    for (struct json_walk w = json_walk(object); json_next(&w, &k, &v);) {
+    if (js_kind(object) != JS_OBJECT)
+        return js_bad(object, e, "an object is needed");
+    for (struct js_walk w = js_walk(object); js_next(&w, &k, &v);) {
         size_t i = 0;
-        while (f[i].name && !json_is(&k, f[i].name))
+        while (f[i].name && !js_is(&k, f[i].name))
             i++;
         if (!f[i].name)
-            return json_bad(&k, e, "a key that is not known here");
+            return js_bad(&k, e, "a key that is not known here");
         if (f[i].there)
-            return json_bad(&k, e, "a key that is given twice");
+            return js_bad(&k, e, "a key that is given twice");
         f[i].there = true;
         f[i].v = v;
         f[i].v.key[object->key[0] != NULL] = f[i].name;
     }
     for (size_t i = 0; f[i].name; i++)
         if (f[i].required && !f[i].there)
-            return json_bad(object, e, "the key \"%s\" is missing", f[i].name);
+            return js_bad(object, e, "the key \"%s\" is missing", f[i].name);
     return 0;
 }
 
 int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
 {
     *x = otherwise;
-    return field_null(f) ? 0 : json_bool(&f->v, x, e);
+    return field_null(f) ? 0 : js_bool(&f->v, x, e);
 }
 
 int tok_no_memory(const struct json *v, struct err *e)
@@ -43,10 +43,10 @@ int tok_no_memory(const struct json *v, struct err *e)
 static int read_text(const struct json *v, struct text *x, struct err *e)
 {
     char s[6 * TOK_STRING_MAX + 3];
-    if (json_kind(v) != JSON_STRING)
-        return json_bad(v, e, "a string is needed");
-    if ((size_t)(v->end - v->s) > sizeof s || (x->n = json_unescape(v, s)) > TOK_STRING_MAX)
-        return json_bad(v, e, "at most %d bytes are allowed", TOK_STRING_MAX);
+    if (js_kind(v) != JS_STRING)
+        return js_bad(v, e, "a string is needed");
+    if ((size_t)(v->end - v->s) > sizeof s || (x->n = js_unescape(v, s)) > TOK_STRING_MAX)
+        return js_bad(v, e, "at most %d bytes are allowed", TOK_STRING_MAX);
     memcpy(x->s, s, x->n);
     return 0;
 }
@@ -56,7 +56,7 @@ static int read_char(const struct json *v, struct text *x, struct err *e)
     if (read_text(v, x, e))
         return -1;
     if (x->n == 0 || x->n != utf8_length((unsigned char)x->s[0]))
-        return json_bad(v, e, "one character is needed");
+        return js_bad(v, e, "one character is needed");
     return 0;
 }
 
@@ -67,21 +67,21 @@ static int read_string_pattern(const struct json *v, struct text *x, struct err 
     if (tok_fields(v, f, e))
         return -1;
     if (!f[0].there || f[1].there)
-        return json_bad(v, e, "only a pattern of the form {\"String\": ..} is implemented here");
+        return js_bad(v, e, "only a pattern of the form {\"String\": ..} is implemented here");
     if (read_text(&f[0].v, x, e))
         return -1;
-    return x->n ? 0 : json_bad(v, e, "an empty pattern matches nothing");
+    return x->n ? 0 : js_bad(v, e, "an empty pattern matches nothing");
 }
 
 /* The "type" of a component. */
 static int read_type(const struct json *v, struct json *type, struct err *e)
 {
-    if (json_kind(v) != JSON_OBJECT)
-        return json_bad(v, e, "an object or null is needed");
-    int found = json_get(v, "type", type, e);
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "an object or null is needed");
+    int found = js_get(v, "type", type, e);
     if (found < 0)
         return -1;
-    return found && json_kind(type) == JSON_STRING ? 0 : json_bad(v, e, "the key \"type\" is missing");
+    return found && js_kind(type) == JS_STRING ? 0 : js_bad(v, e, "the key \"type\" is missing");
 }
 
 /* Calls `step` for a component, or for each of those that a Sequence holds under `list`, at any depth (the check of the
@@ -92,15 +92,15 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
     struct json type;
     if (read_type(v, &type, e))
         return -1;
-    if (!json_is(&type, "Sequence"))
+    if (!js_is(&type, "Sequence"))
         return step(t, v, &type, e);
     struct field f[] = { { .name = "type" }, { .name = list, .required = true }, { 0 } };
     if (tok_fields(v, f, e))
         return -1;
-    if (json_kind(&f[1].v) != JSON_ARRAY)
-        return json_bad(&f[1].v, e, "a list is needed");
+    if (js_kind(&f[1].v) != JS_ARRAY)
+        return js_bad(&f[1].v, e, "a list is needed");
     struct json item;
-    for (struct json_walk w = json_walk(&f[1].v); json_next(&w, NULL, &item);) {
+    for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &item);) {
         item.key[0] = v->key[0];
         item.key[1] = list;
         if (each_step(t, &item, list, step, e))
@@ -114,24 +114,24 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
 static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
 {
     if (t->n_norm == TOK_STEPS_MAX)
-        return json_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
+        return js_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
     struct norm_step *s = &t->norm[t->n_norm++];
-    if (json_is(type, "NFC")) {
+    if (js_is(type, "NFC")) {
         struct field f[] = { { .name = "type" }, { 0 } };
         s->kind = NORM_NFC;
         return tok_fields(v, f, e);
     }
-    if (json_is(type, "Prepend")) {
+    if (js_is(type, "Prepend")) {
         struct field f[] = { { .name = "type" }, { .name = "prepend", .required = true }, { 0 } };
         s->kind = NORM_PREPEND;
         return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
     }
-    if (json_is(type, "Replace")) {
+    if (js_is(type, "Replace")) {
         struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
         s->kind = NORM_REPLACE;
         return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
     }
-    return json_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
+    return js_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
 }
 
 /* ---- pre-tokenizers ---- */
@@ -148,7 +148,7 @@ static const struct { const char *regex; enum split split; } known_patterns[] = 
 static int add_split(struct tokenizer *t, enum split s, const struct json *v, struct err *e)
 {
     if (t->n_split == TOK_STEPS_MAX)
-        return json_bad(v, e, "at most %d pre-tokenizers are allowed", TOK_STEPS_MAX);
+        return js_bad(v, e, "at most %d pre-tokenizers are allowed", TOK_STEPS_MAX);
     t->split[t->n_split++] = s;
     return 0;
 }
@@ -159,17 +159,17 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
                          { .name = "invert", .required = true }, { 0 } };
     struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
     bool invert;
-    if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || json_bool(&f[3].v, &invert, e))
+    if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || js_bool(&f[3].v, &invert, e))
         return -1;
     /* The patterns match everything, so to keep the matches apart or to remove what is no match is the same. */
-    if (!json_is(&f[2].v, "Isolated") && !(json_is(&f[2].v, "Removed") && invert))
-        return json_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");
+    if (!js_is(&f[2].v, "Isolated") && !(js_is(&f[2].v, "Removed") && invert))
+        return js_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");
     if (!p[0].there || p[1].there)
-        return json_bad(&f[1].v, e, "only a pattern of the form {\"Regex\": ..} is implemented here");
+        return js_bad(&f[1].v, e, "only a pattern of the form {\"Regex\": ..} is implemented here");
     for (size_t i = 0; i < sizeof known_patterns / sizeof *known_patterns; i++)
-        if (json_is(&p[0].v, known_patterns[i].regex))
+        if (js_is(&p[0].v, known_patterns[i].regex))
             return add_split(t, known_patterns[i].split, v, e);
-    return json_bad(&p[0].v, e, "implemented are the patterns of GPT-2, Llama 3 and Qwen2");
+    return js_bad(&p[0].v, e, "implemented are the patterns of GPT-2, Llama 3 and Qwen2");
 }
 
 static int read_metaspace(struct tokenizer *t, const struct json *v, bool decoder, struct err *e)
@@ -182,12 +182,12 @@ static int read_metaspace(struct tokenizer *t, const struct json *v, bool decode
     if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) || tok_flag(&f[4], &split, true, e))
         return -1;
     if (f[3].there) {
-        prepend = json_is(&f[3].v, "never") ? PREPEND_NEVER : json_is(&f[3].v, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
-        if (prepend == PREPEND_ALWAYS && !json_is(&f[3].v, "always"))
-            return json_bad(&f[3].v, e, "allowed are \"always\", \"first\" and \"never\"");
+        prepend = js_is(&f[3].v, "never") ? PREPEND_NEVER : js_is(&f[3].v, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
+        if (prepend == PREPEND_ALWAYS && !js_is(&f[3].v, "always"))
+            return js_bad(&f[3].v, e, "allowed are \"always\", \"first\" and \"never\"");
     }
     if (!prefix && prepend != PREPEND_NEVER)
-        return json_bad(&f[2].v, e, "prepend_scheme must be \"never\" with it");
+        return js_bad(&f[2].v, e, "prepend_scheme must be \"never\" with it");
     if (decoder) {
         t->decoder = DECODE_METASPACE;
         t->meta_decode = c;
@@ -207,26 +207,26 @@ static int read_byte_level(const struct json *v, bool *prefix, bool *regex, stru
                          { .name = "trim_offsets", .required = true }, { .name = "use_regex" }, { 0 } };
     bool trim;
     *regex = true;
-    return tok_fields(v, f, e) || json_bool(&f[1].v, prefix, e) || json_bool(&f[2].v, &trim, e) ||
-           (f[3].there && json_bool(&f[3].v, regex, e)) ? -1 : 0;
+    return tok_fields(v, f, e) || js_bool(&f[1].v, prefix, e) || js_bool(&f[2].v, &trim, e) ||
+           (f[3].there && js_bool(&f[3].v, regex, e)) ? -1 : 0;
 }
 
 static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
 {
     if (t->byte_level || t->metaspace)
-        return json_bad(type, e, "ByteLevel and Metaspace must be the last pre-tokenizer");
-    if (json_is(type, "Split"))
+        return js_bad(type, e, "ByteLevel and Metaspace must be the last pre-tokenizer");
+    if (js_is(type, "Split"))
         return read_split(t, v, e);
-    if (json_is(type, "ByteLevel")) {
+    if (js_is(type, "ByteLevel")) {
         bool prefix, regex;
         t->byte_level = true;
         if (read_byte_level(v, &prefix, &regex, e) || (prefix && add_split(t, SPLIT_PREFIX_SPACE, v, e)))
             return -1;
         return regex ? add_split(t, SPLIT_GPT2, v, e) : 0;
     }
-    if (json_is(type, "Metaspace"))
-        return t->n_split ? json_bad(type, e, "Metaspace must be the only pre-tokenizer") : read_metaspace(t, v, false, e);
-    return json_bad(type, e, "pre-tokenizers implemented: ByteLevel, Metaspace, Split, Sequence");
+    if (js_is(type, "Metaspace"))
+        return t->n_split ? js_bad(type, e, "Metaspace must be the only pre-tokenizer") : read_metaspace(t, v, false, e);
+    return js_bad(type, e, "pre-tokenizers implemented: ByteLevel, Metaspace, Split, Sequence");
 }
 
 /* ---- post-processors ---- */
@@ -240,30 +240,30 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
     int32_t *to = behind ? t->suffix : t->prefix;
     size_t *n = behind ? &t->n_suffix : &t->n_prefix, x;
     struct text name, other;
-    if (tok_fields(piece, f, e) || json_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
+    if (tok_fields(piece, f, e) || js_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
         return -1;
-    for (struct json_walk w = json_walk(tokens); json_next(&w, &k, &v);) {
+    for (struct js_walk w = js_walk(tokens); js_next(&w, &k, &v);) {
         if (read_text(&k, &other, e))
             return -1;
         if (other.n == name.n && !memcmp(other.s, name.s, name.n)) {
             if (found.s)
-                return json_bad(&k, e, "a key that is given twice");
+                return js_bad(&k, e, "a key that is given twice");
             found = v;
         }
     }
     if (!found.s)
-        return json_bad(&f[0].v, e, "a token that special_tokens does not define");
+        return js_bad(&f[0].v, e, "a token that special_tokens does not define");
     found.key[1] = "special_tokens";
     if (tok_fields(&found, tok, e))
         return -1;
-    if (json_kind(&tok[1].v) != JSON_ARRAY)
-        return json_bad(&tok[1].v, e, "a list is needed");
-    for (struct json_walk w = json_walk(&tok[1].v); json_next(&w, NULL, &id);) {
+    if (js_kind(&tok[1].v) != JS_ARRAY)
+        return js_bad(&tok[1].v, e, "a list is needed");
+    for (struct js_walk w = js_walk(&tok[1].v); js_next(&w, NULL, &id);) {
         id.key[1] = "special_tokens";
-        if (json_size(&id, 0, t->n - 1, &x, e))
+        if (js_size(&id, 0, t->n - 1, &x, e))
             return -1;
         if (*n == TOK_TEMPLATE_MAX)
-            return json_bad(&id, e, "at most %d special tokens are allowed on each side", TOK_TEMPLATE_MAX);
+            return js_bad(&id, e, "at most %d special tokens are allowed on each side", TOK_TEMPLATE_MAX);
         to[(*n)++] = (int32_t)x;
     }
     return 0;
@@ -277,16 +277,16 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
     bool text = false;
     if (tok_fields(v, f, e))
         return -1;
-    if (json_kind(&f[1].v) != JSON_ARRAY || json_kind(&f[3].v) != JSON_OBJECT)
-        return json_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
-    for (struct json_walk w = json_walk(&f[1].v); json_next(&w, NULL, &piece);) {
+    if (js_kind(&f[1].v) != JS_ARRAY || js_kind(&f[3].v) != JS_OBJECT)
+        return js_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
+    for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &piece);) {
         struct field p[] = { { .name = "SpecialToken" }, { .name = "Sequence" }, { 0 } };
         struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
         piece.key[1] = "single";
         if (tok_fields(&piece, p, e))
             return -1;
         if (p[0].there == p[1].there)
-            return json_bad(&piece, e, "one of SpecialToken and Sequence is needed");
+            return js_bad(&piece, e, "one of SpecialToken and Sequence is needed");
         if (p[0].there) {
             if (template_token(t, &p[0].v, &f[3].v, text, e))
                 return -1;
@@ -294,25 +294,25 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
         }
         if (tok_fields(&p[1].v, s, e))
             return -1;
-        if (!json_is(&s[0].v, "A") || text)
-            return json_bad(&piece, e, "the template of a single text holds the sequence A once");
+        if (!js_is(&s[0].v, "A") || text)
+            return js_bad(&piece, e, "the template of a single text holds the sequence A once");
         text = true;
     }
-    return text ? 0 : json_bad(&f[1].v, e, "the template of a single text holds the sequence A once");
+    return text ? 0 : js_bad(&f[1].v, e, "the template of a single text holds the sequence A once");
 }
 
 static int post_processor_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
 {
     bool prefix, regex;
-    if (json_is(type, "ByteLevel"))              /* it changes offsets only */
+    if (js_is(type, "ByteLevel"))              /* it changes offsets only */
         return read_byte_level(v, &prefix, &regex, e);
-    if (json_is(type, "TemplateProcessing")) {
+    if (js_is(type, "TemplateProcessing")) {
         if (t->has_template)
-            return json_bad(type, e, "only one TemplateProcessing is implemented");
+            return js_bad(type, e, "only one TemplateProcessing is implemented");
         t->has_template = true;
         return read_template(t, v, e);
     }
-    return json_bad(type, e, "post-processors implemented: ByteLevel, TemplateProcessing, Sequence");
+    return js_bad(type, e, "post-processors implemented: ByteLevel, TemplateProcessing, Sequence");
 }
 
 /* ---- decoders ---- */
@@ -323,28 +323,28 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
 {
     static const char *const names[] = { "Replace", "ByteFallback", "Fuse", "Strip" };
     bool prefix, regex;
-    if (json_is(type, "ByteLevel") || json_is(type, "Metaspace")) {
+    if (js_is(type, "ByteLevel") || js_is(type, "Metaspace")) {
         if (t->decoder_stage >= 0)
-            return json_bad(type, e, "it must be the only decoder");
+            return js_bad(type, e, "it must be the only decoder");
         t->decoder_stage = STAGE_LAST;
-        if (json_is(type, "Metaspace"))
+        if (js_is(type, "Metaspace"))
             return read_metaspace(t, v, true, e);
         t->decoder = DECODE_BYTES;
         return read_byte_level(v, &prefix, &regex, e);
     }
     int stage = 0;
-    while (stage < STAGE_LAST && !json_is(type, names[stage]))
+    while (stage < STAGE_LAST && !js_is(type, names[stage]))
         stage++;
     if (stage == STAGE_LAST)
-        return json_bad(type, e, "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
+        return js_bad(type, e, "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
     if (stage < t->decoder_stage || (stage == STAGE_STRIP && t->decoder_stage != STAGE_FUSE))
-        return json_bad(type, e, "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
+        return js_bad(type, e, "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
     t->decoder = DECODE_SENTENCE;
     t->decoder_stage = stage;
     if (stage == STAGE_REPLACE) {
         struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
         if (t->n_replace == TOK_STEPS_MAX)
-            return json_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
+            return js_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
         struct norm_step *s = &t->replace[t->n_replace++];
         return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
     }
@@ -352,8 +352,8 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
         struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start", .required = true },
                              { .name = "stop", .required = true }, { 0 } };
         size_t stop;
-        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || json_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
-               json_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || js_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
+               js_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
     }
     struct field f[] = { { .name = "type" }, { 0 } };
     t->byte_tokens |= stage == STAGE_BYTES;
@@ -390,11 +390,11 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     size_t n_added;
     if (tok_fields(root, f, e))
         return -1;
-    if (f[0].there && !json_is(&f[0].v, "1.0"))
-        return json_bad(&f[0].v, e, "only version \"1.0\" is known");
+    if (f[0].there && !js_is(&f[0].v, "1.0"))
+        return js_bad(&f[0].v, e, "only version \"1.0\" is known");
     for (size_t i = 1; i <= 2; i++)
         if (!field_null(&f[i]))
-            return json_bad(&f[i].v, e, "only null is implemented");
+            return js_bad(&f[i].v, e, "only null is implemented");
     if (!f[3].there)
         f[3].v = *root;
     if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
@@ -404,13 +404,13 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
         each_step(t, &f[7].v, "decoders", decoder_step, e))
         return -1;
     if (t->n_split && !t->byte_level)
-        return json_bad(&f[5].v, e, "Split is implemented with ByteLevel behind it");
+        return js_bad(&f[5].v, e, "Split is implemented with ByteLevel behind it");
     if (t->metaspace && t->meta_prepend == PREPEND_FIRST && t->n_norm && t->normalized.n)
-        return json_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
+        return js_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
     if (t->byte_level && check_alphabet(t, root->file, e))
         return -1;
     if (t->decoder_stage < 0)
-        return json_bad(&f[7].v, e, "a decoder is needed");
+        return js_bad(&f[7].v, e, "a decoder is needed");
     return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;
 }
 
@@ -425,7 +425,7 @@ int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, 
     t->decoder_stage = -1;
     if (n > TOK_FILE_MAX)
         err_set(e, ERR_INPUT, "%s: %zu bytes, at most %d are allowed", file, n, TOK_FILE_MAX);
-    else if (!json_check(&root, file, json, n, e) && !read_file(t, &root, e)) {
+    else if (!js_check(&root, file, json, n, e) && !read_file(t, &root, e)) {
         *out = t;
         return 0;
     }

@@ -9,7 +9,7 @@ struct field { const char *name; struct json v; bool there, required; };
 /* The members of an object into the fields of the same names, which end with a NULL name. A key that no field has, a
  * key given twice, and a required key that is missing are errors. */
 int tok_fields(const struct json *object, struct field *f, struct err *e);
-static inline bool field_null(const struct field *f) { return !f->there || json_kind(&f->v) == JSON_NULL; }
+static inline bool field_null(const struct field *f) { return !f->there || js_kind(&f->v) == JS_NULL; }
 /* A flag with a default, which null is too. */
 int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e);
 int tok_no_memory(const struct json *v, struct err *e);

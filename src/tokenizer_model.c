@@ -9,13 +9,13 @@
 static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
 {
     size_t raw = (size_t)(v->end - v->s);
-    if (json_kind(v) != JSON_STRING)
-        return json_bad(v, e, "a string is needed");
+    if (js_kind(v) != JS_STRING)
+        return js_bad(v, e, "a string is needed");
     if (!bytes_reserve(&t->pool, raw))
         return tok_no_memory(v, e);
-    size_t n = json_unescape(v, t->pool.s + t->pool.n);
+    size_t n = js_unescape(v, t->pool.s + t->pool.n);
     if (n == 0 || n > max)
-        return json_bad(v, e, "a token has 1 to %zu bytes", max);
+        return js_bad(v, e, "a token has 1 to %zu bytes", max);
     *x = (struct span){ (uint32_t)t->pool.n, (uint32_t)n };
     t->pool.n += n;
     t->token_max = MAX(t->token_max, n);
@@ -47,12 +47,12 @@ static size_t hash_size(size_t n)
 static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
 {
     struct json k, x;
-    if (json_kind(v) != JSON_OBJECT)
-        return json_bad(v, e, "an object is needed");
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "an object is needed");
     size_t n = 0;
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x);)
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);)
         if (++n > TOK_IDS_MAX)
-            return json_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
+            return js_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
     size_t size = hash_size(n + n_added);
     t->content = calloc(n + n_added + 1, sizeof *t->content);
     t->slot = malloc(size * sizeof *t->slot);
@@ -60,20 +60,20 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
         return tok_no_memory(v, e);
     memset(t->slot, 0xff, size * sizeof *t->slot);
     t->slot_mask = size - 1;
-    for (struct json_walk w = json_walk(v); json_next(&w, &k, &x);) {
+    for (struct js_walk w = js_walk(v); js_next(&w, &k, &x);) {
         uint64_t id;
         struct span content;
-        if (!json_u64(&x, &id) || id >= n)
-            return json_bad(&x, e, "the ids of %zu tokens are 0 to %zu, none left out", n, n - 1);
+        if (!js_u64(&x, &id) || id >= n)
+            return js_bad(&x, e, "the ids of %zu tokens are 0 to %zu, none left out", n, n - 1);
         if (id >= t->vocab)
-            return json_bad(&x, e, "the model has %zu ids", t->vocab);
+            return js_bad(&x, e, "the model has %zu ids", t->vocab);
         if (t->content[id].n)
-            return json_bad(&x, e, "an id that another token has");
+            return js_bad(&x, e, "an id that another token has");
         if (read_content(t, &k, TOK_TOKEN_MAX, &content, e))
             return -1;
         t->content[id] = content;
         if (!enter(t, (uint32_t)id))
-            return json_bad(&k, e, "a token that is given twice");
+            return js_bad(&k, e, "a token that is given twice");
     }
     t->n = t->n_model = n;
     return 0;
@@ -85,24 +85,24 @@ static int merge_parts(const struct json *v, struct bytes *b, size_t *n_a, struc
     b->n = 0;
     if (!bytes_reserve(b, (size_t)(v->end - v->s)))
         return tok_no_memory(v, e);
-    if (json_kind(v) == JSON_STRING) {
-        b->n = json_unescape(v, b->s);
+    if (js_kind(v) == JS_STRING) {
+        b->n = js_unescape(v, b->s);
         char *space = memchr(b->s, ' ', b->n);
         if (!space || memchr(space + 1, ' ', (size_t)(b->s + b->n - space - 1)))
-            return json_bad(v, e, "a merge is two tokens with one space between");
+            return js_bad(v, e, "a merge is two tokens with one space between");
         *n_a = (size_t)(space - b->s);
         memmove(space, space + 1, --b->n - *n_a);
         return 0;
     }
     struct json x;
     size_t n = 0;
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x); n++) {
-        if (json_kind(&x) != JSON_STRING || n == 2)
-            return json_bad(v, e, "a merge is a list of two tokens");
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++) {
+        if (js_kind(&x) != JS_STRING || n == 2)
+            return js_bad(v, e, "a merge is a list of two tokens");
         *n_a = b->n;
-        b->n += json_unescape(&x, b->s + b->n);
+        b->n += js_unescape(&x, b->s + b->n);
     }
-    return n == 2 ? 0 : json_bad(v, e, "a merge is a list of two tokens");
+    return n == 2 ? 0 : js_bad(v, e, "a merge is a list of two tokens");
 }
 
 static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b, struct err *e)
@@ -112,9 +112,9 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
         return -1;
     uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a), to = tok_find(t, b->s, b->n);
     if (a == NO_ID || c == NO_ID)
-        return json_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
+        return js_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
     if (to == NO_ID)
-        return json_bad(v, e, "what it makes is no token of the vocabulary");
+        return js_bad(v, e, "what it makes is no token of the vocabulary");
     size_t i = tok_pair_hash(a, c) & t->merge_mask;
     while (t->merge[i].a != NO_ID && (t->merge[i].a != a || t->merge[i].b != c))
         i = (i + 1) & t->merge_mask;
@@ -128,17 +128,17 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
 {
     struct json x;
     size_t n = 0;
-    enum json_kind kind = JSON_STRING;
-    if (json_kind(v) != JSON_ARRAY)
-        return json_bad(v, e, "a list is needed");
-    for (struct json_walk w = json_walk(v); json_next(&w, NULL, &x);) {
+    enum js_kind kind = JS_STRING;
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "a list is needed");
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
         if (n == 0)
-            kind = json_kind(&x);
+            kind = js_kind(&x);
         x.key[1] = "merges";
-        if ((kind != JSON_STRING && kind != JSON_ARRAY) || json_kind(&x) != kind)
-            return json_bad(&x, e, "merges are all \"a b\" or all [\"a\", \"b\"]");
+        if ((kind != JS_STRING && kind != JS_ARRAY) || js_kind(&x) != kind)
+            return js_bad(&x, e, "merges are all \"a b\" or all [\"a\", \"b\"]");
         if (++n > TOK_MERGES_MAX)
-            return json_bad(&x, e, "at most %d merges are allowed", TOK_MERGES_MAX);
+            return js_bad(&x, e, "at most %d merges are allowed", TOK_MERGES_MAX);
     }
     size_t size = hash_size(n);
     t->merge = malloc(size * sizeof *t->merge);
@@ -149,10 +149,10 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
     t->merge_mask = size - 1;
     struct bytes b = { 0 };
     int r = 0;
-    for (struct json_walk w = json_walk(v); !r && json_next(&w, NULL, &x);) {
+    for (struct js_walk w = js_walk(v); !r && js_next(&w, NULL, &x);) {
         x.key[1] = "merges";
         static const char header[] = "\"#version";
-        if (kind == JSON_STRING && (size_t)(x.end - x.s) >= sizeof header && !memcmp(x.s, header, sizeof header - 1))
+        if (kind == JS_STRING && (size_t)(x.end - x.s) >= sizeof header && !memcmp(x.s, header, sizeof header - 1))
             continue;                            /* the first line of a merges.txt, which Hugging Face skips too */
         r = read_merge(t, &x, &b, e);
     }
@@ -163,7 +163,7 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
 /* A key that must be null or "", as in every model of these families. */
 static int refuse_text(const struct field *f, struct err *e)
 {
-    return field_null(f) || json_is(&f->v, "") ? 0 : json_bad(&f->v, e, "only null or \"\" is implemented");
+    return field_null(f) || js_is(&f->v, "") ? 0 : js_bad(&f->v, e, "only null or \"\" is implemented");
 }
 
 int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
@@ -173,12 +173,12 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
                          { .name = "vocab", .required = true }, { .name = "merges", .required = true }, { 0 } };
     double dropout = 0;
     struct json type;
-    int has_type = json_kind(v) == JSON_OBJECT ? json_get(v, "type", &type, e) : 0;
+    int has_type = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
     if (has_type < 0)
         return -1;
-    if (has_type && !json_is(&type, "BPE"))      /* before its other keys, which differ */
-        return json_bad(&type, e, "the model implemented is BPE");
-    if (tok_fields(v, f, e) || (!field_null(&f[1]) && json_real(&f[1].v, 0, 0, &dropout, e)) || refuse_text(&f[3], e) ||
+    if (has_type && !js_is(&type, "BPE"))      /* before its other keys, which differ */
+        return js_bad(&type, e, "the model implemented is BPE");
+    if (tok_fields(v, f, e) || (!field_null(&f[1]) && js_real(&f[1].v, 0, 0, &dropout, e)) || refuse_text(&f[3], e) ||
         refuse_text(&f[4], e) || tok_flag(&f[5], &t->fuse_unk, false, e) || tok_flag(&f[6], &t->has_fallback, false, e) ||
         tok_flag(&f[7], &t->ignore_merges, false, e) || read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
         return -1;
@@ -189,7 +189,7 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
             return -1;
         t->unk = tok_find(t, t->pool.s + unk.at, unk.n);
         if (t->unk == NO_ID)
-            return json_bad(&f[2].v, e, "it is no token of the vocabulary");
+            return js_bad(&f[2].v, e, "it is no token of the vocabulary");
     }
     for (unsigned b = 0; b < 256; b++) {
         char s[8];
@@ -264,19 +264,19 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
                          { .name = "special", .required = true }, { 0 } };
     size_t id;
     bool flag;
-    if (tok_fields(v, f, e) || json_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) || read_content(t, &f[1].v, TOK_ADDED_MAX, &a->content, e))
+    if (tok_fields(v, f, e) || js_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) || read_content(t, &f[1].v, TOK_ADDED_MAX, &a->content, e))
         return -1;
     for (size_t i = 0; i < 5; i++) {
-        if (json_bool(&f[2 + i].v, &flag, e))
+        if (js_bool(&f[2 + i].v, &flag, e))
             return -1;
         a->flags |= flag ? 1u << i : 0;
     }
     if (id >= t->vocab)
-        return json_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
+        return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
     /* Hugging Face gives an added token the id its content has in the vocabulary, or else the next one. */
     uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n), is = known == NO_ID ? (uint32_t)t->n : known;
     if (id != is)
-        return json_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u", is);
+        return js_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u", is);
     a->id = is;
     if (known == NO_ID) {
         t->content[t->n++] = a->content;
@@ -296,7 +296,7 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
     bad |= t->pool.failed;
     free(out.s);
     free(work.s);
-    return bad ? tok_no_memory(v, e) : n == 0 ? json_bad(&f[1].v, e, "the normalizer leaves nothing of it") : 0;
+    return bad ? tok_no_memory(v, e) : n == 0 ? js_bad(&f[1].v, e, "the normalizer leaves nothing of it") : 0;
 }
 
 static int by_id(const void *a, const void *b)
@@ -341,11 +341,11 @@ int tok_count_added(const struct field *f, size_t *n, struct err *e)
     *n = 0;
     if (field_null(f))
         return 0;
-    if (json_kind(&f->v) != JSON_ARRAY)
-        return json_bad(&f->v, e, "a list is needed");
-    for (struct json_walk w = json_walk(&f->v); json_next(&w, NULL, &x);)
+    if (js_kind(&f->v) != JS_ARRAY)
+        return js_bad(&f->v, e, "a list is needed");
+    for (struct js_walk w = js_walk(&f->v); js_next(&w, NULL, &x);)
         if (++*n > TOK_IDS_MAX)
-            return json_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
+            return js_bad(&x, e, "at most %d tokens are allowed", TOK_IDS_MAX);
     return 0;
 }
 
@@ -356,13 +356,13 @@ int tok_read_added(struct tokenizer *t, const struct field *f, size_t n, struct 
     if (!t->added)
         return tok_no_memory(&f->v, e);
     if (n)
-        for (struct json_walk w = json_walk(&f->v); json_next(&w, NULL, &x);)
+        for (struct js_walk w = js_walk(&f->v); js_next(&w, NULL, &x);)
             if (read_one_added(t, &x, &t->added[t->n_added++], e))
                 return -1;
     qsort(t->added, t->n_added, sizeof *t->added, by_id);
     for (size_t i = 1; i < t->n_added; i++)
         if (t->added[i - 1].id == t->added[i].id)
-            return json_bad(&f->v, e, "the token of id %u is added twice", t->added[i].id);
+            return js_bad(&f->v, e, "the token of id %u is added twice", t->added[i].id);
     return build_set(t, &t->raw, false, &f->v, e) || build_set(t, &t->normalized, true, &f->v, e) ? -1 : 0;
 }
 

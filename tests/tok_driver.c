@@ -70,7 +70,7 @@ static void decode_line(const struct tokenizer *t, const struct json *v, char *w
     size_t n = 0, n_text, w = 0;
     struct json x;
     char *text, *out;
-    for (struct json_walk k = json_walk(v); json_next(&k, NULL, &x);)
+    for (struct js_walk k = js_walk(v); js_next(&k, NULL, &x);)
         ids[n++] = atoi(x.s);
     if (tokenizer_decode(t, &text, &n_text, ids, n, skip, &e))
         die(&e);
@@ -105,7 +105,7 @@ static void run_lines(const struct tokenizer *t, bool decode, bool option)
         work = realloc(work, 4 * (size_t)n + 16);
         if (!decode)
             encode_line(t, line, (size_t)n, work, !option);
-        else if (json_check(&v, "line", line, (size_t)n, &e))
+        else if (js_check(&v, "line", line, (size_t)n, &e))
             die(&e);
         else
             decode_line(t, &v, work, option);
