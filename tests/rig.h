@@ -28,26 +28,33 @@ static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size
     struct err e = { 0 };
     if (kv_open(kv, r->m.compute, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
 }
-/* Make the first n positions of the cache random numbers of up to about 2, the same ones for the same seed. */
+/* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, whatever the type. */
+static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
+{
+    for (size_t i = 0; i < words; i++)
+        w[i] = ((uint32_t)rng_next(rng) & 0x83ff83ff) | 0x3c003c00;       /* exponents 2^-7 .. 2^0 */
+}
+/* Make the first n positions of the cache random numbers, the same ones for the same seed. Long caches are filled byte by
+ * byte, in the order of the blocks; up to 10,000 positions row by row, so that the layout does not matter. */
 static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
 {
     struct rng rng = { seed };
+    uint32_t row[2 * HEAD_DIM_MAX];
+    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK, words = 2 * kv->head_dim * dtype_size(kv->type) / 4;
     if (!n)
         return;
-    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK;
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++) {
-            char *p = kv_block(kv, l, h, 0);
-            size_t words = blocks * kv->block_bytes / 4;
-            for (size_t i = 0; i < words; i += 2) {
-                uint64_t u = rng_next(&rng);       /* exponents 2^-7 .. 2^0 in both halves of each word */
-                uint32_t w[2] = { (uint32_t)u, (uint32_t)(u >> 32) };
-                for (int k = 0; k < 2; k++)
-                    w[k] = (w[k] & 0x83ff83ff) | 0x3c003c00;
-                memcpy(p + 4 * i, w, 8);
+            if (n > 10000) {
+                rig_random_words(kv_block(kv, l, h, 0), blocks * kv->block_bytes / 4, &rng);
+                continue;
+            }
+            for (size_t pos = 0; pos < n; pos++) {
+                rig_random_words(row, words, &rng);
+                kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, row);
             }
         }
-    kv->n_past = kv->n_written = MIN(blocks * KV_BLOCK, kv->n_max);
+    kv->n_past = kv->n_written = n > 10000 ? MIN(blocks * KV_BLOCK, kv->n_max) : n;
     kv_truncate(kv, n);
 }
 /* Rows of one sequence, all logits (or only the last row's with want_all false). Exits when the pass fails. */

@@ -2,7 +2,7 @@
  * and two FMAs of AVX2 under MXCSR FTZ|DAZ, equal plain C bit for bit, NaN equal to NaN. Also the
  * conversion VCVTNEPS2BF16 against f32_to_bf16.
  *
- *     test_dpbf16 [PAIRS]     default 16 million; 1000000000 for the long proof
+ *     test_dpbf16 [--long | PAIRS]     default 16 million pairs; --long: 1,000,000,000 and every float
  *
  * Positive controls: other plausible definitions (even element first, no flush, tininess judged by the
  * rounded result alone, products rounded apart) must disagree with the hardware on the same data. */
@@ -235,7 +235,7 @@ static void vcvtneps2bf16_equals_f32_to_bf16(void)
 int main(int argc, char **argv)
 {
     if (argc > 1)
-        n_pairs = strtoull(argv[1], NULL, 10);
+        n_pairs = !strcmp(argv[1], "--long") ? 1000000000 : strtoull(argv[1], NULL, 10);
 #if defined(__x86_64__)
     RUN(vdpbf16ps_equals_plain_c);
     RUN(avx2_fma_pair_equals_plain_c);
