@@ -1,0 +1,195 @@
+/* The sampling chain once more, from the text of src/sample.h alone: full sorts, libm, one candidate after the
+ * other. Where a decision hangs on the last digits, `unsure` is set and the case proves nothing. */
+#pragma once
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "src/sample.h"
+
+struct cand { float x; int32_t id; };
+
+static int cand_order(const void *a_, const void *b_)
+{
+    const struct cand *a = a_, *b = b_;
+    return a->x != b->x ? (a->x > b->x ? -1 : 1) : (a->id > b->id) - (a->id < b->id);
+}
+
+static float ref_limited(float x, double y) { return isinf(x) ? x : (float)fmax(-FLT_MAX, fmin(FLT_MAX, y)); }
+
+/* The noise from its definition, in long double. */
+static long double ref_gumbel(uint64_t word)
+{
+    if (word >> 63)
+        return -logl(-logl(((long double)~word + 0.5L) * 0x1p-64L));
+    return -logl(-log1pl(-((long double)word + 0.5L) * 0x1p-64L));
+}
+
+static int32_t ref_token(const struct history *h, size_t i) { return i < h->n ? h->tokens[i] : h->path[i - h->n]; }
+
+static void ref_penalties(struct cand *c, size_t n, const struct sampling *p, size_t vocab, const struct history *h)
+{
+    size_t all = h->n + h->n_path, window = p->penalty_window < 0 || (size_t)p->penalty_window > all ? all : (size_t)p->penalty_window;
+    int *recent = calloc(vocab, sizeof *recent), *text = calloc(vocab, sizeof *text);
+    for (size_t i = all - window; i < all; i++)
+        recent[ref_token(h, i)] = 1;
+    for (size_t i = h->n_prompt; i < all; i++)
+        text[ref_token(h, i)]++;
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = c[i].id;
+        if (recent[id])
+            c[i].x = ref_limited(c[i].x, c[i].x < 0 ? c[i].x * p->penalty : c[i].x / p->penalty);
+        if (text[id])
+            c[i].x = ref_limited(c[i].x, c[i].x - (p->presence + p->frequency * text[id]));
+    }
+    free(recent);
+    free(text);
+}
+
+/* Survivors of a filter among c[0..n), which are sorted. */
+static size_t ref_top_p(const struct cand *c, size_t n, double p, bool *unsure)
+{
+    uint64_t sum = 0, cum = 0;
+    double real_sum = 0, real = 0;
+    size_t kept = 0, real_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (uint64_t)llrint(exp((double)c[i].x - c[0].x) * 0x1p43);
+        real_sum += exp((double)c[i].x - c[0].x);
+    }
+    double want = ceil(p * (double)sum);
+    for (kept = 0; kept < n && (kept == 0 || (double)cum < want); kept++)
+        cum += (uint64_t)llrint(exp((double)c[kept].x - c[0].x) * 0x1p43);
+    for (real_kept = 0; real_kept < n && (real_kept == 0 || real < p); real_kept++)
+        real += exp((double)c[real_kept].x - c[0].x) / real_sum;
+    /* with probabilities that are real numbers the end may only differ where the sum is as good as equal to p */
+    if (kept != real_kept) {
+        double lower = 0;
+        for (size_t i = 0; i < (kept < real_kept ? kept : real_kept); i++)
+            lower += exp((double)c[i].x - c[0].x) / real_sum;
+        if (fabs(lower - p) > 1e-7)
+            return SIZE_MAX;
+    }
+    if (fabs((double)cum - want) < 16 && kept > 1 && c[kept - 1].x != c[0].x)      /* llrint(exp) may be one off */
+        *unsure = true;
+    return kept;
+}
+
+static size_t ref_eta(const struct cand *c, size_t n, double eps, bool *unsure)
+{
+    double sum = 0, entropy = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)c[i].x - c[0].x);
+    for (size_t i = 0; i < n; i++) {
+        double q = exp((double)c[i].x - c[0].x) / sum;
+        entropy -= q > 0 ? q * log(q) : 0;
+    }
+    double least = fmin(eps, sqrt(eps) * exp(-entropy));
+    for (size_t i = 0; i < n; i++) {
+        double q = exp((double)c[i].x - c[0].x) / sum;
+        kept += q >= least;
+        *unsure |= fabs(q / least - 1) < 1e-6;
+    }
+    return kept;
+}
+
+static size_t ref_min_p(const struct cand *c, size_t n, double min_p, bool *unsure)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        double q = exp((double)c[i].x - c[0].x);
+        kept += q >= min_p;
+        *unsure |= c[i].x != c[0].x && fabs(q / min_p - 1) < 1e-12;
+    }
+    return kept;
+}
+
+static int32_t ref_lowest_allowed(const struct sampling *p, size_t vocab, bool ban_eos)
+{
+    for (int32_t id = 0; (size_t)id < vocab; id++) {
+        bool banned = false;
+        for (size_t i = 0; i < p->n_bias; i++)
+            banned |= p->bias[i].id == id && isinf(p->bias[i].bias);
+        for (size_t i = 0; ban_eos && i < p->n_eos; i++)
+            banned |= p->eos[i] == id;
+        if (!banned)
+            return id;
+    }
+    return -1;
+}
+
+static int32_t ref_race(const struct cand *c, size_t n, const struct sampling *p, uint64_t position, bool *unsure)
+{
+    long double best = -INFINITY, second = -INFINITY;
+    int32_t id = -1;
+    for (size_t i = 0; i < n; i++) {
+        long double s = (long double)c[i].x - c[0].x + ref_gumbel(coin_word(p->seed, p->sample, position, (uint32_t)c[i].id));
+        if (s > best) {
+            second = best;
+            best = s;
+            id = c[i].id;
+        } else if (s > second)
+            second = s;
+    }
+    *unsure |= best - second < 1e-11L;
+    return id;
+}
+
+/* The token, -1 if the reference contradicts itself. n_kept: survivors at the end. */
+static int32_t ref_choose(const struct sampling *p, const float *logits, size_t vocab, const struct history *h, bool *unsure, size_t *n_kept)
+{
+    struct cand *c = malloc(vocab * sizeof *c);
+    size_t n = 0, position = h->n + h->n_path;
+    bool ban_eos = p->ignore_eos || position - h->n_prompt < p->min_tokens, greedy = p->temperature == 0;
+    *unsure = false;
+    for (size_t i = 0; i < vocab; i++)
+        c[i] = (struct cand){ logits[i], (int32_t)i };
+    n = vocab;
+    for (size_t step = 0; step < p->n_order; step++) {
+        size_t kept = 0, m;
+        for (size_t i = 0; i < n; i++)
+            if (!isinf(c[i].x))
+                c[kept++] = c[i];
+        n = kept;
+        qsort(c, n, sizeof *c, cand_order);
+        if (n == 0)
+            break;
+        m = n;
+        switch (p->order[step]) {
+        case STEP_BIAS:
+            for (size_t i = 0; i < n; i++) {
+                for (size_t j = 0; j < p->n_bias; j++)
+                    if (p->bias[j].id == c[i].id)
+                        c[i].x = isinf(p->bias[j].bias) ? -INFINITY : ref_limited(c[i].x, (double)c[i].x + p->bias[j].bias);
+                for (size_t j = 0; ban_eos && j < p->n_eos; j++)
+                    if (p->eos[j] == c[i].id)
+                        c[i].x = -INFINITY;
+            }
+            break;
+        case STEP_PENALTIES: ref_penalties(c, n, p, vocab, h); break;
+        case STEP_TEMPERATURE:
+            for (size_t i = 0; !greedy && i < n; i++)
+                c[i].x = ref_limited(c[i].x, (float)(c[i].x / (float)p->temperature));
+            break;
+        case STEP_TOP_K: if (!greedy && p->top_k > 0) m = MIN(n, (size_t)p->top_k); break;
+        case STEP_TOP_P: if (!greedy && p->top_p < 1) m = ref_top_p(c, n, p->top_p, unsure); break;
+        case STEP_MIN_P: if (!greedy && p->min_p > 0) m = ref_min_p(c, n, p->min_p, unsure); break;
+        case STEP_ETA:   if (!greedy && p->eta > 0) m = ref_eta(c, n, p->eta, unsure); break;
+        default: break;
+        }
+        if (m == SIZE_MAX) {
+            free(c);
+            return -1;
+        }
+        n = MIN(n, MAX(m, p->min_keep));
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isinf(c[i].x))
+            c[kept++] = c[i];
+    qsort(c, kept, sizeof *c, cand_order);
+    int32_t id = kept == 0 ? ref_lowest_allowed(p, vocab, ban_eos) : greedy ? c[0].id : ref_race(c, kept, p, position, unsure);
+    *n_kept = kept;
+    free(c);
+    return id;
+}

@@ -1,0 +1,520 @@
+/* The sampler against tests/sample_reference.h, its tables against histories, its frequencies against softmax. */
+#include "tests/sample_reference.h"
+#include "tests/test.h"
+
+static uint64_t state = 1;
+static uint64_t random_bits(void)
+{
+    uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+static size_t below(size_t n) { return (size_t)(random_bits() % n); }
+static double unit(void) { return (double)(random_bits() >> 11) * 0x1p-53; }
+static double normal(void)
+{
+    double s = -6;
+    for (int i = 0; i < 12; i++)
+        s += unit();
+    return s;
+}
+
+static const struct ops *fastest(void)
+{
+    const struct ops *best = ops_all[0];
+    for (size_t i = 0; ops_all[i]; i++)
+        if (ops_all[i]->supported())
+            best = ops_all[i];
+    return best;
+}
+
+enum { KINDS = 13 };
+static void make_logits(float *x, size_t n, int kind)
+{
+    static const double scales[] = { 1, 4, 30, 1e-3, 1e4, 1e30, 1e38, 1e-40, 4, 4, 2, 0, 8 };
+    for (size_t i = 0; i < n; i++) {
+        double y = normal() * scales[kind];
+        x[i] = (float)fmax(-FLT_MAX, fmin(FLT_MAX, y));
+        if (kind == 8)
+            x[i] = roundf(x[i]);                            /* many ties */
+        if (kind == 9 && below(3) == 0)
+            x[i] = -INFINITY;
+        if (kind == 10 && below(50))
+            x[i] = -INFINITY;
+        if (kind == 11)
+            x[i] = below(2) ? 0.0f : -0.0f;                 /* all equal */
+        if (kind == 12)
+            x[i] = below(100) ? x[i] : 40 - (float)below(8);
+    }
+    if (kind == 10 && below(8) == 0)
+        for (size_t i = 0; i < n; i++)
+            x[i] = -INFINITY;
+}
+
+static double pick(const double *v, size_t n) { return v[below(n)]; }
+#define PICK(...) pick((const double[]){ __VA_ARGS__ }, sizeof (const double[]){ __VA_ARGS__ } / sizeof(double))
+
+/* bias: room for 8; eos: room for 2. */
+static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t *eos)
+{
+    sampling_defaults(p);
+    p->bias = bias;
+    p->eos = eos;
+    p->seed = random_bits();
+    p->sample = below(2) ? 0 : (uint32_t)random_bits();
+    if (below(2))
+        p->temperature = PICK(0, 0.0001, 0.3, 0.7, 0.9, 1.5, 30, 1000);
+    if (below(2))
+        p->top_k = (long)PICK(1, 2, 3, 5, 40, 1000, 100000, 0, -1);
+    if (below(2))
+        p->top_p = PICK(1e-9, 0.1, 0.25, 0.5, 0.9, 0.95, 0.999, 0.9999999999);
+    if (below(2))
+        p->min_p = PICK(1e-20, 0.001, 0.05, 0.1, 0.5, 1);
+    if (below(2))
+        p->eta = PICK(1e-9, 3e-4, 2e-3, 0.1, 0.9);
+    if (below(3) == 0)
+        p->min_keep = (size_t)PICK(2, 3, 20, 700, 1000000);
+    if (below(2)) {
+        p->penalty = PICK(0.5, 1.2, 1.15, 2, 100);
+        p->penalty_window = (long)PICK(-1, 0, 1, 2, 7, 64, 1024);
+    }
+    if (below(3) == 0)
+        p->presence = PICK(-2, 0.5, 2);
+    if (below(3) == 0)
+        p->frequency = PICK(-1, 0.1, 2);
+    p->n_eos = vocab > 3 ? below(3) : 0;
+    for (size_t i = 0; i < p->n_eos; i++)
+        eos[i] = (int32_t)below(vocab);
+    if (below(3) == 0)
+        p->min_tokens = below(150);
+    p->ignore_eos = below(5) == 0;
+    p->n_bias = vocab > 12 && below(2) ? below(9) : 0;
+    for (size_t i = 0; i < p->n_bias; i++) {
+        p->bias[i].id = (int32_t)below(vocab);
+        p->bias[i].bias = (float)PICK(-INFINITY, -100, -1, 2.5, 100, 3e38, -3e38);
+    }
+    for (size_t i = 0; below(3) == 0 && i < 10; i++) {
+        size_t a = below(CHAIN_STEPS), b = below(CHAIN_STEPS);
+        enum chain_step s = p->order[a];
+        p->order[a] = p->order[b];
+        p->order[b] = s;
+    }
+}
+
+/* One random case: row, parameters, history; every twin, one thread and three, must give the token of the reference. */
+struct tally { size_t cases, unsure, sampled, filtered; };
+static void random_case(size_t vocab, int kind, struct pool *pool, struct tally *t)
+{
+    struct { int32_t id; float bias; } bias[8];
+    int32_t eos[2], tokens[260], path[8];
+    struct sampling p;
+    struct err e;
+    bool unsure;
+    size_t kept = 0, ids = 1 + below(MIN(vocab, 300));
+    float *logits = malloc(vocab * sizeof *logits), *x = malloc(vocab * sizeof *x);
+    struct history h = { tokens, below(250), 0, path, below(3) ? 0 : below(8) };
+    make_logits(logits, vocab, kind);
+    make_sampling(&p, vocab, bias, eos);
+    for (size_t i = 0; i < h.n; i++)
+        tokens[i] = (int32_t)below(ids);
+    for (size_t i = 0; i < h.n_path; i++)
+        path[i] = (int32_t)below(ids);
+    h.n_prompt = below(h.n + 1);
+    int32_t want = ref_choose(&p, logits, vocab, &h, &unsure, &kept);
+    CHECK(want >= 0, "the reference is at one with itself (vocabulary %zu, kind %d)", vocab, kind);
+    CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
+    t->cases++;
+    t->unsure += unsure;
+    t->sampled += kept > 1 && p.temperature > 0;
+    t->filtered += kept < vocab;
+    for (size_t i = 0; !unsure && ops_all[i] && !test_failed_; i++)
+        for (int threads = 0; ops_all[i]->supported() && threads < 2; threads++) {
+            struct sampler *s;
+            memcpy(x, logits, vocab * sizeof *x);
+            CHECK(!sampler_open(&s, &p, vocab, ops_all[i], threads ? pool : NULL, &e));
+            int32_t got = sampler_choose(s, x, &h);
+            CHECK(got == want, "%s: %d, want %d (vocabulary %zu, kind %d, T %g, k %ld, p %g, min-p %g, eta %g, keep %zu, kept %zu)",
+                  ops_all[i]->name, (int)got, (int)want, vocab, kind, p.temperature, p.top_k, p.top_p, p.min_p, p.eta, p.min_keep, kept);
+            sampler_close(s);
+        }
+    free(logits);
+    free(x);
+}
+
+static struct pool *three;
+
+static void sampler_equals_the_reference(void)
+{
+    static const size_t vocabs[] = { 1, 2, 3, 7, 16, 31, 63, 64, 65, 100, 257, 511, 512, 513, 1000, 1025, 2049, 5000 };
+    struct tally t = {0};
+    state = 1;
+    for (int i = 0; i < 6000 && !test_failed_; i++)
+        random_case(vocabs[below(sizeof vocabs / sizeof *vocabs)], (int)below(KINDS), three, &t);
+    CHECK(t.unsure < t.cases / 50 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3, "%zu cases, %zu unsure, %zu sampled, %zu filtered",
+          t.cases, t.unsure, t.sampled, t.filtered);
+}
+
+static void sampler_equals_the_reference_at_large_vocabularies(void)
+{
+    static const size_t vocabs[] = { 32000, 50257, 128256, 151936 };
+    struct tally t = {0};
+    state = 2;
+    for (int i = 0; i < 4 * KINDS && !test_failed_; i++)
+        random_case(vocabs[i / KINDS], i % KINDS, three, &t);
+    CHECK(t.unsure <= t.cases / 8, "%zu of %zu unsure", t.unsure, t.cases);
+}
+
+/* One sampler that follows a text, jumps to others and back, against a new one each time. */
+static void tables_follow_any_history(void)
+{
+    enum { V = 300, N = 700 };
+    static const long windows[] = { -1, 0, 1, 13, 100, 1000 };
+    int32_t text[2][N], path[20];
+    float logits[V], x[V];
+    struct err e;
+    size_t differ = 0;
+    state = 3;
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+        struct sampling p;
+        struct sampler *s, *fresh;
+        sampling_defaults(&p);
+        p.penalty = 1.3;
+        p.penalty_window = windows[w];
+        p.presence = 0.3;
+        p.frequency = 0.2;
+        p.temperature = w % 2 ? 1 : 0;
+        for (size_t i = 0; i < N; i++) {
+            text[0][i] = (int32_t)below(V);
+            text[1][i] = i % 200 == 77 ? (int32_t)below(V) : text[0][i];       /* nearly the same */
+        }
+        CHECK(!sampler_open(&s, &p, V, ops_all[0], NULL, &e));
+        for (size_t n = 0, i = 0; i < 1500; i++, n = below(100) ? (n + below(3)) % N : below(N)) {
+            size_t prompt = below(40) ? 50 : 60;
+            struct history h = { text[below(30) == 0], n, MIN(n, prompt), path, below(2) ? 0 : below(20) };
+            for (size_t j = 0; j < h.n_path; j++)
+                path[j] = (int32_t)below(V);
+            make_logits(logits, V, 3);
+            memcpy(x, logits, sizeof x);
+            int32_t got = sampler_choose(s, x, &h);
+            memcpy(x, logits, sizeof x);
+            CHECK(!sampler_open(&fresh, &p, V, ops_all[0], NULL, &e));
+            int32_t want = sampler_choose(fresh, x, &h);
+            sampler_close(fresh);
+            memcpy(x, logits, sizeof x);
+            struct history none = { NULL, 0, 0, NULL, 0 };
+            struct sampling neutral;
+            sampling_defaults(&neutral);
+            neutral.temperature = 0;
+            CHECK(!sampler_open(&fresh, &neutral, V, ops_all[0], NULL, &e));
+            differ += sampler_choose(fresh, x, &none) != want;
+            sampler_close(fresh);
+            CHECK(got == want, "window %ld, step %zu, n %zu, path %zu", windows[w], i, h.n, h.n_path);
+            if (test_failed_)
+                return;
+        }
+        sampler_close(s);
+    }
+    CHECK(differ > 1000, "the tables decide nothing: %zu", differ);
+}
+
+/* The path counts as if it stood in the tokens; position and count of generated tokens included. */
+static void path_equals_appended_tokens(void)
+{
+    enum { V = 200, N = 60 };
+    int32_t tokens[N], eos[2] = { 3, 9 };
+    float logits[V], x[V];
+    struct err e;
+    size_t differ = 0;
+    state = 4;
+    for (int i = 0; i < 2000; i++) {
+        struct sampling p;
+        struct sampler *s;
+        sampling_defaults(&p);
+        p.penalty = 1.5;
+        p.penalty_window = (long)PICK(-1, 0, 3, 10, 50);
+        p.frequency = 0.5;
+        p.seed = (uint64_t)i;
+        p.eos = eos;
+        p.n_eos = 2;
+        p.min_tokens = 30;
+        for (size_t j = 0; j < N; j++)
+            tokens[j] = (int32_t)below(V);
+        make_logits(logits, V, 0);
+        size_t n = 20 + below(N - 20), prompt = below(20), split = prompt + below(n - prompt + 1);
+        struct history whole = { tokens, n, prompt, NULL, 0 }, parts = { tokens, split, prompt, tokens + split, n - split };
+        struct history before_path = { tokens, split, prompt, NULL, 0 };
+        CHECK(!sampler_open(&s, &p, V, ops_all[0], NULL, &e));
+        memcpy(x, logits, sizeof x);
+        int32_t want = sampler_choose(s, x, &whole);
+        memcpy(x, logits, sizeof x);
+        CHECK(sampler_choose(s, x, &parts) == want, "case %d", i);
+        memcpy(x, logits, sizeof x);
+        differ += split < n && sampler_choose(s, x, &before_path) != want;
+        sampler_close(s);
+    }
+    CHECK(differ > 1000, "%zu", differ);
+}
+
+static int32_t choose(const struct sampling *p, const float *logits, size_t vocab, struct history h)
+{
+    struct sampler *s;
+    struct err e;
+    float *x = malloc(vocab * sizeof *x);
+    memcpy(x, logits, vocab * sizeof *x);
+    int32_t id = -1;
+    if (!sampling_check(p, vocab, &e) && !sampler_open(&s, p, vocab, ops_all[0], NULL, &e)) {
+        id = sampler_choose(s, x, &h);
+        sampler_close(s);
+    }
+    free(x);
+    return id;
+}
+
+static void greedy_takes_the_lowest_of_the_best(void)
+{
+    const float logits[] = { -1, 3, 2.5f, 3, 3 }, none[] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY };
+    const int32_t tokens[] = { 1, 1, 1, 4 }, eos[] = { 0, 3 };
+    struct { int32_t id; float bias; } ban[] = { { 0, -INFINITY }, { 1, 5 } };
+    struct sampling p;
+    sampling_defaults(&p);
+    p.temperature = 0;
+    CHECK(choose(&p, logits, 5, (struct history){0}) == 1);
+    p.penalty = 1.1;                                       /* once, however often it is there: 3/1.1 > 2.5 */
+    CHECK(choose(&p, logits, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 3);
+    const float low[] = { -4, -3, -3.5f, -9, -3.4f };      /* a negative logit is multiplied: -3 * 1.2 < -3.5 */
+    p.penalty = 1.2;
+    CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 2);
+    p.penalty_window = 1;
+    CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 1);
+    p.penalty = 1;
+    p.frequency = 0.2;                                     /* of the text alone: 3 times token 1 */
+    CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 1);
+    CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 0, NULL, 0 }) == 2);
+    CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 2, NULL, 0 }) == 1);
+    sampling_defaults(&p);
+    p.temperature = 0;
+    p.eos = eos;
+    p.n_eos = 2;
+    p.bias = (void *)ban;
+    p.n_bias = 1;
+    CHECK(choose(&p, none, 5, (struct history){0}) == 1, "all -inf: the lowest that is not banned");
+    p.min_tokens = 3;
+    const float end_best[] = { 0, 1, 0, 9, 0 };
+    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 2, 0, NULL, 0 }) == 1, "text of 2: banned");
+    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 3, 0, NULL, 0 }) == 3, "text of 3: allowed");
+    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 3, 1, NULL, 0 }) == 1, "the prompt does not count");
+    p.ignore_eos = true;
+    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 4, 0, NULL, 0 }) == 1);
+}
+
+/* Upper limit of chi-square, passed with probability about 1 - 1e-5 (Wilson, Hilferty). */
+static double chi2_limit(double n) { return n * pow(1 - 2 / (9 * n) + 4.265 * sqrt(2 / (9 * n)), 3); }
+
+/* chi-square of counts against probabilities, bins of less than 20 expected merged; *df its degrees of freedom. */
+static double chi2_of(const unsigned *count, const double *p, size_t n, double total, double *df)
+{
+    double chi2 = 0, c = 0, q = 0;
+    *df = -1;
+    for (size_t i = 0; i < n; i++) {
+        c += count[i];
+        q += p[i] * total;
+        if (q >= 20) {
+            chi2 += (c - q) * (c - q) / q;
+            *df += 1;
+            c = q = 0;
+        }
+    }
+    return q > 0 ? chi2 + (c - q) * (c - q) / MAX(q, 1) : chi2;
+}
+
+/* Draws along positions, sample numbers or seeds. The probabilities are those of softmax after the reference's chain:
+ * found here for temperature and top-k, which need no more than a sort. */
+static void frequencies_are_those_of_softmax(void)
+{
+    enum { V = 40, DRAWS = 150000 };
+    state = 5;
+    for (int set = 0; set < 9; set++) {
+        float logits[V], x[V];
+        double p[V], sum = 0, df;
+        unsigned count[V] = {0}, pairs[16] = {0};
+        struct sampling s;
+        struct sampler *sampler;
+        struct err e;
+        int32_t last = 0;
+        make_logits(logits, V, set < 3 ? 0 : set < 6 ? 8 : 3);
+        sampling_defaults(&s);
+        s.temperature = set % 2 ? 0.7 : 1;
+        s.top_k = set > 5 ? 30 : 0;
+        CHECK(!sampler_open(&sampler, &s, V, ops_all[0], NULL, &e));
+        for (int i = 0; i < V; i++) {
+            int rank = 0;
+            for (int j = 0; j < V; j++)
+                rank += logits[j] > logits[i] || (logits[j] == logits[i] && j < i);
+            p[i] = s.top_k && rank >= s.top_k ? 0 : exp(logits[i] / s.temperature);
+            sum += p[i];
+        }
+        for (int i = 0; i < V; i++)
+            p[i] /= sum;
+        for (uint32_t i = 0; i < DRAWS; i++) {
+            s.seed = set % 3 == 2 ? i : 77;
+            s.sample = set % 3 == 1 ? i : 0;
+            if (set % 3) {                                 /* seed and sample are the sampler's: a new one */
+                sampler_close(sampler);
+                CHECK(!sampler_open(&sampler, &s, V, ops_all[0], NULL, &e));
+            }
+            static int32_t tokens[DRAWS];
+            memcpy(x, logits, sizeof x);
+            int32_t id = sampler_choose(sampler, x, &(struct history){ tokens, set % 3 ? 5 : i, 0, NULL, 0 });
+            count[id]++;
+            pairs[last % 4 * 4 + id % 4]++;
+            last = id;
+        }
+        sampler_close(sampler);
+        double chi2 = chi2_of(count, p, V, DRAWS, &df), four[4] = {0}, both[16];
+        CHECK(chi2 < chi2_limit(df) && df > 3, "set %d: chi-square %g, %g degrees", set, chi2, df);
+        for (int i = 0; i < V; i++)
+            four[i % 4] += p[i];
+        for (int i = 0; i < 16; i++)
+            both[i] = four[i / 4] * four[i % 4];
+        chi2 = chi2_of(pairs, both, 16, DRAWS, &df);
+        CHECK(chi2 < chi2_limit(df), "set %d: one draw depends on the next: %g", set, chi2);
+        p[0] += 0.01, p[1] -= 0.01;                        /* the test sees a distribution that is 1 % off */
+        if (set == 0)
+            CHECK(chi2_of(count, p, V, DRAWS, &df) > chi2_limit(df) || p[1] < 0.01);
+    }
+}
+
+/* Flat and steep rows of a whole vocabulary, in classes of 5,000 ids. */
+static void frequencies_hold_at_a_large_vocabulary(void)
+{
+    enum { V = 150000, CLASSES = 30, DRAWS = 1500 };
+    float *logits = malloc(V * sizeof *logits), *x = malloc(V * sizeof *x);
+    static int32_t tokens[DRAWS];
+    for (int kind = 0; kind < 2; kind++) {
+        double p[CLASSES] = {0}, sum = 0, df;
+        unsigned count[CLASSES] = {0};
+        struct sampling s;
+        struct sampler *sampler;
+        struct err e;
+        state = 6;
+        make_logits(logits, V, kind);
+        for (int i = 0; i < V; i++) {
+            p[i / (V / CLASSES)] += exp((double)logits[i]);
+            sum += exp((double)logits[i]);
+        }
+        for (int i = 0; i < CLASSES; i++)
+            p[i] /= sum;
+        sampling_defaults(&s);
+        CHECK(!sampler_open(&sampler, &s, V, fastest(), NULL, &e));
+        for (size_t i = 0; i < DRAWS; i++) {
+            memcpy(x, logits, V * sizeof *x);
+            count[(size_t)sampler_choose(sampler, x, &(struct history){ tokens, i, 0, NULL, 0 }) / (V / CLASSES)]++;
+        }
+        sampler_close(sampler);
+        double chi2 = chi2_of(count, p, CLASSES, DRAWS, &df);
+        CHECK(chi2 < chi2_limit(df) && df > 5, "kind %d: chi-square %g, %g degrees", kind, chi2, df);
+    }
+    free(logits);
+    free(x);
+}
+
+/* One hash over many choices: texts may not change from one build, compiler or machine to the next. */
+static void choices_are_the_golden_ones(void)
+{
+    uint64_t h = HASH64_INIT;
+    float x[3000];
+    int32_t tokens[400];
+    state = 7;
+    for (int i = 0; i < 400; i++)
+        tokens[i] = (int32_t)below(3000);
+    for (int i = 0; i < 600; i++) {
+        struct { int32_t id; float bias; } bias[8];
+        int32_t eos[2];
+        struct sampling p;
+        struct sampler *s;
+        struct err e;
+        make_sampling(&p, 3000, bias, eos);
+        make_logits(x, 3000, i % KINDS);
+        CHECK(!sampler_open(&s, &p, 3000, fastest(), NULL, &e));
+        int32_t id = sampler_choose(s, x, &(struct history){ tokens, 100 + below(300), 100, NULL, 0 });
+        h = hash64(h, &id, sizeof id);
+        sampler_close(s);
+    }
+    CHECK(h == UINT64_C(0x4afa4aca87a9e956), "%016llx", (unsigned long long)h);
+}
+
+static void bad_parameters_are_refused_by_name(void)
+{
+    static const struct { const char *says; size_t at; double value; } bad[] = {
+        { "--temperature -1: must be 0 (greedy) or 0.0001 to 10000", offsetof(struct sampling, temperature), -1 },
+        { "--temperature nan:", offsetof(struct sampling, temperature), NAN },
+        { "--temperature 1e-05:", offsetof(struct sampling, temperature), 1e-5 },
+        { "--top-p 0: must be above 0 and at most 1", offsetof(struct sampling, top_p), 0 },
+        { "--top-p 1.5:", offsetof(struct sampling, top_p), 1.5 },
+        { "--min-p -0.1: must be 0 (off) to 1", offsetof(struct sampling, min_p), -0.1 },
+        { "--eta 1: must be at least 0 (off) and below 1", offsetof(struct sampling, eta), 1 },
+        { "--penalty 0: must be 0.01 to 100, 1 is off", offsetof(struct sampling, penalty), 0 },
+        { "--presence-penalty inf: must be -100 to 100", offsetof(struct sampling, presence), INFINITY },
+        { "--frequency-penalty nan: must be -100 to 100", offsetof(struct sampling, frequency), NAN },
+    };
+    struct sampling p;
+    struct err e = {0};
+    struct { int32_t id; float bias; } bias[] = { { 10, 1 }, { 1, NAN }, { 0, -INFINITY }, { 1, -INFINITY } };
+    int32_t eos[] = { -2, 1 };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sampling_defaults(&p);
+        memcpy((char *)&p + bad[i].at, &bad[i].value, sizeof(double));
+        CHECK(sampling_check(&p, 10, &e) == -1 && e.code == ERR_INPUT && !strncmp(e.msg, bad[i].says, strlen(bad[i].says)), "%s", e.msg);
+    }
+    sampling_defaults(&p);
+    CHECK(!sampling_check(&p, 10, &e) && !sampling_check(&p, SELECT_MAX, &e));
+    CHECK(sampling_check(&p, 0, &e) && sampling_check(&p, SELECT_MAX + 1, &e));
+    p.min_keep = 0;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "--min-keep 0"));
+    p.min_keep = 1;
+    p.penalty_window = -2;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "--penalty-window -2"));
+    sampling_defaults(&p);
+    p.bias = (void *)bias;
+    p.n_bias = 1;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "--logit-bias: token id 10 is not in the vocabulary, allowed are 0 to 9"), "%s", e.msg);
+    p.bias = (void *)(bias + 1);
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "allowed are finite numbers and -inf"), "%s", e.msg);
+    p.bias = (void *)(bias + 2);
+    p.n_bias = 2;
+    CHECK(!sampling_check(&p, 3, &e));
+    CHECK(sampling_check(&p, 2, &e) == -1 && strstr(e.msg, "all 2 token ids are banned"), "%s", e.msg);
+    p.n_bias = 1;
+    p.eos = eos + 1;
+    p.n_eos = 1;
+    CHECK(!sampling_check(&p, 2, &e));
+    p.min_tokens = 1;
+    CHECK(sampling_check(&p, 2, &e) == -1 && strstr(e.msg, "all 2 token ids are banned"), "%s", e.msg);
+    p.eos = eos;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "token id -2"), "%s", e.msg);
+    sampling_defaults(&p);
+    p.order[2] = STEP_TOP_K;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "step 5 is top-k"), "%s", e.msg);
+    sampling_defaults(&p);
+    p.n_order = CHAIN_STEPS - 1;
+    CHECK(!sampling_check(&p, 10, &e));
+    p.eta = 0.1;
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "eta is used"), "%s", e.msg);
+}
+
+int main(void)
+{
+    three = pool_open(3);
+    RUN(greedy_takes_the_lowest_of_the_best);
+    RUN(bad_parameters_are_refused_by_name);
+    RUN(sampler_equals_the_reference);
+    RUN(sampler_equals_the_reference_at_large_vocabularies);
+    RUN(tables_follow_any_history);
+    RUN(path_equals_appended_tokens);
+    RUN(frequencies_are_those_of_softmax);
+    RUN(frequencies_hold_at_a_large_vocabulary);
+    RUN(choices_are_the_golden_ones);
+    pool_close(three);
+    return test_end();
+}
