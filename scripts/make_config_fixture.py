@@ -55,6 +55,7 @@ NAMED = [
      "original_max_position_embeddings": 4096}},
     {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 512}},
     {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.5, "attention_factor": 1.25, "beta_fast": 16, "beta_slow": 2}},
+    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 2, "beta_slow": 2, "truncate": False}},
     {"model_type": "llama", "original_max_position_embeddings": 1024, "rope_scaling": {"rope_type": "yarn", "factor": 2,
      "original_max_position_embeddings": 512}},
 ]

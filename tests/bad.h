@@ -13,6 +13,9 @@
 /* Bytes asked of the allocator since bad_begin, whether given back or not: more than what is held at any time. */
 static size_t bad_allocated;
 enum { BAD_SLACK = 128 << 10 };
+/* Where the allocator is ours: the allocation that fails, counted down to 0; negative: none. */
+static long bad_fail_at = -1;
+static inline bool bad_fails(void) { return bad_fail_at >= 0 && bad_fail_at-- == 0; }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BAD_SANITIZER 1
@@ -23,20 +26,23 @@ enum { BAD_SLACK = 128 << 10 };
 #endif
 #if defined(BAD_SANITIZER)
 #define BAD_COUNTS 1
+#define BAD_CAN_FAIL 0
 void __sanitizer_malloc_hook(const volatile void *p, size_t n);
 void __sanitizer_malloc_hook(const volatile void *p, size_t n) { (void)p; bad_allocated += n; }
 void __sanitizer_free_hook(const volatile void *p);
 void __sanitizer_free_hook(const volatile void *p) { (void)p; }
 #elif defined(__GLIBC__)
 #define BAD_COUNTS 1
+#define BAD_CAN_FAIL 1
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
-void *malloc(size_t n) { bad_allocated += n; return __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { bad_allocated += n * size; return __libc_calloc(n, size); }
-void *realloc(void *p, size_t n) { bad_allocated += n; return __libc_realloc(p, n); }
+void *malloc(size_t n) { bad_allocated += n; return bad_fails() ? NULL : __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { bad_allocated += n * size; return bad_fails() ? NULL : __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { bad_allocated += n; return bad_fails() ? NULL : __libc_realloc(p, n); }
 #else
 #define BAD_COUNTS 0
+#define BAD_CAN_FAIL 0
 #endif
 
 static char *bad_table;

@@ -285,6 +285,44 @@ static void reads_shards(void)
     rmdir(blobs);
 }
 
+/* Every allocation fails once: an error, or one that the C library bears. */
+static void out_of_memory(void)
+{
+    static const char h[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]}}", index[] = "{\"weight_map\":{\"a\":\"s.safetensors\"}}";
+    char shard[80], index_path[80];
+    size_t n;
+    if (!BAD_CAN_FAIL)
+        SKIP("the allocator is the sanitizer's");
+    snprintf(shard, sizeof shard, "%s/s.safetensors", folder);
+    snprintf(index_path, sizeof index_path, "%s/model.safetensors.index.json", folder);
+    char *file = make(h, 6, &n);
+    put(shard, file, n);
+    put(index_path, index, strlen(index));
+    for (int k = 0; k < 2; k++) {
+        long i = 0, errors = 0;
+        bool reached = true;
+        if (k)
+            put(model, file, n);
+        for (; reached; i++) {
+            struct tensors ts;
+            struct err e = { 0 };
+            bad_fail_at = i;
+            int r = tensors_open(&ts, folder, &e);
+            reached = bad_fail_at < 0;
+            bad_fail_at = -1;
+            errors += r != 0;
+            CHECK(r == 0 || (e.code == ERR_FAILED && strstr(e.msg, "out of memory")), "allocation %ld: %s", i, e.msg);
+            if (!r)
+                tensors_close(&ts);
+        }
+        CHECK(errors >= 8, "%ld allocations, %ld errors", i, errors);
+    }
+    free(file);
+    unlink(shard);
+    unlink(index_path);
+    unlink(model);
+}
+
 /* The JSON underneath: what RFC 8259 has, and the limits. */
 static void json_grammar(void)
 {
@@ -357,6 +395,7 @@ int main(void)
     RUN(refuses_every_prefix);
     RUN(refuses_every_prefix_of_demo);
     RUN(refuses_large);
+    RUN(out_of_memory);
     free(bad_table);
     rmdir(folder);
     return test_end();
