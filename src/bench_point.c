@@ -10,7 +10,7 @@ static const double SAMPLE_SECONDS = 0.01, PROBE_SECONDS = 0.004, CLOCK_SECONDS 
 static const double CLOCK_TOLERANCE = 0.07;      /* a multiply-add probe this far below its best marks a disturbed moment */
 static const double READ_TOLERANCE = 0.15;       /* so does a bandwidth that differs that much before and after */
 
-struct sample { double seconds, bandwidth, peak, share; bool clean; };
+struct sample { double seconds, bandwidth, peak, share, disturbed; bool clean; };
 
 static int ascending(const void *a, const void *b)
 {
@@ -68,6 +68,8 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
     s->bandwidth = (read + read_after) / 2;
     s->peak = MAX(before, after);
     s->share = share_of(p, s);
+    s->disturbed = (double)aside / (spent + 2 * sweep) + 100 * (1 - MIN(before, after) / MAX(before, after)) +
+                   100 * (1 - MIN(read, read_after) / MAX(read, read_after));
     if (p->mul == b->used)
         b->reference = MAX(b->reference, MIN(before, after));
     double undisturbed = p->mul == b->used ? b->reference : s->peak;
@@ -76,7 +78,14 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
     return 0;
 }
 
-static void conclude(struct bench *b, struct bench_point *p, const struct sample *s, size_t n)
+static int by_disturbance(const void *a, const void *b)
+{
+    const struct sample *x = a, *y = b;
+    return (x->disturbed > y->disturbed) - (x->disturbed < y->disturbed);
+}
+
+/* Medians of the clean samples; without three of them, of the least disturbed third, and the point is marked. */
+static void conclude(struct bench *b, struct bench_point *p, struct sample *s, size_t n)
 {
     double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX], share[SAMPLES_MAX];
     size_t m = 0;
@@ -84,8 +93,10 @@ static void conclude(struct bench *b, struct bench_point *p, const struct sample
     for (size_t i = 0; i < n; i++)
         p->clean += s[i].clean;
     p->noisy = p->clean < 3;
+    if (p->noisy)
+        qsort(s, n, sizeof *s, by_disturbance);
     for (size_t i = 0; i < n; i++)
-        if (s[i].clean || p->noisy) {
+        if (p->noisy ? i < MAX(n / 3, MIN(n, (size_t)3)) : s[i].clean) {
             seconds[m] = s[i].seconds;
             bandwidth[m] = s[i].bandwidth;
             share[m] = s[i].share;
