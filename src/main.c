@@ -1,6 +1,8 @@
 /* longhand: writes book-length text with a language model. One verb per call; see src/options.c. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "src/cmd.h"
 
@@ -22,10 +24,20 @@ static int run_verb(const struct options *o, struct err *e)
     }
 }
 
+/* A standard stream that came closed gets a place holder that cannot be used, so that no other file takes its number
+ * and receives what was meant for it. */
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
     struct options o;
     struct err e = {0};
+    hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write() */
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {

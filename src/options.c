@@ -294,8 +294,10 @@ static int parse_choice(int *out, const struct option *opt, const char *spelled,
     }
     if (strcmp(opt->name, "device") == 0 && strncmp(s, "cuda", 4) == 0 && (!s[4] || s[4] == ':'))
         return err_set(e, ERR_INPUT, "%s %s: this program was built without CUDA (auto and cpu are there)", spelled, s);
-    bool known = strcmp(opt->name, "drafter") == 0 ||
-                 ((strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0);
+    static const char *const drafters[] = { "heads", "partial", "ngram", "suffix", "model:" };
+    bool known = (strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0;
+    for (size_t k = 0; k < sizeof drafters / sizeof *drafters && strcmp(opt->name, "drafter") == 0; k++)
+        known |= strncmp(s, drafters[k], strlen(drafters[k])) == 0;
     if (known)
         return err_set(e, ERR_INPUT, "%s: '%s' is not in this version of longhand (%s)", spelled, s, opt->arg);
     return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
@@ -531,7 +533,7 @@ void options_help(FILE *f, const struct verb *verb, bool all)
         return;
     }
     fputs("usage: longhand VERB [options]\n\n"
-          "  longhand run --model models/demo --prompt-file OPENING.txt --tokens 2000\n\n", f);
+          "  longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000\n\n", f);
     for (size_t i = 0; i < N_VERBS; i++)
         if (verbs[i].max_args != VERB_LATER)
             fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);

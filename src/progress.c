@@ -26,9 +26,11 @@ void progress_phase(struct progress *p, const char *phase, const char *unit, siz
     p->of = of;
     p->done = 0;
     p->start = now;
-    if (p->show != SHOW_PLAIN)       /* plain lines keep their pace across phases */
+    /* The first JSON line comes at once; a terminal's line when there is a rate to show; plain lines keep their pace
+     * across phases, so that a short run prints none. */
+    if (p->show == SHOW_JSON)
         p->shown = 0;
-    else if (p->shown == 0)
+    else if (p->show == SHOW_LINE || p->shown == 0)
         p->shown = now;
     p->mark_time[0] = p->mark_time[1] = now;
     p->mark_done[0] = p->mark_done[1] = 0;

@@ -16,6 +16,7 @@ check later_option_says_so 2 "--db: not in this version" run --db x
 check later_option_resume 2 "--resume: not in this version" run --resume 7
 check later_option_batch 2 "--batch: not in this version" run --batch in.jsonl -o out.jsonl
 check later_drafter_says_so 2 "'heads' is not in this version" $R --drafter heads
+check unknown_drafter 2 "'magic' is not one of auto\|none" $R --drafter magic
 check cuda_is_not_built 2 "built without CUDA" $R --device cuda
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0

@@ -58,6 +58,24 @@ seed=$(sed -n 's/^seed: //p' "$TMP/err"); "$LONGHAND" run -m $MODEL -p x -n 5 -q
 "$LONGHAND" run -m $MODEL -p x -n 5 --progress json >/dev/null 2>"$TMP/err"
 ! grep -qvE '^\{.*\}$' "$TMP/err" && tail -1 "$TMP/err" | grep -q '"phase": "done", "tokens": 5, "of": 5, "finish_reason": "length"'; result progress_json_is_json_lines $? "$(tail -1 "$TMP/err")"
 
+# the model's own settings: do_sample false is greedy, a flag wins, none is neutral
+mkdir "$TMP/greedy_model" && for f in config.json tokenizer.json model.safetensors; do ln -s "$(realpath $MODEL)/$f" "$TMP/greedy_model/$f"; done
+echo '{"do_sample": false, "temperature": 0.7, "top_k": 3, "eos_token_id": 4095}' >"$TMP/greedy_model/generation_config.json"
+H="run --model $TMP/greedy_model --prompt-file $P --tokens 60 --seed 7"
+"$LONGHAND" $H >"$TMP/t" 2>"$TMP/err"; same do_sample_false_is_greedy "$TMP/greedy" "$TMP/t"
+grep -q 'do_sample false, so temperature 0, top-k 3' "$TMP/err"; result do_sample_false_is_told $? "$(cat "$TMP/err")"
+"$LONGHAND" $H --generation-config none -q >"$TMP/a"; "$LONGHAND" $H --temperature 1 --top-k 0 -q >"$TMP/t"; same flags_win_over_the_models_settings "$TMP/a" "$TMP/t"
+rm "$TMP/greedy_model/generation_config.json"; "$LONGHAND" $H -q >"$TMP/t"; same without_its_settings_temperature_is_1 "$TMP/a" "$TMP/t"
+
+# lengths: dynamic NTK stops at its original length whatever is asked; the others go beyond the context when told to
+D=tests/data/models/llama-dynamic-old-bf16
+check dynamic_ntk_is_refused_beyond_its_length 2 'dynamic NTK.*earlier keys would have to turn' run -m $D -p x -n 10000 --allow-beyond-context
+check score_beyond_the_context 2 'tokens are beyond this model.s context of 2560; --window N' score -m tests/data/models/llama-linear-old-bf16 tests/data/models/long.txt
+"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos --allow-beyond-context --format ids >"$TMP/t"; [ "$(wc -l <"$TMP/t")" = 2700 ]; result beyond_the_context_when_allowed $? "$(wc -l <"$TMP/t")"
+"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos --context-scaling yarn:4 --format ids >"$TMP/a"; [ "$(wc -l <"$TMP/a")" = 2700 ]; result scaled_context_holds_more $? "$(wc -l <"$TMP/a")"
+"$LONGHAND" run -m tests/data/models/llama-linear-old-bf16 -p x -n 2700 -s 1 -q --ignore-eos --rope-scaling yarn --rope-scale 4 --format ids >"$TMP/b"; same rope_scaling_is_an_alias "$TMP/a" "$TMP/b"
+differ scaling_changes_the_text "$TMP/a" "$TMP/t"
+
 # a model in the Hugging Face cache
 mkdir -p "$TMP/hub/models--org--name/refs" "$TMP/hub/models--org--name/snapshots" && printf abc123 >"$TMP/hub/models--org--name/refs/main"
 ln -s "$(realpath $MODEL)" "$TMP/hub/models--org--name/snapshots/abc123"

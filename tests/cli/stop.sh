@@ -37,4 +37,8 @@ if [ -w /dev/full ]; then
 else
     skip full_disk_ends_the_run_with_1 "no /dev/full"
 fi
+"$LONGHAND" run -m $MODEL -p x -n 5 -s 7 -q >&- 2>"$TMP/err"; r=$?
+[ $r = 1 ] && grep -q 'cannot write' "$TMP/err"; result closed_standard_output_is_an_error $? "exit $r: $(cat "$TMP/err")"
+"$LONGHAND" run -m $MODEL -p x -n 5 -s 7 -o "$TMP/o" 2>&- && "$LONGHAND" run -m $MODEL -p x -n 5 -s 7 -q >"$TMP/t" && cmp -s "$TMP/t" "$TMP/o"
+result closed_standard_error_does_not_get_into_the_output $? "differs"
 exit $failed
