@@ -49,7 +49,7 @@ static void replay(const char *folder, int (*target)(const uint8_t *data, size_t
     }
     if (d)
         closedir(d);
-    CHECK(files >= 10, "%s: %zu files", folder, files);
+    CHECK(files > 0, "%s: %zu files", folder, files);
     printf("    %s: %zu inputs\n", folder, files);
 }
 
