@@ -1,4 +1,5 @@
 /* The sampler against tests/sample_reference.h, its tables against histories, its frequencies against softmax. */
+#include "src/chain.h"
 #include "tests/sample_reference.h"
 #include "tests/test.h"
 
@@ -163,6 +164,75 @@ static void sampler_equals_the_reference_at_large_vocabularies(void)
     for (int i = 0; i < 4 * KINDS && !test_failed_; i++)
         random_case(vocabs[i / KINDS], i % KINDS, three, &t);
     CHECK(t.unsure <= t.cases / 8, "%zu of %zu unsure", t.unsure, t.cases);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return (((const struct cand *)a)->id > ((const struct cand *)b)->id) - (((const struct cand *)a)->id < ((const struct cand *)b)->id);
+}
+
+/* Whether the candidates that c has left are those of want[0..n), id by id. */
+static bool same_candidates(const struct chain *c, struct cand *want, size_t n)
+{
+    size_t found = 0;
+    qsort(want, n, sizeof *want, by_id);
+    for (size_t i = 0; i < c->n; i++)
+        if (c->x[i] >= c->cut) {
+            int32_t id = (int32_t)(c->ids ? c->ids[i] : i);
+            if (found == n || want[found].id != id || want[found].x != c->x[i])
+                return false;
+            found++;
+        }
+    return found == n;
+}
+
+/* Filters in a random order, temperatures between them; the whole set of survivors after each, not only its winner. */
+static void filters_keep_what_the_reference_keeps(void)
+{
+    enum { V_MAX = 40000 };
+    static float logits[V_MAX];
+    static struct cand all[V_MAX], copy[V_MAX];
+    void *memory = mem_alloc(chain_bytes(V_MAX));
+    size_t unsure_cases = 0, cuts = 0;
+    state = 8;
+    for (int i = 0; i < 1500 && !test_failed_; i++) {
+        const struct ops *ops = i % 2 ? fastest() : ops_all[0];
+        size_t vocab = i % 50 == 0 ? V_MAX : 1 + below(below(4) ? 1500 : 5000), n = 0;
+        struct chain c;
+        bool unsure = false;
+        make_logits(logits, vocab, (int)below(KINDS));
+        for (size_t j = 0; j < vocab; j++)
+            if (!isinf(logits[j]))
+                all[n++] = (struct cand){ logits[j], (int32_t)j };
+        chain_open(&c, vocab, ops, NULL, memory);
+        chain_start(&c, logits);
+        for (int step = 0; step < 4 && n > 0 && !unsure; step++) {
+            size_t least = below(3) ? 1 : 1 + below(below(2) ? 30 : vocab + 3), m = n, k = 1 + below(below(2) ? 60 : vocab + 3);
+            double p = below(2) ? unit() : PICK(1e-9, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999999);
+            p = p > 0 ? p : 0.5;
+            qsort(all, n, sizeof *all, cand_order);
+            switch (below(5)) {
+            case 0: m = MIN(n, k); least = 1; chain_top_k(&c, k); break;
+            case 1: m = ref_top_p(all, n, p, &unsure); chain_top_p(&c, p, least); break;
+            case 2: p *= p * p; m = ref_min_p(all, n, p, &unsure); chain_min_p(&c, p, least); break;
+            case 3: p *= p * p; m = ref_eta(all, n, p, &unsure); chain_eta(&c, p, least); break;
+            default:
+                chain_temperature(&c, 0.5 + p);
+                for (size_t j = 0; j < n; j++)
+                    all[j].x = ref_limited(all[j].x, all[j].x / (float)(0.5 + p));
+                break;
+            }
+            CHECK(m != SIZE_MAX, "the reference is at one with itself");
+            m = MIN(n, MAX(m, least));
+            cuts += m < n;
+            n = m;
+            memcpy(copy, all, n * sizeof *all);
+            CHECK(unsure || same_candidates(&c, copy, n), "case %d, step %d, vocabulary %zu, p %g, min-keep %zu, want %zu", i, step, vocab, p, least, n);
+        }
+        unsure_cases += unsure;
+    }
+    CHECK(unsure_cases < 60 && cuts > 1000, "%zu unsure, %zu cuts", unsure_cases, cuts);
+    mem_free(memory, chain_bytes(V_MAX));
 }
 
 /* One sampler that follows a text, jumps to others and back, against a new one each time. */
@@ -508,6 +578,7 @@ int main(void)
     three = pool_open(3);
     RUN(greedy_takes_the_lowest_of_the_best);
     RUN(bad_parameters_are_refused_by_name);
+    RUN(filters_keep_what_the_reference_keeps);
     RUN(sampler_equals_the_reference);
     RUN(sampler_equals_the_reference_at_large_vocabularies);
     RUN(tables_follow_any_history);
