@@ -63,17 +63,19 @@ static inline v16 v16_pair(const char *p, bool odd)
 
 #define U_ _Pragma("GCC unroll 16")
 static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
-    const char *b, size_t ldb, size_t pairs, const int rows, const int panels)
+    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
     v16 acc[4][4];
     U_ for (int r = 0; r < rows; r++)
         U_ for (int p = 0; p < panels; p++)
             acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
     for (size_t j = 0; j < pairs; j++) {
+        U_ for (int p = 0; p < lines; p++)
+            _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
         U_ for (int odd = 1; odd >= 0; odd--) {
             v16 w[4];
             U_ for (int p = 0; p < panels; p++)
-                w[p] = v16_pair(b + (size_t)p * ldb + 64 * j, odd);
+                w[p] = v16_pair(b + (size_t)p * ldb + step * j, odd);
             U_ for (int r = 0; r < rows; r++) {
                 int pair;
                 memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
@@ -90,6 +92,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 
 /* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill. */
 #define ROWS_MAX 4
+#define ATTN_ROWS_MAX 4
 #define TILES(X) X(1, 4) X(2, 2) X(3, 1) X(4, 1) X(1, 2) X(1, 1) X(2, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define v16_flush(v) (v)
@@ -98,7 +101,7 @@ static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 
 static bool supported(void)
 {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
 }
 #define TWIN "avx2"
 #define OP(name) avx2_##name

@@ -49,7 +49,7 @@ static inline v16 v16_pair(const char *p, bool odd)
 
 #define U_ _Pragma("GCC unroll 16")
 static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
-    const char *b, size_t ldb, size_t pairs, const int rows, const int panels)
+    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
     v16 acc[8][8];
     U_ for (int r = 0; r < rows; r++)
@@ -57,8 +57,10 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
     for (size_t j = 0; j < pairs; j++) {
         __m512bh w[8];
+        U_ for (int p = 0; p < lines; p++)
+            _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
         U_ for (int p = 0; p < panels; p++)
-            w[p] = (__m512bh)_mm512_loadu_si512(b + (size_t)p * ldb + 64 * j);
+            w[p] = (__m512bh)_mm512_loadu_si512(b + (size_t)p * ldb + step * j);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
@@ -74,10 +76,10 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 
 /* 32 registers: the accumulators of a tile take at most 24. */
 #define ROWS_MAX 8
-#define TILES(X) X(1, 8) X(2, 8) X(3, 6) X(4, 4) X(5, 4) X(6, 4) X(7, 3) X(8, 3) \
-    X(1, 4) X(1, 2) X(1, 1) X(2, 4) X(2, 2) X(2, 1) X(3, 4) X(3, 2) X(3, 1) X(4, 2) X(4, 1) X(5, 2) X(5, 1) X(6, 2) X(6, 1) \
-    X(7, 2) X(7, 1) X(8, 2) X(8, 1)
-static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows == 3 ? 6 : rows <= 6 ? 4 : 3; }
+#define ATTN_ROWS_MAX 8
+#define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
+    X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
+static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
 #define v16_flush(v) (v)
 #define FTZ_BEGIN(on) unsigned off_ = _mm_getcsr(), on_ = (on) ? 0x9fc0 : off_; __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
 #define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")

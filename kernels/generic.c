@@ -66,18 +66,19 @@ static inline float fma_flush(float a, float b, float c)
 }
 
 static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda, const char *b, size_t ldb,
-                            size_t pairs, const int rows, const int panels)
+                            size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
+    (void)ahead, (void)lines;
     for (int r = 0; r < rows; r++)
         for (int p = 0; p < panels; p++) {
             float *to = c + (size_t)r * ldc + 16 * (size_t)p, acc[16];
-            const uint16_t *w = (const uint16_t *)(const void *)(b + (size_t)p * ldb);
             LANES acc[i] = alpha ? fma_flush(to[i], alpha[r], 0.0f) : 0.0f;
             for (size_t j = 0; j < pairs; j++) {
+                const uint16_t *w = (const uint16_t *)(const void *)(b + (size_t)p * ldb + step * j);
                 float even = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j])), odd = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j + 1]));
                 LANES {
-                    acc[i] = fma_flush(odd, flush(bf16_to_f32(w[32 * j + 2 * (size_t)i + 1])), acc[i]);
-                    acc[i] = fma_flush(even, flush(bf16_to_f32(w[32 * j + 2 * (size_t)i])), acc[i]);
+                    acc[i] = fma_flush(odd, flush(bf16_to_f32(w[2 * i + 1])), acc[i]);
+                    acc[i] = fma_flush(even, flush(bf16_to_f32(w[2 * i])), acc[i]);
                 }
             }
             LANES to[i] = acc[i];
@@ -85,6 +86,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint
 }
 
 #define ROWS_MAX 4
+#define ATTN_ROWS_MAX 4
 #define TILES(X) X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { (void)rows; return 4; }
 #define FTZ_BEGIN(on) (void)(on)

@@ -47,8 +47,9 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
 /* Attention of m rows of one sequence over its cache, one layer.
  *
  * The cache of a layer and KV head is contiguous, in blocks of 64 keys; a block is
- *   K [4][head_dim/2][16][2] then V [head_dim/16][32][16][2]      (bf16: pairs of dimensions, pairs of keys)
- *   K [4][head_dim][16]      then V [head_dim/16][64][16]         (f32)
+ *   K [head_dim/2][64][2] then V [32][head_dim][2]      (bf16: pairs of dimensions, pairs of keys)
+ *   K [head_dim][64]      then V [64][head_dim]         (f32)
+ * so that one pass over its keys or dimensions reads it from the first byte to the last, as the prefetchers of CPUs like it.
  * head_dim is a multiple of 16 here; smaller ones are padded with +0 by the model.
  *
  * Row r sees positions lo[r] <= p < hi[r] of the cache. A tree row also sees its ancestors and itself:

@@ -93,20 +93,18 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
     }
 }
 
-/* Copy between a stored row and slot `slot` of a block, in elements of `size` bytes. K: tiles of 16 keys; V: tiles of 16
- * dimensions. Pairs of bf16 lie in one word: of dimensions for K, of keys for V. */
+/* Copy between a stored row and slot `slot` of a block. Pairs of bf16 lie in one word: of dimensions for K, of keys for V. */
 #define KV_MOVE(NAME, TYPE, K_AT, V_AT) \
     static void NAME(TYPE *block, TYPE *row, size_t d, size_t slot, bool put) \
     { \
-        TYPE *k = block + slot / 16 * 16 * d, *v = block + KV_BLOCK * d; \
         for (size_t i = 0; i < d; i++) { \
-            TYPE *a = k + (K_AT), *b = v + i / 16 * 16 * KV_BLOCK + (V_AT); \
-            if (put) { *a = row[i]; *b = row[d + i]; } \
-            else     { row[i] = *a; row[d + i] = *b; } \
+            TYPE *k = block + (K_AT), *v = block + KV_BLOCK * d + (V_AT); \
+            if (put) { *k = row[i]; *v = row[d + i]; } \
+            else     { row[i] = *k; row[d + i] = *v; } \
         } \
     }
-KV_MOVE(kv_move16, uint16_t, i / 2 * 32 + slot % 16 * 2 + i % 2, slot / 2 * 32 + i % 16 * 2 + slot % 2)
-KV_MOVE(kv_move32, float, i * 16 + slot % 16, slot * 16 + i % 16)
+KV_MOVE(kv_move16, uint16_t, (i / 2 * KV_BLOCK + slot) * 2 + i % 2, (slot / 2 * d + i) * 2 + slot % 2)
+KV_MOVE(kv_move32, float, i * KV_BLOCK + slot, slot * d + i)
 
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored)
 {
