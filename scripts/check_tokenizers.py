@@ -4,10 +4,11 @@
     python3 scripts/check_tokenizers.py --corpus DIR [--count N] [--seed N] [--no-points] FILE...
 
 For each tokenizer.json: every code point in several surroundings, N random strings (all planes, runs of every kind of
-space, digits of other scripts, contractions, marks, the file's own added tokens, emoji, jamo, slices of books) encoded
-with and without the template and decoded with and without special tokens, and N/4 random lists of ids decoded. The
-driver (tests/tok_driver.c) is built with $CC, and checks its stream decoder against the whole-list one as it goes.
-Prints the counts per file; ends with 1 when anything differs.
+space, digits of other scripts, contractions, marks, the files' added tokens, emoji, jamo, slices of books, some of 20 KB)
+encoded and decoded, some of them without the template and with special tokens, and N/8 random lists of ids decoded. The
+same is done with variants of byte-level files in which every two bytes merge, so that a wrong split shows. The driver
+(tests/tok_driver.c) is built with $CC, and checks its stream decoder against the whole-list one as it goes.
+Prints the counts per file as it goes; ends with 1 when anything differs.
 """
 import argparse
 import json
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("src/tokenizer*.c")), "src/unicode.c", "src/json.c", "src/base.c"]
@@ -38,6 +39,7 @@ ODD = list("▁Ġ\x00\x01\x7f\x80\x85\xa0\xad\ufffd\ufffe\uffff") + ["<0x0A>", "
 
 
 class Texts:
+    """Texts are joined from a pool of parts that is made anew for each batch."""
     def __init__(self, rng, book, tokens):
         r = self.rng = rng
         self.book, self.tokens = book, tokens or ["<s>"]
@@ -46,7 +48,7 @@ class Texts:
         same = lambda: r.choice([*"a 1\n!é▁", r.choice(POINTS), r.choice(SPACES), r.choice(MARKS)]) * r.randint(1, 20)
         plane = lambda: chr(self.scalar(r.randrange(17) << 16 | r.randrange(65536)))
         low = lambda: chr(self.scalar(r.randrange(0x3000)))
-        self.parts = [pick(POINTS), plane, low, run(SPACES, 4), run([" ", "\n", "\t", "\r", "\r\n", "\xa0", "\u3000"], 6), run(DIGITS, 5),
+        self.kinds = [pick(POINTS), plane, low, run(SPACES, 4), run([" ", "\n", "\t", "\r", "\r\n", "\xa0", "\u3000"], 6), run(DIGITS, 5),
                       run("0123456789", 8), pick(CONTRACTIONS), run(MARKS, 5), run(DECOMPOSED, 3), run(JAMO, 5), run(EMOJI, 5),
                       pick(self.tokens), pick(self.tokens), self.broken_token, pick(ODD), self.slice, self.slice, self.slice, same,
                       run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", 8), run("!?.,;:-()[]{}/\\\"'`~@#$%^&*_+=|<>", 4),
@@ -56,17 +58,21 @@ class Texts:
     def scalar(c):
         return 0x41 if 0xD800 <= c < 0xE000 else c
 
-    def slice(self):
-        i = self.rng.randrange(len(self.book) - 60)
-        return self.book[i:i + self.rng.randint(1, 60)]
+    def slice(self, most=60):
+        i = self.rng.randrange(len(self.book) - most)
+        return self.book[i:i + self.rng.randint(1, most)]
 
     def broken_token(self):
         t = self.rng.choice(self.tokens)
         i = self.rng.randrange(len(t) + 1)
         return self.rng.choice([t[:i], t[i:], t[:i] + self.rng.choice(POINTS) + t[i:], t.upper(), t + t[:i]])
 
-    def text(self):
-        return "".join(self.rng.choice(self.parts)() for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4, 6, 9))))
+    def batch(self, n):
+        r = self.rng
+        parts = [r.choice(self.kinds)() for _ in range(n)]
+        out = ["".join(r.choices(parts, k=k)) for k in r.choices((1, 1, 2, 2, 3, 4, 6, 9), k=n)]
+        # long ones: words met before come from a cache
+        return out + [self.slice(12000) + "".join(r.choices(parts, k=500)) + self.slice(12000) for _ in range(n // 5000)]
 
 
 def id_list(rng, n, bytes_, seen):
@@ -80,77 +86,117 @@ def id_list(rng, n, bytes_, seen):
         elif k == 2:
             out += [bytes_[b] for b in rng.choice("é€𝄞ßñ日本👍🏽\u0301").encode()]
         else:
-            out += rng.choice(seen)
+            out += rng.choice(seen)[:50]
             if out and rng.randrange(2):
                 del out[rng.randrange(len(out))]
     return out
 
 
+def byte_ids(vocab):
+    """The token of each byte, in either spelling; 3 where there is none."""
+    if "Ġ" not in vocab:
+        return [vocab.get(f"<0x{b:02X}>", 3) for b in range(256)]
+    chars, free = [], 0x100
+    for b in range(256):
+        printable = 0x21 <= b <= 0x7E or 0xA1 <= b <= 0xAC or b >= 0xAE
+        chars.append(chr(b if printable else free))
+        free += not printable
+    return [vocab[c] for c in chars]
+
+
 class Check:
-    def __init__(self, driver, path, book, seed):
+    def __init__(self, driver, path, seed):
         self.driver, self.path = driver, path
         self.hf = Tokenizer.from_file(str(path))
         self.n = {"texts": 0, "ids": 0, "id lists": 0, "different": 0}
         self.rng = random.Random(f"{seed} {path.name}")
-        tokens = [t["content"] for t in json.loads(path.read_text(encoding="utf-8"))["added_tokens"]]
-        self.texts = Texts(self.rng, book, tokens)
-        vocab = self.hf.get_vocab()
-        self.bytes = [vocab.get(f"<0x{b:02X}>", 3) for b in range(256)]
-        if self.bytes.count(3) > 100:
-            chars = [chr(b) if 0x21 <= b <= 0x7E or 0xA1 <= b <= 0xAC or b >= 0xAE else None for b in range(256)]
-            free = 0x100
-            for b in range(256):
-                if chars[b] is None:
-                    chars[b], free = chr(free), free + 1
-            self.bytes = [vocab[c] for c in chars]
+        self.tokens = [t["content"] for t in json.loads(path.read_text(encoding="utf-8"))["added_tokens"]]
+        self.bytes = byte_ids(self.hf.get_vocab())
 
     def run(self, mode, lines, *option):
         with tempfile.TemporaryFile() as f:
-            f.write("\n".join(json.dumps(x, ensure_ascii=False, separators=(",", ":")) for x in lines).encode())
+            f.write("\n".join(lines).encode())
             f.seek(0)
             p = subprocess.run([self.driver, mode, str(self.path), *option], stdin=f, capture_output=True)
         if p.returncode:
             sys.exit(f"{self.path}: the driver ended with {p.returncode}: {p.stderr.decode()}")
-        out = p.stdout.decode().split("\n")[:-1]
+        out = json.loads("[" + p.stdout.decode()[:-1].replace("\n", ",") + "]")
         assert len(out) == len(lines), (len(out), len(lines))
-        return [json.loads(x) for x in out]
+        return out
 
     def compare(self, what, inputs, ours, theirs):
+        if ours == theirs:
+            return
         for i, a, b in zip(inputs, ours, theirs):
             if a != b:
                 self.n["different"] += 1
                 if self.n["different"] <= 5:
                     print(f"{self.path.name}: {what} of {i!r}\n  ours   {a!r}\n  theirs {b!r}", flush=True)
 
-    def encode(self, texts):
+    def encode(self, texts, lines):
         theirs = [e.ids for e in self.hf.encode_batch_fast(texts)]
-        self.compare("encode", texts, self.run("encode", texts), theirs)
-        bare = texts[::4]
-        self.compare("encode without template", bare, self.run("encode", bare, "plain"),
-                     [e.ids for e in self.hf.encode_batch_fast(bare, add_special_tokens=False)])
+        self.compare("encode", texts, self.run("encode", lines), theirs)
+        self.compare("encode without template", texts[::8], self.run("encode", lines[::8], "plain"),
+                     [e.ids for e in self.hf.encode_batch_fast(texts[::8], add_special_tokens=False)])
         self.n["texts"] += len(texts)
         self.n["ids"] += sum(map(len, theirs))
         self.decode(theirs)
         return theirs
 
     def decode(self, lists):
-        for skip in (False, True):
-            self.compare(f"decode (skip {skip})", lists, self.run("decode", lists, *["skip"] * skip),
-                         self.hf.decode_batch(lists, skip_special_tokens=skip))
+        """All without special tokens, some with them."""
+        for skip, some in (True, lists), (False, lists[::4]):
+            self.compare(f"decode (skip {skip})", some, self.run("decode", list(map(str, some)), *["skip"] * skip),
+                         self.hf.decode_batch(some, skip_special_tokens=skip))
 
-    def all(self, count, points):
-        if points:
-            for i in range(0, len(POINTS), BATCH):
-                self.encode([f"{c} {c}a{c}1{c}'{c}s {c}\n{c}e\u0301{c}{c}" for c in POINTS[i:i + BATCH]])
-        seen = [[0]]
-        for i in range(0, count, BATCH):
-            seen = self.encode([self.texts.text() for _ in range(min(BATCH, count - i))])
-        for i in range(0, count // 4, BATCH):
-            lists = [id_list(self.rng, self.hf.get_vocab_size(), self.bytes, seen) for _ in range(min(BATCH, count // 4 - i))]
-            self.decode(lists)
-            self.n["id lists"] += len(lists)
+    def batch(self, texts, lines):
+        seen = self.encode(texts, lines)
+        lists = [id_list(self.rng, self.hf.get_vocab_size(), self.bytes, seen) for _ in range(len(texts) // 8)]
+        self.decode(lists)
+        self.n["id lists"] += len(lists)
+
+    def report(self):
         print(f"{self.path}: " + ", ".join(f"{v} {k}" for k, v in self.n.items()), flush=True)
-        return self.n["different"]
+
+
+def with_all_pairs(path, folder):
+    """A byte-level file with a merge for every two bytes, so that any difference in splitting shows in the ids."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if '"ByteLevel"' not in json.dumps(data["pre_tokenizer"]):
+        return None
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [[a, b] for a in alphabet for b in alphabet]
+    random.Random(5).shuffle(merges)
+    data["model"].update(vocab={t: i for i, t in enumerate(alphabet + [a + b for a, b in merges])}, merges=merges)
+    for i, t in enumerate(data["added_tokens"]):
+        t["id"] = len(data["model"]["vocab"]) + i
+    data["post_processor"] = None
+    out = pathlib.Path(folder) / f"{path.parent.name}-{path.stem}-pairs.json"
+    out.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+    return out
+
+
+def check(driver, files, book, seed, count, points):
+    pairs = [with_all_pairs(f, pathlib.Path(driver).parent) for f in files]
+    checks = [Check(driver, f, seed) for f in [*files, *filter(None, pairs)]]
+    texts = Texts(random.Random(seed), book, [t for c in checks for t in c.tokens])
+    quoted = json.encoder.encode_basestring
+    if points:
+        for i in range(0, len(POINTS), BATCH):
+            some = [f"{c} {c}a{c}1{c}'{c}s {c}\n{c}e\u0301{c}{c}" for c in POINTS[i:i + BATCH]]
+            for c in checks:
+                c.encode(some, list(map(quoted, some)))
+        for c in checks:
+            c.report()
+    for i in range(0, count, BATCH):
+        some = texts.batch(min(BATCH, count - i))
+        lines = list(map(quoted, some))
+        for c in checks:
+            c.batch(some, lines)
+        if i // BATCH % 5 == 4 or i + BATCH >= count:
+            for c in checks:
+                c.report()
+    return sum(c.n["different"] for c in checks)
 
 
 def main():
@@ -165,8 +211,7 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         driver = f"{d}/tok_driver"
         subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-I.", *SOURCES, "-o", driver], cwd=ROOT, check=True)
-        different = sum(Check(driver, f, book, a.seed).all(a.count, not a.no_points) for f in a.file)
-    sys.exit(1 if different else 0)
+        sys.exit(1 if check(driver, a.file, book, a.seed, a.count, not a.no_points) else 0)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,28 @@ def number(tokens, vocab):
     return sorted(out, key=lambda t: t["id"])
 
 
+def mixed_lines(rng, n):
+    """Lines in which everything stands beside everything: what splits must keep apart."""
+    parts = ["1", "12", "345", "6789", " ", "  ", "    ", "\t", "\n", "\n\n", "\r\n", "'s", "'t", "'re", "'ll", "'S", ".", ",", "!!", "...", "--", "(", ")",
+             "/", "é", "e\u0301", "\u0301", "٣", "²", "\u00a0", "\u3000", "日本", "한", "ſ", "👍", "the", "a", "x", "THE", "s", "ing"]
+    return ["".join(rng.choices(parts, k=12)) for _ in range(n)]
+
+
 def train_bytes(texts, size, pattern):
+    """Merges of words first; behind them merges that only splits prevent, so that a wrong split shows in the ids."""
+    vocab, merges = train_words(texts, size - 300, pattern)
+    across = Tokenizer(models.BPE())
+    across.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    trainer = trainers.BpeTrainer(vocab_size=256 + 400, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False)
+    across.train_from_iterator(mixed_lines(random.Random(3), 20000), trainer)
+    for a, b in json.loads(across.to_str())["model"]["merges"]:
+        if len(vocab) < size and [a, b] not in merges and a in vocab and b in vocab:
+            vocab.setdefault(a + b, len(vocab))
+            merges.append([a, b])
+    return vocab, merges
+
+
+def train_words(texts, size, pattern):
     t = Tokenizer(models.BPE())
     if pattern:
         t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         int32_t *ids;
         size_t n_ids;
         struct err e = { 0 };
-        char at[40];
+        char at[60];
         snprintf(at, sizeof at, "at offset %zu is not UTF-8", valid);
         if (tokenizer_encode(t, &ids, &n_ids, s, n, true, &e) != -1 || e.code != ERR_INPUT || !strstr(e.msg, at))
             abort();

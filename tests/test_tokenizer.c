@@ -287,9 +287,10 @@ static void long_texts_of_one_thing(void)
     enum { MB = 1 << 20 };
     static const char *const of[] = { "a", " ", "\n", "1", "'", "<", "\xcc\x81", "q\xcc\x81\xcc\xa3", "\xe2\x96\x81", "e ", "\xe1\x84\x80\xe1\x85\xa1", "\xf0\x9f\x98\x80",
                                       "<s>", "<|", "\xe3\x80\x80", "e\n\t", "\xcc\x81\xcc\xa3" };
+    static const char *const some[] = { "crossing", "llama2", "llama3", "qwen2" };
     char *s = malloc(MB + 8);
-    for (size_t k = 0; k < KINDS; k++) {
-        struct tokenizer *t = load(kinds[k]);
+    for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+        struct tokenizer *t = load(some[k]);
         for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
             size_t unit = strlen(of[i]), n = MB / unit * unit, n_ids, n_text;
             int32_t *ids;
@@ -299,8 +300,8 @@ static void long_texts_of_one_thing(void)
                 memcpy(s + j, of[i], unit);
             CHECK(tokenizer_encode(t, &ids, &n_ids, s, n, false, &e) == 0, "%s", e.msg);
             CHECK(tokenizer_decode(t, &text, &n_text, ids, n_ids, false, &e) == 0, "%s", e.msg);
-            if (strcmp(kinds[k], "gpt2") == 0 || strcmp(kinds[k], "llama3") == 0)
-                CHECK(n_text == n && !memcmp(text, s, n), "%s: %zu of \"%s\"", kinds[k], n, of[i]);
+            if (strcmp(some[k], "llama3") == 0)
+                CHECK(n_text == n && !memcmp(text, s, n), "%s: %zu of \"%s\"", some[k], n, of[i]);
             free(ids);
             free(text);
         }
