@@ -117,7 +117,8 @@ static int measure_machine(struct report *r, struct err *e)
     r->dispatch = probe_dispatch(b->pool, 0.02);
     if (!r->wish.machine)
         return 0;
-    char *buffer = memory_available(NULL) / 2 > most ? mem_alloc(most) : NULL;
+    const char *limit;
+    char *buffer = memory_available(&limit) / 2 > most ? mem_alloc(most) : NULL;
     if (!buffer) {
         r->skipped[r->n_skipped++] = "the table of bandwidths (less than 2 GiB of memory are free)";
         return 0;
