@@ -38,6 +38,8 @@ void bpe_id(struct bpe *w, uint32_t id)
 
 static void add_symbol(struct bpe *w, uint32_t id)
 {
+    if (w->n_sym >= INT32_MAX - 1)
+        w->failed = true;                        /* more than any memory holds */
     if (!grow((void **)&w->sym, &w->sym_max, w->n_sym + 1, sizeof *w->sym, &w->failed))
         return;
     int32_t at = (int32_t)w->n_sym++;
