@@ -452,8 +452,8 @@ static void kv_layout_is_as_documented(void)
                 kv_get(back, type, d, slot, block);
                 CHECK(guard_intact(back, row) && !memcmp(back, stored + slot * row, row), "type %d dim %zu slot %zu", type, d, slot);
                 for (size_t j = 0; j < d; j++) {
-                    size_t ka = type == DT_BF16 ? slot / 16 * (d / 2 * 32) + j / 2 * 32 + slot % 16 * 2 + j % 2 : slot / 16 * (d * 16) + j * 16 + slot % 16;
-                    size_t va = 64 * d + (type == DT_BF16 ? j / 16 * 1024 + slot / 2 * 32 + j % 16 * 2 + slot % 2 : j / 16 * 1024 + slot * 16 + j % 16);
+                    size_t ka = type == DT_BF16 ? (j / 2 * 64 + slot) * 2 + j % 2 : j * 64 + slot;
+                    size_t va = 64 * d + (type == DT_BF16 ? (slot / 2 * d + j) * 2 + slot % 2 : slot * d + j);
                     CHECK(!memcmp(block + ka * es, stored + slot * row + j * es, es) && !memcmp(block + va * es, stored + slot * row + (d + j) * es, es),
                           "type %d dim %zu slot %zu element %zu", type, d, slot, j);
                 }
