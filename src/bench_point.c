@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { SAMPLES_MAX = 64 };
-static const double SAMPLE_SECONDS = 0.01, PROBE_SECONDS = 0.004, CLOCK_SECONDS = 0.0015;
+enum { SAMPLES_MAX = 400 };
+static const double SAMPLE_SECONDS = 0.004, PROBE_SECONDS = 0.002, CLOCK_SECONDS = 0.0006;
 static const double CLOCK_TOLERANCE = 0.07;      /* a multiply-add probe this far below its best marks a disturbed moment */
 static const double READ_TOLERANCE = 0.15;       /* so does a bandwidth that differs that much before and after */
 
