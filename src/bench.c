@@ -171,8 +171,8 @@ static const char *const kind_name[BENCH_KINDS] = { "decode", "rows", "prefill",
 
 static void print_head(void)
 {
-    printf("%-14s %-7s %6s %5s %9s %9s %8s %7s %7s %9s %3s %6s %5s  %6s %6s %6s %7s\n", "model", "point", "depth", "rows", "ms",
-           "tokens/s", "MB", "GB/s", "GF/s", "roof ms", "by", "share", "goal", "exp", "max", "cvt", "product");
+    printf("%-14s %-7s %6s %5s %9s %9s %8s %7s %7s %9s %3s %6s %5s  %6s %6s %6s %7s %6s\n", "model", "point", "depth", "rows", "ms",
+           "tokens/s", "MB", "GB/s", "GF/s", "roof ms", "by", "share", "goal", "exp", "max", "cvt", "product", "step");
 }
 
 static bool meets(const struct bench_point *p)
@@ -190,11 +190,11 @@ static void print_point(const struct bench_point *p)
     char goal[16] = "-";
     if (p->goal > 0)
         snprintf(goal, sizeof goal, "%.0f%s", 100 * p->goal, meets(p) ? "" : "!");
-    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% %5.1f%% %6.1f%%%s\n", p->model,
+    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% %5.1f%% %6.1f%% %4.2fus%s\n", p->model,
            kind_name[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds, p->work.bytes / 1e6,
            p->bandwidth / 1e9, p->peak / 1e9, p->roof * 1e3, p->memory_bound ? "mem" : "mul", 100 * p->share, goal,
            100 * p->exp / p->seconds, 100 * p->max / p->seconds, 100 * p->convert / p->seconds, 100 * p->product_share,
-           p->noisy ? " ~" : "");
+           p->step * 1e6, p->noisy ? " ~" : "");
 }
 
 static void finish_point(struct report *r, struct bench_point *p)
@@ -382,10 +382,10 @@ static void json_point(const struct bench_point *p, bool first)
     }
     printf(", \"tokens_per_second\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"bandwidth\": %.5g, \"bandwidth_range\": [%.5g, %.5g], "
            "\"read\": \"%s\", \"peak\": %.5g, \"instruction\": \"%s\", \"roof_seconds\": %.6g, \"bound\": \"%s\", \"share\": %.4f, "
-           "\"exp_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"product_share\": %.4f, \"samples\": %zu, "
+           "\"exp_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"product_share\": %.4f, \"step_seconds\": %.4g, \"samples\": %zu, "
            "\"clean\": %zu, \"noisy\": %s", (double)p->rows / p->seconds, p->work.bytes, p->work.flops, p->bandwidth, p->worst_bandwidth,
            p->best_bandwidth, probe_read_name(p->how), p->peak, probe_mul_name(p->mul), p->roof, p->memory_bound ? "memory" : "compute",
-           p->share, p->exp, p->max, p->convert, p->product_share, p->samples, p->clean, p->noisy ? "true" : "false");
+           p->share, p->exp, p->max, p->convert, p->product_share, p->step, p->samples, p->clean, p->noisy ? "true" : "false");
     if (p->goal > 0)
         printf(", \"goal\": %.2f, \"met\": %s}", p->goal, meets(p) ? "true" : "false");
     else

@@ -53,6 +53,7 @@ struct bench_point {
     enum probe_read how;
     double seconds, bandwidth, peak; /* medians of the clean samples */
     double worst_bandwidth, best_bandwidth;
+    double step;                     /* seconds of an empty step of all threads: tells cores that share a cache from those that do not */
     double roof, share; bool memory_bound;
     double exp, max, convert;        /* seconds that these take at their own best, all threads busy */
     double product_share;            /* roof / (seconds without these) */

@@ -156,6 +156,9 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
         clean += s[n++].clean;
     }
     conclude(b, p, s, n);
+    p->step = probe_dispatch(b->pool, 0);
+    for (int i = 0; i < 9; i++)
+        p->step = MIN(p->step, probe_dispatch(b->pool, 0));
     rc = 0;
 out:
     free(seg);
