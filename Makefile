@@ -40,7 +40,11 @@ $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 
 # The kernels: full optimisation, and each twin with the instructions it is for.
-$(BUILD)/kernels/%.c.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math
+$(BUILD)/kernels/%.c.o: CFLAGS += $(if $(SAN),-O1,-O3) -fno-math-errno -fno-trapping-math
+ifneq ($(findstring address,$(SAN)),)
+# Red zones around its many 16-float values make gcc take a minute for the plain twin.
+$(BUILD)/kernels/generic.c.o: CFLAGS += $(if $(findstring clang,$(CC)),-mllvm -asan-stack=0,--param asan-stack=0)
+endif
 ifneq ($(filter x86_64% amd64%,$(shell $(CC) -dumpmachine)),)
 $(BUILD)/kernels/avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c
 $(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mprefer-vector-width=512

@@ -85,10 +85,11 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint
         }
 }
 
+#define UNROLL
 #define ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
-#define TILES(X) X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
-static inline size_t tile_panels(int rows) { (void)rows; return 4; }
+#define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
+static inline size_t tile_panels(int rows) { (void)rows; return 1; }
 #define FTZ_BEGIN(on) (void)(on)
 #define FTZ_END (void)0
 static bool supported(void) { return true; }

@@ -23,7 +23,9 @@
 #include "kernels/select.h"
 
 #define INLINE static inline __attribute__((always_inline))
+#ifndef UNROLL                   /* accumulators live in registers only in loops that are gone */
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 INLINE float from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 INLINE uint32_t to_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
