@@ -187,13 +187,15 @@ static void print_point(const struct bench_point *p)
                p->seconds * 1e3, p->what, 100 * p->of_pass, 100 * p->goal, meets(p) ? "" : " MISSED");
         return;
     }
-    char goal[16] = "-";
+    char goal[16] = "-", product[16] = "-";
+    if (p->product_share > 0)
+        snprintf(product, sizeof product, "%.1f%%", 100 * p->product_share);
     if (p->goal > 0)
         snprintf(goal, sizeof goal, "%.0f%s", 100 * p->goal, meets(p) ? "" : "!");
-    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% %5.1f%% %6.1f%% %4.2fus%s\n", p->model,
+    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% %5.1f%% %7s %4.2fus%s\n", p->model,
            kind_name[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds, p->work.bytes / 1e6,
            p->bandwidth / 1e9, p->peak / 1e9, p->roof * 1e3, p->memory_bound ? "mem" : "mul", 100 * p->share, goal,
-           100 * p->exp / p->seconds, 100 * p->max / p->seconds, 100 * p->convert / p->seconds, 100 * p->product_share,
+           100 * p->exp / p->seconds, 100 * p->max / p->seconds, 100 * p->convert / p->seconds, product,
            p->step * 1e6, p->noisy ? " ~" : "");
 }
 

@@ -56,7 +56,7 @@ struct bench_point {
     double step;                     /* seconds of an empty step of all threads: tells cores that share a cache from those that do not */
     double roof, share; bool memory_bound;
     double exp, max, convert;        /* seconds that these take at their own best, all threads busy */
-    double product_share;            /* roof / (seconds without these) */
+    double product_share;            /* compute-bound points: roof / (seconds without these); else 0 */
     double goal;                     /* 0: none */
     size_t samples, clean; bool noisy;
     char what[64];                   /* sampling: the settings */

@@ -116,7 +116,7 @@ static void conclude(struct bench *b, struct bench_point *p, struct sample *s, s
     p->max = p->work.maxes * b->costs.max / threads;
     p->convert = p->work.converts * b->costs.convert / threads;
     double rest = p->seconds - p->exp - p->max - p->convert;
-    p->product_share = rest > 0 ? p->share * p->seconds / rest : 0;
+    p->product_share = p->memory_bound || rest <= 0 ? 0 : p->roof / rest;      /* beside reading they cost nothing */
 }
 
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e)
@@ -156,9 +156,10 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
         clean += s[n++].clean;
     }
     conclude(b, p, s, n);
-    p->step = probe_dispatch(b->pool, 0);
+    double step[9];
     for (int i = 0; i < 9; i++)
-        p->step = MIN(p->step, probe_dispatch(b->pool, 0));
+        step[i] = probe_dispatch(b->pool, 0);
+    p->step = median(step, 9);
     rc = 0;
 out:
     free(seg);
