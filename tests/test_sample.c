@@ -235,6 +235,33 @@ static void filters_keep_what_the_reference_keeps(void)
     mem_free(memory, chain_bytes(V_MAX));
 }
 
+/* Logits one float apart around the threshold: x - top >= log(p) decides in double. */
+static void thresholds_are_exact_to_one_float(void)
+{
+    enum { N = 64 };
+    static const float tops[] = { 0, 1.5f, -7.3f, 1000, 3e-39f };
+    void *memory = mem_alloc(chain_bytes(N));
+    for (size_t t = 0; t < sizeof tops / sizeof *tops; t++)
+        for (int i = 1; i < 40; i++) {
+            float x[N] = { tops[t] }, y = (float)(tops[t] + log(i / 41.0));
+            size_t want = 1, got = 0;
+            for (int j = 0; j < N / 2; j++)
+                y = nextafterf(y, -INFINITY);
+            for (int j = 1; j < N; j++) {
+                x[j] = y = nextafterf(y, INFINITY);
+                want += (double)x[j] - tops[t] >= log(i / 41.0);
+            }
+            struct chain c;
+            chain_open(&c, N, ops_all[0], NULL, memory);
+            chain_start(&c, x);
+            chain_min_p(&c, i / 41.0, 1);
+            for (size_t j = 0; j < c.n; j++)
+                got += c.x[j] >= c.cut;
+            CHECK(got == want && want > 20 && want < 45, "top %g, p %d/41: %zu, want %zu", (double)tops[t], i, got, want);
+        }
+    mem_free(memory, chain_bytes(N));
+}
+
 /* One sampler that follows a text, jumps to others and back, against a new one each time. */
 static void tables_follow_any_history(void)
 {
@@ -579,6 +606,7 @@ int main(void)
     RUN(greedy_takes_the_lowest_of_the_best);
     RUN(bad_parameters_are_refused_by_name);
     RUN(filters_keep_what_the_reference_keeps);
+    RUN(thresholds_are_exact_to_one_float);
     RUN(sampler_equals_the_reference);
     RUN(sampler_equals_the_reference_at_large_vocabularies);
     RUN(tables_follow_any_history);
