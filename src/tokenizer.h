@@ -7,7 +7,7 @@
 
 struct tokenizer;
 
-/* vocab: the model's vocabulary size; no id may reach it (at most 2^24 ids are possible, so that limits nothing). */
+/* vocab: the model's vocabulary size, which no id may reach (SIZE_MAX where there is no model). */
 int  tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e);
 int  tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab, struct err *e);
 void tokenizer_close(struct tokenizer *t);           /* NULL is fine */
