@@ -107,8 +107,12 @@ void sampling_own_settings(char *text, size_t size, const struct options *o, con
 int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, struct err *e)
 {
     sampling_defaults(s);
-    if (c->has_generation_config && o->generation_config == GENERATION_AUTO)
+    if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
+        if (*c->generation_unknown)
+            return err_set(e, ERR_INPUT, "generation_config.json: %s is a setting that is not implemented; --generation-config none "
+                           "takes the neutral settings instead", c->generation_unknown);
         take_own_settings(s, c);
+    }
     if (options_given(o, "temperature")) s->temperature = o->temperature;
     if (options_given(o, "top-k")) s->top_k = o->top_k;
     if (options_given(o, "top-p")) s->top_p = o->top_p;
