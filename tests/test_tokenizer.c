@@ -244,7 +244,7 @@ static void refuses_ids_outside_the_model(void)
 {
     struct tokenizer *t = NULL;
     struct err e;
-    char *text, *json;
+    char *text = NULL, *json;
     size_t n;
     CHECK(file_read(&json, &n, "tests/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
     CHECK(tokenizer_parse(&t, "t", json, n, 2000, &e) == 0);
@@ -285,7 +285,8 @@ static void takes_nul_as_text(void)
 static void long_texts_of_one_thing(void)
 {
     enum { MB = 1 << 20 };
-    static const char *const of[] = { "a", " ", "\n", "1", "'", "<", "\xcc\x81", "q\xcc\x81\xcc\xa3", "\xe2\x96\x81", "e ", "\xe1\x84\x80\xe1\x85\xa1", "\xf0\x9f\x98\x80",
+    static const char *const of[] = { "a", " ", "\n", "1", "'", "<", "\xcc\x81", "q\xcc\x81\xcc\xa3", "\xe2\x96\x81", "e ",
+                                      "\xe1\x84\x80\xe1\x85\xa1", "\xf0\x9f\x98\x80",
                                       "<s>", "<|", "\xe3\x80\x80", "e\n\t", "\xcc\x81\xcc\xa3" };
     static const char *const some[] = { "crossing", "llama2", "llama3", "qwen2" };
     char *s = malloc(MB + 8);

@@ -12,7 +12,7 @@
 #include "src/json.h"
 #include "src/tokenizer.h"
 
-static void die(const struct err *e)
+static _Noreturn void die(const struct err *e)
 {
     fprintf(stderr, "%s\n", e->msg);
     exit(e->code);
@@ -117,10 +117,10 @@ static void run_lines(const struct tokenizer *t, bool decode, bool option)
 int main(int argc, char **argv)
 {
     struct err e;
-    char *json, *text;
-    size_t n, n_text, n_ids;
+    char *json, *text = NULL;
+    size_t n, n_text = 0, n_ids;
     int32_t *ids;
-    struct tokenizer *t;
+    struct tokenizer *t = NULL;
     if (argc < 3) {
         fprintf(stderr, "usage: tok_driver encode|decode|time FILE [plain|skip|TEXT]\n");
         return 2;
