@@ -2,7 +2,7 @@
  * the number of rows in a pass, the cut of the context into passes, the shape of the tree, the other sequences in the
  * pass, the number of threads and the twin. Every comparison has a control that must differ.
  *
- *     test_r1 [--long]       --long adds 100,000 tokens of prefill in chunks against token by token */
+ *     test_r1 [--long | --time]   --long adds 100,000 tokens of prefill in chunks against token by token; --time only measures */
 #include "tests/rig.h"
 #include <time.h>
 
@@ -355,7 +355,7 @@ static int by_size(const void *a, const void *b)
 }
 static void eight_rows_cost_less_than_eight_passes(void)
 {
-    enum { LEN = 16384, TIMES = 15 };
+    enum { LEN = 16384, TIMES = 41 };
     if (SLOW_BUILD) SKIP("a sanitizer build; times mean nothing");
     struct rig r;
     struct kv kv;
@@ -373,9 +373,10 @@ static void eight_rows_cost_less_than_eight_passes(void)
         if (i >= 0) t[i & 1][i / 2] = clock_seconds() - start;
     }
     for (int k = 0; k < 2; k++) qsort(t[k], TIMES, sizeof(double), by_size);
-    double ratio = t[1][TIMES / 2] / t[0][TIMES / 2];
-    printf("    %s, depth %d, %zu threads: t(1 row) %.2f ms, t(8 rows) %.2f ms, ratio %.2f (wanted: at most 3)\n", r.m.ops->name, LEN,
-           pool_threads(r.pool), t[0][TIMES / 2] * 1e3, t[1][TIMES / 2] * 1e3, ratio);
+    double ratio = t[1][0] / t[0][0];                          /* of the least disturbed: other programs run beside a test */
+    printf("    %s, depth %d, %zu threads: t(1 row) median %.2f ms, best %.2f; t(8 rows) median %.2f, best %.2f; ratio of the medians %.2f, "
+           "of the best %.2f (wanted: at most 3)\n", r.m.ops->name, LEN, pool_threads(r.pool), t[0][TIMES / 2] * 1e3, t[0][0] * 1e3,
+           t[1][TIMES / 2] * 1e3, t[1][0] * 1e3, t[1][TIMES / 2] / t[0][TIMES / 2], ratio);
     CHECK(ratio < 6, "%.2f: rows are not served together", ratio);
     free(logits);
     kv_close(&kv), rig_close(&r);
@@ -384,6 +385,10 @@ static void eight_rows_cost_less_than_eight_passes(void)
 int main(int argc, char **argv)
 {
     long_test = argc > 1 && !strcmp(argv[1], "--long");
+    if (argc > 1 && !strcmp(argv[1], "--time")) {
+        RUN(eight_rows_cost_less_than_eight_passes);
+        return test_end();
+    }
     RUN(tiny_models_in_every_twin);
     RUN(tiny_trees);
     RUN(tiny_prefill_in_chunks);
