@@ -95,7 +95,8 @@ struct ops {
     bool (*supported)(void);         /* whether this CPU can run it */
 
     /* y[r*ldy + n] = (add ? y : 0) + (dot(x row r, column n) + bias[n]) for panels [p0, p1), rows 0..m-1.
-     * x: act [m][ldx]; act bf16 needs w BF16. bias may be NULL: nothing is added; add without bias is y + dot. */
+     * x: act [m][ldx]; act bf16 needs w BF16, and with odd k a finite x[k], which +0 is multiplied by. bias may be NULL:
+     * nothing is added; add without bias is y + dot. */
     void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
                    const float *bias, bool add, size_t p0, size_t p1);
 
