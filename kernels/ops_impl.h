@@ -247,7 +247,7 @@ static bool OP(finite)(const float *x, size_t n)
 
 /* Scratch of one thread: scores and weights of a tile, and one private block. */
 struct attn_work {
-    float s[ATTN_ROWS_MAX][KV_BLOCK];
+    float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* of this block and the next */
     float p[ATTN_ROWS_MAX][KV_BLOCK];            /* act: bf16 uses the first half of each row */
     float alpha[ATTN_ROWS_MAX];
     char block[];
@@ -296,40 +296,76 @@ INLINE float soften(float *state, float *s, float *p, enum dtype act, size_t fro
     return a;
 }
 
-/* Block b for `rows` query rows t0, t0 + 1, .. of a head (row of the pass = t / group). */
-static __attribute__((noinline)) void attend_tile(const struct attn *a, const char *q, float *state, size_t b, const char *block,
-                        size_t t0, int rows, size_t extra, size_t ahead, int lines, struct attn_work *w)
+/* Up to ATTN_ROWS_MAX query rows of a head that lie one after the other, t0, t0 + 1, .. (row of the pass = t / group). */
+struct tile_rows {
+    const struct attn *a;
+    const char *q;
+    float *state;
+    size_t t0;
+    int rows;
+    size_t extra;                    /* positions behind hi that are visible too: nodes in a private block */
+    size_t ahead; int lines;         /* prefetch, see struct tile_args */
+    struct attn_work *w;
+};
+
+/* 16 columns of a block and a step of k take as many bytes in bf16, two by two, as in f32. */
+enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
+
+/* So few query rows pass through a block so fast that memory sets the pace, and it is fastest when left alone: read from
+ * the first byte to the last without prefetching (4 rows at depth 100K on Zen 4: 5.5 ms, with prefetching 8.3 ms; 2 rows
+ * 525 cycles a row and block, with the next scores computed early 930). */
+enum { FEW_ROWS = 4 };
+
+static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
-    const enum dtype act = a->type;
-    const size_t d = a->head_dim, elt = dtype_size(act), st = ATTN_STATE(d), group = a->n_heads / a->n_kv_heads;
-    /* 16 columns and a step of k take as many bytes in bf16, two by two, as in f32 */
-    const size_t begin = b * KV_BLOCK, column = PANEL * 4;
-    struct tile_args k = { w->s[0], KV_BLOCK, NULL, act, DT_F32, q, d, block, column, KV_BLOCK * 4, d, ahead, lines };
-    tile_span(k, rows, KV_BLOCK / PANEL);
-    for (int j = 0; j < rows; j++) {
-        const size_t r = (t0 + (size_t)j) / group, lo = a->lo[r], hi = a->hi[r] + extra;
-        const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
-        float *s = state + (size_t)j * st;
-        w->alpha[j] = act == DT_BF16 ? soften(s, w->s[j], w->p[j], DT_BF16, from, to) : soften(s, w->s[j], w->p[j], DT_F32, from, to);
-    }
-    struct tile_args v = { state + 32, st, w->alpha, act, DT_F32, (const char *)w->p, KV_BLOCK * sizeof(float) / elt,
-                           block + KV_BLOCK * d * elt, column, d * 4, KV_BLOCK, ahead, lines };
-    tile_span(v, rows, d / PANEL);
+    const size_t d = t->a->head_dim;
+    struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->q, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
+                           t->ahead, t->lines };
+    tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
-/* A block for query rows t0..t1-1 of a head, which all see some of it; `extra` positions behind hi are visible too
- * (nodes in a private block). The block that lies `ahead` bytes further (0: none) is prefetched meanwhile, by the only
- * tile or by halves by the first two: a burst would stall on memory, and the hardware does not see far enough. A few
- * rows pass through so fast that prefetching only costs (4 rows at depth 100K on Zen 4: 8.3 ms with it, 5.5 ms without). */
-static void attend_block(const struct attn *a, size_t h, size_t b, const char *block, size_t extra, size_t ahead,
-                         size_t t0, size_t t1, float *state, struct attn_work *w)
+static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, int turn)
 {
-    const size_t group = a->n_heads / a->n_kv_heads, d = a->head_dim, row = d * dtype_size(a->type);
-    const char *q = (const char *)a->q + h * a->m * group * row;
-    const size_t n = t1 - t0, n_tiles = (n + ATTN_ROWS_MAX - 1) / ATTN_ROWS_MAX;
+    const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads, begin = b * KV_BLOCK;
+    struct attn_work *w = t->w;
+    for (int j = 0; j < t->rows; j++) {
+        const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
+        const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
+        float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
+        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, w->p[j], DT_BF16, from, to) : soften(state, s, w->p[j], DT_F32, from, to);
+    }
+}
+
+static __attribute__((noinline)) void tile_values(const struct tile_rows *t, const char *block)
+{
+    const size_t d = t->a->head_dim, elt = dtype_size(t->a->type);
+    struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
+                           KV_BLOCK * sizeof(float) / elt, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines };
+    tile_span(v, t->rows, d / PANEL);
+}
+
+/* Blocks b .. b + n - 1 for query rows t0..t1-1 of a head, which all see some of each. Several blocks only for a single tile:
+ * the scores of the next one are computed between the weights and the values of this one, so that neither waits for the
+ * other. The block that lies `ahead` bytes further (0: none) is prefetched meanwhile, by the only tile or by halves by the
+ * first two: a burst would stall on memory, and the hardware does not see far enough. */
+static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, const char *block, size_t extra, size_t ahead,
+                          size_t t0, size_t t1, float *state, struct attn_work *w)
+{
+    const size_t d = a->head_dim, row = d * dtype_size(a->type), rows = t1 - t0;
+    const char *q = (const char *)a->q + h * a->m * (a->n_heads / a->n_kv_heads) * row;
+    const size_t n_tiles = (rows + ATTN_ROWS_MAX - 1) / ATTN_ROWS_MAX;
     for (size_t i = 0; i < n_tiles; i++) {
-        const size_t t = t0 + i * n / n_tiles, rows = t0 + (i + 1) * n / n_tiles - t;
-        attend_tile(a, q + t * row, state + t * ATTN_STATE(d), b, block, t, (int)rows, extra, ahead + 2 * 64 * i, ahead == 0 || n <= 4 || i > 1 ? 0 : n_tiles == 1 ? 4 : 2, w);
+        const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
+        const int lines = ahead == 0 || rows <= FEW_ROWS || i > 1 ? 0 : n_tiles == 1 ? 4 : 2;
+        const struct tile_rows t = { a, q + from * row, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
+                                     ahead + 2 * COLUMN_BYTES * i, lines, w };
+        tile_scores(&t, block, 0);
+        for (size_t j = 0; j < n; j++) {
+            tile_weights(&t, b + j, j & 1);
+            if (j + 1 < n)
+                tile_scores(&t, block + (j + 1) * a->block_bytes, ~j & 1);
+            tile_values(&t, block + j * a->block_bytes);
+        }
     }
 }
 
@@ -357,6 +393,13 @@ INLINE bool sees(const struct attn *a, size_t r, size_t b)
     return b * KV_BLOCK < hi && (b + 1) * KV_BLOCK > a->lo[r];
 }
 
+static bool all_see(const struct attn *a, size_t r0, size_t r1, size_t b)
+{
+    while (r0 < r1 && sees(a, r0, b))
+        r0++;
+    return r0 == r1;
+}
+
 /* Committed blocks of the chunk that the rows see, each for all of them while it is in L1. */
 static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, float *state, struct attn_work *w)
 {
@@ -367,13 +410,22 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
         last = a->hi[r] > last ? a->hi[r] : last;
     }
     last = (last + KV_BLOCK - 1) / KV_BLOCK;
-    for (size_t b = first > b0 ? first : b0; b < b1 && b < last; b++) {
+    last = last < b1 ? last : b1;
+    const bool overlap = (r1 - r0) * group > FEW_ROWS && (r1 - r0) * group <= ATTN_ROWS_MAX;
+    for (size_t b = first > b0 ? first : b0, n; b < last; b += n) {
         const char *block = a->kv + h * a->head_bytes + b * a->block_bytes;
+        for (n = 0; overlap && b + n < last && all_see(a, r0, r1, b + n);)
+            n++;
+        if (n > 0) {
+            attend_blocks(a, h, b, n, block, 0, a->block_bytes, r0 * group, r1 * group, state, w);
+            continue;
+        }
+        n = 1;
         for (size_t r = r0, end; r < r1; r = end) {
             while (r < r1 && !sees(a, r, b)) r++;
             for (end = r; end < r1 && sees(a, end, b);) end++;
             if (end > r)
-                attend_block(a, h, b, block, 0, a->block_bytes, r * group, end * group, state, w);
+                attend_blocks(a, h, b, 1, block, 0, a->block_bytes, r * group, end * group, state, w);
         }
     }
 }
@@ -387,7 +439,7 @@ static void attend_nodes(const struct attn *a, size_t h, size_t c, size_t r, flo
     for (b = b > b0 ? b : b0; nodes && b < b1 && b < end; b++)
         if ((b + 1) * KV_BLOCK > a->lo[r]) {
             build_block(a, h, b, r, w->block);
-            attend_block(a, h, b, w->block, nodes, 0, r * group, (r + 1) * group, state, w);
+            attend_blocks(a, h, b, 1, w->block, nodes, 0, r * group, (r + 1) * group, state, w);
         }
 }
 
