@@ -96,8 +96,6 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define TILES(X) X(1, 4) X(2, 2) X(3, 1) X(4, 1) X(1, 2) X(1, 1) X(2, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define v16_flush(v) (v)
-#define FTZ_BEGIN(on) unsigned off_ = _mm_getcsr(), on_ = (on) ? 0x9fc0 : off_; __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
-#define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
 static bool supported(void)
 {
     __builtin_cpu_init();

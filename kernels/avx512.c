@@ -81,8 +81,6 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
 static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
 #define v16_flush(v) (v)
-#define FTZ_BEGIN(on) unsigned off_ = _mm_getcsr(), on_ = (on) ? 0x9fc0 : off_; __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
-#define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
 static bool supported(void)
 {
     __builtin_cpu_init();

@@ -12,6 +12,7 @@ enum { TILE_ROWS_MAX = 8 };      /* rows of the largest tile of any twin */
 extern const struct ops ops_generic, ops_avx2, ops_avx512;
 
 #if defined(__x86_64__)
+#include <assert.h>
 #include <cpuid.h>
 /* clang 14 knows no name for it. */
 static inline bool cpu_has_f16c(void)
@@ -19,4 +20,14 @@ static inline bool cpu_has_f16c(void)
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+/* MXCSR: nearest even, no FTZ, no DAZ, exceptions masked; below are the sticky flags. A library that has changed it for a
+ * thread would change the bits of what that thread computes. */
+enum { MXCSR_DEFAULT = 0x1f80, MXCSR_FLUSH = 0x9fc0, MXCSR_FLAGS = 0x3f };
+/* Between the two, tiny values are zeros if `on`. Computation cannot leave: it begins with loads and ends with stores. */
+#define FTZ_BEGIN(on) \
+    unsigned off_ = _mm_getcsr(), on_ = (on) ? MXCSR_FLUSH : off_; \
+    assert((off_ & ~(unsigned)MXCSR_FLAGS) == MXCSR_DEFAULT); \
+    __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
+#define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
 #endif
