@@ -93,6 +93,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 /* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill. */
 #define ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
+#define FEW_ROWS 2
 #define TILES(X) X(1, 4) X(2, 2) X(3, 1) X(4, 1) X(1, 2) X(1, 1) X(2, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define v16_flush(v) (v)

@@ -9,8 +9,12 @@
  *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
- *   FTZ_BEGIN, FTZ_END        around bf16 tile products, where the twin needs the flush from MXCSR
+ *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
+ *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
  *   ROWS_MAX, tile_panels(r)  rows of the largest tile; panels beside each other in a tile of r rows
+ *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
+ *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
+ *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
  *   ATTN_ROWS_MAX             rows of the largest tile that has all 64 columns of a block beside each other, where there is one
  *
  * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
@@ -114,14 +118,24 @@ struct tile_args {
     size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware */
 };
 
-/* Every (rows, panels) that is used is compiled with constants. Out of line, so that a change of MXCSR stays outside. */
+/* 16 columns of a cache block and a step of k take as many bytes in bf16, two by two, as in f32. */
+enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
+
+/* Every (rows, panels) that is used is compiled with constants; attention with 64 dimensions, scores and values alike, has constant
+ * strides too, which leaves the registers to the accumulators. Out of line, so that a change of MXCSR stays outside. */
+#define TILE_64(LINES, R, P) \
+    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, R, P)
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
-        if (t->act == DT_BF16 && t->lines > 2) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, R, P); \
+        if (t->act == DT_BF16 && t->lda == 64 && t->ldb == COLUMN_BYTES && t->step == 256 && t->n == 64) \
+            switch (t->lines) { \
+            case 0:  TILE_64(0, R, P); break; \
+            case 2:  TILE_64(P < 2 ? P : 2, R, P); break; \
+            default: TILE_64(P, R, P); \
+            } \
         else if (t->act == DT_BF16 && t->lines) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P < 2 ? P : 2, R, P); \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, R, P); \
         else if (t->act == DT_BF16) \
             tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, R, P); \
         else \
@@ -248,7 +262,7 @@ static bool OP(finite)(const float *x, size_t n)
 /* Scratch of one thread: scores and weights of a tile, and one private block. */
 struct attn_work {
     float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* of this block and the next */
-    float p[ATTN_ROWS_MAX][KV_BLOCK];            /* act: bf16 uses the first half of each row */
+    float p[ATTN_ROWS_MAX][KV_BLOCK];       /* act [ATTN_ROWS_MAX][KV_BLOCK] */
     float alpha[ATTN_ROWS_MAX];
     char block[];
 };
@@ -268,7 +282,7 @@ INLINE v16 v16_exp2(v16 x)
 
 /* Scores to weights for one row: state m and l move on, p = weights in act; returns what o is to be multiplied by. Slots
  * outside [from, to) are invisible. */
-INLINE float soften(float *state, float *s, float *p, enum dtype act, size_t from, size_t to)
+INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from, size_t to)
 {
     float *l = state + 16;
     if (from > 0 || to < KV_BLOCK)
@@ -287,7 +301,7 @@ INLINE float soften(float *state, float *s, float *p, enum dtype act, size_t fro
         if (act == DT_BF16)
             v16_store_bf16((uint16_t *)p + 16 * i, x[i]);
         else
-            v16_store(p + 16 * i, x[i]);
+            v16_store((float *)p + 16 * i, x[i]);
     }
     v16 sum = v16_fma(v16_load(l), v16_set1(a), x[0]);
     if (act == DT_BF16)
@@ -308,14 +322,6 @@ struct tile_rows {
     struct attn_work *w;
 };
 
-/* 16 columns of a block and a step of k take as many bytes in bf16, two by two, as in f32. */
-enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
-
-/* So few query rows pass through a block so fast that memory sets the pace, and it is fastest when left alone: read from
- * the first byte to the last without prefetching (4 rows at depth 100K on Zen 4: 5.5 ms, with prefetching 8.3 ms; 2 rows
- * 525 cycles a row and block, with the next scores computed early 930). */
-enum { FEW_ROWS = 4 };
-
 static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
     const size_t d = t->a->head_dim;
@@ -332,7 +338,8 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
         const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
         const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
-        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, w->p[j], DT_BF16, from, to) : soften(state, s, w->p[j], DT_F32, from, to);
+        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, (uint16_t *)w->p + j * KV_BLOCK, DT_BF16, from, to)
+                                            : soften(state, s, w->p[j], DT_F32, from, to);
     }
 }
 
@@ -340,7 +347,7 @@ static __attribute__((noinline)) void tile_values(const struct tile_rows *t, con
 {
     const size_t d = t->a->head_dim, elt = dtype_size(t->a->type);
     struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
-                           KV_BLOCK * sizeof(float) / elt, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines };
+                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines };
     tile_span(v, t->rows, d / PANEL);
 }
 
