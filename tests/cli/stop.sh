@@ -18,7 +18,7 @@ for s in INT TERM HUP USR1; do
 done
 "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 -o "$TMP/file" -q 2>"$TMP/err" &
 pid=$!
-for i in $(seq 600); do [ -n "$(find "$TMP" -name 'file.part-*' -size +0)" ] && break; sleep 0.05; done
+for i in $(seq 600); do [ -n "$(find "$TMP" -name 'file.part-*' -size +20c)" ] && break; sleep 0.05; done
 kill -TERM $pid; wait $pid; r=$?
 part=$(ls "$TMP"/file.part-*)
 [ $r = 1 ] && [ ! -e "$TMP/file" ] && grep -q "the text so far is in $part" "$TMP/err" && cmp -s -n 20 "$part" "$TMP/whole"
