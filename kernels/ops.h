@@ -77,6 +77,10 @@ struct attn {
     size_t node_max;
     const void *scratch;
     float *part;                     /* [n_chunks][n_kv_heads][m][group][ATTN_STATE(head_dim)] */
+    float *importance;               /* or NULL. [n_kv_heads][importance_step]: of row 0 and each committed position of the blocks that it sees
+                                      * the sum over the group's query heads, ascending, of q.k as defined above (TokenSwift eq. 2, times
+                                      * log2(e)/sqrt(head_dim)): fused with the pass's own QK, whose scores it takes */
+    size_t importance_step;
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */

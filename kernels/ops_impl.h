@@ -330,6 +330,18 @@ static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, con
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
+/* What row 0 thinks of the committed keys of block b: the scores of the heads of its group, summed. */
+static __attribute__((noinline)) void score_block(const struct tile_rows *t, size_t b, const float *s, bool first)
+{
+    const struct attn *a = t->a;
+    const size_t group = a->n_heads / a->n_kv_heads, row = a->head_dim * dtype_size(a->type), begin = b * KV_BLOCK;
+    const size_t n = a->hi[0] - begin < KV_BLOCK ? a->hi[0] - begin : KV_BLOCK;
+    const size_t h = (size_t)(t->q - (const char *)a->q) / (a->m * group * row);
+    float *to = a->importance + h * a->importance_step + begin;
+    for (size_t i = 0; begin < a->hi[0] && i < n; i++)
+        to[i] = first ? s[i] : to[i] + s[i];
+}
+
 static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, int turn)
 {
     const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads, begin = b * KV_BLOCK;
@@ -338,6 +350,8 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
         const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
         const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
+        if (t->a->importance && r == 0)
+            score_block(t, b, s, t->t0 + (size_t)j == 0);
         w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, (uint16_t *)w->p + j * KV_BLOCK, DT_BF16, from, to)
                                             : soften(state, s, w->p[j], DT_F32, from, to);
     }

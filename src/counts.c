@@ -87,7 +87,9 @@ void counts_enter(struct counts *c, const struct history *h)
     assert(h->n_prompt <= h->n);
     uint64_t lanes[8] = {0};
     bool same = c->n <= h->n && c->n_prompt == h->n_prompt;
-    if (same) {
+    if (same && h->known >= c->n) {
+        memcpy(lanes, c->lanes, sizeof lanes);
+    } else if (same) {
         hash_on(lanes, h->tokens, 0, c->n);
         same = !memcmp(lanes, c->lanes, sizeof lanes);
     }

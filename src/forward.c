@@ -22,6 +22,7 @@ struct workspace {
     size_t *seq_of, *index;          /* sequence of a row, and its index in it */
     uint32_t *n_node, *node;         /* [rows_max], [rows_max][rows_max] */
     char *work;                      /* [threads][work_bytes] */
+    float *score; size_t score_step; /* [n_kv_heads][score_step] of one layer */
 };
 
 /* ---- buffers ---------------------------------------------------------------------------------------------- */
@@ -34,6 +35,7 @@ static void layout(struct workspace *w, const struct model *m)
     const size_t per_row = (w->n_max / KV_CHUNK + 2) * c->n_heads * ATTN_STATE(dp) * sizeof(float);
     w->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     w->work_bytes = attn_work_bytes(m->compute, dp);
+    w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &w->x, n * c->hidden * sizeof(float) },
         { &w->qkv, n * heads * dp * sizeof(float) },
@@ -49,6 +51,7 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->seq_of, n * sizeof(size_t) }, { &w->index, n * sizeof(size_t) },
         { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) },
         { &w->work, pool_threads(m->pool) * w->work_bytes },
+        { &w->score, c->n_kv_heads * w->score_step * sizeof(float) },
     };
     w->bytes = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
@@ -169,7 +172,7 @@ static void angle_rows(const struct pass *p, size_t r0, size_t r1)
 {
     const size_t half = p->m->config.head_dim / 2;
     for (size_t r = r0; r < r1; r++)
-        rope_angles(p->w->cos + r * half, p->w->sin + r * half, p->w->pos[r], p->m->inv_freq, half, p->m->rope_factor);
+        rope_angles(p->w->cos + r * half, p->w->sin + r * half, p->w->pos[r] + p->seqs[p->w->seq_of[r]].shift, p->m->inv_freq, half, p->m->rope_factor);
 }
 
 static void swiglu_rows(const struct pass *p, size_t r0, size_t r1)
@@ -247,7 +250,7 @@ static void attention(struct pass *p)
     const size_t dp = m->head_dim, heads = m->config.n_heads;
     const size_t window = m->config.windowed[p->layer] ? m->config.window : 0;
     for (size_t r = 0; r < p->n; r++)
-        w->lo[r] = window && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
+        w->lo[r] = window && !p->seqs[w->seq_of[r]].shift && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
     for (size_t row0 = 0; row0 < p->n; row0 += p->a.m) {
         const struct pass_seq *s = &p->seqs[w->seq_of[row0]];
         const struct kv *kv = s->kv;
@@ -266,11 +269,14 @@ static void attention(struct pass *p)
             .n_node = s->parent ? w->n_node + row0 : NULL, .node = w->node + row0 * w->rows_max, .node_max = w->rows_max,
             .scratch = s->parent ? kv_node(kv, p->layer, 0) : NULL, .part = w->part,
             .chunk0 = first / KV_CHUNK, .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
+            .importance = s->scored && w->index[row0] == 0 ? w->score : NULL, .importance_step = w->score_step,
         };
         size_t items = p->a.n_chunks * p->a.n_kv_heads, threads = pool_threads(m->pool);
         p->pieces = threads == 1 ? 1 : MIN(rows, MAX(1, (4 * threads + items - 1) / items));
         pool_run(m->pool, items * p->pieces, attend_item, p);
         each_row(p, merge_rows, rows);
+        if (p->a.importance)
+            s->scored(s->scored_ctx, p->layer, w->score, w->score_step, w->lo[row0]);
     }
 }
 
@@ -332,7 +338,8 @@ static int check_finite(const struct pass *p, const char *where, struct err *e)
     const size_t d = p->m->config.hidden;
     for (size_t r = 0; r < p->n; r++)
         if (!p->m->ops->finite(p->w->x + r * d, d))
-            return err_set(e, ERR_FAILED, "%s: not a finite number at position %zu, %s %zu", p->m->path, p->w->pos[r], where, p->layer);
+            return err_set(e, ERR_FAILED, "%s: not a finite number at position %zu, %s %zu", p->m->path,
+                           p->w->pos[r] + p->seqs[p->w->seq_of[r]].shift, where, p->layer);
     return 0;
 }
 

@@ -58,6 +58,12 @@ struct pass_seq {
                                           * else a tree: parent[i] < i, or -1: child of the committed text; K,V go to node scratch i */
     const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row only */
     float *logits;                       /* [wanted rows][vocab], in order of rows; may be NULL when none is wanted */
+    size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift windows do not apply: a partial cache
+                                          * holds what its owner chose */
+    /* Or NULL: called for every layer with what its first row's query thinks of the committed keys (struct attn, importance):
+     * score[h * step + position], defined where the layer's window reaches, that is from `from` to kv->n_past - 1. */
+    void (*scored)(void *ctx, size_t layer, const float *score, size_t step, size_t from);
+    void *scored_ctx;
 };
 
 /* Buffers of a pass: sized once for at most rows_max rows and context n_max. */

@@ -47,7 +47,11 @@ int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);   /*
 
 /* The tokens before the position that is sampled: tokens[0..n), then path[0..n_path) (a tree node's own
  * ancestors, itself included). The first n_prompt of tokens are the prompt. Position = n + n_path. */
-struct history { const int32_t *tokens; size_t n, n_prompt; const int32_t *path; size_t n_path; };
+struct history {
+    const int32_t *tokens; size_t n, n_prompt;
+    const int32_t *path; size_t n_path;
+    size_t known;                    /* the caller promises that tokens[0..known) are those of the last call: then they are not read again */
+};
 
 struct sampler;                      /* of one decoder: tables derived from the tokens, work space for one row */
 size_t sampler_bytes(size_t vocab);
