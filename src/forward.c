@@ -129,6 +129,11 @@ static void product(const struct model *m, float *y, const void *x, size_t rows,
     pool_run(m->pool, p.items, product_item, &p);
 }
 
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add)
+{
+    product(m, y, x, rows, w, NULL, add, NULL);
+}
+
 /* One pass under way: what the row steps need. */
 struct pass {
     const struct model *m;

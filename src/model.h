@@ -81,3 +81,5 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
 void model_embed(const struct model *m, const int32_t *token, size_t n, float *x);
 void model_final_norm(const struct model *m, const float *x, size_t n, float *y);
 void model_lm_head(const struct model *m, struct workspace *w, const float *y, size_t n, float *logits);
+/* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, shared out over the pool. */
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);

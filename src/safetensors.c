@@ -527,6 +527,27 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
     return r;
 }
 
+/* The one file *path, which is taken over. */
+static int open_one(struct tensors *ts, char **path, struct err *e)
+{
+    if (shards_alloc(ts, 1, *path, e))
+        return -1;
+    ts->path[0] = *path;
+    *path = NULL;
+    return shard_read(ts, 0, e) || sort_names(ts, e) ? -1 : 0;
+}
+
+int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
+{
+    char *own = strdup(path);
+    *ts = (struct tensors){ 0 };
+    int r = own ? open_one(ts, &own, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
+    free(own);
+    if (r)
+        tensors_close(ts);
+    return r;
+}
+
 int tensors_open(struct tensors *ts, const char *dir, struct err *e)
 {
     char *one = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
@@ -536,14 +557,7 @@ int tensors_open(struct tensors *ts, const char *dir, struct err *e)
     if (!one || !index) {
         r = err_set(e, ERR_FAILED, "%s: out of memory", dir);
     } else if (lstat(one, &st) == 0) {
-        r = shards_alloc(ts, 1, dir, e);
-        if (!r) {
-            ts->path[0] = one;
-            one = NULL;
-            r = shard_read(ts, 0, e);
-        }
-        if (!r)
-            r = sort_names(ts, e);
+        r = open_one(ts, &one, e);
     } else if (lstat(index, &st) == 0) {
         r = open_index(ts, dir, index, e);
     } else {
@@ -608,4 +622,36 @@ int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, si
 {
     assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
+}
+
+int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e)
+{
+    const char *path = ts->path[0];
+    unsigned char b[8];
+    uint64_t n = 0;
+    struct json root, metadata, v;
+    assert(room > 0 && ts->fd[0] >= 0);
+    if (read_at(ts->fd[0], path, b, 0, 8, e) || header_length(path, b, UINT64_MAX, &n, e))
+        return -1;
+    char *json = malloc(n);
+    if (!json)
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path, (unsigned long long)n);
+    int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
+    if (found == 0 && js_kind(&root) == JS_OBJECT && (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
+        found = js_kind(&metadata) == JS_OBJECT ? js_get(&metadata, key, &v, e) : 0;
+        found = found > 0 && js_kind(&v) != JS_STRING ? 0 : found;
+    }
+    if (found > 0) {
+        char *text = malloc(js_length(&v, &(bool){ false }) + 1);
+        if (text) {
+            size_t len = js_unescape(&v, text);
+            len = len < room ? len : utf8_valid_prefix(text, room - 1);
+            memcpy(value, text, len);
+            value[len] = 0;
+        } else
+            found = err_set(e, ERR_FAILED, "%s: out of memory", path);
+        free(text);
+    }
+    free(json);
+    return found;
 }

@@ -36,6 +36,8 @@ struct tensors {                 /* {0} is closed */
 
 /* Open everything in `dir`. ERR_INPUT names the file, the tensor and the value. */
 int  tensors_open(struct tensors *ts, const char *dir, struct err *e);
+/* Open one file of any name. */
+int  tensors_open_file(struct tensors *ts, const char *path, struct err *e);
 /* Parse one header already in memory (`n` bytes of JSON, `data_bytes` behind it); the fuzz entry and
  * the body of tensors_open. Nothing can be read from the result. */
 int  tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
@@ -49,3 +51,6 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
 /* Bytes [from, from + n) of the tensor's data into dst. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
+/* The string `key` of the first file's __metadata__ into value[room], cut where it is longer: 1, or 0 when there is none. The
+ * header is read again. */
+int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e);

@@ -13,13 +13,14 @@ struct tiny {
     size_t window;                       /* mistral: every layer; qwen: every other layer; 0: none */
     enum dtype dtype;
     bool tied;
+    size_t heads_inside;                 /* drafting heads as TokenSwift publishes them */
 };
 
 static const struct tiny tiny_models[] __attribute__((unused)) = {
-    { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true },
-    { "qwen3-f16-window", "qwen3", 96, 80, 6, 2, 80, 211, 4, 100, DT_F16, false },
-    { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false },     /* head_dim padded to 32, odd inputs of down_proj */
-    { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true },               /* biases, as many KV heads as heads */
+    { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true, 0 },
+    { "qwen3-f16-window", "qwen3", 96, 80, 6, 2, 80, 211, 4, 100, DT_F16, false, 0 },
+    { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false, 0 },     /* head_dim padded to 32, odd inputs of down_proj */
+    { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },               /* biases, as many KV heads as heads */
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -79,6 +80,16 @@ static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
     if (!t->tied)
         tiny_tensor(w, "lm_head.weight", t->vocab, t->hidden, 0, 1.5f / sqrtf((float)t->hidden));
 }
+/* n drafting heads; the gains of the norms around 1. */
+static inline void tiny_heads(struct tiny_writer *w, const char *prefix, size_t n, size_t hidden)
+{
+    char name[128];
+    for (size_t k = 0; k < n; k++) {
+        snprintf(name, sizeof name, "%s%zu.linear.weight", prefix, k), tiny_tensor(w, name, hidden, hidden, 0, 1 / sqrtf((float)hidden));
+        snprintf(name, sizeof name, "%s%zu.input_layernorm.weight", prefix, k), tiny_tensor(w, name, hidden, 0, 1, 0.3f);
+        snprintf(name, sizeof name, "%s%zu.post_layernorm.weight", prefix, k), tiny_tensor(w, name, hidden, 0, 1, 0.3f);
+    }
+}
 static inline void tiny_config(const struct tiny *t, const char *dir)
 {
     char path[4200];
@@ -98,8 +109,32 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
         fprintf(f, "]");
     } else if (!strcmp(t->type, "mistral"))
         fprintf(f, ",\"sliding_window\":null");
+    if (t->heads_inside)
+        fprintf(f, ",\"medusa_heads\":%zu", t->heads_inside);
     fprintf(f, "}\n");
     if (fclose(f)) abort();
+}
+/* A safetensors file: begin, tiny_tensor.., end. `metadata` is the object's text, or NULL. */
+static inline void tiny_begin(struct tiny_writer *w, enum dtype dtype, uint64_t seed, const char *metadata, char **header, size_t *n)
+{
+    *w = (struct tiny_writer){ .header = open_memstream(header, n), .data = tmpfile(), .rng = { seed }, .dtype = dtype, .first = !metadata };
+    if (!w->header || !w->data) abort();
+    fprintf(w->header, metadata ? "{\"__metadata__\":%s" : "{", metadata);
+}
+static inline void tiny_end(struct tiny_writer *w, const char *path, char **header, size_t *n)
+{
+    fprintf(w->header, "}");
+    while (fflush(w->header), *n % 8) fprintf(w->header, " ");
+    fclose(w->header);
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    for (int i = 0; i < 8; i++) fputc((int)(*n >> 8 * i & 255), f);
+    fwrite(*header, 1, *n, f);
+    rewind(w->data);
+    for (int c; (c = getc(w->data)) != EOF;) putc(c, f);
+    fclose(w->data);
+    if (fclose(f)) abort();
+    free(*header);
 }
 /* Write the model into a new directory below $TMPDIR or /tmp; its name is left in dir. */
 static inline void tiny_write(const struct tiny *t, char dir[4096])
@@ -110,23 +145,12 @@ static inline void tiny_write(const struct tiny *t, char dir[4096])
     snprintf(dir, 4096, "%s/longhand-tiny-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(dir)) abort();
     tiny_config(t, dir);
-    struct tiny_writer w = { .header = open_memstream(&header, &n), .data = tmpfile(), .rng = { 1000 + t->hidden }, .dtype = t->dtype, .first = true };
-    if (!w.header || !w.data) abort();
-    fprintf(w.header, "{");
+    struct tiny_writer w;
+    tiny_begin(&w, t->dtype, 1000 + t->hidden, NULL, &header, &n);
     tiny_tensors(&w, t);
-    fprintf(w.header, "}");
-    while (fflush(w.header), n % 8) fprintf(w.header, " ");
-    fclose(w.header);
+    tiny_heads(&w, "model.medusa_layers.", t->heads_inside, t->hidden);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    FILE *f = fopen(path, "wb");
-    if (!f) abort();
-    for (int i = 0; i < 8; i++) fputc((int)(n >> 8 * i & 255), f);
-    fwrite(header, 1, n, f);
-    rewind(w.data);
-    for (int c; (c = getc(w.data)) != EOF;) putc(c, f);
-    fclose(w.data);
-    if (fclose(f)) abort();
-    free(header);
+    tiny_end(&w, path, &header, &n);
 }
 static inline void tiny_remove(const char *dir)
 {
