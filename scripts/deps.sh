@@ -10,6 +10,7 @@ need 'command -v cc || command -v gcc || command -v clang' gcc
 need 'command -v make' make
 need "echo '#include <stdio.h>' | ${cc:-false} -E -" libc6-dev
 need "echo '#include <jansson.h>' | ${cc:-false} -E -" libjansson-dev
+need "echo '#include <uthash.h>' | ${cc:-false} -E -" uthash-dev
 
 if [ -z "$packages" ]; then
     [ "$1" = --quiet ] || echo "nothing is missing"
