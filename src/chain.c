@@ -4,7 +4,7 @@
 #include "src/chain.h"
 #include "src/coin.h"
 
-enum { RACE_PARTS_MAX = 64, SORT_MAX = 32 };
+enum { RACE_PARTS_MAX = 64, RACE_FEW = 48, SORT_MAX = 32 };
 
 static size_t few_of(size_t vocab) { return vocab / 8 + 64; }
 static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
@@ -315,57 +315,136 @@ int32_t chain_best(struct chain *c)
     return (int32_t)(c->ids ? c->ids[c->top_at] : c->top_at);
 }
 
-/* Score (x - top) + noise in double; the lowest id wins a tie. */
-struct best { double score; uint32_t id; };
+/* The best `max` candidates so far, best first: score descending, id ascending. The score is (x - top) + noise in double,
+ * without a coin x alone. */
+struct ranked { double score; uint32_t id; };
+struct ranking { size_t n, max; struct ranked at[RANK_MAX]; };
 
-static void enter(struct best *b, const struct chain *c, const struct coin_key *key, float x, uint32_t id)
+static bool ahead(const struct ranked *a, const struct ranked *b)
 {
-    double score = ((double)x - c->top) + coin_gumbel(coin_word(key->seed, key->sample, key->position, id));
-    if (score > b->score || (score == b->score && id < b->id))
-        *b = (struct best){ score, id };
+    return a->score > b->score || (a->score == b->score && a->id < b->id);
 }
 
-struct race { const struct chain *c; const struct coin_key *key; size_t part; struct best best[RACE_PARTS_MAX]; };
+static void enter(struct ranking *best, struct ranked new)
+{
+    size_t i = best->n;
+    if (i < best->max)
+        best->n++;
+    else if (!ahead(&new, &best->at[--i]))
+        return;
+    for (; i > 0 && ahead(&new, &best->at[i - 1]); i--)
+        best->at[i] = best->at[i - 1];
+    best->at[i] = new;
+}
 
-/* Candidates [i * part, (i + 1) * part): only those whose bound reaches the best so far get a logarithm. */
+/* Candidates [i * part, (i + 1) * part) are ranked in best[i]; who scores less than `floor` need not be. */
+struct race { const struct chain *c; const struct coin_key *key; double floor; size_t part; struct ranking best[RACE_PARTS_MAX]; };
+
+static void enter_at(struct ranking *best, const struct race *r, size_t i)
+{
+    const struct chain *c = r->c;
+    const struct coin_key *key = r->key;
+    struct ranked new = { (double)c->x[i], c->ids ? c->ids[i] : (uint32_t)i };
+    if (key)
+        new.score = (new.score - c->top) + coin_gumbel(coin_word(key->seed, key->sample, key->position, new.id));
+    enter(best, new);
+}
+
+/* Who has a lower bound (kernels/ops.h) cannot be ranked: a bound is 1e-3 short at most, and rounded twice. */
+static double least_bound(const struct race *r, const struct ranking *best)
+{
+    double bar = best->n == best->max ? MAX(r->floor, best->at[best->max - 1].score) : r->floor;
+    double least = bar - 2e-3 - 3e-7 * fabs(bar);
+    return least < -FLT_MAX ? (double)-INFINITY : least;
+}
+
+/* Fills up a ranking with those of u[0..n) that have the largest bounds, so that few others are worth a logarithm. Their
+ * bounds become NaN. */
+static void enter_likely(struct ranking *best, const struct race *r, float *u, size_t from, size_t n)
+{
+    uint32_t at[RANK_MAX];
+    size_t m = 0, max = best->max - best->n;
+    for (size_t j = 0; j < n; j++) {
+        if ((m == max && u[j] <= u[at[m - 1]]) || !(r->c->x[from + j] >= r->c->cut))
+            continue;
+        size_t i = m < max ? m++ : m - 1;
+        for (; i > 0 && u[j] > u[at[i - 1]]; i--)
+            at[i] = at[i - 1];
+        at[i] = (uint32_t)j;
+    }
+    for (size_t i = 0; i < m; i++) {
+        enter_at(best, r, from + at[i]);
+        u[at[i]] = NAN;
+    }
+}
+
+static void race_block(struct ranking *best, const struct race *r, size_t from, size_t n)
+{
+    const struct chain *c = r->c;
+    float u[COIN_BLOCK];
+    float most = c->ops->coin_bounds(u, c->x + from, c->ids ? c->ids + from : NULL, (uint32_t)from, n, r->key, c->top);
+    double least = least_bound(r, best);
+    if ((double)most < least)
+        return;
+    if (best->n < best->max) {
+        enter_likely(best, r, u, from, n);
+        least = least_bound(r, best);
+    }
+    for (size_t j = 0; j < n; j++)
+        if ((double)u[j] >= least && c->x[from + j] >= c->cut) {
+            enter_at(best, r, from + j);
+            least = least_bound(r, best);
+        }
+}
+
 static void race_part(void *ctx, size_t i, size_t thread)
 {
     struct race *r = ctx;
     const struct chain *c = r->c;
-    struct best best = r->best[i];
-    float u[COIN_BLOCK];
+    struct ranking *best = &r->best[i];
+    uint32_t at[COIN_BLOCK];
     size_t from = i * r->part, to = MIN(from + r->part, c->n);
     (void)thread;
     for (; from < to; from += COIN_BLOCK) {
         size_t n = MIN(to - from, (size_t)COIN_BLOCK);
-        float most = c->ops->coin_bounds(u, c->x + from, c->ids ? c->ids + from : NULL, (uint32_t)from, n, r->key, c->top);
-        if ((double)most < best.score - 2e-3)
+        if (r->key && n > RACE_FEW) {
+            race_block(best, r, from, n);
             continue;
+        }
+        float least = best->n == best->max && !r->key ? (float)best->at[best->max - 1].score : c->cut;
+        n = c->ops->between(at, COIN_BLOCK, c->x + from, n, MAX(least, c->cut), FLT_MAX);
         for (size_t j = 0; j < n; j++)
-            if ((double)u[j] >= best.score - 2e-3 && c->x[from + j] >= c->cut)
-                enter(&best, c, r->key, c->x[from + j], c->ids ? c->ids[from + j] : (uint32_t)(from + j));
+            enter_at(best, r, from + at[j]);
     }
-    r->best[i] = best;
 }
 
-int32_t chain_race(struct chain *c, const struct coin_key *key)
+size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out)
 {
+    assert(k >= 1 && k <= RANK_MAX);
     if (!find_top(c))
-        return -1;
-    struct race r = { .c = c, .key = key };
-    struct best best = { -INFINITY, 0 };
-    enter(&best, c, key, c->top, c->ids ? c->ids[c->top_at] : (uint32_t)c->top_at);     /* a bar for all parts */
+        return 0;
+    struct race r = { .c = c, .key = key, .floor = -INFINITY };
     size_t threads = c->pool ? MIN(pool_threads(c->pool), RACE_PARTS_MAX) : 1;
     size_t parts = MIN(threads, c->n / 8192 + 1);
     r.part = (c->n + parts * COIN_BLOCK - 1) / (parts * COIN_BLOCK) * COIN_BLOCK;
+    if (k == 1) {                       /* the top is a bar for all parts */
+        struct ranking top = { .max = 1 };
+        enter_at(&top, &r, c->top_at);
+        r.floor = top.at[0].score;
+    }
     for (size_t i = 0; i < parts; i++)
-        r.best[i] = best;
+        r.best[i].n = 0, r.best[i].max = k;
     if (parts == 1)
         race_part(&r, 0, 0);
     else
         pool_run(c->pool, parts, race_part, &r);
-    for (size_t i = 0; i < parts; i++)
-        if (r.best[i].score > best.score || (r.best[i].score == best.score && r.best[i].id < best.id))
-            best = r.best[i];
-    return (int32_t)best.id;
+    struct ranking *best = &r.best[0];
+    for (size_t i = 1; i < parts; i++)
+        for (size_t j = 0; j < r.best[i].n; j++)
+            enter(best, r.best[i].at[j]);
+    for (size_t i = 0; i < best->n; i++) {
+        double score = key ? best->at[i].score : best->at[i].score - c->top;
+        out[i] = (struct candidate){ (int32_t)best->at[i].id, (float)MAX(score, (double)-FLT_MAX) };
+    }
+    return best->n;
 }

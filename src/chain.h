@@ -37,6 +37,7 @@ void chain_top_p(struct chain *c, double p, size_t min_keep);
 void chain_min_p(struct chain *c, double p, size_t min_keep);
 void chain_eta(struct chain *c, double eps, size_t min_keep);
 
-/* The best candidate, lowest id on ties, -1 when none is left; the one whose (logit - top) + noise is the largest. */
+/* The best candidate, lowest id on ties, -1 when none is left. */
 int32_t chain_best(struct chain *c);
-int32_t chain_race(struct chain *c, const struct coin_key *key);
+/* The at most k (1..RANK_MAX) best by (logit - top) + noise of the coins, with key NULL by logit; lowest id first on ties. Their number. */
+size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out);

@@ -147,18 +147,23 @@ static int32_t lowest_allowed(struct sampler *s, float *logits, bool ban_eos)
     return chain_best(c);
 }
 
-int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h)
+static bool eos_banned(const struct sampling *p, const struct history *h)
+{
+    return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
+}
+
+/* The chain from the logits to the candidates that are left. */
+static void run_chain(struct sampler *s, float *logits, const struct history *h)
 {
     const struct sampling *p = &s->p;
     struct chain *c = &s->chain;
-    const size_t position = h->n + h->n_path;
-    const bool greedy = p->temperature == 0, ban_eos = p->ignore_eos || position - h->n_prompt < p->min_tokens;
+    const bool greedy = p->temperature == 0;
     assert(h->n_prompt <= h->n);
     counts_enter(&s->counts, h);
     chain_start(c, logits);
     for (size_t i = 0; i < p->n_order; i++)
         switch (p->order[i]) {
-        case STEP_BIAS:        chain_bias(c, p, ban_eos); break;
+        case STEP_BIAS:        chain_bias(c, p, eos_banned(p, h)); break;
         case STEP_PENALTIES:   chain_penalties(c, p, &s->counts); break;
         case STEP_TEMPERATURE: if (!greedy) chain_temperature(c, p->temperature); break;
         case STEP_TOP_K:       if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k, p->min_keep)); break;
@@ -168,7 +173,42 @@ int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h
         case STEP_DRY: case CHAIN_STEPS: break;
         }
     counts_leave(&s->counts, h);
-    const struct coin_key key = { p->seed, position, p->sample };
-    int32_t id = greedy ? chain_best(c) : chain_race(c, &key);
-    return id < 0 ? lowest_allowed(s, logits, ban_eos) : id;
+}
+
+static struct coin_key key_of(const struct sampler *s, const struct history *h, uint32_t row)
+{
+    assert(row < ROWS_MAX);
+    return (struct coin_key){ s->p.seed, h->n + h->n_path + ((uint64_t)row << 40), s->p.sample };
+}
+
+int32_t sampler_choose_row(struct sampler *s, float *logits, const struct history *h, uint32_t row)
+{
+    struct candidate one;
+    const struct coin_key key = key_of(s, h, row);
+    run_chain(s, logits, h);
+    int32_t id = s->p.temperature == 0 ? chain_best(&s->chain) : chain_rank(&s->chain, &key, 1, &one) ? one.id : -1;
+    return id < 0 ? lowest_allowed(s, logits, eos_banned(&s->p, h)) : id;
+}
+
+int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h)
+{
+    return sampler_choose_row(s, logits, h, 0);
+}
+
+size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k, struct candidate *out)
+{
+    const struct coin_key key = key_of(s, h, 0);
+    run_chain(s, logits, h);
+    return chain_rank(&s->chain, s->p.temperature == 0 ? NULL : &key, k, out);
+}
+
+bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h)
+{
+    const struct sampling *p = &s->p;
+    bool banned = false;
+    for (size_t i = 0; i < p->n_bias; i++)
+        banned |= p->bias[i].id == id && p->bias[i].bias < -FLT_MAX;
+    for (size_t i = 0; eos_banned(p, h) && i < p->n_eos; i++)
+        banned |= p->eos[i] == id;
+    return banned;
 }

@@ -63,6 +63,24 @@ void sampler_close(struct sampler *s);
  * (cheap when it grows; any other history is taken from scratch). */
 int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h);
 
+/* A candidate of a draft distribution, ranked as the target will rank it: by adjusted logit + the coin's noise at this position
+ * (temperature 0: by adjusted logit). score: that minus the top adjusted logit; differences between candidates are what counts. */
+enum { RANK_MAX = 32 };
+struct candidate { int32_t id; float score; };
+
+/* The at most k (1..RANK_MAX) best at the position behind `h`, best first (lowest id on ties): only what penalties and filters keep.
+ * Returns their number, 0 when nothing is left; the first is what sampler_choose returns for the same logits. Ranks follow
+ * the scores in double (temperature 0: the logits), of which struct candidate has the rounded ones. logits[vocab] are overwritten. */
+size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k, struct candidate *out);
+
+/* Whether the chain never gives `id` at the position behind `h`, whatever the logits are: banned by a bias, or an EOS id that is banned there. */
+bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h);
+
+/* For --verifier paper alone, which draws again for every candidate row: the coins of row r < ROWS_MAX are those of position
+ * p + r * 2^40, where no text ever is, so rows are independent of each other; row 0 is sampler_choose. Temperature 0: no coins, all rows equal. */
+enum { ROWS_MAX = 1 << 24 };
+int32_t sampler_choose_row(struct sampler *s, float *logits, const struct history *h, uint32_t row);
+
 /* The coin: 64 random bits for (seed, sample, position, id), and the Gumbel noise -log(-log(u)) made of them. */
 uint64_t coin_word(uint64_t seed, uint32_t sample, uint64_t position, uint32_t id);
 double   coin_gumbel(uint64_t word);

@@ -1,4 +1,4 @@
-/* Milliseconds per token of sampler_choose on one thread, for every twin this machine has: processor time, which a
+/* Milliseconds per token of sampler_choose and of sampler_rank on one thread, for every twin this machine has: processor time, which a
  * busy machine does not change. Built by hand or by `make bench`; never a test.
  *     bench_sample [vocabulary (151936)] [history (100000)] */
 #include <math.h>
@@ -51,13 +51,55 @@ static void make_row(float *x, size_t n, float deviation, uint64_t seed)
         x[coin_word(seed, 99, i, 1) % n] = 16 - 0.25f * (float)i;
 }
 
+/* sampler_rank: numbers of candidates, with the settings of these names. */
+static const size_t ks[] = { 1, 4, 10, 20 };
+static const struct setting ranked[] = { { "greedy", greedy }, { "temperature 1", pure }, { "min-p 0.05", min_p } };
+
+static size_t vocab, n_history;
+static float *rows, *x;
+static int32_t *history;
+
+/* Median of sampler_choose, or of sampler_rank with k. */
+static double ms_per_row(const struct ops *ops, const struct setting *setting, size_t k)
+{
+    static const int32_t eos[] = { 0 };
+    struct candidate out[RANK_MAX];
+    struct sampling p;
+    struct sampler *s;
+    struct err e;
+    double ms[TIMES];
+    sampling_defaults(&p);
+    p.eos = eos;
+    p.n_eos = 1;
+    setting->set(&p);
+    if (sampling_check(&p, vocab, &e) || sampler_open(&s, &p, vocab, ops, NULL, &e))
+        exit((fprintf(stderr, "%s\n", e.msg), 1));
+    for (size_t j = 0; j < TIMES; j++) {
+        struct history h = { history, n_history + j, n_history / 2, NULL, 0 };
+        memcpy(x, rows + j % ROWS * vocab, vocab * sizeof *x);
+        double from = cpu_seconds();
+        if (k)
+            sampler_rank(s, x, &h, k, out);
+        else
+            sampler_choose(s, x, &h);
+        ms[j] = 1e3 * (cpu_seconds() - from);
+        for (size_t m = j; m > 0 && ms[m] < ms[m - 1]; m--) {
+            double swap = ms[m];
+            ms[m] = ms[m - 1];
+            ms[m - 1] = swap;
+        }
+    }
+    sampler_close(s);
+    return ms[TIMES / 2];
+}
+
 int main(int argc, char **argv)
 {
-    const size_t vocab = argc > 1 ? strtoull(argv[1], NULL, 10) : 151936, n_history = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
-    static const int32_t eos[] = { 0 };
-    float *rows = malloc(ROWS * vocab * sizeof *rows), *x = malloc(vocab * sizeof *x);
-    int32_t *history = malloc((n_history + TIMES) * sizeof *history);
-    struct err e;
+    vocab = argc > 1 ? strtoull(argv[1], NULL, 10) : 151936;
+    n_history = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
+    rows = malloc(ROWS * vocab * sizeof *rows);
+    x = malloc(vocab * sizeof *x);
+    history = malloc((n_history + TIMES) * sizeof *history);
     if (!rows || !x || !history)
         return 1;
     /* a history as texts have it: few ids often, many seldom */
@@ -76,35 +118,19 @@ int main(int argc, char **argv)
         printf("\n");
         for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
             printf("%-28s", settings[i].name);
-            for (size_t t = 0; ops_all[t]; t++) {
-                if (!ops_all[t]->supported())
-                    continue;
-                struct sampling p;
-                struct sampler *s;
-                double ms[TIMES];
-                sampling_defaults(&p);
-                p.eos = eos;
-                p.n_eos = 1;
-                settings[i].set(&p);
-                if (sampling_check(&p, vocab, &e) || sampler_open(&s, &p, vocab, ops_all[t], NULL, &e))
-                    return fprintf(stderr, "%s\n", e.msg), 1;
-                for (size_t j = 0; j < TIMES; j++) {
-                    struct history h = { history, n_history + j, n_history / 2, NULL, 0 };
-                    memcpy(x, rows + j % ROWS * vocab, vocab * sizeof *x);
-                    double from = cpu_seconds();
-                    sampler_choose(s, x, &h);
-                    ms[j] = 1e3 * (cpu_seconds() - from);
-                    for (size_t m = j; m > 0 && ms[m] < ms[m - 1]; m--) {
-                        double swap = ms[m];
-                        ms[m] = ms[m - 1];
-                        ms[m - 1] = swap;
-                    }
-                }
-                printf(" %10.3f", ms[TIMES / 2]);
-                sampler_close(s);
-            }
+            for (size_t t = 0; ops_all[t]; t++)
+                if (ops_all[t]->supported())
+                    printf(" %10.3f", ms_per_row(ops_all[t], &settings[i], 0));
             printf("\n");
         }
+        for (size_t i = 0; i < sizeof ranked / sizeof *ranked; i++)
+            for (size_t j = 0; j < sizeof ks / sizeof *ks; j++) {
+                printf("rank %2zu, %-19s", ks[j], ranked[i].name);
+                for (size_t t = 0; ops_all[t]; t++)
+                    if (ops_all[t]->supported())
+                        printf(" %10.4f", ms_per_row(ops_all[t], &ranked[i], ks[j]));
+                printf("\n");
+            }
     }
     free(rows);
     free(x);

@@ -104,43 +104,54 @@ static size_t ref_min_p(const struct cand *c, size_t n, double min_p, bool *unsu
     return kept;
 }
 
+static bool ref_bans(const struct sampling *p, int32_t id, bool ban_eos)
+{
+    bool banned = false;
+    for (size_t i = 0; i < p->n_bias; i++)
+        banned |= p->bias[i].id == id && isinf(p->bias[i].bias);
+    for (size_t i = 0; ban_eos && i < p->n_eos; i++)
+        banned |= p->eos[i] == id;
+    return banned;
+}
+
 static int32_t ref_lowest_allowed(const struct sampling *p, size_t vocab, bool ban_eos)
 {
-    for (int32_t id = 0; (size_t)id < vocab; id++) {
-        bool banned = false;
-        for (size_t i = 0; i < p->n_bias; i++)
-            banned |= p->bias[i].id == id && isinf(p->bias[i].bias);
-        for (size_t i = 0; ban_eos && i < p->n_eos; i++)
-            banned |= p->eos[i] == id;
-        if (!banned)
+    for (int32_t id = 0; (size_t)id < vocab; id++)
+        if (!ref_bans(p, id, ban_eos))
             return id;
-    }
     return -1;
 }
 
-static int32_t ref_race(const struct cand *c, size_t n, const struct sampling *p, uint64_t position, bool *unsure)
+/* c[0..n), which are sorted by logit, by score with the coins of `position` (temperature 0: by logit), lowest id first on ties.
+ * *unsure: neighbours among the first k + 1 lie too close. */
+struct ref_scored { long double score; int32_t id; };
+static int ref_by_score(const void *a_, const void *b_)
 {
-    long double best = -INFINITY, second = -INFINITY;
-    int32_t id = -1;
-    for (size_t i = 0; i < n; i++) {
-        long double s = (long double)c[i].x - c[0].x + ref_gumbel(coin_word(p->seed, p->sample, position, (uint32_t)c[i].id));
-        if (s > best) {
-            second = best;
-            best = s;
-            id = c[i].id;
-        } else if (s > second)
-            second = s;
-    }
-    *unsure |= best - second < 1e-11L;
-    return id;
+    const struct ref_scored *a = a_, *b = b_;
+    return a->score != b->score ? (a->score > b->score ? -1 : 1) : (a->id > b->id) - (a->id < b->id);
 }
 
-/* The token, -1 if the reference contradicts itself. n_kept: survivors at the end. */
-static int32_t ref_choose(const struct sampling *p, const float *logits, size_t vocab, const struct history *h, bool *unsure, size_t *n_kept)
+static void ref_rank(struct ref_scored *out, const struct cand *c, size_t n, const struct sampling *p, uint64_t position, size_t k, bool *unsure)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (struct ref_scored){ (long double)c[i].x - c[0].x, c[i].id };
+        if (p->temperature > 0)
+            out[i].score += ref_gumbel(coin_word(p->seed, p->sample, position, (uint32_t)c[i].id));
+    }
+    if (p->temperature > 0)
+        qsort(out, n, sizeof *out, ref_by_score);
+    for (size_t i = 0; p->temperature > 0 && i + 1 < n && i < k; i++)
+        *unsure |= out[i].score - out[i + 1].score < 1e-11L + 1e-15L * fabsl(out[i].score);
+}
+
+static bool ref_ban_eos(const struct sampling *p, const struct history *h) { return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens; }
+
+/* What the chain keeps, sorted by logit, in memory that is the caller's; NULL if the reference contradicts itself. */
+static struct cand *ref_chain(const struct sampling *p, const float *logits, size_t vocab, const struct history *h, bool *unsure, size_t *n_kept)
 {
     struct cand *c = malloc(vocab * sizeof *c);
-    size_t n = 0, position = h->n + h->n_path;
-    bool ban_eos = p->ignore_eos || position - h->n_prompt < p->min_tokens, greedy = p->temperature == 0;
+    size_t n = 0;
+    bool ban_eos = ref_ban_eos(p, h), greedy = p->temperature == 0;
     *unsure = false;
     for (size_t i = 0; i < vocab; i++)
         c[i] = (struct cand){ logits[i], (int32_t)i };
@@ -179,7 +190,7 @@ static int32_t ref_choose(const struct sampling *p, const float *logits, size_t 
         }
         if (m == SIZE_MAX) {
             free(c);
-            return -1;
+            return NULL;
         }
         n = MIN(n, MAX(m, p->min_keep));
     }
@@ -188,8 +199,6 @@ static int32_t ref_choose(const struct sampling *p, const float *logits, size_t 
         if (!isinf(c[i].x))
             c[kept++] = c[i];
     qsort(c, kept, sizeof *c, cand_order);
-    int32_t id = kept == 0 ? ref_lowest_allowed(p, vocab, ban_eos) : greedy ? c[0].id : ref_race(c, kept, p, position, unsure);
     *n_kept = kept;
-    free(c);
-    return id;
+    return c;
 }

@@ -103,17 +103,41 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
     }
 }
 
-/* One random case: row, parameters, history; every twin, one thread and three, must give the token of the reference. */
-struct tally { size_t cases, unsure, sampled, filtered; };
+/* What one sampler says of a row: the token, the ranking, the token of another candidate row, whether some ids are banned. */
+enum { SOME_IDS = 12 };
+struct said { int32_t id, row_id; size_t n; struct candidate ranked[RANK_MAX]; bool bans[SOME_IDS]; };
+
+static void ask(struct said *said, const struct sampling *p, const float *logits, size_t vocab, const struct ops *ops, struct pool *pool,
+                const struct history *h, size_t k, uint32_t row, const int32_t *ids)
+{
+    float *x = malloc(vocab * sizeof *x);
+    struct sampler *s;
+    struct err e;
+    memset(said, 0, sizeof *said);
+    CHECK(!sampler_open(&s, p, vocab, ops, pool, &e), "%s", e.msg);
+    memcpy(x, logits, vocab * sizeof *x);
+    said->id = sampler_choose(s, x, h);
+    memcpy(x, logits, vocab * sizeof *x);
+    said->n = sampler_rank(s, x, h, k, said->ranked);
+    memcpy(x, logits, vocab * sizeof *x);
+    said->row_id = sampler_choose_row(s, x, h, row);
+    for (size_t i = 0; i < SOME_IDS; i++)
+        said->bans[i] = sampler_bans(s, ids[i], h);
+    sampler_close(s);
+    free(x);
+}
+
+/* One random case: row, parameters, history; every twin, one thread and three, must say what the reference says. */
+struct tally { size_t cases, unsure, unsure_ranks, sampled, filtered, ranked, none, other_rows, bans; };
 static void random_case(size_t vocab, int kind, struct pool *pool, struct tally *t)
 {
     struct { int32_t id; float bias; } bias[8];
-    int32_t eos[2], tokens[260], path[8];
+    int32_t eos[2], tokens[260], path[8], ids_asked[SOME_IDS];
     struct sampling p;
     struct err e;
-    bool unsure;
+    bool unsure, unsure_rank, unsure_row;
     size_t kept = 0, ids = 1 + below(MIN(vocab, 300));
-    float *logits = malloc(vocab * sizeof *logits), *x = malloc(vocab * sizeof *x);
+    float *logits = malloc(vocab * sizeof *logits);
     struct history h = { tokens, below(250), 0, path, below(3) ? 0 : below(8) };
     make_logits(logits, vocab, kind);
     make_sampling(&p, vocab, bias, eos);
@@ -122,25 +146,56 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     for (size_t i = 0; i < h.n_path; i++)
         path[i] = (int32_t)below(ids);
     h.n_prompt = below(h.n + 1);
-    int32_t want = ref_choose(&p, logits, vocab, &h, &unsure, &kept);
-    CHECK(want >= 0, "the reference is at one with itself (vocabulary %zu, kind %d)", vocab, kind);
+    const size_t k = 1 + below(below(3) ? RANK_MAX : 3), position = h.n + h.n_path;
+    const uint32_t row = below(2) ? (uint32_t)below(50) : (uint32_t)below(ROWS_MAX);
+    for (size_t i = 0; i < SOME_IDS; i++)
+        ids_asked[i] = i < p.n_bias ? p.bias[i].id : i < p.n_bias + p.n_eos ? eos[i - p.n_bias] : (int32_t)below(vocab);
+    struct cand *left = ref_chain(&p, logits, vocab, &h, &unsure, &kept);
+    CHECK(left, "the reference is at one with itself (vocabulary %zu, kind %d)", vocab, kind);
     CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
+    if (test_failed_)
+        return;
+    struct ref_scored *by_row = malloc((kept + 1) * sizeof *by_row), *want = malloc((kept + 1) * sizeof *want);
+    unsure_rank = unsure_row = unsure;
+    by_row[0].id = want[0].id = ref_lowest_allowed(&p, vocab, ref_ban_eos(&p, &h));
+    ref_rank(by_row, left, kept, &p, position + ((uint64_t)row << 40), 1, &unsure_row);
+    ref_rank(want, left, kept, &p, position, 1, &unsure);
+    ref_rank(want, left, kept, &p, position, k, &unsure_rank);
     t->cases++;
     t->unsure += unsure;
+    t->unsure_ranks += unsure_rank;
     t->sampled += kept > 1 && p.temperature > 0;
     t->filtered += kept < vocab;
-    for (size_t i = 0; !unsure && ops_all[i] && !test_failed_; i++)
+    t->ranked += kept > 1 && k > 1 && !unsure_rank;
+    t->none += kept == 0;
+    t->other_rows += by_row[0].id != want[0].id;
+    struct said first, said;
+    for (size_t i = 0; ops_all[i] && !test_failed_; i++)
         for (int threads = 0; ops_all[i]->supported() && threads < 2; threads++) {
-            struct sampler *s;
-            memcpy(x, logits, vocab * sizeof *x);
-            CHECK(!sampler_open(&s, &p, vocab, ops_all[i], threads ? pool : NULL, &e));
-            int32_t got = sampler_choose(s, x, &h);
-            CHECK(got == want, "%s: %d, want %d (vocabulary %zu, kind %d, T %g, k %ld, p %g, min-p %g, eta %g, keep %zu, kept %zu)",
-                  ops_all[i]->name, (int)got, (int)want, vocab, kind, p.temperature, p.top_k, p.top_p, p.min_p, p.eta, p.min_keep, kept);
-            sampler_close(s);
+            ask(&said, &p, logits, vocab, ops_all[i], threads ? pool : NULL, &h, k, row, ids_asked);
+            if (i == 0 && threads == 0)
+                first = said;
+            CHECK(!memcmp(&said, &first, sizeof said), "%s, %d: not what plain C says (vocabulary %zu, kind %d, k %zu)", ops_all[i]->name, threads, vocab, kind, k);
         }
+    CHECK(unsure || first.id == want[0].id, "%d, want %d (vocabulary %zu, kind %d, T %g, k %ld, p %g, min-p %g, eta %g, keep %zu, kept %zu)",
+          (int)first.id, (int)want[0].id, vocab, kind, p.temperature, p.top_k, p.top_p, p.min_p, p.eta, p.min_keep, kept);
+    CHECK(unsure_row || first.row_id == by_row[0].id, "row %u: %d, want %d", row, (int)first.row_id, (int)by_row[0].id);
+    CHECK(unsure || first.n == MIN(k, kept), "%zu ranked, want %zu of %zu", first.n, k, kept);
+    CHECK(first.n ? first.ranked[0].id == first.id : first.id == want[0].id, "the first of the ranking is the choice");
+    for (size_t i = 0; !unsure_rank && i < first.n; i++) {
+        double score = (double)fmaxl(want[i].score, -FLT_MAX);
+        CHECK(first.ranked[i].id == want[i].id && near((double)first.ranked[i].score, score, 1e-5, 1e-6),
+              "rank %zu of %zu: %d %g, want %d %g (vocabulary %zu, kind %d, T %g)", i, k, (int)first.ranked[i].id, (double)first.ranked[i].score,
+              (int)want[i].id, score, vocab, kind, p.temperature);
+    }
+    for (size_t i = 0; i < SOME_IDS; i++) {
+        CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_ban_eos(&p, &h)), "id %d", (int)ids_asked[i]);
+        t->bans += first.bans[i];
+    }
     free(logits);
-    free(x);
+    free(left);
+    free(by_row);
+    free(want);
 }
 
 static struct pool *three;
@@ -154,6 +209,8 @@ static void sampler_equals_the_reference(void)
         random_case(vocabs[below(sizeof vocabs / sizeof *vocabs)], (int)below(KINDS), three, &t);
     CHECK(t.unsure < t.cases / 50 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3, "%zu cases, %zu unsure, %zu sampled, %zu filtered",
           t.cases, t.unsure, t.sampled, t.filtered);
+    CHECK(t.unsure_ranks < t.cases / 25 && t.ranked > t.cases / 4 && t.none > 20 && t.other_rows > t.cases / 5 && t.bans > t.cases / 4,
+          "%zu cases, %zu unsure rankings, %zu ranked, %zu of none, %zu of other rows, %zu bans", t.cases, t.unsure_ranks, t.ranked, t.none, t.other_rows, t.bans);
 }
 
 static void sampler_equals_the_reference_at_large_vocabularies(void)
@@ -164,6 +221,31 @@ static void sampler_equals_the_reference_at_large_vocabularies(void)
     for (int i = 0; i < 4 * KINDS && !test_failed_; i++)
         random_case(vocabs[i / KINDS], i % KINDS, three, &t);
     CHECK(t.unsure <= t.cases / 8, "%zu of %zu unsure", t.unsure, t.cases);
+}
+
+/* Scores below every float: a float bound on them is -inf, and the candidates are there nevertheless. */
+static void ranking_reaches_beyond_floats(void)
+{
+    enum { V = 300 };
+    struct history none = {0};
+    struct sampling p;
+    struct sampler *s;
+    struct err e;
+    sampling_defaults(&p);
+    for (size_t i = 0; ops_all[i]; i++) {
+        float x[V];
+        struct candidate out[RANK_MAX];
+        if (!ops_all[i]->supported())
+            continue;
+        for (int j = 0; j < V; j++)
+            x[j] = -FLT_MAX * (1 - (float)(j * 7 % V) / 1000);
+        x[5] = FLT_MAX;
+        CHECK(!sampler_open(&s, &p, V, ops_all[i], NULL, &e));
+        CHECK(sampler_rank(s, x, &none, RANK_MAX, out) == RANK_MAX && out[0].id == 5 && out[1].score == -FLT_MAX);
+        for (int j = 1; j < RANK_MAX; j++)
+            CHECK(out[j].id * 7 % V == V - j, "%s: rank %d: %d", ops_all[i]->name, j, (int)out[j].id);
+        sampler_close(s);
+    }
 }
 
 static int by_id(const void *a, const void *b)
@@ -609,6 +691,7 @@ int main(void)
     RUN(thresholds_are_exact_to_one_float);
     RUN(sampler_equals_the_reference);
     RUN(sampler_equals_the_reference_at_large_vocabularies);
+    RUN(ranking_reaches_beyond_floats);
     RUN(tables_follow_any_history);
     RUN(path_equals_appended_tokens);
     RUN(frequencies_are_those_of_softmax);
