@@ -224,23 +224,24 @@ static void select_philox_odd(uint64_t *x1_out, uint64_t *x3_out, const uint64_t
     }
 }
 
-/* Upper halves of the random words of COIN_BLOCK ids: an even id has the first two outputs of its block, the odd one
- * above it the last two. */
-static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, const struct coin_key *key)
+/* Upper halves of the random words of n <= COIN_BLOCK ids (rounded up to 16 of them are written): an even id has the first two
+ * outputs of its block, the odd one above it the last two. */
+static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key)
 {
     const struct select_philox p = select_philox_start(key);
     uint64_t c0[COIN_BLOCK], x1[COIN_BLOCK], x3[COIN_BLOCK];
+    const size_t all = (n + 15) / 16 * 16;
     if (ids) {
-        for (size_t i = 0; i < COIN_BLOCK; i++)
-            c0[i] = ids[i] >> 1;
-        select_philox_odd(x1, x3, c0, COIN_BLOCK, &p);
-        for (size_t i = 0; i < COIN_BLOCK; i++)
+        for (size_t i = 0; i < all; i++)
+            c0[i] = i < n ? ids[i] >> 1 : 0;
+        select_philox_odd(x1, x3, c0, all, &p);
+        for (size_t i = 0; i < n; i++)
             high[i] = (uint32_t)(ids[i] & 1 ? x3[i] : x1[i]);
     } else {
-        for (size_t i = 0; i < COIN_BLOCK / 2; i++)
+        for (size_t i = 0; i < all / 2; i++)
             c0[i] = first / 2 + i;
-        select_philox_odd(x1, x3, c0, COIN_BLOCK / 2, &p);
-        for (size_t i = 0; i < COIN_BLOCK / 2; i++) {
+        select_philox_odd(x1, x3, c0, all / 2, &p);
+        for (size_t i = 0; i < all / 2; i++) {
             high[2 * i] = (uint32_t)x1[i];
             high[2 * i + 1] = (uint32_t)x3[i];
         }
@@ -251,14 +252,9 @@ static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, co
  * bits of a float, read as a whole number, are its log2 by straight lines that lie below the curve. */
 static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top)
 {
-    uint32_t high[COIN_BLOCK], some[COIN_BLOCK];
+    uint32_t high[COIN_BLOCK];
     assert(n <= COIN_BLOCK && first % 2 == 0);
-    if (ids && n < COIN_BLOCK) {
-        memcpy(some, ids, n * sizeof *ids);
-        memset(some + n, 0, (COIN_BLOCK - n) * sizeof *ids);
-        ids = some;
-    }
-    select_words(high, ids, first, key);
+    select_words(high, ids, first, n, key);
     float best = -INFINITY, m[SELECT_LANES];
     for (size_t i = 0; i < n; i++) {
         float h = (float)(int32_t)(high[i] >> 1);

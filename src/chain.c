@@ -4,7 +4,7 @@
 #include "src/chain.h"
 #include "src/coin.h"
 
-enum { RACE_PARTS_MAX = 64, RACE_FEW = 48, SORT_MAX = 32 };
+enum { RACE_PARTS_MAX = 64, SORT_MAX = 32 };
 
 static size_t few_of(size_t vocab) { return vocab / 8 + 64; }
 static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
@@ -407,11 +407,11 @@ static void race_part(void *ctx, size_t i, size_t thread)
     (void)thread;
     for (; from < to; from += COIN_BLOCK) {
         size_t n = MIN(to - from, (size_t)COIN_BLOCK);
-        if (r->key && n > RACE_FEW) {
+        if (r->key) {
             race_block(best, r, from, n);
             continue;
         }
-        float least = best->n == best->max && !r->key ? (float)best->at[best->max - 1].score : c->cut;
+        float least = best->n == best->max ? (float)best->at[best->max - 1].score : c->cut;
         n = c->ops->between(at, COIN_BLOCK, c->x + from, n, MAX(least, c->cut), FLT_MAX);
         for (size_t j = 0; j < n; j++)
             enter_at(best, r, from + at[j]);
@@ -423,12 +423,17 @@ size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct 
     assert(k >= 1 && k <= RANK_MAX);
     if (!find_top(c))
         return 0;
-    struct race r = { .c = c, .key = key, .floor = -INFINITY };
+    struct race r;                      /* 33 KB: never cleared as a whole */
+    r.c = c;
+    r.key = key;
+    r.floor = -INFINITY;
     size_t threads = c->pool ? MIN(pool_threads(c->pool), RACE_PARTS_MAX) : 1;
     size_t parts = MIN(threads, c->n / 8192 + 1);
     r.part = (c->n + parts * COIN_BLOCK - 1) / (parts * COIN_BLOCK) * COIN_BLOCK;
     if (k == 1) {                       /* the top is a bar for all parts */
-        struct ranking top = { .max = 1 };
+        struct ranking top;
+        top.n = 0;
+        top.max = 1;
         enter_at(&top, &r, c->top_at);
         r.floor = top.at[0].score;
     }

@@ -75,7 +75,7 @@ static double ms_per_row(const struct ops *ops, const struct setting *setting, s
     if (sampling_check(&p, vocab, &e) || sampler_open(&s, &p, vocab, ops, NULL, &e))
         exit((fprintf(stderr, "%s\n", e.msg), 1));
     for (size_t j = 0; j < TIMES; j++) {
-        struct history h = { history, n_history + j, n_history / 2, NULL, 0 };
+        struct history h = { history, n_history + j, n_history / 2, NULL, 0, 0 };
         memcpy(x, rows + j % ROWS * vocab, vocab * sizeof *x);
         double from = cpu_seconds();
         if (k)
