@@ -4,6 +4,7 @@
 #pragma once
 #include <signal.h>
 #include "src/memory.h"
+#include "src/heads.h"
 #include "src/model.h"
 #include "src/options.h"
 #include "src/progress.h"
@@ -30,6 +31,7 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
 /* Everything a verb needs to compute. {0} is closed. Opened in two steps so that what is cheap to check is
  * checked before weights are read. */
 struct engine {
+    struct heads heads;              /* where drafting wants them */
     char dir[PATH_BYTES];
     struct config config;
     struct tokenizer *tokenizer;
@@ -47,7 +49,7 @@ int engine_load(struct engine *g, struct progress *p, struct err *e);
 void engine_close(struct engine *g);
 
 /* Weights, KV cache, workspace, logits and tokenizer of one decoder with `rows` rows in a pass, of which
- * `want` have logits, and n_max positions. */
+ * `want` have logits (more than one: in a tree, with scratch for its nodes), and n_max positions. */
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);
 
 /* ---- texts and output ---- */

@@ -117,7 +117,7 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
     memory_add(plan, "weights", g->weight_bytes);
-    memory_add(plan, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, 0));
+    memory_add(plan, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
     memory_add(plan, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_add(plan, "logits", logits);
     memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
@@ -143,6 +143,7 @@ void engine_close(struct engine *g)
 {
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
+    heads_close(&g->heads);
     tensors_close(&g->tensors);
     if (g->pool)
         pool_close(g->pool);

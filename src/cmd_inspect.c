@@ -147,8 +147,11 @@ static int look(struct inspect *s, struct err *e)
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
     s->kv_per_token = kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
-    engine_plan(&s->plan, g, s->tokens, MIN((size_t)PREFILL_ROWS, s->tokens), 1);
-    memory_add(&s->plan, "tokens and sampler", decode_bytes(s->tokens, c->vocab));
+    struct decode_setup setup;
+    draft_defaults(&setup.draft);
+    setup.heads = NULL;
+    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup, s->tokens));
+    memory_add(&s->plan, "decoder", decode_bytes(&setup, &g->model, s->tokens));
     return 0;
 }
 

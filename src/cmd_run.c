@@ -1,4 +1,5 @@
 /* longhand run: one text, from a prompt to its end, straight to the output. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/cmd.h"
+#include "src/cmd_draft.h"
 #include "src/cmd_sampling.h"
 #include "src/decode.h"
 #include "src/emit.h"
@@ -14,6 +16,8 @@ struct run {
     const struct options *o;
     struct engine engine;
     struct sampling sampling;
+    struct decode_setup setup;
+    char heads_file[PATH_BYTES];
     int32_t *prompt; size_t n_prompt;
     bool at_start;                   /* no text before: the first word keeps no leading space */
     struct decoder decoder;
@@ -84,9 +88,12 @@ static int check_length(const struct run *r, struct err *e)
 static int check_memory(const struct run *r, struct err *e)
 {
     struct memory_plan plan = {0};
-    size_t n_max = r->n_prompt + r->o->tokens;
-    engine_plan(&plan, &r->engine, n_max, MIN((size_t)PREFILL_ROWS, n_max), 1);
-    memory_add(&plan, "tokens and sampler", decode_bytes(n_max, r->engine.config.vocab));
+    const size_t n_max = r->n_prompt + r->o->tokens;
+    const struct heads usual = { .n = 4 };       /* before they are read */
+    struct decode_setup setup = r->setup;
+    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
+    engine_plan(&plan, &r->engine, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup, n_max));
+    memory_add(&plan, "decoder", decode_bytes(&setup, &r->engine.model, n_max));
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 
@@ -141,14 +148,35 @@ static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct 
             return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(), m->n, r->o->tokens);
         if (decode_step(d, e))
             return -1;
+        const size_t first = m->n;
         for (; next < d->n_tokens && m->finish == FINISH_NONE; next++) {
             size_t before = m->n;
             emit_token(m, d->tokens[next], &bytes, &n);
             if (ids ? m->n > before && write_ids(out, d->tokens[next], e) : n && sink_write(out, bytes, n, e))
                 return -1;
         }
+        decode_count(d, m->n - first);
         progress_at(&r->progress, m->n);
     }
+    return 0;
+}
+
+/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. */
+static int write_stats(const struct run *r, const struct emit *m, struct err *e)
+{
+    const struct draft_stats *s = &r->decoder.stats;
+    FILE *f = fopen(r->o->json_stats, "w");
+    if (!f)
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", r->o->json_stats, strerror(errno));
+    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", m->finish == FINISH_LENGTH ? "length" : "stop");
+    put_json(f, r->engine.dir, strlen(r->engine.dir));
+    fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
+            "\"tokens_per_second\": %.3f, ", r->sampling.seed, r->setup.draft.verifier == VERIFY_PAPER ? "false" : "true", r->n_prompt, m->n, s->seconds,
+            r->decoder.count.prefill_seconds, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
+    stats_json(f, s, r->setup.draft.n_width > 0);
+    fputs("}\n", f);
+    if (ferror(f) | fclose(f))
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", r->o->json_stats, strerror(errno));
     return 0;
 }
 
@@ -215,6 +243,8 @@ static int write_text(struct run *r, struct sink *out, struct err *e)
         rc = sink_finish(out, e);
     if (rc == 0)
         last_line(r, &m, seconds);
+    if (rc == 0 && r->o->json_stats)
+        rc = write_stats(r, &m, e);
     emit_close(&m);
     return rc;
 }
@@ -257,7 +287,8 @@ static int prepare(struct run *r, struct err *e)
 {
     struct engine *g = &r->engine;
     if (check_options(r->o, e) || engine_open(g, r->o, e) || read_prompt(r, e) || check_length(r, e) ||
-        sampling_from_options(&r->sampling, r->o, &g->config, e) || check_memory(r, e))
+        sampling_from_options(&r->sampling, r->o, &g->config, e) ||
+        draft_from_options(&r->setup.draft, r->heads_file, r->o, g->dir, r->n_prompt, e) || check_memory(r, e))
         return -1;
     progress_open(&r->progress, r->o->progress, r->o->quiet);
     return 0;
@@ -269,7 +300,12 @@ static int load(struct run *r, struct err *e)
         return -1;
     if (stop_signal)
         return err_set(e, ERR_FAILED, "stopped by %s while loading the model", stop_signal_name());
-    if (decode_open(&r->decoder, &r->engine.model, &r->sampling, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e))
+    if (r->setup.draft.drafters >> SOURCE_HEADS & 1) {
+        if (heads_open(&r->engine.heads, r->heads_file[0] ? r->heads_file : NULL, &r->engine.model, e))
+            return -1;
+        r->setup.heads = &r->engine.heads;
+    }
+    if (decode_open(&r->decoder, &r->engine.model, &r->sampling, &r->setup, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e))
         return -1;
     progress_clear(&r->progress);
     announce(r);

@@ -1,4 +1,5 @@
 #include "src/cmd_sampling.h"
+#include "src/cmd_draft.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -113,14 +114,16 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
                            "takes the neutral settings instead", c->generation_unknown);
         take_own_settings(s, c);
     }
+    if (preset_sampling(s, o, e))
+        return -1;
     if (options_given(o, "temperature")) s->temperature = o->temperature;
     if (options_given(o, "top-k")) s->top_k = o->top_k;
     if (options_given(o, "top-p")) s->top_p = o->top_p;
     if (options_given(o, "min-p")) s->min_p = o->min_p;
     if (options_given(o, "eta")) s->eta = o->eta;
     if (options_given(o, "penalty")) s->penalty = o->penalty;
-    s->min_keep = o->min_keep;
-    s->penalty_window = o->penalty_window;
+    if (!o->preset || options_given(o, "min-keep")) s->min_keep = o->min_keep;
+    if (!o->preset || options_given(o, "penalty-window")) s->penalty_window = o->penalty_window;
     s->presence = o->presence;
     s->frequency = o->frequency;
     s->min_tokens = o->min_tokens;

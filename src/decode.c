@@ -3,34 +3,65 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t decode_bytes(size_t n_max, size_t vocab)
+#include "src/coin.h"
+
+static const struct decode_setup plain;
+
+size_t decode_verify_rows(const struct decode_setup *setup, size_t n_max)
 {
-    size_t n;
-    if (!mul_size(n_max, sizeof(int32_t), &n) || !add_size(n, sampler_bytes(vocab), &n))
-        return SIZE_MAX;
+    return MIN(draft_rows(&setup->draft), MAX(n_max, (size_t)1));
+}
+
+size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
+{
+    return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup, n_max));
+}
+
+static bool wants_residual(const struct decode_setup *s) { return s->heads && s->draft.drafters >> SOURCE_HEADS & 1; }
+
+size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
+{
+    const struct kv full = { .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
+                             .n_max = n_max };
+    const size_t parts[] = {
+        n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(&setup->draft, m, setup->heads, n_max),
+        wants_residual(setup) ? decode_verify_rows(setup, n_max) * m->config.hidden * sizeof(float) : 0,
+        setup->draft.drafters >> SOURCE_PARTIAL & 1 ? partial_bytes(&full, setup->draft.kv_policy, setup->draft.kv_budget, n_max) : 0,
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!add_size(n, parts[i], &n))
+            return SIZE_MAX;
     return n;
 }
 
-int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const int32_t *prompt, size_t n_prompt,
-                size_t n_max, struct err *e)
+int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,
+                size_t n_prompt, size_t n_max, struct err *e)
 {
     const struct config *c = &m->config;
+    setup = setup ? setup : &plain;
     assert(n_prompt >= 1 && n_prompt <= n_max);
-    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max };
+    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max, .rows_max = decode_verify_rows(setup, n_max) };
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
-    d->logits_bytes = c->vocab * sizeof *d->logits;
+    d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
+    d->residual_bytes = wants_residual(setup) ? d->rows_max * c->hidden * sizeof *d->residual : 0;
     d->tokens = calloc(n_max, sizeof *d->tokens);
     d->logits = mem_alloc(d->logits_bytes);
-    if (!d->tokens || !d->logits) {
+    if (d->residual_bytes)
+        d->residual = mem_alloc(d->residual_bytes);
+    if (!d->tokens || !d->logits || (d->residual_bytes && !d->residual)) {
         err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    if (kv_open(&d->kv, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, n_max, 0, e) ||
-        workspace_open(&d->work, m, MIN((size_t)PREFILL_ROWS, n_max), n_max, e) ||
-        sampler_open(&d->sampler, p, c->vocab, m->ops, m->pool, e))
+    if (kv_open(&d->kv, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
+        workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
+        sampler_open(&d->sampler, p, c->vocab, m->ops, m->pool, e) || stats_open(&d->stats, n_max, e) ||
+        draft_open(&d->draft, &setup->draft, m, setup->heads, &d->kv, d->work, d->sampler, p->penalty, p->penalty_window, n_max, e))
         goto fail;
+    control_start(&d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
+                  (double)(kv_bytes(m->compute, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
     return 0;
 fail:
     decode_close(d);
@@ -39,14 +70,29 @@ fail:
 
 void decode_close(struct decoder *d)
 {
+    draft_close(&d->draft);
+    stats_close(&d->stats);
     if (d->sampler)
         sampler_close(d->sampler);
     if (d->work)
         workspace_close(d->work);
     kv_close(&d->kv);
+    mem_free(d->residual, d->residual_bytes);
     mem_free(d->logits, d->logits_bytes);
     free(d->tokens);
     *d = (struct decoder){0};
+}
+
+/* What drafters may know from here on: the text, and the hidden state of its last committed row. */
+static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
+{
+    const struct observed o = { d->n_tokens, hidden, path, n_path };
+    d->draft.tokens = d->tokens;
+    d->draft.n_tokens = d->n_tokens;
+    d->draft.n_prompt = d->n_prompt;
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (d->draft.set.drafters >> drafters_all[i]->source & 1)
+            drafters_all[i]->observe(&d->draft, &o);
 }
 
 int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e)
@@ -64,34 +110,250 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
         if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
             r = 1;
     }
+    if (r == 0)
+        observe(d, NULL, NULL, 0);
     d->count.prefill_tokens += d->kv.n_past - from;
     d->count.prefill_seconds += clock_seconds() - start;
     return r;
 }
 
-int decode_step(struct decoder *d, struct err *e)
+/* ---- one round -------------------------------------------------------------------------------------------- */
+
+/* Time passes of several sizes behind the text; their rows are forgotten. */
+static int calibrate(struct decoder *d, struct err *e)
 {
-    double start = clock_seconds();
-    assert(d->n_tokens < d->n_max && d->kv.n_past == d->n_tokens - 1);
-
-    /* draft, trim: plain decoding proposes nothing, the tree is its root */
-    struct pass_seq seq = { .kv = &d->kv, .n = 1, .token = d->tokens + d->n_tokens - 1, .logits = d->logits };
-
-    /* verify: one pass of the model over the tree, writing the root's row of the cache */
-    if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
-        return err_while(e, "token %zu", d->n_tokens - d->n_prompt);
-
-    /* accept: walk down by the target's own samples; behind the root no node carries it, so it is the bonus */
-    struct history h = { .tokens = d->tokens, .n = d->n_tokens, .n_prompt = d->n_prompt };
-    int32_t bonus = sampler_choose(d->sampler, d->logits, &h);
-
-    /* commit: nothing above this line changed what the run has produced */
-    kv_advance(&d->kv, 1);
-    d->tokens[d->n_tokens++] = bonus;
-    d->count.rounds++;
-    d->count.step_seconds += clock_seconds() - start;
+    size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
+    int32_t token[64];
+    for (size_t i = 0; i < n && control_grid[i] <= d->rows_max && control_grid[i] <= left; i++) {
+        for (size_t j = 0; j < control_grid[i]; j++)
+            token[j] = d->tokens[d->n_tokens - 1];
+        struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .logits = d->logits };
+        double best = 0;
+        for (int again = 0; again < (i == 0 ? 2 : 1); again++) {
+            double start = clock_seconds(), seconds;
+            if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
+                return -1;
+            seconds = clock_seconds() - start;
+            best = again ? MIN(best, seconds) : seconds;
+        }
+        control_measured(&d->control, i, d->kv.n_past, best);
+    }
     return 0;
 }
+
+/* Drafters in the order of their price. With a fixed tree each is asked once (partial: --draft-passes), else as long as it pays. */
+static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
+{
+    struct drafting *g = &d->draft;
+    const bool heads = ops->source == SOURCE_HEADS, partial = ops->source == SOURCE_PARTIAL;
+    if (!(g->set.drafters >> ops->source & 1) || (heads && !g->heads))
+        return false;
+    if (heads && !d->control.on && g->set.drafters >> SOURCE_PARTIAL & 1)
+        return false;                            /* the paper's way: they read the draft pass */
+    if (partial && (g->set.draft_passes >= 0 || !d->control.on))
+        return pass < (size_t)(g->set.draft_passes < 0 ? 1 : g->set.draft_passes);
+    return d->control.on ? control_asks(&d->control, ops->source, pass, partial ? draft_pass_reach(g) : 1) : pass == 0;
+}
+
+/* Every drafter that pays adds candidates; the controller keeps those that do. */
+static int draft(struct decoder *d, struct err *e)
+{
+    struct drafting *g = &d->draft;
+    struct tree *t = g->tree;
+    size_t rows = d->rows_max;
+    double start = clock_seconds();
+    g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt, g->passes = 0;
+    tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
+    control_round(&d->control, d->kv.n_past);
+    g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
+    for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
+        const struct drafter_ops *ops = drafters_all[i];
+        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || ops->source == SOURCE_PARTIAL);
+        for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
+            double before = clock_seconds(), reach = priced && ops->source == SOURCE_PARTIAL ? draft_pass_reach(g) : 1;
+            double value = priced ? control_value(&d->control, t, &rows) : 0;
+            if (ops->expand(g, &more, e))
+                return -1;
+            if (priced)
+                control_drafted(&d->control, ops->source, pass, reach, value, control_value(&d->control, t, &rows), clock_seconds() - before);
+        }
+    }
+    d->round.draft = clock_seconds() - start;
+    if (d->control.on)
+        control_value(&d->control, t, &rows);
+    tree_keep(t, MIN(rows, d->rows_max));
+    d->round.draft_passes = g->passes;
+    d->round.control = clock_seconds() - start - d->round.draft;
+    return 0;
+}
+
+/* One pass of the model over the kept nodes of all decoders. A chain is written straight behind the cache. */
+static int verify(struct decoder *const *d, size_t n, struct err *e)
+{
+    static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
+    struct pass_seq seq[BATCH_MAX];
+    struct tap tap = { TAP_RESIDUAL, d[0]->model->config.n_layers, d[0]->residual };
+    for (size_t i = 0; i < n; i++) {
+        struct tree *t = d[i]->draft.tree;
+        seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
+        if (!tree_is_chain(t))
+            seq[i].parent = t->kept_parent;
+        if (partial_wants_scores(&d[i]->draft.partial)) {
+            seq[i].scored = partial_select;
+            seq[i].scored_ctx = &d[i]->draft.partial;
+        }
+        d[i]->round.refreshes = d[i]->draft.partial.refreshes;
+    }
+    double start = clock_seconds();
+    if (model_forward(d[0]->model, d[0]->work, seq, n, &tap, tap.out ? 1 : 0, e))
+        return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
+    for (size_t i = 0; i < n; i++) {
+        struct decoder *x = d[i];
+        x->round.verify = clock_seconds() - start;
+        x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
+        if (n == 1 && !x->round.refreshes)
+            control_verified(&x->control, x->kv.n_past, x->draft.tree->n_kept, x->round.verify);
+    }
+    return 0;
+}
+
+/* The target's own token behind kept node i, which `path` leads to. `row`: the published verifier draws one per candidate row. */
+static int32_t sample_at(struct decoder *d, size_t i, const int32_t *path, size_t n_path, const uint32_t *row)
+{
+    const size_t vocab = d->model->config.vocab;
+    float *logits = d->logits + i * vocab;
+    const struct history h = { d->tokens, d->n_tokens, d->n_prompt, path, n_path, .known = d->n_tokens };
+    if (!row)
+        return sampler_choose(d->sampler, logits, &h);
+    memcpy(d->draft.row, logits, vocab * sizeof *logits);
+    return sampler_choose_row(d->sampler, d->draft.row, &h, *row);
+}
+
+/* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
+ * root first; returns how many. */
+static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
+{
+    struct tree *t = d->draft.tree;
+    int32_t token[TREE_DEPTH_MAX + 1];
+    size_t n = 0, at = 0;
+    for (;;) {
+        path[n++] = (uint32_t)at;
+        *bonus = sample_at(d, at, token, n - 1, NULL);
+        calibrate_learn(&d->draft.calibration, t, t->kept[at], *bonus);
+        size_t next = at + 1;
+        while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
+            next++;
+        if (next >= t->n_kept)
+            return n;
+        token[n - 1] = *bonus;
+        at = next;
+    }
+}
+
+/* Algorithm 1, lines 12 and 13: independent samples in every candidate row, the longest match wins, at random among equals. */
+static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus)
+{
+    const struct tree *t = d->draft.tree;
+    size_t n_best = 0, ties = 0;
+    int32_t kept_at[TREE_POOL_MAX];
+    memset(kept_at, -1, sizeof kept_at);
+    for (size_t i = 0; i < t->n_kept; i++)
+        kept_at[t->kept[i]] = (int32_t)i;
+    for (uint32_t row = 0; row < MAX(t->n_chains, (size_t)1); row++) {
+        int32_t token[TREE_DEPTH_MAX + 1], sample;
+        uint32_t mine[TREE_DEPTH_MAX + 1], end = t->n_chains ? t->chain[row] : 0;
+        size_t depth = t->node[end].depth, n = 0;
+        for (uint32_t i = end; i; i = t->node[i].parent)
+            mine[t->node[i].depth] = (uint32_t)kept_at[i];
+        mine[0] = 0;
+        tree_path(t, end, token);
+        do
+            sample = sample_at(d, mine[n], token, n, &row);
+        while (n < depth && sample == token[n] && ++n <= depth);
+        ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
+        bool wins = n + 1 > n_best || (n + 1 == n_best && coin_word(~(uint64_t)d->n_tokens, row, ties, 0) % ties == 0);
+        if (wins) {
+            n_best = n + 1;
+            memcpy(path, mine, n_best * sizeof *path);
+            *bonus = sample;
+        }
+    }
+    return n_best;
+}
+
+/* What the round did, before anything moves. */
+static void describe(struct decoder *d, const uint32_t *path, size_t n)
+{
+    const struct tree *t = d->draft.tree;
+    struct round_stats *r = &d->round;
+    memset(r->n_reached, 0, sizeof r->n_reached);
+    memset(r->source_drafted, 0, sizeof r->source_drafted);
+    r->tokens = n;
+    r->rows = t->n_kept;
+    r->drafted = t->n - 1;
+    r->drafted_depth = 0;
+    r->ngram_covers = n > 1;
+    for (size_t i = 1; i < t->n_kept; i++) {
+        const struct node *k = &t->node[t->kept[i]];
+        r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
+        if (k->depth <= n && t->kept_parent[i] == (int32_t)path[k->depth - 1])
+            r->n_reached[k->depth] = 1;
+        for (size_t s = 0; s < N_SOURCES; s++)
+            r->source_drafted[s] += k->sources >> s & 1;
+    }
+    for (size_t i = 1; i < n; i++) {
+        const struct node *k = &t->node[t->kept[path[i]]];
+        r->path_sources[i - 1] = k->sources;
+        bool ngram = k->sources >> SOURCE_NGRAM & 1;
+        for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
+            ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
+        r->ngram_covers &= ngram;
+    }
+}
+
+/* Rows of the path, tokens, and what drafters learn from them. */
+static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus)
+{
+    const struct tree *t = d->draft.tree;
+    uint32_t nodes[TREE_DEPTH_MAX + 1];
+    if (tree_is_chain(t))
+        kv_advance(&d->kv, n);
+    else
+        kv_commit_path(&d->kv, path, n);
+    for (size_t i = 1; i < n; i++)
+        d->tokens[d->n_tokens++] = t->kept_token[path[i]];
+    d->tokens[d->n_tokens++] = bonus;
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = t->kept[path[i]];
+    observe(d, d->residual ? d->residual + path[n - 1] * d->model->config.hidden : NULL, nodes, n);
+}
+
+int decode_round(struct decoder *const *d, size_t n, struct err *e)
+{
+    double start = clock_seconds();
+    assert(n >= 1 && n <= BATCH_MAX);
+    for (size_t i = 0; i < n; i++) {
+        assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1);
+        if (calibrate(d[i], e) || draft(d[i], e))
+            return -1;
+    }
+    if (verify(d, n, e))
+        return -1;
+    for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
+        uint32_t path[TREE_DEPTH_MAX + 1];
+        int32_t bonus;
+        size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
+        describe(d[i], path, n_path);
+        commit(d[i], path, n_path, bonus);
+        d[i]->round.seconds = clock_seconds() - start;
+        control_done(&d[i]->control, n_path, d[i]->round.seconds);
+    }
+    return 0;
+}
+
+int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e); }
+
+void decode_count(struct decoder *d, size_t tokens) { stats_add(&d->stats, &d->round, tokens); }
 
 int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e)
 {
@@ -101,5 +363,10 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
         kv_truncate(&d->kv, n - 1);
     sampler_close(d->sampler);
     d->sampler = NULL;
-    return sampler_open(&d->sampler, p, d->model->config.vocab, d->model->ops, d->model->pool, e);
+    stats_clear(&d->stats);
+    if (sampler_open(&d->sampler, p, d->model->config.vocab, d->model->ops, d->model->pool, e))
+        return -1;
+    draft_reset(&d->draft, d->sampler);
+    observe(d, NULL, NULL, 0);
+    return 0;
 }

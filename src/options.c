@@ -25,7 +25,7 @@ struct option {
 };
 
 #define F(x) offsetof(struct options, x)
-static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", MODELS[] = "Model and machine", OUTPUT[] = "Output";
+static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting", MODELS[] = "Model and machine", OUTPUT[] = "Output";
 static const double BIG = 1e9;
 
 #define THE_MODELS "the model's own, else off"
@@ -80,8 +80,23 @@ static const struct option table[] = {
       "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
     { "compute", "", "bf16|f32", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, CHOICE, F(compute), 0, 2, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
-    { "drafter", "", "auto|none", VERB_RUN, CHOICE, F(drafter), 0, 2, "auto", NULL,
-      "none: plain decoding, which is all that this version has.", MODELS, 0 },
+    { "drafter", "", "auto|none|LIST", VERB_RUN | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
+      "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
+    { "preset", "", "NAME", VERB_RUN | VERB_BENCH, TEXT, F(preset), 0, 0, NULL, NULL,
+      "tokenswift: the paper's drafting (and 20 tokens kept by filters, which changes the text); table11-MODEL: also its sampling.", DRAFTING, 0 },
+    { "tree", "", "A,B,..", VERB_RUN | VERB_BENCH, TEXT, F(tree), 0, 0, NULL, "what pays", "Candidates at each depth, all of them checked.", DRAFTING, 0 },
+    { "ngram-k", "", "K", VERB_RUN | VERB_BENCH, SIZE, F(ngram_k), 0, 32, NULL, "20", "Continuations taken from the table of 4-grams.", DRAFTING, 0 },
+    { "ngram-lead", "", "first|all|root", VERB_RUN | VERB_BENCH, CHOICE, F(ngram_lead), 0, 3, "first", NULL,
+      "The token that they begin with: the first choice behind the text, every choice, the last token of the text.", DRAFTING, 0 },
+    { "ngram-delay", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(ngram_delay), 0, BIG, NULL, "the penalty's window",
+      "Tokens that a 4-gram waits before it enters the table.", DRAFTING, 0 },
+    { "draft-passes", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(draft_passes), 0, 16, NULL, "what pays", "Passes over the partial cache in a round.", DRAFTING, 0 },
+    { "kv-budget", "", "N|prompt", VERB_RUN | VERB_BENCH, TEXT, F(kv_budget), 0, 0, NULL, "4096", "Keys of the partial cache.", DRAFTING, 0 },
+    { "kv-sinks", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(kv_sinks), 1, BIG, NULL, "16", "First tokens that always stay in it.", DRAFTING, 0 },
+    { "kv-policy", "", "full|static|dynamic|window", VERB_RUN | VERB_BENCH, CHOICE, F(kv_policy), 0, 4, NULL, "dynamic",
+      "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
+    { "verifier", "", "exact|paper", VERB_RUN, CHOICE, F(verifier), 0, 2, "exact", NULL,
+      "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
     { "device", "", "auto|cpu", VERB_RUN | VERB_SCORE | VERB_BENCH, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
     { "kv-dtype", "", "bf16", VERB_RUN, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERB_RUN, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
@@ -92,6 +107,8 @@ static const struct option table[] = {
       "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
     { "window", "", "N", VERB_SCORE, SIZE, F(window), 2, BIG, NULL, "the whole text at once", "Score in pieces of N tokens.", TEXTS, 0 },
+    { "json-stats", "", "FILE", VERB_RUN, TEXT, F(json_stats), 0, 0, NULL, NULL,
+      "Write there, as JSON, how the text was made: rounds, acceptance, times, windows of 1,000 tokens.", OUTPUT, 0 },
     { "jsonl", "", NULL, VERB_TOKENIZE, FLAG, F(jsonl), 0, 0, NULL, NULL,
       "One JSON string per input line, one JSON array of ids per output line.", OUTPUT, 0 },
     { "decode", "", NULL, VERB_TOKENIZE, FLAG, F(decode), 0, 0, NULL, NULL,
@@ -110,9 +127,8 @@ static const struct option table[] = {
     /* Known names that later versions have. */
 #define LATER_OPTION(name, kind) { name, "", "", VERB_RUN, kind, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
     LATER_OPTION("db", LATER), LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
-    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG), LATER_OPTION("preset", LATER), LATER_OPTION("tree", LATER),
-    LATER_OPTION("ngram-k", LATER), LATER_OPTION("draft-passes", LATER), LATER_OPTION("kv-budget", LATER), LATER_OPTION("kv-sinks", LATER),
-    LATER_OPTION("kv-policy", LATER), LATER_OPTION("verifier", LATER), LATER_OPTION("dry-multiplier", LATER), LATER_OPTION("dry-base", LATER),
+    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG), 
+    LATER_OPTION("dry-multiplier", LATER), LATER_OPTION("dry-base", LATER),
     LATER_OPTION("dry-allowed-length", LATER), LATER_OPTION("dry-penalty-last-n", LATER), LATER_OPTION("dry-sequence-breaker", LATER),
     LATER_OPTION("accept-numerics-change", LATER_FLAG), LATER_OPTION("max-attempts", LATER),
 };
@@ -294,10 +310,7 @@ static int parse_choice(int *out, const struct option *opt, const char *spelled,
     }
     if (strcmp(opt->name, "device") == 0 && strncmp(s, "cuda", 4) == 0 && (!s[4] || s[4] == ':'))
         return err_set(e, ERR_INPUT, "%s %s: this program was built without CUDA (auto and cpu are there)", spelled, s);
-    static const char *const drafters[] = { "heads", "partial", "ngram", "suffix", "model:" };
     bool known = (strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0;
-    for (size_t k = 0; k < sizeof drafters / sizeof *drafters && strcmp(opt->name, "drafter") == 0; k++)
-        known |= strncmp(s, drafters[k], strlen(drafters[k])) == 0;
     if (known)
         return err_set(e, ERR_INPUT, "%s: '%s' is not in this version of longhand (%s)", spelled, s, opt->arg);
     return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
@@ -510,7 +523,7 @@ static void help_option(FILE *f, const struct option *opt)
 
 static void help_options(FILE *f, unsigned verb_bits, unsigned need)
 {
-    const char *const groups[] = { TEXTS, SAMPLING, MODELS, OUTPUT };
+    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, OUTPUT };
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         bool any = false;
         for (size_t i = 0; i < N_OPTIONS; i++) {

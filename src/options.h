@@ -48,7 +48,10 @@ struct options {
     size_t min_keep;
     struct text_list stop, logit_bias;
     bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
-    int generation_config, compute, drafter, device, format, progress, kv_dtype, weights;
+    int generation_config, compute, device, format, progress, kv_dtype, weights;
+    const char *drafter, *preset, *tree, *kv_budget, *json_stats;
+    size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
+    int ngram_lead, kv_policy, verifier;
     const char *bench_points; size_t repeat;     /* bench */
     char scaling_text[64];                       /* context_scaling made of its parts */
 };

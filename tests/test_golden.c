@@ -91,7 +91,7 @@ static void text(const char *name, const struct sampling *p)
     rig_open(&r, demo, DT_BF16, o, pool_default_threads(), 1, 64);
     rig_tokens(prompt, PROMPT, r.c.vocab - 2, 79);
     prompt[0] = r.c.bos;
-    CHECK(!decode_open(&d, &r.m, p, prompt, PROMPT, PROMPT + TOKENS, &e), "%s", e.msg);
+    CHECK(!decode_open(&d, &r.m, p, NULL, prompt, PROMPT, PROMPT + TOKENS, &e), "%s", e.msg);
     CHECK(decode_prefill(&d, NULL, NULL, &e) == 0, "%s", e.msg);
     while (d.n_tokens < d.n_max)
         if (decode_step(&d, &e)) { CHECK(false, "%s", e.msg); break; }

@@ -15,8 +15,16 @@ check later_verb_says_so 2 "submit: not in this version" submit
 check later_option_says_so 2 "--db: not in this version" run --db x
 check later_option_resume 2 "--resume: not in this version" run --resume 7
 check later_option_batch 2 "--batch: not in this version" run --batch in.jsonl -o out.jsonl
-check later_drafter_says_so 2 "'heads' is not in this version" $R --drafter heads
-check unknown_drafter 2 "'magic' is not one of auto\|none" $R --drafter magic
+check later_drafter_says_so 2 "'model:x' is not in this version" $R --drafter ngram,model:x
+check unknown_drafter 2 "'magic' is not one of auto, none, heads" $R --drafter magic
+check unknown_drafter_in_a_list 2 "'' is not one of auto, none, heads" $R --drafter ngram,
+check unknown_preset_lists_presets 2 "'paper' is not one of tokenswift, table11-" $R --preset paper
+check tree_of_words 2 "'x' is not a whole number" $R --tree 1,x
+check tree_too_wide 2 "more than 1023 candidates at depth 4" $R --tree 9,9,9,9
+check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
+check budget_below_sinks 2 "must be 1 to 9, below --kv-budget 10" $R --kv-budget 10
+check verifier_without_a_tree 2 "needs a fixed --tree" $R --verifier paper
+check verifier_without_a_drafter 2 "nothing to verify" $R --verifier paper --drafter none
 check cuda_is_not_built 2 "built without CUDA" $R --device cuda
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0

@@ -1,0 +1,187 @@
+#include "kvmgr/partial.h"
+
+
+static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budget)
+{
+    return policy != KV_FULL && budget < full->n_max;
+}
+
+size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max)
+{
+    size_t n, bytes;
+    if (policy == KV_FULL || budget >= n_max)
+        return 0;
+    n = kv_bytes(full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0);
+    return mul_size(n_max, sizeof(uint32_t), &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) ? n : SIZE_MAX;
+}
+
+int partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
+{
+    assert(sinks >= 1 && sinks < budget);
+    *p = (struct partial){ .full = full, .policy = policy, .sinks = sinks, .budget = budget };
+    if (!needs_copy(full, policy, budget))
+        return 0;
+    p->slot_bytes = full->n_max * sizeof *p->slot_of;
+    p->slot_of = mem_alloc(p->slot_bytes);
+    if (!p->slot_of)
+        return err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->slot_bytes);
+    if (kv_open(&p->kv, full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0, e)) {
+        partial_close(p);
+        return -1;
+    }
+    return 0;
+}
+
+void partial_close(struct partial *p)
+{
+    kv_close(&p->kv);
+    mem_free(p->slot_of, p->slot_bytes);
+    *p = (struct partial){0};
+}
+
+struct kv *partial_kv(struct partial *p) { return p->filled ? &p->kv : p->full; }
+
+static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t slot)
+{
+    float row[2 * 1024];
+    const struct kv *f = p->full;
+    assert(f->head_dim <= 1024);
+    kv_get(row, f->type, f->head_dim, from % KV_BLOCK, kv_block(f, l, h, from));
+    kv_put(kv_block(&p->kv, l, h, slot), f->type, f->head_dim, slot % KV_BLOCK, row);
+}
+
+bool partial_wants_scores(const struct partial *p)
+{
+    if (!p->slot_of || p->policy == KV_WINDOW || p->full->n_past <= p->budget)
+        return false;
+    return !p->filled || (p->policy == KV_DYNAMIC && p->n_recent >= p->budget - p->sinks);
+}
+
+/* a before b: larger score, then the later position. */
+static bool before(const float *score, uint32_t a, uint32_t b) { return score[a] > score[b] || (score[a] == score[b] && a > b); }
+
+enum { FEW = 16 };
+
+static void sort_few(uint32_t *at, size_t n, const float *score)
+{
+    for (size_t i = 1; i < n; i++) {
+        uint32_t x = at[i];
+        size_t j = i;
+        for (; j > 0 && before(score, x, at[j - 1]); j--)
+            at[j] = at[j - 1];
+        at[j] = x;
+    }
+}
+
+/* Of at[0..n), n > FEW: the better ones to the front; returns how many, 1 .. n-1. Hoare's partition; no two are equal, and a median
+ * of three is neither the best nor the worst. */
+static size_t split(uint32_t *at, size_t n, const float *score)
+{
+    uint32_t a = at[0], b = at[n / 2], c = at[n - 1];
+    uint32_t pivot = before(score, a, b) ? (before(score, b, c) ? b : before(score, a, c) ? c : a)
+                                         : (before(score, a, c) ? a : before(score, b, c) ? c : b);
+    size_t i = 0, j = n - 1;
+    for (;;) {
+        while (before(score, at[i], pivot)) i++;
+        while (before(score, pivot, at[j])) j--;
+        if (i >= j)
+            return j + 1;
+        uint32_t t = at[i];
+        at[i++] = at[j], at[j--] = t;
+    }
+}
+
+/* The k best of at[0..n) to the front, in any order. */
+static void best_to_front(uint32_t *at, size_t n, size_t k, const float *score)
+{
+    while (n > FEW && k > 0 && k < n) {
+        size_t m = split(at, n, score);
+        if (k <= m) {
+            n = m;
+        } else {
+            at += m;
+            n -= m;
+            k -= m;
+        }
+    }
+    if (n <= FEW)
+        sort_few(at, n, score);
+}
+
+static void sort_best_first(uint32_t *at, size_t n, const float *score)
+{
+    while (n > FEW) {                        /* exact halves, so that the depth is log2 n */
+        best_to_front(at, n, n / 2, score);
+        sort_best_first(at, n / 2, score);
+        at += n / 2;
+        n -= n / 2;
+    }
+    sort_few(at, n, score);
+}
+
+void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from)
+{
+    struct partial *p = partial;
+    const size_t n_past = p->full->n_past, want = p->budget - p->sinks;
+    for (size_t h = 0; h < p->kv.n_kv_heads; h++) {
+        const float *s = score + h * step;
+        size_t n = 0;
+        for (size_t i = MAX(from, p->sinks); i < n_past; i++)
+            p->slot_of[n++] = (uint32_t)i;
+        if (n > want) {
+            best_to_front(p->slot_of, n, want, s);
+            n = want;
+        }
+        sort_best_first(p->slot_of, n, s);
+        for (size_t i = MAX(from, p->sinks); n < want && i-- > p->sinks;)    /* behind a layer's window: its nearest rows, so that no slot is empty */
+            p->slot_of[n++] = (uint32_t)i;
+        for (size_t i = 0; i < p->sinks; i++)
+            copy_row(p, layer, h, i, i);
+        for (size_t i = 0; i < want; i++)
+            copy_row(p, layer, h, p->slot_of[i], p->sinks + i);
+    }
+    if (layer + 1 == p->kv.n_layers) {
+        p->filled = true;
+        p->n_recent = 0;
+        p->n_seen = n_past;
+        p->refreshes++;
+        p->kv.n_past = p->kv.n_written = p->budget;
+    }
+}
+
+/* Row `from` of the full cache takes the place of the least important row, or of the oldest recent one. */
+static void take_over(struct partial *p, size_t from)
+{
+    size_t slot = p->budget - 1 - p->n_recent++ % (p->budget - p->sinks);
+    for (size_t l = 0; l < p->kv.n_layers; l++)
+        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            copy_row(p, l, h, from, slot);
+}
+
+void partial_follow(struct partial *p)
+{
+    const size_t n_past = p->full->n_past;
+    if (!p->slot_of)
+        return;
+    if (n_past < p->n_seen || n_past <= p->budget) {    /* taken back, or short: begin again */
+        p->filled = false;
+        p->n_recent = 0;
+        p->n_seen = n_past;
+        p->kv.n_past = 0;
+        return;
+    }
+    if (!p->filled && p->policy == KV_WINDOW) {
+        for (size_t l = 0; l < p->kv.n_layers; l++)
+            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+                for (size_t i = 0; i < p->sinks; i++)
+                    copy_row(p, l, h, i, i);
+        p->filled = true;
+        p->n_recent = 0;
+        p->n_seen = n_past - (p->budget - p->sinks);
+        p->kv.n_past = p->kv.n_written = p->budget;
+    }
+    if (p->filled)
+        for (size_t i = p->n_seen; i < n_past; i++)
+            take_over(p, i);
+    p->n_seen = n_past;
+}

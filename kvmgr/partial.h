@@ -1,0 +1,49 @@
+/* The partial cache of one decoder (TokenSwift 3.3): a small copy of the full cache that draft passes read.
+ *
+ *     slots 0 .. sinks-1            the first tokens, never replaced
+ *     slots sinks .. budget-1       selected rows, the most important first; new rows replace them from the end
+ *     slots budget ..               rows of a draft pass in flight
+ *
+ * Selection, per layer and KV head independently: the largest sums over the query heads of the group of q.k (eq. 2), q being
+ * the root row of the next verification pass, whose scores the pass hands over by the way (struct pass_seq, `scored`). Keys
+ * keep the rotation of their own position, so that slots may stand in any order.
+ *
+ * When all selected rows are replaced, the next verification pass selects again (dynamic). `static` selects once, `window`
+ * never (sinks and the most recent rows, MagicDec): in both new rows then replace the oldest of the recent ones.
+ *
+ * As long as the text fits the budget, and always under the policy `full`, there is nothing to copy: draft passes read the full
+ * cache itself, their rows standing behind the committed ones. */
+#pragma once
+#include "kvmgr/kv.h"
+
+enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_FULL };
+enum { PARTIAL_ROWS_MAX = 16 };          /* rows in flight: draft passes of a round */
+
+struct partial {                         /* {0} is closed */
+    struct kv kv;                        /* n_max = budget + PARTIAL_ROWS_MAX */
+    struct kv *full;                     /* borrowed */
+    enum kv_policy policy;
+    size_t sinks, budget;
+    bool filled;                         /* holds a selection (or a window) */
+    size_t n_recent;                     /* rows taken over since the last selection */
+    size_t n_seen;                       /* rows of the full cache that it has seen committed */
+    size_t refreshes;
+    uint32_t *slot_of;                   /* work space of a selection, [full n_max] */
+    size_t slot_bytes;
+};
+
+size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max);
+/* 1 <= sinks < budget (asserted). Nothing is taken where the budget covers full->n_max, or under KV_FULL. */
+int  partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
+void partial_close(struct partial *p);
+
+/* The cache that a draft pass reads now; row i of the pass stands at slot kv->n_past + i, at the position full->n_past + i. */
+struct kv *partial_kv(struct partial *p);
+
+/* Whether the next verification pass has to hand its scores to partial_select, layer by layer. */
+bool partial_wants_scores(const struct partial *p);
+/* score[h * step + position] for positions from .. full->n_past-1 (struct pass_seq, `scored`). */
+void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from);
+
+/* Rows were committed to the full cache (or taken away again, or rebuilt): follow it. After the pass that gave the scores. */
+void partial_follow(struct partial *p);

@@ -1,0 +1,48 @@
+/* The controller (DESIGN section 6): what to draft and what to verify, so that tokens per second are the most this machine gives.
+ *
+ * A round of r rows costs t(r) for verification and what its drafters take, and yields 1 + (accepted candidates) tokens. With
+ * the rate lambda that decoding has been running at, a round is worth
+ *
+ *     value = 1 + sum of reach over the kept candidates - lambda * seconds          (the best plan has the largest value)
+ *
+ * so: keep the r - 1 likeliest candidates for the r of the largest value, and ask a drafter when the value that its proposals have
+ * lately added is more than lambda times its time. t(r) is measured on this machine: a few passes at the start and whenever the
+ * text has grown a lot (at most 1 % of the time), corrected by every round; between measurements it scales with the bytes that a
+ * pass reads. Choices depend on time and cannot change the text (R1, R2). */
+#pragma once
+#include "src/tree.h"
+
+enum { CONTROL_GRID = 8, CONTROL_PASSES = 16, CONTROL_ROWS_MAX = TREE_ROWS_MAX };
+
+struct control {
+    bool on;
+    double weight_bytes, kv_bytes;               /* of a pass; of a position */
+    double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
+    size_t at;
+    double seconds, calibrating, drift;          /* since the start; of it in calibration; measured / expected, lately */
+    double rate_tokens, rate_seconds;            /* fading sums of rounds */
+    size_t rounds, rows_max;
+    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES][CONTROL_PASSES];   /* fading means of a pass; rounds not asked */
+    double exploring;                            /* seconds spent in passes that did not look worth it */
+    double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
+};
+extern const size_t control_grid[CONTROL_GRID];
+
+void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes);
+
+/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). */
+size_t control_wants_calibration(const struct control *c, size_t length, size_t left);
+void   control_measured(struct control *c, size_t i, size_t length, double seconds);
+
+/* A round begins at this length: costs and rate. */
+void control_round(struct control *c, size_t length);
+/* Value of the best choice of rows, and that choice. */
+double control_value(const struct control *c, const struct tree *t, size_t *rows);
+/* Whether pass number `pass` of a drafter pays, which goes on below a node that is reached with this chance. */
+bool control_asks(struct control *c, enum source s, size_t pass, double reach);
+void control_drafted(struct control *c, enum source s, size_t pass, double reach, double value_before, double value_after, double seconds);
+/* A candidate less likely than this does not pay as a row. */
+double control_min_reach(const struct control *c);
+/* What the round took. */
+void control_verified(struct control *c, size_t length, size_t rows, double seconds);
+void control_done(struct control *c, size_t tokens, double seconds);

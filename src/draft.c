@@ -1,0 +1,192 @@
+#include "src/draft.h"
+
+#include <float.h>
+#include <string.h>
+
+const struct drafter_ops *const drafters_all[] = { &draft_test, &draft_suffix, &draft_heads, &draft_partial, &draft_ngram, NULL };
+
+void draft_defaults(struct draft_settings *s)
+{
+    *s = (struct draft_settings){
+        .drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX, .ngram_k = 20, .ngram_delay = -1, .draft_passes = -1,
+        .kv_sinks = 16, .kv_budget = 4096,
+    };
+}
+
+int draft_check(const struct draft_settings *s, struct err *e)
+{
+    if (s->kv_sinks < 1 || s->kv_sinks >= s->kv_budget)
+        return err_set(e, ERR_INPUT, "--kv-sinks %zu: must be 1 to %zu, below --kv-budget %zu", s->kv_sinks, s->kv_budget - 1, s->kv_budget);
+    if (s->ngram_k > NGRAM_K_MAX)
+        return err_set(e, ERR_INPUT, "--ngram-k %zu: must be 0 to %d", s->ngram_k, NGRAM_K_MAX);
+    if (s->draft_passes > DRAFT_PASSES_MAX)
+        return err_set(e, ERR_INPUT, "--draft-passes %ld: must be 0 to %d", s->draft_passes, DRAFT_PASSES_MAX);
+    for (size_t i = 0, nodes = 1; i < s->n_width; i++) {
+        if (s->width[i] < 1 || s->width[i] > RANK_MAX - 1)
+            return err_set(e, ERR_INPUT, "--tree: %zu candidates at depth %zu, allowed are 1 to %d", s->width[i], i + 1, RANK_MAX - 1);
+        if (!mul_size(nodes, s->width[i], &nodes) || nodes >= TREE_ROWS_MAX)
+            return err_set(e, ERR_INPUT, "--tree: more than %d candidates at depth %zu", TREE_ROWS_MAX - 1, i + 1);
+    }
+    if (draft_rows(s) > TREE_ROWS_MAX)
+        return err_set(e, ERR_INPUT, "--tree with --ngram-k %zu: %zu candidates in a pass, at most %d are allowed", s->ngram_k, draft_rows(s), TREE_ROWS_MAX);
+    if (s->verifier == VERIFY_PAPER && !s->n_width)
+        return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
+    return 0;
+}
+
+size_t draft_rows(const struct draft_settings *s)
+{
+    size_t rows = 1, level = 1, leads = s->ngram_lead == LEAD_ALL && s->n_width ? s->width[0] : 1;
+    if (!s->drafters)
+        return 1;
+    if (s->rows_max)
+        return s->rows_max;
+    if (!s->n_width)
+        return s->drafters >> SOURCE_TEST & 1 ? MAX((size_t)ROWS_AUTO, s->test_depth + 2) : ROWS_AUTO;
+    if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL))
+        for (size_t i = 0; i < s->n_width; i++)
+            rows += level *= s->width[i];
+    if (s->drafters >> SOURCE_PARTIAL & 1 && s->draft_passes > 1)       /* further passes go on below the best path */
+        rows += (size_t)(s->draft_passes - 1) * (rows - 1);
+    if (s->drafters >> SOURCE_NGRAM & 1)
+        rows += leads * s->ngram_k * 4;
+    if (s->drafters >> SOURCE_SUFFIX & 1)
+        rows += 16;
+    if (s->drafters >> SOURCE_TEST & 1)
+        rows += s->test_depth + 2;
+    return rows;
+}
+
+/* The table of 4-grams and the matches are of all tokens; logits of a draft: the model's own and each head's. */
+static size_t n_logits(const struct heads *heads) { return 1 + (heads ? heads->n : 0); }
+
+size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads, size_t n_max)
+{
+    size_t n = sizeof(struct tree) + 2 * m->config.hidden * sizeof(float), logits;
+    if (!s->drafters)
+        return 0;
+    if (!mul_size((n_logits(heads) + 1) * m->config.vocab, sizeof(float), &logits) || !add_size(n, logits, &n) ||
+        !add_size(n, heads ? heads_scratch_bytes(heads, m, 1) : 0, &n) ||
+        !add_size(n, s->drafters >> SOURCE_NGRAM & 1 ? ngram_bytes(n_max) : 0, &n) ||
+        !add_size(n, s->drafters >> SOURCE_SUFFIX & 1 ? suffix_bytes(n_max) : 0, &n))
+        return SIZE_MAX;
+    return n;
+}
+
+int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
+               struct workspace *work, struct sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e)
+{
+    const size_t vocab = m->config.vocab, hidden = m->config.hidden;
+    *g = (struct drafting){ .set = *s, .model = m, .heads = heads, .kv = kv, .work = work, .sampler = sampler };
+    g->logits_bytes = (n_logits(heads) + 1) * vocab * sizeof(float);
+    g->bytes = sizeof *g->tree + 2 * hidden * sizeof(float) + (heads ? heads_scratch_bytes(heads, m, 1) : 0) + 256;
+    g->logits = mem_alloc(g->logits_bytes);
+    char *mem = mem_alloc(g->bytes);
+    g->tree = (struct tree *)(void *)mem;
+    if (!g->logits || !mem) {
+        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", g->bytes + g->logits_bytes);
+        goto fail;
+    }
+    g->row = g->logits + n_logits(heads) * vocab;
+    mem += (sizeof *g->tree + 63) / 64 * 64;
+    g->hidden = (float *)(void *)mem;
+    g->pass_hidden = g->hidden + hidden;
+    mem += (2 * hidden * sizeof(float) + 63) / 64 * 64;
+    g->heads_scratch = mem;
+    g->ngram_delay = s->ngram_delay >= 0 ? (size_t)s->ngram_delay :
+                     penalty == 1 || penalty_window == 0 ? 0 : penalty_window < 0 ? SIZE_MAX : (size_t)penalty_window + 1;
+    calibrate_start(&g->calibration);
+    if ((s->drafters >> SOURCE_PARTIAL & 1 && partial_open(&g->partial, kv, s->kv_policy, s->kv_sinks, s->kv_budget, e)) ||
+        (s->drafters >> SOURCE_NGRAM & 1 && ngram_open(&g->ngram, n_max, e)) ||
+        (s->drafters >> SOURCE_SUFFIX & 1 && suffix_open(&g->suffix, n_max, e)))
+        goto fail;
+    return 0;
+fail:
+    draft_close(g);
+    return -1;
+}
+
+void draft_close(struct drafting *g)
+{
+    mem_free(g->logits, g->logits_bytes);
+    mem_free(g->tree, g->bytes);
+    partial_close(&g->partial);
+    if (g->ngram)
+        ngram_close(g->ngram);
+    if (g->suffix)
+        suffix_close(g->suffix);
+    *g = (struct drafting){0};
+}
+
+void draft_reset(struct drafting *g, struct sampler *sampler)
+{
+    g->sampler = sampler;
+    g->have_hidden = false;
+    if (g->ngram)
+        ngram_reset(g->ngram);
+    if (g->suffix)
+        suffix_reset(g->suffix);
+}
+
+size_t draft_width(const struct drafting *g, uint32_t node)
+{
+    size_t depth = g->tree->node[node].depth;
+    if (g->set.n_width)
+        return depth < g->set.n_width ? g->set.width[depth] : g->passes > 1 ? 1 : 0;
+    return g->tree->node[node].reach > g->min_reach ? 4 : 0;
+}
+
+size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead)
+{
+    struct candidate best[RANK_MAX];
+    int32_t path[TREE_DEPTH_MAX];
+    const struct tree *t = g->tree;
+    const float reach = t->node[node].reach;
+    size_t n_path = t->node[node].depth, added = 0;
+    if (k == 0 || n_path >= t->max_depth)
+        return 0;
+    tree_path(t, node, path);
+    memcpy(g->row, logits, g->model->config.vocab * sizeof *g->row);
+    const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, n_path, .known = g->n_tokens };
+    size_t n = sampler_rank(g->sampler, g->row, &h, MIN(k + 1, (size_t)RANK_MAX), best);
+    for (size_t i = 0; i < MIN(n, k); i++) {
+        double lead = i > 0 ? (double)best[i].score - best[0].score : n > 1 ? (double)best[0].score - best[1].score : 1e9;
+        uint16_t cell = cell_ranked(kind, ahead, i > 0 ? MIN(lead, -1e-6) : lead);
+        float p = calibrate_p(&g->calibration, cell);
+        if (i > 0 && !g->set.n_width && p * reach < g->min_reach)
+            break;
+        added += tree_add(g->tree, node, best[i].id, source, p, cell) != 0;
+    }
+    return added;
+}
+
+/* Level by level, so that the pool is in the order of depth; in a tree with a controller only nodes that may be kept get children. */
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind)
+{
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab, base = t->node[node].depth;
+    uint32_t level[TREE_POOL_MAX];
+    size_t n_level = 1, rankings = g->set.n_width ? SIZE_MAX : 8;
+    level[0] = node;
+    for (size_t k = 0; k < n && n_level; k++) {
+        uint32_t below[TREE_POOL_MAX];
+        size_t n_below = 0;
+        for (size_t i = 0; i < n_level && rankings; i++) {
+            size_t width = draft_width(g, level[i]);
+            if (!width)
+                continue;
+            rankings--;
+            draft_propose(g, level[i], logits + k * vocab, width, SOURCE_HEADS, kind, k);
+            for (uint32_t c = t->node[level[i]].first; c; c = t->node[c].next)
+                if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX)
+                    below[n_below++] = c;
+        }
+        memcpy(level, below, n_below * sizeof *below);
+        n_level = n_below;
+        if (g->set.n_width && k + 1 + base >= g->set.n_width)
+            break;
+    }
+    if (g->set.n_width)
+        for (size_t i = 0; i < n_level; i++)
+            tree_chain(g->tree, level[i]);
+}

@@ -1,0 +1,107 @@
+/* Drafting: what a decoder proposes before a pass verifies it. Nothing here can change the text (DESIGN R1, R2); it only
+ * decides how many tokens a pass yields.
+ *
+ * A drafter is a table of functions (struct drafter_ops) over its own state. It sees the tree of the round, adds scored
+ * candidates to it, and observes what was committed. Four come with longhand:
+ *
+ *     heads     the model's drafting heads on the hidden state of the last verified row: no pass of their own
+ *     partial   draft passes of the full model over the partial cache; its own next token, and the heads behind it (TokenSwift)
+ *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
+ *     suffix    the continuation of the longest earlier match of the end of the text
+ *
+ * Draft logits go through the target's chain of penalties and filters with the window of the node's own path, and candidates are
+ * ranked with the coin of the position that they are for, so that at any temperature the likeliest guess is what the target
+ * would sample if its logits were the draft's. */
+#pragma once
+#include "kvmgr/partial.h"
+#include "ngram/ngram.h"
+#include "ngram/suffix.h"
+#include "src/calibrate.h"
+#include "src/heads.h"
+#include "src/sample.h"
+#include "src/tree.h"
+
+enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
+enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
+enum verifier { VERIFY_EXACT, VERIFY_PAPER };
+
+struct draft_settings {              /* recorded with a job; all zero: plain decoding */
+    unsigned drafters;               /* bit per enum source */
+    size_t width[TREE_WIDTHS_MAX], n_width;      /* --tree: candidates at each depth; n_width > 0 turns the controller off: every candidate is verified */
+    size_t ngram_k;                  /* continuations of a leading token */
+    enum ngram_lead ngram_lead;
+    long ngram_delay;                /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is on */
+    long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
+    enum kv_policy kv_policy;
+    size_t kv_sinks, kv_budget;
+    size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
+    enum verifier verifier;
+    size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
+    const int32_t *test_tokens; size_t n_test_tokens;
+};
+enum { ROWS_AUTO = 48 };
+
+void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `heads` and SOURCE_TEST, controller on */
+/* Ranges, as the flags name them. */
+int  draft_check(const struct draft_settings *s, struct err *e);
+/* Rows of the largest verification pass. */
+size_t draft_rows(const struct draft_settings *s);
+
+/* What drafters share. Owned by a decoder; everything it needs is taken when it opens. */
+struct drafting {
+    struct draft_settings set;
+    const struct model *model;       /* borrowed, as the next four */
+    const struct heads *heads;       /* or NULL */
+    struct kv *kv;
+    struct workspace *work;
+    struct sampler *sampler;
+    const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
+    struct tree *tree;
+    struct calibration calibration;
+    float min_reach;                 /* candidates less likely than this would be trimmed anyway */
+    bool have_hidden;
+    float *hidden;                   /* [hidden]: residual of the last committed row, before the final norm */
+    float *logits, *row;             /* [(1 + HEADS_MAX)][vocab] of a draft; [vocab] work space of a ranking */
+    void *heads_scratch;
+    struct partial partial;
+    size_t passes;                   /* draft passes of this round */
+    uint32_t pass_node;              /* the node that the last one stood at */
+    float *pass_hidden;              /* [hidden] */
+    struct ngram *ngram; size_t ngram_delay;
+    struct suffix *suffix;
+    size_t bytes, logits_bytes;
+};
+
+/* Rows that were committed, with what the pass left of them. */
+struct observed {
+    size_t n_tokens;                 /* of g->tokens, the bonus token included */
+    const float *hidden;             /* [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
+    const uint32_t *path; size_t n_path;     /* accepted nodes of the tree, for drafters that keep state per node */
+};
+
+struct drafter_ops {
+    const char *name;
+    enum source source;
+    /* One pass of proposals. *more: whether it is worth asking again this round. Returns -1 on failure. */
+    int  (*expand)(struct drafting *g, bool *more, struct err *e);
+    void (*observe)(struct drafting *g, const struct observed *o);
+};
+extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
+extern const struct drafter_ops *const drafters_all[];      /* in the order in which they are asked; NULL at the end */
+
+size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads, size_t n_max);
+int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
+                struct workspace *work, struct sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e);
+void draft_close(struct drafting *g);
+/* Another text, or the same from an earlier token on: everything derived is forgotten. */
+void draft_reset(struct drafting *g, struct sampler *sampler);
+
+/* For drafters: the `k` best of `logits` (kept) as children of `node`; `kind` and `ahead` (tokens between the hidden state and the guess)
+ * choose the calibration. Returns how many were added. */
+size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+/* The chance that the node is reached which the next draft pass would stand at; 0: there is none. */
+double draft_pass_reach(const struct drafting *g);
+/* Candidates at the depth of the children of `node`: --tree's, or as many as may pay. */
+size_t draft_width(const struct drafting *g, uint32_t node);
+/* A tree of heads 0..n-1 below `node`: logits [n][vocab]; head 0 is for its children. */
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind);

@@ -1,0 +1,96 @@
+/* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial cache. */
+#include <string.h>
+
+#include "src/draft.h"
+
+/* ---- heads on the hidden state of the last verified row ---- */
+
+/* The state stands at the position before the root: head 0 guesses the token behind the root. */
+static int heads_expand(struct drafting *g, bool *more, struct err *e)
+{
+    (void)e;
+    *more = false;
+    if (!g->have_hidden)
+        return 0;
+    size_t n = g->set.n_width ? MIN(g->heads->n, g->set.n_width) : g->heads->n;
+    heads_forward(g->heads, g->model, g->work, g->hidden, 1, n, g->logits, g->heads_scratch);
+    draft_propose_heads(g, 0, g->logits, n, GUESS_VERIFIED);
+    return 0;
+}
+
+static void heads_observe(struct drafting *g, const struct observed *o)
+{
+    g->have_hidden = o->hidden != NULL;
+    if (o->hidden)
+        memcpy(g->hidden, o->hidden, g->model->config.hidden * sizeof *g->hidden);
+}
+
+const struct drafter_ops draft_heads = { "heads", SOURCE_HEADS, heads_expand, heads_observe };
+
+/* ---- draft passes over the partial cache ---- */
+
+/* The child that a further pass stands at: the likeliest one. */
+static uint32_t best_child(const struct tree *t, uint32_t node)
+{
+    uint32_t best = 0;
+    for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+        if (!best || t->node[c].p > t->node[best].p)
+            best = c;
+    return best;
+}
+
+double draft_pass_reach(const struct drafting *g)
+{
+    uint32_t node = g->passes ? best_child(g->tree, g->pass_node) : 0;
+    return g->passes && !node ? 0 : g->tree->node[node].reach;
+}
+
+static int partial_expand(struct drafting *g, bool *more, struct err *e)
+{
+    struct tree *t = g->tree;
+    struct kv *kv = partial_kv(&g->partial);
+    const size_t vocab = g->model->config.vocab, n_past = kv->n_past, at = n_past + g->passes;
+    uint32_t node = g->passes ? best_child(t, g->pass_node) : 0;
+    *more = false;
+    if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth || at >= kv->n_max)
+        return 0;
+    const struct tap tap = { TAP_RESIDUAL, g->model->config.n_layers, g->pass_hidden };
+    struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past, .logits = g->logits };
+    kv->n_past = at;
+    int rc = model_forward(g->model, g->work, &seq, 1, &tap, 1, e);
+    kv->n_past = n_past;
+    if (rc) {                                /* nothing but guesses is lost; no NaN may stay in a slot */
+        kv_truncate(kv, n_past);
+        return 0;
+    }
+    g->pass_node = node;
+    g->passes++;
+    size_t added = draft_propose(g, node, g->logits, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
+    if (g->set.n_width)
+        n = MIN(n, g->set.n_width - MIN(g->set.n_width, t->node[node].depth + 1));
+    uint32_t next = best_child(t, node);
+    if (n && next) {
+        heads_forward(g->heads, g->model, g->work, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+        if (!g->set.n_width) {
+            draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
+        } else {
+            for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+                if (t->node[c].sources >> SOURCE_PARTIAL & 1)
+                    draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
+        }
+    }
+    if (g->set.n_width && !n)
+        for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
+            tree_chain(t, c);
+    *more = added > 0;
+    return 0;
+}
+
+static void partial_observe(struct drafting *g, const struct observed *o)
+{
+    (void)o;
+    partial_follow(&g->partial);
+}
+
+const struct drafter_ops draft_partial = { "partial", SOURCE_PARTIAL, partial_expand, partial_observe };

@@ -1,0 +1,107 @@
+/* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests that knows the answer. */
+#include "src/draft.h"
+
+/* Candidates that the chain can never give are not proposed; nor is what stands behind them. */
+static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n, enum source source, const uint16_t *cell)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t path[TREE_DEPTH_MAX];
+        tree_path(g->tree, node, path);
+        const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth, .known = g->n_tokens };
+        float p = calibrate_p(&g->calibration, cell[i]);
+        if (sampler_bans(g->sampler, token[i], &h) || (!g->set.n_width && p * g->tree->node[node].reach < g->min_reach))
+            break;
+        uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
+        if (!child)
+            break;
+        node = child;
+    }
+    return node;
+}
+
+/* ---- the table of 4-grams ---- */
+
+static void ngrams_of(struct drafting *g, uint32_t lead)
+{
+    int32_t next[NGRAM_K_MAX][3];
+    uint32_t frequency[NGRAM_K_MAX];
+    size_t n = ngram_top(g->ngram, g->tree->node[lead].token, g->set.ngram_k, next, frequency);
+    for (size_t r = 0; r < n; r++) {
+        const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1), cell_ngram(r, frequency[r], 2) };
+        uint32_t end = propose_chain(g, lead, next[r], 3, SOURCE_NGRAM, cell);
+        if (g->set.n_width && end != lead)
+            tree_chain(g->tree, end);
+    }
+}
+
+static int ngram_expand(struct drafting *g, bool *more, struct err *e)
+{
+    const struct tree *t = g->tree;
+    uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : t->node[0].first;
+    (void)e;
+    *more = false;
+    if (!g->set.n_width || !first)           /* with a controller both leads are asked */
+        ngrams_of(g, 0);
+    if (g->set.ngram_lead == LEAD_ALL)
+        for (uint32_t c = first; c; c = t->node[c].next)
+            ngrams_of(g, c);
+    else if (first && (g->set.n_width || t->node[first].reach > g->min_reach))
+        ngrams_of(g, first);
+    return 0;
+}
+
+static void ngram_observe(struct drafting *g, const struct observed *o)
+{
+    if (o->n_tokens > g->ngram_delay)
+        ngram_follow(g->ngram, g->tokens, o->n_tokens - g->ngram_delay);
+}
+
+const struct drafter_ops draft_ngram = { "ngram", SOURCE_NGRAM, ngram_expand, ngram_observe };
+
+/* ---- the longest earlier match ---- */
+
+static int suffix_expand(struct drafting *g, bool *more, struct err *e)
+{
+    int32_t next[16];
+    uint16_t cell[16];
+    size_t n, match = suffix_longest(g->suffix, g->tokens, g->n_tokens, NULL, 0, next, 16, &n);
+    (void)e;
+    *more = false;
+    if (!match)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        cell[i] = cell_suffix(match, i);
+    uint32_t end = propose_chain(g, 0, next, n, SOURCE_SUFFIX, cell);
+    if (g->set.n_width && end)
+        tree_chain(g->tree, end);
+    return 0;
+}
+
+static void suffix_observe(struct drafting *g, const struct observed *o) { suffix_follow(g->suffix, g->tokens, o->n_tokens); }
+
+const struct drafter_ops draft_suffix = { "suffix", SOURCE_SUFFIX, suffix_expand, suffix_observe };
+
+/* ---- for tests: the true continuation down to a depth, then a wrong token ---- */
+
+static int test_expand(struct drafting *g, bool *more, struct err *e)
+{
+    const size_t vocab = g->model->config.vocab, depth = g->set.test_depth;
+    const uint16_t cell = GUESS_TEST * CELLS_PER_GUESS;
+    uint32_t node = 0;
+    (void)e;
+    *more = false;
+    for (size_t i = 0; i <= depth && g->n_tokens + i < g->set.n_test_tokens; i++) {
+        int32_t right = g->set.test_tokens[g->n_tokens + i];
+        int32_t wrong = (int32_t)(((size_t)right + 1 + i) % vocab);
+        node = tree_add(g->tree, node, i < depth ? right : wrong, SOURCE_TEST, 0.99f, cell);
+        if (!node)
+            break;
+    }
+    if (g->set.n_width && node)
+        tree_chain(g->tree, node);
+    return 0;
+}
+
+static void test_observe(struct drafting *g, const struct observed *o) { (void)g, (void)o; }
+
+const struct drafter_ops draft_test = { "test", SOURCE_TEST, test_expand, test_observe };

@@ -1,0 +1,405 @@
+/* Speculation never changes the text: tokens of every drafter, tree and cache policy equal those of plain decoding, at every
+ * temperature, with every filter and penalty. A mismatch tells the position, the node of the tree that stood there, and the first layer
+ * whose rows differ from plain decoding's.
+ *
+ * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
+#include "src/decode.h"
+#include "src/tokenizer.h"
+#include "tests/rig.h"
+
+static bool long_test;
+static const char demo[] = "models/demo";
+
+struct text { int32_t *tokens; size_t n_prompt, n; };
+
+/* ---- what is tried ---- */
+
+struct setting { const char *name; unsigned drafters; size_t width[8], n_width; long passes; enum kv_policy policy; size_t budget; enum ngram_lead lead; };
+#define BIT(x) (1u << SOURCE_##x)
+static const struct setting settings[] = {
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_DYNAMIC, 4096, LEAD_FIRST },
+    { "auto, small cache", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_DYNAMIC, 100, LEAD_FIRST },
+    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 128, LEAD_FIRST },
+    { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 4096, LEAD_FIRST },
+    { "text alone", BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, -1, KV_DYNAMIC, 4096, LEAD_ROOT },
+    { "window, 5 passes", BIT(PARTIAL), { 2, 2 }, 2, 5, KV_WINDOW, 64, LEAD_FIRST },
+    { "static, all leads", BIT(PARTIAL) | BIT(NGRAM), { 3, 2 }, 2, 2, KV_STATIC, 90, LEAD_ALL },
+    { "full cache", BIT(PARTIAL), { 1 }, 1, 7, KV_FULL, 4096, LEAD_FIRST },
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
+{
+    *s = (struct decode_setup){ 0 };
+    draft_defaults(&s->draft);
+    s->draft.drafters = heads ? x->drafters : x->drafters & ~BIT(HEADS);
+    memcpy(s->draft.width, x->width, sizeof x->width);
+    s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
+    s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
+    s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
+}
+
+static void samplings(struct sampling *s, size_t n, size_t i)
+{
+    static const double temperatures[] = { 0, 0.3, 0.7, 1.0, 1.5 };
+    sampling_defaults(s);
+    s->seed = 1000 + i;
+    s->temperature = temperatures[i % 5];
+    if (i >= 5) s->temperature = 1;
+    switch (i) {
+    case 5: s->top_k = 40; break;
+    case 6: s->top_p = 0.9; break;
+    case 7: s->min_p = 0.1; break;
+    case 8: s->eta = 0.0003; break;
+    case 9: s->penalty = 1.2, s->penalty_window = 30, s->min_p = 0.1; break;
+    case 10: s->penalty = 1.1, s->penalty_window = -1, s->presence = 0.3, s->temperature = 0; break;
+    case 11: s->frequency = 0.2, s->top_p = 0.95, s->temperature = 0.8; break;
+    case 12: s->penalty = 1.2, s->min_p = 0.1, s->min_keep = 20, s->sample = 3; break;
+    case 13: s->top_k = 50, s->top_p = 0.9, s->min_p = 0.02, s->eta = 0.0001, s->penalty = 1.3, s->penalty_window = 7, s->presence = -0.2, s->temperature = 1.5; break;
+    default: break;
+    }
+    (void)n;
+}
+enum { N_SAMPLINGS = 14 };
+
+/* ---- a decoder and its plain twin ---- */
+
+static struct heads demo_heads;
+static const struct heads *heads_of(const struct rig *r)
+{
+    struct err e;
+    if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e)) rig_die("heads", &e);
+    return demo_heads.n ? &demo_heads : NULL;
+}
+
+static void open_at(struct decoder *d, const struct rig *r, const struct sampling *p, const struct decode_setup *s, const struct text *t)
+{
+    struct err e = { 0 };
+    if (decode_open(d, &r->m, p, s, t->tokens, t->n_prompt, t->n, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+}
+static void plain_text(struct text *t, const struct rig *r, const struct sampling *p)
+{
+    struct decoder d;
+    struct err e = { 0 };
+    open_at(&d, r, p, NULL, t);
+    while (d.n_tokens < t->n)
+        if (decode_step(&d, &e)) rig_die("plain step", &e);
+    memcpy(t->tokens, d.tokens, t->n * sizeof *t->tokens);
+    CHECK(d.round.tokens == 1);
+    decode_close(&d);
+}
+
+/* Where a round went wrong: its tree over the true text against plain rows, layer by layer. */
+static void explain(const struct rig *r, const struct decoder *d, const struct text *t, size_t from, size_t bad)
+{
+    const struct tree *tree = d->draft.tree;
+    size_t hidden = r->c.hidden, rows = tree->n_kept, depth = bad - from, node = 0;
+    uint32_t path[TREE_DEPTH_MAX + 1] = { 0 };
+    for (size_t k = 1; k <= depth; k++)                    /* the kept node of the true path, as deep as it goes */
+        for (size_t i = 1; i < rows; i++)
+            if (tree->kept_parent[i] == (int32_t)path[k - 1] && tree->kept_token[i] == t->tokens[from + k - 1]) path[k] = (uint32_t)i, node = i;
+    printf("    position %zu (round from %zu, %zu nodes), node %zu at depth %zu: got %d, plain has %d\n", bad, from, rows, node, depth, d->tokens[bad], t->tokens[bad]);
+    struct rig x = *r;
+    struct err e = { 0 };
+    struct kv kv;
+    float *a = must_alloc(rows * hidden * 4), *b = must_alloc((depth + 1) * hidden * 4), *last = must_alloc(x.c.vocab * 4);
+    struct workspace *w;
+    if (workspace_open(&w, &x.m, MAX(rows, (size_t)64), t->n + 64, &e)) rig_die("workspace", &e);
+    x.w = w;
+    for (size_t layer = 0; layer <= x.c.n_layers; layer++) {
+        struct tap ta = { TAP_RESIDUAL, layer, a }, tb = { TAP_RESIDUAL, layer, b };
+        rig_kv(&x, &kv, t->n + 64, rows);
+        rig_run(&x, &kv, t->tokens, from - 1, 64, NULL, last);
+        struct pass_seq s = { .kv = &kv, .n = rows, .token = tree->kept_token, .parent = tree_is_chain(tree) ? NULL : tree->kept_parent };
+        if (model_forward(&x.m, w, &s, 1, &ta, 1, &e)) rig_die("pass", &e);
+        struct pass_seq p = { .kv = &kv, .n = depth + 1, .token = t->tokens + from - 1 };
+        if (model_forward(&x.m, w, &p, 1, &tb, 1, &e)) rig_die("pass", &e);
+        kv_close(&kv);
+        if (memcmp(a + node * hidden, b + tree->node[tree->kept[node]].depth * hidden, hidden * 4)) {
+            printf("    first differing layer: the residual entering layer %zu\n", layer);
+            break;
+        }
+        if (layer == x.c.n_layers) printf("    no layer differs: the sampler or the walk down the tree\n");
+    }
+    workspace_close(w);
+    free(a), free(b), free(last);
+}
+
+struct seen { size_t deep, across; double per_round; size_t rows_max; };     /* rounds that accepted 2 or more; those over a border of blocks */
+
+/* Decode with a setup beside the known text; false at the first difference. */
+static bool same_text(const struct rig *r, const struct sampling *p, const struct decode_setup *s, const struct text *t, struct seen *seen)
+{
+    struct decoder d;
+    struct err e = { 0 };
+    bool same = true;
+    open_at(&d, r, p, s, t);
+    while (d.n_tokens < t->n && same) {
+        size_t from = d.n_tokens;
+        if (decode_step(&d, &e)) rig_die("step", &e);
+        decode_count(&d, d.n_tokens - from);
+        for (size_t i = from; i < d.n_tokens && same; i++)
+            if (d.tokens[i] != t->tokens[i]) {
+                same = false;
+                if (s->draft.verifier == VERIFY_EXACT) explain(r, &d, t, from, i);
+            }
+        size_t accepted = d.n_tokens - from - 1;
+        seen->deep += accepted >= 2;
+        seen->across += accepted >= 2 && (from - 1) / KV_BLOCK != (from - 1 + accepted) / KV_BLOCK;
+        seen->rows_max = MAX(seen->rows_max, d.round.rows);
+    }
+    seen->per_round = d.stats.rounds ? (double)d.stats.tokens / (double)d.stats.rounds : 0;
+    decode_close(&d);
+    return same;
+}
+
+/* A prompt: the opening of a book (its first tokens), or random ones. */
+static void text_open(struct text *t, const struct rig *r, const char *opening, size_t n_prompt, size_t tokens)
+{
+    struct tokenizer *k;
+    struct err e = { 0 };
+    char *bytes, path[256];
+    size_t size, n;
+    int32_t *ids;
+    snprintf(path, sizeof path, "models/demo/openings/%s.txt", opening);
+    if (tokenizer_open(&k, demo, r->c.vocab, &e) || file_read(&bytes, &size, path, 1 << 20, &e) || tokenizer_encode(k, &ids, &n, bytes, size, true, &e))
+        rig_die("prompt", &e);
+    t->n_prompt = MIN(n, n_prompt), t->n = t->n_prompt + tokens;
+    t->tokens = must_alloc(t->n * sizeof *t->tokens);
+    memcpy(t->tokens, ids, t->n_prompt * sizeof *ids);
+    free(ids), free(bytes), tokenizer_close(k);
+}
+
+static void open_demo(struct rig *r) { rig_open(r, demo, DT_BF16, best_twin(), 2, 8, 64); }
+static const char *const openings[] = { "malay", "mcteague", "portrait", "udolpho", "vanity-fair" };
+
+/* ---- the tests ---- */
+
+static void every_drafter_and_sampling(void)
+{
+    struct rig r;
+    open_demo(&r);
+    const struct heads *heads = heads_of(&r);
+    struct seen all = { 0 };
+    for (size_t i = 0; i < N_SAMPLINGS; i++) {
+        struct sampling p;
+        struct text t;
+        samplings(&p, N_SAMPLINGS, i);
+        text_open(&t, &r, openings[i % 5], 60 + 7 * i, SLOW_BUILD ? 40 : 150);
+        plain_text(&t, &r, &p);
+        for (size_t k = 0; k < N_SETTINGS; k++) {
+            struct decode_setup s;
+            struct seen seen = { 0 };
+            setup_of(&s, &settings[k], heads);
+            if (s.draft.drafters)
+                CHECK(same_text(&r, &p, &s, &t, &seen), "sampling %zu, %s", i, settings[k].name);
+            all.deep += seen.deep, all.across += seen.across;
+        }
+        free(t.tokens);
+    }
+    printf("    %d samplings x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", N_SAMPLINGS, N_SETTINGS, all.deep, all.across);
+    CHECK(all.deep > 100 && all.across > 5);
+    rig_close(&r);
+}
+
+/* A drafter that is always wrong: exactly one token a pass; one that knows the next d: exactly d + 1. */
+static void knowing_and_garbage_drafters(void)
+{
+    struct rig r;
+    open_demo(&r);
+    for (size_t depth = 0; depth < 16; depth = depth ? depth * 2 + 1 : 1) {
+        struct sampling p;
+        struct text t;
+        struct seen seen = { 0 };
+        struct decode_setup s = { 0 };
+        samplings(&p, N_SAMPLINGS, 3);
+        text_open(&t, &r, "portrait", 50, 16 * (SLOW_BUILD ? 3 : 12));
+        plain_text(&t, &r, &p);
+        draft_defaults(&s.draft);
+        s.draft.drafters = BIT(TEST), s.draft.width[0] = 1, s.draft.n_width = 1;
+        s.draft.test_depth = depth, s.draft.test_tokens = t.tokens, s.draft.n_test_tokens = t.n;
+        CHECK(same_text(&r, &p, &s, &t, &seen), "depth %zu", depth);
+        CHECK(seen.per_round == (double)depth + 1, "depth %zu: %g tokens a pass", depth, seen.per_round);
+        free(t.tokens);
+    }
+    rig_close(&r);
+}
+
+/* [1,9,9,9] with 20 chains: the widest of the paper, 900 rows, two blocks of nodes. */
+static void the_widest_tree(void)
+{
+    struct rig r;
+    struct sampling p;
+    struct text t;
+    struct seen seen = { 0 };
+    struct decode_setup s;
+    open_demo(&r);
+    const struct heads *heads = heads_of(&r);
+    const struct setting wide = { "wide", BIT(PARTIAL) | BIT(HEADS) | BIT(NGRAM), { 1, 9, 9, 9 }, 4, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
+    const struct setting wide2 = { "wide", BIT(PARTIAL), { 9, 9, 9 }, 3, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
+    samplings(&p, N_SAMPLINGS, 3);
+    text_open(&t, &r, "malay", 118, SLOW_BUILD ? 4 : 24);
+    plain_text(&t, &r, &p);
+    setup_of(&s, heads ? &wide : &wide2, heads);
+    struct err e = { 0 };
+    CHECK(draft_check(&s.draft, &e) == 0, "%s", e.msg);
+    CHECK(!heads || draft_rows(&s.draft) >= 900, "%zu", draft_rows(&s.draft));
+    CHECK(same_text(&r, &p, &s, &t, &seen));
+    printf("    at most %zu rows in a pass, %.2f tokens a pass\n", seen.rows_max, seen.per_round);
+    CHECK(!heads || seen.rows_max > 500);
+    free(t.tokens);
+    rig_close(&r);
+}
+
+static void small_models(void)
+{
+    for (size_t m = 0; m < N_TINY; m++) {
+        char dir[4096];
+        tiny_write(&tiny_models[m], dir);
+        for (int compute = 0; compute < 2; compute++) {
+            struct rig r;
+            rig_open(&r, dir, compute ? DT_F32 : DT_BF16, best_twin(), 2, 8, 64);
+            struct sampling p;
+            struct text t = { .n_prompt = 90, .n = 90 + 150 };
+            t.tokens = must_alloc(t.n * sizeof *t.tokens);
+            rig_tokens(t.tokens, t.n_prompt, r.c.vocab, m + 5);
+            samplings(&p, N_SAMPLINGS, 3 + m);
+            plain_text(&t, &r, &p);
+            for (size_t k = 0; k < N_SETTINGS; k++) {
+                struct decode_setup s;
+                struct seen seen = { 0 };
+                setup_of(&s, &settings[k], NULL);
+                if (s.draft.drafters)
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s", tiny_models[m].name, settings[k].name);
+            }
+            free(t.tokens);
+            rig_close(&r);
+        }
+        tiny_remove(dir);
+    }
+}
+
+/* Jobs in one pass do not see each other. */
+static void several_decoders_in_one_round(void)
+{
+    enum { N = 3 };
+    struct rig r;
+    struct decoder d[N];
+    struct text t[N];
+    struct err e = { 0 };
+    open_demo(&r);
+    for (size_t i = 0; i < N; i++) {
+        struct sampling p;
+        struct decode_setup s;
+        samplings(&p, N_SAMPLINGS, 3 + i);
+        text_open(&t[i], &r, openings[i], 120 - 30 * i, 80);       /* the first is the longest: its workspace serves all */
+        plain_text(&t[i], &r, &p);
+        setup_of(&s, &settings[i == 0 ? 2 : i == 1 ? 4 : 0], heads_of(&r));
+        open_at(&d[i], &r, &p, &s, &t[i]);
+    }
+    for (bool any = true; any;) {
+        struct decoder *live[N];
+        size_t n = 0;
+        for (size_t i = 0; i < N; i++)
+            if (d[i].n_tokens < t[i].n) live[n++] = &d[i];
+        any = n > 0;
+        if (any && decode_round(live, n, &e)) rig_die("round", &e);
+    }
+    for (size_t i = 0; i < N; i++) {
+        CHECK(!memcmp(d[i].tokens, t[i].tokens, t[i].n * sizeof(int32_t)), "decoder %zu", i);
+        decode_close(&d[i]), free(t[i].tokens);
+    }
+    rig_close(&r);
+}
+
+/* The published rule: with several candidates and a temperature above 0 the text is pulled to the guesses. At temperature 0 it is exact. */
+static void the_published_rule_is_not_lossless(void)
+{
+    struct rig r;
+    size_t different = 0;
+    open_demo(&r);
+    const struct setting x = { "paper", BIT(PARTIAL) | BIT(NGRAM), { 5, 2 }, 2, 1, KV_DYNAMIC, 4096, LEAD_ALL };
+    for (size_t i = 0; i < 4; i++) {
+        struct sampling p;
+        struct text t;
+        struct seen seen = { 0 };
+        struct decode_setup s;
+        samplings(&p, N_SAMPLINGS, i ? 3 : 0);
+        p.seed += i;
+        text_open(&t, &r, openings[i], 50, 60);
+        plain_text(&t, &r, &p);
+        setup_of(&s, &x, NULL);
+        s.draft.verifier = VERIFY_PAPER;
+        bool same = same_text(&r, &p, &s, &t, &seen);
+        if (i == 0) CHECK(same, "temperature 0");
+        else different += !same;
+        free(t.tokens);
+    }
+    CHECK(different == 3, "%zu of 3 texts differ", different);
+    rig_close(&r);
+}
+
+static void many_prompts_and_seeds(void)
+{
+    struct rig r;
+    if (!long_test) SKIP("long");
+    open_demo(&r);
+    struct seen all = { 0 };
+    size_t texts = 0;
+    for (size_t o = 0; o < 5; o++)
+        for (size_t seed = 0; seed < 4; seed++) {
+            struct sampling p;
+            struct text t;
+            samplings(&p, N_SAMPLINGS, seed == 0 ? 3 : seed == 1 ? 12 : seed == 2 ? 0 : 13);
+            p.seed = 7 * o + seed;
+            text_open(&t, &r, openings[o], 200, 2000);
+            plain_text(&t, &r, &p);
+            for (size_t k = 0; k < N_SETTINGS; k++) {
+                struct decode_setup s;
+                struct seen seen = { 0 };
+                setup_of(&s, &settings[k], heads_of(&r));
+                if (s.draft.drafters)
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, seed %zu, %s", openings[o], seed, settings[k].name);
+                all.deep += seen.deep, all.across += seen.across;
+            }
+            texts++;
+            free(t.tokens);
+        }
+    printf("    %zu texts of 2,000 tokens x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", texts, N_SETTINGS, all.deep, all.across);
+    rig_close(&r);
+}
+
+static void one_hundred_thousand_tokens(void)
+{
+    struct rig r;
+    struct sampling p;
+    struct text t;
+    struct decode_setup s;
+    struct seen seen = { 0 };
+    if (!long_test) SKIP("long");
+    open_demo(&r);
+    samplings(&p, N_SAMPLINGS, 12);
+    p.min_keep = 1, p.sample = 0;
+    text_open(&t, &r, "malay", 400, 100000);
+    plain_text(&t, &r, &p);
+    setup_of(&s, &settings[0], heads_of(&r));
+    CHECK(same_text(&r, &p, &s, &t, &seen));
+    printf("    %.3f tokens a pass; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", seen.per_round, seen.deep, seen.across);
+    free(t.tokens);
+    rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    long_test = argc > 1 && !strcmp(argv[1], "--long");
+    RUN(every_drafter_and_sampling);
+    RUN(knowing_and_garbage_drafters);
+    RUN(the_widest_tree);
+    RUN(small_models);
+    RUN(several_decoders_in_one_round);
+    RUN(the_published_rule_is_not_lossless);
+    RUN(many_prompts_and_seeds);
+    RUN(one_hundred_thousand_tokens);
+    heads_close(&demo_heads);
+    return test_end();
+}
