@@ -94,6 +94,15 @@ enum { SELECT_BUCKETS = 2048, COIN_BLOCK = 512, SELECT_MAX = 1 << 20 };
 #define WEIGHT_ONE (UINT64_C(1) << 43)
 struct coin_key { uint64_t seed, position; uint32_t sample; };
 
+/* Training (bodies in train.h). */
+struct xent { float top, at, sum; uint32_t above; };   /* largest logit; the target's; sum of exp(x - top); logits ranked before the target */
+struct adamw {                       /* one step of AdamW; b^t: the betas to the power of the step, counted from 1 */
+    float beta1, beta2, eps;
+    float scale;                     /* of the gradient (clipping) */
+    float keep;                      /* 1 - rate * weight decay */
+    float rate, root;                /* learning rate / (1 - beta1^t); 1 / sqrt(1 - beta2^t) */
+};
+
 struct ops {
     const char *name;                /* "generic", "avx2", "avx512", "neon" */
     bool (*supported)(void);         /* whether this CPU can run it */
@@ -142,6 +151,18 @@ struct ops {
     /* u[i] >= (x[i] - top) + Gumbel noise of its id - 1e-3, and hardly more where that matters; the id is ids[i], or
      * first + i with ids NULL (first even). n <= COIN_BLOCK. Returns the largest. */
     float (*coin_bounds)(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top);
+
+    /* The way back through rmsnorm for m rows of dim: s = 1/sqrt(sum(x^2)/dim + eps), c = sum(dy w x) (both as "sums"),
+     * dx = (add ? dx : 0) + fma(-x, c s^3 / dim, dy w s);  dw[i] = fma(dy[i], x[i] s, dw[i]) row after row. x and dx [m][ldx], dy [m][ldy]. */
+    void (*rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy, const float *x, const float *w,
+                         size_t m, size_t dim, float eps);
+    /* Cross-entropy of a row of n finite logits against the token `target`, -log softmax(x)[target] = log(sum) + top - at, and
+     * its gradient g = act(softmax(x) - 1 at the target), or g NULL. x is overwritten with exp(x - top). `above` counts the logits
+     * that are larger, and equal ones of lower index: 0 where the target is the argmax. */
+    void (*xent)(void *g, enum dtype act, float *x, size_t n, size_t target, struct xent *out);
+    /* m = fma(beta1, m, (1 - beta1) x), v = fma(beta2, v, (1 - beta2) x x) with x = g scale;
+     * w = fma(keep, w, -(rate m / (sqrt(v) root + eps))). */
+    void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw *a);
 };
 
 size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one thread in attend */
@@ -149,6 +170,9 @@ size_t attn_work_bytes(enum dtype t, size_t head_dim);   /* scratch of one threa
 /* Rows [r0, r0+n) of the matrix from row-major src ([n][m->k] of type `from`) into the packed form. F16 and
  * F32 become BF16 by rounding, 16-bit become F32 exactly. */
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from);
+/* Columns [k0, k0+n) of the matrix from row-major src, whose rows they are ([n][m->n] of type `from`): packing a transpose.
+ * k0 is even for BF16. Where m->k is odd, the column of padding is left as it is (zeroed memory). */
+void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum dtype from);
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
 /* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V. */

@@ -507,9 +507,11 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
     }
 }
 
+#include "kernels/train.h"
+
 const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
     .matmul = OP(matmul), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .rope = OP(rope), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
-    SELECT_OPS,
+    SELECT_OPS, TRAIN_OPS,
 };

@@ -1,4 +1,5 @@
 /* What needs no twins: how matrices and cache blocks lie in memory, conversions, angles, the choice of a twin. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -69,6 +70,23 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
                 ((uint16_t *)m->w)[at] = ((const uint16_t *)src)[row + k];
             else
                 ((uint16_t *)m->w)[at] = f32_to_bf16(load_as_f32(src, from, row + k));
+        }
+    }
+}
+
+void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum dtype from)
+{
+    assert(m->type == DT_F32 || (m->type == DT_BF16 && k0 % 2 == 0));
+    for (size_t p = 0; p < mat_panels(m); p++) {
+        const size_t cols = MIN_(m->n - p * PANEL, (size_t)PANEL);
+        for (size_t k = 0; k < n; k++) {
+            const size_t to = mat_at(m, p * PANEL, k0 + k), at = k * m->n + p * PANEL;
+            if (m->type == DT_F32)
+                for (size_t i = 0; i < cols; i++) ((float *)m->w)[to + i] = load_as_f32(src, from, at + i);
+            else if (from == DT_BF16)
+                for (size_t i = 0; i < cols; i++) ((uint16_t *)m->w)[to + 2 * i] = ((const uint16_t *)src)[at + i];
+            else
+                for (size_t i = 0; i < cols; i++) ((uint16_t *)m->w)[to + 2 * i] = f32_to_bf16(load_as_f32(src, from, at + i));
         }
     }
 }

@@ -207,3 +207,49 @@ uint64_t hash64(uint64_t h, const void *p, size_t n)
         h = (h ^ s[i]) * 0x100000001b3u;
     return h;
 }
+
+static int write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return -1;
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e)
+{
+    char aside[4096], folder[4096];
+    mode_t mask = umask(0);
+    umask(mask);
+    if ((size_t)snprintf(aside, sizeof aside, "%s.part-XXXXXX", path) >= sizeof aside)
+        return err_set(e, ERR_INPUT, "a path of %zu bytes is too long to write to", strlen(path));
+    int fd = mkostemp(aside, O_CLOEXEC), r = fd < 0 ? -1 : fchmod(fd, 0666 & ~mask);
+    for (size_t i = 0; i < n_parts && !r; i++)
+        r = write_all(fd, part[i].p, part[i].n);
+    if (r || fsync(fd) || rename(aside, path)) {
+        err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+            unlink(aside);
+        }
+        return -1;
+    }
+    close(fd);
+    /* The new name is on the disk once the folder is; not every file system can do that. */
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    return 0;
+}

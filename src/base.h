@@ -38,6 +38,11 @@ void  mem_free(void *p, size_t bytes);
  * a directory, a FIFO, larger than `max` bytes, changed while read) is an ERR_INPUT that names it. */
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e);
 
+/* Write a file of these parts, one after the other, aside and then in place of what was there: at any time, and after a power
+ * cut, it is the old one or the new one. */
+struct slice { const void *p; size_t n; };
+int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e);
+
 double clock_seconds(void);                     /* monotonic */
 uint64_t hash64(uint64_t h, const void *p, size_t n);   /* FNV-1a step; start with HASH64_INIT */
 #define HASH64_INIT 0xcbf29ce484222325u

@@ -19,6 +19,7 @@ int cmd_inspect(const struct options *o, struct err *e);
 int cmd_distinct(const struct options *o, struct err *e);
 int cmd_version(const struct options *o, struct err *e);
 int cmd_help(const struct options *o, struct err *e);
+int cmd_train(const struct options *o, struct err *e);
 int cmd_bench(const struct options *o, struct err *e);       /* src/bench.c */
 
 /* ---- models ---- */

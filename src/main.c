@@ -18,6 +18,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_TOKENIZE: return cmd_tokenize(o, e);
     case VERB_INSPECT:  return cmd_inspect(o, e);
     case VERB_DISTINCT: return cmd_distinct(o, e);
+    case VERB_TRAIN:    return cmd_train(o, e);
     case VERB_BENCH:    return cmd_bench(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { FLAG, SIZE, U64, LONG, REAL, TEXT, LIST, CHOICE, LATER, LATER_FLAG };
+enum kind { FLAG, SIZE, U64, LONG, REAL, TEXT, LIST, FILES, CHOICE, LATER, LATER_FLAG };
 enum { MAIN = 1, HIDDEN = 2 };       /* shown in the main help; never shown */
 
 struct option {
@@ -25,7 +25,8 @@ struct option {
 };
 
 #define F(x) offsetof(struct options, x)
-static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting", MODELS[] = "Model and machine", OUTPUT[] = "Output";
+static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting", MODELS[] = "Model and machine", OUTPUT[] = "Output",
+    TRAINING[] = "Training";
 static const double BIG = 1e9;
 
 #define THE_MODELS "the model's own, else off"
@@ -54,7 +55,7 @@ static const struct option table[] = {
     { "allow-beyond-context", "", NULL, VERB_RUN, FLAG, F(allow_beyond_context), 0, 0, NULL, NULL,
       "Go on beyond the context that the model was made for.", MODELS, 0 },
 
-    { "seed", "-s", "S", VERB_RUN | VERB_BENCH, U64, F(seed), 0, 0, NULL, "drawn, and printed",
+    { "seed", "-s", "S", VERB_RUN | VERB_BENCH | VERB_TRAIN, U64, F(seed), 0, 0, NULL, "drawn, and printed; train: 42",
       "64 bits; the same seed writes the same text.", SAMPLING, MAIN },
     { "temperature", "--temp", "T", VERB_RUN, REAL, F(temperature), 0, 1000, NULL, "the model's own, else 1", "0 is greedy.", SAMPLING, MAIN },
     { "top-k", "", "K", VERB_RUN, LONG, F(top_k), -1, BIG, NULL, THE_MODELS, "Keep the K most likely tokens; 0 or -1: all.", SAMPLING, 0 },
@@ -76,9 +77,9 @@ static const struct option table[] = {
     { "generation-config", "", "auto|none", VERB_RUN, CHOICE, F(generation_config), 0, 2, "auto", NULL,
       "Take the sampling settings of the model's generation_config.json, or the neutral ones.", SAMPLING, 0 },
 
-    { "threads", "-t", "N", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
+    { "threads", "-t", "N", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
       "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
-    { "compute", "", "bf16|f32", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, CHOICE, F(compute), 0, 2, "bf16", NULL,
+    { "compute", "", "bf16|f32", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(compute), 0, 2, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
     { "drafter", "", "auto|none|LIST", VERB_RUN | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
       "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
@@ -97,16 +98,16 @@ static const struct option table[] = {
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERB_RUN, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
-    { "device", "", "auto|cpu", VERB_RUN | VERB_SCORE | VERB_BENCH, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
+    { "device", "", "auto|cpu", VERB_RUN | VERB_SCORE | VERB_BENCH | VERB_TRAIN, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
     { "kv-dtype", "", "bf16", VERB_RUN, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERB_RUN, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 
     { "format", "", "text|ids", VERB_RUN, CHOICE, F(format), 0, 2, "text", NULL,
       "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
-    { "output", "-o", "FILE", VERB_RUN, TEXT, F(output), 0, 0, NULL, "standard output",
+    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN, TEXT, F(output), 0, 0, NULL, "standard output",
       "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
-    { "window", "", "N", VERB_SCORE, SIZE, F(window), 2, BIG, NULL, "the whole text at once", "Score in pieces of N tokens.", TEXTS, 0 },
+    { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), 2, BIG, NULL, "the whole text at once; train: 8192", "Pieces of N tokens.", TEXTS, 0 },
     { "json-stats", "", "FILE", VERB_RUN, TEXT, F(json_stats), 0, 0, NULL, NULL,
       "Write there, as JSON, how the text was made: rounds, acceptance, times, windows of 1,000 tokens.", OUTPUT, 0 },
     { "jsonl", "", NULL, VERB_TOKENIZE, FLAG, F(jsonl), 0, 0, NULL, NULL,
@@ -117,10 +118,26 @@ static const struct option table[] = {
       "One JSON value on standard output.", OUTPUT, 0 },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), 0, 0, NULL, NULL, "Only these points, separated by commas.", OUTPUT, 0 },
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.", OUTPUT, 0 },
-    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE, CHOICE, F(progress), 0, 4, "auto", NULL,
+    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN, CHOICE, F(progress), 0, 4, "auto", NULL,
       "On standard error: a redrawn line on a terminal, otherwise a line every 10 s.", OUTPUT, 0 },
-    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH, FLAG, F(quiet), 0, 0, NULL, NULL,
+    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, FLAG, F(quiet), 0, 0, NULL, NULL,
       "Nothing on standard error but errors.", OUTPUT, 0 },
+    { "data", "", "FILES...", VERB_TRAIN, FILES, F(data), 0, 0, NULL, NULL, "Texts to train on, whole; all words up to the next option.", TRAINING, 0 },
+    { "valid", "", "FILES...", VERB_TRAIN, FILES, F(valid), 0, 0, NULL, NULL, "Held-out texts: loss and accuracy are measured on them.", TRAINING, 0 },
+    { "kind", "", "chained|independent|both", VERB_TRAIN, CHOICE, F(train_kind), 0, 3, "chained", NULL,
+      "Whether a head reads the state before it or that of the model. both: in one run, the independent ones go to FILE-independent.", TRAINING, 0 },
+    { "heads", "", "N", VERB_TRAIN, SIZE, F(heads), 1, 16, "3", NULL, "Heads: tokens that are guessed ahead.", TRAINING, 0 },
+    { "steps", "", "N", VERB_TRAIN, SIZE, F(train_steps), 1, BIG, NULL, "one pass over the data", "Steps of the optimiser.", TRAINING, 0 },
+    { "batch-windows", "", "N", VERB_TRAIN, SIZE, F(train_batch), 1, 1e6, "1", NULL, "Windows of a step.", TRAINING, 0 },
+    { "learning-rate", "--lr", "R", VERB_TRAIN, REAL, F(train_rate), 0, 100, "0.005", NULL, "Of AdamW after the warm-up; falls to 0 along a cosine.", TRAINING, 0 },
+    { "warmup", "", "N", VERB_TRAIN, SIZE, F(train_warmup), 0, BIG, "50", NULL, "Steps in which the rate rises, at most a quarter of all.", TRAINING, 0 },
+    { "weight-decay", "", "X", VERB_TRAIN, REAL, F(train_decay), 0, 100, "0.1", NULL, "Of matrices.", TRAINING, 0 },
+    { "clip", "", "X", VERB_TRAIN, REAL, F(train_clip), 0, 1e9, "1", NULL, "Largest norm of a gradient; 0: any.", TRAINING, 0 },
+    { "valid-every", "", "N", VERB_TRAIN, SIZE, F(valid_every), 1, BIG, "100", NULL, "Steps between looks at held-out text.", TRAINING, 0 },
+    { "valid-windows", "", "N", VERB_TRAIN, SIZE, F(valid_windows), 1, BIG, "8", NULL, "Windows of a look at held-out text, spread over it.", TRAINING, 0 },
+    { "checkpoint-every", "", "S", VERB_TRAIN, REAL, F(checkpoint_seconds), 0, 1e9, "60", NULL,
+      "Seconds between checkpoints (FILE.checkpoint), from which the same command goes on after an interruption.", TRAINING, 0 },
+    { "curves", "", "FILE", VERB_TRAIN, TEXT, F(curves), 0, 0, NULL, NULL, "Loss and accuracy of every head as CSV.", TRAINING, 0 },
     { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
     { "help", "-h", NULL, ~0u, FLAG, F(help), 0, 0, NULL, NULL, "", OUTPUT, HIDDEN },
 
@@ -142,12 +159,13 @@ static const struct verb verbs[] = {
     { "inspect", VERB_INSPECT, "--model DIR [options]", "What a model is, what memory it needs, what is missing.", 0, 0 },
     { "distinct", VERB_DISTINCT, "FILE... [options]", "Distinct-n: the share of different words and word sequences in a text.", 1, INT_MAX },
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine on it.", 0, INT_MAX },
+    { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]", "Train drafting heads for a model on texts.", 1, 1 },
     { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all]", "This, a verb's options, or everything.", 0, 1 },
 #define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
     LATER_VERB("submit"), LATER_VERB("work"), LATER_VERB("list"), LATER_VERB("show"), LATER_VERB("text"), LATER_VERB("tail"),
     LATER_VERB("pause"), LATER_VERB("resume"), LATER_VERB("retry"), LATER_VERB("cancel"), LATER_VERB("remove"), LATER_VERB("extend"),
-    LATER_VERB("fork"), LATER_VERB("report"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("train"), LATER_VERB("plan"),
+    LATER_VERB("fork"), LATER_VERB("report"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -336,7 +354,7 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
     case TEXT:   *(const char **)field = s; return 0;
-    case LIST:   return list_add(field, s, e);
+    case LIST: case FILES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
     case LATER: case LATER_FLAG:
         return err_set(e, ERR_INPUT, "%s: not in this version of longhand", spelled);
@@ -397,7 +415,12 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
         value = argv[++*i];
     }
     o->given[opt - table] = 1;
-    return set(o, opt, name, value, e);
+    if (set(o, opt, name, value, e))
+        return -1;
+    while (opt->kind == FILES && *i + 1 < argc && (argv[*i + 1][0] != '-' || !argv[*i + 1][1]))
+        if (set(o, opt, name, argv[++*i], e))
+            return -1;
+    return 0;
 }
 
 /* --rope-scaling TYPE, --rope-scale F and --yarn-orig-ctx ORIG, as llama.cpp has them, become one text. */
@@ -483,6 +506,8 @@ void options_free(struct options *o)
 {
     free(o->arg);
     free(o->stop.v);
+    free(o->data.v);
+    free(o->valid.v);
     free(o->logit_bias.v);
     *o = (struct options){0};
 }
@@ -523,7 +548,7 @@ static void help_option(FILE *f, const struct option *opt)
 
 static void help_options(FILE *f, unsigned verb_bits, unsigned need)
 {
-    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, OUTPUT };
+    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, TRAINING, OUTPUT };
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         bool any = false;
         for (size_t i = 0; i < N_OPTIONS; i++) {

@@ -14,8 +14,8 @@
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
-    VERB_VERSION = 64, VERB_HELP = 128,
-    VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE,
+    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256,
+    VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
 enum { VERB_LATER = -1 };            /* max_args of a verb that this version does not have */
 
@@ -53,6 +53,11 @@ struct options {
     size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
     int ngram_lead, kv_policy, verifier;
     const char *bench_points; size_t repeat;     /* bench */
+    struct text_list data, valid;                /* train */
+    const char *curves;
+    size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
+    double train_rate, train_decay, train_clip, checkpoint_seconds;
+    int train_kind;
     char scaling_text[64];                       /* context_scaling made of its parts */
 };
 

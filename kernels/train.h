@@ -1,0 +1,86 @@
+/* The operations of training, once for every twin, included by ops_impl.h. Plain IEEE arithmetic in a fixed order, as
+ * everywhere; a row's result depends on that row alone, and what sums over rows adds them in ascending order. */
+
+static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy, const float *x, const float *w,
+                             size_t m, size_t dim, float eps)
+{
+    for (size_t r = 0; r < m; r++, x += ldx, dy += ldy, dx += ldx) {
+        float s[16] = { 0 }, c[16] = { 0 };
+        size_t i = 0;
+        for (; i + 16 <= dim; i += 16)
+            for (size_t j = 0; j < 16; j++) {
+                s[j] = fmaf(x[i + j], x[i + j], s[j]);
+                c[j] = fmaf(dy[i + j] * w[i + j], x[i + j], c[j]);
+            }
+        for (; i < dim; i++) {
+            s[i % 16] = fmaf(x[i], x[i], s[i % 16]);
+            c[i % 16] = fmaf(dy[i] * w[i], x[i], c[i % 16]);
+        }
+        const float scale = 1.0f / sqrtf(tree_sum(s) / (float)dim + eps);
+        const float back = tree_sum(c) * scale * scale * scale / (float)dim;
+        for (i = 0; i < dim; i++)
+            dw[i] = fmaf(dy[i], x[i] * scale, dw[i]);
+        if (add)
+            for (i = 0; i < dim; i++)
+                dx[i] = dx[i] + fmaf(-x[i], back, dy[i] * w[i] * scale);
+        else
+            for (i = 0; i < dim; i++)
+                dx[i] = fmaf(-x[i], back, dy[i] * w[i] * scale);
+    }
+}
+
+static void OP(xent)(void *g, enum dtype act, float *x, size_t n, size_t target, struct xent *out)
+{
+    const float at = x[target], log2e = 0x1.715476p0f;
+    const size_t whole = n / 16 * 16;
+    uint32_t above = 0;
+    for (size_t i = 0; i < target; i++)
+        above += x[i] >= at;
+    for (size_t i = target + 1; i < n; i++)
+        above += x[i] > at;
+
+    v16 most = v16_set1(-INFINITY), sum = v16_zero();
+    for (size_t i = 0; i < whole; i += 16)
+        most = v16_max(v16_load(x + i), most);
+    float top = v16_top(most), s[16];
+    for (size_t i = whole; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+
+    for (size_t i = 0; i < whole; i += 16) {
+        v16 e = v16_exp2(v16_mul(v16_sub(v16_load(x + i), v16_set1(top)), v16_set1(log2e)));
+        v16_store(x + i, e);
+        sum = v16_add(sum, e);
+    }
+    v16_store(s, sum);
+    for (size_t i = whole; i < n; i++) {
+        x[i] = exp2_f((x[i] - top) * log2e);
+        s[i % 16] += x[i];
+    }
+    *out = (struct xent){ .top = top, .at = at, .sum = tree_sum(s), .above = above };
+    if (!g)
+        return;
+    const float inv = 1.0f / out->sum, own = x[target] * inv - 1.0f;
+    if (act == DT_BF16) {
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)g)[i] = round_bf16(x[i] * inv);
+        ((uint16_t *)g)[target] = round_bf16(own);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            ((float *)g)[i] = x[i] * inv;
+        ((float *)g)[target] = own;
+    }
+}
+
+static void OP(adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw *a)
+{
+    const float beta1 = a->beta1, beta2 = a->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2, scale = a->scale, keep = a->keep;
+    const float rate = a->rate, root = a->root, eps = a->eps;
+    for (size_t i = 0; i < n; i++) {
+        const float x = g[i] * scale;
+        m[i] = fmaf(beta1, m[i], rest1 * x);
+        v[i] = fmaf(beta2, v[i], rest2 * x * x);
+        w[i] = fmaf(keep, w[i], -(rate * m[i] / (sqrtf(v[i]) * root + eps)));
+    }
+}
+
+#define TRAIN_OPS .rmsnorm_back = OP(rmsnorm_back), .xent = OP(xent), .adamw = OP(adamw)
