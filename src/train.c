@@ -24,7 +24,7 @@ struct run {
     int32_t *token;
     float *hidden; size_t hidden_bytes;
     struct train_score *score;                   /* [modules][TRAIN_OUTPUTS_MAX] */
-    FILE *csv;
+    FILE *csv; uint64_t csv_bytes;               /* of it after the last step */
     uint64_t identity;                           /* of everything that the result depends on */
     double saved;                                /* when */
 };
@@ -215,7 +215,7 @@ static int checkpoint_write(struct run *r, struct err *e)
     if (r->csv) {
         if (fflush(r->csv) || ferror(r->csv))
             return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
-        head.csv_bytes = (uint64_t)ftell(r->csv);
+        head.csv_bytes = r->csv_bytes;
     }
     part[n++] = (struct slice){ MAGIC, sizeof MAGIC - 1 };
     part[n++] = (struct slice){ &head, sizeof head };
@@ -267,6 +267,7 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
     r->csv = fopen(t->curves, "r+");
     if (!r->csv || fseek(r->csv, 0, SEEK_END) || (uint64_t)ftell(r->csv) < head.csv_bytes)
         return err_set(e, ERR_INPUT, "%s: the curves that %s goes on with are not there", t->curves, t->checkpoint);
+    r->csv_bytes = head.csv_bytes;
     if (ftruncate(fileno(r->csv), (off_t)head.csv_bytes) || fseek(r->csv, 0, SEEK_END))
         return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
     return 0;
@@ -288,7 +289,7 @@ static int resume(struct run *r, struct err *e)
     if (t->curves && !(r->csv = fopen(t->curves, "w")))
         return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
     if (r->csv)
-        fputs("step,tokens,module,text,output,loss,top1,top3,rate\n", r->csv);
+        r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
     return 0;
 }
 
@@ -342,6 +343,7 @@ static int held_out(struct run *r, struct err *e)
 static int step(struct run *r, struct err *e)
 {
     struct train *t = r->t;
+    size_t tokens = 0;
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
     for (size_t i = 0; i < t->n_modules; i++)
         memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
@@ -354,8 +356,7 @@ static int step(struct run *r, struct err *e)
         const struct span *span = &r->span[r->order[at % r->n_spans]];
         if (one_window(r, &t->data, span, 1 / (float)t->s.batch, &t->seconds[TRAIN_FORWARD], &t->seconds[TRAIN_MODULES], e))
             return -1;
-        t->tokens += span->n;
-        t->run_tokens += span->n;
+        tokens += span->n;
     }
     const double start = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
@@ -363,7 +364,10 @@ static int step(struct run *r, struct err *e)
             return err_set(e, ERR_FAILED, "%s: the gradient of step %zu is not finite; a lower --learning-rate may help", t->module[i].name, t->step);
     t->seconds[TRAIN_OPTIMISER] += clock_seconds() - start;
     t->step++;
+    t->tokens += tokens;
+    t->run_tokens += tokens;
     report(r, false);
+    r->csv_bytes = r->csv ? (uint64_t)ftell(r->csv) : 0;
     return 0;
 }
 
@@ -371,22 +375,19 @@ static int steps(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     r->saved = clock_seconds();
-    if (t->step == 0 && held_out(r, e))
-        return -1;
-    while (t->step < t->s.steps) {
-        const size_t before = t->step, tokens = t->tokens;
-        if (step(r, e) || (!stopped(r) && (t->step % t->s.valid_every == 0 || t->step == t->s.steps) && held_out(r, e)))
+    for (;;) {
+        /* A checkpoint is the state right after a step: a look that is due is taken when going on from it. */
+        if ((t->step % t->s.valid_every == 0 || t->step == t->s.steps) && held_out(r, e))
             return -1;
-        if (t->step == before)
-            t->tokens = tokens;                  /* the step was broken off */
-        if (stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) {
-            if (checkpoint_write(r, e))
-                return -1;
-        }
+        if (!stopped(r) && t->step == t->s.steps)
+            return 0;
+        if (!stopped(r) && step(r, e))
+            return -1;
+        if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) && checkpoint_write(r, e))
+            return -1;
         if (stopped(r))
             return err_set(e, ERR_FAILED, "stopped after step %zu of %zu; the same command goes on from %s", t->step, t->s.steps, t->checkpoint);
     }
-    return 0;
 }
 
 static int finish(struct run *r, struct err *e)
