@@ -116,6 +116,8 @@ static int read_data(struct job *j, struct err *e)
         read_texts(&t->valid, j->engine.tokenizer, &j->o->valid, e))
         return -1;
     const size_t windows = train_windows(t, &t->data);
+    if (windows == 0)
+        return err_set(e, ERR_INPUT, "--data: no text of at least %d tokens", 2 + TRAIN_OUTPUTS_MAX);
     t->s.steps = j->o->train_steps ? j->o->train_steps : MAX((windows + t->s.batch - 1) / t->s.batch, 1);
     t->s.warmup = MIN(t->s.warmup, t->s.steps / 4);
     return 0;

@@ -290,7 +290,7 @@ static int resume(struct run *r, struct err *e)
         return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
     if (r->csv)
         r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
-    return 0;
+    return checkpoint_write(r, e);               /* what cannot be written is better known now than in hours */
 }
 
 /* ---- the run ---------------------------------------------------------------------------------------------- */
@@ -305,6 +305,8 @@ static void report(struct run *r, bool valid)
             fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g\n", t->step, t->tokens, t->module[i].name, valid ? "valid" : "train", k,
                     s->loss / n, (double)s->top1 / n, (double)s->top3 / n, t->step ? train_rate(&t->s, t->step - 1) : 0);
         }
+    if (valid && r->csv)
+        fflush(r->csv);
     if (t->report)
         t->report(t->ctx, t, t->step, valid, r->score);
 }
@@ -423,8 +425,7 @@ static int open_run(struct run *r, struct err *e)
     const struct config *c = &m->config;
     r->n_spans = cut(t, &t->data, NULL);
     r->n_held = cut(t, &t->valid, NULL);
-    if (r->n_spans == 0)
-        return err_set(e, ERR_INPUT, "--data: no text of at least %d tokens", 2 + TRAIN_OUTPUTS_MAX);
+    assert(r->n_spans > 0);
     r->span = malloc(r->n_spans * sizeof *r->span);
     r->order = malloc(r->n_spans * sizeof *r->order);
     r->held = malloc((r->n_held + 1) * sizeof *r->held);

@@ -79,7 +79,8 @@ struct train {
     size_t run_tokens; double seconds[TRAIN_TIMES];   /* of this run */
 };
 
-/* Windows of the data: the number of steps that one pass over it takes is this / batch, rounded up. */
+/* Windows of a text: the number of steps that one pass over it takes is this / batch, rounded up. train_run needs at least one in
+ * the data; a text of fewer than 18 tokens has none. */
 size_t train_windows(const struct train *t, const struct train_text *text);
 /* Bytes that train_run takes: cache, workspace, hidden states, weights and moments. */
 size_t train_bytes(const struct train *t);

@@ -1,0 +1,44 @@
+#!/bin/bash
+# train heads: what it refuses, what it writes, and that a killed training ends with the bytes of an undisturbed one.
+. tests/cli/lib.inc
+T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
+check train_knows_heads_only 2 "only heads can be trained" train tails --model $MODEL --data x --out y
+check train_needs_a_word 2 "a word is missing" train --model $MODEL
+check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL --out "$TMP/h"
+check train_needs_out 2 "--out FILE is missing" $T
+check train_names_a_missing_text 2 "/nonexistent: cannot open" $T --data /nonexistent --out "$TMP/h"
+check train_window_too_small 2 "--window 40: at least 64 are needed" $T --window 40 --out "$TMP/h"
+check train_window_beyond_the_context 2 "--window 131073 is beyond this model's context" $T --window 131073 --out "$TMP/h"
+check train_17_heads 2 "'17' is not a whole number from 1 to 16" $T --heads 17 --out "$TMP/h"
+printf 'short' >"$TMP/short"
+check train_text_too_short 2 "no text of at least" train heads --model $MODEL --data "$TMP/short" --out "$TMP/h"
+check train_out_in_no_folder 1 "cannot write" $T --out /nonexistent/h --steps 1
+
+S="--valid $MODEL/openings/portrait.txt --kind both --steps 12 --batch-windows 1 --lr 0.05 --valid-every 6 --valid-windows 1 --seed 3"
+"$LONGHAND" $T $S --out "$TMP/a.safetensors" --curves "$TMP/a.csv" >"$TMP/a.out" 2>"$TMP/a.err"
+result train_ends_well $? "$(tail -1 "$TMP/a.err")"
+[ -s "$TMP/a.safetensors" ] && [ -s "$TMP/a-independent.safetensors" ] && [ ! -e "$TMP/a.safetensors.checkpoint" ] && [ "$(wc -l <"$TMP/a.out")" = 2 ]
+result train_leaves_both_files_and_no_checkpoint $? "$(ls "$TMP")"
+awk -F, '$3 == "chained" && $4 == "valid" && $5 == 2 { l[n++] = $6 } END { exit !(n == 3 && l[2] < l[0] - 1) }' "$TMP/a.csv"
+result train_lowers_the_loss_on_held_out_text $? "$(grep 'chained,valid,2' "$TMP/a.csv" | tr '\n' ' ')"
+
+# Killed between steps 3 and 11, and again, with other numbers of threads.
+for t in 1 2; do
+    "$LONGHAND" $T $S --out "$TMP/b.safetensors" --curves "$TMP/b.csv" --checkpoint-every 0 -q -t $t >/dev/null 2>"$TMP/b.err" &
+    pid=$!
+    for i in $(seq 1000); do
+        steps=$(grep -c 'chained,train,0' "$TMP/b.csv" 2>/dev/null)
+        [ "${steps:-0}" -ge $((3 * t)) ] && [ -e "$TMP/b.safetensors.checkpoint" ] && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+done
+[ -e "$TMP/b.safetensors.checkpoint" ] && [ ! -e "$TMP/b.safetensors" ]; result a_killed_training_leaves_a_checkpoint $? "$(ls "$TMP"; cat "$TMP/b.err")"
+check train_refuses_the_checkpoint_of_other_settings 2 "made with other settings" $T $S --lr 0.06 --out "$TMP/b.safetensors" --curves "$TMP/b.csv" -q
+"$LONGHAND" $T $S --out "$TMP/b.safetensors" --curves "$TMP/b.csv" >"$TMP/b.out" 2>/dev/null
+same a_killed_training_ends_with_the_same_heads "$TMP/a.safetensors" "$TMP/b.safetensors"
+same a_killed_training_ends_with_the_same_independent_heads "$TMP/a-independent.safetensors" "$TMP/b-independent.safetensors"
+same a_killed_training_ends_with_the_same_curves "$TMP/a.csv" "$TMP/b.csv"
+exit $failed
