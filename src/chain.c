@@ -97,6 +97,17 @@ void chain_penalties(struct chain *c, const struct sampling *p, const struct cou
     }
 }
 
+void chain_dry(struct chain *c, const struct dry *dry)
+{
+    if (!dry->found.n)
+        return;
+    widen(c);
+    for (size_t i = 0; i < dry->found.n; i++) {
+        float *x = &c->x[dry->found.ids[i]];
+        *x = limited(*x, *x - dry_penalty(dry, dry->found.ids[i]));
+    }
+}
+
 void chain_temperature(struct chain *c, double t)
 {
     if (t == 1)

@@ -8,6 +8,7 @@
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "src/counts.h"
+#include "src/dry.h"
 
 struct chain {
     const struct ops *ops;
@@ -30,6 +31,7 @@ void chain_start(struct chain *c, float *logits);
 /* These change logits. Filters that came before have cut their candidates for good. */
 void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos);
 void chain_penalties(struct chain *c, const struct sampling *p, const struct counts *counts);
+void chain_dry(struct chain *c, const struct dry *dry);
 void chain_temperature(struct chain *c, double t);
 
 void chain_top_k(struct chain *c, size_t k);

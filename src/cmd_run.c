@@ -9,6 +9,7 @@
 #include "src/cmd.h"
 #include "src/cmd_draft.h"
 #include "src/cmd_sampling.h"
+#include "src/dry.h"
 #include "src/decode.h"
 #include "src/emit.h"
 
@@ -94,6 +95,7 @@ static int check_memory(const struct run *r, struct err *e)
     setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
     engine_plan(&plan, &r->engine, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup, n_max));
     memory_add(&plan, "decoder", decode_bytes(&setup, &r->engine.model, n_max));
+    memory_add(&plan, "DRY", dry_bytes(&r->sampling, r->engine.config.vocab));
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 
@@ -287,7 +289,7 @@ static int prepare(struct run *r, struct err *e)
 {
     struct engine *g = &r->engine;
     if (check_options(r->o, e) || engine_open(g, r->o, e) || read_prompt(r, e) || check_length(r, e) ||
-        sampling_from_options(&r->sampling, r->o, &g->config, e) ||
+        sampling_from_options(&r->sampling, r->o, &g->config, g->tokenizer, r->n_prompt + r->o->tokens, e) ||
         draft_from_options(&r->setup.draft, r->heads_file, r->o, g->dir, r->n_prompt, e) || check_memory(r, e))
         return -1;
     progress_open(&r->progress, r->o->progress, r->o->quiet);

@@ -1,3 +1,4 @@
+#include "src/cmd.h"
 #include "src/cmd_sampling.h"
 #include "src/cmd_draft.h"
 
@@ -105,7 +106,102 @@ void sampling_own_settings(char *text, size_t size, const struct options *o, con
             n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", own[i].name, own[i].v);
 }
 
-int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, struct err *e)
+/* ---- the breakers of DRY ---- */
+
+enum { BREAKER_BYTES_MAX = 40 };
+
+/* `text` with its escapes as the bytes they stand for. */
+static int unescape(char out[BREAKER_BYTES_MAX], size_t *n, const char *text, struct err *e)
+{
+    static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
+    *n = 0;
+    for (const char *p = text; *p; p++) {
+        const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
+        if (*n == BREAKER_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed", strlen(text), BREAKER_BYTES_MAX);
+        out[(*n)++] = name ? bytes[name - names] : *p;
+        p += name != NULL;
+    }
+    if (!*n)
+        return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of 0 bytes; none means no breakers");
+    return 0;
+}
+
+struct breakers { struct dry_breaker *v; size_t n, room; };
+
+static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, size_t n, struct err *e)
+{
+    if (b->n == b->room) {
+        size_t room = 2 * b->room + 64;
+        void *p = realloc(b->v, room * sizeof *b->v);
+        if (!p)
+            return err_set(e, ERR_FAILED, "out of memory");
+        b->v = p;
+        b->room = room;
+    }
+    struct dry_breaker *x = &b->v[b->n++];
+    *x = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
+    for (uint32_t i = 1; i < x->n; i++)
+        x->ids[i] = rest[i - 1];
+    return 0;
+}
+
+/* All breakers that begin with token `id`, whose text is word[0, n_word). */
+static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word, size_t n_word, const char *text, size_t n,
+                             struct err *e)
+{
+    if (memmem(word, n_word, text, n))
+        return add_breaker(b, id, NULL, 0, e);
+    for (size_t k = MIN(n - 1, n_word); k > 0; k--) {        /* the last k bytes of the token begin the breaker */
+        int32_t *rest = NULL;
+        size_t n_rest;
+        if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
+            continue;
+        int r = tokenizer_encode(t, &rest, &n_rest, text + k, n - k, false, e) || add_breaker(b, id, rest, n_rest, e) ? -1 : 0;
+        free(rest);
+        if (r)
+            return -1;
+    }
+    return 0;
+}
+
+static int by_first_token(const void *a, const void *b)
+{
+    const struct dry_breaker *x = a, *y = b;
+    return (x->ids[0] > y->ids[0]) - (x->ids[0] < y->ids[0]);
+}
+
+static int parse_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t, struct err *e)
+{
+    static const char *defaults[] = { "\n", ":", "\"", "*" };
+    const struct text_list list = given->n ? *given : (struct text_list){ defaults, sizeof defaults / sizeof *defaults };
+    struct breakers b = {0};
+    char text[BREAKER_BYTES_MAX], *word = malloc(2 * decode_stream_max(t));
+    int r = word ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    for (size_t i = 0; i < list.n && r == 0; i++) {
+        size_t n;
+        if (!strcmp(list.v[i], "none"))
+            continue;
+        if (!(r = text_check_utf8("--dry-sequence-breaker", list.v[i], strlen(list.v[i]), e)))
+            r = unescape(text, &n, list.v[i], e);
+        for (size_t id = 0; id < tokenizer_size(t) && r == 0; id++) {
+            struct decode_stream one;
+            decode_stream_start(&one, t, false, false);
+            size_t n_word = decode_stream_push(&one, (int32_t)id, word);
+            n_word += decode_stream_flush(&one, word + n_word);
+            r = breakers_of_token(&b, t, (int32_t)id, word, n_word, text, n, e);
+        }
+    }
+    free(word);
+    if (b.n)
+        qsort(b.v, b.n, sizeof *b.v, by_first_token);
+    s->dry_breakers = b.v;
+    s->n_dry_breakers = b.n;
+    return r;
+}
+
+int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, const struct tokenizer *t, size_t text_max,
+                          struct err *e)
 {
     sampling_defaults(s);
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
@@ -126,6 +222,13 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     if (!o->preset || options_given(o, "penalty-window")) s->penalty_window = o->penalty_window;
     s->presence = o->presence;
     s->frequency = o->frequency;
+    s->dry_multiplier = o->dry_multiplier;
+    s->dry_base = o->dry_base;
+    s->dry_allowed = o->dry_allowed_length;
+    s->dry_last_n = o->dry_penalty_last_n;
+    s->text_max = text_max;
+    if (s->dry_multiplier != 0 && parse_breakers(s, &o->dry_breakers, t, e))
+        return -1;
     s->min_tokens = o->min_tokens;
     s->ignore_eos = o->ignore_eos;
     s->eos = c->eos;
@@ -142,6 +245,8 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
 void sampling_free(struct sampling *s)
 {
     free(s->bias);
+    free((void *)s->dry_breakers);
     s->bias = NULL;
-    s->n_bias = 0;
+    s->dry_breakers = NULL;
+    s->n_bias = s->n_dry_breakers = 0;
 }

@@ -4,11 +4,17 @@
 #include "src/config.h"
 #include "src/options.h"
 #include "src/sample.h"
+#include "src/tokenizer.h"
 
 /* Flags win over the model's own settings (unless --generation-config none), these over the neutral ones.
  * `do_sample: false` in the file is greedy, as in Hugging Face. eos is borrowed from c. The seed is drawn
- * when --seed is not given. Checked by sampling_check. sampling_free afterwards, whatever it returns. */
-int  sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, struct err *e);
+ * when --seed is not given. text_max: tokens of prompt and text together. Checked by sampling_check. sampling_free afterwards, whatever it
+ * returns.
+ *
+ * Breakers of DRY become tokens as in llama.cpp: a token whose text contains the breaker is one, and where the end of a token's text is the
+ * beginning of the breaker, that token and the tokens of the rest of it (at most 20) are one. */
+int  sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, const struct tokenizer *t, size_t text_max,
+                           struct err *e);
 void sampling_free(struct sampling *s);
 
 /* "temperature 1, min-p 0.05": what the model's file says, or "" when it says nothing that is used. */

@@ -80,33 +80,34 @@ static void hash_on(uint64_t lanes[8], const int32_t *tokens, size_t from, size_
     memcpy(lanes, l, sizeof l);
 }
 
-void counts_enter(struct counts *c, const struct history *h)
+bool past_goes_on(struct past *k, const struct history *h)
+{
+    uint64_t lanes[8] = {0};
+    bool same = k->n <= h->n && k->n_prompt == h->n_prompt;
+    if (same && h->known < k->n) {
+        hash_on(lanes, h->tokens, 0, k->n);
+        same = !memcmp(lanes, k->lanes, sizeof lanes);
+    }
+    if (!same)
+        *k = (struct past){ .n_prompt = h->n_prompt };
+    hash_on(k->lanes, h->tokens, k->n, h->n);
+    k->n = h->n;
+    return same;
+}
+
+void counts_enter(struct counts *c, const struct history *h, bool goes_on)
 {
     if (!c->on_window && !c->on_text)
         return;
     assert(h->n_prompt <= h->n);
-    uint64_t lanes[8] = {0};
-    bool same = c->n <= h->n && c->n_prompt == h->n_prompt;
-    if (same && h->known >= c->n) {
-        memcpy(lanes, c->lanes, sizeof lanes);
-    } else if (same) {
-        hash_on(lanes, h->tokens, 0, c->n);
-        same = !memcmp(lanes, c->lanes, sizeof lanes);
-    }
-    if (!same) {
+    if (!goes_on) {
         clear(&c->last);
         clear(&c->text);
-        memset(lanes, 0, sizeof lanes);
         c->n = 0;
     }
-    for (size_t i = c->n; i < h->n; i++)
+    for (size_t i = c->n; i < h->n + h->n_path; i++)
         push(c, h, i);
-    hash_on(lanes, h->tokens, c->n, h->n);
-    memcpy(c->lanes, lanes, sizeof lanes);
     c->n = h->n;
-    c->n_prompt = h->n_prompt;
-    for (size_t i = h->n; i < h->n + h->n_path; i++)
-        push(c, h, i);
 }
 
 void counts_leave(struct counts *c, const struct history *h)

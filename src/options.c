@@ -72,6 +72,16 @@ static const struct option table[] = {
       "Subtract X from the logits of tokens that the text already has.", SAMPLING, 0 },
     { "frequency-penalty", "", "X", VERB_RUN, REAL, F(frequency), -100, 100, "0", NULL,
       "Subtract X times the number of times that the text has the token.", SAMPLING, 0 },
+    { "dry-multiplier", "", "X", VERB_RUN, REAL, F(dry_multiplier), 0, 1000, "0", NULL,
+      "DRY: subtract X * B^(L-A) from the logit of a token that would continue a repetition of L >= A tokens; 0 is off.", SAMPLING, 0 },
+    { "dry-base", "", "B", VERB_RUN, REAL, F(dry_base), 1, 100, "1.75", NULL, "How steeply DRY grows with the length of the repetition.", SAMPLING, 0 },
+    { "dry-allowed-length", "", "A", VERB_RUN, SIZE, F(dry_allowed_length), 1, 65536, "2", NULL,
+      "Repetitions of fewer tokens are free.", SAMPLING, 0 },
+    { "dry-penalty-last-n", "", "N", VERB_RUN, LONG, F(dry_penalty_last_n), -1, BIG, "-1", NULL,
+      "Last tokens of prompt and text in which DRY looks for repetitions; 0 none, -1 all.", SAMPLING, 0 },
+    { "dry-sequence-breaker", "", "TEXT", VERB_RUN, LIST, F(dry_breakers), 0, 0, NULL, "newline, colon, double quote and asterisk",
+      "A repetition never reaches back over TEXT (\\n, \\t, \\\" and \\\\ are understood); may be given several times, and replaces the default; none: no TEXT.",
+      SAMPLING, 0 },
     { "logit-bias", "", "ID:BIAS", VERB_RUN, LIST, F(logit_bias), 0, 0, NULL, NULL,
       "Add BIAS to the logit of token ID, -inf bans it; several times, or a JSON object {\"ID\": BIAS, ..}.", SAMPLING, 0 },
     { "generation-config", "", "auto|none", VERB_RUN, CHOICE, F(generation_config), 0, 2, "auto", NULL,
@@ -144,9 +154,7 @@ static const struct option table[] = {
     /* Known names that later versions have. */
 #define LATER_OPTION(name, kind) { name, "", "", VERB_RUN, kind, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
     LATER_OPTION("db", LATER), LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
-    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG), 
-    LATER_OPTION("dry-multiplier", LATER), LATER_OPTION("dry-base", LATER),
-    LATER_OPTION("dry-allowed-length", LATER), LATER_OPTION("dry-penalty-last-n", LATER), LATER_OPTION("dry-sequence-breaker", LATER),
+    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG),
     LATER_OPTION("accept-numerics-change", LATER_FLAG), LATER_OPTION("max-attempts", LATER),
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
@@ -509,6 +517,7 @@ void options_free(struct options *o)
     free(o->data.v);
     free(o->valid.v);
     free(o->logit_bias.v);
+    free(o->dry_breakers.v);
     *o = (struct options){0};
 }
 

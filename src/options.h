@@ -46,7 +46,8 @@ struct options {
     double temperature, top_p, min_p, eta, penalty, presence, frequency;
     long top_k, penalty_window;
     size_t min_keep;
-    struct text_list stop, logit_bias;
+    double dry_multiplier, dry_base; size_t dry_allowed_length; long dry_penalty_last_n;
+    struct text_list stop, logit_bias, dry_breakers;
     bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
     int generation_config, compute, device, format, progress, kv_dtype, weights;
     const char *drafter, *preset, *tree, *kv_budget, *json_stats;

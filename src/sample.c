@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "src/chain.h"
+#include "src/dry.h"
 #include "src/sample.h"
 
 void sampling_defaults(struct sampling *s)
 {
-    *s = (struct sampling){ .temperature = 1, .top_p = 1, .min_keep = 1, .penalty = 1, .penalty_window = 1024, .n_order = CHAIN_STEPS };
+    *s = (struct sampling){ .temperature = 1, .top_p = 1, .min_keep = 1, .penalty = 1, .penalty_window = 1024,
+                            .dry_base = 1.75, .dry_allowed = 2, .dry_last_n = -1, .n_order = CHAIN_STEPS };
     for (size_t i = 0; i < CHAIN_STEPS; i++)
         s->order[i] = (enum chain_step)i;
 }
@@ -19,6 +21,7 @@ static int check_order(const struct sampling *s, struct err *e)
     const bool needed[CHAIN_STEPS] = {
         [STEP_BIAS] = s->n_bias || (s->n_eos && (s->min_tokens || s->ignore_eos)),
         [STEP_PENALTIES] = (s->penalty != 1 && s->penalty_window) || s->presence != 0 || s->frequency != 0,
+        [STEP_DRY] = s->dry_multiplier != 0 && s->dry_last_n != 0,
         [STEP_TEMPERATURE] = s->temperature != 1 && s->temperature != 0,
         [STEP_TOP_K] = s->top_k > 0, [STEP_TOP_P] = s->top_p < 1, [STEP_MIN_P] = s->min_p > 0, [STEP_ETA] = s->eta > 0,
     };
@@ -68,6 +71,31 @@ static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
     return 0;
 }
 
+static int check_dry(const struct sampling *s, size_t vocab, struct err *e)
+{
+    if (!(s->dry_multiplier >= 0 && s->dry_multiplier <= 1000))
+        return err_set(e, ERR_INPUT, "--dry-multiplier %g: must be 0 (off) to 1000", s->dry_multiplier);
+    if (!(s->dry_base >= 1 && s->dry_base <= 100))
+        return err_set(e, ERR_INPUT, "--dry-base %g: must be 1 to 100", s->dry_base);
+    if (s->dry_allowed < 1 || s->dry_allowed > DRY_ALLOWED_MAX)
+        return err_set(e, ERR_INPUT, "--dry-allowed-length %zu: must be 1 to %d", s->dry_allowed, DRY_ALLOWED_MAX);
+    if (s->dry_last_n < -1)
+        return err_set(e, ERR_INPUT, "--dry-penalty-last-n %ld: must be -1 (all), 0 (none) or a number of tokens", s->dry_last_n);
+    for (size_t i = 0; i < s->n_dry_breakers; i++) {
+        const struct dry_breaker *b = &s->dry_breakers[i];
+        if (b->n < 1 || b->n > DRY_BREAKER_MAX)
+            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a breaker of %u tokens, allowed are 1 to %d", (unsigned)b->n, DRY_BREAKER_MAX);
+        for (uint32_t j = 0; j < b->n; j++)
+            if (b->ids[j] < 0 || (size_t)b->ids[j] >= vocab)
+                return err_set(e, ERR_INPUT, "--dry-sequence-breaker: token id %d is not in the vocabulary, allowed are 0 to %zu",
+                               (int)b->ids[j], vocab - 1);
+        if (i && b[-1].ids[0] > b->ids[0])
+            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: breaker %zu begins with token %d and follows one with %d; they must ascend",
+                           i, (int)b->ids[0], (int)b[-1].ids[0]);
+    }
+    return 0;
+}
+
 int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
 {
     if (vocab < 1 || vocab > SELECT_MAX)
@@ -90,12 +118,14 @@ int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
         return err_set(e, ERR_INPUT, "--presence-penalty %g: must be -100 to 100", s->presence);
     if (!(s->frequency >= -100 && s->frequency <= 100))
         return err_set(e, ERR_INPUT, "--frequency-penalty %g: must be -100 to 100", s->frequency);
-    return check_order(s, e) || check_ids(s, vocab, e) ? -1 : 0;
+    return check_dry(s, vocab, e) || check_order(s, e) || check_ids(s, vocab, e) ? -1 : 0;
 }
 
 struct sampler {
     struct sampling p;
+    struct past past;
     struct counts counts;
+    struct dry dry;
     struct chain chain;
     size_t bytes;
 };
@@ -123,14 +153,20 @@ int sampler_open(struct sampler **out, const struct sampling *p, size_t vocab, c
     m += round64(sizeof *s);
     chain_open(&s->chain, vocab, ops, pool, m);
     counts_start(&s->counts, p, vocab, m + chain_bytes(vocab));
+    if (dry_open(&s->dry, &s->p, vocab, e)) {
+        sampler_close(s);
+        return -1;
+    }
     *out = s;
     return 0;
 }
 
 void sampler_close(struct sampler *s)
 {
-    if (s)
-        mem_free(s, s->bytes);
+    if (!s)
+        return;
+    dry_close(&s->dry);
+    mem_free(s, s->bytes);
 }
 
 /* The lowest id that the parameters do not ban now: for a row where no candidate is left. */
@@ -159,7 +195,9 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
     struct chain *c = &s->chain;
     const bool greedy = p->temperature == 0;
     assert(h->n_prompt <= h->n);
-    counts_enter(&s->counts, h);
+    const bool goes_on = (s->counts.on_window || s->counts.on_text || s->dry.on) && past_goes_on(&s->past, h);
+    counts_enter(&s->counts, h, goes_on);
+    dry_enter(&s->dry, h, goes_on);
     chain_start(c, logits);
     for (size_t i = 0; i < p->n_order; i++)
         switch (p->order[i]) {
@@ -170,9 +208,11 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
         case STEP_TOP_P:       if (!greedy && p->top_p < 1) chain_top_p(c, p->top_p, p->min_keep); break;
         case STEP_MIN_P:       if (!greedy && p->min_p > 0) chain_min_p(c, p->min_p, p->min_keep); break;
         case STEP_ETA:         if (!greedy && p->eta > 0) chain_eta(c, p->eta, p->min_keep); break;
-        case STEP_DRY: case CHAIN_STEPS: break;
+        case STEP_DRY:         chain_dry(c, &s->dry); break;
+        case CHAIN_STEPS:      break;
         }
     counts_leave(&s->counts, h);
+    dry_leave(&s->dry);
 }
 
 static struct coin_key key_of(const struct sampler *s, const struct history *h, uint32_t row)

@@ -15,9 +15,10 @@
  *   bias         l + bias; -inf bans. EOS ids are banned as min_tokens and ignore_eos say
  *   penalties    once per distinct token of the window: l < 0 ? l * penalty : l / penalty; then
  *                l - (presence + frequency * count) for the tokens of the generated text
+ *   dry          l - multiplier * base^(L - allowed) for every token that would continue a repetition of L >= allowed tokens (src/dry.h)
  *   temperature  l / (float)temperature
- * A step that follows a filter changes the survivors only. STEP_DRY has no parameters yet and does nothing.
- * At temperature 0 filters are skipped, as they never remove the best; bias and penalties are not.
+ * A step that follows a filter changes the survivors only.
+ * At temperature 0 filters are skipped, as they never remove the best; bias, penalties and DRY are not.
  *
  * Logits may be -inf (probability 0: never kept by a filter, never chosen), never NaN or +inf: the forward pass
  * checks that. When no candidate is left, the lowest id that no parameter bans is chosen. */
@@ -28,6 +29,10 @@
 
 enum chain_step { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P, STEP_ETA, CHAIN_STEPS };
 
+/* Tokens that end a repetition for DRY, one after the other: one, or the first and what must follow it. */
+enum { DRY_BREAKER_MAX = 21 };
+struct dry_breaker { uint32_t n; int32_t ids[DRY_BREAKER_MAX]; };
+
 struct sampling {                    /* every parameter; recorded with a job */
     uint64_t seed; uint32_t sample;
     double temperature;              /* 0: greedy */
@@ -37,12 +42,16 @@ struct sampling {                    /* every parameter; recorded with a job */
     double penalty; long penalty_window;     /* contextual penalty theta (1: off) over the last W tokens of prompt and text; 0 none, -1 all */
     double presence, frequency;              /* over the generated text */
     struct { int32_t id; float bias; } *bias; size_t n_bias;   /* -inf bans */
+    double dry_multiplier, dry_base;         /* multiplier 0: DRY is off */
+    size_t dry_allowed; long dry_last_n;     /* over the last N tokens of prompt and text; 0 none, -1 all */
+    const struct dry_breaker *dry_breakers; size_t n_dry_breakers;      /* ascending by first token */
+    size_t text_max;                 /* tokens of the longest text, prompt included: what DRY's index is made for; 0 will do without DRY */
     size_t min_tokens; bool ignore_eos;      /* EOS ids banned until then; always */
     const int32_t *eos; size_t n_eos;
     enum chain_step order[CHAIN_STEPS]; size_t n_order;
 };
 
-void sampling_defaults(struct sampling *s);                  /* neutral: temperature 1, filters off, min_keep 1, window 1024, default order */
+void sampling_defaults(struct sampling *s);                  /* neutral: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all, no breakers), default order */
 int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);   /* ranges, as flags name them */
 
 /* The tokens before the position that is sampled: tokens[0..n), then path[0..n_path) (a tree node's own
@@ -54,7 +63,7 @@ struct history {
 };
 
 struct sampler;                      /* of one decoder: tables derived from the tokens, work space for one row */
-size_t sampler_bytes(size_t vocab);
+size_t sampler_bytes(size_t vocab);                  /* without what DRY needs: dry_bytes */
 /* p is copied, its arrays are borrowed; it has passed sampling_check (asserted). pool may be NULL. */
 int  sampler_open(struct sampler **s, const struct sampling *p, size_t vocab, const struct ops *ops, struct pool *pool, struct err *e);
 void sampler_close(struct sampler *s);

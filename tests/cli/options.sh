@@ -67,7 +67,7 @@ check help_works 0 '' help
 grep -q -- '--prompt-file' "$TMP/out" && ! grep -q -- '--presence-penalty' "$TMP/out"
 result main_help_shows_what_a_writer_needs $? "help"
 check help_all_works 0 '' help --all
-grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|db|dry-base)' "$TMP/out"
+grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|db|resume)' "$TMP/out"
 result help_all_shows_the_rest_but_no_aliases $? "help --all"
 "$LONGHAND" help run >"$TMP/a"; "$LONGHAND" run --help >"$TMP/b"
 same help_verb_equals_verb_help "$TMP/a" "$TMP/b"
