@@ -18,7 +18,7 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
 int partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
 {
     assert(sinks >= 1 && sinks < budget);
-    *p = (struct partial){ .full = full, .policy = policy, .sinks = sinks, .budget = budget };
+    *p = (struct partial){ .full = full, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
     p->slot_bytes = full->n_max * sizeof *p->slot_of;
@@ -37,6 +37,17 @@ void partial_close(struct partial *p)
     kv_close(&p->kv);
     mem_free(p->slot_of, p->slot_bytes);
     *p = (struct partial){0};
+}
+
+void partial_resize(struct partial *p, size_t budget)
+{
+    if (!p->slot_of || budget == p->budget)
+        return;
+    assert(budget > p->sinks && budget <= p->budget_max);
+    p->budget = budget;
+    p->filled = false;
+    p->kv.n_past = 0;
+    partial_follow(p);
 }
 
 struct kv *partial_kv(struct partial *p) { return p->filled ? &p->kv : p->full; }

@@ -23,7 +23,7 @@ struct partial {                         /* {0} is closed */
     struct kv kv;                        /* n_max = budget + PARTIAL_ROWS_MAX */
     struct kv *full;                     /* borrowed */
     enum kv_policy policy;
-    size_t sinks, budget;
+    size_t sinks, budget, budget_max;
     bool filled;                         /* holds a selection (or a window) */
     size_t n_recent;                     /* rows taken over since the last selection */
     size_t n_seen;                       /* rows of the full cache that it has seen committed */
@@ -36,6 +36,9 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
 /* 1 <= sinks < budget (asserted). Nothing is taken where the budget covers full->n_max, or under KV_FULL. */
 int  partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
 void partial_close(struct partial *p);
+
+/* Another budget from here on, at most the one it was opened with: the next verification pass selects anew. */
+void partial_resize(struct partial *p, size_t budget);
 
 /* The cache that a draft pass reads now; row i of the pass stands at slot kv->n_past + i, at the position full->n_past + i. */
 struct kv *partial_kv(struct partial *p);

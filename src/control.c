@@ -97,6 +97,16 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
     return best;
 }
 
+double control_chain_value(const struct control *c, double p, double seconds)
+{
+    double tokens = 1, reach = 1, best = 1 - c->lambda * c->t[1];
+    for (size_t k = 1; k < MIN(c->rows_max, (size_t)CONTROL_PASSES); k++) {
+        tokens += reach *= p;
+        best = MAX(best, tokens - c->lambda * (c->t[k + 1] + (double)k * seconds));
+    }
+    return best;
+}
+
 double control_min_reach(const struct control *c)
 {
     double least = 1;

@@ -41,6 +41,8 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
 /* Whether pass number `pass` of a drafter pays, which goes on below a node that is reached with this chance. */
 bool control_asks(struct control *c, enum source s, size_t pass, double reach);
 void control_drafted(struct control *c, enum source s, size_t pass, double reach, double value_before, double value_after, double seconds);
+/* Value of the best chain of draft passes whose guesses come true with chance p and take this long each. */
+double control_chain_value(const struct control *c, double p, double seconds);
 /* A candidate less likely than this does not pay as a row. */
 double control_min_reach(const struct control *c);
 /* What the round took. */

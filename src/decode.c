@@ -165,6 +165,8 @@ static int draft(struct decoder *d, struct err *e)
     g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt, g->passes = 0;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
+    if (d->control.on)
+        draft_choose_budget(g, &d->control);
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
@@ -239,7 +241,7 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     for (;;) {
         path[n++] = (uint32_t)at;
         *bonus = sample_at(d, at, token, n - 1, NULL);
-        calibrate_learn(&d->draft.calibration, t, t->kept[at], *bonus);
+        draft_learn(&d->draft, t->kept[at], *bonus);
         size_t next = at + 1;
         while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
             next++;

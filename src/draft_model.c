@@ -1,6 +1,7 @@
 /* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial cache. */
 #include <string.h>
 
+#include "src/control.h"
 #include "src/draft.h"
 
 /* ---- heads on the hidden state of the last verified row ---- */
@@ -56,9 +57,12 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
         return 0;
     const struct tap tap = { TAP_RESIDUAL, g->model->config.n_layers, g->pass_hidden };
     struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past, .logits = g->logits };
+    double start = clock_seconds();
     kv->n_past = at;
     int rc = model_forward(g->model, g->work, &seq, 1, &tap, 1, e);
     kv->n_past = n_past;
+    struct budget_arm *arm = &g->arm[g->at_arm];
+    arm->seconds += (clock_seconds() - start - arm->seconds) / (double)MIN(++arm->n, (size_t)40);
     if (rc) {                                /* nothing but guesses is lost; no NaN may stay in a slot */
         kv_truncate(kv, n_past);
         return 0;
@@ -85,6 +89,47 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
             tree_chain(t, c);
     *more = added > 0;
     return 0;
+}
+
+enum { ARM_TRIALS = 64, ARM_STALE = 4000 };      /* passes to know a budget by; rounds after which it is looked at again */
+
+void draft_choose_budget(struct drafting *g, const struct control *c)
+{
+    double best = -1e9;
+    size_t at = g->at_arm;
+    if (g->n_arms < 2 || g->kv->n_past <= g->arm[0].budget)
+        return;
+    for (size_t i = 0; i < g->n_arms; i++)
+        g->arm[i].idle += i != g->at_arm;
+    if (g->arm[g->at_arm].n < ARM_TRIALS)
+        return;
+    for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
+        const struct budget_arm *a = &g->arm[i];
+        double value = a->n < ARM_TRIALS ? 1e9 : control_chain_value(c, a->hit, a->seconds);
+        if (value > best) {
+            best = value;
+            at = i;
+        }
+        if (a->n >= ARM_TRIALS && a->idle > ARM_STALE)
+            g->arm[i].n = ARM_TRIALS - 16, g->arm[i].idle = 0;
+    }
+    if (at != g->at_arm) {
+        g->at_arm = at;
+        g->arm[at].idle = 0;
+        partial_resize(&g->partial, g->arm[at].budget);
+    }
+}
+
+void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
+{
+    const struct tree *t = g->tree;
+    calibrate_learn(&g->calibration, t, node, sample);
+    for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
+        if (t->node[i].sources >> SOURCE_PARTIAL & 1) {          /* the pass's first choice */
+            struct budget_arm *a = &g->arm[g->at_arm];
+            a->hit += 0.02 * ((t->node[i].token == sample) - a->hit);
+            return;
+        }
 }
 
 static void partial_observe(struct drafting *g, const struct observed *o)

@@ -35,7 +35,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.drafters = heads ? x->drafters : x->drafters & ~BIT(HEADS);
     memcpy(s->draft.width, x->width, sizeof x->width);
     s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
-    s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
+    s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0, s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
 }
 
