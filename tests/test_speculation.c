@@ -45,6 +45,7 @@ static void samplings(struct sampling *s, size_t n, size_t i)
     sampling_defaults(s);
     s->seed = 1000 + i;
     s->temperature = temperatures[i % 5];
+    s->text_max = 4096;
     if (i >= 5) s->temperature = 1;
     switch (i) {
     case 5: s->top_k = 40; break;
@@ -56,11 +57,13 @@ static void samplings(struct sampling *s, size_t n, size_t i)
     case 11: s->frequency = 0.2, s->top_p = 0.95, s->temperature = 0.8; break;
     case 12: s->penalty = 1.2, s->min_p = 0.1, s->min_keep = 20, s->sample = 3; break;
     case 13: s->top_k = 50, s->top_p = 0.9, s->min_p = 0.02, s->eta = 0.0001, s->penalty = 1.3, s->penalty_window = 7, s->presence = -0.2, s->temperature = 1.5; break;
+    case 14: s->dry_multiplier = 0.3, s->dry_base = 1.2, s->min_p = 0.05; break;
+    case 15: s->dry_multiplier = 0.2, s->dry_base = 1.1, s->dry_allowed = 3, s->dry_last_n = 40, s->temperature = 0; break;
     default: break;
     }
     (void)n;
 }
-enum { N_SAMPLINGS = 14 };
+enum { N_SAMPLINGS = 16 };
 
 /* ---- a decoder and its plain twin ---- */
 
