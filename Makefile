@@ -20,7 +20,7 @@ CUDA ?= $(if $(NVCC),$(if $(wildcard kernels/*.cu),1,0),0)
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
 CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I.
-LDLIBS  = -ljansson -lm -lpthread
+LDLIBS  = -ljansson -lsqlite3 -lz -lm -lpthread
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)

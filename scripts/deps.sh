@@ -11,6 +11,8 @@ need 'command -v make' make
 need "echo '#include <stdio.h>' | ${cc:-false} -E -" libc6-dev
 need "echo '#include <jansson.h>' | ${cc:-false} -E -" libjansson-dev
 need "echo '#include <uthash.h>' | ${cc:-false} -E -" uthash-dev
+need "echo '#include <sqlite3.h>' | ${cc:-false} -E -" libsqlite3-dev
+need "echo '#include <zlib.h>' | ${cc:-false} -E -" zlib1g-dev
 
 if [ -z "$packages" ]; then
     [ "$1" = --quiet ] || echo "nothing is missing"
