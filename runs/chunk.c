@@ -15,7 +15,7 @@ static void add_ids(struct sha256 *h, const int32_t *ids, size_t n)
     }
 }
 
-void link_start(struct link *out, const int32_t *prompt, size_t n)
+void link_start(struct chain_link *out, const int32_t *prompt, size_t n)
 {
     struct sha256 h;
     sha256_start(&h);
@@ -23,7 +23,7 @@ void link_start(struct link *out, const int32_t *prompt, size_t n)
     sha256_end(&h, out->v);
 }
 
-void link_next(struct link *out, const struct link *before, const int32_t *ids, size_t n)
+void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n)
 {
     struct sha256 h;
     sha256_start(&h);

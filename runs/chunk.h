@@ -1,7 +1,7 @@
-/* Token ids as the store keeps them: chunks of up to 1,024 ids, compressed, each with a checksum and a link of a hash chain.
+/* Token ids as the store keeps them: chunks of up to 512 ids, compressed, each with a checksum and a link of a hash chain.
  *
- * A text is the chunks at tokens 0, 1024, 2048, ...; all but the last are full. The last one is replaced, in the transaction
- * that adds its tokens, until it is full: a text written at any speed has one row per 1,024 tokens.
+ * A text is the chunks at tokens 0, 512, 1024, ...; all but the last are full. The last one is replaced, in the transaction
+ * that adds its tokens, until it is full: a text written at any speed has one row per 512 tokens.
  *
  * data: the ids as LEB128 (7 bits a byte, low bits first, the high bit says that more follow), compressed by zlib. 1.5
  *       bytes a token for English of a vocabulary of 4,096; plain 32-bit words take 1.85 behind the same zlib.
@@ -12,14 +12,14 @@
 #include "runs/sha256.h"
 #include "src/base.h"
 
-enum { CHUNK_TOKENS = 1024 };
+enum { CHUNK_TOKENS = 512 };
 
-struct link { uint8_t v[SHA256_BYTES]; };
+struct chain_link { uint8_t v[SHA256_BYTES]; };
 
 /* The link before the first chunk. */
-void link_start(struct link *out, const int32_t *prompt, size_t n);
+void link_start(struct chain_link *out, const int32_t *prompt, size_t n);
 /* The link of a chunk. `out` may be `before`. */
-void link_next(struct link *out, const struct link *before, const int32_t *ids, size_t n);
+void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n);
 
 /* Pack any number of ids (>= 0, asserted). *data is malloc'ed. Fails only without memory. */
 int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, size_t n, struct err *e);

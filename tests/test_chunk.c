@@ -84,7 +84,7 @@ static void damage_is_seen(void)
     CHECK(chunk_pack(&data, &size, &crc, ids, 200, &e) == 0);
     int seen = 0, refused = 0;
     for (size_t bit = 0; bit < 8 * size; bit++) {
-        struct link a, b, before = {{0}};
+        struct chain_link a, b, before = {{0}};
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
         seen += chunk_unpack(back, 200, data, size, crc, &e) == -1 && strstr(e.msg, "checksum");
         uint8_t *copy = malloc(size);                /* of its exact size, for the sanitizers */
@@ -109,7 +109,7 @@ static void damage_is_seen(void)
 static void the_chain_depends_on_every_id_and_its_place(void)
 {
     int32_t prompt[3] = { 1, 2, 3 }, ids[4] = { 10, 20, 30, 40 }, other[4] = { 20, 10, 30, 40 };
-    struct link start, start2, a, b, c;
+    struct chain_link start, start2, a, b, c;
     link_start(&start, prompt, 3);
     link_start(&start2, prompt, 2);
     CHECK(memcmp(&start, &start2, sizeof start) != 0);

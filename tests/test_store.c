@@ -1,0 +1,969 @@
+/* The job store: the file, submitting, finding, claiming, fencing, texts and figures, damage. */
+#include <errno.h>
+#include <signal.h>
+
+#include "runs/store_db.h"
+#include "tests/store_rig.h"
+
+static uint64_t file_hash(const char *path)
+{
+    char *data;
+    size_t n;
+    struct err e;
+    if (file_read(&data, &n, path, 1 << 28, &e))
+        return 0;
+    uint64_t h = hash64(HASH64_INIT, data, n);
+    free(data);
+    return h;
+}
+
+static void write_file(const char *path, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(p, 1, n, f) == n);
+    fclose(f);
+}
+
+static size_t files_in_rig(void)
+{
+    char cmd[128];
+    size_t n = 0;
+    snprintf(cmd, sizeof cmd, "ls -A '%s' | wc -l", rig_dir);
+    FILE *f = popen(cmd, "r");
+    CHECK(f && fscanf(f, "%zu", &n) == 1);
+    pclose(f);
+    return n;
+}
+
+/* ---- the file ---- */
+
+static void a_fresh_store_is_private_and_says_what_it_is(void)
+{
+    struct stat st;
+    char deep[128];
+    struct store *s;
+    struct err e;
+    rig_new();
+    snprintf(deep, sizeof deep, "%s/a/b/t.db", rig_dir);
+    mode_t before = umask(0);
+    CHECK(store_open(&s, deep, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0, "%s", e.msg);
+    store_close(s);
+    umask(before);
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0600, "%o", st.st_mode);
+    *strrchr(deep, '/') = 0;
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0700, "%o", st.st_mode);
+    *strrchr(deep, '/') = 0;
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0700, "%o", st.st_mode);
+    s = rig_open(STORE_CREATE);
+    CHECK(store_notice(s) == NULL);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+    CHECK(rig_sql("PRAGMA application_id") == 0x4c484e44);
+    CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION);
+    CHECK(rig_sql("SELECT count(*) FROM sqlite_master WHERE sql LIKE '%-- fence: a worker writes%'") == 1, "comments stay in the file");
+    CHECK(files_in_rig() == 2, "the store and the other folder, no journal");
+}
+
+static int refused(enum store_mode mode, const char *word)
+{
+    struct store *s = NULL;
+    struct err e = {0};
+    uint64_t before = file_hash(rig_path);
+    size_t files = files_in_rig();
+    int rc = store_open(&s, rig_path, &(struct store_options){ .mode = mode, .busy_seconds = 1 }, &e);
+    CHECK(rc == -1 && s == NULL, "%s", word);
+    CHECK(strstr(e.msg, word) && !strchr(e.msg, '\n'), "\"%s\" should say \"%s\"", e.msg, word);
+    CHECK(file_hash(rig_path) == before, "%s: the file was changed", word);
+    CHECK(files_in_rig() == files, "%s: a file was left", word);
+    store_close(s);
+    return e.code;
+}
+
+static void what_is_no_store_is_refused_and_not_touched(void)
+{
+    char junk[5000];
+    memset(junk, 'x', sizeof junk);
+    rig_new();
+    CHECK(refused(STORE_WRITE, "no store here") == ERR_INPUT);
+    CHECK(refused(STORE_READ, "no store here") == ERR_INPUT);
+    for (int mode = STORE_READ; mode <= STORE_CREATE; mode++) {
+        rig_new();
+        write_file(rig_path, junk, 20);
+        CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
+        write_file(rig_path, junk, sizeof junk);
+        CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
+        rig_new();
+        rig_sql("CREATE TABLE t (a); INSERT INTO t VALUES (1)");
+        CHECK(refused(mode, "another program") == ERR_INPUT);
+        rig_new();
+        rig_sql("PRAGMA journal_mode=WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1)");
+        CHECK(refused(mode, "another program") == ERR_INPUT);
+        rig_new();
+        store_close(rig_open(STORE_CREATE));
+        rig_sql("PRAGMA user_version=2");
+        CHECK(refused(mode, "newer longhand") == ERR_INPUT);
+    }
+    rig_new();
+    CHECK(mkdir(rig_path, 0700) == 0);
+    CHECK(refused(STORE_CREATE, "not a regular file") == ERR_INPUT);
+    rig_new();
+    write_file(rig_path, "", 0);         /* as a kill right behind the making of the file leaves it */
+    CHECK(refused(STORE_READ, "nothing in this store yet") == ERR_INPUT);
+    store_close(rig_open(STORE_WRITE));
+    CHECK(rig_sql("SELECT count(*) FROM job") == 0);
+}
+
+static void a_damaged_store_is_refused_and_not_touched(void)
+{
+    static const size_t places[] = { 100, 4096, 4096 * 2, 4096 * 3, 4096 * 6, 4096 * 9 };   /* where b-tree pages begin */
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < 200; i++)
+        rig_submit(s, 100);
+    store_close(s);
+    char *good, noise[64];
+    size_t n;
+    struct err e;
+    CHECK(file_read(&good, &n, rig_path, 1 << 24, &e) == 0);
+    memset(noise, 0xa5, sizeof noise);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *bad = malloc(n);
+        memcpy(bad, good, n);
+        memcpy(bad + places[i], noise, sizeof noise);
+        write_file(rig_path, bad, n);
+        refused(STORE_WRITE, "damaged");
+        free(bad);
+    }
+    write_file(rig_path, good, n / 2);
+    refused(STORE_WRITE, "damaged");
+    write_file(rig_path, good, n);
+    s = rig_open(STORE_WRITE);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+    free(good);
+}
+
+/* In a child that is not root, for whom modes of files mean something. */
+static void a_read_only_store_can_be_read_and_not_written(void)
+{
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    rig_submit(s, 100);
+    store_close(s);
+    chmod(rig_path, 0444);
+    chmod(rig_dir, 0555);
+    uint64_t before = file_hash(rig_path);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int bad = 0;
+        if (getuid() == 0 && setuid(65534))
+            _exit(77);
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+            bad |= 1;
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+            bad |= 2;
+        struct store_counts n;
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s, &n, &e) || n.jobs[JOB_QUEUED] != 1)
+            bad |= 4;
+        _exit(bad);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    chmod(rig_dir, 0755);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    CHECK(file_hash(rig_path) == before && files_in_rig() == 1);
+    chmod(rig_path, 0600);
+    s = rig_open(STORE_READ);
+    CHECK(sqlite3_exec(s->db, "DELETE FROM job", NULL, NULL, NULL) == SQLITE_READONLY, "a reading store refuses to write");
+    store_close(s);
+}
+
+static void a_migration_is_all_or_nothing(void)
+{
+    static const char *const good[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE more (a)" };
+    static const char *const bad[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    rig_submit(s, 10);
+    CHECK(store_migrate(s, bad, 1, 3, &e) == -1 && strstr(e.msg, "already exists"), "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == 1 && rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
+    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == 3 && rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
+    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "another process was faster: nothing to do");
+    store_close(s);
+}
+
+static void a_wal_store_is_turned_back(void)
+{
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    rig_sql("PRAGMA journal_mode=WAL; INSERT INTO batch VALUES (1, 'n', 0)");
+    refused(STORE_READ, "journal_mode");
+    struct store *s = rig_open(STORE_WRITE);
+    store_close(s);
+    CHECK(rig_sql("SELECT count(*) FROM batch") == 1);
+    CHECK(files_in_rig() == 1);
+}
+
+static void a_busy_store_is_waited_for(void)
+{
+    struct err e = {0};
+    sqlite3 *other;
+    rig_new();
+    struct store *s;
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 0.3 }, &e) == 0);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    struct job_spec j = rig_job(10);
+    int64_t id;
+    double t = clock_seconds();
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == -1 && e.code == ERR_AGAIN, "%d %s", e.code, e.msg);
+    t = clock_seconds() - t;
+    CHECK(t >= 0.3 && t < 3, "%f", t);
+    sqlite3_close(other);
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "busy breaks nothing: %s", e.msg);
+    store_close(s);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sqlite3_open(rig_path, &other);
+        sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL);
+        usleep(400000);
+        _exit(0);
+    }
+    usleep(100000);
+    s = rig_open(STORE_WRITE);           /* waits until the child is gone, without having let go */
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+    waitpid(pid, NULL, 0);
+    store_close(s);
+}
+
+static void a_network_file_system_is_named_and_one_host_only(void)
+{
+    struct store *s;
+    struct err e = {0};
+    struct store_options o = { .mode = STORE_CREATE, .fs_type = 0x6969 };
+    int64_t w;
+    CHECK(strcmp(store_network_fs(0x6969), "NFS") == 0 && !store_network_fs(0xef53) && strcmp(store_network_fs((long)(int32_t)0xff534d42), "CIFS") == 0);
+    rig_new();
+    CHECK(store_open(&s, rig_path, &o, &e) == 0, "%s", e.msg);
+    CHECK(store_notice(s) && strstr(store_notice(s), "NFS"), "%s", store_notice(s));
+    w = rig_worker(s);
+    CHECK(store_worker_end(s, w, &e) == 0);
+    rig_sql("INSERT INTO worker (host, boot, spaces, pid, start, begun) VALUES ('elsewhere', 'b', 's', 7, 7, 0)");
+    CHECK(store_worker_start(s, &w, &e) == -1 && strstr(e.msg, "elsewhere") && strstr(e.msg, "--shared-db"), "%s", e.msg);
+    store_close(s);
+    o.shared_db = true;
+    CHECK(store_open(&s, rig_path, &o, &e) == 0);
+    CHECK(store_worker_start(s, &w, &e) == 0, "%s", e.msg);
+    store_close(s);
+    CHECK(files_in_rig() == 1);
+}
+
+/* ---- submitting and finding ---- */
+
+static void what_is_submitted_is_read_back(void)
+{
+    struct err e = {0};
+    struct job_list l;
+    struct job_input in;
+    int64_t id;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    struct job_spec j = rig_job(1234);
+    j.prompt = "a\0b";
+    j.prompt_bytes = 3;
+    j.priority = -5;
+    j.fingerprint = "abc";
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+    CHECK(id == 1, "jobs are numbered from 1");
+    CHECK(store_jobs(s, &id, 1, &l, &e) == 0 && l.n == 1);
+    const struct job *k = &l.v[0];
+    CHECK(k->seed == UINT64_MAX - 3 && k->wanted == 1234 && k->prompt_tokens == 5 && k->tokens == 0 && k->priority == -5 && k->state == JOB_QUEUED);
+    CHECK(!k->batch && !k->custom_id && !k->numerics && !k->error && !k->finish_reason && !k->host && strcmp(k->fingerprint, "abc") == 0 && k->created > 1e9 && k->started == 0);
+    job_list_free(&l);
+    CHECK(store_input(s, id, &in, &e) == 0, "%s", e.msg);
+    CHECK(in.prompt_bytes == 3 && memcmp(in.prompt, "a\0b", 4) == 0 && in.n_prompt == 5 && memcmp(in.prompt_ids, rig_prompt, sizeof rig_prompt) == 0);
+    CHECK(strcmp(in.parameters, j.parameters) == 0 && !in.metadata);
+    job_input_free(&in);
+    CHECK(store_input(s, 99, &in, &e) == -1 && strstr(e.msg, "no job 99"));
+    store_close(s);
+}
+
+static void a_name_makes_submitting_idempotent(void)
+{
+    struct job_spec v[3];
+    int64_t ids[3], again[3];
+    bool is_new[3];
+    size_t bad;
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    static const char *const names[] = { "a", "b/with slash", "a" };
+    for (int i = 0; i < 3; i++) {
+        v[i] = rig_job(10);
+        v[i].custom_id = names[i];
+        v[i].line = (size_t)i + 1;
+        v[i].identity = names[i];
+        v[i].identity_bytes = strlen(names[i]);
+        v[i].metadata = "{\"k\":1}";
+    }
+    v[2].sample = 1;
+    CHECK(store_submit(s, "novel", v, 2, ids, is_new, &bad, &e) == 0 && is_new[0] && is_new[1], "%s", e.msg);
+    CHECK(store_submit(s, "novel", v, 3, again, is_new, &bad, &e) == 0 && !is_new[0] && !is_new[1] && is_new[2], "%s", e.msg);
+    CHECK(again[0] == ids[0] && again[1] == ids[1] && again[2] == 3);
+    v[1].identity = "other";
+    v[1].identity_bytes = 5;
+    CHECK(store_submit(s, "novel", v, 3, again, is_new, &bad, &e) == -1 && bad == 1 && e.code == ERR_INPUT && strstr(e.msg, "b/with slash"), "%zu %s", bad, e.msg);
+    CHECK(store_submit(s, "second", v, 3, again, is_new, &bad, &e) == 0, "another name is another batch: %s", e.msg);
+    v[0].custom_id = "new";
+    v[1].custom_id = "new";
+    CHECK(store_submit(s, "third", v, 2, again, is_new, &bad, &e) == -1 && bad == 1, "twice in one file: %zu %s", bad, e.msg);
+    CHECK(rig_sql("SELECT count(*) FROM job") == 6 && rig_sql("SELECT count(*) FROM batch") == 2, "nothing of a refused batch stays");
+    CHECK(store_submit(s, "no/slash", v, 1, again, is_new, &bad, &e) == -1 && e.code == ERR_INPUT);
+    CHECK(store_remove(s, ids, 2, NULL, &e) == 0);
+    CHECK(rig_sql("SELECT count(*) FROM batch") == 2);
+    CHECK(store_remove(s, (int64_t[]){ 3 }, 1, NULL, &e) == 0 && rig_sql("SELECT count(*) FROM batch") == 1, "a batch goes with its last job");
+    int64_t last = rig_submit(s, 5);
+    CHECK(store_remove(s, &last, 1, NULL, &e) == 0 && rig_submit(s, 5) == last + 1, "a number is never used again");
+    store_close(s);
+}
+
+static char *selected(struct store *s, const char *state, bool all, int n, const char *const *words)
+{
+    static char out[1200];
+    struct selection sel;
+    int64_t *ids;
+    size_t k;
+    struct err e = {0};
+    out[0] = 0;
+    if (selection_parse(&sel, words, (size_t)n, state, all, &e) || store_select(s, &sel, &ids, &k, &e)) {
+        snprintf(out, sizeof out, "%s", e.msg);
+    } else {
+        for (size_t i = 0; i < k; i++)
+            snprintf(out + strlen(out), sizeof out - strlen(out), "%s%" PRId64, i ? " " : "", ids[i]);
+        free(ids);
+    }
+    selection_free(&sel);
+    return out;
+}
+
+static void selections_mean_what_they_say(void)
+{
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < 6; i++)
+        rig_submit(s, 10);
+    struct job_spec v[2] = { rig_job(1), rig_job(1) };
+    int64_t ids[2];
+    v[0].custom_id = "x";
+    v[1].custom_id = "y/z";
+    CHECK(store_submit(s, "no vel", v, 2, ids, NULL, NULL, &e) == 0);
+    CHECK(store_pause(s, (int64_t[]){ 2, 7 }, 2, NULL, &e) == 0);
+#define SEL(...) (const char *const[]){ __VA_ARGS__ }
+    const struct { const char *const *words; int n; const char *state; bool all; const char *want; } cases[] = {
+        { SEL("3"), 1, NULL, false, "3" }, { SEL("2-4"), 1, NULL, false, "2 3 4" }, { SEL("4-99"), 1, NULL, false, "4 5 6 7 8" },
+        { SEL("3", "1", "2-3", "1"), 4, NULL, false, "1 2 3" }, { SEL("@no vel"), 1, NULL, false, "7 8" }, { SEL("@no vel/y/z"), 1, NULL, false, "8" },
+        { SEL("@no vel/x", "1"), 2, NULL, false, "1 7" }, { NULL, 0, "paused", false, "2 7" }, { SEL("@no vel"), 1, "paused", false, "7" },
+        { SEL("1-3"), 1, "queued", false, "1 3" }, { NULL, 0, "done", false, "" }, { NULL, 0, NULL, true, "1 2 3 4 5 6 7 8" }, { NULL, 0, "paused", true, "2 7" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *got = selected(s, cases[i].state, cases[i].all, cases[i].n, cases[i].words);
+        CHECK(strcmp(got, cases[i].want) == 0, "case %zu: %s", i, got);
+    }
+    static const struct { const char *word, *says; } wrong[] = {
+        { "9", "no job 9" }, { "20-30", "selected by \"20-30\"" }, { "0", "no selection" }, { "-3", "no selection" }, { "3-", "no selection" }, { "3x", "no selection" },
+        { "", "no selection" }, { "5-2", "ends before" }, { "99999999999999999999", "no selection" }, { "@", "1 to 200 bytes" }, { "@none", "\"@none\"" },
+        { "@no vel/q", "\"@no vel/q\"" }, { "novel", "no selection" }, { "@\x01", "control bytes" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *got = selected(s, NULL, false, 1, &wrong[i].word);
+        CHECK(strstr(got, wrong[i].says), "%s: %s", wrong[i].word, got);
+    }
+    CHECK(strstr(selected(s, NULL, false, 0, NULL), "which jobs"));
+    CHECK(strstr(selected(s, "runing", false, 0, NULL), "allowed are queued"));
+    CHECK(strstr(selected(s, NULL, true, 1, SEL("1")), "only one"));
+    store_close(s);
+}
+
+/* ---- claims ---- */
+
+static void the_queue_goes_by_priority_model_and_number(void)
+{
+    struct { int priority; const char *model; } jobs[] = { { 0, "/m/a" }, { 0, "/m/b" }, { 5, "/m/a" }, { 5, "/m/b" }, { 0, "/m/b" }, { -1, "/m/b" } };
+    static const int64_t order[] = { 4, 3, 2, 5, 1, 6 };     /* with /m/b loaded */
+    struct err e = {0};
+    struct claim c;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < 6; i++) {
+        struct job_spec j = rig_job(10);
+        int64_t id;
+        j.priority = jobs[i].priority;
+        j.model = jobs[i].model;
+        CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0);
+    }
+    int64_t w = rig_worker(s);
+    for (int i = 0; i < 6; i++) {
+        struct wish wish = { .worker = w, .model = "/m/b" };
+        CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == order[i], "%d: %" PRId64, i, c.job);
+    }
+    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'running' AND attempt = 1 AND worker IS NOT NULL") == 6);
+    CHECK(store_worker_end(s, w, &e) == 0);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'queued' AND attempt = 2 AND worker IS NULL") == 6);
+    CHECK(rig_sql("SELECT count(*) FROM worker") == 0);
+    store_close(s);
+}
+
+static void begun_jobs_need_their_numerics(void)
+{
+    struct err e = {0};
+    struct claim c;
+    int32_t *ids;
+    const char *a[] = { "cpu-1" }, *ab[] = { "cpu-2", "cpu-1" }, *b[] = { "cpu-2" };
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 100), w = rig_worker(s);
+    CHECK(rig_claim(s, w, 0, &c) == 1);
+    CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1, "claimed before, but without a token: anybody's");
+    CHECK(store_begin(s, &c, "cpu-2", "fp", false, &ids, &e) == 0, "%s", e.msg);
+    free(ids);
+    CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 && c.tokens == 3);
+    CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"), "%s", e.msg);
+    CHECK(c.was == JOB_QUEUED && rig_commit(s, &c, 0, &(struct job_end){ .state = c.was }, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .job = job }, &c, &e) == 1);
+    CHECK(store_begin(s, &c, "cpu-2", "another", false, &ids, &e) == -1 && strstr(e.msg, "model"), "%s", e.msg);
+    CHECK(store_begin(s, &c, "cpu-1", "fp", true, &ids, &e) == 0 && c.tokens == 3, "%s", e.msg);
+    free(ids);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'accepted change'") == 1);
+    CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
+    struct event_list ev;
+    CHECK(store_events(s, job, &ev, &e) == 0 && ev.n == 10, "%zu", ev.n);
+    CHECK(strcmp(ev.v[0].kind, "submitted") == 0 && strcmp(ev.v[ev.n - 1].kind, "released") == 0);
+    event_list_free(&ev);
+    store_close(s);
+}
+
+static void a_job_that_never_gets_on_fails(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct job_list l;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 100), w;
+    for (int i = 0; i < 3; i++) {                /* three workers that vanish */
+        w = rig_worker(s);
+        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1, "%d", i);
+        rig_sql("UPDATE worker SET start = start - 1");
+    }
+    w = rig_worker(s);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s", e.msg);
+    CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].state == JOB_FAILED && strstr(l.v[0].error, "3 attempts in a row"), "%s", l.v[0].error);
+    job_list_free(&l);
+    size_t changed;
+    CHECK(store_resume(s, &job, 1, &changed, &e) == 0 && changed == 1);
+    for (int i = 0; i < 8; i++) {                /* leaving without a token is no failure when it is done properly; a token starts the count again */
+        CHECK(rig_claim(s, w, 0, &c) == 1, "%d", i);
+        CHECK(rig_commit(s, &c, i % 4 == 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1);
+        rig_sql("UPDATE worker SET start = start - 1");
+        w = rig_worker(s);
+    }
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 0 }, &c, &e) == 1);
+    store_close(s);
+}
+
+static void a_job_is_had_by_number_or_it_says_why_not(void)
+{
+    struct err e = {0};
+    struct claim c, d;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 100), w = rig_worker(s), w2 = rig_worker(s);
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "a paused job is in no queue");
+    CHECK(rig_claim(s, w, job, &c) == 1 && c.was == JOB_PAUSED);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg, "worked on by process"), "%s", e.msg);
+    CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_FAILED, .error = "no luck" }, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == 1);
+    CHECK(rig_commit(s, &d, 0, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg, "is done"), "%s", e.msg);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = 77 }, &d, &e) == -1 && strstr(e.msg, "no job 77"), "%s", e.msg);
+    store_close(s);
+}
+
+/* A child that claims the next job, says so and sleeps. */
+static pid_t sleeping_worker(void)
+{
+    int fd[2];
+    char ok = 0;
+    CHECK(pipe(fd) == 0);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct store *s = rig_open(STORE_WRITE);
+        struct claim c;
+        ok = rig_claim(s, rig_worker(s), 0, &c) == 1;
+        if (write(fd[1], &ok, 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    CHECK(read(fd[0], &ok, 1) == 1 && ok);
+    close(fd[0]);
+    close(fd[1]);
+    return pid;
+}
+
+static void a_dead_worker_is_followed_at_once(void)
+{
+    struct err e = {0};
+    struct claim c;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 100);
+    pid_t pid = sleeping_worker();
+    int64_t w = rig_worker(s);
+    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "it lives");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3, "%" PRId64, c.attempt);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%has ended%'") == 1);
+    CHECK(rig_sql("SELECT count(*) FROM worker") == 1);
+    store_close(s);
+}
+
+static void a_silent_worker_is_followed_after_its_lease(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct store *s;
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 }, &e) == 0);
+    int64_t job = rig_submit(s, 100);
+    pid_t pid = sleeping_worker();
+    kill(pid, SIGSTOP);
+    int64_t w = rig_worker(s);
+    double start = clock_seconds();
+    int rc = 0;
+    for (int i = 0; i < 100 && rc == 0; i++) {
+        rc = store_claim(s, &(struct wish){ .worker = w }, &c, &e);
+        if (i == 3)                      /* a beat starts the lease again */
+            rig_sql("UPDATE worker SET beat = beat + 1");
+        usleep(50000);
+    }
+    double t = clock_seconds() - start;
+    CHECK(rc == 1 && c.job == job && t >= 0.6 && t < 5, "%d after %f", rc, t);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%no sign%'") == 1);
+    CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT beat FROM worker") == 2);
+    rig_sql("UPDATE job SET worker = NULL; DELETE FROM worker");
+    CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT count(*) FROM worker WHERE beat = 1") == 1, "one that was taken for dead comes back");
+    store_close(s);
+}
+
+static void a_stale_worker_never_writes(void)
+{
+    struct err e = {0};
+    struct claim c;
+    static const struct { const char *what, *says; } cases[] = { { "pause", "is paused" }, { "cancel", "is cancelled" }, { "remove", "was removed" }, { "again", "another worker" },
+                                                                 { "over", "another worker" }, { "done", "is done" } };
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t w = rig_worker(s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *what = cases[i].what;
+        struct claim other;
+        int64_t job = rig_submit(s, 5000);
+        CHECK(rig_claim(s, w, job, &c) == 1);
+        CHECK(rig_commit(s, &c, 1500, NULL, &e) == 0, "%s", e.msg);
+        if (what[0] == 'p') CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'c') CHECK(store_cancel(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'r') CHECK(store_remove(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'a') CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_resume(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'o') CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && rig_claim(s, w, job, &other) == 1);
+        other = c;
+        if (what[0] == 'd') CHECK(rig_commit(s, &other, 10, &(struct job_end){ .state = JOB_DONE, .finish_reason = "stop" }, &e) == 0);
+        uint64_t before = file_hash(rig_path);
+        struct metric m = { .source = "", .name = "rounds", .value = 1 };
+        int32_t *v = rig_tokens(job, c.tokens, 700);
+        struct commit b = { .ids = v, .n = 700, .metrics = &m, .n_metrics = 1 };
+        CHECK(store_commit(s, &c, &b, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
+        CHECK(store_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
+        CHECK(store_snapshot_set(s, &c, "/x", 1, 1, &e) == 1);
+        int32_t *ids;
+        CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == 1);
+        CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_DONE }, &e) == 1);
+        CHECK(file_hash(rig_path) == before, "%s: the file was changed", what);
+        free(v);
+    }
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+}
+
+static void verbs_change_what_they_apply_to(void)
+{
+    struct err e = {0};
+    struct claim c;
+    size_t changed;
+    int64_t all[6];
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t w = rig_worker(s);
+    for (int i = 0; i < 6; i++)
+        all[i] = rig_submit(s, 100);
+    CHECK(rig_claim(s, w, 2, &c) == 1);
+    CHECK(rig_claim(s, w, 3, &c) == 1 && rig_commit(s, &c, 5, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0);
+    CHECK(rig_claim(s, w, 4, &c) == 1 && rig_commit(s, &c, 7, &(struct job_end){ .state = JOB_FAILED, .error = "x" }, &e) == 0);
+    CHECK(store_cancel(s, (int64_t[]){ 5 }, 1, &changed, &e) == 0 && changed == 1);
+    struct store_counts n;                       /* 1 queued, 2 running, 3 done, 4 failed, 5 cancelled, 6 queued */
+    CHECK(store_counts(s, &n, &e) == 0 && n.jobs[JOB_QUEUED] == 2 && n.jobs[JOB_RUNNING] == 1 && n.jobs[JOB_DONE] == 1 && n.jobs[JOB_FAILED] == 1 && n.jobs[JOB_CANCELLED] == 1);
+    CHECK(n.tokens == 5 && n.wanted == 400 && n.open_tokens == 300, "%zu %zu %zu", n.tokens, n.wanted, n.open_tokens);
+    CHECK(store_pause(s, all, 6, &changed, &e) == 0 && changed == 3);
+    CHECK(store_resume(s, all, 6, &changed, &e) == 0 && changed == 4);
+    CHECK(store_cancel(s, all, 6, &changed, &e) == 0 && changed == 4);
+    CHECK(rig_state(s, 3) == JOB_DONE && rig_text_is(s, 3, 5) && rig_text_is(s, 4, 7), "texts stay readable");
+    CHECK(store_remove(s, all, 6, &changed, &e) == 0 && changed == 6);
+    CHECK(store_remove(s, all, 6, &changed, &e) == 0 && changed == 0);
+    CHECK(rig_sql("SELECT (SELECT count(*) FROM input) + (SELECT count(*) FROM chunk) + (SELECT count(*) FROM event) + (SELECT count(*) FROM metric)") == 0);
+    store_close(s);
+}
+
+static void what_is_removed_is_gone_from_the_file(void)
+{
+    static const char secret[] = "nobody may read this sentence again";
+    struct err e = {0};
+    char *data;
+    size_t n;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    struct job_spec j = rig_job(100);
+    int64_t id;
+    j.prompt = secret;
+    j.prompt_bytes = sizeof secret - 1;
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0);
+    CHECK(file_read(&data, &n, rig_path, 1 << 24, &e) == 0 && memmem(data, n, secret, sizeof secret - 1));
+    free(data);
+    CHECK(store_remove(s, &id, 1, NULL, &e) == 0);
+    CHECK(file_read(&data, &n, rig_path, 1 << 24, &e) == 0 && !memmem(data, n, secret, sizeof secret - 1));
+    free(data);
+    store_close(s);
+}
+
+/* ---- texts and figures ---- */
+
+static void a_text_grows_and_is_read_in_parts(void)
+{
+    static const size_t steps[] = { 1, 1, CHUNK_TOKENS - 3, 1, 1, CHUNK_TOKENS - 1, 1 + 2 * (1024 - CHUNK_TOKENS), 3000, 17, 2047, 0, 887 };
+    struct err e = {0};
+    struct claim c, back;
+    size_t all = 0;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE), *reader = rig_open(STORE_READ);
+    int64_t job = rig_submit(s, 8000), w = rig_worker(s);
+    CHECK(rig_claim(s, w, 0, &c) == 1);
+    CHECK(rig_text_is(s, job, 0));
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        CHECK(rig_commit(s, &c, steps[i], NULL, &e) == 0, "%s", e.msg);
+        all += steps[i];
+        CHECK(c.tokens == all && rig_text_is(reader, job, all), "%zu", all);
+        if (i % 3 == 2) {                        /* by another worker from here on */
+            CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
+            CHECK(rig_claim(s, w, 0, &back) == 1 && back.tokens == all && back.n_part == all % CHUNK_TOKENS);
+            c = back;
+        }
+    }
+    CHECK(all == 8000 && rig_sql("SELECT count(*) FROM chunk") == (8000 + CHUNK_TOKENS - 1) / CHUNK_TOKENS);
+    static const size_t edges[] = { 0, 1, CHUNK_TOKENS - 1, CHUNK_TOKENS, CHUNK_TOKENS + 1, 2048, 4000, 7168, 7999, 8000, 9000 };
+    for (size_t a = 0; a < sizeof edges / sizeof *edges; a++)
+        for (size_t b = a; b < sizeof edges / sizeof *edges; b++) {
+            int32_t *ids, *want = rig_tokens(job, edges[a], 8000);
+            size_t n, from = MIN(edges[a], 8000u), to = MIN(edges[b], 8000u);
+            CHECK(store_tokens(reader, job, edges[a], edges[b], &ids, &n, &e) == 0, "%s", e.msg);
+            CHECK(n == to - from && memcmp(ids, want, n * sizeof *ids) == 0, "%zu to %zu", edges[a], edges[b]);
+            free(ids);
+            free(want);
+        }
+    CHECK(rig_sql("SELECT resumes FROM job") == 4);
+    int32_t *ids;
+    size_t n;
+    CHECK(store_tokens(reader, 55, 0, 1, &ids, &n, &e) == -1 && strstr(e.msg, "no job 55"));
+    store_close(reader);
+    store_close(s);
+}
+
+static void figures_add_up(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct metric_list m;
+    struct round_list r;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 5000), w = rig_worker(s);
+    CHECK(rig_claim(s, w, 0, &c) == 1);
+    for (int i = 0; i < 3; i++) {
+        struct metric v[] = { { .window = 1000, .source = "ngram", .name = "accepted", .value = 2 }, { .window = 0, .source = "", .name = "rounds", .value = 1.5 },
+                              { .window = 0, .source = "", .name = "depth", .index = 3, .value = i } };
+        struct round_row rounds[] = { { .start = (size_t)i * 10, .tokens = 4, .sources = "heads+ngram", .depth = 3, .drafted = 40, .rows = 12, .accepted = 3, .draft_seconds = 0.25f,
+                                        .verify_seconds = 0.5f } };
+        struct commit b = { .metrics = v, .n_metrics = 3, .rounds = rounds, .n_rounds = 1, .rate = 12.5 };
+        CHECK(store_commit(s, &c, &b, &e) == 0, "%s", e.msg);
+    }
+    CHECK(store_metrics(s, job, &m, &e) == 0 && m.n == 3, "%zu", m.n);
+    CHECK(m.v[0].window == 0 && strcmp(m.v[0].name, "depth") == 0 && m.v[0].index == 3 && m.v[0].value == 3);
+    CHECK(m.v[1].value == 4.5 && m.v[2].window == 1000 && strcmp(m.v[2].source, "ngram") == 0 && m.v[2].value == 6);
+    metric_list_free(&m);
+    CHECK(store_rounds(s, job, &r, &e) == 0 && r.n == 3 && r.v[2].start == 20 && r.v[2].rows == 12 && r.v[2].draft_seconds == 0.25f && strcmp(r.v[2].sources, "heads+ngram") == 0);
+    round_list_free(&r);
+    struct store_counts n;
+    CHECK(store_counts(s, &n, &e) == 0 && n.rate == 12.5);
+    CHECK(rig_commit(s, &c, 9, &(struct job_end){ .state = JOB_DONE, .finish_reason = "stop", .stop_reason = "THE END" }, &e) == 0);
+    struct job_list l;
+    CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].rate == 0 && strcmp(l.v[0].stop_reason, "THE END") == 0 && l.v[0].ended > 0 && !l.v[0].host);
+    job_list_free(&l);
+    char path[100];
+    size_t at;
+    CHECK(store_snapshot_get(s, job, path, sizeof path, &at, &e) == 0 && !path[0]);
+    store_close(s);
+}
+
+static bool starts(const int32_t *ids, int64_t job, size_t n)
+{
+    int32_t *want = rig_tokens(job, 0, n);
+    bool same = memcmp(ids, want, n * sizeof *ids) == 0;
+    free(want);
+    return same;
+}
+
+static void texts_are_extended_and_forked(void)
+{
+    static const int32_t more[3] = { 9, 8, 7 };
+    struct err e = {0};
+    struct claim c;
+    struct added add = { .ids = more, .n = 3, .text = "Two", .bytes = 3 };
+    struct span_list sp;
+    struct job_list l;
+    int32_t *ids;
+    size_t n;
+    int64_t fork1, fork2;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 3000), w = rig_worker(s);
+    CHECK(store_extend(s, job, 0, NULL, 10, false, &e) == -1 && strstr(e.msg, "queued or running"), "%s", e.msg);
+    CHECK(rig_claim(s, w, 0, &c) == 1 && rig_commit(s, &c, 3000, &(struct job_end){ .state = JOB_DONE, .finish_reason = "stop" }, &e) == 0);
+    CHECK(store_extend(s, job, 3001, NULL, 4000, false, &e) == -1 && store_extend(s, job, 3000, &add, 3002, false, &e) == -1 && strstr(e.msg, "3003 would"), "%s", e.msg);
+    CHECK(store_extend(s, job, 2999, &add, 4000, true, &e) == 0, "%s", e.msg);     /* the last one was EOS */
+    CHECK(rig_state(s, job) == JOB_PAUSED);
+    CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &n, &e) == 0 && n == 3002 && starts(ids, job, 2999) && memcmp(ids + 2999, more, sizeof more) == 0, "%s", e.msg);
+    free(ids);
+    CHECK(store_spans(s, job, &sp, &e) == 0 && sp.n == 1 && sp.v[0].start == 2999 && sp.v[0].n == 3 && sp.v[0].bytes == 3 && strcmp(sp.v[0].text, "Two") == 0);
+    span_list_free(&sp);
+    CHECK(rig_claim(s, w, job, &c) == 1 && c.tokens == 3002 && c.wanted == 4000);
+    CHECK(store_fork(s, job, &(struct fork_spec){ .at = 3001, .seed = 5, .add = &add, .wanted = 5000, .parameters = "{}" }, &fork1, &e) == 0, "a running one too: %s", e.msg);
+    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 3003, .seed = 6, .wanted = 5000 }, &fork2, &e) == 0, "%s", e.msg);
+    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 3005, .seed = 6, .wanted = 5000 }, &fork2, &e) == -1, "%s", e.msg);
+    CHECK(store_fork(s, fork1, &(struct fork_spec){ .at = 0, .seed = 6, .wanted = 50 }, &fork2, &e) == 0, "%s", e.msg);
+    fork2 = 3;
+    CHECK(store_tokens(s, fork2, 2998, SIZE_MAX, &ids, &n, &e) == 0 && n == 5 && ids[0] == rig_token(job, 2998) && ids[1] == 9 && ids[2] == 8 && ids[3] == 9 && ids[4] == 8, "%s", e.msg);
+    free(ids);
+    CHECK(store_spans(s, fork2, &sp, &e) == 0 && sp.n == 4, "%zu", sp.n);      /* shared 0, given 2999, given 3001, shared 3001 */
+    CHECK(strcmp(sp.v[0].kind, "shared") == 0 && sp.v[0].n == 3001 && sp.v[0].parent == job);
+    CHECK(strcmp(sp.v[1].kind, "given") == 0 && sp.v[1].start == 2999 && sp.v[1].n == 2 && !sp.v[1].text, "cut: its text is no more as given");
+    CHECK(sp.v[2].start == 3001 && sp.v[2].n == 2 && sp.v[3].start == 3001 && sp.v[3].n == 2 && sp.v[3].parent == fork1);
+    span_list_free(&sp);
+    CHECK(store_jobs(s, (int64_t[]){ fork1, fork2, 4 }, 3, &l, &e) == 0 && l.n == 3);
+    CHECK(l.v[0].seed == 5 && l.v[0].parent == job && l.v[0].parent_at == 3001 && l.v[0].given == 5 && l.v[0].tokens == 3004 && strcmp(l.v[0].numerics, "cpu-1") == 0);
+    CHECK(l.v[1].given == 4 && !l.v[2].numerics && l.v[2].tokens == 0);
+    job_list_free(&l);
+    struct job_input in;
+    CHECK(store_input(s, fork2, &in, &e) == 0 && strcmp(in.parameters, "{}") == 0 && in.n_prompt == 5);
+    job_input_free(&in);
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 1000, NULL, 1000, false, &e) == 0 && rig_text_is(s, job, 1000), "%s", e.msg);
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 0, NULL, 10, false, &e) == 0 && rig_text_is(s, job, 0), "%s", e.msg);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+}
+
+static void damage_to_a_text_is_named(void)
+{
+    static const struct { const char *sql, *says; } cases[] = {
+        { "UPDATE chunk SET data = zeroblob(length(data)) WHERE start = 512", "chunk 1 (tokens from 512 on) is damaged: its checksum" },
+        { "UPDATE chunk SET crc = crc + 1 WHERE start = 0", "chunk 0" },
+        { "DELETE FROM chunk WHERE start = 512", "a chunk is missing" },
+        { "DELETE FROM chunk WHERE start = 1024", "tokens 1024 to 1200 are missing" },
+        { "UPDATE chunk SET n = 1000 WHERE start = 512", "it has 1000 tokens, 512 were expected" },
+        { "UPDATE chunk SET n = -1 WHERE start = 512", "chunk 1" },
+        { "UPDATE chunk SET link = zeroblob(32) WHERE start = 512", "its hash does not follow" },
+        { "UPDATE chunk SET link = x'00' WHERE start = 1024", "its hash does not follow" },
+        { "CREATE TEMP TABLE x AS SELECT * FROM chunk WHERE start = 0; UPDATE chunk SET crc = (SELECT crc FROM x), data = (SELECT data FROM x) WHERE start = 512",
+          "chunk 1 (tokens from 512 on) is damaged: its hash" },
+        { "UPDATE job SET tokens = 1024; DELETE FROM chunk WHERE start = 1024", "not the one in its row" },
+        { "UPDATE job SET tokens = 9999", "it has 176 tokens, 512 were expected" },
+        { "UPDATE job SET link = zeroblob(32)", "not the one in its row" },
+        { "UPDATE job SET tokens = -1", "row of job 1 is damaged" },
+        { "UPDATE job SET prompt_tokens = 4", "prompt of job 1 is damaged" },
+        { "UPDATE input SET ids = zeroblob(4)", "prompt of job 1 is damaged" },
+    };
+    struct err e = {0};
+    struct claim c;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 5000), w = rig_worker(s);
+    CHECK(rig_claim(s, w, 0, &c) == 1 && rig_commit(s, &c, 1200, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
+    char *good;
+    size_t n;
+    store_close(s);
+    CHECK(file_read(&good, &n, rig_path, 1 << 24, &e) == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t *ids;
+        size_t k;
+        write_file(rig_path, good, n);
+        rig_sql(cases[i].sql);
+        s = rig_open(STORE_WRITE);
+        CHECK(store_check(s, &e) == -1, "case %zu", i);
+        CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &k, &e) == -1 && strstr(e.msg, cases[i].says), "case %zu: %s", i, e.msg);
+        int64_t w2 = rig_worker(s);
+        CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &c, &e) == 1 && store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1, "nothing is written behind it");
+        store_close(s);
+    }
+    write_file(rig_path, good, n);
+    rig_sql("UPDATE chunk SET data = zeroblob(length(data)) WHERE start = 1024");
+    s = rig_open(STORE_READ);
+    int32_t *ids;
+    CHECK(store_tokens(s, job, 0, 1024, &ids, &n, &e) == 0 && n == 1024 && starts(ids, job, n), "what is before the damage can be read");
+    free(ids);
+    store_close(s);
+    free(good);
+}
+
+static void workers_share_a_queue_without_sharing_a_job(void)
+{
+    enum { WORKERS = 4, JOBS = 120 };
+    struct err e = {0};
+    pid_t pid[WORKERS];
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < JOBS; i++)
+        rig_submit(s, 3);
+    store_close(s);
+    fflush(stdout);
+    for (int k = 0; k < WORKERS; k++)
+        if ((pid[k] = fork()) == 0) {
+            struct claim c;
+            s = rig_open(STORE_WRITE);
+            int64_t w = rig_worker(s);
+            int rc;
+            while ((rc = rig_claim(s, w, 0, &c)) == 1)
+                if (rig_commit(s, &c, 1, NULL, &e) || rig_commit(s, &c, 2, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e))
+                    _exit(2);
+            if (rc == 0)
+                rc = store_worker_end(s, w, &e);
+            store_close(s);
+            _exit(rc ? 1 : 0);
+        }
+    for (int k = 0; k < WORKERS; k++) {
+        int status;
+        waitpid(pid[k], &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", status);
+    }
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND tokens = 3 AND attempt = 1") == JOBS);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'done'") == JOBS && rig_sql("SELECT count(*) FROM event WHERE kind = 'claimed'") == JOBS);
+    s = rig_open(STORE_READ);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+}
+
+static void long_texts_and_large_batches_are_quick(void)
+{
+    enum { JOBS = 10000, TOKENS = 100000 };
+    struct err e = {0};
+    struct job_spec *v = calloc(JOBS, sizeof *v);
+    int64_t *ids = calloc(JOBS, sizeof *ids), w;
+    char (*names)[16] = calloc(JOBS, sizeof *names);
+    struct claim c;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < JOBS; i++) {
+        snprintf(names[i], sizeof *names, "line-%d", i);
+        v[i] = rig_job(TOKENS);
+        v[i].custom_id = names[i];
+        v[i].identity = names[i];
+        v[i].identity_bytes = strlen(names[i]);
+    }
+    double t = clock_seconds();
+    CHECK(store_submit(s, "big", v, JOBS, ids, NULL, NULL, &e) == 0, "%s", e.msg);
+    double submit = clock_seconds() - t;
+    struct job_list l;
+    int32_t *tokens;
+    size_t n;
+    t = clock_seconds();
+    CHECK(store_jobs(s, ids, JOBS, &l, &e) == 0 && l.n == JOBS);
+    double list = clock_seconds() - t;
+    job_list_free(&l);
+    w = rig_worker(s);
+    t = clock_seconds();
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .model = "/m/one" }, &c, &e) == 1);
+    double claim = clock_seconds() - t;
+    CHECK(store_begin(s, &c, "cpu-1", "fp", false, &tokens, &e) == 0);
+    free(tokens);
+    int64_t page = rig_sql("PRAGMA page_size"), before = rig_sql("PRAGMA page_count");
+    CHECK(rig_commit(s, &c, TOKENS, NULL, &e) == 0);
+    int64_t bytes = (rig_sql("PRAGMA page_count") - before) * page;
+    t = clock_seconds();
+    CHECK(store_tokens(s, c.job, 0, SIZE_MAX, &tokens, &n, &e) == 0 && n == TOKENS && starts(tokens, c.job, n), "%s", e.msg);
+    double read = clock_seconds() - t;
+    free(tokens);
+    printf("    %d jobs submitted in %.2f s, listed in %.2f s, one claimed in %.4f s; %d random tokens: %lld bytes, read back and checked in %.3f s\n", JOBS, submit, list, claim, TOKENS,
+           (long long)bytes, read);
+    CHECK(read < 0.5 && submit < 10 && list < 3 && claim < 0.5);
+    store_close(s);
+    free(v);
+    free(ids);
+    free(names);
+}
+
+int main(void)
+{
+    RUN(a_fresh_store_is_private_and_says_what_it_is);
+    RUN(what_is_no_store_is_refused_and_not_touched);
+    RUN(a_damaged_store_is_refused_and_not_touched);
+    RUN(a_read_only_store_can_be_read_and_not_written);
+    RUN(a_migration_is_all_or_nothing);
+    RUN(a_wal_store_is_turned_back);
+    RUN(a_busy_store_is_waited_for);
+    RUN(a_network_file_system_is_named_and_one_host_only);
+    RUN(what_is_submitted_is_read_back);
+    RUN(a_name_makes_submitting_idempotent);
+    RUN(selections_mean_what_they_say);
+    RUN(the_queue_goes_by_priority_model_and_number);
+    RUN(begun_jobs_need_their_numerics);
+    RUN(a_job_that_never_gets_on_fails);
+    RUN(a_job_is_had_by_number_or_it_says_why_not);
+    RUN(a_dead_worker_is_followed_at_once);
+    RUN(a_silent_worker_is_followed_after_its_lease);
+    RUN(a_stale_worker_never_writes);
+    RUN(verbs_change_what_they_apply_to);
+    RUN(what_is_removed_is_gone_from_the_file);
+    RUN(a_text_grows_and_is_read_in_parts);
+    RUN(figures_add_up);
+    RUN(texts_are_extended_and_forked);
+    RUN(damage_to_a_text_is_named);
+    RUN(workers_share_a_queue_without_sharing_a_job);
+    RUN(long_texts_and_large_batches_are_quick);
+    rig_end();
+    return test_end();
+}
