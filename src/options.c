@@ -114,7 +114,7 @@ static const struct option table[] = {
 
     { "format", "", "text|ids", VERB_RUN, CHOICE, F(format), 0, 2, "text", NULL,
       "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
-    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN, TEXT, F(output), 0, 0, NULL, "standard output",
+    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN, TEXT, F(output), 0, 0, NULL, "standard output; train: none, it is needed",
       "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), 2, BIG, NULL, "the whole text at once; train: 8192", "Pieces of N tokens.", TEXTS, 0 },
@@ -139,7 +139,8 @@ static const struct option table[] = {
     { "heads", "", "N", VERB_TRAIN, SIZE, F(heads), 1, 16, "3", NULL, "Heads: tokens that are guessed ahead.", TRAINING, 0 },
     { "steps", "", "N", VERB_TRAIN, SIZE, F(train_steps), 1, BIG, NULL, "one pass over the data", "Steps of the optimiser.", TRAINING, 0 },
     { "batch-windows", "", "N", VERB_TRAIN, SIZE, F(train_batch), 1, 1e6, "1", NULL, "Windows of a step.", TRAINING, 0 },
-    { "learning-rate", "--lr", "R", VERB_TRAIN, REAL, F(train_rate), 0, 100, "0.005", NULL, "Of AdamW after the warm-up; falls to 0 along a cosine.", TRAINING, 0 },
+    { "learning-rate", "--lr", "R", VERB_TRAIN, REAL, F(train_rate), 0, 100, NULL, "0.005 x 4096 / the model's hidden size, at most 0.2",
+      "Of AdamW after the warm-up; falls to 0 along a cosine.", TRAINING, 0 },
     { "warmup", "", "N", VERB_TRAIN, SIZE, F(train_warmup), 0, BIG, "50", NULL, "Steps in which the rate rises, at most a quarter of all.", TRAINING, 0 },
     { "weight-decay", "", "X", VERB_TRAIN, REAL, F(train_decay), 0, 100, "0.1", NULL, "Of matrices.", TRAINING, 0 },
     { "clip", "", "X", VERB_TRAIN, REAL, F(train_clip), 0, 1e9, "1", NULL, "Largest norm of a gradient; 0: any.", TRAINING, 0 },
