@@ -146,6 +146,24 @@ static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, s
     return 0;
 }
 
+/* Tokens of text[0, n), n <= BREAKER_BYTES_MAX, as they are in the middle of a text: behind a newline, as many tokenizers put a space before the first
+ * word. ids is to be freed; those wanted begin at *from. */
+static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from, size_t *n_ids, const char *text, size_t n, struct err *e)
+{
+    char behind[BREAKER_BYTES_MAX + 1] = { '\n' };
+    int32_t *line = NULL;
+    memcpy(behind + 1, text, n);
+    int r = tokenizer_encode(t, &line, from, behind, 1, false, e) || tokenizer_encode(t, ids, n_ids, behind, n + 1, false, e) ? -1 : 0;
+    if (r == 0 && (*from > *n_ids || (*from && memcmp(line, *ids, *from * sizeof *line)))) {       /* a token goes over the border */
+        free(*ids);
+        *ids = NULL;
+        *from = 0;
+        r = tokenizer_encode(t, ids, n_ids, text, n, false, e);
+    }
+    free(line);
+    return r;
+}
+
 /* All breakers that begin with token `id`, whose text is word[0, n_word). */
 static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word, size_t n_word, const char *text, size_t n,
                              struct err *e)
@@ -154,10 +172,10 @@ static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int3
         return add_breaker(b, id, NULL, 0, e);
     for (size_t k = MIN(n - 1, n_word); k > 0; k--) {        /* the last k bytes of the token begin the breaker */
         int32_t *rest = NULL;
-        size_t n_rest;
+        size_t from = 0, n_rest = 0;
         if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
             continue;
-        int r = tokenizer_encode(t, &rest, &n_rest, text + k, n - k, false, e) || add_breaker(b, id, rest, n_rest, e) ? -1 : 0;
+        int r = encode_inside(t, &rest, &from, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest + from, n_rest - from, e) ? -1 : 0;
         free(rest);
         if (r)
             return -1;
@@ -171,7 +189,7 @@ static int by_first_token(const void *a, const void *b)
     return (x->ids[0] > y->ids[0]) - (x->ids[0] < y->ids[0]);
 }
 
-static int parse_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t, struct err *e)
+int sampling_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t, struct err *e)
 {
     static const char *defaults[] = { "\n", ":", "\"", "*" };
     const struct text_list list = given->n ? *given : (struct text_list){ defaults, sizeof defaults / sizeof *defaults };
@@ -195,6 +213,7 @@ static int parse_breakers(struct sampling *s, const struct text_list *given, con
     free(word);
     if (b.n)
         qsort(b.v, b.n, sizeof *b.v, by_first_token);
+    free((void *)s->dry_breakers);
     s->dry_breakers = b.v;
     s->n_dry_breakers = b.n;
     return r;
@@ -227,7 +246,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->dry_allowed = o->dry_allowed_length;
     s->dry_last_n = o->dry_penalty_last_n;
     s->text_max = text_max;
-    if (s->dry_multiplier != 0 && parse_breakers(s, &o->dry_breakers, t, e))
+    if (s->dry_multiplier != 0 && sampling_breakers(s, &o->dry_breakers, t, e))
         return -1;
     s->min_tokens = o->min_tokens;
     s->ignore_eos = o->ignore_eos;

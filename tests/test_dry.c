@@ -3,6 +3,7 @@
 #include "tests/allocations.h"
 #include "src/dry.h"
 #include "src/counts.h"
+#include "src/cmd_sampling.h"
 #include <float.h>
 
 static struct err e;
@@ -245,6 +246,44 @@ static void every_parameter_counts(void)
     CHECK(penalty_of(&p, same, 3, 0) == 1 && penalty_of(&p, same, 4, 0) == 1.75);
 }
 
+/* Breakers that one token holds, and that go over several, are found among the tokens of texts that contain them; in no other text. */
+static void breakers_are_tokens_of_texts(void)
+{
+    static const char *const files[] = { "models/demo/tokenizer.json", "tests/data/tokenizers/llama2.json", "tests/data/tokenizers/llama3.json",
+                                         "tests/data/tokenizers/gpt2.json", "tests/data/tokenizers/qwen2.json" };
+    static const struct { const char *breaker, *with, *without; } cases[] = {
+        { "\n", "one.\n\nTwo", "one. Two" }, { "the", "and the man", "and thy man" }, { "is not", "that is not it", "that was not it" },
+        { "s not", "that is not it", "this is it" }, { ": \"", "he said: \"Yes", "he said, \"Yes" },
+    };
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        struct tokenizer *t;
+        char *json;
+        size_t n_json;
+        if (file_read(&json, &n_json, files[f], 1 << 28, &e) || tokenizer_parse(&t, files[f], json, n_json, SIZE_MAX, &e)) {
+            CHECK(false, "%s", e.msg);
+            continue;
+        }
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+            for (int with = 0; with < 2; with++) {
+                const char *breaker = cases[c].breaker, *x = with ? cases[c].with : cases[c].without;
+                struct sampling p;
+                int32_t *ids;
+                size_t n, found = 0;
+                sampling_defaults(&p);
+                CHECK(!sampling_breakers(&p, &(struct text_list){ &breaker, 1 }, t, &e), "%s", e.msg);
+                CHECK(!tokenizer_encode(t, &ids, &n, x, strlen(x), false, &e), "%s", e.msg);
+                for (size_t b = 0; b < p.n_dry_breakers; b++)
+                    for (size_t i = 0; i + p.dry_breakers[b].n <= n; i++)
+                        found += !memcmp(ids + i, p.dry_breakers[b].ids, p.dry_breakers[b].n * sizeof *ids);
+                CHECK((found > 0) == with, "%s: '%s' in '%s': %zu", files[f], breaker, x, found);
+                free(ids);
+                sampling_free(&p);
+            }
+        tokenizer_close(t);
+        free(json);
+    }
+}
+
 static void bad_parameters_are_named(void)
 {
     struct sampling p;
@@ -332,6 +371,7 @@ int main(void)
     RUN(equals_its_definition);
     RUN(sampler_subtracts_it);
     RUN(every_parameter_counts);
+    RUN(breakers_are_tokens_of_texts);
     RUN(bad_parameters_are_named);
     RUN(cost_and_allocations);
     return test_end();
