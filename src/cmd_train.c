@@ -106,8 +106,8 @@ static int settings(struct job *j, struct err *e)
     snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
-        .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden), .decay = o->train_decay, .clip = o->train_clip, .warmup = o->train_warmup,
-        .seed = options_given(o, "seed") ? o->seed : 42, .valid_every = o->valid_every, .valid_windows = o->valid_windows,
+        .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .decay = o->train_decay, .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42, .valid_every = o->valid_every, .valid_windows = o->valid_windows,
         .checkpoint_seconds = o->checkpoint_seconds,
     };
     return 0;
@@ -156,18 +156,18 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
         memcpy(j->last, score, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *score);
     else
         progress_at(p, step * t->s.batch * t->s.window);
-    if (p->show == SHOW_NOTHING || (!valid && step % t->s.valid_every))
+    if (p->show == SHOW_NOTHING || (!valid && step % MAX(t->s.valid_every / 10, 1) && step != t->s.steps))
         return;
     progress_clear(p);
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct train_score *s = score + i * TRAIN_OUTPUTS_MAX;
         if (p->show == SHOW_JSON) {
             for (size_t k = 0; k < t->module[i].n_outputs; k++)
-                fprintf(stderr, "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, \"loss\": %.6f, \"top1\": %.6f, \"top3\": %.6f}\n",
-                        step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k, per(&s[k], s[k].loss), per(&s[k], (double)s[k].top1),
-                        per(&s[k], (double)s[k].top3));
+                fprintf(stderr, "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, \"loss\": %.6f, "
+                        "\"top1\": %.6f, \"top3\": %.6f}\n", step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
+                        per(&s[k], s[k].loss), per(&s[k], (double)s[k].top1), per(&s[k], (double)s[k].top3));
         } else {
-            fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name, valid ? "held-out text" : "this step");
+            fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name, valid ? "held-out text" : "its windows");
             scores(stderr, s, t->module[i].n_outputs);
         }
     }
@@ -182,10 +182,11 @@ static void print_times(const struct job *j)
             heads[k] += train_heads_seconds(&t->module[i])[k];
     for (size_t k = 0; k < TRAIN_TIMES; k++)
         all += t->seconds[k];
-    fprintf(stderr, "%zu tokens in %.1f s (%.0f tokens/s without held-out text): model %.1f s, heads %.1f s, optimiser %.1f s, checkpoints %.1f s; held-out text "
-            "%.1f s. All heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n", t->run_tokens, all,
-            (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]), t->seconds[TRAIN_FORWARD], t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER],
-            t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID], heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
+    fprintf(stderr, "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, heads %.1f s, optimiser %.1f s, checkpoints %.1f s; "
+            "held-out text %.1f s\n", t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]), t->seconds[TRAIN_FORWARD],
+            t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER], t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
+    fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n", heads[HEADS_FORWARD],
+            heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
 }
 
 /* ---- the run ---- */
