@@ -170,7 +170,7 @@ static void note_broken(struct store *s, int rc, const struct err *e)
 {
     int kind = rc & 0xff;
     bool reads_only = rc == SQLITE_IOERR_READ || rc == SQLITE_IOERR_SHORT_READ || rc == SQLITE_IOERR_NOMEM;
-    if ((kind == SQLITE_IOERR && !reads_only) || kind == SQLITE_FULL || kind == SQLITE_CORRUPT || kind == SQLITE_READONLY)
+    if ((kind == SQLITE_IOERR && !reads_only) || kind == SQLITE_FULL || kind == SQLITE_CANTOPEN || kind == SQLITE_CORRUPT || kind == SQLITE_READONLY)
         if (!s->broken[0])
             snprintf(s->broken, sizeof s->broken, "%.*s", (int)sizeof s->broken - 1, e->msg);
 }

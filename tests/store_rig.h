@@ -12,28 +12,26 @@
 
 static char rig_dir[64], rig_path[96];   /* in memory where there is such a place: fsync costs nothing there */
 
+static inline void rig_end(void)
+{
+    char cmd[128], journal[128];
+    snprintf(journal, sizeof journal, "%s-journal", rig_path);
+    unlink(rig_path);
+    unlink(journal);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", rig_dir);
+    if (rig_dir[0] && rmdir(rig_dir) && system(cmd))
+        perror(cmd);
+    rig_dir[0] = 0;
+}
+
 /* An empty folder; rig_path is a file in it that is not there. The folder before is removed. */
 static inline void rig_new(void)
 {
-    char cmd[128];
-    if (rig_dir[0]) {
-        snprintf(cmd, sizeof cmd, "rm -rf '%s'", rig_dir);
-        if (system(cmd))
-            perror(cmd);
-    }
+    rig_end();
     strcpy(rig_dir, access("/dev/shm", W_OK) ? "/tmp/longhand-store-XXXXXX" : "/dev/shm/longhand-store-XXXXXX");
     if (!mkdtemp(rig_dir))
         abort();
     snprintf(rig_path, sizeof rig_path, "%s/t.db", rig_dir);
-}
-
-static inline void rig_end(void)
-{
-    char cmd[128];
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", rig_dir);
-    if (rig_dir[0] && system(cmd))
-        perror(cmd);
-    rig_dir[0] = 0;
 }
 
 static inline struct store *rig_open(enum store_mode mode)

@@ -1,0 +1,347 @@
+/* Failing disks and power cuts under the store: whatever fails, the file that is left is whole and has all that was acknowledged.
+ * Short: every operation of one life of a store fails once and for ever, every fourth in four other ways; 1,500 power cuts.
+ * --long: every one in all ways; 12,000 cuts and more. */
+#include "runs/checkpoint.h"
+#include "tests/faulty_vfs.h"
+#include "tests/store_rig.h"
+
+static bool long_run;
+
+/* What a life of a store has acknowledged. */
+struct acked { bool submitted, batch, done, removed, extended; size_t tokens; };
+
+static const int32_t added_ids[3] = { 5, 6, 7 };
+
+/* Make a store, submit, work, remove, extend, until something fails. The store is left open in *s. */
+static int life(struct store **s, struct acked *a, struct err *e)
+{
+    static const size_t steps[] = { 1, 300, 250, 100 };
+    struct job_spec j = rig_job(700), two[2] = { rig_job(10), rig_job(10) };
+    struct claim c;
+    int64_t ids[2], w;
+    int32_t *tokens;
+    *a = (struct acked){0};
+    if (store_open(s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, e) || store_submit(*s, NULL, &j, 1, ids, NULL, NULL, e))
+        return -1;
+    a->submitted = true;
+    two[0].custom_id = "a";
+    two[1].custom_id = "b";
+    if (store_submit(*s, "pair", two, 2, ids, NULL, NULL, e))
+        return -1;
+    a->batch = true;
+    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct wish){ .worker = w, .job = 1 }, &c, e) != 1)
+        return -1;
+    if (store_begin(*s, &c, "cpu-1", "fp", false, &tokens, e))
+        return -1;
+    free(tokens);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct metric m = { .source = "", .name = "rounds", .value = 1 };
+        int32_t *v = rig_tokens(1, c.tokens, steps[i]);
+        int rc = store_commit(*s, &c, &(struct commit){ .ids = v, .n = steps[i], .metrics = &m, .n_metrics = 1 }, e);
+        free(v);
+        if (rc)
+            return -1;
+        a->tokens = c.tokens;
+    }
+    if (rig_commit(*s, &c, 49, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, e))
+        return -1;
+    a->tokens = 700;
+    a->done = true;
+    if (store_remove(*s, &ids[0], 1, NULL, e))
+        return -1;
+    a->removed = true;
+    if (store_extend(*s, 1, 700, &(struct added){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900, true, e))
+        return -1;
+    a->extended = true;
+    return store_worker_end(*s, w, e);
+}
+
+static bool text_holds(struct store *s, size_t n)
+{
+    int32_t *ids, *want = rig_tokens(1, 0, 700);
+    size_t got;
+    struct err e;
+    bool ok = store_tokens(s, 1, 0, SIZE_MAX, &ids, &got, &e) == 0;
+    if (ok)
+        ok = got == n && memcmp(ids, want, MIN(n, 700u) * sizeof *ids) == 0 && (n <= 700 || (n == 703 && memcmp(ids + 700, added_ids, sizeof added_ids) == 0));
+    free(ids);
+    free(want);
+    return ok;
+}
+
+/* The file as it was left: whole, with all that was acknowledged. The reason why not, or NULL. */
+static const char *verdict(const struct acked *a, bool go_on)
+{
+    static char why[1200];
+    struct store *s;
+    struct err e = {0};
+    struct job_list l;
+    const char *bad = NULL;
+    if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, &e) || store_check(s, &e)) {
+        snprintf(why, sizeof why, "%s", e.msg);
+        store_close(s);
+        return why;
+    }
+    if (store_jobs(s, (int64_t[]){ 1, 2, 3 }, 3, &l, &e)) {
+        store_close(s);
+        return "the jobs cannot be read";
+    }
+    size_t first = l.n && l.v[0].id == 1, others = l.n - first;
+    if (a->submitted && !first)
+        bad = "a submitted job is lost";
+    else if (a->batch && others != 2 && !(a->done && others == 1))
+        bad = "a batch is lost, or half of it";
+    else if (!a->batch && others != 0 && others != 2)
+        bad = "half a batch is there";
+    else if (a->removed && others != 1)
+        bad = "a removed job is back";
+    else if (first && (l.v[0].tokens < a->tokens || (a->extended && l.v[0].tokens != 703) || !text_holds(s, l.v[0].tokens)))
+        bad = "acknowledged tokens are lost";
+    else if (first && a->done && l.v[0].state != JOB_DONE && l.v[0].state != JOB_PAUSED)
+        bad = "a finished job is not";
+    if (!bad && go_on && first && l.v[0].tokens < 700) {     /* and the text can be gone on with */
+        int64_t w = rig_worker(s);
+        struct claim c;
+        rig_sql("UPDATE worker SET start = start - 1 WHERE id <> (SELECT max(id) FROM worker)");
+        if (rig_claim(s, w, 1, &c) != 1 || rig_commit(s, &c, 700 - c.tokens, &(struct job_end){ .state = JOB_DONE }, &e) || !text_holds(s, 700))
+            bad = "the text cannot be gone on with";
+    }
+    job_list_free(&l);
+    store_close(s);
+    return bad;
+}
+
+static void whatever_write_fails_the_file_is_whole(void)
+{
+    static const char *const ways[] = { "once", "for ever", "disk full once", "disk full for ever", "delete done but not synced", "read" };
+    struct acked a;
+    struct err e;
+    int points = 0, refusals = 0;
+    for (int way = 0; way < 6; way++) {
+        int64_t n = 0;
+        for (bool fired = true; fired && !test_failed_;) {
+            struct store *s = NULL;
+            n += long_run || way < 2 || n < 20 ? 1 : 4;
+            rig_new();
+            vfs_reset();
+            if (way == 5)
+                vfs.fail_read_at = n;
+            else
+                vfs.fail_at = n;
+            vfs.for_ever = way == 1 || way == 3;
+            vfs.full = way == 2 || way == 3;
+            vfs.late_delete = way == 4;
+            e = (struct err){0};
+            int rc = life(&s, &a, &e);
+            fired = vfs.failed > 0;
+            CHECK(!fired || rc == -1 || way == 5, "%s %" PRId64 ": the failure was not seen", ways[way], n);
+            CHECK(fired || rc == 0, "%s %" PRId64 ": %s", ways[way], n, e.msg);
+            if (s && rc && way < 5) {    /* this connection writes no more: nothing is tried again */
+                int64_t before = vfs.n;
+                struct err again = {0};
+                CHECK(store_event(s, 1, "x", "", &again) == -1 && strstr(again.msg, "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
+                CHECK(vfs.n == before);
+                refusals++;
+            }
+            store_close(s);
+            int64_t fail_at = vfs.fail_at, fail_read_at = vfs.fail_read_at;
+            vfs.fail_at = vfs.fail_read_at = 0;
+            const char *bad = verdict(&a, true);
+            CHECK(!bad, "%s, operation %" PRId64 ": %s", ways[way], fail_at + fail_read_at, bad);
+            points += fired;
+        }
+        CHECK(n > (way == 5 ? 20 : 200), "%s: only %" PRId64 " operations", ways[way], n);
+    }
+    vfs_reset();
+    CHECK(refusals > 200);
+    printf("    %d failures, each followed by a check and the rest of the text\n", points);
+}
+
+static void a_failed_checkpoint_is_not_tried_again(void)
+{
+    struct err e = {0};
+    struct claim claim;
+    struct checkpoint *c;
+    struct checkpoint_cost cost;
+    rig_new();
+    vfs_reset();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 1000);
+    CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
+    CHECK(checkpoint_open(&c, s, &claim, &(struct checkpoint_options){ .seconds = 0.001 }, &e) == 0);
+    int32_t *v = rig_tokens(job, 0, 1000);
+    CHECK(checkpoint_put(c, v, 10, NULL, &e) == 0 && checkpoint_flush(c, &e) == 0);
+    vfs.fail_at = vfs.n + 3;             /* a sync or a write of the next commit, once */
+    CHECK(checkpoint_put(c, v + 10, 10, NULL, &e) == 0);
+    CHECK(checkpoint_flush(c, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
+    int64_t ops = vfs.n;
+    checkpoint_cost(c, &cost);
+    size_t commits = cost.commits;
+    for (size_t i = 20; i < 60; i += 10) {
+        CHECK(checkpoint_put(c, v + i, 10, NULL, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
+        usleep(3000);
+    }
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == -1);
+    checkpoint_cost(c, &cost);
+    CHECK(cost.commits == commits && vfs.n == ops, "%zu commits more, %" PRId64 " operations", cost.commits - commits, vfs.n - ops);
+    checkpoint_close(c);
+    free(v);
+    CHECK(rig_text_is(s, job, 10));
+    store_close(s);
+    vfs_reset();
+}
+
+/* Open and close, as the first process behind a cut does, until the second cut at operation `at`. */
+static bool recover_until(int64_t at)
+{
+    struct store *s = NULL;
+    struct err e;
+    vfs.cut_at = at;
+    if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, &e) == 0)
+        store_event(s, 1, "recovered", "", &e);
+    store_close(s);
+    bool cut = vfs.dead;
+    vfs.dead = false;
+    vfs.cut_at = 0;
+    return cut;
+}
+
+/* A process that dies: all it wrote is there, nothing behind. At every operation, and at every operation of the recovery of some. */
+static void a_death_at_any_operation_loses_nothing(void)
+{
+    struct acked a;
+    struct err e;
+    int deaths = 0, again = 0;
+    bool died = true;
+    for (int64_t at = 1; died && !test_failed_; at++)
+        for (int64_t second = 0; second == 0 || (died && at % 9 == 0); second++) {
+            struct store *s = NULL;
+            rig_new();
+            vfs_reset();
+            vfs.cut_at = at;
+            life(&s, &a, &e);
+            store_close(s);
+            died = vfs.dead;
+            deaths += died && second == 0;
+            vfs.dead = false;
+            vfs.cut_at = 0;
+            vfs.n = 0;
+            if (second > 0) {
+                if (!recover_until(second))
+                    break;
+                again++;
+            }
+            const char *bad = verdict(&a, true);
+            CHECK(!bad, "operation %" PRId64 ", then %" PRId64 ": %s", at, second, bad);
+        }
+    vfs_reset();
+    CHECK(deaths > 200 && again > 200, "%d %d", deaths, again);
+    printf("    %d deaths, %d more during recovery\n", deaths, again);
+}
+
+static void a_second_power_cut_during_recovery_loses_nothing(void)
+{
+    const int want = long_run ? 4000 : 300;
+    struct acked a;
+    struct err e;
+    int lost = 0, second = 0;
+    char first[1300] = "";
+    srand(19);
+    for (int i = 0; i < 20 * want && second < want; i++) {
+        struct store *s = NULL;
+        rig_new();
+        vfs_reset();
+        vfs.model = true;
+        vfs.cut_at = 1 + rand() % 450;
+        int64_t at = vfs.cut_at;
+        life(&s, &a, &e);
+        store_close(s);
+        vfs_after_cut();
+        vfs_again_from_disk();
+        if (!recover_until(1 + rand() % 14))
+            continue;
+        second++;
+        vfs_after_cut();
+        vfs.model = false;
+        const char *bad = verdict(&a, true);
+        lost += bad != NULL;
+        if (bad && !first[0])
+            snprintf(first, sizeof first, "operation %" PRId64 ": %s", at, bad);
+    }
+    vfs_reset();
+    CHECK(lost == 0 && second == want, "%d of %d: %s", lost, second, first);
+    printf("    %d second cuts\n", second);
+}
+
+/* `want` power cuts at every operation of a life in turn; how many lost something acknowledged. */
+static int cuts(enum vfs_sync sync, int want, int *done, char *first, size_t size)
+{
+    enum { STATES = 6 };                 /* of the disk, for one cut */
+    int lost = 0;
+    struct acked a;
+    struct err e;
+    *done = 0;
+    srand(17);
+    first[0] = 0;
+    for (int64_t at = 1; *done < want;) {
+        struct store *s = NULL;
+        rig_new();
+        vfs_reset();
+        vfs.model = true;
+        vfs.sync = sync;
+        vfs.cut_at = at;
+        int rc = life(&s, &a, &e);
+        store_close(s);
+        bool cut = vfs.dead;
+        CHECK(cut == (rc != 0), "%s", e.msg);
+        if (!cut) {                      /* behind the last operation: the power goes when all is done */
+            at = 1;
+        } else {
+            at++;
+        }
+        for (int k = 0; k < STATES && *done < want; k++, ++*done) {
+            bool model = vfs.model;
+            vfs_after_cut();
+            vfs.model = false;
+            vfs.dead = false;
+            vfs.cut_at = 0;
+            const char *bad = verdict(&a, k == 0);
+            vfs.model = model;
+            if (bad && !first[0])
+                snprintf(first, size, "operation %" PRId64 ": %s", at - 1, bad);
+            lost += bad != NULL;
+        }
+    }
+    vfs_reset();
+    return lost;
+}
+
+static void power_cuts_lose_nothing_that_was_acknowledged(void)
+{
+    char first[1300];
+    int done, lost = cuts(VFS_EXTRA, long_run ? 12000 : 1500, &done, first, sizeof first);
+    CHECK(lost == 0, "%d of %d: %s", lost, done, first);
+    printf("    %d power cuts\n", done);
+}
+
+static void the_cuts_show_what_weaker_syncs_lose(void)
+{
+    char full[1300], off[1300];
+    int done, lost_full = cuts(VFS_FULL, 600, &done, full, sizeof full), lost_off = cuts(VFS_OFF, 600, &done, off, sizeof off);
+    CHECK(lost_full > 10 && lost_off > 100, "%d and %d of %d", lost_full, lost_off, done);
+    printf("    of %d cuts synchronous=FULL loses %d (%s), OFF %d (%s)\n", done, lost_full, full, lost_off, off);
+}
+
+int main(int argc, char **argv)
+{
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
+    vfs_install();
+    RUN(whatever_write_fails_the_file_is_whole);
+    RUN(a_failed_checkpoint_is_not_tried_again);
+    RUN(a_death_at_any_operation_loses_nothing);
+    RUN(power_cuts_lose_nothing_that_was_acknowledged);
+    RUN(a_second_power_cut_during_recovery_loses_nothing);
+    RUN(the_cuts_show_what_weaker_syncs_lose);
+    rig_end();
+    return test_end();
+}
