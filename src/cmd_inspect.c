@@ -150,7 +150,7 @@ static int look(struct inspect *s, struct err *e)
     struct decode_setup setup;
     draft_defaults(&setup.draft);
     setup.heads = NULL;
-    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup, s->tokens));
+    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
     memory_add(&s->plan, "decoder", decode_bytes(&setup, &g->model, s->tokens));
     return 0;
 }

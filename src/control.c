@@ -14,9 +14,43 @@ void control_start(struct control *c, bool on, size_t rows_max, double weight_by
     *c = (struct control){ .on = on, .rows_max = MIN(rows_max, (size_t)CONTROL_ROWS_MAX), .weight_bytes = weight_bytes, .kv_bytes = kv_bytes, .drift = 1 };
 }
 
-static double scale(const struct control *c, size_t length)
+static double bytes(const struct control *c, size_t length) { return c->weight_bytes + c->kv_bytes * (double)length; }
+
+static double scale(const struct control *c, size_t length) { return bytes(c, length) / bytes(c, c->at); }
+
+/* Rounds of a trial, of which the first are not counted, as they still find the caches of the other mode; rounds between trials, when the modes are
+ * near each other and when they are not. */
+static const size_t trial[2] = { 24, 64 };
+enum { SETTLE = 6, NEAR_INTERVAL = 500, FAR_INTERVAL = 2000 };
+
+static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
+
+/* The mode of the next round. */
+static void choose_mode(struct control *c)
 {
-    return (c->weight_bytes + c->kv_bytes * (double)length) / (c->weight_bytes + c->kv_bytes * (double)c->at);
+    if (c->rounds == 0) {
+        c->mode = c->better = MODE_LEAN;
+        c->to_go = trial[MODE_LEAN];
+    } else if (--c->to_go == 0) {
+        enum control_mode was = c->mode, other = was == MODE_LEAN ? MODE_FULL : MODE_LEAN;
+        double lean = rate(c, MODE_LEAN), full = rate(c, MODE_FULL);
+        bool known = lean > 0 && full > 0, near = known && lean < 1.15 * full && full < 1.15 * lean;
+        if (known && was != c->better) {         /* a trial is over */
+            c->better = full > lean ? MODE_FULL : MODE_LEAN;
+            c->mode = c->better;
+            c->to_go = near ? NEAR_INTERVAL : FAR_INTERVAL;
+        } else {
+            c->mode = other;
+            c->to_go = trial[other];
+            if (!known)
+                c->better = was;
+        }
+        if (c->mode != was) {
+            c->in_mode = 0;
+            c->ran[c->mode].tokens *= 0.4;
+            c->ran[c->mode].seconds *= 0.4;
+        }
+    }
 }
 
 size_t control_wants_calibration(const struct control *c, size_t length, size_t left)
@@ -26,6 +60,8 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
         return 0;
     if (!c->measured[0])
         return left >= 1000 ? FIRST_GRID : 1;
+    if (c->mode == MODE_LEAN)
+        return 0;
     return moved && c->calibrating < SHARE * c->seconds && left >= 500 ? FIRST_GRID : 0;
 }
 
@@ -72,12 +108,14 @@ void control_round(struct control *c, size_t length)
 {
     if (!c->on)
         return;
+    choose_mode(c);
     double s = scale(c, length);
     for (size_t r = 1; r <= c->rows_max; r++)
         c->t[r] = s * pass_cost(c, r);
     c->lambda = 1 / c->t[1];
-    if (c->rate_seconds > 0)
-        c->lambda = MAX(c->lambda, c->rate_tokens / c->rate_seconds);
+    double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
+    if (c->rounds >= trial[MODE_LEAN])
+        c->lambda = MAX(best, 0.5 / c->t[1]);
 }
 
 double control_value(const struct control *c, const struct tree *t, size_t *rows)
@@ -85,13 +123,16 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
     float reach[TREE_POOL_MAX];
     size_t n = MIN(tree_reaches(t, reach), c->rows_max - 1);
     double tokens = 1, best = 1 - c->lambda * c->t[1];
+    const double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;     /* in lean rounds further rows find colder caches than their price was learned from */
+    bool any = false;
     *rows = 1;
     for (size_t i = 0; i < n; i++) {
         tokens += reach[i];
         double value = tokens - c->lambda * c->t[i + 2];
-        if (value > best + 0.002) {
+        if (value > best + (any ? 0.002 : enough)) {
             best = value;
             *rows = i + 2;
+            any = true;
         }
     }
     return best;
@@ -115,36 +156,47 @@ double control_min_reach(const struct control *c)
     return MAX(least, 0.01);
 }
 
-bool control_asks(struct control *c, enum source s, size_t pass, double reach)
+bool control_asks(struct control *c, enum source s)
 {
-    pass = MIN(pass, (size_t)CONTROL_PASSES - 1);
-    if (s == SOURCE_NGRAM || s == SOURCE_SUFFIX || s == SOURCE_TEST)
+    if (s != SOURCE_HEADS)
         return true;                             /* microseconds, and what they learn comes from being asked */
-    double price = c->lambda * c->drafter[s][pass].seconds;
-    size_t *idle = &c->drafter[s][pass].idle;
-    if (c->drafter[s][pass].n == 0 && s == SOURCE_PARTIAL)
-        price = c->lambda * (pass ? c->drafter[s][pass - 1].seconds : 0);
-    if (price > 0.9 * reach)
-        return false;                            /* not even a certain guess would pay */
-    if (c->drafter[s][pass].n < 4 || reach * c->drafter[s][pass].gain > price) {
+    if (c->mode == MODE_LEAN)
+        return false;
+    double price = c->lambda * c->drafter[s].seconds;
+    size_t *idle = &c->drafter[s].idle;
+    if (c->drafter[s].n < 4 || c->drafter[s].gain > price) {
         *idle = 0;
         return true;
     }
     /* what does not pay now may pay later in the text: look again now and then, for a small share of the time */
-    if (reach > 0.3 && ++*idle >= 16 && c->exploring < SHARE * c->seconds) {
-        c->exploring += c->drafter[s][pass].seconds;
+    if (++*idle >= 16 && c->exploring < SHARE * c->seconds) {
+        c->exploring += c->drafter[s].seconds;
         *idle = 0;
         return true;
     }
     return false;
 }
 
-void control_drafted(struct control *c, enum source s, size_t pass, double reach, double before, double after, double seconds)
+void control_drafted(struct control *c, enum source s, double before, double after, double seconds)
 {
-    pass = MIN(pass, (size_t)CONTROL_PASSES - 1);
-    double w = 1.0 / (double)MIN(++c->drafter[s][pass].n, (size_t)50), gain = (after - before) / MAX(reach, 0.05);
-    c->drafter[s][pass].gain += w * (gain - c->drafter[s][pass].gain);
-    c->drafter[s][pass].seconds += w * (MIN(seconds, c->drafter[s][pass].n > 4 ? 3 * c->drafter[s][pass].seconds : seconds) - c->drafter[s][pass].seconds);
+    double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
+    c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
+    c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
+}
+
+double control_pass_seconds(const struct control *c, size_t length) { return scale(c, length) * c->cost[0]; }
+
+bool control_pass_pays(const struct control *c, size_t rows, double reach, double p, double seconds)
+{
+    double tokens = 0;
+    if (c->mode == MODE_LEAN)
+        return false;
+    for (size_t more = 1; more < (size_t)CONTROL_PASSES && rows + more <= c->rows_max; more++) {
+        tokens += reach *= p;
+        if (tokens > c->lambda * (c->t[rows + more] - c->t[rows] + (double)more * seconds) + 0.002)
+            return true;
+    }
+    return false;
 }
 
 void control_verified(struct control *c, size_t length, size_t rows, double seconds)
@@ -164,11 +216,13 @@ void control_verified(struct control *c, size_t length, size_t rows, double seco
         c->cost[i] = MAX(c->cost[i], c->cost[i - 1]);
 }
 
-void control_done(struct control *c, size_t tokens, double seconds)
+void control_done(struct control *c, size_t length, size_t tokens, double seconds)
 {
     c->rounds++;
     c->seconds += seconds;
-    double cap = c->rounds > 20 && c->rate_tokens > 0 ? 10 * c->rate_seconds / c->rate_tokens * (double)tokens : seconds;
-    c->rate_tokens = 0.98 * c->rate_tokens + (double)tokens;
-    c->rate_seconds = 0.98 * c->rate_seconds + MIN(seconds, cap);
+    if (!c->on || ++c->in_mode <= SETTLE)
+        return;
+    double mean = c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
+    c->ran[c->mode].tokens = 0.99 * c->ran[c->mode].tokens + (double)tokens;
+    c->ran[c->mode].seconds = 0.99 * c->ran[c->mode].seconds + MIN(seconds / bytes(c, length), 5 * mean);    /* one that was put aside says little */
 }

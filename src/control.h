@@ -8,21 +8,30 @@
  * so: keep the r - 1 likeliest candidates for the r of the largest value, and ask a drafter when the value that its proposals have
  * lately added is more than lambda times its time. t(r) is measured on this machine: a few passes at the start and whenever the
  * text has grown a lot (at most 1 % of the time), corrected by every round; between measurements it scales with the bytes that a
- * pass reads. Choices depend on time and cannot change the text (R1, R2). */
+ * pass reads.
+ *
+ * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds
+ * are run in two modes, lean (only the text's own repetitions are proposed, where they are likely) and full; the rate of each is
+ * measured as it comes out, the better one is used, and the other one is tried again now and then for a few rounds. That is
+ * what keeps speculation from costing time. Choices depend on time and cannot change the text (R1, R2). */
 #pragma once
 #include "src/tree.h"
 
 enum { CONTROL_GRID = 8, CONTROL_PASSES = 16, CONTROL_ROWS_MAX = TREE_ROWS_MAX };
 
+enum control_mode { MODE_LEAN, MODE_FULL };
+
 struct control {
     bool on;
+    enum control_mode mode, better;
+    size_t in_mode, to_go;                       /* rounds since it was entered; until it ends */
+    struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
     double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
     size_t at;
     double seconds, calibrating, drift;          /* since the start; of it in calibration; measured / expected, lately */
-    double rate_tokens, rate_seconds;            /* fading sums of rounds */
     size_t rounds, rows_max;
-    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES][CONTROL_PASSES];   /* fading means of a pass; rounds not asked */
+    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES];   /* fading means; rounds not asked */
     double exploring;                            /* seconds spent in passes that did not look worth it */
     double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
 };
@@ -38,13 +47,18 @@ void   control_measured(struct control *c, size_t i, size_t length, double secon
 void control_round(struct control *c, size_t length);
 /* Value of the best choice of rows, and that choice. */
 double control_value(const struct control *c, const struct tree *t, size_t *rows);
-/* Whether pass number `pass` of a drafter pays, which goes on below a node that is reached with this chance. */
-bool control_asks(struct control *c, enum source s, size_t pass, double reach);
-void control_drafted(struct control *c, enum source s, size_t pass, double reach, double value_before, double value_after, double seconds);
+/* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
+bool control_asks(struct control *c, enum source s);
+void control_drafted(struct control *c, enum source s, double value_before, double value_after, double seconds);
+/* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
+ * chance p and the tree has `rows` rows that pay: alone, or as the first of several. */
+bool control_pass_pays(const struct control *c, size_t rows, double reach, double p, double seconds);
+/* Seconds of a pass of one row over a cache of this length, from the bytes that it reads. */
+double control_pass_seconds(const struct control *c, size_t length);
 /* Value of the best chain of draft passes whose guesses come true with chance p and take this long each. */
 double control_chain_value(const struct control *c, double p, double seconds);
 /* A candidate less likely than this does not pay as a row. */
 double control_min_reach(const struct control *c);
 /* What the round took. */
 void control_verified(struct control *c, size_t length, size_t rows, double seconds);
-void control_done(struct control *c, size_t tokens, double seconds);
+void control_done(struct control *c, size_t length, size_t tokens, double seconds);

@@ -7,14 +7,11 @@
 
 static const struct decode_setup plain;
 
-size_t decode_verify_rows(const struct decode_setup *setup, size_t n_max)
-{
-    return MIN(draft_rows(&setup->draft), MAX(n_max, (size_t)1));
-}
+size_t decode_verify_rows(const struct decode_setup *setup) { return draft_rows(&setup->draft); }
 
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
 {
-    return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup, n_max));
+    return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
 }
 
 static bool wants_residual(const struct decode_setup *s) { return s->heads && s->draft.drafters >> SOURCE_HEADS & 1; }
@@ -25,7 +22,7 @@ size_t decode_bytes(const struct decode_setup *setup, const struct model *m, siz
                              .n_max = n_max };
     const size_t parts[] = {
         n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(&setup->draft, m, setup->heads, n_max),
-        wants_residual(setup) ? decode_verify_rows(setup, n_max) * m->config.hidden * sizeof(float) : 0,
+        wants_residual(setup) ? decode_verify_rows(setup) * m->config.hidden * sizeof(float) : 0,
         setup->draft.drafters >> SOURCE_PARTIAL & 1 ? partial_bytes(&full, setup->draft.kv_policy, setup->draft.kv_budget, n_max) : 0,
     };
     size_t n = 0;
@@ -41,7 +38,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     const struct config *c = &m->config;
     setup = setup ? setup : &plain;
     assert(n_prompt >= 1 && n_prompt <= n_max);
-    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max, .rows_max = decode_verify_rows(setup, n_max) };
+    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max, .rows_max = decode_verify_rows(setup) };
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
     d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
@@ -129,7 +126,7 @@ static int calibrate(struct decoder *d, struct err *e)
             token[j] = d->tokens[d->n_tokens - 1];
         struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .logits = d->logits };
         double best = 0;
-        for (int again = 0; again < (i == 0 ? 2 : 1); again++) {
+        for (int again = 0; again < 2; again++) {
             double start = clock_seconds(), seconds;
             if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
                 return -1;
@@ -152,7 +149,15 @@ static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
         return false;                            /* the paper's way: they read the draft pass */
     if (partial && (g->set.draft_passes >= 0 || !d->control.on))
         return pass < (size_t)(g->set.draft_passes < 0 ? 1 : g->set.draft_passes);
-    return d->control.on ? control_asks(&d->control, ops->source, pass, partial ? draft_pass_reach(g) : 1) : pass == 0;
+    if (!d->control.on)
+        return pass == 0;
+    if (!partial)
+        return control_asks(&d->control, ops->source);
+    double p, seconds, reach = draft_pass_reach(g);
+    size_t rows;
+    draft_pass_expects(g, &d->control, &p, &seconds);
+    control_value(&d->control, g->tree, &rows);
+    return reach > 0 && control_pass_pays(&d->control, rows, reach, p, seconds);
 }
 
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
@@ -170,14 +175,13 @@ static int draft(struct decoder *d, struct err *e)
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
-        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || ops->source == SOURCE_PARTIAL);
+        bool more = true, priced = d->control.on && ops->source == SOURCE_HEADS;
         for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
-            double before = clock_seconds(), reach = priced && ops->source == SOURCE_PARTIAL ? draft_pass_reach(g) : 1;
-            double value = priced ? control_value(&d->control, t, &rows) : 0;
+            double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
             if (ops->expand(g, &more, e))
                 return -1;
             if (priced)
-                control_drafted(&d->control, ops->source, pass, reach, value, control_value(&d->control, t, &rows), clock_seconds() - before);
+                control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows), clock_seconds() - before);
         }
     }
     d->round.draft = clock_seconds() - start;
@@ -348,7 +352,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         describe(d[i], path, n_path);
         commit(d[i], path, n_path, bonus);
         d[i]->round.seconds = clock_seconds() - start;
-        control_done(&d[i]->control, n_path, d[i]->round.seconds);
+        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.seconds);
     }
     return 0;
 }

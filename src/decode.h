@@ -56,7 +56,7 @@ struct decoder {                     /* {0} is closed */
 size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max);
 /* Rows of a workspace; of a verification pass, whose nodes and logits take memory. */
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
-size_t decode_verify_rows(const struct decode_setup *setup, size_t n_max);
+size_t decode_verify_rows(const struct decode_setup *setup);
 
 /* A text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max tokens. setup NULL: plain. */
 int  decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,

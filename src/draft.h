@@ -21,6 +21,7 @@
 #include "src/sample.h"
 #include "src/tree.h"
 
+#define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
 enum { BUDGET_ARMS = 3, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
@@ -47,6 +48,8 @@ int  draft_check(const struct draft_settings *s, struct err *e);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
 
+struct control;
+
 /* What drafters share. Owned by a decoder; everything it needs is taken when it opens. */
 struct drafting {
     struct draft_settings set;
@@ -64,7 +67,7 @@ struct drafting {
     float *logits, *row;             /* [(1 + HEADS_MAX)][vocab] of a draft; [vocab] work space of a ranking */
     void *heads_scratch;
     struct partial partial;
-    struct budget_arm { size_t budget; double hit, seconds; size_t n, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
+    struct budget_arm { size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
     size_t n_arms, at_arm;
     size_t passes;                   /* draft passes of this round */
     uint32_t pass_node;              /* the node that the last one stood at */
@@ -104,10 +107,11 @@ size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, siz
 /* The target's sample behind a node is known. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* Take the budget of the partial cache that pays best by what is known of each; now and then another one, to know it. */
-struct control;
 void draft_choose_budget(struct drafting *g, const struct control *c);
-/* The chance that the node is reached which the next draft pass would stand at; 0: there is none. */
+/* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
 double draft_pass_reach(const struct drafting *g);
+/* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */
+void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds);
 /* Candidates at the depth of the children of `node`: --tree's, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
 /* A tree of heads 0..n-1 below `node`: logits [n][vocab]; head 0 is for its children. */

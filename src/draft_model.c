@@ -43,7 +43,16 @@ static uint32_t best_child(const struct tree *t, uint32_t node)
 double draft_pass_reach(const struct drafting *g)
 {
     uint32_t node = g->passes ? best_child(g->tree, g->pass_node) : 0;
-    return g->passes && !node ? 0 : g->tree->node[node].reach;
+    const struct partial *p = &g->partial;
+    bool waits = p->slot_of && !p->filled && p->full->n_past > p->budget && !g->set.n_width;
+    return (g->passes && !node) || waits ? 0 : g->tree->node[node].reach;
+}
+
+void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds)
+{
+    const struct budget_arm *a = &g->arm[g->at_arm];
+    *p = a->hit;
+    *seconds = a->n ? a->seconds : control_pass_seconds(c, MIN(a->budget, g->kv->n_past));
 }
 
 static int partial_expand(struct drafting *g, bool *more, struct err *e)
@@ -101,6 +110,8 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
         return;
     for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].idle += i != g->at_arm;
+    if (!g->passes)                          /* not worth it lately: slowly believe again that it may be */
+        g->arm[g->at_arm].hit += 0.0005 * (HOPE - g->arm[g->at_arm].hit);
     if (g->arm[g->at_arm].n < ARM_TRIALS)
         return;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
@@ -127,7 +138,7 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
         if (t->node[i].sources >> SOURCE_PARTIAL & 1) {          /* the pass's first choice */
             struct budget_arm *a = &g->arm[g->at_arm];
-            a->hit += 0.02 * ((t->node[i].token == sample) - a->hit);
+            a->hit += ((t->node[i].token == sample) - a->hit) / (double)MIN(++a->trials + 8, (size_t)60);
             return;
         }
 }
