@@ -107,8 +107,8 @@ static int settings(struct job *j, struct err *e)
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
         .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
-        .decay = o->train_decay, .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42, .valid_every = o->valid_every, .valid_windows = o->valid_windows,
-        .checkpoint_seconds = o->checkpoint_seconds,
+        .decay = o->train_decay, .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
+        .valid_every = o->valid_every, .valid_windows = o->valid_windows, .checkpoint_seconds = o->checkpoint_seconds,
     };
     return 0;
 }

@@ -238,6 +238,12 @@ static void bad_files_are_refused_with_one_line(void)
     write_heads(path, DT_BF16, "heads.", HEADS_MAX, d, ok);
     CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == HEADS_MAX && h.foreign, "%s", e.msg);
     heads_close(&h);
+    /* escapes are read as JSON has them; a long note is cut, not believed */
+    char note[400];
+    snprintf(note, sizeof note, "{\"kind\":\"ch\\u0061in\\u0065d\",\"model\":\"%0300d\",\"other\":\"\"}", 7);
+    write_heads(path, DT_F32, "heads.", 2, d, note);
+    CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == 2 && h.chained && h.foreign, "%s", e.msg);
+    heads_close(&h);
     /* not finite; cut; not there */
     write_heads(path, DT_BF16, "heads.", 1, d, ok);
     FILE *f = fopen(path, "r+b");
