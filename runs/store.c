@@ -17,6 +17,7 @@
 
 #include "runs/schema.h"
 
+#define STOPPED_SECONDS 10.0             /* what a process that was told to stop still waits for */
 enum { QUICK_CHECK_BYTES_MAX = 64 << 20 };   /* a file up to this size is checked before it is written: 0.2 s */
 
 double wall_seconds(void)
@@ -228,7 +229,8 @@ static int busy(void *ctx, int n)
     double now = clock_seconds();
     if (n == 0 || s->busy_since == 0)
         s->busy_since = now;
-    if (now - s->busy_since >= s->o.busy_seconds)
+    double most = s->o.stop && *s->o.stop ? MIN(s->o.busy_seconds, STOPPED_SECONDS) : s->o.busy_seconds;
+    if (now - s->busy_since >= most)
         return 0;
     s->jitter = s->jitter * 1664525 + 1013904223;
     long ms = 1 + (long)(s->jitter >> 8) % (n < 20 ? 50 : 250);
@@ -272,7 +274,7 @@ const char *store_network_fs(long magic)
         { 0x6969, "NFS" }, { 0x517b, "SMB" }, { 0xff534d42, "CIFS" }, { 0xfe534d42, "SMB2" }, { 0x0bd00bd0, "Lustre" }, { 0x47504653, "GPFS" },
         { 0x65735546, "FUSE" }, { 0x01021997, "9p" }, { 0x00c36400, "Ceph" }, { 0x5346414f, "AFS" }, { 0x6b414653, "AFS" }, { 0x19830326, "BeeGFS" },
         { 0x20030528, "OrangeFS" }, { 0x73757245, "Coda" }, { 0x7461636f, "OCFS2" }, { 0x01161970, "GFS2" }, { 0x786f4256, "vboxsf" },
-        { 0xaad7aaea, "PanFS" },
+        { 0xaad7aaea, "PanFS" }, { 0xbacbacbc, "vmhgfs" },
     };
     for (size_t i = 0; i < sizeof fs / sizeof *fs; i++)
         if (fs[i].magic == (uint32_t)magic)

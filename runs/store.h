@@ -33,6 +33,8 @@
  * a failed write to disk the connection refuses every further write: a failed fsync is not tried again, the worker stops.
  * Texts and names come from outside: escape them for terminals (err_set does), HTML and CSV. */
 #pragma once
+#include <signal.h>
+
 #include "runs/chunk.h"
 #include "runs/select.h"
 #include "src/base.h"
@@ -55,6 +57,7 @@ struct store_options {
     bool shared_db;                      /* several hosts on a network file system: the user says that its locks are honest */
     double busy_seconds;                 /* how long a busy database is waited for; 0: 300 */
     double lease_seconds;                /* how long a beat may stand still; 0: 60 */
+    const volatile sig_atomic_t *stop;   /* may be NULL: once it is not 0, a busy database is waited for ten seconds at most */
     long fs_type;                        /* 0: statfs is asked; tests put a file system's magic number here */
 };
 
@@ -244,7 +247,7 @@ struct claim {                           /* of one job by one worker; the caller
     int32_t part[CHUNK_TOKENS]; size_t n_part;   /* the last chunk, not yet full */
 };
 
-/* Take a job. 1: *c is it; 0: there is none now (another worker's jobs may still come back); -1: failed, and with wish.job also when that
+/* Take a job (behind store_worker_start). 1: *c is it; 0: there is none now (another worker's jobs may still come back); -1: failed, and with wish.job also when that
  * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows, else after
  * the lease, for which the same store must be asked again and again (once a second will do). A job that max_attempts
  * claims in a row left without a token fails. Queue order: priority, the loaded model, number. */

@@ -260,6 +260,7 @@ int store_claim(struct store *s, const struct wish *w, struct claim *c, struct e
 {
     struct dead_list dead = {0};
     int64_t job;
+    assert(s->self.pid && w->worker);    /* without knowing itself it would take every worker for dead */
     char *numerics = numerics_list(w);
     int rc = numerics ? find_dead(s, w->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
     if (rc == 0)                         /* most looks find nothing: they take no lock */

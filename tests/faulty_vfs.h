@@ -265,6 +265,8 @@ static inline int v_open(sqlite3_vfs *v, const char *path, sqlite3_file *f, int 
     if (rc)
         return rc;
     x->real = calloc(1, (size_t)vfs.real->szOsFile);
+    if (!x->real)
+        return SQLITE_NOMEM;
     rc = vfs.real->xOpen(vfs.real, path, x->real, flags, out);
     if (rc) {
         free(x->real);

@@ -1,5 +1,5 @@
 /* Checkpoints and heartbeats: when tokens become readable, what a lost job answers, and kills: what was acknowledged is there.
- * Short: 120 kills of a writer, 60 of a first start, 150 jobs under killed and stopped workers. --long: 2,000, 1,000, 2,000. */
+ * Short: 120 kills of a writer, 60 of a first start, 150 jobs under killed and stopped workers; --long: 10,000, 1,000, 10,000. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -317,7 +317,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
 static void kills_lose_nothing_that_was_acknowledged(void)
 {
     enum { TOKENS = 2000 };
-    const int want = long_run ? 2000 : 120;
+    const int want = long_run ? 10000 : 120;
     struct shared *m = shared_memory();
     struct err e = {0};
     size_t resumed = 0, hot = 0, jobs = 0;
@@ -414,8 +414,8 @@ static void kills_of_a_first_start_leave_a_store_or_nothing(void)
 /* Workers are killed, and stopped for longer than the lease, and go on: every job is done once, by the text's own bytes. */
 static void a_queue_survives_killed_and_stopped_workers(void)
 {
-    enum { WORKERS = 3, TOKENS = 60 };
-    const int jobs = long_run ? 2000 : 150;
+    enum { WORKERS = 4, TOKENS = 60 };
+    const int jobs = long_run ? 10000 : 150;
     struct shared *m = shared_memory();
     struct err e = {0};
     pid_t pid[WORKERS] = {0}, stopped = 0;
@@ -431,7 +431,7 @@ static void a_queue_survives_killed_and_stopped_workers(void)
         if ((pid[k] = fork()) == 0)
             write_until_killed(m, 0.002, 0.3, 0.4);
     double start = clock_seconds(), stopped_at = 0;
-    while (left > 0 && clock_seconds() - start < (long_run ? 600 : 90)) {
+    while (left > 0 && clock_seconds() - start < (long_run ? 3000 : 90)) {
         sleep_ms(20 + rand() % 20);
         int k = rand() % WORKERS, status;
         if (stopped && clock_seconds() - stopped_at > 0.9) {

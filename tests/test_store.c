@@ -1,9 +1,11 @@
 /* The job store: the file, submitting, finding, claiming, fencing, texts and figures, damage. */
-#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "runs/store_db.h"
 #include "tests/store_rig.h"
+
+static bool long_run;
 
 static uint64_t file_hash(const char *path)
 {
@@ -223,6 +225,13 @@ static void a_busy_store_is_waited_for(void)
     CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == -1 && e.code == ERR_AGAIN, "%d %s", e.code, e.msg);
     t = clock_seconds() - t;
     CHECK(t >= 0.3 && t < 3, "%f", t);
+    if (long_run) {                      /* ten seconds */
+        struct store *told;
+        static const volatile sig_atomic_t stop = 1;
+        t = clock_seconds();
+        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600, .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
+        CHECK(clock_seconds() - t < 20);
+    }
     sqlite3_close(other);
     CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "busy breaks nothing: %s", e.msg);
     store_close(s);
@@ -573,6 +582,52 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     rig_sql("UPDATE job SET worker = NULL; DELETE FROM worker");
     CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT count(*) FROM worker WHERE beat = 1") == 1, "one that was taken for dead comes back");
     store_close(s);
+}
+
+static void a_worker_of_another_pid_namespace_has_its_lease(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct store *s;
+    int fd[2];
+    char ok = 0;
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 }, &e) == 0);
+    rig_submit(s, 100);
+    CHECK(pipe(fd) == 0);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fd[0]);
+        if (unshare(CLONE_NEWPID))
+            _exit(1);
+        pid_t inner = fork();            /* 1 in there, a living process out here */
+        if (inner == 0) {
+            struct store *t = rig_open(STORE_WRITE);
+            ok = rig_claim(t, rig_worker(t), 0, &c) == 1;
+            _exit(write(fd[1], &ok, 1) != 1);
+        }
+        waitpid(inner, NULL, 0);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    close(fd[1]);
+    bool made = read(fd[0], &ok, 1) == 1 && ok;
+    close(fd[0]);
+    int64_t w = rig_worker(s);
+    int rc = 0;
+    if (made)
+        CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "whether it lives cannot be seen");
+    double start = clock_seconds();
+    while (made && rc == 0 && clock_seconds() - start < 10) {
+        usleep(50000);
+        rc = store_claim(s, &(struct wish){ .worker = w }, &c, &e);
+    }
+    CHECK(!made || (rc == 1 && clock_seconds() - start > 0.4), "%d", rc);
+    store_close(s);
+    if (!made)
+        SKIP("a pid namespace may not be made here");
 }
 
 static void a_stale_worker_never_writes(void)
@@ -927,6 +982,16 @@ static void long_texts_and_large_batches_are_quick(void)
     CHECK(store_tokens(s, c.job, 0, SIZE_MAX, &tokens, &n, &e) == 0 && n == TOKENS && starts(tokens, c.job, n), "%s", e.msg);
     double read = clock_seconds() - t;
     free(tokens);
+    t = clock_seconds();
+    for (int i = 0; i < JOBS; i++) {
+        struct job_input in;
+        CHECK(store_input(s, ids[i], &in, &e) == 0 && store_tokens(s, ids[i], 0, 10, &tokens, &n, &e) == 0);
+        job_input_free(&in);
+        free(tokens);
+    }
+    double export = clock_seconds() - t;
+    CHECK(export < 10);
+    printf("    %d inputs and texts read one by one in %.2f s\n", JOBS, export);
     printf("    %d jobs submitted in %.2f s, listed in %.2f s, one claimed in %.4f s; %d random tokens: %lld bytes, read back and checked in %.3f s\n", JOBS, submit, list, claim, TOKENS,
            (long long)bytes, read);
     CHECK(read < 0.5 && submit < 10 && list < 3 && claim < 0.5);
@@ -936,8 +1001,9 @@ static void long_texts_and_large_batches_are_quick(void)
     free(names);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
     RUN(a_fresh_store_is_private_and_says_what_it_is);
     RUN(what_is_no_store_is_refused_and_not_touched);
     RUN(a_damaged_store_is_refused_and_not_touched);
@@ -955,6 +1021,7 @@ int main(void)
     RUN(a_job_is_had_by_number_or_it_says_why_not);
     RUN(a_dead_worker_is_followed_at_once);
     RUN(a_silent_worker_is_followed_after_its_lease);
+    RUN(a_worker_of_another_pid_namespace_has_its_lease);
     RUN(a_stale_worker_never_writes);
     RUN(verbs_change_what_they_apply_to);
     RUN(what_is_removed_is_gone_from_the_file);

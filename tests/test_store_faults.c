@@ -7,10 +7,36 @@
 
 static bool long_run;
 
+/* ---- memory that runs out: this program's own malloc, in front of the C library's ---- */
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define OWN_MALLOC 1
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+static bool memory_armed, memory_for_ever;
+static int64_t memory_n, memory_fail_at, memory_failed;
+
+static bool no_memory(void)
+{
+    if (!memory_armed)
+        return false;
+    memory_n++;
+    bool fail = memory_n == memory_fail_at || (memory_for_ever && memory_n > memory_fail_at);
+    memory_failed += fail;
+    return fail;
+}
+
+void *malloc(size_t n) { return no_memory() ? NULL : __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { return no_memory() ? NULL : __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { return no_memory() ? NULL : __libc_realloc(p, n); }
+#endif
+
 /* What a life of a store has acknowledged. */
 struct acked { bool submitted, batch, done, removed, extended; size_t tokens; };
 
 static const int32_t added_ids[3] = { 5, 6, 7 };
+static int32_t text[700];                /* of job 1 */
 
 /* Make a store, submit, work, remove, extend, until something fails. The store is left open in *s. */
 static int life(struct store **s, struct acked *a, struct err *e)
@@ -36,14 +62,12 @@ static int life(struct store **s, struct acked *a, struct err *e)
     free(tokens);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct metric m = { .source = "", .name = "rounds", .value = 1 };
-        int32_t *v = rig_tokens(1, c.tokens, steps[i]);
-        int rc = store_commit(*s, &c, &(struct commit){ .ids = v, .n = steps[i], .metrics = &m, .n_metrics = 1 }, e);
-        free(v);
-        if (rc)
+        if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = steps[i], .metrics = &m, .n_metrics = 1 }, e))
             return -1;
         a->tokens = c.tokens;
     }
-    if (rig_commit(*s, &c, 49, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, e))
+    struct job_end end = { .state = JOB_DONE, .finish_reason = "length" };
+    if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = 49, .end = &end }, e))
         return -1;
     a->tokens = 700;
     a->done = true;
@@ -58,14 +82,13 @@ static int life(struct store **s, struct acked *a, struct err *e)
 
 static bool text_holds(struct store *s, size_t n)
 {
-    int32_t *ids, *want = rig_tokens(1, 0, 700);
+    int32_t *ids;
     size_t got;
     struct err e;
     bool ok = store_tokens(s, 1, 0, SIZE_MAX, &ids, &got, &e) == 0;
     if (ok)
-        ok = got == n && memcmp(ids, want, MIN(n, 700u) * sizeof *ids) == 0 && (n <= 700 || (n == 703 && memcmp(ids + 700, added_ids, sizeof added_ids) == 0));
+        ok = got == n && memcmp(ids, text, MIN(n, 700u) * sizeof *ids) == 0 && (n <= 700 || (n == 703 && memcmp(ids + 700, added_ids, sizeof added_ids) == 0));
     free(ids);
-    free(want);
     return ok;
 }
 
@@ -155,6 +178,42 @@ static void whatever_write_fails_the_file_is_whole(void)
     vfs_reset();
     CHECK(refusals > 200);
     printf("    %d failures, each followed by a check and the rest of the text\n", points);
+}
+
+static void whatever_memory_is_missing_the_file_is_whole(void)
+{
+#ifdef OWN_MALLOC
+    struct acked a;
+    int points = 0;
+    for (int way = 0; way < 2; way++) {
+        int64_t step = 1;
+        bool fired = true;
+        for (int64_t n = 1; fired && !test_failed_; n += step) {
+            struct store *s = NULL;
+            struct err e = {0};
+            rig_new();
+            vfs_reset();
+            memory_n = memory_failed = 0;
+            memory_fail_at = n;
+            memory_for_ever = way == 1;
+            memory_armed = true;
+            int rc = life(&s, &a, &e);
+            store_close(s);
+            memory_armed = false;
+            fired = memory_failed > 0;
+            CHECK(fired || rc == 0, "%s", e.msg);
+            CHECK(rc == 0 || e.msg[0], "allocation %" PRId64, n);
+            const char *bad = verdict(&a, true);
+            CHECK(!bad, "allocation %" PRId64 ": %s", n, bad);
+            points += fired;
+            step = long_run || n < 60 ? 1 : 1 + n % 23;
+        }
+    }
+    CHECK(points > 200, "%d", points);
+    printf("    %d allocations failed\n", points);
+#else
+    SKIP("the sanitizers have their own malloc");
+#endif
 }
 
 static void a_failed_checkpoint_is_not_tried_again(void)
@@ -336,7 +395,10 @@ int main(int argc, char **argv)
 {
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
     vfs_install();
+    for (size_t i = 0; i < 700; i++)
+        text[i] = rig_token(1, i);
     RUN(whatever_write_fails_the_file_is_whole);
+    RUN(whatever_memory_is_missing_the_file_is_whole);
     RUN(a_failed_checkpoint_is_not_tried_again);
     RUN(a_death_at_any_operation_loses_nothing);
     RUN(power_cuts_lose_nothing_that_was_acknowledged);
