@@ -415,8 +415,6 @@ static int write_zephyr(const struct scene *x, struct err *e)
     return 0;
 }
 
-#define NAMES "chatml, chatml-bos, llama2, llama3, llama3-first, llama3.1, mistral-v0.1, mistral-v0.2, mistral-v1, mistral-v3, " \
-    "mistral-v3-tekken, mistral-v7, qwen1.5, qwen2, qwen2.5, qwen3, vicuna, vicuna-lines, zephyr"
 static const struct chat_template templates[] = {
     { .name = "chatml", .write = write_chatml },
     { .name = "chatml-bos", .write = write_chatml, .bos = true, .eos = true },
@@ -487,8 +485,9 @@ static const struct chat_template *by_name(const char *name)
     return NULL;
 }
 
-const char *chat_names(void) { return NAMES; }
 const char *chat_name(const struct chat *c) { return c->t->name; }
+bool chat_has_thinking(const struct chat *c) { return c->t->write == write_qwen3; }
+bool chat_has_date(const struct chat *c) { return c->t->write == write_llama31; }
 
 const char *chat_known(const char *sha256)
 {
@@ -637,11 +636,11 @@ static int recognise(struct chat *c, const char *dir, struct err *e)
     if (read_template(&text, path, sizeof path, dir, e))
         return -1;
     if (!text)
-        return err_set(e, ERR_INPUT, "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir, NAMES);
+        return err_set(e, ERR_INPUT, "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir, CHAT_NAMES);
     const char *name = chat_recognise(text, strlen(text));
     free(text);
     if (!name)
-        return err_set(e, ERR_INPUT, "%s: this version does not know the model's chat template; --chat-template NAME chooses one of %s", path, NAMES);
+        return err_set(e, ERR_INPUT, "%s: this version does not know the model's chat template; --chat-template NAME chooses one of %s", path, CHAT_NAMES);
     c->t = by_name(name);
     assert(c->t);
     return 0;
@@ -651,7 +650,7 @@ int chat_open(struct chat *c, const char *dir, const char *name, struct err *e)
 {
     *c = (struct chat){ .t = name ? by_name(name) : NULL };
     if (name && !c->t)
-        return err_set(e, ERR_INPUT, "--chat-template '%s': unknown, allowed are %s", name, NAMES);
+        return err_set(e, ERR_INPUT, "--chat-template '%s': unknown, allowed are %s", name, CHAT_NAMES);
     if (!name && recognise(c, dir, e))
         return -1;
     if (read_tokens(c, dir, e) == 0)

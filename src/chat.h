@@ -27,6 +27,10 @@
 #pragma once
 #include "src/tokenizer.h"
 
+/* All names. */
+#define CHAT_NAMES "chatml, chatml-bos, llama2, llama3, llama3-first, llama3.1, mistral-v0.1, mistral-v0.2, mistral-v1, mistral-v3, " \
+    "mistral-v3-tekken, mistral-v7, qwen1.5, qwen2, qwen2.5, qwen3, vicuna, vicuna-lines, zephyr"
+
 struct chat_message { const char *role, *content; size_t n_content; };      /* content: UTF-8 */
 
 struct chat_options {
@@ -43,8 +47,9 @@ struct chat { const struct chat_template *t; char *bos, *eos; };            /* {
 int  chat_open(struct chat *c, const char *dir, const char *name, struct err *e);
 void chat_close(struct chat *c);
 const char *chat_name(const struct chat *c);
-/* All names, separated by ", ". */
-const char *chat_names(void);
+/* Whether no_thinking and date mean something to the template; the others pass over them. */
+bool chat_has_thinking(const struct chat *c);
+bool chat_has_date(const struct chat *c);
 
 /* The name that a template's text has, or that of a normalised text's SHA-256 in hexadecimal; NULL: unknown. */
 const char *chat_recognise(const char *text, size_t n);

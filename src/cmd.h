@@ -55,6 +55,11 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
 
 /* ---- texts and output ---- */
 
+/* The token ids of a prompt as the options want it: with --chat as a user's message through the chat template of the model in `dir`,
+ * whose name goes to *template, otherwise the text itself (*template is NULL). free(*ids). */
+int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o, const char *dir, const struct tokenizer *t,
+                  const char *text, size_t n, struct err *e);
+
 enum { TEXT_BYTES_MAX = 1 << 30 };
 /* All of a file, a pipe or ("-") standard input, with a NUL behind it; free(*data). */
 int text_read(char **data, size_t *n, const char *path, struct err *e);

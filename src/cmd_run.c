@@ -20,6 +20,7 @@ struct run {
     struct decode_setup setup;
     char heads_file[PATH_BYTES];
     int32_t *prompt; size_t n_prompt;
+    const char *chat_template;       /* its name; NULL: no chat */
     bool at_start;                   /* no text before: the first word keeps no leading space */
     struct decoder decoder;
     struct progress progress;
@@ -60,11 +61,11 @@ static int read_prompt(struct run *r, struct err *e)
     } else if (text_read_utf8(&text, &n, o->prompt_file, e)) {
         return -1;
     }
-    int rc = tokenizer_encode(r->engine.tokenizer, &r->prompt, &r->n_prompt, text ? text : o->prompt, n, true, e);
+    int rc = prompt_encode(&r->prompt, &r->n_prompt, &r->chat_template, o, r->engine.dir, r->engine.tokenizer, text ? text : o->prompt, n, e);
     free(text);
     if (rc)
         return -1;
-    r->at_start = n == 0;
+    r->at_start = n == 0 && !o->chat;
     if (r->n_prompt == 0)
         return err_set(e, ERR_INPUT, "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed",
                        o->prompt ? "--prompt" : o->prompt_file);
@@ -116,6 +117,8 @@ static void announce(struct run *r)
     }
     if (own[0])
         fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
+    if (r->chat_template)
+        fprintf(stderr, "chat template: %s\n", r->chat_template);
     if (drawn)
         fprintf(stderr, "seed: %" PRIu64 "\n", r->sampling.seed);
 }

@@ -1,4 +1,5 @@
 #include "src/options.h"
+#include "src/chat.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -36,6 +37,14 @@ static const struct option table[] = {
     { "prompt", "-p", "TEXT", VERB_RUN, TEXT, F(prompt), 0, 0, NULL, NULL, "The text before.", TEXTS, MAIN },
     { "prompt-file", "-f --file", "FILE", VERB_RUN, TEXT, F(prompt_file), 0, 0, NULL, NULL,
       "The text before, from a file; - is standard input.", TEXTS, MAIN },
+    { "chat", "", NULL, VERB_RUN, FLAG, F(chat), 0, 0, NULL, NULL,
+      "The prompt is what a user says: it goes through the model's chat template.", TEXTS, MAIN },
+    { "system", "", "TEXT", VERB_RUN, TEXT, F(system), 0, 0, NULL, NULL, "With --chat: the system message before it.", TEXTS, 0 },
+    { "chat-template", "", "NAME", VERB_RUN, TEXT, F(chat_template), 0, 0, NULL, "the model's own, where it is a known one",
+      "With --chat: " CHAT_NAMES ".", TEXTS, 0 },
+    { "thinking", "", "on|off", VERB_RUN, CHOICE, F(thinking), 0, 2, "on", NULL, "With --chat and the template qwen3: off answers without thoughts.", TEXTS, 0 },
+    { "chat-date", "", "DATE", VERB_RUN, TEXT, F(chat_date), 0, 0, NULL, "26 Jul 2024",
+      "With --chat and the template llama3.1: the day that its system message names.", TEXTS, 0 },
     { "tokens", "-n --predict --n-predict --max-tokens", "N", VERB_RUN | VERB_INSPECT | VERB_BENCH, SIZE, F(tokens), 1, BIG, NULL, NULL,
       "Tokens to generate (inspect: the length that memory is itemised for).", TEXTS, MAIN },
     { "min-tokens", "", "N", VERB_RUN, SIZE, F(min_tokens), 0, BIG, "0", NULL,

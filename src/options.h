@@ -33,6 +33,7 @@ enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { FORMAT_TEXT, FORMAT_IDS };
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };
+enum { THINKING_ON, THINKING_OFF };
 
 struct options {
     const struct verb *verb;
@@ -41,6 +42,9 @@ struct options {
 
     const char *model, *prompt, *prompt_file, *output, *context_scaling;
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
+    bool chat;
+    const char *system, *chat_template, *chat_date;
+    int thinking;
     size_t tokens, min_tokens, samples, threads, window;
     uint64_t seed;
     double temperature, top_p, min_p, eta, penalty, presence, frequency;

@@ -190,7 +190,7 @@ static void every_template_equals_transformers(void)
 {
     size_t n_names = 0;
     char names[1024], *rest = names;
-    snprintf(names, sizeof names, "%s", chat_names());
+    snprintf(names, sizeof names, "%s", CHAT_NAMES);
     for (char *name; (name = strsep(&rest, ",")) != NULL; n_names++) {
         name += *name == ' ';
         CHECK(check_fixture(name) > 150, "%s", name);
