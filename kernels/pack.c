@@ -121,8 +121,20 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
             else     { row[i] = *k; row[d + i] = *v; } \
         } \
     }
-KV_MOVE(kv_move16, uint16_t, (i / 2 * KV_BLOCK + slot) * 2 + i % 2, (slot / 2 * d + i) * 2 + slot % 2)
 KV_MOVE(kv_move32, float, i * KV_BLOCK + slot, slot * d + i)
+
+static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, bool put)
+{
+    uint16_t *k = block + slot * 2, *v = block + KV_BLOCK * d + slot / 2 * d * 2 + slot % 2;
+    for (size_t i = 0; i < d; i += 2)                    /* a pair of dimensions is a word */
+        memcpy(put ? k + i * KV_BLOCK : row + i, put ? row + i : k + i * KV_BLOCK, 4);
+    if (put)
+        for (size_t i = 0; i < d; i++)
+            v[2 * i] = row[d + i];
+    else
+        for (size_t i = 0; i < d; i++)
+            row[d + i] = v[2 * i];
+}
 
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored)
 {

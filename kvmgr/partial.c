@@ -12,16 +12,16 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
     if (policy == KV_FULL || budget >= n_max)
         return 0;
     n = kv_bytes(full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0);
-    return mul_size(n_max, sizeof(uint32_t), &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) ? n : SIZE_MAX;
+    return mul_size(n_max, sizeof(uint32_t), &bytes) && mul_size(bytes, full->n_kv_heads, &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) ? n : SIZE_MAX;
 }
 
-int partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
+int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
 {
     assert(sinks >= 1 && sinks < budget);
-    *p = (struct partial){ .full = full, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
+    *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
-    p->slot_bytes = full->n_max * sizeof *p->slot_of;
+    p->slot_bytes = full->n_kv_heads * full->n_max * sizeof *p->slot_of;
     p->slot_of = mem_alloc(p->slot_bytes);
     if (!p->slot_of)
         return err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->slot_bytes);
@@ -130,31 +130,45 @@ static void sort_best_first(uint32_t *at, size_t n, const float *score)
     sort_few(at, n, score);
 }
 
+struct selecting { struct partial *p; size_t layer; const float *score; size_t step, from; };
+
+static void select_head(void *ctx, size_t h, size_t thread)
+{
+    const struct selecting *x = ctx;
+    struct partial *p = x->p;
+    const size_t n_past = p->full->n_past, want = p->budget - p->sinks, first = MAX(x->from, p->sinks);
+    const float *s = x->score + h * x->step;
+    uint32_t *at = p->slot_of + h * p->full->n_max;
+    size_t n = 0;
+    (void)thread;
+    for (size_t i = first; i < n_past; i++)
+        at[n++] = (uint32_t)i;
+    if (n > want) {
+        best_to_front(at, n, want, s);
+        n = want;
+    }
+    sort_best_first(at, n, s);
+    for (size_t i = first; n < want && i-- > p->sinks;)      /* behind a layer's window: its nearest rows, so that no slot is empty */
+        at[n++] = (uint32_t)i;
+    for (size_t i = 0; i < p->sinks; i++)
+        copy_row(p, x->layer, h, i, i);
+    for (size_t i = 0; i < want; i++)
+        copy_row(p, x->layer, h, at[i], p->sinks + i);
+}
+
 void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from)
 {
     struct partial *p = partial;
-    const size_t n_past = p->full->n_past, want = p->budget - p->sinks;
-    for (size_t h = 0; h < p->kv.n_kv_heads; h++) {
-        const float *s = score + h * step;
-        size_t n = 0;
-        for (size_t i = MAX(from, p->sinks); i < n_past; i++)
-            p->slot_of[n++] = (uint32_t)i;
-        if (n > want) {
-            best_to_front(p->slot_of, n, want, s);
-            n = want;
-        }
-        sort_best_first(p->slot_of, n, s);
-        for (size_t i = MAX(from, p->sinks); n < want && i-- > p->sinks;)    /* behind a layer's window: its nearest rows, so that no slot is empty */
-            p->slot_of[n++] = (uint32_t)i;
-        for (size_t i = 0; i < p->sinks; i++)
-            copy_row(p, layer, h, i, i);
-        for (size_t i = 0; i < want; i++)
-            copy_row(p, layer, h, p->slot_of[i], p->sinks + i);
-    }
+    struct selecting x = { p, layer, score, step, from };
+    if (p->pool)
+        pool_run(p->pool, p->kv.n_kv_heads, select_head, &x);
+    else
+        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            select_head(&x, h, 0);
     if (layer + 1 == p->kv.n_layers) {
         p->filled = true;
         p->n_recent = 0;
-        p->n_seen = n_past;
+        p->n_seen = p->full->n_past;
         p->refreshes++;
         p->kv.n_past = p->kv.n_written = p->budget;
     }

@@ -14,6 +14,7 @@
  * As long as the text fits the budget, and always under the policy `full`, there is nothing to copy: draft passes read the full
  * cache itself, their rows standing behind the committed ones. */
 #pragma once
+#include "kernels/pool.h"
 #include "kvmgr/kv.h"
 
 enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_FULL };
@@ -22,19 +23,20 @@ enum { PARTIAL_ROWS_MAX = 16 };          /* rows in flight: draft passes of a ro
 struct partial {                         /* {0} is closed */
     struct kv kv;                        /* n_max = budget + PARTIAL_ROWS_MAX */
     struct kv *full;                     /* borrowed */
+    struct pool *pool;                   /* borrowed; NULL: one thread */
     enum kv_policy policy;
     size_t sinks, budget, budget_max;
     bool filled;                         /* holds a selection (or a window) */
     size_t n_recent;                     /* rows taken over since the last selection */
     size_t n_seen;                       /* rows of the full cache that it has seen committed */
     size_t refreshes;
-    uint32_t *slot_of;                   /* work space of a selection, [full n_max] */
+    uint32_t *slot_of;                   /* work space of a selection, [n_kv_heads][full n_max] */
     size_t slot_bytes;
 };
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max);
 /* 1 <= sinks < budget (asserted). Nothing is taken where the budget covers full->n_max, or under KV_FULL. */
-int  partial_open(struct partial *p, struct kv *full, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
+int  partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
 void partial_close(struct partial *p);
 
 /* Another budget from here on, at most the one it was opened with: the next verification pass selects anew. */

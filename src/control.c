@@ -5,7 +5,7 @@
 
 const size_t control_grid[CONTROL_GRID] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 
-enum { FIRST_GRID = 4 };                         /* sizes of the first calibration */
+enum { FIRST_GRID = 4, HOPEFUL = 32 };           /* sizes of the first calibration; rounds between hopeful ones */
 static const double SHARE = 0.006;               /* of the time for later calibrations, and the same for exploring */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
 
@@ -109,33 +109,39 @@ void control_round(struct control *c, size_t length)
     if (!c->on)
         return;
     choose_mode(c);
+    /* A size that was measured in a bad moment is never used, and so never corrected: now and then further rows are believed to be cheaper. */
+    const bool hopeful = c->mode == MODE_FULL && c->rounds % HOPEFUL == 0;
     double s = scale(c, length);
     for (size_t r = 1; r <= c->rows_max; r++)
-        c->t[r] = s * pass_cost(c, r);
+        c->t[r] = s * (hopeful ? c->cost[0] + 0.75 * (pass_cost(c, r) - c->cost[0]) : pass_cost(c, r));
     c->lambda = 1 / c->t[1];
     double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
     if (c->rounds >= trial[MODE_LEAN])
         c->lambda = MAX(best, 0.5 / c->t[1]);
 }
 
-double control_value(const struct control *c, const struct tree *t, size_t *rows)
+/* Value of the best number of rows for candidates of these chances, largest first. */
+static double best_value(const struct control *c, const float *reach, size_t n, size_t *rows)
 {
-    float reach[TREE_POOL_MAX];
-    size_t n = MIN(tree_reaches(t, reach), c->rows_max - 1);
     double tokens = 1, best = 1 - c->lambda * c->t[1];
-    const double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;     /* in lean rounds further rows find colder caches than their price was learned from */
-    bool any = false;
+    double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;     /* in lean rounds further rows find colder caches than their price was learned from */
     *rows = 1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && i + 2 <= c->rows_max; i++) {
         tokens += reach[i];
         double value = tokens - c->lambda * c->t[i + 2];
-        if (value > best + (any ? 0.002 : enough)) {
+        if (value > best + enough) {
             best = value;
+            enough = 0.002;
             *rows = i + 2;
-            any = true;
         }
     }
     return best;
+}
+
+double control_value(const struct control *c, const struct tree *t, size_t *rows)
+{
+    float reach[TREE_POOL_MAX];
+    return best_value(c, reach, tree_reaches(t, reach), rows);
 }
 
 double control_chain_value(const struct control *c, double p, double seconds)
@@ -186,14 +192,24 @@ void control_drafted(struct control *c, enum source s, double before, double aft
 
 double control_pass_seconds(const struct control *c, size_t length) { return scale(c, length) * c->cost[0]; }
 
-bool control_pass_pays(const struct control *c, size_t rows, double reach, double p, double seconds)
+/* Put x in its place. */
+static void insert(float *reach, size_t n, float x)
 {
-    double tokens = 0;
+    for (; n > 0 && reach[n - 1] < x; n--)
+        reach[n] = reach[n - 1];
+    reach[n] = x;
+}
+
+bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds)
+{
+    float all[TREE_POOL_MAX + CONTROL_PASSES];
+    size_t rows, n = tree_reaches(t, all);
     if (c->mode == MODE_LEAN)
         return false;
-    for (size_t more = 1; more < (size_t)CONTROL_PASSES && rows + more <= c->rows_max; more++) {
-        tokens += reach *= p;
-        if (tokens > c->lambda * (c->t[rows + more] - c->t[rows] + (double)more * seconds) + 0.002)
+    double now = best_value(c, all, n, &rows);
+    for (size_t more = 1; more <= CONTROL_PASSES / 2; more++) {
+        insert(all, n++, (float)(reach *= p));
+        if (best_value(c, all, n, &rows) - c->lambda * (double)more * seconds > now + 0.002)
             return true;
     }
     return false;

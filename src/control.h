@@ -51,8 +51,8 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
 bool control_asks(struct control *c, enum source s);
 void control_drafted(struct control *c, enum source s, double value_before, double value_after, double seconds);
 /* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
- * chance p and the tree has `rows` rows that pay: alone, or as the first of several. */
-bool control_pass_pays(const struct control *c, size_t rows, double reach, double p, double seconds);
+ * chance p: alone, or as the first of several. */
+bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds);
 /* Seconds of a pass of one row over a cache of this length, from the bytes that it reads. */
 double control_pass_seconds(const struct control *c, size_t length);
 /* Value of the best chain of draft passes whose guesses come true with chance p and take this long each. */

@@ -154,10 +154,8 @@ static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
     if (!partial)
         return control_asks(&d->control, ops->source);
     double p, seconds, reach = draft_pass_reach(g);
-    size_t rows;
     draft_pass_expects(g, &d->control, &p, &seconds);
-    control_value(&d->control, g->tree, &rows);
-    return reach > 0 && control_pass_pays(&d->control, rows, reach, p, seconds);
+    return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
 }
 
 /* Every drafter that pays adds candidates; the controller keeps those that do. */

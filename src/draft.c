@@ -99,7 +99,7 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
     for (size_t budget = 256; g->n_arms < BUDGET_ARMS - 1 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
         g->arm[g->n_arms++] = (struct budget_arm){ .budget = budget, .hit = HOPE };
     g->arm[g->n_arms++] = (struct budget_arm){ .budget = s->kv_budget, .hit = HOPE };
-    if ((s->drafters >> SOURCE_PARTIAL & 1 && partial_open(&g->partial, kv, s->kv_policy, s->kv_sinks, s->kv_budget, e)) ||
+    if ((s->drafters >> SOURCE_PARTIAL & 1 && partial_open(&g->partial, kv, m->pool, s->kv_policy, s->kv_sinks, s->kv_budget, e)) ||
         (s->drafters >> SOURCE_NGRAM & 1 && ngram_open(&g->ngram, n_max, e)) ||
         (s->drafters >> SOURCE_SUFFIX & 1 && suffix_open(&g->suffix, n_max, e)))
         goto fail;

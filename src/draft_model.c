@@ -100,7 +100,7 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     return 0;
 }
 
-enum { ARM_TRIALS = 64, ARM_STALE = 4000 };      /* passes to know a budget by; rounds after which it is looked at again */
+enum { ARM_TRIALS = 64, ARM_STALE = 10000 };     /* passes to know a budget by; rounds after which it may be looked at again */
 
 void draft_choose_budget(struct drafting *g, const struct control *c)
 {
@@ -116,15 +116,19 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
         return;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
         const struct budget_arm *a = &g->arm[i];
-        double value = a->n < ARM_TRIALS ? 1e9 : control_chain_value(c, a->hit, a->seconds);
+        double value = control_chain_value(c, a->hit, a->seconds);
+        if (a->n < ARM_TRIALS || a->idle > ARM_STALE) {      /* not known, or long ago: what could it be at best? */
+            double hit = i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
+            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, a->budget)) - 0.05;
+        }
         if (value > best) {
             best = value;
             at = i;
         }
-        if (a->n >= ARM_TRIALS && a->idle > ARM_STALE)
-            g->arm[i].n = ARM_TRIALS - 16, g->arm[i].idle = 0;
     }
     if (at != g->at_arm) {
+        if (g->arm[at].idle > ARM_STALE)
+            g->arm[at].n = MIN(g->arm[at].n, (size_t)ARM_TRIALS / 2);
         g->at_arm = at;
         g->arm[at].idle = 0;
         partial_resize(&g->partial, g->arm[at].budget);
