@@ -18,6 +18,7 @@ struct job {
     struct train train;
     struct module module[2];
     struct lm_back back;
+    struct heads first[2];               /* that training begins with */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
 };
@@ -206,6 +207,23 @@ static int check_memory(struct job *j, struct err *e)
     return memory_check(&plan, "a smaller --window needs less", e);
 }
 
+/* The heads that --from names, for module i. */
+static int open_first(struct job *j, size_t i, bool chained, struct err *e)
+{
+    char path[PATH_BYTES];
+    struct heads *h = &j->first[i];
+    if (i == 0)
+        snprintf(path, sizeof path, "%s", j->o->train_from);
+    else
+        second_name(path, j->o->train_from);
+    if (heads_open(h, path, &j->engine.model, e))
+        return -1;
+    if (h->n != j->o->heads || h->chained != chained)
+        return err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n, h->chained ? "chained" : "independent",
+                       j->o->heads, chained ? "chained" : "independent");
+    return 0;
+}
+
 static int train_all(struct job *j, struct err *e)
 {
     struct train *t = &j->train;
@@ -223,7 +241,8 @@ static int train_all(struct job *j, struct err *e)
     for (size_t i = 0; i < t->n_modules; i++) {
         const bool chained = kind != KIND_INDEPENDENT && i == 0;
         j->module[i] = (struct module){ .name = chained ? "chained" : "independent", .out = j->out[i] };
-        if (train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed, e))
+        if ((j->o->train_from && open_first(j, i, chained, e)) ||
+            train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed, j->o->train_from ? &j->first[i] : NULL, e))
             return -1;
     }
     progress_clear(&j->progress);
@@ -271,8 +290,10 @@ int cmd_train(const struct options *o, struct err *e)
     j->o = o;
     stop_signals_catch();
     int rc = train(j, e);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++) {
         train_heads_close(&j->module[i]);
+        heads_close(&j->first[i]);
+    }
     lm_back_close(&j->back);
     free(j->train.data.ids);
     free(j->train.data.begin);

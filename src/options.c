@@ -146,6 +146,8 @@ static const struct option table[] = {
     { "kind", "", "chained|independent|both", VERB_TRAIN, CHOICE, F(train_kind), 0, 3, "chained", NULL,
       "Whether a head reads the state before it or that of the model. both: in one run, the independent ones go to FILE-independent.", TRAINING, 0 },
     { "heads", "", "N", VERB_TRAIN, SIZE, F(heads), 1, 16, "3", NULL, "Heads: tokens that are guessed ahead.", TRAINING, 0 },
+    { "from", "", "FILE", VERB_TRAIN, TEXT, F(train_from), 0, 0, NULL, NULL,
+      "Begin with the heads of FILE (both: and of FILE-independent) instead of random ones.", TRAINING, 0 },
     { "steps", "", "N", VERB_TRAIN, SIZE, F(train_steps), 1, BIG, NULL, "one pass over the data", "Steps of the optimiser.", TRAINING, 0 },
     { "batch-windows", "", "N", VERB_TRAIN, SIZE, F(train_batch), 1, 1e6, "1", NULL, "Windows of a step.", TRAINING, 0 },
     { "learning-rate", "--lr", "R", VERB_TRAIN, REAL, F(train_rate), 0, 100, NULL, "0.005 x 4096 / the model's hidden size, at most 0.2",

@@ -59,7 +59,7 @@ struct options {
     int ngram_lead, kv_policy, verifier;
     const char *bench_points; size_t repeat;     /* bench */
     struct text_list data, valid;                /* train */
-    const char *curves;
+    const char *curves, *train_from;
     size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;

@@ -194,8 +194,10 @@ static uint64_t identity(const struct train *t)
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
-    for (size_t i = 0; i < t->n_modules; i++)
-        h = hash64(hash64(h, t->module[i].name, strlen(t->module[i].name) + 1), &t->module[i].n_params, sizeof t->module[i].n_params);
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const struct module *u = &t->module[i];
+        h = hash64(hash64(h, u->name, strlen(u->name) + 1), u->w, u->n_params * sizeof *u->w);      /* as they begin */
+    }
     const struct train_text *const texts[] = { &t->data, &t->valid };
     for (size_t i = 0; i < 2; i++) {
         h = hash64(h, texts[i]->begin, texts[i]->n ? (texts[i]->n + 1) * sizeof *texts[i]->begin : 0);

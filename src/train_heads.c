@@ -14,6 +14,7 @@ enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };   /* tokens worked on tog
 struct trainer {
     const struct model *m;
     const struct lm_back *back;
+    const struct heads *first;                           /* or NULL */
     size_t n, d, rows_max, seed;
     bool chained;
     struct mat w[HEADS_MAX], w_back[HEADS_MAX];          /* as products need them */
@@ -128,6 +129,12 @@ static void heads_init(struct module *u)
         u->w[i] = (float)(0.02 * sqrt(-2 * log(uniform(&s))) * cos(6.283185307179586 * uniform(&s)));
     for (size_t i = u->n_matrix; i < u->n_params; i++)
         u->w[i] = 1;
+    for (size_t k = 0; t->first && k < t->n; k++) {
+        for (size_t r = 0; r < t->d; r++)
+            mat_row(&t->first->head[k].w, r, matrix_of(t, u->w, k) + r * t->d);
+        memcpy(gain_of(t, u->w, k, false), t->first->head[k].norm_in, t->d * sizeof *u->w);
+        memcpy(gain_of(t, u->w, k, true), t->first->head[k].norm_out, t->d * sizeof *u->w);
+    }
 }
 
 static void pack_item(void *ctx, size_t i, size_t thread)
@@ -357,13 +364,15 @@ static int heads_save(const struct module *u, const char *path, const char *note
 
 static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, heads_save };
 
-int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed, struct err *e)
+int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed,
+                     const struct heads *first, struct err *e)
 {
     const size_t d = m->config.hidden;
     struct trainer *t = calloc(1, sizeof *t);
-    assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX);
+    assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX && (!first || (first->n == n && first->chained == chained)));
     if (t) {
-        *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of(m, n), .seed = seed, .chained = chained };
+        *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of(m, n), .seed = seed, .chained = chained,
+                               .first = first };
         layout(t);
         t->mem = mem_alloc(t->bytes);
     }

@@ -1,7 +1,8 @@
 /* Drafting heads (src/heads.h) as a module of the trainer. Output k predicts the token at t + 2 + k; the model and its LM head
- * are frozen. W ~ N(0, 0.02), gains 1. Products have operands as --compute says and are accumulated in float; weights,
+ * are frozen. W ~ N(0, 0.02), gains 1, or those of heads that are there already. Products have operands as --compute says and are accumulated in float; weights,
  * gradients and moments are floats; matrices are saved as BF16, gains as F32. */
 #pragma once
+#include "src/heads.h"
 #include "src/train.h"
 
 /* The LM head packed the other way round, for gradients: shared by modules. */
@@ -12,8 +13,10 @@ void lm_back_close(struct lm_back *b);
 /* Where the time of all windows went, in seconds. */
 enum { HEADS_FORWARD, HEADS_LM, HEADS_LOSS, HEADS_LM_BACK, HEADS_BACK, HEADS_TIMES };
 
-/* u->name and u->out are set by the caller. The LM head is borrowed. u->self is closed by train_heads_close. */
-int  train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed, struct err *e);
+/* u->name and u->out are set by the caller. The LM head is borrowed, and so is `first`: heads of this kind and number to begin with, or
+ * NULL. u->self is closed by train_heads_close. */
+int  train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed,
+                      const struct heads *first, struct err *e);
 void train_heads_close(struct module *u);
 const double *train_heads_seconds(const struct module *u);      /* [HEADS_TIMES] */
 /* Memory of a module besides its weights and moments, and of the LM head. */

@@ -198,7 +198,7 @@ static void bench_open(struct bench *b, enum dtype compute, const struct ops *o,
     for (size_t i = 0; i < len; i++) b->token[i] = (int32_t)tok.v[i];
     b->win = (struct train_window){ b->token, len, b->hidden };
     b->u.name = "test";
-    if (lm_back_open(&b->back, &b->m, &e) || train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, &e) || module_open(&b->u, &e)) rig_die("module", &e);
+    if (lm_back_open(&b->back, &b->m, &e) || train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e)) rig_die("module", &e);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     CHECK(first.n == b->u.n_params);
     b->u.kind->update(&b->u);
@@ -357,7 +357,7 @@ static int session(const char *dir, struct session *s, const char *out, struct e
         .s = { .window = 100, .batch = 3, .steps = 40, .warmup = 4, .valid_every = 10, .valid_windows = 3, .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
-    if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, e) || train_heads_open(&u[1], &r.m, &back, 2, false, 1, e)) rig_die("session", e);
+    if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, NULL, e) || train_heads_open(&u[1], &r.m, &back, 2, false, 1, NULL, e)) rig_die("session", e);
     s->stop = 0, s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
     int rc = train_run(&t, e);
     train_heads_close(&u[0]), train_heads_close(&u[1]), lm_back_close(&back);

@@ -22,6 +22,14 @@ result train_leaves_both_files_and_no_checkpoint $? "$(ls "$TMP")"
 awk -F, '$3 == "chained" && $4 == "valid" && $5 == 2 { l[n++] = $6 } END { exit !(n == 3 && l[2] < l[0] - 1) }' "$TMP/a.csv"
 result train_lowers_the_loss_on_held_out_text $? "$(grep 'chained,valid,2' "$TMP/a.csv" | tr '\n' ' ')"
 
+# A rate of 0 changes nothing: what training begins with comes out again.
+"$LONGHAND" $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --kind both --steps 1 --lr 0 -q >/dev/null 2>"$TMP/c.err"
+result train_begins_with_the_heads_of_a_file $? "$(tail -1 "$TMP/c.err")"
+for k in "" -independent; do
+    tail -c 399360 "$TMP/a$k.safetensors" >"$TMP/x"; tail -c 399360 "$TMP/c$k.safetensors" >"$TMP/y"; same "train_from_a_file_keeps_its_weights$k" "$TMP/x" "$TMP/y"
+done
+check train_from_other_heads 2 "3 chained heads, to be trained are 2 chained ones" $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --heads 2 -q
+
 # Killed between steps 3 and 11, and again, with other numbers of threads.
 for t in 1 2; do
     "$LONGHAND" $T $S --out "$TMP/b.safetensors" --curves "$TMP/b.csv" --checkpoint-every 0 -q -t $t >/dev/null 2>"$TMP/b.err" &
