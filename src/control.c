@@ -5,7 +5,7 @@
 
 const size_t control_grid[CONTROL_GRID] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 
-enum { FIRST_GRID = 4, HOPEFUL = 32 };           /* sizes of the first calibration; rounds between hopeful ones */
+enum { FIRST_GRID = 3, HOPEFUL = 32 };           /* sizes of a calibration; rounds between hopeful ones */
 static const double SHARE = 0.006;               /* of the time for later calibrations, and the same for exploring */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
 
@@ -18,38 +18,37 @@ static double bytes(const struct control *c, size_t length) { return c->weight_b
 
 static double scale(const struct control *c, size_t length) { return bytes(c, length) / bytes(c, c->at); }
 
-/* Rounds of a trial, of which the first are not counted, as they still find the caches of the other mode; rounds between trials, when the modes are
- * near each other and when they are not. */
+/* Rounds of a trial, of which the first are not counted, as they still find the caches of the other mode. */
 static const size_t trial[2] = { 24, 64 };
-enum { SETTLE = 6, NEAR_INTERVAL = 500, FAR_INTERVAL = 2000 };
+enum { SETTLE = 6, ENOUGH = 16, INTERVAL_MIN = 300, INTERVAL_MAX = 20000 };
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
 
-/* The mode of the next round. */
+static void enter(struct control *c, enum control_mode m, size_t rounds)
+{
+    if (c->mode != m) {
+        c->in_mode = 0;
+        c->ran[m].tokens *= 0.4;
+        c->ran[m].seconds *= 0.4;
+    }
+    c->mode = m;
+    c->to_go = rounds;
+}
+
+/* The mode of the next round: the better one, and after so many rounds that trials take SHARE of the time the other one, which is left
+ * early when it is plainly worse. */
 static void choose_mode(struct control *c)
 {
-    if (c->rounds == 0) {
-        c->mode = c->better = MODE_LEAN;
-        c->to_go = trial[MODE_LEAN];
-    } else if (--c->to_go == 0) {
-        enum control_mode was = c->mode, other = was == MODE_LEAN ? MODE_FULL : MODE_LEAN;
-        double lean = rate(c, MODE_LEAN), full = rate(c, MODE_FULL);
-        bool known = lean > 0 && full > 0, near = known && lean < 1.15 * full && full < 1.15 * lean;
-        if (known && was != c->better) {         /* a trial is over */
-            c->better = full > lean ? MODE_FULL : MODE_LEAN;
-            c->mode = c->better;
-            c->to_go = near ? NEAR_INTERVAL : FAR_INTERVAL;
-        } else {
-            c->mode = other;
-            c->to_go = trial[other];
-            if (!known)
-                c->better = was;
-        }
-        if (c->mode != was) {
-            c->in_mode = 0;
-            c->ran[c->mode].tokens *= 0.4;
-            c->ran[c->mode].seconds *= 0.4;
-        }
+    const enum control_mode other = c->mode == MODE_LEAN ? MODE_FULL : MODE_LEAN;
+    const double mine = rate(c, c->mode), its = rate(c, other);
+    if (c->rounds == 0)
+        enter(c, c->better = MODE_LEAN, trial[MODE_LEAN]);
+    else if (c->mode == c->better && --c->to_go == 0)
+        enter(c, other, trial[other]);
+    else if (c->mode != c->better && (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < 0.8 * its))) {
+        c->better = mine > its ? c->mode : other;
+        double loss = MAX(mine, its) / MIN(mine, its) - 1, rounds = (double)trial[c->mode == c->better ? other : c->mode] * loss / SHARE;
+        enter(c, c->better, (size_t)MIN(MAX(rounds, (double)INTERVAL_MIN), (double)INTERVAL_MAX));
     }
 }
 
