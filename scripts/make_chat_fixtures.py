@@ -6,8 +6,8 @@
 
 SOURCES is a folder of real template texts, one LABEL.jinja for each label below; the texts themselves are not ours and not kept.
 Where they are to be had: llama.cpp has most of them (models/templates/*.jinja, tests/test-chat-template.cpp; both are in the source package of
-llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more), huggingface.js tests others (packages/jinja/test/e2e.test.js),
-the rest is in the models' own tokenizer_config.json. A label without a file is left out and named.
+llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more), the package trl has others (trl/chat_templates: labels
+trl-*), so has unsloth (unsloth/chat_templates.py: unsloth-*), huggingface.js tests some (packages/jinja/test/e2e.test.js), the rest is in the models' own tokenizer_config.json. A label without a file is left out and named.
 
 All templates of one name must render all chats alike, refusals included; then tests/data/chat/NAME.jsonl is written (a line about the
 template, a line for each chat), and the table of hashes for src/chat.c is printed.
@@ -29,12 +29,14 @@ DATE = "26 Jul 2024"
 
 # name: (tokenizer of tests/data/tokenizers, (bos, eos), labels)
 TEMPLATES = {
-    "chatml": ("qwen2", (None, "<|im_end|>"), ["openhermes-2.5", "dolphin-2.5", "own-chatml"]),
+    "chatml": ("qwen2", (None, "<|im_end|>"), ["openhermes-2.5", "dolphin-2.5", "own-chatml", "unsloth-chatml", "trl-qwen3_instruct_2507",
+                                              "trl-qwen3_instruct_2507_training"]),
     "chatml-bos": ("metaspace-always", S, ["internlm2-chat-7b"]),
     "llama2": ("llama2", S, ["llama-2-chat"]),
-    "llama3": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"), ["llama-3-instruct"]),
+    "llama3": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"), ["llama-3-instruct", "trl-llama3", "trl-llama3_training", "unsloth-llama3"]),
     "llama3-first": ("llama3", ("<|begin_of_text|>", "<|end_of_text|>"), ["llama-3-instruct-first"]),
-    "llama3.1": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"), ["llama-3.1-instruct", "llama-3.2-instruct", "llama-3.3-instruct"]),
+    "llama3.1": ("llama3", ("<|begin_of_text|>", "<|eot_id|>"), ["llama-3.1-instruct", "llama-3.2-instruct", "llama-3.3-instruct", "trl-llama3_1",
+                                                                 "trl-llama3_2"]),
     "mistral-v0.1": ("mistral-v1", S, ["mistral-7b-instruct-v0.1"]),
     "mistral-v0.2": ("mistral-v1", S, ["mixtral-8x7b-instruct-v0.1"]),
     "mistral-v1": ("mistral-v1", S, ["mistral-7b-instruct-v0.2"]),
@@ -43,11 +45,11 @@ TEMPLATES = {
     "mistral-v7": ("mistral-v3", S, ["mistral-large-instruct-2411"]),
     "qwen1.5": ("qwen2", (None, "<|im_end|>"), ["qwen1.5-chat"]),
     "qwen2": ("qwen2", (None, "<|im_end|>"), ["qwen2-instruct"]),
-    "qwen2.5": ("qwen2", (None, "<|im_end|>"), ["qwen2.5-instruct"]),
-    "qwen3": ("qwen3", (None, "<|im_end|>"), ["qwen3-0.6b", "qwen3-0.6b-2"]),
+    "qwen2.5": ("qwen2", (None, "<|im_end|>"), ["qwen2.5-instruct", "trl-qwen2_5", "trl-qwen2_5_training"]),
+    "qwen3": ("qwen3", (None, "<|im_end|>"), ["trl-qwen3", "qwen3-0.6b", "qwen3-0.6b-2", "unsloth-qwen3"]),
     "vicuna": ("vicuna", S, ["own-vicuna"]),
     "vicuna-lines": ("vicuna", S, ["vicuna-lines"]),
-    "zephyr": ("mistral-v1", S, ["zephyr-7b-beta"]),
+    "zephyr": ("mistral-v1", S, ["zephyr-7b-beta", "unsloth-zephyr"]),
 }
 
 # Written for these tests and for models that ship no template. Vicuna's layout is that of FastChat's vicuna_v1.1.
@@ -143,8 +145,8 @@ def tokenizer(name, bos, eos):
     return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / f"tests/data/tokenizers/{name}.json"), bos_token=bos, eos_token=eos)
 
 
-def render(t, text, messages, options, label):
-    kwargs = {"date_string": options["date"]} if options.get("date") else {"date_string": DATE} if label == "llama-3.2-instruct" else {}
+def render(t, text, messages, options):
+    kwargs = {"date_string": options["date"]} if options.get("date") else {"date_string": DATE} if "strftime_now" in text else {}
     if options.get("no_thinking"):
         kwargs["enable_thinking"] = False
     same = {"chat_template": text, "add_generation_prompt": options["gen"], "continue_final_message": options.get("continue", False), **kwargs}
@@ -177,7 +179,7 @@ def main():
                 digest = hashlib.sha256(normalised(spelled).encode()).hexdigest()
                 if digest in hashes:
                     continue
-                got = [render(t, spelled, m, o, label) for m, o in cases]
+                got = [render(t, spelled, m, o) for m, o in cases]
                 if results is not None and got != results:
                     i = next(i for i in range(len(cases)) if got[i] != results[i])
                     sys.exit(f"{name}: {label} differs in {cases[i]}: {got[i]} instead of {results[i]}")
