@@ -1,4 +1,5 @@
 #include "src/bench.h"
+#include "src/bench_spec.h"
 #include "src/sample.h"
 
 #include <math.h>
@@ -326,7 +327,7 @@ static bool is_directory(const char *path)
 }
 
 /* models/demo of the source tree: seen from here, or from where the program lies. */
-static bool find_demo(char dir[PATH_BYTES])
+bool bench_find_demo(char dir[PATH_BYTES])
 {
     char exe[PATH_BYTES];
     snprintf(dir, PATH_BYTES, "models/demo");
@@ -360,7 +361,7 @@ static int do_models(struct report *r, const struct options *o, struct err *e)
         bench_close(&t);
         return rc;
     }
-    if (r->wish.demo && find_demo(dir)) {
+    if (r->wish.demo && bench_find_demo(dir)) {
         snprintf(r->names[0], sizeof r->names[0], "demo");
         rc = do_model(r, &t, r->names[0], dir, false, e);
         bench_close(&t);
@@ -444,6 +445,8 @@ static int conclude(const struct report *r, struct err *e)
 
 int cmd_bench(const struct options *o, struct err *e)
 {
+    if (bench_spec_wanted(o->bench_points))
+        return bench_spec(o, e);
     const char *why = NULL;
     struct report *r = calloc(1, sizeof *r);
     int rc = -1;

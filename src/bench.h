@@ -1,4 +1,4 @@
-/* `longhand bench`, in three files: bench_model.c (what is measured: a model, its cache at any depth, and the bytes and
+/* `longhand bench`: the roofline, in three files (the spec points are src/bench_spec.h's): bench_model.c (what is measured: a model, its cache at any depth, and the bytes and
  * operations of a pass), bench_point.c (one point, interleaved with probes), bench.c (which points, tables, JSON).
  *
  * A point is a pass, or a sequence of passes, with its place under the roofline max(bytes / bandwidth, FLOPs / peak). Both
@@ -32,6 +32,8 @@ void bench_close(struct bench_target *t);
 /* Write a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936) into a new directory. */
 int  bench_random_model(char dir[PATH_BYTES], uint64_t seed, struct err *e);
 void bench_random_remove(const char *dir);
+/* models/demo of the source tree: seen from here, or from where the program lies. */
+bool bench_find_demo(char dir[PATH_BYTES]);
 /* The cache holds `depth` positions of random keys and values from now on; depth may only grow, except to 0. */
 void bench_depth(struct bench_target *t, size_t depth);
 /* One pass of `rows` rows behind the cache, logits of all; or the prefill of BENCH_PREFILL tokens into an empty cache. */
