@@ -189,17 +189,15 @@ static void take_state(struct state *x, const struct decoder *d)
 }
 
 /* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
-static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t from, size_t n_past)
+static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
     struct control *c = &x->control;
     const struct partial *p = &d->draft.partial;
     if (c->on && writer->control.measured[0]) {
-        double was = c->weight_bytes + c->kv_bytes * (double)from, is = c->weight_bytes + c->kv_bytes * (double)n_past;
         memcpy(c->cost, writer->control.cost, sizeof c->cost);
         memcpy(c->measured, writer->control.measured, sizeof c->measured);
         c->at = writer->control.at;
         c->drift = writer->control.drift;
-        c->rate_seconds *= is / was;
     }
     if (!p->slot_of || n_past <= x->budget || p->policy == KV_WINDOW)
         return;
@@ -321,7 +319,7 @@ static int do_window(struct table *b, size_t k, struct err *e)
     struct spec *s = b->s;
     struct spec_window *w = &b->t->window[k];
     const size_t start = b->t->n_prompt + w->from, end = start + w->tokens, lead = k ? s->lead : MIN(s->lead ? FIRST_LEAD : 0, w->from);
-    size_t n = s->n_settings, last = b->d[SPEC_PLAIN].n_tokens;
+    const size_t n = s->n_settings;
     if (start - lead > b->d[SPEC_AUTO].n_tokens && write_to(b, start - lead, e))
         return -1;
     const size_t from = b->d[SPEC_AUTO].n_tokens;
@@ -330,7 +328,7 @@ static int do_window(struct table *b, size_t k, struct err *e)
         if (i != SPEC_AUTO) {
             if (k)
                 take_state(&b->state[i], &b->d[i]);
-            bring_forward(&b->state[i], &b->d[i], &b->state[SPEC_AUTO], last, from - 1);
+            bring_forward(&b->state[i], &b->d[i], &b->state[SPEC_AUTO], from - 1);
         }
     for (size_t r = 0; r < s->repeat; r++)
         for (size_t j = 0; j < n; j++) {
@@ -452,7 +450,7 @@ static int check(struct spec *s, struct err *e)
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
-        size_t rows = decode_verify_rows(d, n_max);
+        size_t rows = decode_verify_rows(d);
         const size_t part[] = { decode_bytes(d, &s->engine.model, n_max), workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
                                 rows * c->vocab * sizeof(float), kv_bytes(s->engine.compute, c->n_layers, c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
         for (size_t j = 0; j < 4; j++)
