@@ -38,14 +38,14 @@ static const struct spec_setting best_settings[] = {
 static const struct kind {
     const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length, every, size, repeat, lead, prompt[3];
 } kinds[] = {
-    { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 500, 2, 64, { 2048, 4096, 8192 } },
+    { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 500, 2, 256, { 2048, 4096, 8192 } },
     { "spec-short", SPEC_SHORT, LIST(table_settings), 1500, 1500, 1500, 5, 0, { 8192 } },
-    { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 500, 2, 64, { 4096 } },
-    { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 64, { 4096 } },
-    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 500, 2, 64, { 4096 } },
+    { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 500, 2, 256, { 4096 } },
+    { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 256, { 4096 } },
+    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 500, 2, 256, { 4096 } },
 };
-enum { N_KINDS = sizeof kinds / sizeof *kinds, FIRST_LEAD = 1000, FIXED_LEAD = 16 };     /* unmeasured tokens: of a controller that has learned nothing; of none */
-static const double PATIENCE = 2;    /* a run ends after this many times what plain decoding took for the window */
+enum { N_KINDS = sizeof kinds / sizeof *kinds, FIXED_LEAD = 16 };       /* unmeasured tokens before a window where nothing is learned on the way */
+static const double PATIENCE = 1;    /* a run ends after this many times what plain decoding took for the window */
 
 /* ---- what is asked for ---- */
 
@@ -198,6 +198,8 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         memcpy(c->measured, writer->control.measured, sizeof c->measured);
         c->at = writer->control.at;
         c->drift = writer->control.drift;
+        if (c->mode == c->better && c->rounds)
+            c->to_go = 1;
     }
     if (!p->slot_of || n_past <= x->budget || p->policy == KV_WINDOW)
         return;
@@ -306,6 +308,8 @@ static int write_to(struct table *b, size_t n, struct err *e)
     d->kv.n_past = d->kv.n_written = b->kv.n_written;    /* what others wrote behind it is forgotten */
     if (d->kv.n_past > n_past)
         kv_truncate(&d->kv, n_past);
+    else if (decode_prefill(d, NULL, NULL, e))           /* they ended before its last round did */
+        return -1;
     while (d->n_tokens < n)
         if (decode_step(d, e))
             return -1;
@@ -314,28 +318,37 @@ static int write_to(struct table *b, size_t n, struct err *e)
     return compare(b, d, SPEC_AUTO, from, e);
 }
 
+/* Where setting i begins, so that what is measured is what it is like at `start`. Those with a controller that did not write the text try
+ * their other mode again on the way, as they would have done many times since. */
+static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
+{
+    const struct spec *s = b->s;
+    size_t lead = !b->d[i].control.on || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD) : first ? 4 * s->lead : s->lead;
+    return MAX(b->t->n_prompt, start - MIN(lead, start));
+}
+
 static int do_window(struct table *b, size_t k, struct err *e)
 {
     struct spec *s = b->s;
     struct spec_window *w = &b->t->window[k];
-    const size_t start = b->t->n_prompt + w->from, end = start + w->tokens, lead = k ? s->lead : MIN(s->lead ? FIRST_LEAD : 0, w->from);
-    const size_t n = s->n_settings;
-    if (start - lead > b->d[SPEC_AUTO].n_tokens && write_to(b, start - lead, e))
+    const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens, from = begin_at(b, SPEC_AUTO, at, k == 0);
+    size_t begin[SPEC_SETTINGS_MAX];
+    if (from > b->d[SPEC_AUTO].n_tokens && write_to(b, from, e))
         return -1;
-    const size_t from = b->d[SPEC_AUTO].n_tokens;
-    take_state(&b->state[SPEC_AUTO], &b->d[SPEC_AUTO]);
-    for (size_t i = 0; i < n; i++)
-        if (i != SPEC_AUTO) {
-            if (k)
-                take_state(&b->state[i], &b->d[i]);
-            bring_forward(&b->state[i], &b->d[i], &b->state[SPEC_AUTO], from - 1);
-        }
+    const size_t start = MAX(at, b->d[SPEC_AUTO].n_tokens);
+    for (size_t i = 0; i < n; i++) {
+        struct state *x = &b->state[i];
+        begin[i] = i == SPEC_AUTO ? b->d[i].n_tokens : begin_at(b, i, start, k == 0);
+        if (k || i == SPEC_AUTO)
+            take_state(x, &b->d[i]);
+        if (i != SPEC_AUTO)
+            bring_forward(x, &b->d[i], &b->state[SPEC_AUTO], begin[i] - 1);
+    }
     for (size_t r = 0; r < s->repeat; r++)
         for (size_t j = 0; j < n; j++) {
             /* plain, the others, plain again; the next time the other way round */
-            size_t at = r % 2 ? n - 1 - j : j, i = at == 0 ? SPEC_PLAIN : at == n - 1 ? SPEC_AGAIN : at + 1;
-            size_t begin = b->d[i].control.on || i <= SPEC_AUTO ? from : MAX(from, start - MIN(lead, (size_t)FIXED_LEAD));
-            if (run_window(b, i, begin, MAX(start, begin), end, &w->run[i * s->repeat + r], e))
+            size_t turn = r % 2 ? n - 1 - j : j, i = turn == 0 ? SPEC_PLAIN : turn == n - 1 ? SPEC_AGAIN : turn + 1;
+            if (run_window(b, i, begin[i], start, end, &w->run[i * s->repeat + r], e))
                 return -1;
         }
     if (!s->o->json)
