@@ -168,7 +168,7 @@ static int draft(struct decoder *d, struct err *e)
     g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt, g->passes = 0;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
-    if (d->control.on)
+    if (d->control.on && d->control.mode == MODE_FULL)
         draft_choose_budget(g, &d->control);
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
@@ -202,7 +202,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        if (partial_wants_scores(&d[i]->draft.partial)) {
+        const bool passes = !d[i]->control.on || d[i]->control.mode == MODE_FULL || d[i]->draft.set.draft_passes > 0;
+        if (passes && partial_wants_scores(&d[i]->draft.partial)) {
             seq[i].scored = partial_select;
             seq[i].scored_ctx = &d[i]->draft.partial;
         }

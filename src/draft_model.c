@@ -116,10 +116,10 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
         return;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
         const struct budget_arm *a = &g->arm[i];
-        double value = control_chain_value(c, a->hit, a->seconds);
+        double value = control_chain_value(c, a->hit, a->seconds) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
         if (a->n < ARM_TRIALS || a->idle > ARM_STALE) {      /* not known, or long ago: what could it be at best? */
             double hit = i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
-            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, a->budget)) - 0.05;
+            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, a->budget));
         }
         if (value > best) {
             best = value;
