@@ -121,6 +121,8 @@ static void announce(struct run *r)
         fprintf(stderr, "chat template: %s\n", r->chat_template);
     if (drawn)
         fprintf(stderr, "seed: %" PRIu64 "\n", r->sampling.seed);
+    if (r->setup.draft.verifier == VERIFY_PAPER)
+        fprintf(stderr, "--verifier paper: not lossless, this is not the text that the model alone would write\n");
 }
 
 /* ---- writing ---- */
@@ -201,8 +203,11 @@ static void last_line_json(const struct run *r, const struct emit *m, double sec
 
 static void last_line(const struct run *r, const struct emit *m, double seconds)
 {
-    char speed[64];
-    snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", seconds, seconds > 0 ? (double)m->n / seconds : 0);
+    char speed[96];
+    const struct draft_stats *s = &r->decoder.stats;
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", seconds, seconds > 0 ? (double)m->n / seconds : 0);
+    if (r->setup.draft.drafters && s->rounds)
+        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass", (double)s->tokens / (double)s->rounds);
     if (r->o->quiet)
         return;
     if (r->o->progress == PROGRESS_JSON)

@@ -51,7 +51,7 @@ awk -v RS='\001' -v w="$word" '{ printf "%s", substr($0, 1, index($0, w) - 1) }'
 
 # standard error: settings once, a seed that was drawn, speed at the end; nothing with -q; JSON lines
 "$LONGHAND" run -m $MODEL -p x -n 5 >"$TMP/t" 2>"$TMP/err"
-grep -q 'generation_config.json): temperature 1, min-p 0.05' "$TMP/err" && tail -1 "$TMP/err" | grep -qE '^5 tokens, [0-9.]+ s, [0-9.]+ tokens/s$'
+grep -q 'generation_config.json): temperature 1, min-p 0.05' "$TMP/err" && tail -1 "$TMP/err" | grep -qE '^5 tokens, [0-9.]+ s, [0-9.]+ tokens/s, [0-9.]+ tokens a pass$'
 result standard_error_tells_settings_and_speed $? "$(cat "$TMP/err")"
 seed=$(sed -n 's/^seed: //p' "$TMP/err"); "$LONGHAND" run -m $MODEL -p x -n 5 -q -s "$seed" >"$TMP/a"; same a_drawn_seed_writes_the_text_again "$TMP/t" "$TMP/a"
 "$LONGHAND" run -m $MODEL -p x -n 5 -q >/dev/null 2>"$TMP/err"; [ ! -s "$TMP/err" ]; result quiet_is_quiet $? "$(cat "$TMP/err")"
