@@ -3,8 +3,8 @@
  * A text is the chunks at tokens 0, 512, 1024, ...; all but the last are full. The last one is replaced, in the transaction
  * that adds its tokens, until it is full: a text written at any speed has one row per 512 tokens.
  *
- * data: the ids as LEB128 (7 bits a byte, low bits first, the high bit says that more follow), compressed by zlib. 1.5
- *       bytes a token for English of a vocabulary of 4,096; plain 32-bit words take 1.85 behind the same zlib.
+ * data: the ids as LEB128 (7 bits a byte, low bits first, the high bit says that more follow), compressed by zlib. 1.6
+ *       bytes a token for English of a vocabulary of 4,096; plain 32-bit words take 2.0 behind the same zlib.
  * crc:  CRC-32 (zlib's) of data. Says that a chunk was damaged on disk, before it is unpacked.
  * link: SHA-256 of the link before and the chunk's ids as 32-bit little-endian words; before the first chunk stands the
  *       SHA-256 of the prompt's ids. Says that no chunk is missing, exchanged or from another text. */
