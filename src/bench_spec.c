@@ -38,11 +38,11 @@ static const struct spec_setting best_settings[] = {
 static const struct kind {
     const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length, every, size, repeat, lead, prompt[3];
 } kinds[] = {
-    { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 500, 2, 256, { 2048, 4096, 8192 } },
+    { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 400, 2, 200, { 2048, 4096, 8192 } },
     { "spec-short", SPEC_SHORT, LIST(table_settings), 1500, 1500, 1500, 5, 0, { 8192 } },
-    { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 500, 2, 256, { 4096 } },
-    { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 256, { 4096 } },
-    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 500, 2, 256, { 4096 } },
+    { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 400, 2, 200, { 4096 } },
+    { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 200, { 4096 } },
+    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 400, 2, 200, { 4096 } },
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, FIXED_LEAD = 16 };       /* unmeasured tokens before a window where nothing is learned on the way */
 static const double PATIENCE = 1;    /* a run ends after this many times what plain decoding took for the window */
@@ -410,6 +410,7 @@ static int open_decoders(struct table *b, struct err *e)
 static int do_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct table b = { .s = s, .t = t };
+    const double start = clock_seconds();
     int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e) ? -1 : 0;
     if (rc == 0) {
         b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
@@ -424,6 +425,7 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
             b.d[i].kv.base = NULL;
         decode_close(&b.d[i]);
     }
+    t->seconds = clock_seconds() - start;
     kv_close(&b.kv);
     free(b.d);
     free(b.state);

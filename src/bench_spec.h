@@ -33,7 +33,7 @@ struct spec_window {
 struct spec_text {
     char name[64];
     int32_t *prompt; size_t n_prompt;
-    double prefill_seconds;
+    double prefill_seconds, seconds;             /* of the bench, in all */
     double own_seconds; size_t own_tokens;       /* auto between the windows */
     struct spec_window *window; size_t n_windows;
 };

@@ -204,7 +204,7 @@ void spec_print_text(const struct spec *s, const struct spec_text *t)
     printf("auto below %.2f of plain: %zu of %zu windows", WINDOW_GOAL, slow, t->n_windows);
     if (t->own_tokens)
         printf("; between the windows auto wrote %zu tokens in %.1f s", t->own_tokens, t->own_seconds);
-    puts("");
+    printf("; %.0f s in all\n", t->seconds);
     fflush(stdout);
 }
 
@@ -280,8 +280,8 @@ void spec_print_json(const struct spec *s)
         const struct spec_text *t = &s->text[i];
         printf("%s\n  {\"name\": ", i ? "," : "");
         put_json(stdout, t->name, strlen(t->name));
-        printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [", t->n_prompt,
-               t->prefill_seconds, t->own_tokens, t->own_seconds);
+        printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"bench_seconds\": %.2f, \"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [", t->n_prompt,
+               t->prefill_seconds, t->seconds, t->own_tokens, t->own_seconds);
         for (size_t k = 0; k < t->n_windows; k++) {
             if (k)
                 putchar(',');
