@@ -146,7 +146,7 @@ static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e
     return rc ? -1 : 0;
 }
 
-/* Table 11, Llama 3.1; --preset goes over it (and keeps 20 tokens, for plain decoding too). */
+/* Table 11, Llama 3.1; --preset goes over it (and keeps 20 tokens, for plain decoding too), flags given by hand over both. */
 static int read_sampling(struct spec *s, struct err *e)
 {
     sampling_defaults(&s->sampling);
@@ -157,7 +157,14 @@ static int read_sampling(struct spec *s, struct err *e)
     s->sampling.ignore_eos = true;
     s->sampling.eos = s->engine.config.eos;
     s->sampling.n_eos = s->engine.config.n_eos;
-    return preset_sampling(&s->sampling, s->o, e) || sampling_check(&s->sampling, s->engine.config.vocab, e) ? -1 : 0;
+    if (preset_sampling(&s->sampling, s->o, e))
+        return -1;
+    if (options_given(s->o, "temperature")) s->sampling.temperature = s->o->temperature;
+    if (options_given(s->o, "top-p")) s->sampling.top_p = s->o->top_p;
+    if (options_given(s->o, "min-p")) s->sampling.min_p = s->o->min_p;
+    if (options_given(s->o, "penalty")) s->sampling.penalty = s->o->penalty;
+    if (options_given(s->o, "penalty-window")) s->sampling.penalty_window = s->o->penalty_window;
+    return sampling_check(&s->sampling, s->engine.config.vocab, e) ? -1 : 0;
 }
 
 /* ---- one text ---- */

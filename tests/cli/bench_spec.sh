@@ -33,6 +33,10 @@ result spec_copy_has_three_texts $? "$(cat "$TMP/err")"
 "$LONGHAND" bench --points spec-short,prompt=300 --tokens 60 --repeat 3 --data models/demo/openings/m*.txt >"$TMP/out" 2>"$TMP/err" && [ "$(grep -c '^spec-short: m' "$TMP/out")" = 2 ]
 result spec_short_takes_each_file $? "$(cat "$TMP/err")"
 
+"$LONGHAND" bench --points spec-copy,prompt=400,window=100,every=200,set=suffix --tokens 200 --repeat 1 --temperature 0 --penalty 1 --json >"$TMP/copy" 2>"$TMP/err" &&
+    python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for t in j["texts"] for c in t["cumulative"]))' "$TMP/copy"
+result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/copy")"
+
 check spec_points_stand_alone 2 'spec and spec-best: one of the spec points at a time' bench --points spec,spec-best
 check spec_words_are_checked 2 '"depth=5"; beside spec are allowed: every=N' bench --points spec,depth=5
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
