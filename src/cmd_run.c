@@ -142,6 +142,19 @@ static int write_ids(struct sink *out, int32_t id, struct err *e)
     return sink_write(out, line, (size_t)n, e);
 }
 
+static void say_repetition(struct run *r, const struct emit *m)
+{
+    struct repetition p;
+    if (!loop_in(m->loop, &p) || r->o->quiet)
+        return;
+    progress_clear(&r->progress);
+    if (r->o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n", p.start, p.found, p.period);
+    else if (r->o->progress != PROGRESS_NONE || r->o->on_loop == ON_LOOP_STOP)
+        fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p.start, p.period,
+                r->o->on_loop == ON_LOOP_STOP ? "; it ends here" : "; --on-loop stop would end it here");
+}
+
 /* Decode until the text ends, a signal comes or something fails. Bytes go out as they are made. */
 static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct err *e)
 {
@@ -157,10 +170,12 @@ static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct 
             return -1;
         const size_t first = m->n;
         for (; next < d->n_tokens && m->finish == FINISH_NONE; next++) {
-            size_t before = m->n;
+            size_t before = m->n, repetitions = m->repetitions;
             emit_token(m, d->tokens[next], &bytes, &n);
             if (ids ? m->n > before && write_ids(out, d->tokens[next], e) : n && sink_write(out, bytes, n, e))
                 return -1;
+            if (m->repetitions > repetitions)
+                say_repetition(r, m);
         }
         decode_count(d, m->n - first);
         progress_at(&r->progress, m->n);
@@ -175,7 +190,7 @@ static int write_stats(const struct run *r, const struct emit *m, struct err *e)
     FILE *f = fopen(r->o->json_stats, "w");
     if (!f)
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", r->o->json_stats, strerror(errno));
-    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", m->finish == FINISH_LENGTH ? "length" : "stop");
+    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(m->finish));
     put_json(f, r->engine.dir, strlen(r->engine.dir));
     fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
             "\"tokens_per_second\": %.3f, ", r->sampling.seed, r->setup.draft.verifier == VERIFY_PAPER ? "false" : "true", r->n_prompt, m->n, s->seconds,
@@ -190,7 +205,7 @@ static int write_stats(const struct run *r, const struct emit *m, struct err *e)
 static void last_line_json(const struct run *r, const struct emit *m, double seconds)
 {
     fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", m->n, r->o->tokens,
-            m->finish == FINISH_LENGTH ? "length" : "stop");
+            finish_name(m->finish));
     if (m->stop_string)
         put_json(stderr, m->stop_string, strlen(m->stop_string));
     else if (m->finish == FINISH_STOP)
@@ -226,7 +241,7 @@ static int write_text(struct run *r, struct sink *out, struct err *e)
 {
     const struct config *c = &r->engine.config;
     struct emit_rules rules = { .tokens = r->o->tokens, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = r->o->ignore_eos, .stop = r->o->stop.v,
-                                .n_stop = r->o->stop.n };
+                                .n_stop = r->o->stop.n, .on_loop = (enum on_loop)r->o->on_loop };
     struct emit m;
     const char *bytes;
     size_t n;

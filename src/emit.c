@@ -2,6 +2,12 @@
 #include <string.h>
 #include "src/emit.h"
 
+const char *finish_name(enum finish f)
+{
+    static const char *const name[] = { NULL, "length", "stop", "repetition" };
+    return name[f];
+}
+
 /* One stop string: fail[i] is the length of the longest proper prefix of s that s[0..i] ends with (Knuth, Morris,
  * Pratt); `matched` that of the longest prefix that the text so far ends with. */
 struct stop_match { const char *s; size_t n, matched; uint16_t *fail; };
@@ -57,6 +63,10 @@ int emit_open(struct emit *m, const struct emit_rules *rules, const struct token
     m->held_max = STOP_STRING_BYTES_MAX + 2 * decode_stream_max(t);
     m->held = malloc(m->held_max);
     m->match = malloc(rules->n_stop * sizeof *m->match + total * sizeof(uint16_t) + 1);
+    if (rules->on_loop != ON_LOOP_OFF && loop_open(&m->loop, e)) {
+        emit_close(m);
+        return -1;
+    }
     if (!m->held || !m->match) {
         emit_close(m);
         return err_set(e, ERR_FAILED, "no memory for the text's end (%zu bytes)", m->held_max);
@@ -73,8 +83,10 @@ void emit_close(struct emit *m)
 {
     free(m->held);
     free(m->match);
+    loop_close(m->loop);
     m->held = NULL;
     m->match = NULL;
+    m->loop = NULL;
 }
 
 /* n more bytes stand behind the held ones. True at the first stop string; held then ends before it. */
@@ -136,8 +148,12 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
             return;
         }
     m->n++;
-    if (take_token(m, id) || (m->n == r->tokens && take_flush(m)))
+    const bool repeats = m->loop && loop_token(m->loop, id), stop = repeats && r->on_loop == ON_LOOP_STOP;
+    m->repetitions += repeats;
+    if (take_token(m, id) || ((stop || m->n == r->tokens) && take_flush(m)))
         m->finish = FINISH_STOP;
+    else if (stop)
+        m->finish = FINISH_REPETITION;
     else if (m->n == r->tokens)
         m->finish = FINISH_LENGTH;
     else

@@ -1,5 +1,5 @@
 /* Emission: one function called once per token in order decides where the text ends and which bytes may
- * be shown (DESIGN R3): given tokens, EOS, stop string, (loop rule,) length. It has no state but what the
+ * be shown (DESIGN R3): given tokens, EOS, stop string, loop rule, length. It has no state but what the
  * token list determines. Bytes that may begin a stop string, or an unfinished code point, are held back.
  *
  * The end, in this order for each token:
@@ -9,19 +9,23 @@
  *                little as possible is left of them. The text ends before it; the tokens it is made of, up to
  *                the one that completes it, are in the ids and counted, as vLLM counts completion tokens;
  *                what that last token says behind it is dropped. finish STOP, stop_string
+ *   loop rule    with ON_LOOP_STOP: the text ends with the token at which the rule of src/loop.h speaks. finish REPETITION
  *   length       finish LENGTH
  * At an end the bytes of an unfinished code point or byte run come out as decoding the whole list has them; a stop
  * string that only they complete still ends the text. */
 #pragma once
+#include "src/loop.h"
 #include "src/tokenizer.h"
 
 enum finish { FINISH_NONE, FINISH_LENGTH, FINISH_STOP, FINISH_REPETITION };
+const char *finish_name(enum finish f);      /* as INTERFACES has it; NULL for FINISH_NONE */
 enum { STOP_STRINGS_MAX = 64, STOP_STRING_BYTES_MAX = 1024 };
 
 struct emit_rules {                         /* borrowed by an open emit */
     size_t tokens;                          /* length: tokens to generate; 0 is an end at once */
     const int32_t *eos; size_t n_eos; bool ignore_eos;   /* ignored, an EOS is a token like others */
     const char *const *stop; size_t n_stop; /* stop strings: UTF-8, none empty */
+    enum on_loop on_loop;
 };
 
 struct emit {
@@ -33,6 +37,8 @@ struct emit {
     char *held; size_t n_held, held_max;    /* bytes not shown yet, behind the n_shown that the last call showed */
     size_t n_shown;
     struct stop_match *match;               /* how much of each stop string the text ends with */
+    struct loop *loop;                      /* NULL with ON_LOOP_OFF; loop_in says where a repetition is */
+    size_t repetitions;                     /* how often the loop rule has spoken: it rises with the token at which it does */
 };
 
 /* Too many, too long, empty or not UTF-8 stop strings are ERR_INPUT. */

@@ -53,6 +53,8 @@ static const struct option table[] = {
       "End-of-text tokens are banned always, so that the text has its full length.", TEXTS, MAIN },
     { "stop", "", "TEXT", VERB_RUN, LIST, F(stop), 0, 0, NULL, NULL,
       "End the text before the first TEXT; may be given several times.", TEXTS, 0 },
+    { "on-loop", "", "warn|stop|off", VERB_RUN, CHOICE, F(on_loop), 0, 3, "warn", NULL,
+      "When the text has fallen into repetition: say so, end it, or do not look.", TEXTS, 0 },
     { "samples", "", "N", VERB_RUN, SIZE, F(samples), 1, 1e6, "1", NULL,
       "Texts to write; more than one need -o FILE and go to FILE.0, FILE.1, ... Text 0 is the one that 1 gives.", TEXTS, 0 },
     { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERB_RUN | VERB_SCORE | VERB_INSPECT, TEXT, F(context_scaling), 0, 0, NULL,
