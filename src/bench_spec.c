@@ -180,7 +180,9 @@ struct state {
 struct table {                       /* work on one text */
     struct spec *s;
     struct spec_text *t;
-    struct kv kv;                    /* the cache, lent to one decoder at a time */
+    struct kv kv;                    /* the cache, lent to one decoder at a time, as the next two */
+    struct workspace *work;
+    float *logits; size_t logits_bytes;
     int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as anybody wrote it */
     struct decoder *d;               /* [n_settings] */
     struct state *state;             /* [n_settings]: before the window */
@@ -381,17 +383,33 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->window ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
-/* Its own cache goes, the common one comes. */
-static void lend(struct decoder *d, const struct kv *kv)
+/* Its own cache, workspace and logits go, the common ones come: where buffers lie decides by a tenth and more how fast a short pass is, and
+ * that is no setting's merit. */
+static void lend(struct table *b, struct decoder *d)
 {
     mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
-    d->kv.base = kv->base;
+    mem_free(d->logits, d->logits_bytes);
+    workspace_close(d->work);
+    d->kv.base = b->kv.base;
+    d->logits = b->logits;
+    d->work = d->draft.work = b->work;
+}
+
+static void take_back(struct table *b, struct decoder *d)
+{
+    if (d->work == b->work) {
+        d->kv.base = NULL;
+        d->logits = NULL;
+        d->logits_bytes = 0;
+        d->work = NULL;
+    }
 }
 
 static int open_decoders(struct table *b, struct err *e)
 {
     struct spec *s = b->s;
     const struct model *m = &s->engine.model;
+    size_t rows = 1, work_rows = 1;
     b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;      /* no setting sees the end of the text */
     b->d = calloc(s->n_settings, sizeof *b->d);
     b->state = calloc(s->n_settings, sizeof *b->state);
@@ -408,9 +426,18 @@ static int open_decoders(struct table *b, struct err *e)
         s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
         if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
             return -1;
-        lend(&b->d[i], &b->kv);
+        rows = MAX(rows, b->d[i].rows_max);
+        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
         take_state(&b->state[i], &b->d[i]);
     }
+    b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
+    b->logits = mem_alloc(b->logits_bytes);
+    if (!b->logits)
+        return err_set(e, ERR_FAILED, "bench: out of memory for %zu rows of logits", rows);
+    if (workspace_open(&b->work, m, work_rows, b->n_max + PARTIAL_ROWS_MAX, e))
+        return -1;
+    for (size_t i = 0; i < s->n_settings; i++)
+        lend(b, &b->d[i]);
     return 0;
 }
 
@@ -428,12 +455,15 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
     for (size_t k = 0; k < t->n_windows && rc == 0; k++)
         rc = do_window(&b, k, e);
     for (size_t i = 0; b.d && i < s->n_settings; i++) {
-        if (b.d[i].kv.base == b.kv.base)
-            b.d[i].kv.base = NULL;
+        if (b.work)
+            take_back(&b, &b.d[i]);
         decode_close(&b.d[i]);
     }
     t->seconds = clock_seconds() - start;
     kv_close(&b.kv);
+    mem_free(b.logits, b.logits_bytes);
+    if (b.work)
+        workspace_close(b.work);
     free(b.d);
     free(b.state);
     free(b.tokens);
