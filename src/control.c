@@ -122,11 +122,11 @@ void control_round(struct control *c, size_t length)
 /* Value of the best number of rows for candidates of these chances, largest first. */
 static double best_value(const struct control *c, const float *reach, size_t n, size_t *rows)
 {
-    double tokens = 1, best = 1 - c->lambda * c->t[1];
+    double tokens = 1, best = 1 - c->lambda * c->t[1], honest = MIN((c->accepted + 20) / (c->expected + 20), 1.1);
     double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;     /* in lean rounds further rows find colder caches than their price was learned from */
     *rows = 1;
     for (size_t i = 0; i < n && i + 2 <= c->rows_max; i++) {
-        tokens += reach[i];
+        tokens += honest * reach[i];
         double value = tokens - c->lambda * c->t[i + 2];
         if (value > best + enough) {
             best = value;
@@ -161,9 +161,9 @@ double control_min_reach(const struct control *c)
     return MAX(least, 0.01);
 }
 
-bool control_asks(struct control *c, enum source s)
+bool control_asks(struct control *c, size_t s)
 {
-    if (s != SOURCE_HEADS)
+    if (s != SOURCE_HEADS && s != HEADS_AHEAD)
         return true;                             /* microseconds, and what they learn comes from being asked */
     if (c->mode == MODE_LEAN)
         return false;
@@ -182,7 +182,7 @@ bool control_asks(struct control *c, enum source s)
     return false;
 }
 
-void control_drafted(struct control *c, enum source s, double before, double after, double seconds)
+void control_drafted(struct control *c, size_t s, double before, double after, double seconds)
 {
     double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
     c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
@@ -231,8 +231,10 @@ void control_verified(struct control *c, size_t length, size_t rows, double seco
         c->cost[i] = MAX(c->cost[i], c->cost[i - 1]);
 }
 
-void control_done(struct control *c, size_t length, size_t tokens, double seconds)
+void control_done(struct control *c, size_t length, size_t tokens, double expected, double seconds)
 {
+    c->expected = 0.995 * c->expected + expected;
+    c->accepted = 0.995 * c->accepted + (double)(tokens - 1);
     c->rounds++;
     c->seconds += seconds;
     if (!c->on || ++c->in_mode <= SETTLE)

@@ -31,7 +31,8 @@ struct control {
     size_t at;
     double seconds, calibrating, drift;          /* since the start; of it in calibration; measured / expected, lately */
     size_t rounds, rows_max;
-    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES];   /* fading means; rounds not asked */
+    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES + 1];   /* fading means; rounds not asked */
+    double expected, accepted;                   /* candidates of rounds, fading: guesses that are the likeliest of many come true less often */
     double exploring;                            /* seconds spent in passes that did not look worth it */
     double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
 };
@@ -48,8 +49,9 @@ void control_round(struct control *c, size_t length);
 /* Value of the best choice of rows, and that choice. */
 double control_value(const struct control *c, const struct tree *t, size_t *rows);
 /* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
-bool control_asks(struct control *c, enum source s);
-void control_drafted(struct control *c, enum source s, double value_before, double value_after, double seconds);
+enum { HEADS_AHEAD = N_SOURCES };                 /* beside SOURCE_HEADS: the heads behind the last draft pass */
+bool control_asks(struct control *c, size_t drafter);
+void control_drafted(struct control *c, size_t drafter, double value_before, double value_after, double seconds);
 /* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
  * chance p: alone, or as the first of several. */
 bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds);
@@ -61,4 +63,4 @@ double control_chain_value(const struct control *c, double p, double seconds);
 double control_min_reach(const struct control *c);
 /* What the round took. */
 void control_verified(struct control *c, size_t length, size_t rows, double seconds);
-void control_done(struct control *c, size_t length, size_t tokens, double seconds);
+void control_done(struct control *c, size_t length, size_t tokens, double expected, double seconds);

@@ -158,6 +158,17 @@ static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
     return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
 }
 
+/* The heads behind the last draft pass, when they pay. */
+static void ask_ahead(struct decoder *d)
+{
+    size_t rows;
+    if (!d->draft.heads || !control_asks(&d->control, HEADS_AHEAD))
+        return;
+    double before = clock_seconds(), value = control_value(&d->control, d->draft.tree, &rows);
+    if (draft_ahead(&d->draft))
+        control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows), clock_seconds() - before);
+}
+
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
 static int draft(struct decoder *d, struct err *e)
 {
@@ -181,11 +192,16 @@ static int draft(struct decoder *d, struct err *e)
             if (priced)
                 control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows), clock_seconds() - before);
         }
+        if (d->control.on && ops->source == SOURCE_PARTIAL && g->passes)
+            ask_ahead(d);
     }
     d->round.draft = clock_seconds() - start;
     if (d->control.on)
         control_value(&d->control, t, &rows);
     tree_keep(t, MIN(rows, d->rows_max));
+    d->round.expected = 0;
+    for (size_t i = 1; i < t->n_kept; i++)
+        d->round.expected += t->node[t->kept[i]].reach;
     d->round.draft_passes = g->passes;
     d->round.control = clock_seconds() - start - d->round.draft;
     return 0;
@@ -351,7 +367,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         describe(d[i], path, n_path);
         commit(d[i], path, n_path, bonus);
         d[i]->round.seconds = clock_seconds() - start;
-        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.seconds);
+        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds);
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <string.h>
 
-const struct drafter_ops *const drafters_all[] = { &draft_test, &draft_suffix, &draft_heads, &draft_partial, &draft_ngram, NULL };
+const struct drafter_ops *const drafters_all[] = { &draft_test, &draft_suffix, &draft_partial, &draft_heads, &draft_ngram, NULL };
 
 void draft_defaults(struct draft_settings *s)
 {

@@ -104,6 +104,8 @@ void draft_reset(struct drafting *g, struct sampler *sampler);
 /* For drafters: the `k` best of `logits` (kept) as children of `node`; `kind` and `ahead` (tokens between the hidden state and the guess)
  * choose the calibration. Returns how many were added. */
 size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+/* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
+bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* Take the budget of the partial cache that pays best by what is known of each; now and then another one, to know it. */

@@ -59,7 +59,7 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
 {
     struct tree *t = g->tree;
     struct kv *kv = partial_kv(&g->partial);
-    const size_t vocab = g->model->config.vocab, n_past = kv->n_past, at = n_past + g->passes;
+    const size_t n_past = kv->n_past, at = n_past + g->passes;
     uint32_t node = g->passes ? best_child(t, g->pass_node) : 0;
     *more = false;
     if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth || at >= kv->n_max)
@@ -79,25 +79,30 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     g->pass_node = node;
     g->passes++;
     size_t added = draft_propose(g, node, g->logits, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
-    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
-    if (g->set.n_width)
-        n = MIN(n, g->set.n_width - MIN(g->set.n_width, t->node[node].depth + 1));
-    uint32_t next = best_child(t, node);
-    if (n && next) {
-        heads_forward(g->heads, g->model, g->work, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
-        if (!g->set.n_width) {
-            draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
-        } else {
-            for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-                if (t->node[c].sources >> SOURCE_PARTIAL & 1)
-                    draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
-        }
-    }
-    if (g->set.n_width && !n)
+    if (g->set.n_width && !draft_ahead(g))       /* with a controller the heads are asked once, behind the last pass */
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);
     *more = added > 0;
     return 0;
+}
+
+bool draft_ahead(struct drafting *g)
+{
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab, depth = t->node[g->pass_node].depth;
+    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
+    if (g->set.n_width)
+        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
+    uint32_t next = g->passes ? best_child(t, g->pass_node) : 0;
+    if (!n || !next)
+        return false;
+    heads_forward(g->heads, g->model, g->work, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    if (!g->set.n_width)
+        draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
+    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
+        if (t->node[c].sources >> SOURCE_PARTIAL & 1)
+            draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
+    return true;
 }
 
 enum { ARM_TRIALS = 64, ARM_STALE = 10000 };     /* passes to know a budget by; rounds after which it may be looked at again */

@@ -15,6 +15,7 @@ struct round_stats {                 /* of one round */
     unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
     bool ngram_covers;               /* one 4-gram chain covers the whole accepted path (eq. 6) */
     size_t draft_passes, refreshes;
+    double expected;                 /* accepted candidates, by the estimates */
     double seconds, draft, verify, control;
 };
 
