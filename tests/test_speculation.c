@@ -395,14 +395,16 @@ static void one_hundred_thousand_tokens(void)
 int main(int argc, char **argv)
 {
     long_test = argc > 1 && !strcmp(argv[1], "--long");
-    RUN(every_drafter_and_sampling);
-    RUN(knowing_and_garbage_drafters);
-    RUN(the_widest_tree);
-    RUN(small_models);
-    RUN(several_decoders_in_one_round);
-    RUN(the_published_rule_is_not_lossless);
-    RUN(many_prompts_and_seeds);
-    RUN(one_hundred_thousand_tokens);
+    const char *only = argc > 2 ? argv[2] : NULL;        /* --long NAME: that test alone */
+#define RUN_IF(f) do { if (!only || !strcmp(only, #f)) RUN(f); } while (0)
+    RUN_IF(every_drafter_and_sampling);
+    RUN_IF(knowing_and_garbage_drafters);
+    RUN_IF(the_widest_tree);
+    RUN_IF(small_models);
+    RUN_IF(several_decoders_in_one_round);
+    RUN_IF(the_published_rule_is_not_lossless);
+    RUN_IF(many_prompts_and_seeds);
+    RUN_IF(one_hundred_thousand_tokens);
     heads_close(&demo_heads);
     return test_end();
 }
