@@ -16,14 +16,18 @@ size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
 
 static bool wants_residual(const struct decode_setup *s) { return s->heads && s->draft.drafters >> SOURCE_HEADS & 1; }
 
-size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
+size_t decode_partial_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
 {
     const struct kv full = { .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
+    return setup->draft.drafters >> SOURCE_PARTIAL & 1 ? partial_bytes(&full, setup->draft.kv_policy, setup->draft.kv_budget, n_max) : 0;
+}
+
+size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
+{
     const size_t parts[] = {
         n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(&setup->draft, m, setup->heads, n_max),
         wants_residual(setup) ? decode_verify_rows(setup) * m->config.hidden * sizeof(float) : 0,
-        setup->draft.drafters >> SOURCE_PARTIAL & 1 ? partial_bytes(&full, setup->draft.kv_policy, setup->draft.kv_budget, n_max) : 0,
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -355,8 +359,13 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     assert(n >= 1 && n <= BATCH_MAX);
     for (size_t i = 0; i < n; i++) {
         assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1);
-        if (calibrate(d[i], e) || draft(d[i], e))
+        double before = clock_seconds();
+        if (calibrate(d[i], e))
             return -1;
+        double calibrating = clock_seconds() - before;
+        if (draft(d[i], e))
+            return -1;
+        d[i]->round.control += calibrating;
     }
     if (verify(d, n, e))
         return -1;

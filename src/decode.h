@@ -52,7 +52,8 @@ struct decoder {                     /* {0} is closed */
     struct decode_counters count;
 };
 
-/* Bytes besides weights, KV cache and node scratch, workspace and logits: tokens, sampler, drafting. */
+/* Bytes of the partial cache; and those besides weights, caches, workspace and logits: tokens, sampler, tables of drafters. */
+size_t decode_partial_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max);
 size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max);
 /* Rows of a workspace; of a verification pass, whose nodes and logits take memory. */
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
