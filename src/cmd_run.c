@@ -184,13 +184,15 @@ static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct 
     return 0;
 }
 
-/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. */
+/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. Of several texts, text I's go to FILE.I. */
 static int write_stats(const struct run *r, const struct emit *m, struct err *e)
 {
     const struct draft_stats *s = &r->decoder.stats;
-    FILE *f = fopen(r->o->json_stats, "w");
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, r->o->samples > 1 ? "%s.%u" : "%s", r->o->json_stats, (unsigned)r->sampling.sample);
+    FILE *f = fopen(path, "w");
     if (!f)
-        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", r->o->json_stats, strerror(errno));
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(m->finish));
     put_json(f, r->engine.dir, strlen(r->engine.dir));
     fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
@@ -199,7 +201,7 @@ static int write_stats(const struct run *r, const struct emit *m, struct err *e)
     stats_json(f, s, r->setup.draft.n_width > 0);
     fputs("}\n", f);
     if (ferror(f) | fclose(f))
-        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", r->o->json_stats, strerror(errno));
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 

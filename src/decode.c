@@ -27,7 +27,7 @@ size_t decode_bytes(const struct decode_setup *setup, const struct model *m, siz
 {
     const size_t parts[] = {
         n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(&setup->draft, m, setup->heads, n_max),
-        wants_residual(setup) ? decode_verify_rows(setup) * m->config.hidden * sizeof(float) : 0,
+        wants_residual(setup) ? decode_work_rows(setup, n_max) * m->config.hidden * sizeof(float) : 0,
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -46,7 +46,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
     d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
-    d->residual_bytes = wants_residual(setup) ? d->rows_max * c->hidden * sizeof *d->residual : 0;
+    d->residual_bytes = wants_residual(setup) ? decode_work_rows(setup, n_max) * c->hidden * sizeof *d->residual : 0;
     d->tokens = calloc(n_max, sizeof *d->tokens);
     d->logits = mem_alloc(d->logits_bytes);
     if (d->residual_bytes)
@@ -123,21 +123,24 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
 /* Time passes of several sizes behind the text; their rows are forgotten. */
 static int calibrate(struct decoder *d, struct err *e)
 {
+    static const uint8_t all[64] = { [0 ... 63] = 1 };      /* logits of every row, as verification wants them */
     size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
     int32_t token[64];
     for (size_t i = 0; i < n && control_grid[i] <= d->rows_max && control_grid[i] <= left; i++) {
         for (size_t j = 0; j < control_grid[i]; j++)
             token[j] = d->tokens[d->n_tokens - 1];
-        struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .logits = d->logits };
-        double best = 0;
+        struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
+        double best = 0, spent = 0;
         for (int again = 0; again < 2; again++) {
             double start = clock_seconds(), seconds;
             if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
                 return -1;
             seconds = clock_seconds() - start;
             best = again ? MIN(best, seconds) : seconds;
+            spent += seconds;
         }
         control_measured(&d->control, i, d->kv.n_past, best);
+        d->control.calibrating += spent - best;
     }
     return 0;
 }
@@ -281,6 +284,7 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
     const struct tree *t = d->draft.tree;
     size_t n_best = 0, ties = 0;
     int32_t kept_at[TREE_POOL_MAX];
+    assert(t->n_kept == t->n);                   /* every candidate row is verified */
     memset(kept_at, -1, sizeof kept_at);
     for (size_t i = 0; i < t->n_kept; i++)
         kept_at[t->kept[i]] = (int32_t)i;
@@ -317,7 +321,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     r->rows = t->n_kept;
     r->drafted = t->n - 1;
     r->drafted_depth = 0;
-    r->ngram_covers = n > 1;
+    r->ngram_covers = 0;
     for (size_t i = 1; i < t->n_kept; i++) {
         const struct node *k = &t->node[t->kept[i]];
         r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
@@ -329,15 +333,16 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
-        bool ngram = k->sources >> SOURCE_NGRAM & 1;
+        bool ngram = k->sources >> SOURCE_NGRAM & 1;                        /* then all above it are of the same chain */
         for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
             ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
-        r->ngram_covers &= ngram;
+        if (ngram)
+            r->ngram_covers = i;
     }
 }
 
-/* Rows of the path, tokens, and what drafters learn from them. */
-static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus)
+/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass, or NULL. */
+static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
     const struct tree *t = d->draft.tree;
     uint32_t nodes[TREE_DEPTH_MAX + 1];
@@ -350,7 +355,7 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     d->tokens[d->n_tokens++] = bonus;
     for (size_t i = 0; i < n; i++)
         nodes[i] = t->kept[path[i]];
-    observe(d, d->residual ? d->residual + path[n - 1] * d->model->config.hidden : NULL, nodes, n);
+    observe(d, residual ? residual + path[n - 1] * d->model->config.hidden : NULL, nodes, n);
 }
 
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
@@ -369,12 +374,15 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     }
     if (verify(d, n, e))
         return -1;
+    const float *residual = d[0]->residual;  /* of all rows of the pass; without it the others' heads wait for a pass that has one */
     for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
         size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
         describe(d[i], path, n_path);
-        commit(d[i], path, n_path, bonus);
+        commit(d[i], path, n_path, bonus, residual);
+        if (residual)
+            residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
         control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds);
     }

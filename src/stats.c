@@ -52,10 +52,10 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->verified_rows += r->rows;
     s->accepted += accepted;
     s->drafted_depth += r->drafted_depth;
-    s->beta_accepted += r->ngram_covers ? accepted : 0;
+    s->beta_accepted += r->ngram_covers >= accepted ? accepted : 0;
     s->draft_passes += r->draft_passes;
     s->refreshes += r->refreshes;
-    for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= accepted + 1; d++) {
+    for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {    /* behind the last token of a text nothing was reached */
         s->reached[d] += r->n_reached[d];
         s->accepted_at[d] += d <= accepted;
     }

@@ -440,6 +440,77 @@ static void trees_and_plain_rows_mix(void)
     problem_close(&p);
 }
 
+/* ---- importance ---- */
+
+/* q.k of query head j of KV head h of row 0, as the scores are defined. */
+static float defined_score(const struct problem *p, size_t h, size_t j, size_t pos)
+{
+    const size_t d = p->a.head_dim;
+    const char *q = (const char *)p->q + (h * p->a.m * p->group + j) * d * elt(p), *k = stored_row(p, h, pos);
+    float acc = 0;
+    for (size_t i = 0; i < d; i += 2) {
+        uint32_t x, y;
+        memcpy(&x, q + i * 2, 4), memcpy(&y, k + i * 2, 4);
+        if (p->a.type == DT_BF16)
+            acc = ref_dot_pair(acc, x, y);
+        else
+            acc = fmaf(act_get(DT_F32, q, i + 1), act_get(DT_F32, k, i + 1), fmaf(act_get(DT_F32, q, i), act_get(DT_F32, k, i), acc));
+    }
+    return acc;
+}
+/* Of row 0 alone, bit for bit, whatever the company and the cut of the work; nothing else is written, the output stays. */
+static void check_importance(struct problem *p, struct rng *rng)
+{
+    const size_t step = p->n_blocks * KV_BLOCK + 5, bytes = p->a.n_kv_heads * step * sizeof(float);
+    const size_t from = p->lo[0] / KV_BLOCK * KV_BLOCK, to = p->hi[0];
+    float *want = must_alloc(bytes);
+    memset(want, 0x7f, bytes);
+    for (size_t h = 0; h < p->a.n_kv_heads; h++)
+        for (size_t pos = from; pos < to; pos++) {
+            float sum = defined_score(p, h, 0, pos);
+            for (size_t j = 1; j < p->group; j++)
+                sum += defined_score(p, h, j, pos);
+            want[h * step + pos] = sum;
+        }
+    FOR_TWINS(o) {
+        const size_t steps[] = { p->a.m, 1, 1 + rng_below(rng, p->a.m) };
+        void *plain = attend(o, p, p->a.m);
+        for (size_t i = 0; i < 3; i++) {
+            float *got = guard_alloc(bytes);
+            memset(got, 0x7f, bytes);
+            p->a.importance = got, p->a.importance_step = step;
+            void *out = attend(o, p, steps[i]);
+            p->a.importance = NULL;
+            CHECK(!memcmp(got, want, bytes) && guard_intact(got, bytes), "%s: rows by %zu", o->name, steps[i]);
+            if (memcmp(got, want, bytes))
+                describe(p, o, "importance");
+            CHECK(!memcmp(out, plain, p->a.m * p->a.n_heads * p->a.head_dim * elt(p)), "%s: the output changed", o->name);
+            guard_free(out), guard_free(got);
+        }
+        guard_free(plain);
+    }
+    free(want);
+}
+static void importance_is_that_of_the_first_row(void)
+{
+    struct rng rng = { 41 };
+    for (size_t i = 0; i < 36; i++) {
+        static const size_t ms[] = { 1, 2, 5, 12, 33, 64 }, his[] = { 1, 63, 64, 65, 128, 200, 333, 2048, 2100 };
+        struct problem p;
+        int parent[64];
+        const size_t m = i % 9 > 6 ? 3 : ms[i % 6], hi = his[i % 9], window = i % 4 == 1 ? 1 + rng_below(&rng, 150) : (size_t)-1;
+        problem_open(&p, i % 5 == 4 ? DT_F32 : DT_BF16, m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
+        if (i % 2) {                                       /* a tree: the last block is built for its row */
+            for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1;
+            tree_rows(&p, parent, hi, window);
+        } else {
+            for (size_t r = 0; r < m; r++) p.hi[r] = hi + r, p.lo[r] = p.hi[r] > window ? p.hi[r] - window : 0;
+        }
+        check_importance(&p, &rng);
+        problem_close(&p);
+    }
+}
+
 /* ---- the double-precision reference ---- */
 
 /* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output is outside it. */
@@ -539,6 +610,7 @@ int main(void)
     RUN(trees_cross_chunks);
     RUN(trees_under_a_window);
     RUN(trees_and_plain_rows_mix);
+    RUN(importance_is_that_of_the_first_row);
     RUN(plain_c_is_near_the_reference);
     RUN(reference_notices_a_missing_key);
     return test_end();

@@ -1,0 +1,85 @@
+#!/bin/bash
+# Drafting from the command line: a text ends where plain decoding ends it, whatever round its end falls into; what --json-stats says.
+. tests/cli/lib.inc
+P=$TMP/prompt
+for i in 1 2 3 4 5 6; do echo "The king sat in his hall, and the lords sat beside him; and the king said: who will go with me to the sea?"; done >"$P"
+G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
+declare -A how=(
+    [auto]="--drafter auto"
+    [tree]="--tree 1,3,3,3 --ngram-k 8"
+    [passes]="--drafter partial,suffix --tree 2,2 --draft-passes 5 --kv-budget 64 --kv-policy window"
+)
+
+# stop strings that end anywhere in a round, also inside a token; ids and text
+"$LONGHAND" $G -n 120 --drafter none >"$TMP/whole"
+"$LONGHAND" $G -n 120 --drafter none --format ids >"$TMP/whole_ids"
+n=$(wc -c <"$TMP/whole")
+for at in 40 97 151 230; do
+    stop=$(tail -c +$at "$TMP/whole" | head -c 7 | tr -d '\n')
+    [ $at -lt $n ] && [ -n "$stop" ] || continue
+    for f in text ids; do
+        "$LONGHAND" $G -n 120 --drafter none --stop "$stop" --format $f >"$TMP/want"
+        bad=
+        for h in auto tree passes; do
+            "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
+            [ $f = text ] || grep -q "\"tokens\": $(wc -l <"$TMP/want")," "$TMP/stats" || bad+=" $h(tokens)"
+            [ -s "$TMP/want" ] && ! cmp -s "$TMP/want" "$TMP/whole" && ! cmp -s "$TMP/want" "$TMP/whole_ids" || bad+=" (no stop)"
+        done
+        [ -z "$bad" ]; result stop_at_byte_${at}_${f}_is_that_of_plain_decoding $? "stop '$stop':$bad"
+    done
+done
+
+# an end of text in the middle of a round, and a length that ends there
+for bias in 11 13 15; do
+    "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
+    bad=
+    for h in auto tree passes; do
+        "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
+    done
+    [ -z "$bad" ]; result end_of_text_with_bias_${bias}_after_$(wc -l <"$TMP/want")_tokens $? "$bad"
+done
+bad=
+for n in 1 2 3 5 8 13; do
+    head -$n "$TMP/whole_ids" >"$TMP/want"
+    for h in auto tree passes; do "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"; done
+done
+[ -z "$bad" ]; result short_texts_are_the_beginning_of_long_ones $? "$bad"
+
+# several texts: each its own, with its own statistics
+"$LONGHAND" $G -n 60 --drafter none --samples 3 -o "$TMP/plain"
+for h in auto tree passes; do
+    "$LONGHAND" $G -n 60 ${how[$h]} --samples 3 -o "$TMP/many" --json-stats "$TMP/many.json"
+    cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" && cmp -s "$TMP/plain.2" "$TMP/many.2"; result samples_with_$h $? "differ"
+    [ "$(cat "$TMP/many.json.0" "$TMP/many.json.1" "$TMP/many.json.2" | grep -c '"tokens": 60,')" = 3 ]; result samples_have_their_statistics_with_$h $? "$(ls "$TMP")"
+done
+differ samples_differ "$TMP/plain.1" "$TMP/plain.2"
+"$LONGHAND" $G -n 60 --compute f32 --drafter none >"$TMP/want"; "$LONGHAND" $G -n 60 --compute f32 --tree 2,2 >"$TMP/t"; same f32_drafted_is_f32_plain "$TMP/want" "$TMP/t"
+
+# the fields that INTERFACES names, and those of plain decoding
+"$LONGHAND" $G -n 120 ${how[tree]} --json-stats "$TMP/s" >/dev/null
+"$LONGHAND" $G -n 120 ${how[auto]} --json-stats "$TMP/a" >/dev/null
+"$LONGHAND" $G -n 120 --drafter none --json-stats "$TMP/p" >/dev/null
+missing=
+for f in finish_reason model seed prompt_tokens tokens seconds prefill_seconds tokens_per_second rounds mean_acceptance_length alpha beta drafted verified_rows accepted \
+         reached_per_depth accepted_per_depth acceptance_histogram sources time draft verify checkpoint controller other refreshes windows start; do
+    for s in s a p; do grep -q "\"$f\": " "$TMP/$s" || missing+=" $f($s)"; done
+done
+[ -z "$missing" ]; result json_stats_has_the_fields_of_a_report $? "$missing"
+grep -q '"rounds": 120, "mean_acceptance_length": 1.0000, "alpha": 0.0000, .*"accepted": 0,.*"sources": {}' "$TMP/p"; result plain_decoding_has_a_round_per_token $? "$(cat "$TMP/p")"
+grep -q '"beta": null' "$TMP/a" && grep -qE '"beta": [0-9.]+' "$TMP/s"; result beta_is_for_fixed_trees $? "$(cat "$TMP/a")"
+rounds=$(sed -nE 's/.*"rounds": ([0-9]+),.*/\1/p' "$TMP/s")
+[ "$rounds" -gt 0 ] && [ "$rounds" -lt 100 ] && grep -qE '"partial": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"; result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
+
+# the published rule: with several candidates another text, and it says so
+"$LONGHAND" $G -n 60 --tree 3,2 --verifier paper --json-stats "$TMP/s" >"$TMP/t"; r=$?
+[ $r = 0 ] && grep -q '"lossless": false' "$TMP/s" && grep -q '"lossless": true' "$TMP/a"; result the_published_rule_is_marked $? "exit $r: $(head -c 200 "$TMP/s")"
+for a in "--tree 1 --drafter partial,ngram,suffix --ngram-lead all" "--preset tokenswift"; do
+    "$LONGHAND" $G -n 60 $a --verifier paper >"$TMP/t" 2>"$TMP/err"; r=$?
+    [ $r = 0 ] && [ -s "$TMP/t" ]; result "the_published_rule_runs_with_${a// /_}" $? "exit $r: $(head -c 300 "$TMP/err")"
+done
+check verifier_needs_a_tree 2 'verifier paper: needs a fixed --tree' $G -n 5 --verifier paper
+check verifier_needs_drafts 2 'nothing to verify' $G -n 5 --verifier paper --drafter none
+check sinks_below_the_budget 2 'kv-sinks 16: must be 1 to 9' $G -n 5 --kv-budget 10
+check trees_have_a_limit 2 'more than 1023 candidates' $G -n 5 --tree 31,31,31
+check unknown_drafter 2 "'medusa' is not one of auto, none" $G -n 5 --drafter partial,medusa
+exit $failed

@@ -1,0 +1,335 @@
+/* The partial cache against a plain model of its rule (kvmgr/partial.h): a list of positions per slot. Selection sorts all scores; rows that
+ * follow replace slots from the least important end; slots hold the bytes of their rows of the full cache. The scores that a pass hands
+ * over are the root row's query against the keys, in double.
+ *
+ * The rule is ours, not that of TokenSwift's program: the selecting query is the root row's of the verification pass (there: whatever row comes
+ * last), and equal scores go to the later position. */
+#include "kvmgr/partial.h"
+#include "tests/rig.h"
+
+enum { LAYERS = 2, HEADS = 3, DIM = 16, N_MAX = 900 };
+
+/* ---- the model of the rule ---- */
+
+struct rule {
+    enum kv_policy policy;
+    size_t sinks, budget, n_past, seen;                /* committed rows; rows it was last told of */
+    bool filled;
+    size_t replaced, refreshes;                        /* rows committed since the selection */
+    size_t at[LAYERS][HEADS][N_MAX];                   /* position of slot */
+};
+
+static bool rule_selects(const struct rule *r)
+{
+    if (r->policy == KV_WINDOW || r->policy == KV_FULL || r->n_past <= r->budget) return false;
+    return !r->filled || (r->policy == KV_DYNAMIC && r->replaced >= r->budget - r->sinks);
+}
+static const float *sort_scores;
+static int by_score(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return sort_scores[x] != sort_scores[y] ? (sort_scores[x] > sort_scores[y] ? -1 : 1) : x > y ? -1 : 1;
+}
+static void rule_select(struct rule *r, size_t l, const float *score, size_t step, size_t from)
+{
+    size_t all[N_MAX];
+    for (size_t h = 0; h < HEADS; h++) {
+        size_t n = 0;
+        for (size_t pos = from > r->sinks ? from : r->sinks; pos < r->n_past; pos++) all[n++] = pos;
+        sort_scores = score + h * step;
+        qsort(all, n, sizeof *all, by_score);
+        for (size_t pos = from; n < r->budget - r->sinks; ) all[n++] = --pos;      /* behind the window, nearest first */
+        for (size_t s = 0; s < r->budget; s++) r->at[l][h][s] = s < r->sinks ? s : all[s - r->sinks];
+    }
+}
+static void rule_replace(struct rule *r, size_t pos)
+{
+    size_t room = r->budget - r->sinks, slot = r->budget - 1 - r->replaced++ % room;
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t h = 0; h < HEADS; h++) r->at[l][h][slot] = pos;
+}
+static void rule_follow(struct rule *r, size_t n_past)
+{
+    size_t first = r->seen;
+    if (n_past < r->seen || n_past <= r->budget) {
+        r->filled = false;
+    } else if (!r->filled && r->policy == KV_WINDOW) {
+        r->filled = true, r->replaced = 0;
+        first = n_past - (r->budget - r->sinks);
+        for (size_t l = 0; l < LAYERS; l++)
+            for (size_t h = 0; h < HEADS; h++)
+                for (size_t s = 0; s < r->sinks; s++) r->at[l][h][s] = s;
+    }
+    if (r->filled)
+        for (size_t pos = first; pos < n_past; pos++) rule_replace(r, pos);
+    r->n_past = r->seen = n_past;
+}
+
+/* ---- the cache beside it ---- */
+
+struct both { struct kv full; struct partial p; struct rule r; struct rng rng; };
+
+static void both_open(struct both *b, enum dtype t, enum kv_policy policy, size_t sinks, size_t budget, uint64_t seed)
+{
+    struct err e = { 0 };
+    *b = (struct both){ .r = { .policy = policy, .sinks = sinks, .budget = budget }, .rng = { seed } };
+    if (kv_open(&b->full, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) || partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e)) rig_die("cache", &e);
+}
+static void both_close(struct both *b) { partial_close(&b->p), kv_close(&b->full); }
+
+static void random_rows(struct kv *kv, size_t from, size_t n, struct rng *rng)
+{
+    uint32_t row[2 * DIM];
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t h = 0; h < HEADS; h++)
+            for (size_t pos = from; pos < from + n; pos++) {
+                rig_random_words(row, 2 * DIM * dtype_size(kv->type) / 4, rng);
+                kv_put(kv_block(kv, l, h, pos), kv->type, DIM, pos % KV_BLOCK, row);
+            }
+    kv->n_written = MAX(kv->n_written, from + n);
+}
+/* Every slot holds its position's bytes. */
+static bool same_slots(const struct both *b)
+{
+    float x[2 * DIM], y[2 * DIM];
+    const size_t bytes = 2 * DIM * dtype_size(b->full.type);
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t h = 0; h < HEADS; h++)
+            for (size_t s = 0; s < b->r.budget; s++) {
+                size_t pos = b->r.at[l][h][s];
+                kv_get(x, b->full.type, DIM, s % KV_BLOCK, kv_block(&b->p.kv, l, h, s));
+                kv_get(y, b->full.type, DIM, pos % KV_BLOCK, kv_block(&b->full, l, h, pos));
+                if (memcmp(x, y, bytes)) {
+                    printf("    layer %zu head %zu slot %zu is not row %zu of %zu\n", l, h, s, pos, b->full.n_past);
+                    return false;
+                }
+            }
+    return true;
+}
+static void compare(struct both *b, const char *what)
+{
+    CHECK(partial_wants_scores(&b->p) == rule_selects(&b->r), "%s: at %zu: %d", what, b->r.n_past, rule_selects(&b->r));
+    CHECK(partial_kv(&b->p) == (b->r.filled ? &b->p.kv : &b->full), "%s: at %zu", what, b->r.n_past);
+    CHECK(b->p.refreshes == b->r.refreshes, "%s: at %zu: %zu refreshes, not %zu", what, b->r.n_past, b->p.refreshes, b->r.refreshes);
+    if (b->r.filled)
+        CHECK(b->p.kv.n_past == b->r.budget && same_slots(b), "%s: at %zu", what, b->r.n_past);
+}
+/* A round: draft passes leave rows behind the slots, verification selects if it is time, `accepted` rows are committed. */
+static void round_of(struct both *b, size_t accepted, const size_t *window, bool ties)
+{
+    static float score[HEADS * (N_MAX + 3)];
+    const size_t step = N_MAX + 3;
+    if (b->r.filled)
+        random_rows(&b->p.kv, b->r.budget, rng_below(&b->rng, PARTIAL_ROWS_MAX + 1), &b->rng);
+    if (rule_selects(&b->r)) {
+        for (size_t l = 0; l < LAYERS; l++) {
+            size_t from = window[l] && b->r.n_past + 1 > window[l] ? b->r.n_past + 1 - window[l] : 0;
+            for (size_t i = 0; i < HEADS * step; i++)
+                score[i] = i % step < from || i % step >= b->r.n_past ? NAN : ties ? (float)rng_below(&b->rng, 5) - 2 : rng_normal(&b->rng);
+            partial_select(&b->p, l, score, step, from);
+            rule_select(&b->r, l, score, step, from);
+        }
+        b->r.filled = true, b->r.replaced = 0, b->r.refreshes++;
+        b->r.seen = b->r.n_past;
+    }
+    random_rows(&b->full, b->full.n_past, accepted, &b->rng);
+    kv_advance(&b->full, accepted);
+    partial_follow(&b->p);
+    rule_follow(&b->r, b->full.n_past);
+}
+static void prefill(struct both *b, size_t n)
+{
+    random_rows(&b->full, b->full.n_past, n, &b->rng);
+    kv_advance(&b->full, n);
+    partial_follow(&b->p);
+    rule_follow(&b->r, b->full.n_past);
+}
+
+/* ---- tests ---- */
+
+static void slots_after_many_rounds(void)
+{
+    static const size_t none[LAYERS] = { 0 }, windowed[LAYERS] = { 0, 50 };
+    static const struct { size_t sinks, budget, prompt; } cases[] = {
+        { 1, 2, 1 }, { 4, 40, 10 }, { 16, 64, 64 }, { 16, 64, 65 }, { 5, 130, 300 }, { 16, 100, 100 }, { 1, 200, 190 }, { 60, 80, 30 },
+        { 16, N_MAX - 1, 700 }, { 16, N_MAX - 40, N_MAX - 45 },
+    };
+    size_t refreshes = 0;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases && !test_failed_; i++)
+        for (int policy = KV_DYNAMIC; policy <= KV_WINDOW && !test_failed_; policy++) {
+            struct both b;
+            char what[80];
+            const size_t c = i / 2;
+            snprintf(what, sizeof what, "case %zu policy %d", i, policy);
+            both_open(&b, i % 4 == 3 ? DT_F32 : DT_BF16, (enum kv_policy)policy, cases[c].sinks, cases[c].budget, 7 + i);
+            prefill(&b, cases[c].prompt);
+            compare(&b, what);
+            for (size_t accepted; (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
+                round_of(&b, accepted, i % 2 ? windowed : none, c % 2);
+                compare(&b, what);
+            }
+            if (policy == KV_STATIC) CHECK(b.r.refreshes == (b.full.n_past - 5 > cases[c].budget), "%s: %zu", what, b.r.refreshes);
+            refreshes += b.r.refreshes;
+            both_close(&b);
+        }
+    printf("    %zu selections\n", refreshes);
+    CHECK(refreshes > 500);
+}
+
+/* With one row a round and a budget of B with S sinks: the first selection in the first pass over more than B rows, the next ones every B - S rounds. */
+static void refresh_at_the_right_round(void)
+{
+    static const size_t none[LAYERS] = { 0 };
+    struct both b;
+    both_open(&b, DT_BF16, KV_DYNAMIC, 16, 80, 3);
+    prefill(&b, 60);
+    for (size_t round = 0; round < 300; round++) {
+        size_t before = b.p.refreshes;
+        bool selects = b.full.n_past >= 81 && (b.full.n_past - 81) % 64 == 0;
+        CHECK(partial_wants_scores(&b.p) == selects, "round %zu, %zu rows", round, b.full.n_past);
+        round_of(&b, 1, none, false);
+        CHECK(b.p.refreshes - before == selects);
+    }
+    both_close(&b);
+}
+
+static void resized(void)
+{
+    static const size_t none[LAYERS] = { 0 };
+    static const size_t budgets[] = { 40, 200, 64, 17, 199, 100 };
+    for (int policy = KV_DYNAMIC; policy <= KV_WINDOW && !test_failed_; policy++) {
+        struct both b;
+        both_open(&b, DT_BF16, (enum kv_policy)policy, 16, 200, 11);
+        prefill(&b, 120);
+        for (size_t i = 0; i < 150 && !test_failed_; i++) {
+            if (i % 9 == 4) {
+                size_t budget = budgets[i / 9 % 6];
+                partial_resize(&b.p, budget);
+                if (budget != b.r.budget) {
+                    b.r.budget = budget, b.r.filled = false;
+                    rule_follow(&b.r, b.r.n_past);
+                }
+                compare(&b, "resized");
+            }
+            round_of(&b, 1 + rng_below(&b.rng, 5), none, false);
+            compare(&b, "after a resize");
+        }
+        both_close(&b);
+    }
+}
+
+/* Rows are taken away, others come: nothing of the old ones may be left. */
+static void truncated_and_written_again(void)
+{
+    static const size_t none[LAYERS] = { 0 };
+    for (int policy = KV_DYNAMIC; policy <= KV_WINDOW && !test_failed_; policy++) {
+        struct both b;
+        both_open(&b, DT_BF16, (enum kv_policy)policy, 8, 60, 13);
+        prefill(&b, 70);
+        for (size_t i = 0; i < 120 && !test_failed_; i++) {
+            if (i % 8 == 7) {
+                size_t keep = b.full.n_past - 1 - rng_below(&b.rng, b.full.n_past / 2);
+                kv_truncate(&b.full, keep);
+                partial_follow(&b.p);
+                rule_follow(&b.r, keep);
+                compare(&b, "truncated");
+            }
+            round_of(&b, 1 + rng_below(&b.rng, 6), none, true);
+            compare(&b, "written again");
+        }
+        both_close(&b);
+    }
+}
+
+static void no_copy_where_none_is_needed(void)
+{
+    struct both b;
+    both_open(&b, DT_BF16, KV_FULL, 16, 64, 1);
+    prefill(&b, 500);
+    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_FULL, 64, N_MAX) == 0);
+    both_close(&b);
+    both_open(&b, DT_BF16, KV_DYNAMIC, 16, N_MAX, 1);
+    prefill(&b, N_MAX - 1);
+    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_DYNAMIC, N_MAX, N_MAX) == 0);
+    partial_resize(&b.p, 20);
+    CHECK(partial_kv(&b.p) == &b.full);
+    both_close(&b);
+    both_open(&b, DT_BF16, KV_DYNAMIC, 16, 64, 1);
+    CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >= kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.slot_bytes);
+    both_close(&b);
+}
+
+/* ---- scores of a real pass ---- */
+
+struct caught { float *score; size_t n_kv, step, n_max, from[16], calls; };
+static void catch_scores(void *ctx, size_t layer, const float *score, size_t step, size_t from)
+{
+    struct caught *c = ctx;
+    c->from[layer] = from, c->calls++;
+    for (size_t h = 0; h < c->n_kv; h++) memcpy(c->score + (layer * c->n_kv + h) * c->n_max, score + h * step, c->n_max * sizeof *score);
+}
+
+/* What the pass hands over is eq. 2 with the root row's query: the sum over the group's heads of q.k, times log2(e)/sqrt(head_dim), with
+ * q rounded to act. Chains and trees, every layer, windows. */
+static void scores_of_a_pass(void)
+{
+    enum { PAST = 333, ROWS = 6 };
+    static const int32_t parent[ROWS] = { -1, 0, 0, 1, 2, 3 };
+    for (size_t m = 0; m < N_TINY; m++)
+        for (int form = 0; form < 4; form++) {
+            struct rig r;
+            struct kv kv;
+            struct err e = { 0 };
+            char dir[4096];
+            int32_t token[PAST + ROWS];
+            double worst = 0;
+            tiny_write(&tiny_models[m], dir);
+            rig_open(&r, dir, form & 1 ? DT_F32 : DT_BF16, best_twin(), 2, 64, 512);
+            const struct config *c = &r.c;
+            const size_t group = c->n_heads / c->n_kv_heads, n = form & 2 ? ROWS : 1, d = c->head_dim;
+            rig_kv(&r, &kv, 512, 64);
+            rig_tokens(token, PAST + ROWS, c->vocab, 5 + m);
+            float *last = must_alloc(c->vocab * 4), *query = must_alloc(c->n_layers * ROWS * c->n_heads * d * 4);
+            struct caught got = { must_alloc(c->n_layers * c->n_kv_heads * 512 * 4), c->n_kv_heads, 0, 512, { 0 }, 0 };
+            struct tap taps[16];
+            rig_run(&r, &kv, token, PAST, 64, NULL, last);
+            for (size_t l = 0; l < c->n_layers; l++) taps[l] = (struct tap){ TAP_QUERY, l, query + l * n * c->n_heads * d };
+            struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 2 ? parent : NULL, .scored = catch_scores, .scored_ctx = &got };
+            if (model_forward(&r.m, r.w, &s, 1, taps, c->n_layers, &e)) rig_die("pass", &e);
+            CHECK(got.calls == c->n_layers, "%zu calls", got.calls);
+            for (size_t l = 0; l < c->n_layers; l++) {
+                size_t from = c->windowed[l] && PAST + 1 > c->window ? PAST + 1 - c->window : 0;
+                CHECK(got.from[l] == from, "layer %zu: from %zu", l, got.from[l]);
+                for (size_t h = 0; h < c->n_kv_heads; h++)
+                    for (size_t pos = from; pos < PAST; pos++) {
+                        float row[2 * HEAD_DIM_MAX];
+                        double sum = 0, size = 0, scale = 1.4426950408889634 / sqrt((double)d);
+                        kv_get(row, kv.type, r.m.head_dim, pos % KV_BLOCK, kv_block(&kv, l, h, pos));
+                        for (size_t j = 0; j < group; j++)
+                            for (size_t i = 0; i < d; i++) {
+                                double x = scale * taps[l].out[(h * group + j) * d + i] * act_get(kv.type, row, i);
+                                sum += x, size += fabs(x);
+                            }
+                        double off = fabs(got.score[(l * c->n_kv_heads + h) * 512 + pos] - sum), bound = size * (form & 1 ? 0x1p-18 : 0x1.1p-8) + 1e-30;
+                        worst = fmax(worst, off / bound);
+                        CHECK(off <= bound, "%s layer %zu head %zu position %zu: %g, not %g", tiny_models[m].name, l, h, pos,
+                              (double)got.score[(l * c->n_kv_heads + h) * 512 + pos], sum);
+                        if (test_failed_) goto done;
+                    }
+            }
+done:
+            free(last), free(query), free(got.score);
+            kv_close(&kv), rig_close(&r), tiny_remove(dir);
+        }
+}
+
+int main(void)
+{
+    RUN(slots_after_many_rounds);
+    RUN(refresh_at_the_right_round);
+    RUN(resized);
+    RUN(truncated_and_written_again);
+    RUN(no_copy_where_none_is_needed);
+    RUN(scores_of_a_pass);
+    return test_end();
+}
