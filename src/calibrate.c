@@ -38,6 +38,8 @@ uint16_t cell_ranked(enum guess kind, size_t ahead, double lead)
     return (uint16_t)(kind * CELLS_PER_GUESS + MIN(ahead, (size_t)7) * 16 + (size_t)bucket);
 }
 
+bool cell_is_first(uint16_t cell) { return cell % 16 >= 8; }
+
 static size_t log2_up_to(size_t x, size_t most)
 {
     size_t n = 0;

@@ -19,6 +19,8 @@ void calibrate_start(struct calibration *c);
 uint16_t cell_ranked(enum guess kind, size_t ahead, double lead);
 uint16_t cell_ngram(size_t rank, uint32_t frequency, size_t i);
 uint16_t cell_suffix(size_t match, size_t i);
+/* Whether a ranked candidate's cell is that of a first choice. */
+bool cell_is_first(uint16_t cell);
 float calibrate_p(const struct calibration *c, uint16_t cell);
 /* The target's sample behind a node is known: every candidate behind it was right or wrong. */
 void calibrate_learn(struct calibration *c, const struct tree *t, uint32_t node, int32_t sample);

@@ -36,7 +36,9 @@ int draft_check(const struct draft_settings *s, struct err *e)
 
 size_t draft_rows(const struct draft_settings *s)
 {
-    size_t rows = 1, level = 1, leads = s->ngram_lead == LEAD_ALL && s->n_width ? s->width[0] : 1;
+    size_t rows = 1, level = 1, leads = 1;
+    if (s->ngram_lead == LEAD_ALL && s->n_width)             /* children of the root, whoever proposed them */
+        leads = s->width[0] + (s->drafters >> SOURCE_SUFFIX & 1) + (s->drafters >> SOURCE_TEST & 1);
     if (!s->drafters)
         return 1;
     if (s->rows_max)
@@ -176,14 +178,16 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
         uint32_t below[TREE_POOL_MAX];
         size_t n_below = 0;
         for (size_t i = 0; i < n_level && rankings; i++) {
-            size_t width = draft_width(g, level[i]);
-            if (!width)
-                continue;
-            rankings--;
-            draft_propose(g, level[i], logits + k * vocab, width, SOURCE_HEADS, kind, k);
-            for (uint32_t c = t->node[level[i]].first; c; c = t->node[c].next)
+            size_t width = draft_width(g, level[i]), before = n_below;
+            if (width) {
+                rankings--;
+                draft_propose(g, level[i], logits + k * vocab, width, SOURCE_HEADS, kind, k);
+            }
+            for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
                 if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX)
                     below[n_below++] = c;
+            if (g->set.n_width && n_below == before && level[i])     /* nothing is kept behind it, or the text ends: so does the row */
+                tree_chain(g->tree, level[i]);
         }
         memcpy(level, below, n_below * sizeof *below);
         n_level = n_below;

@@ -145,7 +145,7 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     const struct tree *t = g->tree;
     calibrate_learn(&g->calibration, t, node, sample);
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
-        if (t->node[i].sources >> SOURCE_PARTIAL & 1) {          /* the pass's first choice */
+        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {      /* the pass's first choice */
             struct budget_arm *a = &g->arm[g->at_arm];
             a->hit += ((t->node[i].token == sample) - a->hit) / (double)MIN(++a->trials + 8, (size_t)60);
             return;

@@ -34,16 +34,25 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
     }
 }
 
+/* The first choice of the draft at depth 1; of the text's own repetitions where there is no draft. */
+static uint32_t first_choice(const struct tree *t)
+{
+    for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
+        if (t->node[c].sources & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS))
+            return c;
+    return t->node[0].first;
+}
+
 static int ngram_expand(struct drafting *g, bool *more, struct err *e)
 {
     const struct tree *t = g->tree;
-    uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : t->node[0].first;
+    uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : first_choice(t);
     (void)e;
     *more = false;
     if (!g->set.n_width || !first)           /* with a controller both leads are asked */
         ngrams_of(g, 0);
     if (g->set.ngram_lead == LEAD_ALL)
-        for (uint32_t c = first; c; c = t->node[c].next)
+        for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
             ngrams_of(g, c);
     else if (first && (g->set.n_width || t->node[first].reach > g->min_reach))
         ngrams_of(g, first);

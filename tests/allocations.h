@@ -4,6 +4,7 @@
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define ALLOCATIONS_COUNTED 0
@@ -19,7 +20,6 @@
 
 #if ALLOCATIONS_COUNTED
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>

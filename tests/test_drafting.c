@@ -1,0 +1,474 @@
+/* What goes on around drafting: nothing is allocated in a round, the table of 4-grams lags behind the text as it should, statistics equal
+ * what a log of the rounds says, and the edges: ends of texts, tiny caches and vocabularies, restarts, several decoders. */
+#include "tests/allocations.h"
+#include "src/decode.h"
+#include "tests/rig.h"
+
+#include <jansson.h>
+
+static const char demo[] = "models/demo";
+enum { PROMPT = 120 };
+
+struct setting { const char *name; unsigned drafters; size_t width[8], n_width; long passes; enum kv_policy policy; size_t sinks, budget; enum ngram_lead lead; };
+#define BIT(x) (1u << SOURCE_##x)
+static const struct setting settings[] = {
+    { "plain", 0, { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
+    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128, LEAD_FIRST },
+    { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
+    { "window", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, 4, KV_WINDOW, 4, 64, LEAD_FIRST },
+    { "all leads", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 2, 2 }, 2, 2, KV_STATIC, 1, 90, LEAD_ALL },
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static struct rig rig;
+static struct heads heads;
+
+static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *h)
+{
+    *s = (struct decode_setup){ 0 };
+    draft_defaults(&s->draft);
+    s->draft.drafters = h ? x->drafters : x->drafters & ~BIT(HEADS);
+    memcpy(s->draft.width, x->width, sizeof x->width);
+    s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
+    s->draft.kv_policy = x->policy, s->draft.kv_sinks = x->sinks, s->draft.kv_budget = x->budget, s->draft.ngram_lead = x->lead;
+    s->draft.kv_fixed = x->n_width > 0;
+    s->heads = s->draft.drafters & BIT(HEADS) ? h : NULL;
+}
+static void sampling_of(struct sampling *p, uint64_t seed)
+{
+    sampling_defaults(p);
+    p->seed = seed, p->min_p = 0.1, p->penalty = 1.2, p->penalty_window = 30, p->text_max = 4096;
+}
+/* A text that repeats itself: words of 3 to 8 tokens out of 12, so that every drafter has something to say. */
+static void prompt_of(int32_t *token, size_t n, size_t vocab, uint64_t seed)
+{
+    struct rng rng = { seed };
+    int32_t word[12][8];
+    for (size_t i = 0; i < 12; i++) rig_tokens(word[i], 8, vocab, seed * 100 + i);
+    for (size_t i = 0; i < n;) {
+        size_t w = rng_below(&rng, 12);
+        for (size_t k = 0; k < 3 + w % 6 && i < n; k++) token[i++] = word[w][k];
+    }
+}
+static void open_decoder(struct decoder *d, const struct rig *r, const struct sampling *p, const struct decode_setup *s, const int32_t *prompt, size_t n_prompt, size_t n_max)
+{
+    struct err e = { 0 };
+    if (s && draft_check(&s->draft, &e)) rig_die("settings", &e);
+    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+}
+static void step(struct decoder *d)
+{
+    struct err e = { 0 };
+    if (decode_step(d, &e)) rig_die("step", &e);
+}
+static void plain_text(int32_t *text, const struct rig *r, const struct sampling *p, const int32_t *prompt, size_t n_prompt, size_t n_max)
+{
+    struct decoder d;
+    open_decoder(&d, r, p, NULL, prompt, n_prompt, n_max);
+    while (d.n_tokens < n_max) step(&d);
+    memcpy(text, d.tokens, n_max * sizeof *text);
+    decode_close(&d);
+}
+
+/* ---- allocations ---- */
+
+static void nothing_is_allocated_in_a_round(void)
+{
+    struct rig two;
+    if (!ALLOCATIONS_COUNTED) SKIP("a sanitizer owns malloc");
+    rig_open(&two, demo, DT_BF16, best_twin(), 2, 8, 64);
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        for (int dry = 0; dry < 2; dry++) {
+            struct decoder d;
+            struct decode_setup s;
+            struct sampling p;
+            int32_t prompt[PROMPT];
+            setup_of(&s, &settings[i], &heads);
+            sampling_of(&p, 3);
+            p.dry_multiplier = dry ? 0.2 : 0, p.text_max = PROMPT + 100;
+            prompt_of(prompt, PROMPT, two.c.vocab, 5);
+            open_decoder(&d, &two, &p, &s, prompt, PROMPT, PROMPT + 100);
+            size_t before = allocations(), rounds = 0;
+            for (; d.n_tokens < d.n_max; rounds++) {
+                size_t from = d.n_tokens;
+                step(&d);
+                decode_count(&d, d.n_tokens - from);
+            }
+            CHECK(allocations() == before, "%s: %zu in %zu rounds", settings[i].name, allocations() - before, rounds);
+            decode_close(&d);
+        }
+    rig_close(&two);
+}
+
+/* ---- the table of 4-grams in a running decoder ---- */
+
+struct gram { int32_t next[3]; size_t count, newest; };
+static int by_count(const void *a, const void *b)
+{
+    const struct gram *x = a, *y = b;
+    return x->count != y->count ? (x->count > y->count ? -1 : 1) : x->newest > y->newest ? -1 : 1;
+}
+/* All 4-grams of tokens[0, n) that begin with `lead`, counted one by one. */
+static size_t brute_grams(struct gram *g, const int32_t *token, size_t n, int32_t lead)
+{
+    size_t m = 0;
+    for (size_t i = 0; i + 4 <= n; i++)
+        if (token[i] == lead) {
+            size_t k = 0;
+            while (k < m && memcmp(g[k].next, token + i + 1, sizeof g->next)) k++;
+            if (k == m) memcpy(g[m++].next, token + i + 1, sizeof g->next), g[k].count = 0;
+            g[k].count++, g[k].newest = i;
+        }
+    qsort(g, m, sizeof *g, by_count);
+    return m;
+}
+
+static void ngrams_lag_behind_the_penalty_window(void)
+{
+    static const struct { double penalty; long window, delay; size_t lag; } cases[] = {
+        { 1, 1024, -1, 0 }, { 1.2, 0, -1, 0 }, { 1.2, 30, -1, 31 }, { 1.2, -1, -1, SIZE_MAX }, { 1.2, 30, 0, 0 }, { 1, 0, 50, 50 }, { 1.3, 7, 200, 200 },
+    };
+    static struct gram want[4096];
+    size_t compared = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct decoder d;
+        struct decode_setup s;
+        struct sampling p;
+        int32_t prompt[PROMPT], next[NGRAM_K_MAX][3];
+        uint32_t frequency[NGRAM_K_MAX];
+        setup_of(&s, &settings[2], &heads);
+        s.draft.ngram_delay = cases[i].delay;
+        sampling_of(&p, 7);
+        p.penalty = cases[i].penalty, p.penalty_window = cases[i].window, p.top_k = 8;
+        prompt_of(prompt, PROMPT, rig.c.vocab, 5);
+        open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + 60);
+        for (;;) {
+            size_t seen = cases[i].lag < d.n_tokens ? d.n_tokens - cases[i].lag : 0;
+            for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
+                size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]), got = ngram_top(d.draft.ngram, d.tokens[k], NGRAM_K_MAX, next, frequency);
+                bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
+                for (size_t j = 0; same && j < got; j++) same = frequency[j] == want[j].count && !memcmp(next[j], want[j].next, sizeof next[j]);
+                CHECK(same, "case %zu: %zu tokens, lead %d", i, d.n_tokens, d.tokens[k]);
+                compared += got;
+            }
+            if (d.n_tokens == d.n_max) break;
+            step(&d);
+        }
+        decode_close(&d);
+    }
+    CHECK(compared > 1000, "%zu", compared);
+}
+
+/* ---- statistics against a log ---- */
+
+struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2], ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_SOURCES], passes; };
+
+/* What the tree of the last round and the tokens that came of it say. */
+static void log_round(struct round_log *x, const struct decoder *d, size_t from)
+{
+    const struct tree *t = d->draft.tree;
+    uint32_t at = 0;
+    *x = (struct round_log){ .tokens = d->n_tokens - from, .rows = t->n_kept, .pool = t->n - 1, .passes = d->draft.passes };
+    bool kept[TREE_POOL_MAX] = { false };
+    for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
+    for (size_t i = 1; i < t->n; i++) {
+        if (!kept[i]) continue;
+        x->depth = MAX(x->depth, (size_t)t->node[i].depth);
+        for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += t->node[i].sources >> s & 1;
+    }
+    for (size_t k = 0; k < x->tokens; k++) {                /* the node at depth k was accepted */
+        uint32_t next = 0;
+        for (size_t i = 1; i < t->n; i++)
+            if (kept[i] && t->node[i].parent == at) {
+                x->reached[k + 1] = 1;
+                if (t->node[i].token == d->tokens[from + k]) next = (uint32_t)i;
+            }
+        CHECK((next != 0) == (k + 1 < x->tokens), "depth %zu of a round of %zu", k, x->tokens);
+        if (next) x->path[k] = t->node[next].sources;
+        for (size_t c = 0; next && c < t->n_chains; c++) {  /* a row of a 4-gram that goes through it */
+            uint32_t i = t->chain[c];
+            bool ngram = t->node[i].sources >> SOURCE_NGRAM & 1;
+            while (i && i != next) i = t->node[i].parent;
+            if (ngram && i) x->ngram = k + 1;
+        }
+        at = next;
+    }
+}
+static size_t at(const json_t *j, const char *name, size_t i) { return (size_t)json_integer_value(json_array_get(json_object_get(j, name), i)); }
+static double number(const json_t *j, const char *name)
+{
+    const json_t *x = json_object_get(j, name);
+    CHECK(json_is_number(x), "%s", name);
+    return json_number_value(x);
+}
+
+static void statistics_equal_a_log(void)
+{
+    enum { TOKENS = 150 };
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        for (size_t cut = 0; cut < 3; cut++) {
+            static struct round_log x[TOKENS];
+            struct decoder d;
+            struct decode_setup s;
+            struct sampling p;
+            int32_t prompt[PROMPT];
+            size_t rounds = 0, tokens = 0, end = cut ? TOKENS - 11 * cut : TOKENS, refreshes = 0;
+            setup_of(&s, &settings[i], &heads);
+            sampling_of(&p, 11);
+            p.temperature = 0.5, p.penalty = 1;
+            prompt_of(prompt, PROMPT, rig.c.vocab, 9);
+            open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + TOKENS);
+            for (; tokens < end; rounds++) {                /* the text ends after `end` tokens, wherever that is in its round */
+                size_t from = d.n_tokens;
+                step(&d);
+                log_round(&x[rounds], &d, from);
+                x[rounds].tokens = MIN(x[rounds].tokens, end - tokens);
+                tokens += x[rounds].tokens;
+                refreshes += d.round.refreshes;
+                decode_count(&d, x[rounds].tokens);
+            }
+            char *text;
+            size_t bytes;
+            FILE *f = open_memstream(&text, &bytes);
+            fputc('{', f);
+            stats_json(f, &d.stats, s.draft.n_width > 0);
+            fputc('}', f);
+            fclose(f);
+            json_error_t why;
+            json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+            CHECK(j, "%s: %s", why.text, text);
+            size_t accepted = 0, depth = 0, rows = 0, pool = 0, beta = 0, passes = 0, hist[TREE_DEPTH_MAX + 2] = { 0 };
+            size_t reached[TREE_DEPTH_MAX + 2] = { 0 }, taken[TREE_DEPTH_MAX + 2] = { 0 }, drafted[N_SOURCES] = { 0 }, good[N_SOURCES] = { 0 };
+            for (size_t k = 0; k < rounds; k++) {
+                const size_t n = x[k].tokens, full = n < TOKENS && k + 1 == rounds ? d.round.tokens : n, a = n < full ? n : n - 1;
+                accepted += a, depth += x[k].depth, rows += x[k].rows, pool += x[k].pool, passes += x[k].passes, hist[n]++;
+                beta += a && x[k].ngram >= a ? a : 0;
+                for (size_t q = 1; q <= n; q++) reached[q] += x[k].reached[q], taken[q] += q <= a;
+                for (size_t q = 0; q < N_SOURCES; q++) {
+                    drafted[q] += x[k].drafted[q];
+                    for (size_t v = 0; v < a; v++) good[q] += x[k].path[v] >> q & 1;
+                }
+            }
+            const char *name = settings[i].name;
+            CHECK(number(j, "rounds") == (double)rounds && number(j, "accepted") == (double)accepted, "%s: %s", name, text);
+            CHECK(number(j, "drafted") == (double)pool && number(j, "verified_rows") == (double)rows, "%s: %s", name, text);
+            CHECK(near(number(j, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0), "%s: %s", name, text);
+            CHECK(near(number(j, "alpha"), depth ? (double)accepted / (double)depth : 0, 1e-4, 0), "%s: %zu of %zu: %s", name, accepted, depth, text);
+            if (s.draft.n_width) CHECK(near(number(j, "beta"), depth ? (double)beta / (double)depth : 0, 1e-4, 0), "%s: %zu of %zu: %s", name, beta, depth, text);
+            else CHECK(json_is_null(json_object_get(j, "beta")));
+            CHECK(number(j, "refreshes") == (double)refreshes && number(j, "draft_passes") == (double)passes);
+            size_t sum = 0;
+            for (size_t q = 1; q <= TREE_DEPTH_MAX; q++) {
+                CHECK(at(j, "reached_per_depth", q - 1) == reached[q] && at(j, "accepted_per_depth", q - 1) == taken[q], "%s depth %zu: %zu %zu: %s", name, q, reached[q], taken[q], text);
+                CHECK(at(j, "acceptance_histogram", q - 1) == hist[q]);
+                CHECK(taken[q] <= reached[q]);
+                sum += q * at(j, "acceptance_histogram", q - 1);
+            }
+            CHECK(sum == tokens, "%zu tokens in the histogram", sum);
+            for (size_t q = 0; q < N_SOURCES; q++) {
+                const json_t *one = json_object_get(json_object_get(j, "sources"), source_names[q]);
+                CHECK(!one == !drafted[q]);
+                if (one) CHECK(number(one, "drafted") == (double)drafted[q] && number(one, "accepted") == (double)good[q], "%s %s", name, source_names[q]);
+            }
+            const json_t *time = json_object_get(j, "time"), *window = json_array_get(json_object_get(j, "windows"), 0);
+            double parts = number(time, "draft") + number(time, "verify") + number(time, "controller") + number(time, "other") + number(time, "checkpoint");
+            CHECK(near(parts, d.stats.seconds, 1e-5, 0) && number(time, "other") >= 0, "%s", text);
+            CHECK(number(window, "start") == 0 && number(window, "tokens") == (double)tokens && near(number(window, "seconds"), d.stats.seconds, 1e-5, 0) &&
+                  near(number(window, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0));
+            if (i == 0) CHECK(rounds == tokens && number(j, "alpha") == 0 && number(j, "mean_acceptance_length") == 1);
+            json_decref(j), free(text);
+            decode_close(&d);
+        }
+}
+
+/* Windows share out the rounds that cross their borders; an empty round counts nowhere. */
+static void windows_of_a_long_text(void)
+{
+    struct draft_stats s;
+    struct err e = { 0 };
+    struct rng rng = { 4 };
+    double seconds = 0, rounds = 0, sum = 0, turns = 0;
+    size_t tokens = 0;
+    if (stats_open(&s, 5000, &e)) rig_die("statistics", &e);
+    while (tokens < 4990) {
+        struct round_stats r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8, .drafted_depth = 7, .seconds = 0.01 };
+        size_t n = rng_below(&rng, 8) ? r.tokens : rng_below(&rng, r.tokens + 1);
+        stats_add(&s, &r, n);
+        tokens += n, seconds += n ? 0.01 : 0, rounds += n > 0;
+    }
+    for (size_t i = 0; i < s.n_windows; i++) {
+        CHECK(s.window[i].tokens == (i < tokens / STATS_WINDOW ? STATS_WINDOW : i == tokens / STATS_WINDOW ? tokens % STATS_WINDOW : 0), "window %zu: %zu", i, s.window[i].tokens);
+        sum += s.window[i].seconds, turns += s.window[i].rounds;
+    }
+    CHECK(near(sum, seconds, 1e-9, 0) && near(turns, rounds, 1e-9, 0) && s.rounds == (size_t)rounds && s.tokens == tokens);
+    stats_clear(&s);
+    CHECK(s.tokens == 0 && s.window[0].tokens == 0 && s.n_windows == 6);
+    stats_close(&s);
+}
+
+/* ---- edges ---- */
+
+/* The text of a setting equals plain decoding's, for every length from one token on. */
+static void same_as_plain(const struct rig *r, const struct sampling *p, const struct decode_setup *s, const int32_t *text, size_t n_prompt, size_t n_max, const char *what)
+{
+    struct decoder d;
+    open_decoder(&d, r, p, s, text, n_prompt, n_max);
+    while (d.n_tokens < n_max) step(&d);
+    CHECK(d.n_tokens == n_max && !memcmp(d.tokens, text, n_max * sizeof *text), "%s: %zu + %zu tokens", what, n_prompt, n_max - n_prompt);
+    decode_close(&d);
+}
+
+static void ends_tiny_caches_and_tiny_vocabularies(void)
+{
+    static const struct tiny small = { "eight", "llama", 32, 48, 2, 1, 16, 8, 2, 0, DT_BF16, true, 0 };
+    static const struct setting tight[] = {
+        { "budget 2", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_DYNAMIC, 1, 2, LEAD_FIRST },
+        { "wide", BIT(PARTIAL) | BIT(NGRAM), { 31, 12 }, 2, 1, KV_DYNAMIC, 1, 2, LEAD_FIRST },
+        { "deep", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1, 1, 1, 1, 1, 1, 1, 1 }, 8, 16, KV_WINDOW, 30, 31, LEAD_ALL },
+        { "sinks behind the prompt", BIT(PARTIAL), { 2 }, 1, 3, KV_STATIC, 60, 61, LEAD_FIRST },
+    };
+    struct rig r;
+    char dir[4096];
+    tiny_write(&small, dir);
+    rig_open(&r, dir, DT_BF16, best_twin(), 1, 8, 64);
+    for (size_t i = 0; i < sizeof tight / sizeof *tight; i++)
+        for (size_t n_prompt = 1; n_prompt <= 50; n_prompt = n_prompt * 3 + 1)
+            for (int banned = 0; banned < 2; banned++) {
+                struct sampling p;
+                struct decode_setup s;
+                int32_t text[160];
+                struct { int32_t id; float bias; } ban[7];
+                sampling_of(&p, i);
+                p.temperature = i % 2 ? 1 : 0, p.penalty = 1, p.min_p = 0;
+                for (int32_t k = 0; k < 7; k++) ban[k].id = k, ban[k].bias = -INFINITY;      /* one token is left */
+                if (banned) p.bias = (void *)ban, p.n_bias = 7;
+                rig_tokens(text, n_prompt, 8, 3 + i);
+                plain_text(text, &r, &p, text, n_prompt, n_prompt + 90);
+                setup_of(&s, &tight[i], NULL);
+                static const size_t lengths[] = { 1, 2, 3, 5, 90 };
+                for (size_t k = 0; k < 5; k++) same_as_plain(&r, &p, &s, text, n_prompt, n_prompt + lengths[k], tight[i].name);
+            }
+    rig_close(&r), tiny_remove(dir);
+}
+
+/* Written on with another sample number, from the prompt and from the middle. */
+static void restarts(void)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        struct decoder d;
+        struct decode_setup s;
+        struct sampling p, q;
+        struct err e = { 0 };
+        int32_t want[2][PROMPT + 90], prompt[PROMPT];
+        setup_of(&s, &settings[i], &heads);
+        sampling_of(&p, 21);
+        p.temperature = 0.7;
+        q = p, q.sample = 1;
+        prompt_of(prompt, PROMPT, rig.c.vocab, 2);
+        plain_text(want[0], &rig, &p, prompt, PROMPT, PROMPT + 90);
+        plain_text(want[1], &rig, &q, prompt, PROMPT, PROMPT + 90);
+        CHECK(memcmp(want[0], want[1], sizeof want[0]));
+        open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + 90);
+        for (size_t turn = 0; turn < 4; turn++) {           /* 0, 1, back to 0, and 0 again from the middle */
+            size_t n = turn == 3 ? PROMPT + 40 : PROMPT;
+            if (turn && (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, NULL, NULL, &e))) rig_die("restart", &e);
+            CHECK(d.n_tokens == n && d.kv.n_past == n - 1 && d.stats.tokens == 0);
+            while (d.n_tokens < d.n_max) {
+                size_t from = d.n_tokens;
+                step(&d);
+                decode_count(&d, d.n_tokens - from);
+            }
+            CHECK(!memcmp(d.tokens, want[turn == 1], sizeof want[0]), "%s, turn %zu", settings[i].name, turn);
+            CHECK(d.stats.tokens == d.n_max - n);
+        }
+        decode_close(&d);
+    }
+}
+
+/* Rows of several decoders in one pass, most of them of the later ones; heads read the hidden state of their own rows. */
+static void heads_of_several_decoders(void)
+{
+    enum { N = 3, MAX = PROMPT + 80 };
+    static const size_t which[2][N] = { { 3, 2, 2 }, { 0, 3, 2 } };
+    for (size_t k = 0; k < 2; k++) {
+        struct decoder d[N];
+        struct err e = { 0 };
+        int32_t want[N][MAX];
+        size_t rounds = 0, alone = 0;
+        for (size_t i = 0; i < N; i++) {
+            struct sampling p;
+            struct decode_setup s;
+            sampling_of(&p, 30 + i);
+            p.temperature = 0;
+            prompt_of(want[i], PROMPT, rig.c.vocab, i);
+            plain_text(want[i], &rig, &p, want[i], PROMPT, MAX);
+            setup_of(&s, &settings[which[k][i]], &heads);
+            open_decoder(&d[i], &rig, &p, &s, want[i], PROMPT, MAX);
+            for (; d[i].n_tokens < MAX && which[k][i] == 3; alone++) step(&d[i]);
+            decode_close(&d[i]);
+            open_decoder(&d[i], &rig, &p, &s, want[i], PROMPT, MAX);
+        }
+        for (;;) {
+            struct decoder *live[N];
+            size_t n = 0;
+            for (size_t i = 0; i < N; i++)
+                if (d[i].n_tokens < MAX) live[n++] = &d[i], rounds += which[k][i] == 3;
+            if (!n) break;
+            if (decode_round(live, n, &e)) rig_die("round", &e);
+        }
+        for (size_t i = 0; i < N; i++) {
+            CHECK(!memcmp(d[i].tokens, want[i], sizeof want[i]), "decoder %zu", i);
+            decode_close(&d[i]);
+        }
+        if (k == 0) CHECK(rounds == alone, "heads beside others: %zu rounds, alone %zu", rounds, alone);
+    }
+}
+
+/* The published rule at temperature 0 takes the longest row, as the exact one does: as many rounds, with every setting and at every end. */
+static void published_rule_without_coins(void)
+{
+    static const struct setting rows[] = {
+        { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128, LEAD_FIRST },
+        { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
+        { "all leads and matches", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, 1, KV_DYNAMIC, 16, 4096, LEAD_ALL },
+    };
+    for (size_t i = 0; i < 3; i++)
+        for (size_t tokens = 1; tokens <= 40; tokens += tokens < 8 ? 1 : 8) {
+            size_t rounds[2] = { 0 };
+            struct sampling p;
+            int32_t text[PROMPT + 40];
+            sampling_of(&p, 1);
+            p.temperature = 0, p.penalty = 1;
+            prompt_of(text, PROMPT, i == 2 ? 40 : rig.c.vocab, 4);       /* few different tokens: many 4-grams behind each */
+            plain_text(text, &rig, &p, text, PROMPT, PROMPT + tokens);
+            for (int paper = 0; paper < 2; paper++) {
+                struct decoder d;
+                struct decode_setup s;
+                setup_of(&s, &rows[i], &heads);
+                s.draft.verifier = paper ? VERIFY_PAPER : VERIFY_EXACT;
+                open_decoder(&d, &rig, &p, &s, text, PROMPT, PROMPT + tokens);
+                for (; d.n_tokens < d.n_max; rounds[paper]++) step(&d);
+                CHECK(!memcmp(d.tokens, text, d.n_max * sizeof *text), "%s, %zu tokens", rows[i].name, tokens);
+                decode_close(&d);
+            }
+            CHECK(rounds[0] == rounds[1], "%s, %zu tokens: %zu and %zu rounds", rows[i].name, tokens, rounds[0], rounds[1]);
+        }
+}
+
+int main(void)
+{
+    struct err e = { 0 };
+    rig_open(&rig, demo, DT_BF16, best_twin(), 1, 8, 64);
+    if (heads_open(&heads, NULL, &rig.m, &e)) rig_die("heads", &e);
+    RUN(nothing_is_allocated_in_a_round);
+    RUN(ngrams_lag_behind_the_penalty_window);
+    RUN(statistics_equal_a_log);
+    RUN(windows_of_a_long_text);
+    RUN(ends_tiny_caches_and_tiny_vocabularies);
+    RUN(restarts);
+    RUN(heads_of_several_decoders);
+    RUN(published_rule_without_coins);
+    heads_close(&heads), rig_close(&rig);
+    return test_end();
+}
