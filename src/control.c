@@ -70,8 +70,7 @@ static void fill(struct control *c)
     for (size_t i = 1; i < CONTROL_GRID; i++)
         if (!c->measured[i]) {
             double more = (double)(control_grid[i] - control_grid[i - 1]);
-            double slope = i > 1 && c->measured[i - 1] ? (c->cost[i - 1] - c->cost[i - 2]) / (double)(control_grid[i - 1] - control_grid[i - 2])
-                                                       : GUESS * c->cost[0];
+            double slope = i > 1 ? (c->cost[i - 1] - c->cost[i - 2]) / (double)(control_grid[i - 1] - control_grid[i - 2]) : GUESS * c->cost[0];
             c->cost[i] = c->cost[i - 1] + more * MAX(slope, 0.02 * c->cost[0]);
         }
     for (size_t i = 1; i < CONTROL_GRID; i++)

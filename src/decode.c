@@ -183,11 +183,12 @@ static int draft(struct decoder *d, struct err *e)
     struct tree *t = g->tree;
     size_t rows = d->rows_max;
     double start = clock_seconds();
-    g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt, g->passes = 0;
+    g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
     if (d->control.on && d->control.mode == MODE_FULL)
         draft_choose_budget(g, &d->control);
+    g->passes = 0;
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];

@@ -111,12 +111,12 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
 {
     double best = -1e9;
     size_t at = g->at_arm;
+    if (!g->passes)                          /* of the last round. Not worth it lately: slowly believe again that it may be */
+        g->arm[g->at_arm].hit += 0.0005 * (HOPE - g->arm[g->at_arm].hit);
     if (g->n_arms < 2 || g->kv->n_past <= g->arm[0].budget)
         return;
     for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].idle += i != g->at_arm;
-    if (!g->passes)                          /* not worth it lately: slowly believe again that it may be */
-        g->arm[g->at_arm].hit += 0.0005 * (HOPE - g->arm[g->at_arm].hit);
     if (g->arm[g->at_arm].n < ARM_TRIALS)
         return;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {

@@ -1,0 +1,273 @@
+/* The controller on simulated machines: a pass of r rows at a length takes what a formula says, with noise; candidates come true with known
+ * chances; seconds are added up, none pass. The loop is that of a decoder's round (src/decode.c), the estimate of a draft pass's chance
+ * that of src/draft_model.c in short. It has to find the best number of draft passes and rows, to cost nothing where drafting is
+ * useless, and to learn again when the machine or the text changes. */
+#include "src/control.h"
+#include "tests/reference.h"
+#include "tests/test.h"
+
+struct machine {
+    double weight_bytes, kv_bytes, bytes_per_second;       /* a pass of one row reads the weights and the cache */
+    double row, kv_row;                                    /* seconds of a further row; a byte of cache of it */
+    double share;                                          /* bytes of a draft pass, of those of the weights and of 256 positions */
+    double noise; size_t hiccup;                           /* of a pass; every so many passes takes 6 times as long */
+};
+struct text {
+    double pass;                                           /* a draft pass's guess comes true with this chance */
+    double often, match;                                   /* a match of the text's end is found; each of its 6 tokens comes true with this chance */
+    double heads, head_seconds;                            /* three chained guesses of heads; their price */
+};
+
+static struct rng rng;
+static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
+
+static double exact_pass(const struct machine *m, size_t rows, size_t length)
+{
+    double cache = m->kv_bytes * (double)length;
+    return (m->weight_bytes + cache) / m->bytes_per_second + (double)(rows - 1) * (m->row + m->kv_row * cache);
+}
+static double draft_pass(const struct machine *m) { return m->share * (m->weight_bytes + 256 * m->kv_bytes) / m->bytes_per_second; }
+static double noisy(const struct machine *m, double seconds)
+{
+    static size_t n;
+    return seconds * exp(m->noise * rng_normal(&rng)) * (m->hiccup && ++n % m->hiccup == 0 ? 6 : 1);
+}
+
+struct run {
+    struct control c;
+    double hit, pass_seconds; size_t trials;               /* what is known of draft passes */
+    double match_p[2];                                     /* of matches: hits, trials, fading */
+    double head_p[2];
+    size_t length; double seconds, calibrating, mean_rows, mean_passes;
+    double window_seconds[512], window_plain[512]; size_t n_windows;     /* of 1,000 tokens: as it ran, and plain with the same noise on average */
+};
+
+static void run_start(struct run *x, const struct machine *m, size_t length)
+{
+    *x = (struct run){ .hit = 0.9, .match_p = { 3, 6 }, .head_p = { 3, 6 }, .length = length };
+    control_start(&x->c, true, 48, m->weight_bytes, m->kv_bytes);
+    x->pass_seconds = 0;
+}
+static double chance(const double p[2]) { return p[0] / p[1]; }
+static void learn(double p[2], bool hit)
+{
+    p[0] += hit, p[1] += 1;
+    if (p[1] > 200) p[0] /= 2, p[1] /= 2;
+}
+
+/* One round; returns the tokens. */
+static size_t round_of(struct run *x, const struct machine *m, const struct text *text, size_t left)
+{
+    static struct tree t;
+    struct control *c = &x->c;
+    double seconds = 0;
+    size_t n = control_wants_calibration(c, x->length, left), rows, passes = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = noisy(m, exact_pass(m, control_grid[i], x->length)), b = noisy(m, exact_pass(m, control_grid[i], x->length));
+        control_measured(c, i, x->length, MIN(a, b));
+        c->calibrating += MAX(a, b);
+        seconds += a + b, x->calibrating += a + b;
+    }
+    control_round(c, x->length);
+    tree_start(&t, 0, left - 1);
+    /* the truth of this round: token 0 is right at every depth, until the first guess of whatever source that is wrong */
+    if (uniform() < text->often)
+        for (uint32_t i = 0, at = 0; i < 6 && (i == 0 || at); i++)
+            if (chance(x->match_p) * t.node[at].reach >= control_min_reach(c))
+                at = tree_add(&t, at, 100, SOURCE_SUFFIX, (float)chance(x->match_p), 0);
+    if (control_asks(c, SOURCE_HEADS) && text->head_seconds > 0) {
+        double before = control_value(c, &t, &rows), s = noisy(m, text->head_seconds);
+        for (uint32_t i = 0, at = 0; i < 3 && (i == 0 || at); i++)
+            at = tree_add(&t, at, 200, SOURCE_HEADS, (float)chance(x->head_p), 0);
+        control_drafted(c, SOURCE_HEADS, before, control_value(c, &t, &rows), s);
+        seconds += s;
+    }
+    for (uint32_t at = 0;;) {
+        double s = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, 256);
+        if (passes == CONTROL_PASSES || t.node[at].depth >= t.max_depth || !control_pass_pays(c, &t, t.node[at].reach, x->hit, s)) break;
+        s = noisy(m, draft_pass(m));
+        x->pass_seconds += (s - x->pass_seconds) / (double)(passes || x->trials ? 20 : 1);
+        seconds += s, passes++;
+        at = tree_add(&t, at, 300, SOURCE_PARTIAL, (float)x->hit, 0);
+        if (!at) break;
+    }
+    if (!passes) x->hit += 0.0005 * (0.9 - x->hit);         /* hope, as src/draft_model.c has it */
+    control_value(c, &t, &rows);
+    tree_keep(&t, rows);
+    double verify = noisy(m, exact_pass(m, t.n_kept, x->length));
+    control_verified(c, x->length, t.n_kept, verify);
+    /* walk: of the children of a node one at most is right */
+    size_t tokens = 1;
+    for (uint32_t at = 0;; tokens++) {
+        double u = uniform();
+        uint32_t next = 0;
+        for (uint32_t i = t.node[at].first; i; i = t.node[i].next) {
+            double p = t.node[i].token == 100 ? text->match : t.node[i].token == 200 ? text->heads : text->pass;
+            bool right = u >= 0 && u < p;
+            u = right ? -1 : u - p;                         /* sources guess apart: their chances share the whole */
+            if (t.node[i].token == 100) learn(x->match_p, right);
+            if (t.node[i].token == 200) learn(x->head_p, right);
+            if (t.node[i].token == 300) x->hit += (right - x->hit) / (double)MIN(++x->trials + 8, (size_t)60);
+            if (right) next = i;
+        }
+        bool kept = false;
+        for (size_t k = 1; next && k < t.n_kept; k++) kept |= t.kept[k] == next;
+        if (!kept) break;
+        at = next;
+    }
+    seconds += verify;
+    control_done(c, x->length, tokens, seconds);
+    x->mean_rows += 0.01 * ((double)t.n_kept - x->mean_rows), x->mean_passes += 0.01 * ((double)passes - x->mean_passes);
+    for (size_t i = 0; i < tokens; i++) {
+        size_t w = MIN((x->length + i) / 1000, (size_t)511);
+        x->window_seconds[w] += seconds / (double)tokens, x->window_plain[w] += exact_pass(m, 1, x->length + i) * exp(m->noise * m->noise / 2) * (m->hiccup ? 1 + 5.0 / (double)m->hiccup : 1);
+        x->n_windows = MAX(x->n_windows, w);                /* whole ones */
+    }
+    x->length += tokens, x->seconds += seconds;
+    return tokens;
+}
+/* Tokens per second over n tokens from here on. */
+static double run_on(struct run *x, const struct machine *m, const struct text *text, size_t n)
+{
+    double from = x->seconds;
+    size_t done = 0;
+    while (done < n) done += round_of(x, m, text, n + 100000 - done);
+    return (double)done / (x->seconds - from);
+}
+
+/* The best that a fixed number of draft passes gives at this length, of texts without matches and heads. */
+static double best_rate(const struct machine *m, const struct text *text, size_t length, size_t *passes)
+{
+    double best = 0;
+    for (size_t k = 0; k <= CONTROL_PASSES; k++) {
+        double tokens = 1, reach = 1;
+        for (size_t i = 0; i < k; i++) tokens += reach *= text->pass;
+        double rate = tokens / (exact_pass(m, k + 1, length) + (double)k * draft_pass(m));
+        if (rate > best) best = rate, *passes = k;
+    }
+    return best;
+}
+
+/* Memory sets the pace of one row, arithmetic of further ones; a draft pass reads the weights and little cache. */
+static const struct machine usual = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.1, 0.03, 400 };
+static const struct machine dear_rows = { 10e6, 1536, 20e9, 700e-6, 3e-11, 1.1, 0.03, 0 }, dear_drafts = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.6, 0.05, 300 };
+static const struct machine free_rows = { 40e6, 3000, 20e9, 3e-6, 0, 0.2, 0.03, 0 };
+
+static void finds_the_best_number_of_passes(void)
+{
+    static const struct { const char *name; const struct machine *m; double pass; size_t length; } cases[] = {
+        { "usual, 0.9", &usual, 0.9, 20000 }, { "usual, 0.7", &usual, 0.7, 20000 }, { "usual, 0.7, long", &usual, 0.7, 90000 }, { "usual, 0.4, long", &usual, 0.4, 90000 },
+        { "dear rows", &dear_rows, 0.8, 30000 }, { "free rows, 0.9", &free_rows, 0.9, 20000 }, { "free rows, 0.5", &free_rows, 0.5, 20000 }, { "short", &usual, 0.8, 2000 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text text = { .pass = cases[i].pass };
+        struct run x;
+        size_t passes;
+        rng.s = 100 + i;
+        run_start(&x, cases[i].m, cases[i].length);
+        run_on(&x, cases[i].m, &text, 6000);
+        double noise = cases[i].m->hiccup ? 1 + 5.0 / (double)cases[i].m->hiccup : 1;
+        double rate = run_on(&x, cases[i].m, &text, 8000) * noise, best = best_rate(cases[i].m, &text, x.length - 4000, &passes);
+        double plain = 1 / exact_pass(cases[i].m, 1, x.length - 4000);
+        printf("    %-18s best %2zu passes, %.2fx plain; found %.1f passes, %.1f rows, %.3f of the best\n", cases[i].name, passes, best / plain, x.mean_passes, x.mean_rows, rate / best);
+        CHECK(rate > 0.95 * best, "%s", cases[i].name);
+    }
+}
+
+static void costs_nothing_where_drafting_is_useless(void)
+{
+    static const struct { const char *name; const struct machine *m; struct text text; } cases[] = {
+        { "wrong guesses", &usual, { .pass = 0.02 } }, { "dear draft passes", &dear_drafts, { .pass = 0.3 } }, { "dear rows", &dear_rows, { .pass = 0.3, .often = 0.5, .match = 0.2 } },
+        { "wrong matches", &usual, { .pass = 0.05, .often = 0.7, .match = 0.03 } }, { "useless heads", &usual, { .pass = 0.05, .heads = 0.02, .head_seconds = 200e-6 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run x;
+        double worst = 10;
+        rng.s = 200 + i;
+        run_start(&x, cases[i].m, 2000);
+        run_on(&x, cases[i].m, &cases[i].text, 60000);
+        double all = 0, plain = 0;
+        for (size_t w = 2; w < x.n_windows; w++) {
+            all += x.window_seconds[w], plain += x.window_plain[w];
+            worst = MIN(worst, x.window_plain[w] / x.window_seconds[w]);
+        }
+        printf("    %-18s %.3f of plain, the worst 1,000 tokens %.3f; calibration and exploring %.2f %% of the time\n", cases[i].name, plain / all, worst,
+               100 * (x.calibrating + x.c.exploring) / x.seconds);
+        CHECK(plain / all > 0.98, "%s", cases[i].name);
+        CHECK(worst > 0.94, "%s: a window of %.3f", cases[i].name, worst);
+        CHECK(x.calibrating + x.c.exploring < 0.01 * x.seconds, "%s", cases[i].name);
+        CHECK(near(x.c.calibrating, x.calibrating, 0, 1e-9));
+    }
+}
+
+/* Another process takes half of the machine, and gives it back; rows become dear; the text becomes easy, and hard again. */
+static void learns_again(void)
+{
+    struct machine m = usual;
+    struct text easy = { .pass = 0.85 }, hard = { .pass = 0.1 };
+    static const char *const what[] = { "as it was", "half as fast", "as before", "further rows four times as dear", "hard text", "easy text" };
+    struct run x;
+    rng.s = 300;
+    run_start(&x, &m, 20000);
+    for (size_t k = 0; k < 6; k++) {
+        const struct text *text = k == 4 ? &hard : &easy;
+        size_t passes;
+        m.bytes_per_second = k == 1 ? 10e9 : 20e9, m.row = k == 1 ? 80e-6 : k == 3 ? 320e-6 : 40e-6;
+        run_on(&x, &m, text, 6000);
+        double rate = run_on(&x, &m, text, 6000) * (1 + 5.0 / (double)m.hiccup), best = best_rate(&m, text, x.length - 3000, &passes);
+        printf("    %-34s best %2zu passes; found %.1f, %.3f of the best\n", what[k], passes, x.mean_passes, rate / best);
+        CHECK(rate > 0.93 * best, "%s", what[k]);
+    }
+    CHECK(x.calibrating + x.c.exploring < 0.01 * x.seconds, "%g", (x.calibrating + x.c.exploring) / x.seconds);
+}
+
+/* Matches alone pay where rows are cheap: their rows are kept without a draft pass. */
+static void takes_matches_where_passes_do_not_pay(void)
+{
+    struct text text = { .pass = 0.02, .often = 0.6, .match = 0.8 };
+    struct run x;
+    rng.s = 400;
+    run_start(&x, &usual, 20000);
+    run_on(&x, &usual, &text, 4000);
+    double rate = run_on(&x, &usual, &text, 8000) * (1 + 5.0 / (double)usual.hiccup), tokens = 1, reach = 1, best = 0;
+    for (size_t k = 0; k <= 6; k++) {
+        double mean = text.often * tokens + (1 - text.often), seconds = text.often * exact_pass(&usual, k + 1, x.length - 4000) + (1 - text.often) * exact_pass(&usual, 1, x.length - 4000);
+        best = MAX(best, mean / seconds);
+        tokens += reach *= text.match;
+    }
+    printf("    %.3f of the best, %.1f rows, %.2f passes\n", rate / best, x.mean_rows, x.mean_passes);
+    CHECK(rate > 0.95 * best && x.mean_passes < 0.5);
+}
+
+/* Off, it is not there: nothing is measured, nothing is kept for it. */
+static void off_and_short_texts(void)
+{
+    struct control c;
+    control_start(&c, false, 48, 1e7, 1000);
+    CHECK(control_wants_calibration(&c, 100, 10000) == 0);
+    control_round(&c, 100);
+    control_verified(&c, 100, 5, 0.1);
+    control_done(&c, 100, 1, 0.1);
+    CHECK(c.rounds == 1 && !c.measured[0]);
+    control_start(&c, true, 48, 1e7, 1000);
+    CHECK(control_wants_calibration(&c, 100, 999) == 1, "a short text has no time for more than the size of one row");
+    CHECK(control_wants_calibration(&c, 100, 1000) > 1);
+    control_measured(&c, 0, 100, 0.01);
+    CHECK(control_wants_calibration(&c, 100, 100000) == 0);
+    control_round(&c, 100);
+    struct tree t;
+    size_t rows;
+    tree_start(&t, 1, 0);
+    control_value(&c, &t, &rows);
+    CHECK(rows == 1, "nothing to keep");
+}
+
+int main(void)
+{
+    RUN(finds_the_best_number_of_passes);
+    RUN(costs_nothing_where_drafting_is_useless);
+    RUN(learns_again);
+    RUN(takes_matches_where_passes_do_not_pay);
+    RUN(off_and_short_texts);
+    return test_end();
+}
