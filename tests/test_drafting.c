@@ -205,7 +205,7 @@ static double number(const json_t *j, const char *name)
 
 static void statistics_equal_a_log(void)
 {
-    enum { TOKENS = 150 };
+    enum { TOKENS = 100 };
     for (size_t i = 0; i < N_SETTINGS; i++)
         for (size_t cut = 0; cut < 3; cut++) {
             static struct round_log x[TOKENS];
@@ -389,7 +389,7 @@ static void restarts(void)
 /* Rows of several decoders in one pass, most of them of the later ones; heads read the hidden state of their own rows. */
 static void heads_of_several_decoders(void)
 {
-    enum { N = 3, MAX = PROMPT + 80 };
+    enum { N = 3, MAX = PROMPT + 40 };
     static const size_t which[2][N] = { { 3, 2, 2 }, { 0, 3, 2 } };
     for (size_t k = 0; k < 2; k++) {
         struct decoder d[N];
@@ -404,6 +404,7 @@ static void heads_of_several_decoders(void)
             prompt_of(want[i], PROMPT, rig.c.vocab, i);
             plain_text(want[i], &rig, &p, want[i], PROMPT, MAX);
             setup_of(&s, &settings[which[k][i]], &heads);
+            s.draft.ngram_k = 5;
             open_decoder(&d[i], &rig, &p, &s, want[i], PROMPT, MAX);
             for (; d[i].n_tokens < MAX && which[k][i] == 3; alone++) step(&d[i]);
             decode_close(&d[i]);
@@ -434,10 +435,10 @@ static void published_rule_without_coins(void)
         { "all leads and matches", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, 1, KV_DYNAMIC, 16, 4096, LEAD_ALL },
     };
     for (size_t i = 0; i < 3; i++)
-        for (size_t tokens = 1; tokens <= 40; tokens += tokens < 8 ? 1 : 8) {
+        for (size_t tokens = 1; tokens <= 30; tokens += tokens < 6 ? 1 : 12) {
             size_t rounds[2] = { 0 };
             struct sampling p;
-            int32_t text[PROMPT + 40];
+            int32_t text[PROMPT + 30];
             sampling_of(&p, 1);
             p.temperature = 0, p.penalty = 1;
             prompt_of(text, PROMPT, i == 2 ? 40 : rig.c.vocab, 4);       /* few different tokens: many 4-grams behind each */
@@ -447,6 +448,7 @@ static void published_rule_without_coins(void)
                 struct decode_setup s;
                 setup_of(&s, &rows[i], &heads);
                 s.draft.verifier = paper ? VERIFY_PAPER : VERIFY_EXACT;
+                if (i < 2) s.draft.ngram_k = 3;
                 open_decoder(&d, &rig, &p, &s, text, PROMPT, PROMPT + tokens);
                 for (; d.n_tokens < d.n_max; rounds[paper]++) step(&d);
                 CHECK(!memcmp(d.tokens, text, d.n_max * sizeof *text), "%s, %zu tokens", rows[i].name, tokens);
