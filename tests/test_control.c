@@ -116,7 +116,9 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         at = next;
     }
     seconds += verify;
-    control_done(c, x->length, tokens, seconds);
+    double expected = 0;
+    for (size_t k = 1; k < t.n_kept; k++) expected += t.node[t.kept[k]].reach;
+    control_done(c, x->length, tokens, expected, seconds);
     x->mean_rows += 0.01 * ((double)t.n_kept - x->mean_rows), x->mean_passes += 0.01 * ((double)passes - x->mean_passes);
     for (size_t i = 0; i < tokens; i++) {
         size_t w = MIN((x->length + i) / 1000, (size_t)511);
@@ -247,7 +249,7 @@ static void off_and_short_texts(void)
     CHECK(control_wants_calibration(&c, 100, 10000) == 0);
     control_round(&c, 100);
     control_verified(&c, 100, 5, 0.1);
-    control_done(&c, 100, 1, 0.1);
+    control_done(&c, 100, 1, 0, 0.1);
     CHECK(c.rounds == 1 && !c.measured[0]);
     control_start(&c, true, 48, 1e7, 1000);
     CHECK(control_wants_calibration(&c, 100, 999) == 1, "a short text has no time for more than the size of one row");
