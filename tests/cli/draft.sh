@@ -30,7 +30,7 @@ for at in 40 97 151 230; do
 done
 
 # an end of text in the middle of a round, and a length that ends there
-for bias in 11 13 15; do
+for bias in 8 9.5 11; do
     "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
     bad=
     for h in auto tree passes; do
@@ -43,6 +43,8 @@ for n in 1 2 3 5 8 13; do
     head -$n "$TMP/whole_ids" >"$TMP/want"
     for h in auto tree passes; do "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"; done
 done
+"$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 --drafter none >"$TMP/want"
+for h in auto tree passes; do "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" empty:$h"; done
 [ -z "$bad" ]; result short_texts_are_the_beginning_of_long_ones $? "$bad"
 
 # several texts: each its own, with its own statistics
