@@ -84,7 +84,8 @@ static void second_name(char to[PATH_BYTES], const char *out)
 
 /* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, 200 steps of 120 windows of 8,192
  * tokens. Adam moves every element by about the rate, so an output by the rate times the inputs: the smaller the model, the larger the
- * rate that moves it as far. And small models have small budgets: a step is one window unless more are asked for. */
+ * rate that moves it as far. What a step takes off the weights, rate x decay, stays what it is in the paper. And small models have
+ * small budgets: a step is one window unless more are asked for. */
 static int settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
@@ -108,9 +109,11 @@ static int settings(struct job *j, struct err *e)
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
         .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
-        .decay = o->train_decay, .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
+        .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
         .valid_every = o->valid_every, .valid_windows = o->valid_windows, .checkpoint_seconds = o->checkpoint_seconds,
     };
+    struct train_settings *s = &j->train.s;
+    s->decay = options_given(o, "weight-decay") ? o->train_decay : s->rate > 0.005 ? 0.0005 / s->rate : 0.1;
     return 0;
 }
 

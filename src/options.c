@@ -156,7 +156,7 @@ static const struct option table[] = {
     { "learning-rate", "--lr", "R", VERB_TRAIN, REAL, F(train_rate), 0, 100, NULL, "0.005 x 4096 / the model's hidden size, at most 0.2",
       "Of AdamW after the warm-up; falls to 0 along a cosine.", TRAINING, 0 },
     { "warmup", "", "N", VERB_TRAIN, SIZE, F(train_warmup), 0, BIG, "50", NULL, "Steps in which the rate rises, at most a quarter of all.", TRAINING, 0 },
-    { "weight-decay", "", "X", VERB_TRAIN, REAL, F(train_decay), 0, 100, "0.1", NULL, "Of matrices.", TRAINING, 0 },
+    { "weight-decay", "", "X", VERB_TRAIN, REAL, F(train_decay), 0, 100, NULL, "0.0005 / the learning rate, at most 0.1", "Of matrices.", TRAINING, 0 },
     { "clip", "", "X", VERB_TRAIN, REAL, F(train_clip), 0, 1e9, "1", NULL, "Largest norm of a gradient; 0: any.", TRAINING, 0 },
     { "valid-every", "", "N", VERB_TRAIN, SIZE, F(valid_every), 1, BIG, "100", NULL, "Steps between looks at held-out text.", TRAINING, 0 },
     { "valid-windows", "", "N", VERB_TRAIN, SIZE, F(valid_windows), 1, BIG, "8", NULL, "Windows of a look at held-out text, spread over it.", TRAINING, 0 },
