@@ -151,8 +151,7 @@ static int look(struct inspect *s, struct err *e)
     draft_defaults(&setup.draft);
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
-    memory_add(&s->plan, "partial cache", decode_partial_bytes(&setup, &g->model, s->tokens));
-    memory_add(&s->plan, "decoder", decode_bytes(&setup, &g->model, s->tokens));
+    decode_plan(&s->plan, &setup, &g->model, s->tokens);
     return 0;
 }
 

@@ -95,8 +95,7 @@ static int check_memory(const struct run *r, struct err *e)
     struct decode_setup setup = r->setup;
     setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
     engine_plan(&plan, &r->engine, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
-    memory_add(&plan, "partial cache", decode_partial_bytes(&setup, &r->engine.model, n_max));
-    memory_add(&plan, "decoder", decode_bytes(&setup, &r->engine.model, n_max));
+    decode_plan(&plan, &setup, &r->engine.model, n_max);
     memory_add(&plan, "DRY", dry_bytes(&r->sampling, r->engine.config.vocab));
     return memory_check(&plan, "fewer --tokens need less", e);
 }

@@ -16,24 +16,21 @@ size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
 
 static bool wants_residual(const struct decode_setup *s) { return s->heads && s->draft.drafters >> SOURCE_HEADS & 1; }
 
-size_t decode_partial_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
+void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max)
 {
-    const struct kv full = { .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
-                             .n_max = n_max };
-    return setup->draft.drafters >> SOURCE_PARTIAL & 1 ? partial_bytes(&full, setup->draft.kv_policy, setup->draft.kv_budget, n_max) : 0;
-}
-
-size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max)
-{
+    const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
-        n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(&setup->draft, m, setup->heads, n_max),
-        wants_residual(setup) ? decode_work_rows(setup, n_max) * m->config.hidden * sizeof(float) : 0,
+        n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(draft, m, setup->heads),
+        wants_residual(setup) ? decode_verify_rows(setup) * m->config.hidden * sizeof(float) : 0,
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!add_size(n, parts[i], &n))
-            return SIZE_MAX;
-    return n;
+            n = SIZE_MAX;
+    memory_add(plan, "decoder", n);
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
+            memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,

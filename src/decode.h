@@ -17,6 +17,7 @@
 #pragma once
 #include "src/control.h"
 #include "src/draft.h"
+#include "src/memory.h"
 #include "src/model.h"
 #include "src/sample.h"
 #include "src/stats.h"
@@ -52,9 +53,8 @@ struct decoder {                     /* {0} is closed */
     struct decode_counters count;
 };
 
-/* Bytes of the partial cache; and those besides weights, caches, workspace and logits: tokens, sampler, tables of drafters. */
-size_t decode_partial_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max);
-size_t decode_bytes(const struct decode_setup *setup, const struct model *m, size_t n_max);
+/* What a decoder takes besides weights, KV cache, workspace and logits, item by item. */
+void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max);
 /* Rows of a workspace; of a verification pass, whose nodes and logits take memory. */
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
 size_t decode_verify_rows(const struct decode_setup *setup);

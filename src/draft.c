@@ -62,15 +62,13 @@ size_t draft_rows(const struct draft_settings *s)
 /* The table of 4-grams and the matches are of all tokens; logits of a draft: the model's own and each head's. */
 static size_t n_logits(const struct heads *heads) { return 1 + (heads ? heads->n : 0); }
 
-size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads, size_t n_max)
+size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads)
 {
     size_t n = sizeof(struct tree) + 2 * m->config.hidden * sizeof(float), logits;
     if (!s->drafters)
         return 0;
     if (!mul_size((n_logits(heads) + 1) * m->config.vocab, sizeof(float), &logits) || !add_size(n, logits, &n) ||
-        !add_size(n, heads ? heads_scratch_bytes(heads, m, 1) : 0, &n) ||
-        !add_size(n, s->drafters >> SOURCE_NGRAM & 1 ? ngram_bytes(n_max) : 0, &n) ||
-        !add_size(n, s->drafters >> SOURCE_SUFFIX & 1 ? suffix_bytes(n_max) : 0, &n))
+        !add_size(n, heads ? heads_scratch_bytes(heads, m, 1) : 0, &n))
         return SIZE_MAX;
     return n;
 }
@@ -98,14 +96,9 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
     g->ngram_delay = s->ngram_delay >= 0 ? (size_t)s->ngram_delay :
                      penalty == 1 || penalty_window == 0 ? 0 : penalty_window < 0 ? SIZE_MAX : (size_t)penalty_window + 1;
     calibrate_start(&g->calibration);
-    for (size_t budget = 256; g->n_arms < BUDGET_ARMS - 1 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
-        g->arm[g->n_arms++] = (struct budget_arm){ .budget = budget, .hit = HOPE };
-    g->arm[g->n_arms++] = (struct budget_arm){ .budget = s->kv_budget, .hit = HOPE };
-    if ((s->drafters >> SOURCE_PARTIAL & 1 && partial_open(&g->partial, kv, m->pool, s->kv_policy, s->kv_sinks, s->kv_budget, e)) ||
-        (s->drafters >> SOURCE_NGRAM & 1 && ngram_open(&g->ngram, n_max, e)) ||
-        (s->drafters >> SOURCE_SUFFIX & 1 && suffix_open(&g->suffix, n_max, e)))
-        goto fail;
-    partial_resize(&g->partial, g->arm[0].budget);
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (s->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->open && drafters_all[i]->open(g, n_max, e))
+            goto fail;
     return 0;
 fail:
     draft_close(g);
@@ -116,22 +109,18 @@ void draft_close(struct drafting *g)
 {
     mem_free(g->logits, g->logits_bytes);
     mem_free(g->tree, g->bytes);
-    partial_close(&g->partial);
-    if (g->ngram)
-        ngram_close(g->ngram);
-    if (g->suffix)
-        suffix_close(g->suffix);
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (drafters_all[i]->close)
+            drafters_all[i]->close(g);
     *g = (struct drafting){0};
 }
 
 void draft_reset(struct drafting *g, struct sampler *sampler)
 {
     g->sampler = sampler;
-    g->have_hidden = false;
-    if (g->ngram)
-        ngram_reset(g->ngram);
-    if (g->suffix)
-        suffix_reset(g->suffix);
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (g->set.drafters >> drafters_all[i]->source & 1 && drafters_all[i]->reset)
+            drafters_all[i]->reset(g);
 }
 
 size_t draft_width(const struct drafting *g, uint32_t node)

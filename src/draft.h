@@ -85,16 +85,23 @@ struct observed {
 };
 
 struct drafter_ops {
-    const char *name;
     enum source source;
+    const char *item;                /* what its memory is called */
+    /* State of its own for a text of n_max tokens, where it has some: what it takes, made once, given back, emptied (another text). */
+    size_t (*bytes)(const struct draft_settings *s, const struct model *m, size_t n_max);
+    int  (*open)(struct drafting *g, size_t n_max, struct err *e);
+    void (*close)(struct drafting *g);
+    void (*reset)(struct drafting *g);
     /* One pass of proposals. *more: whether it is worth asking again this round. Returns -1 on failure. */
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
+    /* Tokens were committed, by a round or all at once (a prompt, a resumed text). */
     void (*observe)(struct drafting *g, const struct observed *o);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
 extern const struct drafter_ops *const drafters_all[];      /* in the order in which they are asked; NULL at the end */
 
-size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads, size_t n_max);
+/* Bytes that drafters share; those of each are its own `bytes`. */
+size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
 int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
                 struct workspace *work, struct sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);

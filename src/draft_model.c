@@ -26,7 +26,9 @@ static void heads_observe(struct drafting *g, const struct observed *o)
         memcpy(g->hidden, o->hidden, g->model->config.hidden * sizeof *g->hidden);
 }
 
-const struct drafter_ops draft_heads = { "heads", SOURCE_HEADS, heads_expand, heads_observe };
+static void heads_reset(struct drafting *g) { g->have_hidden = false; }
+
+const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads_expand, .observe = heads_observe, .reset = heads_reset };
 
 /* ---- draft passes over the partial cache ---- */
 
@@ -158,4 +160,28 @@ static void partial_observe(struct drafting *g, const struct observed *o)
     partial_follow(&g->partial);
 }
 
-const struct drafter_ops draft_partial = { "partial", SOURCE_PARTIAL, partial_expand, partial_observe };
+static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
+{
+    const struct kv full = { .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
+                             .n_max = n_max };
+    return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
+}
+
+static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    const struct draft_settings *s = &g->set;
+    (void)n_max;
+    if (partial_open(&g->partial, g->kv, g->model->pool, s->kv_policy, s->kv_sinks, s->kv_budget, e))
+        return -1;
+    for (size_t budget = 256; g->n_arms < BUDGET_ARMS - 1 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
+        g->arm[g->n_arms++] = (struct budget_arm){ .budget = budget, .hit = HOPE };
+    g->arm[g->n_arms++] = (struct budget_arm){ .budget = s->kv_budget, .hit = HOPE };
+    partial_resize(&g->partial, g->arm[0].budget);
+    return 0;
+}
+
+static void partial_end(struct drafting *g) { partial_close(&g->partial); }
+
+/* Another text from the same token on: partial_follow notices a cache that was cut. */
+const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache", .bytes = partial_size, .open = partial_begin, .close = partial_end,
+                                           .expand = partial_expand, .observe = partial_observe };

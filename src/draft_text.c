@@ -65,7 +65,13 @@ static void ngram_observe(struct drafting *g, const struct observed *o)
         ngram_follow(g->ngram, g->tokens, o->n_tokens - g->ngram_delay);
 }
 
-const struct drafter_ops draft_ngram = { "ngram", SOURCE_NGRAM, ngram_expand, ngram_observe };
+static size_t ngram_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return ngram_bytes(n_max); }
+static int ngram_begin(struct drafting *g, size_t n_max, struct err *e) { return ngram_open(&g->ngram, n_max, e); }
+static void ngram_end(struct drafting *g) { ngram_close(g->ngram); }
+static void ngram_empty(struct drafting *g) { ngram_reset(g->ngram); }
+
+const struct drafter_ops draft_ngram = { .source = SOURCE_NGRAM, .item = "4-gram table", .bytes = ngram_size, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
+                                         .expand = ngram_expand, .observe = ngram_observe };
 
 /* ---- the longest earlier match ---- */
 
@@ -88,7 +94,13 @@ static int suffix_expand(struct drafting *g, bool *more, struct err *e)
 
 static void suffix_observe(struct drafting *g, const struct observed *o) { suffix_follow(g->suffix, g->tokens, o->n_tokens); }
 
-const struct drafter_ops draft_suffix = { "suffix", SOURCE_SUFFIX, suffix_expand, suffix_observe };
+static size_t suffix_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return suffix_bytes(n_max); }
+static int suffix_begin(struct drafting *g, size_t n_max, struct err *e) { return suffix_open(&g->suffix, n_max, e); }
+static void suffix_end(struct drafting *g) { suffix_close(g->suffix); }
+static void suffix_empty(struct drafting *g) { suffix_reset(g->suffix); }
+
+const struct drafter_ops draft_suffix = { .source = SOURCE_SUFFIX, .item = "suffix index", .bytes = suffix_size, .open = suffix_begin, .close = suffix_end, .reset = suffix_empty,
+                                          .expand = suffix_expand, .observe = suffix_observe };
 
 /* ---- for tests: the true continuation down to a depth, then a wrong token ---- */
 
@@ -113,4 +125,4 @@ static int test_expand(struct drafting *g, bool *more, struct err *e)
 
 static void test_observe(struct drafting *g, const struct observed *o) { (void)g, (void)o; }
 
-const struct drafter_ops draft_test = { "test", SOURCE_TEST, test_expand, test_observe };
+const struct drafter_ops draft_test = { .source = SOURCE_TEST, .expand = test_expand, .observe = test_observe };
