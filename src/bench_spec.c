@@ -503,7 +503,9 @@ static int check(struct spec *s, struct err *e)
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
         size_t rows = decode_verify_rows(d);
-        const size_t part[] = { decode_bytes(d, &s->engine.model, n_max), workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
+        struct memory_plan one = {0};
+        decode_plan(&one, d, &s->engine.model, n_max);
+        const size_t part[] = { one.total, workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
                                 rows * c->vocab * sizeof(float), kv_bytes(s->engine.compute, c->n_layers, c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
         for (size_t j = 0; j < 4; j++)
             if (!add_size(all, part[j], &all))
