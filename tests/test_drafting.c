@@ -207,7 +207,7 @@ static void statistics_equal_a_log(void)
 {
     enum { TOKENS = 100 };
     for (size_t i = 0; i < N_SETTINGS; i++)
-        for (size_t cut = 0; cut < 3; cut++) {
+        for (size_t cut = 0; cut < (SLOW_BUILD ? 1 : 3); cut++) {
             static struct round_log x[TOKENS];
             struct decoder d;
             struct decode_setup s;
@@ -370,7 +370,7 @@ static void restarts(void)
         plain_text(want[1], &rig, &q, prompt, PROMPT, PROMPT + 90);
         CHECK(memcmp(want[0], want[1], sizeof want[0]));
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + 90);
-        for (size_t turn = 0; turn < 4; turn++) {           /* 0, 1, back to 0, and 0 again from the middle */
+        for (size_t turn = 0; turn < (SLOW_BUILD ? 2 : 4); turn++) {           /* 0, 1, back to 0, and 0 again from the middle */
             size_t n = turn == 3 ? PROMPT + 40 : PROMPT;
             if (turn && (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, NULL, NULL, &e))) rig_die("restart", &e);
             CHECK(d.n_tokens == n && d.kv.n_past == n - 1 && d.stats.tokens == 0);
@@ -389,9 +389,9 @@ static void restarts(void)
 /* Rows of several decoders in one pass, most of them of the later ones; heads read the hidden state of their own rows. */
 static void heads_of_several_decoders(void)
 {
-    enum { N = 3, MAX = PROMPT + 40 };
+    enum { N = 3, MAX = PROMPT + (SLOW_BUILD ? 8 : 40) };
     static const size_t which[2][N] = { { 3, 3, 2 }, { 0, 3, 2 } };
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < (SLOW_BUILD ? 1 : 2); k++) {
         struct decoder d[N];
         struct err e = { 0 };
         int32_t want[N][MAX];
@@ -435,7 +435,7 @@ static void published_rule_without_coins(void)
         { "all leads and matches", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, 1, KV_DYNAMIC, 16, 4096, LEAD_ALL },
     };
     for (size_t i = 0; i < 3; i++)
-        for (size_t tokens = 1; tokens <= 30; tokens += tokens < 6 ? 1 : 12) {
+        for (size_t tokens = 1; tokens <= (SLOW_BUILD ? 3 : 30); tokens += tokens < 6 ? 1 : 12) {
             size_t rounds[2] = { 0 };
             struct sampling p;
             int32_t text[PROMPT + 30];
