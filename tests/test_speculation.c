@@ -241,7 +241,7 @@ static void the_widest_tree(void)
     const struct setting wide = { "wide", BIT(PARTIAL) | BIT(HEADS) | BIT(NGRAM), { 1, 9, 9, 9 }, 4, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
     const struct setting wide2 = { "wide", BIT(PARTIAL), { 9, 9, 9 }, 3, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
     samplings(&p, N_SAMPLINGS, 3);
-    text_open(&t, &r, "malay", 118, SLOW_BUILD ? 4 : 24);
+    text_open(&t, &r, "malay", 118, SLOW_BUILD ? 6 : 24);
     plain_text(&t, &r, &p);
     setup_of(&s, heads ? &wide : &wide2, heads);
     struct err e = { 0 };
