@@ -20,6 +20,7 @@ int cmd_distinct(const struct options *o, struct err *e);
 int cmd_version(const struct options *o, struct err *e);
 int cmd_help(const struct options *o, struct err *e);
 int cmd_train(const struct options *o, struct err *e);
+int cmd_report(const struct options *o, struct err *e);
 int cmd_bench(const struct options *o, struct err *e);       /* src/bench.c */
 
 /* ---- models ---- */

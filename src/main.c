@@ -20,6 +20,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_DISTINCT: return cmd_distinct(o, e);
     case VERB_TRAIN:    return cmd_train(o, e);
     case VERB_BENCH:    return cmd_bench(o, e);
+    case VERB_REPORT:   return cmd_report(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);
     }

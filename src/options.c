@@ -125,7 +125,7 @@ static const struct option table[] = {
 
     { "format", "", "text|ids", VERB_RUN, CHOICE, F(format), 0, 2, "text", NULL,
       "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
-    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN, TEXT, F(output), 0, 0, NULL, "standard output; train: none, it is needed",
+    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_REPORT, TEXT, F(output), 0, 0, NULL, "standard output; train: none, it is needed",
       "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), 2, BIG, NULL, "the whole text at once; train: 8192", "Pieces of N tokens.", TEXTS, 0 },
@@ -135,7 +135,7 @@ static const struct option table[] = {
       "One JSON string per input line, one JSON array of ids per output line.", OUTPUT, 0 },
     { "decode", "", NULL, VERB_TOKENIZE, FLAG, F(decode), 0, 0, NULL, NULL,
       "The reverse: ids in, text out, special tokens skipped.", OUTPUT, 0 },
-    { "json", "", NULL, VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH, FLAG, F(json), 0, 0, NULL, NULL,
+    { "json", "", NULL, VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_REPORT, FLAG, F(json), 0, 0, NULL, NULL,
       "One JSON value on standard output.", OUTPUT, 0 },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), 0, 0, NULL, NULL, "Only these points, separated by commas.", OUTPUT, 0 },
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.", OUTPUT, 0 },
@@ -163,12 +163,19 @@ static const struct option table[] = {
     { "checkpoint-every", "", "S", VERB_TRAIN, REAL, F(checkpoint_seconds), 0, 1e9, "60", NULL,
       "Seconds between checkpoints (FILE.checkpoint), from which the same command goes on after an interruption.", TRAINING, 0 },
     { "curves", "", "FILE", VERB_TRAIN, TEXT, F(curves), 0, 0, NULL, NULL, "Loss and accuracy of every head as CSV.", TRAINING, 0 },
-    { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
+    { "all", "", NULL, VERB_HELP | VERB_REPORT, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option; every job.", OUTPUT, 0 },
+    { "db", "", "FILE", VERB_REPORT, LIST, F(db), 0, 0, NULL, "LONGHAND_DB, else longhand/longhand.db in XDG_STATE_HOME (~/.local/state)",
+      "The store: where jobs, texts and figures are.", OUTPUT, 0 },
+    { "state", "", "STATE", VERB_REPORT, TEXT, F(state), 0, 0, NULL, NULL, "Jobs that are queued, running, paused, done, failed or cancelled.", OUTPUT, 0 },
+    { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), 0, 0, NULL, NULL, "One line per job, comma-separated.", OUTPUT, 0 },
+    { "html", "", NULL, VERB_REPORT, FLAG, F(html), 0, 0, NULL, NULL, "A page with plots, in one file that loads nothing.", OUTPUT, 0 },
+    { "rounds", "", NULL, VERB_REPORT, FLAG, F(rounds), 0, 0, NULL, NULL, "Every single round, where they were kept.", OUTPUT, 0 },
+    { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), 0, 0, NULL, NULL, "Means and standard deviations over the jobs with one value of PARAMETER.", OUTPUT, 0 },
     { "help", "-h", NULL, ~0u, FLAG, F(help), 0, 0, NULL, NULL, "", OUTPUT, HIDDEN },
 
     /* Known names that later versions have. */
 #define LATER_OPTION(name, kind) { name, "", "", VERB_RUN, kind, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
-    LATER_OPTION("db", LATER), LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
+    LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
     LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG),
     LATER_OPTION("accept-numerics-change", LATER_FLAG), LATER_OPTION("max-attempts", LATER),
 };
@@ -185,10 +192,11 @@ static const struct verb verbs[] = {
     { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]", "Train drafting heads for a model on texts.", 1, 1 },
     { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all]", "This, a verb's options, or everything.", 0, 1 },
+    { "report", VERB_REPORT, "SEL... [options]", "How texts were made, and how they read.", 0, INT_MAX },
 #define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
     LATER_VERB("submit"), LATER_VERB("work"), LATER_VERB("list"), LATER_VERB("show"), LATER_VERB("text"), LATER_VERB("tail"),
     LATER_VERB("pause"), LATER_VERB("resume"), LATER_VERB("retry"), LATER_VERB("cancel"), LATER_VERB("remove"), LATER_VERB("extend"),
-    LATER_VERB("fork"), LATER_VERB("report"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
+    LATER_VERB("fork"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -531,6 +539,7 @@ void options_free(struct options *o)
     free(o->stop.v);
     free(o->data.v);
     free(o->valid.v);
+    free(o->db.v);
     free(o->logit_bias.v);
     free(o->dry_breakers.v);
     *o = (struct options){0};

@@ -14,7 +14,7 @@
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
-    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256,
+    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256, VERB_REPORT = 1 << 21,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
 enum { VERB_LATER = -1 };            /* max_args of a verb that this version does not have */
@@ -63,6 +63,9 @@ struct options {
     size_t heads, train_steps, train_batch, train_warmup, valid_every, valid_windows;
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
+    struct text_list db;                         /* jobs */
+    const char *state, *by;
+    bool csv, html, rounds;
     char scaling_text[64];                       /* context_scaling made of its parts */
 };
 
