@@ -365,10 +365,10 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         double before = clock_seconds();
         if (calibrate(d[i], e))
             return -1;
-        double calibrating = clock_seconds() - before;
+        d[i]->round.calibrating = clock_seconds() - before;
         if (draft(d[i], e))
             return -1;
-        d[i]->round.control += calibrating;
+        d[i]->round.control += d[i]->round.calibrating;
     }
     if (verify(d, n, e))
         return -1;
@@ -382,7 +382,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         if (residual)
             residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
-        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds);
+        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds - d[i]->round.calibrating);
     }
     return 0;
 }

@@ -16,7 +16,7 @@ struct round_stats {                 /* of one round */
     size_t ngram_covers;             /* accepted candidates, from the first one on, that one 4-gram chain covers (eq. 6) */
     size_t draft_passes, refreshes;
     double expected;                 /* accepted candidates, by the estimates */
-    double seconds, draft, verify, control;
+    double seconds, draft, verify, control, calibrating;     /* calibrating is part of control */
 };
 
 struct window_stats { double seconds, rounds; size_t tokens; };
