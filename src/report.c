@@ -202,14 +202,14 @@ static void cut_stop_string(struct reading *g)
                 }
 }
 
-/* What is said again: about two periods of it, from where it begins. */
+/* What is said again: the last two periods before it was noticed, where the text is in the middle of it. */
 static int add_excerpts(struct reading *g, struct err *e)
 {
     enum { TOKENS_MAX = 48 };
     for (size_t i = 0; i < g->r->n_repetitions; i++) {
         struct report_repetition *p = &g->r->repetition[i];
-        size_t n = MIN(MIN(MAX(2 * p->at.period, (size_t)12), (size_t)TOKENS_MAX), p->at.end - p->at.start), bytes;
-        if (tokenizer_decode(g->tokenizer, &p->excerpt, &bytes, g->ids + p->at.start, n, true, e))
+        size_t n = MIN(MIN(MAX(2 * p->at.period, (size_t)12), (size_t)TOKENS_MAX), p->at.found + 1), bytes;
+        if (tokenizer_decode(g->tokenizer, &p->excerpt, &bytes, g->ids + p->at.found + 1 - n, n, true, e))
             return -1;
     }
     return 0;

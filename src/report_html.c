@@ -102,7 +102,7 @@ static void repetitions(FILE *f, const struct report *r)
         fputs(".", f);
         if (p->excerpt) {
             fputs("<blockquote><bdi>", f);
-            page_text(f, p->excerpt);
+            page_text(f, p->excerpt + strspn(p->excerpt, " \n"));
             fputs("</bdi></blockquote>", f);
         }
         fputs("</div>\n", f);
@@ -114,19 +114,21 @@ static void repetitions(FILE *f, const struct report *r)
 enum { ROWS = 16 };
 
 /* Values by window of several lines. */
-struct lines { size_t n; double *x, *y[ROWS]; };
+struct lines { size_t n; double *x, *end, *y[ROWS]; };     /* x: the middle of a window, end: behind it */
 
 static bool lines_open(struct lines *v, const struct report *r)
 {
     *v = (struct lines){ .n = r->n_windows };
-    double *all = calloc((ROWS + 1) * r->n_windows, sizeof *all);
+    double *all = calloc((ROWS + 2) * r->n_windows, sizeof *all);
     v->x = all;
     for (size_t k = 0; all && k < ROWS; k++)
-        v->y[k] = all + (k + 1) * r->n_windows;
+        v->y[k] = all + (k + 2) * r->n_windows;
+    v->end = all ? all + r->n_windows : NULL;
     for (size_t i = 0; all && i < r->n_windows; i++) {
         const struct report_window *w = &r->window[i];
         const struct report_sum *s = &w->sum;
-        v->x[i] = (double)(w->start + w->n);
+        v->x[i] = (double)w->start + (double)w->n / 2;
+        v->end[i] = (double)(w->start + w->n);
         v->y[0][i] = report_speed(s);
         v->y[1][i] = report_acceptance(s);
         v->y[2][i] = report_alpha(s);
@@ -151,7 +153,7 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
         s[k] = (struct series){ r->source[k].name, y + k * v->n };
     }
     if (any)
-        page_plot(f, "Share by source", "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s, n, 0, UNIT_SHARE);
+        page_plot(f, (double)r->job->tokens, "Share by source", "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s, n, 0, UNIT_SHARE);
     free(y);
 }
 
@@ -168,16 +170,16 @@ static bool plots(FILE *f, const struct report *r)
         far[k] = (struct series){ grams[k], v.y[8 + k] };
     }
     fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div class=\"plots\">", f);
-    page_plot(f, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
-    page_plot(f, "Mean acceptance length", "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
+    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
+    page_plot(f, (double)r->job->tokens, "Mean acceptance length", "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
     if (drafted) {
         struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] }, { "beta: of these, covered by one 4-gram chain", v.y[3] } };
-        page_plot(f, r->tree_fixed ? "Alpha and beta" : "Alpha", r->tree_fixed ? "shares of the depth that was drafted" :
+        page_plot(f, (double)r->job->tokens, r->tree_fixed ? "Alpha and beta" : "Alpha", r->tree_fixed ? "shares of the depth that was drafted" :
                   "accepted share of the depth that was drafted; beta is defined for a fixed tree only", v.x, v.n, s, r->tree_fixed ? 2 : 1, 0, UNIT_SHARE);
         source_plot(f, r, &v);
     }
-    page_plot(f, "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
-    page_plot(f, "Distinct-n so far", "from the first token on", v.x, v.n, far, 4, 0, UNIT_SHARE);
+    page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
+    page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4, 0, UNIT_SHARE);
     fputs("</div>\n", f);
     free(v.x);
     return true;

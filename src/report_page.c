@@ -16,13 +16,13 @@ const char page_style[] =
 "main{max-width:1120px;margin:0 auto;padding:28px 20px 60px}"
 "h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:34px 0 10px}h3{font-size:.95rem;margin:0 0 2px}"
 "p{margin:.3em 0}.sub,.note,small{color:var(--dim)}.sub{overflow-wrap:anywhere}.note{font-size:.85rem;margin:0 0 4px}"
-"article+article{margin-top:56px;border-top:3px solid var(--line);padding-top:28px}"
+"article:not(:first-child){margin-top:56px;border-top:3px solid var(--line);padding-top:28px}"
 ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0}"
 ".tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px}"
 ".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;overflow-wrap:anywhere}"
 ".tile small{display:block;font-size:.8rem;line-height:1.35;overflow-wrap:anywhere}"
 ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px}"
-".card{break-inside:avoid}svg{display:block;width:100%;height:auto}svg.strip{height:20px;margin:4px 0 8px;border-radius:4px}svg text{font-size:11px;fill:var(--dim)}"
+".plots .card{display:flex;flex-direction:column}.plots svg{margin-top:auto}.card{break-inside:avoid}svg{display:block;width:100%;height:auto}svg.strip{height:20px;margin:4px 0 8px;border-radius:4px}svg text{font-size:11px;fill:var(--dim)}"
 ".grid{stroke:var(--line);stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}"
 ".s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}"
 ".line{stroke:var(--c)}.dot,.bar{fill:var(--c)}.line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}.line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
@@ -34,10 +34,10 @@ const char page_style[] =
 ".par{columns:2 330px;column-gap:36px}.par div{display:flex;justify-content:space-between;gap:16px;border-bottom:1px solid var(--line);padding:3px 0;font-size:.88rem;break-inside:avoid}"
 ".par span{color:var(--dim)}.par b{font-weight:500;text-align:right;overflow-wrap:anywhere}"
 ".warn{border-color:var(--warn);background:var(--warnbg);margin:12px 0}.warn b{color:var(--warn)}blockquote{margin:6px 0 0;padding-left:12px;border-left:3px solid var(--warn);overflow-wrap:anywhere;white-space:pre-wrap;font-family:Georgia,'DejaVu Serif',serif}"
-".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px}.esc{color:var(--warn);font-family:monospace;font-size:.9em}"
+".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;align-items:start}"
 "a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;color:var(--dim);font-size:.82rem}"
 "@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
-"article+article{break-before:page;border:0;margin:0}details:not([open]){display:none}.plots,.two{grid-template-columns:1fr 1fr}}";
+"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}.plots,.two{grid-template-columns:1fr 1fr}}";
 
 /* Whether a reader would not see the character, or see others in another order because of it. */
 static bool unseen(uint32_t c)
@@ -184,9 +184,9 @@ static void card(FILE *f, const char *title, const char *note)
     fputs("</p>", f);
 }
 
-void page_plot(FILE *f, const char *title, const char *note, const double *x, size_t n, const struct series *v, size_t n_series, double low, enum page_unit unit)
+void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n, const struct series *v, size_t n_series, double low, enum page_unit unit)
 {
-    double high = NAN, last = n ? x[n - 1] : 1;
+    double high = NAN, last = MAX(length, 1);
     for (size_t k = 0; k < n_series; k++)
         for (size_t i = 0; i < n; i++)
             if (isfinite(v[k].y[i]) && !(v[k].y[i] <= high))
@@ -196,6 +196,10 @@ void page_plot(FILE *f, const char *title, const char *note, const double *x, si
     if (high <= low)
         high = low + 1;
     double step = nice_step(high - low, 5);
+    if (low > 0 && step >= 1) {                  /* whole numbers from 0 are easier to read */
+        low = 0;
+        step = nice_step(high, 5);
+    }
     high = low + ceil((high - low) / step - 1e-9) * step;
     card(f, title, note);
     legend(f, v, n_series);
