@@ -22,6 +22,17 @@ int cmd_help(const struct options *o, struct err *e);
 int cmd_train(const struct options *o, struct err *e);
 int cmd_report(const struct options *o, struct err *e);
 int cmd_bench(const struct options *o, struct err *e);       /* src/bench.c */
+int cmd_submit(const struct options *o, struct err *e);
+int cmd_work(const struct options *o, struct err *e);
+int cmd_list(const struct options *o, struct err *e);        /* src/cmd_jobs.c: list, show, pause, resume, cancel, remove */
+int cmd_show(const struct options *o, struct err *e);
+int cmd_change(const struct options *o, struct err *e);
+int cmd_text(const struct options *o, struct err *e);        /* src/cmd_text.c: text, tail */
+int cmd_tail(const struct options *o, struct err *e);
+int cmd_extend(const struct options *o, struct err *e);      /* src/cmd_extend.c: extend, fork */
+int cmd_fork(const struct options *o, struct err *e);
+int cmd_export(const struct options *o, struct err *e);
+int cmd_verify(const struct options *o, struct err *e);
 
 /* ---- models ---- */
 
@@ -34,7 +45,8 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
  * checked before weights are read. */
 struct engine {
     struct heads heads;              /* where drafting wants them */
-    char dir[PATH_BYTES];
+    char dir[PATH_BYTES];            /* as the user named it; `path`: absolute, links resolved */
+    char path[PATH_BYTES], scaling[64];
     struct config config;
     struct tokenizer *tokenizer;
     const struct ops *ops;
@@ -45,6 +57,8 @@ struct engine {
     size_t weight_bytes;
 };
 /* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
+struct engine_spec { const char *dir; enum dtype compute; const char *scaling; size_t threads; };   /* scaling NULL: the model's own; threads 0: the default */
+int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);

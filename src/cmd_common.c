@@ -82,11 +82,26 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 
 int engine_open(struct engine *g, const struct options *o, struct err *e)
 {
-    const char *why = "";
-    *g = (struct engine){ .compute = o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16 };
-    if (model_dir(g->dir, o, e) || config_read(&g->config, g->dir, e))
+    char dir[PATH_BYTES];
+    if (model_dir(dir, o, e))
         return -1;
-    if (o->context_scaling && config_scale_context(&g->config, o->context_scaling, e))
+    return engine_open_spec(g, &(struct engine_spec){ dir, o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16, o->context_scaling, o->threads }, e);
+}
+
+int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
+{
+    const char *why = "";
+    *g = (struct engine){ .compute = s->compute };
+    snprintf(g->dir, sizeof g->dir, "%s", s->dir);
+    snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
+    char *path = realpath(g->dir, NULL);
+    if (!path || strlen(path) >= sizeof g->path) {
+        free(path);
+        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir, path ? "its absolute path is too long" : strerror(errno));
+    }
+    snprintf(g->path, sizeof g->path, "%s", path);
+    free(path);
+    if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
         return -1;
     g->ops = ops_choose(&why);
     if (!g->ops)
@@ -94,7 +109,7 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
     if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||
         model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) || tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
         goto fail;
-    size_t n_threads = o->threads ? o->threads : pool_default_threads();
+    size_t n_threads = s->threads ? s->threads : pool_default_threads();
     g->pool = pool_open(n_threads);
     if (!g->pool) {
         err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);

@@ -1,4 +1,4 @@
-/* longhand run: one text, from a prompt to its end, straight to the output. */
+/* longhand run: a job that is stored and worked on here at once, its text straight to the output. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,358 +6,275 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/cmd.h"
-#include "src/cmd_draft.h"
 #include "src/cmd_sampling.h"
-#include "src/dry.h"
-#include "src/decode.h"
-#include "src/emit.h"
+#include "src/cmd_store.h"
+#include "src/request.h"
 
 struct run {
     const struct options *o;
-    struct engine engine;
-    struct sampling sampling;
-    struct decode_setup setup;
-    char heads_file[PATH_BYTES];
-    int32_t *prompt; size_t n_prompt;
-    const char *chat_template;       /* its name; NULL: no chat */
-    bool at_start;                   /* no text before: the first word keeps no leading space */
-    struct decoder decoder;
-    struct progress progress;
+    struct request request;
+    struct worker worker;
+    struct sink out;
+    struct job_list jobs;
+    const struct job *job;
+    size_t n_prompt;
+    bool to_terminal, wrote, stops_loops, drafts, fixed_tree, lossless;
 };
 
-/* ---- before work starts ---- */
-
-static int check_options(const struct options *o, struct err *e)
-{
-    if (!options_given(o, "tokens"))
-        return err_set(e, ERR_INPUT, "run: --tokens N is missing");
-    if (!o->prompt == !o->prompt_file)
-        return err_set(e, ERR_INPUT, "run: %s", o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
-                                                          : "--prompt TEXT or --prompt-file FILE is missing");
-    if (o->samples > 1 && (!o->output || strcmp(o->output, "-") == 0))
-        return err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
-    if (o->stop.n > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", o->stop.n, STOP_STRINGS_MAX);
-    for (size_t i = 0; i < o->stop.n; i++) {
-        size_t n = strlen(o->stop.v[i]);
-        if (n == 0 || n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "--stop: a string of %zu bytes, 1 to %d are allowed", n, STOP_STRING_BYTES_MAX);
-        if (text_check_utf8("--stop", o->stop.v[i], n, e))
-            return -1;
-    }
-    return 0;
-}
-
-static int read_prompt(struct run *r, struct err *e)
-{
-    const struct options *o = r->o;
-    char *text = NULL;
-    size_t n;
-    if (o->prompt) {
-        n = strlen(o->prompt);
-        if (text_check_utf8("--prompt", o->prompt, n, e))
-            return -1;
-    } else if (text_read_utf8(&text, &n, o->prompt_file, e)) {
-        return -1;
-    }
-    int rc = prompt_encode(&r->prompt, &r->n_prompt, &r->chat_template, o, r->engine.dir, r->engine.tokenizer, text ? text : o->prompt, n, e);
-    free(text);
-    if (rc)
-        return -1;
-    r->at_start = n == 0 && !o->chat;
-    if (r->n_prompt == 0)
-        return err_set(e, ERR_INPUT, "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed",
-                       o->prompt ? "--prompt" : o->prompt_file);
-    return 0;
-}
-
-static int check_length(const struct run *r, struct err *e)
-{
-    const struct config *c = &r->engine.config;
-    size_t whole = r->n_prompt + r->o->tokens;
-    if (whole <= c->context)
-        return 0;
-    if (c->rope.type == ROPE_DYNAMIC)
-        return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK scaling: past its original length "
-                       "all earlier keys would have to turn again; --context-scaling yarn:F helps", r->n_prompt, r->o->tokens, c->context);
-    if (r->o->allow_beyond_context)
-        return 0;
-    return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, --context-scaling yarn:F "
-                   "or --allow-beyond-context help", r->n_prompt, r->o->tokens, c->context);
-}
-
-static int check_memory(const struct run *r, struct err *e)
-{
-    struct memory_plan plan = {0};
-    const size_t n_max = r->n_prompt + r->o->tokens;
-    const struct heads usual = { .n = 4 };       /* before they are read */
-    struct decode_setup setup = r->setup;
-    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
-    engine_plan(&plan, &r->engine, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
-    decode_plan(&plan, &setup, &r->engine.model, n_max);
-    memory_add(&plan, "DRY", dry_bytes(&r->sampling, r->engine.config.vocab));
-    return memory_check(&plan, "fewer --tokens need less", e);
-}
+/* ---- words on standard error ---- */
 
 /* The settings that decide the text, once; behind everything that may still be refused, whose one line stands alone. */
-static void announce(struct run *r)
+static void announce(void *ctx, const struct decoder *d, const struct job_params *params)
 {
-    char own[256];
-    bool drawn = !options_given(r->o, "seed");
-    sampling_own_settings(own, sizeof own, r->o, &r->engine.config);
-    if (r->o->quiet)
+    struct run *r = ctx;
+    const struct options *o = r->o;
+    char own[256] = "";
+    bool drawn = !o->resume && !options_given(o, "seed");
+    struct progress *p = &r->worker.progress;
+    progress_clear(p);
+    r->stops_loops = params->on_loop == ON_LOOP_STOP;
+    r->fixed_tree = d->draft.set.n_width > 0;
+    r->drafts = d->draft.set.drafters != 0;
+    r->lossless = d->draft.set.verifier != VERIFY_PAPER;
+    r->n_prompt = d->n_prompt;
+    if (!o->resume)
+        sampling_own_settings(own, sizeof own, o, &r->worker.engine.config);
+    if (o->quiet)
         return;
-    if (r->progress.show == SHOW_JSON) {
-        fprintf(stderr, "{\"phase\": \"start\", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ", r->sampling.seed,
-                r->n_prompt, r->o->tokens);
+    if (p->show == SHOW_JSON) {
+        fprintf(stderr, "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
+                r->job->id, r->job->seed, r->n_prompt, r->job->wanted);
         put_json(stderr, own, strlen(own));
         fputs("}\n", stderr);
-        return;
+    } else {
+        if (own[0])
+            fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
+        fprintf(stderr, "job: %" PRId64 "\n", r->job->id);
+        if (r->request.chat_template)
+            fprintf(stderr, "chat template: %s\n", r->request.chat_template);
+        if (drawn)
+            fprintf(stderr, "seed: %" PRIu64 "\n", r->job->seed);
+        if (!r->lossless)
+            fprintf(stderr, "--verifier paper: not lossless, this is not the text that the model alone would write\n");
     }
-    if (own[0])
-        fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
-    if (r->chat_template)
-        fprintf(stderr, "chat template: %s\n", r->chat_template);
-    if (drawn)
-        fprintf(stderr, "seed: %" PRIu64 "\n", r->sampling.seed);
-    if (r->setup.draft.verifier == VERIFY_PAPER)
-        fprintf(stderr, "--verifier paper: not lossless, this is not the text that the model alone would write\n");
+    if (r->to_terminal && p->show == SHOW_LINE)
+        progress_stop(p);                        /* text and progress would share the terminal */
 }
 
-/* ---- writing ---- */
-
-static bool prefilling(void *ctx, size_t done, size_t of)
+static void last_line_json(const struct run *r, const struct work_result *w)
 {
-    struct progress *p = ctx;
-    p->of = of;
-    progress_at(p, done);
-    return !stop_signal;
+    fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", w->tokens,
+            r->job->wanted, finish_name(w->finish));
+    if (w->by_string)
+        put_json(stderr, w->stop_reason, strlen(w->stop_reason));
+    else
+        fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
+    fprintf(stderr, ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": %.3f, \"job\": %" PRId64 "}\n", w->seconds,
+            w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0, r->n_prompt, w->prefill_seconds, r->job->id);
 }
 
-static int write_ids(struct sink *out, int32_t id, struct err *e)
+static void last_line(const struct run *r, const struct work_result *w)
 {
-    char line[16];
-    int n = snprintf(line, sizeof line, "%" PRId32 "\n", id);
-    return sink_write(out, line, (size_t)n, e);
-}
-
-static void say_repetition(struct run *r, const struct emit *m)
-{
-    struct repetition p;
-    if (!loop_in(m->loop, &p) || r->o->quiet)
+    const size_t wanted = r->job->wanted;
+    char speed[96];
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0);
+    if (r->drafts && w->stats.rounds)
+        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass", (double)w->stats.tokens / (double)w->stats.rounds);
+    if (r->o->quiet)
         return;
-    progress_clear(&r->progress);
     if (r->o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n", p.start, p.found, p.period);
-    else if (r->o->progress != PROGRESS_NONE || r->o->on_loop == ON_LOOP_STOP)
-        fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p.start, p.period,
-                r->o->on_loop == ON_LOOP_STOP ? "; it ends here" : "; --on-loop stop would end it here");
-}
-
-/* Decode until the text ends, a signal comes or something fails. Bytes go out as they are made. */
-static int write_tokens(struct run *r, struct emit *m, struct sink *out, struct err *e)
-{
-    struct decoder *d = &r->decoder;
-    bool ids = r->o->format == FORMAT_IDS;
-    const char *bytes;
-    size_t n;
-    while (m->finish == FINISH_NONE) {
-        size_t next = d->n_tokens;
-        if (stop_signal)
-            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(), m->n, r->o->tokens);
-        if (decode_step(d, e))
-            return -1;
-        const size_t first = m->n;
-        for (; next < d->n_tokens && m->finish == FINISH_NONE; next++) {
-            size_t before = m->n, repetitions = m->repetitions;
-            emit_token(m, d->tokens[next], &bytes, &n);
-            if (ids ? m->n > before && write_ids(out, d->tokens[next], e) : n && sink_write(out, bytes, n, e))
-                return -1;
-            if (m->repetitions > repetitions)
-                say_repetition(r, m);
-        }
-        decode_count(d, m->n - first);
-        progress_at(&r->progress, m->n);
-    }
-    return 0;
+        last_line_json(r, w);
+    else if (w->by_string)
+        fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
+    else if (w->finish == FINISH_STOP)
+        fprintf(stderr, "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n", w->stop_reason, w->tokens, wanted, speed);
+    else if (r->o->progress != PROGRESS_NONE)
+        fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
 }
 
 /* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. Of several texts, text I's go to FILE.I. */
-static int write_stats(const struct run *r, const struct emit *m, struct err *e)
+static int write_stats(const struct run *r, const struct work_result *w, struct err *e)
 {
-    const struct draft_stats *s = &r->decoder.stats;
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, r->o->samples > 1 ? "%s.%u" : "%s", r->o->json_stats, (unsigned)r->sampling.sample);
+    snprintf(path, sizeof path, r->o->samples > 1 ? "%s.%" PRIu32 : "%s", r->o->json_stats, r->job->sample);
     FILE *f = fopen(path, "w");
     if (!f)
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
-    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(m->finish));
-    put_json(f, r->engine.dir, strlen(r->engine.dir));
+    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
+    put_json(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
     fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
-            "\"tokens_per_second\": %.3f, ", r->sampling.seed, r->setup.draft.verifier == VERIFY_PAPER ? "false" : "true", r->n_prompt, m->n, s->seconds,
-            r->decoder.count.prefill_seconds, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
-    stats_json(f, s, r->setup.draft.n_width > 0);
+            "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->stats.seconds, w->prefill_seconds,
+            w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
+    stats_json(f, &w->stats, r->fixed_tree);
     fputs("}\n", f);
     if (ferror(f) | fclose(f))
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 
-static void last_line_json(const struct run *r, const struct emit *m, double seconds)
+/* ---- the text ---- */
+
+static int put_text(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e)
 {
-    fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", m->n, r->o->tokens,
-            finish_name(m->finish));
-    if (m->stop_string)
-        put_json(stderr, m->stop_string, strlen(m->stop_string));
-    else if (m->finish == FINISH_STOP)
-        fprintf(stderr, "%" PRId32, m->stop_token);
-    else
-        fputs("null", stderr);
-    fprintf(stderr, ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": %.3f}\n", seconds,
-            seconds > 0 ? (double)m->n / seconds : 0, r->n_prompt, r->decoder.count.prefill_seconds);
+    struct run *r = ctx;
+    if (r->o->format != FORMAT_TEXT || (r->o->from_here && !new_text))
+        return 0;
+    r->wrote = true;
+    return sink_write(&r->out, bytes, n, e);
 }
 
-static void last_line(const struct run *r, const struct emit *m, double seconds)
+static int put_id(void *ctx, int32_t id, bool new_text, struct err *e)
 {
-    char speed[96];
-    const struct draft_stats *s = &r->decoder.stats;
-    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", seconds, seconds > 0 ? (double)m->n / seconds : 0);
-    if (r->setup.draft.drafters && s->rounds)
-        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass", (double)s->tokens / (double)s->rounds);
-    if (r->o->quiet)
+    struct run *r = ctx;
+    char line[16];
+    if (r->o->format != FORMAT_IDS || (r->o->from_here && !new_text))
+        return 0;
+    r->wrote = true;
+    return sink_write(&r->out, line, (size_t)snprintf(line, sizeof line, "%" PRId32 "\n", id), e);
+}
+
+static void say_repetition(void *ctx, const struct repetition *p)
+{
+    struct run *r = ctx;
+    const struct options *o = r->o;
+    bool stop = r->stops_loops;
+    if (o->quiet)
         return;
-    if (r->o->progress == PROGRESS_JSON)
-        last_line_json(r, m, seconds);
-    else if (m->stop_string)
-        fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", m->n, r->o->tokens, speed);
-    else if (m->finish == FINISH_STOP)
-        fprintf(stderr, "end of text (token %" PRId32 ") after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n", m->stop_token, m->n,
-                r->o->tokens, speed);
-    else if (r->o->progress != PROGRESS_NONE)
-        fprintf(stderr, "%zu tokens, %s\n", m->n, speed);
+    progress_clear(&r->worker.progress);
+    if (o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n", p->start, p->found, p->period);
+    else if (o->progress != PROGRESS_NONE || stop)
+        fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p->start, p->period,
+                stop ? "; it ends here" : "; --on-loop stop would end it here");
 }
 
-/* One text into one output. */
-static int write_text(struct run *r, struct sink *out, struct err *e)
+/* What became of it: the exit code and the line for it. */
+static int conclude(struct run *r, struct work_result *w, struct err *e)
 {
-    const struct config *c = &r->engine.config;
-    struct emit_rules rules = { .tokens = r->o->tokens, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = r->o->ignore_eos, .stop = r->o->stop.v,
-                                .n_stop = r->o->stop.n, .on_loop = (enum on_loop)r->o->on_loop };
-    struct emit m;
-    const char *bytes;
-    size_t n;
-    bool to_terminal = out->fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
-    if (emit_open(&m, &rules, r->engine.tokenizer, r->at_start, e))
-        return -1;
-    if (to_terminal && r->progress.show == SHOW_LINE)
-        progress_stop(&r->progress);
-    progress_phase(&r->progress, "writing", "tokens", r->o->tokens);
-    int rc = write_tokens(r, &m, out, e);
-    double seconds = progress_seconds(&r->progress);
-    progress_clear(&r->progress);
-    if (rc && !out->closed_pipe && r->o->format == FORMAT_TEXT) {
-        struct err ignored;                      /* the first failure is the one to tell */
-        emit_flush(&m, &bytes, &n);
-        if (n)
-            sink_write(out, bytes, n, &ignored);
-    }
-    if (rc && out->closed_pipe)
-        err_set(e, ERR_FAILED, "standard output was closed after %zu of %zu tokens", m.n, r->o->tokens);
-    if (to_terminal && m.n)
+    const int64_t id = r->job->id;
+    char more[PATH_BYTES + 64] = "";
+    if (r->to_terminal && r->wrote)
         fputc('\n', stderr);                     /* what follows begins on a line of its own */
+    if (w->end == WORK_DONE) {
+        if (sink_finish(&r->out, e))
+            return -1;
+        last_line(r, w);
+        return r->o->json_stats ? write_stats(r, w, e) : 0;
+    }
+    sink_abandon(&r->out);
+    if (r->out.temporary[0])
+        snprintf(more, sizeof more, "; the text so far is in %s", r->out.temporary);
+    r->out = (struct sink){ .fd = STDOUT_FILENO, .closed_pipe = r->out.closed_pipe };
+    switch (w->end) {
+    case WORK_FAILED:
+        return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id, w->why.msg, more);
+    case WORK_REFUSED:
+        return err_set(e, w->why.code, "%.900s", w->why.msg);
+    case WORK_LOST:
+        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens, r->job->wanted, more);
+    case WORK_OUTPUT:
+        if (r->out.closed_pipe)
+            err_set(&w->why, ERR_AGAIN, "standard output was closed");
+        break;
+    default:
+        break;
+    }
+    return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
+                   "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64 " goes on, or longhand resume %" PRId64 " and longhand work", w->why.msg,
+                   w->tokens, r->job->wanted, more, id, id);
+}
+
+static int work_on(struct run *r, int64_t id, struct err *e)
+{
+    const struct options *o = r->o;
+    const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change, .rounds = o->rounds, .restore = true };
+    const struct work_out out = { put_text, put_id, say_repetition, announce, r };
+    struct store *s = r->worker.store;
+    struct wish wish = worker_wish(&r->worker, id);
+    struct claim claim;
+    struct work_result w;
+    wish.n_numerics = 0;                         /* store_begin says what differs */
+    if (store_claim(s, &wish, &claim, e) < 0 || store_jobs(s, &id, 1, &r->jobs, e))
+        return -1;
+    if (r->jobs.n != 1)
+        return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", id);
+    r->job = &r->jobs.v[0];
+    r->wrote = false;
+    r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
+    int rc = worker_run(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
-        rc = sink_finish(out, e);
-    if (rc == 0)
-        last_line(r, &m, seconds);
-    if (rc == 0 && r->o->json_stats)
-        rc = write_stats(r, &m, e);
-    emit_close(&m);
+        rc = conclude(r, &w, e);
+    stats_close(&w.stats);
+    job_list_free(&r->jobs);
     return rc;
 }
 
-static int write_sample(struct run *r, size_t sample, struct sink *out, struct err *e)
+static int open_output(struct run *r, size_t sample, struct err *e)
 {
-    int rc;
-    if (sample > 0) {
-        r->sampling.sample = (uint32_t)sample;
-        if (decode_restart(&r->decoder, r->n_prompt, &r->sampling, e))
-            return -1;
-    }
-    progress_phase(&r->progress, "reading the prompt", "tokens", r->n_prompt - 1);
-    rc = decode_prefill(&r->decoder, prefilling, &r->progress, e);
-    if (rc == 0)
-        rc = write_text(r, out, e);
-    else if (rc > 0)
-        rc = err_set(e, ERR_FAILED, "stopped by %s while reading the prompt", stop_signal_name());
-    progress_clear(&r->progress);
-    if (rc == 0)
-        return 0;
-    sink_abandon(out);
-    if (out->temporary[0]) {
-        size_t n = strlen(e->msg);
-        snprintf(e->msg + n, sizeof e->msg - n, "; the text so far is in %s", out->temporary);
-    }
-    return -1;
-}
-
-static int open_output(struct sink *out, const struct options *o, size_t sample, struct err *e)
-{
+    const struct options *o = r->o;
     char path[PATH_BYTES];
     if (o->samples == 1 || !o->output)
-        return sink_open(out, o->output, e);
+        return sink_open(&r->out, o->output, e);
     snprintf(path, sizeof path, "%s.%zu", o->output, sample);
-    return sink_open(out, path, e);
+    return sink_open(&r->out, path, e);
 }
 
-static int prepare(struct run *r, struct err *e)
+/* ---- the verb ---- */
+
+static int start_worker(struct run *r, struct store *s, struct err *e)
 {
-    struct engine *g = &r->engine;
-    if (check_options(r->o, e) || engine_open(g, r->o, e) || read_prompt(r, e) || check_length(r, e) ||
-        sampling_from_options(&r->sampling, r->o, &g->config, g->tokenizer, r->n_prompt + r->o->tokens, e) ||
-        draft_from_options(&r->setup.draft, r->heads_file, r->o, g->dir, r->n_prompt, e) || check_memory(r, e))
-        return -1;
-    progress_open(&r->progress, r->o->progress, r->o->quiet);
-    return 0;
+    r->worker.threads = r->o->threads;
+    progress_open(&r->worker.progress, r->o->progress, r->o->quiet);
+    return worker_open(&r->worker, s, e);
 }
 
-static int load(struct run *r, struct err *e)
+static int run_new(struct run *r, struct store **s, struct err *e)
 {
-    if (engine_load(&r->engine, &r->progress, e))
-        return -1;
-    if (stop_signal)
-        return err_set(e, ERR_FAILED, "stopped by %s while loading the model", stop_signal_name());
-    if (r->setup.draft.drafters >> SOURCE_HEADS & 1) {
-        if (heads_open(&r->engine.heads, r->heads_file[0] ? r->heads_file : NULL, &r->engine.model, e))
-            return -1;
-        r->setup.heads = &r->engine.heads;
+    const struct options *o = r->o;
+    int64_t *ids = calloc(o->samples, sizeof *ids);
+    int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && o->samples > 1 && (!o->output || strcmp(o->output, "-") == 0))
+        rc = err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
+    if (rc == 0)
+        rc = request_open(&r->request, o, &r->worker.engine, e);
+    if (rc == 0 && (rc = open_output(r, 0, e)) == 0) {
+        rc = store_from_options(s, o, STORE_CREATE, e) || start_worker(r, *s, e) ||
+             request_submit(&r->request, &r->worker.engine, *s, true, ids, e) ? -1 : 0;
+        for (size_t i = 0; i < o->samples && rc == 0; i++)
+            rc = (i ? open_output(r, i, e) : 0) || work_on(r, ids[i], e) ? -1 : 0;
+        sink_abandon(&r->out);
     }
-    if (decode_open(&r->decoder, &r->engine.model, &r->sampling, &r->setup, r->prompt, r->n_prompt, r->n_prompt + r->o->tokens, e))
+    free(ids);
+    return rc;
+}
+
+static int run_resume(struct run *r, struct store **s, struct err *e)
+{
+    const struct options *o = r->o;
+    static const char *const fixed[] = { "model", "prompt", "prompt-file", "tokens", "seed", "samples", "stop", "temperature" };
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (options_given(o, fixed[i]))
+            return err_set(e, ERR_INPUT, "--resume %" PRIu64 " and --%s: the job has its own", o->resume, fixed[i]);
+    if (store_from_options(s, o, STORE_WRITE, e) || open_output(r, 0, e))
         return -1;
-    progress_clear(&r->progress);
-    announce(r);
-    return 0;
+    int rc = start_worker(r, *s, e) || work_on(r, (int64_t)o->resume, e) ? -1 : 0;
+    sink_abandon(&r->out);
+    return rc;
 }
 
 int cmd_run(const struct options *o, struct err *e)
 {
-    struct run r = { .o = o };
-    struct sink out = { .fd = STDOUT_FILENO };
+    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
+    struct store *s = NULL;
     stop_signals_catch();
-    int rc = prepare(&r, e);
-    for (size_t i = 0; i < o->samples && rc == 0; i++) {
-        rc = open_output(&out, o, i, e);
-        if (rc == 0 && i == 0 && load(&r, e)) {
-            progress_clear(&r.progress);
-            sink_abandon(&out);
-            rc = -1;
-        } else if (rc == 0) {
-            rc = write_sample(&r, i, &out, e);
-        }
-    }
-    decode_close(&r.decoder);
-    sampling_free(&r.sampling);
-    free(r.prompt);
-    engine_close(&r.engine);
+    if (o->batch)
+        return err_set(e, ERR_INPUT, "--batch: not in this version of longhand");
+    if (o->from_here && !options_given(o, "resume"))
+        return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
+    int rc = options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);
+    progress_clear(&r.worker.progress);
+    worker_close(&r.worker);
+    store_close(s);
+    request_close(&r.request);
     return rc;
 }

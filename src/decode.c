@@ -81,6 +81,15 @@ void decode_close(struct decoder *d)
     *d = (struct decoder){0};
 }
 
+void decode_append(struct decoder *d, const int32_t *ids, size_t n)
+{
+    assert(n <= d->n_max - d->n_tokens);
+    for (size_t i = 0; i < n; i++) {
+        assert(ids[i] >= 0 && (size_t)ids[i] < d->model->config.vocab);
+        d->tokens[d->n_tokens++] = ids[i];
+    }
+}
+
 /* What drafters may know from here on: the text, and the hidden state of its last committed row. */
 static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
 {

@@ -64,6 +64,9 @@ int  decode_open(struct decoder *d, const struct model *m, const struct sampling
                  size_t n_prompt, size_t n_max, struct err *e);
 void decode_close(struct decoder *d);
 
+/* The n tokens (in the vocabulary) that a text already has, behind those that are there; before decode_prefill. They fit n_max (asserted). */
+void decode_append(struct decoder *d, const int32_t *ids, size_t n);
+
 /* Called after every chunk with the tokens done; false stops. */
 typedef bool decode_progress(void *ctx, size_t done, size_t of);
 /* Bring the cache up to the token before the last. 1 when `progress` stopped it: calling again goes on. */

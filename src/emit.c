@@ -162,6 +162,23 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
     show(m, keep, out, n);
 }
 
+void emit_given(struct emit *m, int32_t id, const char **out, size_t *n)
+{
+    assert(m->finish == FINISH_NONE);
+    drop_shown(m);
+    m->n++;
+    if (m->loop)
+        loop_given(m->loop, id);
+    m->n_held += decode_stream_push(&m->stream, id, m->held + m->n_held);
+    if (m->n == m->rules->tokens) {
+        m->n_held += decode_stream_flush(&m->stream, m->held + m->n_held);
+        m->finish = FINISH_LENGTH;
+    }
+    for (size_t i = 0; i < m->rules->n_stop; i++)
+        m->match[i].matched = 0;
+    show(m, 0, out, n);
+}
+
 void emit_flush(struct emit *m, const char **out, size_t *n)
 {
     drop_shown(m);

@@ -47,5 +47,8 @@ void emit_close(struct emit *m);
 /* One more token. Bytes that may be shown now go to *out, *n (valid until the next call). After an end nothing more
  * is accepted (asserted). At an end all that belongs to the text is released. */
 void emit_token(struct emit *m, int32_t id, const char **out, size_t *n);
+/* One more token that was not sampled but given: it is text and counts for the length, and ends nothing; a stop string behind it begins
+ * anew, so that none lies across the border. */
+void emit_given(struct emit *m, int32_t id, const char **out, size_t *n);
 /* Release what is held although the text has not ended (an interrupted run); nothing may follow. */
 void emit_flush(struct emit *m, const char **out, size_t *n);

@@ -20,6 +20,15 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_DISTINCT: return cmd_distinct(o, e);
     case VERB_TRAIN:    return cmd_train(o, e);
     case VERB_BENCH:    return cmd_bench(o, e);
+    case VERB_SUBMIT:   return cmd_submit(o, e);
+    case VERB_WORK:     return cmd_work(o, e);
+    case VERB_LIST:     return cmd_list(o, e);
+    case VERB_SHOW:     return cmd_show(o, e);
+    case VERB_TEXT:     return cmd_text(o, e);
+    case VERB_TAIL:     return cmd_tail(o, e);
+    case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
+    case VERB_EXTEND:   return cmd_extend(o, e);
+    case VERB_FORK:     return cmd_fork(o, e);
     case VERB_REPORT:   return cmd_report(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);

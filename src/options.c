@@ -27,105 +27,106 @@ struct option {
 
 #define F(x) offsetof(struct options, x)
 static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting", MODELS[] = "Model and machine", OUTPUT[] = "Output",
-    TRAINING[] = "Training";
+    TRAINING[] = "Training", STORE[] = "Jobs";
 static const double BIG = 1e9;
 
 #define THE_MODELS "the model's own, else off"
 static const struct option table[] = {
-    { "model", "-m", "DIR", VERBS_MODEL, TEXT, F(model), 0, 0, NULL, NULL,
+    { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), 0, 0, NULL, NULL,
       "Hugging Face directory, or org/name found in the local Hugging Face cache.", MODELS, MAIN },
-    { "prompt", "-p", "TEXT", VERB_RUN, TEXT, F(prompt), 0, 0, NULL, NULL, "The text before.", TEXTS, MAIN },
-    { "prompt-file", "-f --file", "FILE", VERB_RUN, TEXT, F(prompt_file), 0, 0, NULL, NULL,
+    { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), 0, 0, NULL, NULL, "The text before.", TEXTS, MAIN },
+    { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), 0, 0, NULL, NULL,
       "The text before, from a file; - is standard input.", TEXTS, MAIN },
-    { "chat", "", NULL, VERB_RUN, FLAG, F(chat), 0, 0, NULL, NULL,
+    { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), 0, 0, NULL, NULL,
       "The prompt is what a user says: it goes through the model's chat template.", TEXTS, MAIN },
-    { "system", "", "TEXT", VERB_RUN, TEXT, F(system), 0, 0, NULL, NULL, "With --chat: the system message before it.", TEXTS, 0 },
-    { "chat-template", "", "NAME", VERB_RUN, TEXT, F(chat_template), 0, 0, NULL, "the model's own, where it is a known one",
+    { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), 0, 0, NULL, NULL, "With --chat: the system message before it.", TEXTS, 0 },
+    { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), 0, 0, NULL, "the model's own, where it is a known one",
       "With --chat: " CHAT_NAMES ".", TEXTS, 0 },
-    { "thinking", "", "on|off", VERB_RUN, CHOICE, F(thinking), 0, 2, "on", NULL, "With --chat and the template qwen3: off answers without thoughts.", TEXTS, 0 },
-    { "chat-date", "", "DATE", VERB_RUN, TEXT, F(chat_date), 0, 0, NULL, "26 Jul 2024",
+    { "thinking", "", "on|off", VERBS_MAKE, CHOICE, F(thinking), 0, 2, "on", NULL, "With --chat and the template qwen3: off answers without thoughts.", TEXTS, 0 },
+    { "chat-date", "", "DATE", VERBS_MAKE, TEXT, F(chat_date), 0, 0, NULL, "26 Jul 2024",
       "With --chat and the template llama3.1: the day that its system message names.", TEXTS, 0 },
-    { "tokens", "-n --predict --n-predict --max-tokens", "N", VERB_RUN | VERB_INSPECT | VERB_BENCH, SIZE, F(tokens), 1, BIG, NULL, NULL,
-      "Tokens to generate (inspect: the length that memory is itemised for).", TEXTS, MAIN },
-    { "min-tokens", "", "N", VERB_RUN, SIZE, F(min_tokens), 0, BIG, "0", NULL,
+    { "tokens", "-n --predict --n-predict --max-tokens", "N", VERBS_MAKE | VERB_INSPECT | VERB_BENCH | VERB_FORK, SIZE, F(tokens), 1, BIG, NULL, "fork: as the other job",
+      "Tokens to generate (inspect: the length that memory is itemised for; fork: of the whole text).", TEXTS, MAIN },
+    { "tokens", "-n --predict --n-predict --max-tokens", "+N", VERB_EXTEND, TEXT, F(more_tokens), 0, 0, NULL, NULL, "N tokens more.", TEXTS, 0 },
+    { "min-tokens", "", "N", VERBS_MAKE, SIZE, F(min_tokens), 0, BIG, "0", NULL,
       "End-of-text tokens are banned until then.", TEXTS, 0 },
-    { "ignore-eos", "", NULL, VERB_RUN, FLAG, F(ignore_eos), 0, 0, NULL, NULL,
+    { "ignore-eos", "", NULL, VERBS_MAKE, FLAG, F(ignore_eos), 0, 0, NULL, NULL,
       "End-of-text tokens are banned always, so that the text has its full length.", TEXTS, MAIN },
-    { "stop", "", "TEXT", VERB_RUN, LIST, F(stop), 0, 0, NULL, NULL,
+    { "stop", "", "TEXT", VERBS_MAKE, LIST, F(stop), 0, 0, NULL, NULL,
       "End the text before the first TEXT; may be given several times.", TEXTS, 0 },
-    { "on-loop", "", "warn|stop|off", VERB_RUN, CHOICE, F(on_loop), 0, 3, "warn", NULL,
+    { "on-loop", "", "warn|stop|off", VERBS_MAKE, CHOICE, F(on_loop), 0, 3, "warn", NULL,
       "When the text has fallen into repetition: say so, end it, or do not look.", TEXTS, 0 },
-    { "samples", "", "N", VERB_RUN, SIZE, F(samples), 1, 1e6, "1", NULL,
+    { "samples", "", "N", VERBS_MAKE, SIZE, F(samples), 1, 1e6, "1", NULL,
       "Texts to write; more than one need -o FILE and go to FILE.0, FILE.1, ... Text 0 is the one that 1 gives.", TEXTS, 0 },
-    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERB_RUN | VERB_SCORE | VERB_INSPECT, TEXT, F(context_scaling), 0, 0, NULL,
+    { "context-scaling", "--rope-scaling", "yarn:F[:ORIG]", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, TEXT, F(context_scaling), 0, 0, NULL,
       "the model's own", "Stretch the context F times (ORIG: the length it was trained for); linear:F likewise.", MODELS, 0 },
-    { "rope-scale", "", "F", VERB_RUN | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), 0, 0, NULL, NULL,
+    { "rope-scale", "", "F", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, TEXT, F(rope_scale), 0, 0, NULL, NULL,
       "F of --context-scaling.", MODELS, HIDDEN },
-    { "yarn-orig-ctx", "", "ORIG", VERB_RUN | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), 1, BIG, NULL, NULL,
+    { "yarn-orig-ctx", "", "ORIG", VERBS_MAKE | VERB_SCORE | VERB_INSPECT, SIZE, F(yarn_orig_ctx), 1, BIG, NULL, NULL,
       "ORIG of --context-scaling.", MODELS, HIDDEN },
-    { "allow-beyond-context", "", NULL, VERB_RUN, FLAG, F(allow_beyond_context), 0, 0, NULL, NULL,
+    { "allow-beyond-context", "", NULL, VERBS_MAKE, FLAG, F(allow_beyond_context), 0, 0, NULL, NULL,
       "Go on beyond the context that the model was made for.", MODELS, 0 },
 
-    { "seed", "-s", "S", VERB_RUN | VERB_BENCH | VERB_TRAIN, U64, F(seed), 0, 0, NULL, "drawn, and printed; train: 42",
+    { "seed", "-s", "S", VERBS_MAKE | VERB_BENCH | VERB_TRAIN | VERB_FORK, U64, F(seed), 0, 0, NULL, "drawn, and printed; train: 42",
       "64 bits; the same seed writes the same text.", SAMPLING, MAIN },
-    { "temperature", "--temp", "T", VERB_RUN | VERB_BENCH, REAL, F(temperature), 0, 1000, NULL, "the model's own, else 1", "0 is greedy.", SAMPLING, MAIN },
-    { "top-k", "", "K", VERB_RUN, LONG, F(top_k), -1, BIG, NULL, THE_MODELS, "Keep the K most likely tokens; 0 or -1: all.", SAMPLING, 0 },
-    { "top-p", "", "P", VERB_RUN | VERB_BENCH, REAL, F(top_p), 0, 1, NULL, THE_MODELS, "Keep the most likely tokens whose chances sum to P; 1: all.", SAMPLING, 0 },
-    { "min-p", "", "P", VERB_RUN | VERB_BENCH, REAL, F(min_p), 0, 1, NULL, THE_MODELS,
+    { "temperature", "--temp", "T", VERBS_MAKE | VERB_BENCH, REAL, F(temperature), 0, 1000, NULL, "the model's own, else 1", "0 is greedy.", SAMPLING, MAIN },
+    { "top-k", "", "K", VERBS_MAKE, LONG, F(top_k), -1, BIG, NULL, THE_MODELS, "Keep the K most likely tokens; 0 or -1: all.", SAMPLING, 0 },
+    { "top-p", "", "P", VERBS_MAKE | VERB_BENCH, REAL, F(top_p), 0, 1, NULL, THE_MODELS, "Keep the most likely tokens whose chances sum to P; 1: all.", SAMPLING, 0 },
+    { "min-p", "", "P", VERBS_MAKE | VERB_BENCH, REAL, F(min_p), 0, 1, NULL, THE_MODELS,
       "Keep tokens with at least P times the chance of the most likely one.", SAMPLING, MAIN },
-    { "eta", "", "E", VERB_RUN, REAL, F(eta), 0, 1, NULL, THE_MODELS, "Keep tokens above min(E, sqrt(E) exp(-entropy)).", SAMPLING, 0 },
-    { "min-keep", "", "N", VERB_RUN, SIZE, F(min_keep), 1, BIG, "1", NULL, "Tokens that survive every filter.", SAMPLING, 0 },
-    { "penalty", "--repeat-penalty --repetition-penalty", "T", VERB_RUN | VERB_BENCH, REAL, F(penalty), 0.01, 100, NULL, THE_MODELS " (1)",
+    { "eta", "", "E", VERBS_MAKE, REAL, F(eta), 0, 1, NULL, THE_MODELS, "Keep tokens above min(E, sqrt(E) exp(-entropy)).", SAMPLING, 0 },
+    { "min-keep", "", "N", VERBS_MAKE, SIZE, F(min_keep), 1, BIG, "1", NULL, "Tokens that survive every filter.", SAMPLING, 0 },
+    { "penalty", "--repeat-penalty --repetition-penalty", "T", VERBS_MAKE | VERB_BENCH, REAL, F(penalty), 0.01, 100, NULL, THE_MODELS " (1)",
       "Divide the logits of recent tokens by T.", SAMPLING, MAIN },
-    { "penalty-window", "--repeat-last-n", "W", VERB_RUN | VERB_BENCH, LONG, F(penalty_window), -1, BIG, "1024", NULL,
+    { "penalty-window", "--repeat-last-n", "W", VERBS_MAKE | VERB_BENCH, LONG, F(penalty_window), -1, BIG, "1024", NULL,
       "Last tokens of prompt and text that --penalty looks at; 0 none, -1 all.", SAMPLING, 0 },
-    { "presence-penalty", "", "X", VERB_RUN, REAL, F(presence), -100, 100, "0", NULL,
+    { "presence-penalty", "", "X", VERBS_MAKE, REAL, F(presence), -100, 100, "0", NULL,
       "Subtract X from the logits of tokens that the text already has.", SAMPLING, 0 },
-    { "frequency-penalty", "", "X", VERB_RUN, REAL, F(frequency), -100, 100, "0", NULL,
+    { "frequency-penalty", "", "X", VERBS_MAKE, REAL, F(frequency), -100, 100, "0", NULL,
       "Subtract X times the number of times that the text has the token.", SAMPLING, 0 },
-    { "dry-multiplier", "", "X", VERB_RUN, REAL, F(dry_multiplier), 0, 1000, "0", NULL,
+    { "dry-multiplier", "", "X", VERBS_MAKE, REAL, F(dry_multiplier), 0, 1000, "0", NULL,
       "DRY: subtract X * B^(L-A) from the logit of a token that would continue a repetition of L >= A tokens; 0 is off.", SAMPLING, 0 },
-    { "dry-base", "", "B", VERB_RUN, REAL, F(dry_base), 1, 100, "1.75", NULL, "How steeply DRY grows with the length of the repetition.", SAMPLING, 0 },
-    { "dry-allowed-length", "", "A", VERB_RUN, SIZE, F(dry_allowed_length), 1, 65536, "2", NULL,
+    { "dry-base", "", "B", VERBS_MAKE, REAL, F(dry_base), 1, 100, "1.75", NULL, "How steeply DRY grows with the length of the repetition.", SAMPLING, 0 },
+    { "dry-allowed-length", "", "A", VERBS_MAKE, SIZE, F(dry_allowed_length), 1, 65536, "2", NULL,
       "Repetitions of fewer tokens are free.", SAMPLING, 0 },
-    { "dry-penalty-last-n", "", "N", VERB_RUN, LONG, F(dry_penalty_last_n), -1, BIG, "-1", NULL,
+    { "dry-penalty-last-n", "", "N", VERBS_MAKE, LONG, F(dry_penalty_last_n), -1, BIG, "-1", NULL,
       "Last tokens of prompt and text in which DRY looks for repetitions; 0 none, -1 all.", SAMPLING, 0 },
-    { "dry-sequence-breaker", "", "TEXT", VERB_RUN, LIST, F(dry_breakers), 0, 0, NULL, "newline, colon, double quote and asterisk",
+    { "dry-sequence-breaker", "", "TEXT", VERBS_MAKE, LIST, F(dry_breakers), 0, 0, NULL, "newline, colon, double quote and asterisk",
       "A repetition never reaches back over TEXT (\\n, \\t, \\\" and \\\\ are understood); may be given several times, and replaces the default; none: no TEXT.",
       SAMPLING, 0 },
-    { "logit-bias", "", "ID:BIAS", VERB_RUN, LIST, F(logit_bias), 0, 0, NULL, NULL,
+    { "logit-bias", "", "ID:BIAS", VERBS_MAKE, LIST, F(logit_bias), 0, 0, NULL, NULL,
       "Add BIAS to the logit of token ID, -inf bans it; several times, or a JSON object {\"ID\": BIAS, ..}.", SAMPLING, 0 },
-    { "generation-config", "", "auto|none", VERB_RUN, CHOICE, F(generation_config), 0, 2, "auto", NULL,
+    { "generation-config", "", "auto|none", VERBS_MAKE, CHOICE, F(generation_config), 0, 2, "auto", NULL,
       "Take the sampling settings of the model's generation_config.json, or the neutral ones.", SAMPLING, 0 },
 
-    { "threads", "-t", "N", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
+    { "threads", "-t", "N", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
       "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
-    { "compute", "", "bf16|f32", VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(compute), 0, 2, "bf16", NULL,
+    { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(compute), 0, 2, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
-    { "drafter", "", "auto|none|LIST", VERB_RUN | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
+    { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
       "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
-    { "preset", "", "NAME", VERB_RUN | VERB_BENCH, TEXT, F(preset), 0, 0, NULL, NULL,
+    { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), 0, 0, NULL, NULL,
       "tokenswift: the paper's drafting (and 20 tokens kept by filters, which changes the text); table11-MODEL: also its sampling.", DRAFTING, 0 },
-    { "tree", "", "A,B,..", VERB_RUN | VERB_BENCH, TEXT, F(tree), 0, 0, NULL, "what pays", "Candidates at each depth, all of them checked.", DRAFTING, 0 },
-    { "ngram-k", "", "K", VERB_RUN | VERB_BENCH, SIZE, F(ngram_k), 0, 32, NULL, "20", "Continuations taken from the table of 4-grams.", DRAFTING, 0 },
-    { "ngram-lead", "", "first|all|root", VERB_RUN | VERB_BENCH, CHOICE, F(ngram_lead), 0, 3, "first", NULL,
+    { "tree", "", "A,B,..", VERBS_MAKE | VERB_BENCH, TEXT, F(tree), 0, 0, NULL, "what pays", "Candidates at each depth, all of them checked.", DRAFTING, 0 },
+    { "ngram-k", "", "K", VERBS_MAKE | VERB_BENCH, SIZE, F(ngram_k), 0, 32, NULL, "20", "Continuations taken from the table of 4-grams.", DRAFTING, 0 },
+    { "ngram-lead", "", "first|all|root", VERBS_MAKE | VERB_BENCH, CHOICE, F(ngram_lead), 0, 3, "first", NULL,
       "The token that they begin with: the first choice behind the text, every choice, the last token of the text.", DRAFTING, 0 },
-    { "ngram-delay", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(ngram_delay), 0, BIG, NULL, "the penalty's window",
+    { "ngram-delay", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(ngram_delay), 0, BIG, NULL, "the penalty's window",
       "Tokens that a 4-gram waits before it enters the table.", DRAFTING, 0 },
-    { "draft-passes", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(draft_passes), 0, 16, NULL, "what pays", "Passes over the partial cache in a round.", DRAFTING, 0 },
-    { "kv-budget", "", "N|prompt", VERB_RUN | VERB_BENCH, TEXT, F(kv_budget), 0, 0, NULL, "4096", "Keys of the partial cache.", DRAFTING, 0 },
-    { "kv-sinks", "", "N", VERB_RUN | VERB_BENCH, SIZE, F(kv_sinks), 1, BIG, NULL, "16", "First tokens that always stay in it.", DRAFTING, 0 },
-    { "kv-policy", "", "full|static|dynamic|window", VERB_RUN | VERB_BENCH, CHOICE, F(kv_policy), 0, 4, NULL, "dynamic",
+    { "draft-passes", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(draft_passes), 0, 16, NULL, "what pays", "Passes over the partial cache in a round.", DRAFTING, 0 },
+    { "kv-budget", "", "N|prompt", VERBS_MAKE | VERB_BENCH, TEXT, F(kv_budget), 0, 0, NULL, "4096", "Keys of the partial cache.", DRAFTING, 0 },
+    { "kv-sinks", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(kv_sinks), 1, BIG, NULL, "16", "First tokens that always stay in it.", DRAFTING, 0 },
+    { "kv-policy", "", "full|static|dynamic|window", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 4, NULL, "dynamic",
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
-    { "verifier", "", "exact|paper", VERB_RUN, CHOICE, F(verifier), 0, 2, "exact", NULL,
+    { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
-    { "device", "", "auto|cpu", VERB_RUN | VERB_SCORE | VERB_BENCH | VERB_TRAIN, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
-    { "kv-dtype", "", "bf16", VERB_RUN, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
-    { "weights", "", "as-is", VERB_RUN, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
+    { "device", "", "auto|cpu", VERBS_MAKE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
+    { "kv-dtype", "", "bf16", VERBS_MAKE, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
+    { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 
-    { "format", "", "text|ids", VERB_RUN, CHOICE, F(format), 0, 2, "text", NULL,
+    { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), 0, 2, "text", NULL,
       "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
-    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_REPORT, TEXT, F(output), 0, 0, NULL, "standard output; train: none, it is needed",
+    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT, TEXT, F(output), 0, 0, NULL, "standard output; train: none, it is needed",
       "Write there: under a temporary name, renamed when all is done.", OUTPUT, MAIN },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), 0, 0, NULL, NULL, "Also every token with its negative log-likelihood.", OUTPUT, 0 },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), 2, BIG, NULL, "the whole text at once; train: 8192", "Pieces of N tokens.", TEXTS, 0 },
@@ -135,13 +136,13 @@ static const struct option table[] = {
       "One JSON string per input line, one JSON array of ids per output line.", OUTPUT, 0 },
     { "decode", "", NULL, VERB_TOKENIZE, FLAG, F(decode), 0, 0, NULL, NULL,
       "The reverse: ids in, text out, special tokens skipped.", OUTPUT, 0 },
-    { "json", "", NULL, VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_REPORT, FLAG, F(json), 0, 0, NULL, NULL,
+    { "json", "", NULL, VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_LIST | VERB_SHOW | VERB_REPORT | VERB_VERIFY, FLAG, F(json), 0, 0, NULL, NULL,
       "One JSON value on standard output.", OUTPUT, 0 },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), 0, 0, NULL, NULL, "Only these points, separated by commas.", OUTPUT, 0 },
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.", OUTPUT, 0 },
-    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN, CHOICE, F(progress), 0, 4, "auto", NULL,
+    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN | VERBS_COMPUTE, CHOICE, F(progress), 0, 4, "auto", NULL,
       "On standard error: a redrawn line on a terminal, otherwise a line every 10 s.", OUTPUT, 0 },
-    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, FLAG, F(quiet), 0, 0, NULL, NULL,
+    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERBS_COMPUTE | VERBS_CHANGE, FLAG, F(quiet), 0, 0, NULL, NULL,
       "Nothing on standard error but errors.", OUTPUT, 0 },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), 0, 0, NULL, NULL,
       "Texts to train on, whole (bench: books whose beginnings are prompts of the spec points); all words up to the next option.", TRAINING, 0 },
@@ -163,21 +164,47 @@ static const struct option table[] = {
     { "checkpoint-every", "", "S", VERB_TRAIN, REAL, F(checkpoint_seconds), 0, 1e9, "60", NULL,
       "Seconds between checkpoints (FILE.checkpoint), from which the same command goes on after an interruption.", TRAINING, 0 },
     { "curves", "", "FILE", VERB_TRAIN, TEXT, F(curves), 0, 0, NULL, NULL, "Loss and accuracy of every head as CSV.", TRAINING, 0 },
-    { "all", "", NULL, VERB_HELP | VERB_REPORT, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option; every job.", OUTPUT, 0 },
-    { "db", "", "FILE", VERB_REPORT, LIST, F(db), 0, 0, NULL, "LONGHAND_DB, else longhand/longhand.db in XDG_STATE_HOME (~/.local/state)",
-      "The store: where jobs, texts and figures are.", OUTPUT, 0 },
-    { "state", "", "STATE", VERB_REPORT, TEXT, F(state), 0, 0, NULL, NULL, "Jobs that are queued, running, paused, done, failed or cancelled.", OUTPUT, 0 },
+    { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
+
+    { "db", "", "FILE", VERBS_STORE, LIST, F(db), 0, 0, NULL, "LONGHAND_DB, else longhand/longhand.db in XDG_STATE_HOME (~/.local/state)",
+      "The store: where jobs, texts and figures are.", STORE, MAIN },
+    { "shared-db", "", NULL, VERBS_STORE, FLAG, F(shared_db), 0, 0, NULL, NULL,
+      "The store is on a network file system and several machines use it: its locks are honest.", STORE, 0 },
+    { "resume", "", "JOB", VERB_RUN, U64, F(resume), 0, 0, NULL, NULL, "Go on with this job here, and print its text from the start.", STORE, 0 },
+    { "from-here", "", NULL, VERB_RUN, FLAG, F(from_here), 0, 0, NULL, NULL, "With --resume: print only what is new.", STORE, 0 },
+    { "batch", "", "FILE.jsonl", VERBS_MAKE, TEXT, F(batch), 0, 0, NULL, NULL,
+      "Requests in the format of the OpenAI Batch API, one a line; options are the defaults of lines that lack a field.", STORE, 0 },
+    { "name", "", "NAME", VERBS_MAKE, TEXT, F(name), 0, 0, NULL, "that of the file", "Of the batch: @NAME selects its jobs.", STORE, 0 },
+    { "shard", "", "I/N", VERBS_MAKE, TEXT, F(shard), 0, 0, NULL, NULL, "Only the lines of a batch that fall to part I of N.", STORE, 0 },
+    { "priority", "", "P", VERB_SUBMIT, LONG, F(priority), -1e6, 1e6, "0", NULL, "Jobs of a higher one come first.", STORE, 0 },
+    { "until-empty", "", NULL, VERB_WORK, FLAG, F(until_empty), 0, 0, NULL, NULL, "Leave when the queue is empty; this is the default.", STORE, 0 },
+    { "watch", "", NULL, VERB_WORK, FLAG, F(watch), 0, 0, NULL, NULL, "Wait for further jobs.", STORE, 0 },
+    { "max-time", "", "S", VERB_WORK, REAL, F(max_time), 0, 1e9, NULL, "no limit", "Checkpoint and leave after S seconds; with work left the exit status is 75.", STORE, 0 },
+    { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), 1, BIG, NULL, "no limit", "Leave after N jobs.", STORE, 0 },
+    { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), 0, 1e6, "10", NULL,
+      "A job fails when N attempts in a row ended without a token; 0: never.", STORE, 0 },
+    { "accept-numerics-change", "", NULL, VERBS_COMPUTE, FLAG, F(accept_change), 0, 0, NULL, NULL,
+      "Go on with a text that other arithmetic or another model began. The change is recorded.", STORE, 0 },
+    { "rounds", "", NULL, VERB_RUN | VERB_WORK | VERB_REPORT, FLAG, F(rounds), 0, 0, NULL, NULL, "Keep, or report, every single round.", STORE, 0 },
+    { "state", "", "STATE", VERBS_SELECT, TEXT, F(state), 0, 0, NULL, NULL, "Jobs that are queued, running, paused, done, failed or cancelled.", STORE, 0 },
+    { "all", "", NULL, VERBS_SELECT, FLAG, F(all), 0, 0, NULL, NULL, "Every job.", STORE, 0 },
+    { "follow", "-f", NULL, VERB_TAIL, FLAG, F(follow), 0, 0, NULL, NULL, "Go on as the text grows, until it ends.", STORE, 0 },
+    { "from", "", "TOKEN", VERB_TAIL, SIZE, F(from), 0, BIG, NULL, "about 100 tokens before the end", "Begin at this token of the text, counted from 0.", STORE, 0 },
+    { "at", "", "TOKEN", VERB_FORK, SIZE, F(at), 0, BIG, NULL, NULL, "Share the text before this token.", STORE, 0 },
+    { "append", "", "TEXT", VERB_EXTEND | VERB_FORK, TEXT, F(append), 0, 0, NULL, NULL, "Put this behind the text before it goes on.", STORE, 0 },
+    { "format", "", "text|ids|jsonl|openai-batch", VERB_EXPORT, CHOICE, F(export_format), 0, 4, NULL, NULL,
+      "The texts one after the other; token ids, one line per job; a flat JSON object per job; the output format of the OpenAI Batch API.", OUTPUT, 0 },
+    { "partial", "", NULL, VERB_EXPORT, FLAG, F(partial), 0, 0, NULL, NULL, "Also texts that are not done.", OUTPUT, 0 },
+    { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), 0, 0, NULL, NULL, "Compressed.", OUTPUT, 0 },
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), 0, 0, NULL, NULL, "One line per job, comma-separated.", OUTPUT, 0 },
     { "html", "", NULL, VERB_REPORT, FLAG, F(html), 0, 0, NULL, NULL, "A page with plots, in one file that loads nothing.", OUTPUT, 0 },
-    { "rounds", "", NULL, VERB_REPORT, FLAG, F(rounds), 0, 0, NULL, NULL, "Every single round, where they were kept.", OUTPUT, 0 },
     { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), 0, 0, NULL, NULL, "Means and standard deviations over the jobs with one value of PARAMETER.", OUTPUT, 0 },
+    { "sample", "", "N", VERB_VERIFY, SIZE, F(sample), 1, BIG, NULL, "all", "Only N tokens, at random.", STORE, 0 },
     { "help", "-h", NULL, ~0u, FLAG, F(help), 0, 0, NULL, NULL, "", OUTPUT, HIDDEN },
 
     /* Known names that later versions have. */
-#define LATER_OPTION(name, kind) { name, "", "", VERB_RUN, kind, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
-    LATER_OPTION("resume", LATER), LATER_OPTION("batch", LATER), LATER_OPTION("name", LATER),
-    LATER_OPTION("shard", LATER), LATER_OPTION("from-here", LATER_FLAG),
-    LATER_OPTION("accept-numerics-change", LATER_FLAG), LATER_OPTION("max-attempts", LATER),
+#define LATER_OPTION(name) { name, "", "", VERBS_MAKE, LATER, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
+    LATER_OPTION("kv-snapshot"), LATER_OPTION("kv-snapshot-max"),
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
 _Static_assert(N_OPTIONS <= sizeof ((struct options *)0)->given, "given[] has a place for every option");
@@ -192,11 +219,22 @@ static const struct verb verbs[] = {
     { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]", "Train drafting heads for a model on texts.", 1, 1 },
     { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all]", "This, a verb's options, or everything.", 0, 1 },
+    { "submit", VERB_SUBMIT, "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options], or --batch FILE.jsonl", "Queue a text, or a batch of them.", 0, 0 },
+    { "work", VERB_WORK, "[options]", "Write the queued texts.", 0, 0 },
+    { "list", VERB_LIST, "[SEL...] [options]", "The queue: counts, speed, and the selected jobs (all).", 0, INT_MAX },
+    { "show", VERB_SHOW, "SEL... [options]", "All about jobs: parameters, progress, history.", 0, INT_MAX },
+    { "text", VERB_TEXT, "SEL... [options]", "The text of jobs, as far as it is.", 0, INT_MAX },
+    { "tail", VERB_TAIL, "JOB [options]", "The end of a text.", 1, 1 },
+    { "pause", VERB_PAUSE, "SEL... [options]", "Take jobs out of the queue; a worker stops within a second.", 0, INT_MAX },
+    { "resume", VERB_RESUME, "SEL... [options]", "Queue paused and failed jobs again, where they were.", 0, INT_MAX },
+    { "retry", VERB_RESUME, "SEL... [options]", NULL, 0, INT_MAX },
+    { "cancel", VERB_CANCEL, "SEL... [options]", "End jobs for good; what they wrote stays.", 0, INT_MAX },
+    { "remove", VERB_REMOVE, "SEL... [options]", "Delete jobs with everything they wrote.", 0, INT_MAX },
+    { "extend", VERB_EXTEND, "JOB --tokens +N [--append TEXT]", "Go on with a finished text.", 1, 1 },
+    { "fork", VERB_FORK, "JOB --at TOKEN [options]", "A new job that shares the text before a token.", 1, 1 },
     { "report", VERB_REPORT, "SEL... [options]", "How texts were made, and how they read.", 0, INT_MAX },
 #define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
-    LATER_VERB("submit"), LATER_VERB("work"), LATER_VERB("list"), LATER_VERB("show"), LATER_VERB("text"), LATER_VERB("tail"),
-    LATER_VERB("pause"), LATER_VERB("resume"), LATER_VERB("retry"), LATER_VERB("cancel"), LATER_VERB("remove"), LATER_VERB("extend"),
-    LATER_VERB("fork"), LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
+    LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -237,16 +275,17 @@ static bool in_list(const char *list, const char *name)
     return false;
 }
 
-/* The row of an option as it is spelled, "--name" or "-x"; NULL if there is none. */
-static const struct option *find(const char *spelled)
+/* The row of an option as it is spelled, "--name" or "-x": the verb's own, else any verb's; NULL if there is none. */
+static const struct option *find(const char *spelled, unsigned verb)
 {
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (spelled[0] == '-' && spelled[1] == '-' && strcmp(spelled + 2, table[i].name) == 0)
-            return &table[i];
-        if (in_list(table[i].also, spelled))
-            return &table[i];
-    }
-    return NULL;
+    const struct option *other = NULL;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if ((spelled[0] == '-' && spelled[1] == '-' && strcmp(spelled + 2, table[i].name) == 0) || in_list(table[i].also, spelled)) {
+            if (table[i].verbs & verb)
+                return &table[i];
+            other = other ? other : &table[i];
+        }
+    return other;
 }
 
 static const char *nearest_option(const char *name, unsigned verb)
@@ -293,10 +332,14 @@ static int find_verb(const struct verb **out, const char *name, struct err *e)
 
 bool options_given(const struct options *o, const char *name)
 {
+    bool known = false;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return o->given[i];
-    assert(!"no such option");
+        if (strcmp(table[i].name, name) == 0) {
+            known = true;
+            if (o->given[i])
+                return true;
+        }
+    assert(known);
     return false;
 }
 
@@ -405,9 +448,9 @@ static int unknown_option(const struct options *o, const char *spelled, struct e
 
 static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
 {
-    char list[128] = "";
+    char list[256] = "";
     for (size_t i = 0; i < N_VERBS; i++)
-        if (opt->verbs & verbs[i].bit) {
+        if ((opt->verbs & verbs[i].bit) && verbs[i].help) {
             size_t n = strlen(list);
             snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", verbs[i].name);
         }
@@ -430,7 +473,7 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     if (word[n])
         value = word + n + (word[1] == '-');
 
-    const struct option *opt = find(name);
+    const struct option *opt = find(name, o->verb->bit);
     if (!opt)
         return unknown_option(o, name, e);
     if (opt->kind == LATER || opt->kind == LATER_FLAG)
@@ -539,9 +582,9 @@ void options_free(struct options *o)
     free(o->stop.v);
     free(o->data.v);
     free(o->valid.v);
-    free(o->db.v);
     free(o->logit_bias.v);
     free(o->dry_breakers.v);
+    free(o->db.v);
     *o = (struct options){0};
 }
 
@@ -581,7 +624,7 @@ static void help_option(FILE *f, const struct option *opt)
 
 static void help_options(FILE *f, unsigned verb_bits, unsigned need)
 {
-    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, TRAINING, OUTPUT };
+    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, STORE, TRAINING, OUTPUT };
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         bool any = false;
         for (size_t i = 0; i < N_OPTIONS; i++) {
@@ -599,21 +642,22 @@ static void help_options(FILE *f, unsigned verb_bits, unsigned need)
 void options_help(FILE *f, const struct verb *verb, bool all)
 {
     if (verb) {
-        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help);
+        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help ? verb->help : "The same as resume.");
         help_options(f, verb->bit, 0);
         return;
     }
     fputs("usage: longhand VERB [options]\n\n"
           "  longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000\n\n", f);
     for (size_t i = 0; i < N_VERBS; i++)
-        if (verbs[i].max_args != VERB_LATER)
+        if (verbs[i].max_args != VERB_LATER && verbs[i].help)      /* an alias has none */
             fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
     help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN);
     if (!all)
         fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
     else
         fputs("\nEnvironment\n  LONGHAND_ISA=generic|avx2|avx512|neon\n      Take this CPU twin. All write the same texts.\n"
-              "  HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n      Where the Hugging Face cache is.\n", f);
+              "  HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n      Where the Hugging Face cache is.\n"
+              "  LONGHAND_DB, XDG_STATE_HOME\n      Where the store is: the file itself, or the folder above longhand/longhand.db.\n", f);
     fputs("\nStandard output carries text and data only, standard error the rest.\n"
-          "Exit status: 0 done, 1 failed or stopped, 2 wrong usage or invalid input.\n", f);
+          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted: what was made is stored, the same again goes on.\n", f);
 }

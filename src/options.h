@@ -14,7 +14,13 @@
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
-    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256, VERB_REPORT = 1 << 21,
+    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256,
+    VERB_SUBMIT = 1 << 9, VERB_WORK = 1 << 10, VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13, VERB_TAIL = 1 << 14,
+    VERB_PAUSE = 1 << 15, VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19, VERB_FORK = 1 << 20,
+    VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
+    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
+    VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT, VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
+    VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
 enum { VERB_LATER = -1 };            /* max_args of a verb that this version does not have */
@@ -22,7 +28,7 @@ enum { VERB_LATER = -1 };            /* max_args of a verb that this version doe
 struct verb {
     const char *name; unsigned bit;
     const char *args;                /* as the usage line shows them */
-    const char *help;                /* one sentence */
+    const char *help;                /* one sentence; NULL: an alias of the verb above */
     int min_args, max_args;          /* words that are no options; INT_MAX: any number */
 };
 
@@ -30,7 +36,7 @@ struct text_list { const char **v; size_t n; };
 
 /* What choices stand for: the index of the word in the row's argument "a|b|c". */
 enum { COMPUTE_BF16, COMPUTE_F32 };
-enum { FORMAT_TEXT, FORMAT_IDS };
+enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { THINKING_ON, THINKING_OFF };
@@ -38,7 +44,7 @@ enum { THINKING_ON, THINKING_OFF };
 struct options {
     const struct verb *verb;
     const char **arg; size_t n_args;             /* words that are no options */
-    unsigned char given[128];                    /* by row of the table: see options_given */
+    unsigned char given[192];                    /* by row of the table: see options_given */
 
     const char *model, *prompt, *prompt_file, *output, *context_scaling;
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
@@ -64,8 +70,13 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
     struct text_list db;                         /* jobs */
-    const char *state, *by;
-    bool csv, html, rounds;
+    const char *batch, *name, *shard, *state, *by, *append, *more_tokens;
+    uint64_t resume;
+    long priority;
+    double max_time;
+    size_t max_jobs, max_attempts, from, at, sample;
+    bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
+    int export_format;
     char scaling_text[64];                       /* context_scaling made of its parts */
 };
 

@@ -1,5 +1,6 @@
 #include "src/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,11 @@ void progress_phase(struct progress *p, const char *phase, const char *unit, siz
         p->shown = now;
     p->mark_time[0] = p->mark_time[1] = now;
     p->mark_done[0] = p->mark_done[1] = 0;
+}
+
+void progress_from(struct progress *p, size_t done)
+{
+    p->done = p->mark_done[0] = p->mark_done[1] = done;
 }
 
 double progress_seconds(const struct progress *p)
@@ -74,7 +80,10 @@ static void show(struct progress *p, double now)
     if (eta >= 0)
         clock_text(left, sizeof left, eta);
     if (p->show == SHOW_JSON) {
-        fprintf(stderr, "{\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase,
+        fputs("{", stderr);
+        if (p->job)
+            fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
+        fprintf(stderr, "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase,
                 p->unit, p->done, p->of, now - p->start, rate);
         if (eta >= 0)
             fprintf(stderr, ", \"eta_seconds\": %.1f}\n", eta);
@@ -83,6 +92,8 @@ static void show(struct progress *p, double now)
         return;
     }
     fputs(p->show == SHOW_LINE ? "\r\033[K" : "", stderr);
+    if (p->job)
+        fprintf(stderr, "job %" PRId64 ": ", p->job);
     if (bytes)
         fprintf(stderr, "%s %.0f of %.0f MB, %.0f MB/s, %s left", p->phase, (double)p->done / 1e6, (double)p->of / 1e6, rate / 1e6, left);
     else

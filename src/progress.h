@@ -7,6 +7,7 @@ struct progress {
     enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON } show;
     bool drawn;                      /* the terminal line is not empty */
     const char *phase, *unit;
+    int64_t job;                     /* shown before the phase; 0: none */
     size_t done, of;
     double start, shown;             /* of the phase; of the last output */
     double mark_time[2]; size_t mark_done[2];   /* two marks, 5 s or more apart: the recent rate */
@@ -15,6 +16,7 @@ struct progress {
 /* mode: PROGRESS_* of options.h; quiet shows nothing. */
 void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
+void progress_from(struct progress *p, size_t done);     /* the phase begins with so much done already: no part of its rate */
 void progress_at(struct progress *p, size_t done);       /* cheap: looks at the clock, seldom prints */
 void progress_clear(struct progress *p);                 /* remove the redrawn line, before other output */
 /* Show nothing more (text and progress share a terminal). */

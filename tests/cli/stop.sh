@@ -1,5 +1,5 @@
 #!/bin/bash
-# Signals, closed pipes and full disks end a run with exit 1; what was made is out.
+# Signals and closed pipes end a run with exit 75, full disks with 1; what was made is out, and the job can be resumed.
 . tests/cli/lib.inc
 P=models/demo/openings/portrait.txt
 "$LONGHAND" run -m $MODEL -f $P -n 400 -s 7 -q >"$TMP/whole"
@@ -13,21 +13,21 @@ for s in INT TERM HUP USR1; do
     wait $pid
     r=$?
     n=$(wc -c <"$TMP/t"); m=$(wc -c <"$TMP/whole"); k=$((n < m ? n : m))
-    [ $r = 1 ] && grep -q "stopped by SIG$s after [0-9]* of 100000 tokens" "$TMP/err" && [ "$n" -gt 20 ] && cmp -s -n $k "$TMP/t" "$TMP/whole"
-    result sig${s,,}_ends_the_run_with_1_and_a_true_beginning $? "exit $r, $n bytes: $(tail -1 "$TMP/err")"
+    [ $r = 75 ] && grep -q "stopped by SIG$s after [0-9]* of 100000 tokens" "$TMP/err" && [ "$n" -gt 20 ] && cmp -s -n $k "$TMP/t" "$TMP/whole"
+    result sig${s,,}_ends_the_run_with_75_and_a_true_beginning $? "exit $r, $n bytes: $(tail -1 "$TMP/err")"
 done
 "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 -o "$TMP/file" -q 2>"$TMP/err" &
 pid=$!
 for i in $(seq 600); do [ -n "$(find "$TMP" -name 'file.part-*' -size +20c)" ] && break; sleep 0.05; done
 kill -TERM $pid; wait $pid; r=$?
 part=$(ls "$TMP"/file.part-*)
-[ $r = 1 ] && [ ! -e "$TMP/file" ] && grep -q "the text so far is in $part" "$TMP/err" && cmp -s -n 20 "$part" "$TMP/whole"
+[ $r = 75 ] && [ ! -e "$TMP/file" ] && grep -q "the text so far is in $part" "$TMP/err" && cmp -s -n 20 "$part" "$TMP/whole"
 result interrupted_output_keeps_its_temporary_name $? "exit $r: $(cat "$TMP/err")"
 
 "$LONGHAND" run -m $MODEL -f $P -n 5000 -s 7 -q 2>"$TMP/err" | head -c 10 >"$TMP/t"
 r=${PIPESTATUS[0]}
 head -c 10 "$TMP/whole" >"$TMP/a"
-[ $r = 1 ] && grep -q 'standard output was closed' "$TMP/err"; result closed_pipe_ends_the_run_with_1 $? "exit $r: $(cat "$TMP/err")"
+[ $r = 75 ] && grep -q 'standard output was closed' "$TMP/err"; result closed_pipe_ends_the_run_with_75 $? "exit $r: $(cat "$TMP/err")"
 same closed_pipe_got_the_beginning "$TMP/t" "$TMP/a"
 if [ -w /dev/full ]; then
     "$LONGHAND" run -m $MODEL -f $P -n 50 -s 7 -q >/dev/full 2>"$TMP/err"; r=$?

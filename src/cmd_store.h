@@ -1,0 +1,24 @@
+/* What the verbs about jobs share: the store that --db names, the jobs that words name, texts on their way to people. */
+#pragma once
+#include "runs/store.h"
+#include "src/cmd.h"
+#include "src/work.h"
+
+/* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
+int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
+/* The jobs of the command line's words, --state and --all, ascending; `every` without any of them: all. Free both lists. */
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e);
+/* One job by a single word. */
+int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
+/* Bytes from outside as one line for a terminal: what is no printable UTF-8 as \xNN, cut at `size`. */
+void printable(char *out, size_t size, const char *s);
+
+/* What it takes to read a job's text: configuration and tokenizer of its model, kept for the next one of the same model. {0} is closed. */
+struct text_reader { char path[PATH_BYTES], scaling[64]; struct config config; struct tokenizer *tokenizer; };
+int  text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e);
+void text_reader_close(struct text_reader *r);
+
+/* The text of a job as far as it is, with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
+int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e);
+/* The generated token ids of a job, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
+int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

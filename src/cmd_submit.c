@@ -1,0 +1,30 @@
+/* longhand submit: a text, or a batch of them, into the queue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/cmd_store.h"
+#include "src/request.h"
+
+static int submit_one(const struct options *o, struct err *e)
+{
+    struct request r = {0};
+    struct engine g = {0};
+    struct store *s = NULL;
+    int64_t *ids = calloc(o->samples, sizeof *ids);
+    int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && (rc = request_open(&r, o, &g, e)) == 0 && (rc = store_from_options(&s, o, STORE_CREATE, e)) == 0)
+        rc = request_submit(&r, &g, s, false, ids, e);
+    for (size_t i = 0; i < o->samples && rc == 0; i++)
+        printf("%" PRId64 "\n", ids[i]);
+    store_close(s);
+    request_close(&r);
+    engine_close(&g);
+    free(ids);
+    return rc ? rc : stdout_finish(e);
+}
+
+int cmd_submit(const struct options *o, struct err *e)
+{
+    return o->batch ? err_set(e, ERR_INPUT, "--batch: not in this version of longhand") : submit_one(o, e);
+}

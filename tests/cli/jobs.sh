@@ -1,0 +1,139 @@
+#!/bin/bash
+# The queue: submit, work and the verbs about jobs; interruptions of every kind leave the text that an undisturbed run writes.
+. tests/cli/lib.inc
+P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"
+G="-m $MODEL -f $P"
+L="$LONGHAND"
+wait_for() { for i in $(seq 400); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
+state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
+
+# run makes a job; submit and work write the same bytes
+"$L" run $G -n 300 -s 7 >"$TMP/whole" 2>"$TMP/err"
+grep -q '^job: 1$' "$TMP/err"; result run_tells_its_job $? "$(cat "$TMP/err")"
+"$L" text 1 >"$TMP/a"; same text_has_the_bytes_of_run "$TMP/whole" "$TMP/a"
+[ "$("$L" submit $G -n 300 -s 7)" = 2 ] && [ "$(state_of 2)" = queued ] && [ "$("$L" text 2 | wc -c)" = 0 ]; result submit_prints_the_number $? "$(state_of 2)"
+"$L" work -q 2>"$TMP/err"; r=$?
+[ $r = 0 ] && [ ! -s "$TMP/err" ]; result work_ends_when_the_queue_is_empty $? "exit $r: $(cat "$TMP/err")"
+"$L" text 2 >"$TMP/a"; same work_writes_the_bytes_of_run "$TMP/whole" "$TMP/a"
+"$L" run $G -n 300 -s 7 -q --format ids >"$TMP/ids"; "$L" text 1 --format ids >"$TMP/a"; same ids_are_those_of_run "$TMP/ids" "$TMP/a"
+"$L" tail 1 --from 0 >"$TMP/a"; same tail_from_0_is_the_text "$TMP/whole" "$TMP/a"
+"$L" tail 1 >"$TMP/a"; n=$(wc -c <"$TMP/a"); tail -c "$n" "$TMP/whole" >"$TMP/b"; [ "$n" -gt 50 ] && [ "$n" -lt "$(wc -c <"$TMP/whole")" ]; result tail_is_a_part $? "$n bytes"; same tail_is_the_end "$TMP/a" "$TMP/b"
+"$L" list >"$TMP/out"; head -1 "$TMP/out" | grep -q '0 queued, 0 running, 0 paused, 3 done, 0 failed, 0 cancelled; 900 of 900 tokens'; result list_begins_with_counts $? "$(head -1 "$TMP/out")"
+"$L" show 2 --json | python3 -c '
+import json, sys
+j = json.load(sys.stdin)
+assert j["job"] == 2 and j["state"] == "done" and j["tokens"] == 300 and j["parameters"]["min_p"] == 0.05 and j["numerics"].startswith("cpu-") and j["seed"] == 7, j
+assert [e["kind"] for e in j["events"]] == ["submitted", "claimed", "done"], j["events"]'; result show_json $? "assertion"
+
+# kills at random moments, some before the first new token, some well behind it: every token that was acknowledged stays
+"$L" run $G -n 4000 -s 8 -q --ignore-eos >"$TMP/long"
+id=$("$L" submit $G -n 4000 -s 8 --ignore-eos)
+kills=0 lost=0 before=0
+for i in $(seq ${KILLS:-20}); do
+    "$L" work -q --max-attempts 0 & pid=$!
+    [ $((RANDOM % 3)) = 0 ] || wait_for "[ \$(tokens_of $id) -gt $before ]"
+    sleep 0.$((RANDOM % 2))$((RANDOM % 10))
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid
+    now=$(tokens_of $id); [ "$now" -ge "$before" ] || lost=1
+    before=$now
+    "$L" text $id >"$TMP/a"; n=$(wc -c <"$TMP/a"); cmp -s -n "$n" "$TMP/a" "$TMP/long" || lost=2
+    [ "$now" -lt 4000 ] || break
+done 2>/dev/null
+[ $lost = 0 ] && [ $kills -ge 3 ]; result kills_lose_nothing_that_was_stored $? "$kills kills, lost $lost, at $before"
+echo "    $kills kills up to token $before"
+"$L" work -q
+"$L" text $id >"$TMP/a"; same killed_text_equals_the_undisturbed_one "$TMP/long" "$TMP/a"
+
+# signals: checkpoint, 75, and both ways to go on
+for s in INT TERM HUP USR1; do
+    id=$("$L" submit $G -n 4000 -s 8 --ignore-eos)
+    env --default-signal=INT "$L" work -q 2>"$TMP/err" & pid=$!
+    wait_for "[ \$(tokens_of $id) -gt 0 ]"; kill -$s $pid; wait $pid; r=$?
+    [ $r = 75 ] && [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" -lt 4000 ]; result work_leaves_with_75_at_sig${s,,} $? "exit $r, $(state_of $id): $(cat "$TMP/err")"
+    "$L" cancel $id -q
+done
+env --default-signal=INT "$L" run $G -n 4000 -s 8 --ignore-eos >"$TMP/first" 2>"$TMP/err" & pid=$!
+wait_for "[ -s '$TMP/first' ]"; kill -INT $pid; wait $pid; r=$?
+id=$(sed -n 's/^job: //p' "$TMP/err")
+[ $r = 75 ] && grep -q "longhand run --resume $id goes on" "$TMP/err" && [ "$(state_of $id)" = paused ]; result run_says_how_it_goes_on $? "exit $r: $(cat "$TMP/err")"
+"$L" work -q; [ "$(state_of $id)" = paused ]; result an_interrupted_run_waits_for_its_user $? "$(state_of $id)"
+"$L" text $id >"$TMP/a"; same what_run_wrote_is_stored "$TMP/first" "$TMP/a"
+"$L" run --resume $id --from-here -q >"$TMP/rest"; cat "$TMP/first" "$TMP/rest" >"$TMP/a"; same resume_from_here_writes_the_rest "$TMP/long" "$TMP/a"
+check resume_of_a_done_job 2 'is done; `longhand extend`' run --resume $id
+check resume_of_no_job 2 'there is no job 999' run --resume 999
+check resume_with_a_prompt 2 'the job has its own' run --resume $id -p x
+
+# limits of a shift
+id=$("$L" submit $G -n 100000 -s 8 --ignore-eos); id2=$("$L" submit $G -n 20 -s 8 --priority 5)
+"$L" work --max-jobs 1 -q; [ "$(state_of $id2)" = done ] && [ "$(tokens_of $id)" = 0 ]; result priority_and_max_jobs $? "$(state_of $id2)"
+"$L" work --max-time 0.7 -q 2>"$TMP/err"; r=$?; [ $r = 75 ] && [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" -gt 0 ]; result max_time_leaves_with_75 $? "exit $r: $(cat "$TMP/err")"
+
+# pause, cancel and remove stop a running job within about a second; what it wrote stays, but for remove
+for v in pause cancel remove; do
+    [ $v = pause ] || id=$("$L" submit $G -n 100000 -s 8 --ignore-eos)
+    before=$(tokens_of $id)
+    "$L" work 2>"$TMP/err" & pid=$!
+    wait_for "[ \$(tokens_of $id) -gt $before ]"
+    start=$(date +%s%N); "$L" $v $id -q; wait $pid; r=$?
+    ms=$((($(date +%s%N) - start) / 1000000))
+    [ $r = 0 ] && [ $ms -lt 3000 ]; result ${v}_stops_the_worker $? "exit $r, $ms ms: $(cat "$TMP/err")"
+    if [ $v = remove ]; then check removed_job_is_gone 2 "there is no job $id" text $id
+    else
+        [ "$(state_of $id)" = ${v/%pause/pause}$([ $v = pause ] && echo d || echo led) ]; result ${v}_is_its_state $? "$(state_of $id)"
+        "$L" text $id >"$TMP/a"; n=$(wc -c <"$TMP/a"); m=$(wc -c <"$TMP/long"); [ "$n" -gt 0 ] && cmp -s -n $((n < m ? n : m)) "$TMP/a" "$TMP/long"; result text_after_${v} $? "$n bytes"
+    fi
+    [ $v = pause ] && "$L" cancel $id -q
+done
+check cancel_of_a_cancelled_job 2 'is done, not queued' cancel $id2
+
+# two workers on one queue: every job once, all texts right
+ids=$(for i in $(seq 8); do "$L" submit $G -n 300 -s 7; done)
+"$L" work -q & a=$!; "$L" work -q & b=$!; wait $a; ra=$?; wait $b; rb=$?
+bad=0; for id in $ids; do "$L" text $id | cmp -s - "$TMP/whole" || bad=$((bad + 1)); [ "$("$L" show $id --json | grep -c '"kind": "claimed"')" = 1 ] || bad=$((bad + 10)); done
+[ $ra = 0 ] && [ $rb = 0 ] && [ $bad = 0 ]; result two_workers_share_a_queue $? "exits $ra $rb, bad $bad"
+
+# a job that fails says why, keeps its text, is retried
+mkdir "$TMP/model"; for f in config.json generation_config.json tokenizer.json model.safetensors; do cp "$MODEL/$f" "$TMP/model/"; done
+id=$("$L" submit -m "$TMP/model" -f "$P" -n 300 -s 7)
+mv "$TMP/model/model.safetensors" "$TMP/model/away"
+"$L" work -q 2>"$TMP/err"; r=$?
+[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q 'error:.*model.safetensors'; result work_fails_a_job_without_weights $? "exit $r, $(state_of $id)"
+mv "$TMP/model/away" "$TMP/model/model.safetensors"
+"$L" retry $id -q && "$L" work -q && "$L" text $id >"$TMP/a"; same retry_goes_on "$TMP/whole" "$TMP/a"
+id=$("$L" submit -m "$TMP/model" -f "$P" -n 4000 -s 8 --ignore-eos)
+"$L" work -q --max-time 0.5 2>/dev/null
+printf '{"eos_token_id": 4095}' >"$TMP/model/generation_config.json"      # another model now: the fingerprint says so
+"$L" work -q 2>"$TMP/err"; r=$?
+[ $r = 1 ] && [ "$(state_of $id)" = failed ] && "$L" show $id | grep -q 'made with model'; result another_model_does_not_go_on $? "exit $r, $(state_of $id)"
+"$L" text $id >"$TMP/a"; n=$(wc -c <"$TMP/a"); [ "$n" -gt 0 ] && cmp -s -n "$n" "$TMP/a" "$TMP/long"; result text_of_a_failed_job_is_readable $? "$n bytes"
+check run_of_another_model_says_what_differs 2 'made with model .*--accept-numerics-change' run --resume $id -q
+"$L" retry $id -q; "$L" work -q --accept-numerics-change && "$L" text $id >"$TMP/a"; same accepted_change_goes_on "$TMP/long" "$TMP/a"
+"$L" show $id | grep -q 'numerics changed\|instead of'; result accepted_change_is_recorded $? "$("$L" show $id | tail -4)"
+
+# extend and fork
+id=$("$L" submit $G -n 150 -s 7); "$L" work -q; "$L" extend $id --tokens +150; "$L" work -q; "$L" text $id >"$TMP/a"; same extend_equals_one_longer_run "$TMP/whole" "$TMP/a"
+check extend_needs_a_plus 2 "--tokens \+N is needed" extend $id --tokens 5
+fork=$("$L" fork $id --at 100 --seed 7); "$L" work -q; "$L" text $fork >"$TMP/a"; same fork_with_the_same_seed_is_the_same "$TMP/whole" "$TMP/a"
+fork=$("$L" fork $id --at 100 --tokens 200); "$L" work -q; "$L" text $fork --format ids >"$TMP/a"; head -100 "$TMP/ids" >"$TMP/b"; head -100 "$TMP/a" >"$TMP/c"; same fork_shares_the_beginning "$TMP/b" "$TMP/c"
+[ "$(wc -l <"$TMP/a")" = 200 ]; result fork_has_its_length $? "$(wc -l <"$TMP/a")"; head -200 "$TMP/ids" >"$TMP/b"; differ fork_draws_a_seed "$TMP/a" "$TMP/b"
+check fork_beyond_the_end 2 '--at 9999: job .* has 300 tokens' fork $id --at 9999
+word=$(tr -c 'a-z' '\n' <"$TMP/whole" | grep -E '^.{4,}' | sed -n 5p)
+id=$("$L" submit $G -n 300 -s 7 --stop "$word"); "$L" work -q; "$L" text $id >"$TMP/before"
+check extend_of_a_stopped_text 2 'has ended by itself' extend $id --tokens +20
+"$L" extend $id --tokens +20 --append "
+
+Chapter $word
+
+" && "$L" work -q; "$L" text $id >"$TMP/a"
+(cat "$TMP/before"; printf '\n\nChapter %s\n\n' "$word") >"$TMP/b"; cmp -s -n "$(wc -c <"$TMP/b")" "$TMP/b" "$TMP/a" && [ "$(wc -c <"$TMP/a")" -gt "$(wc -c <"$TMP/b")" ]
+result append_stands_behind_the_text_before_the_stop_string $? "$(cat "$TMP/a")"
+"$L" text $id --format ids >"$TMP/a"; g=$("$L" list $id --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(j["tokens"]-j["given_tokens"])'); [ "$(wc -l <"$TMP/a")" = "$g" ]; result ids_are_generated_ones_only $? "$(wc -l <"$TMP/a"), not $g"
+
+# stores that cannot be used
+check no_store_here 2 'there is no store here' list --db "$TMP/none.db"
+echo "not a database, but long enough to be looked at closely" >"$TMP/foreign"; cp "$TMP/foreign" "$TMP/a"
+check foreign_store 2 'foreign' list --db "$TMP/foreign"; same foreign_store_is_left_alone "$TMP/foreign" "$TMP/a"
+check unwritable_store 1 'db' run $G -n 5 -q --db /proc/none/x.db
+exit $failed
