@@ -659,5 +659,5 @@ void options_help(FILE *f, const struct verb *verb, bool all)
               "  HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n      Where the Hugging Face cache is.\n"
               "  LONGHAND_DB, XDG_STATE_HOME\n      Where the store is: the file itself, or the folder above longhand/longhand.db.\n", f);
     fputs("\nStandard output carries text and data only, standard error the rest.\n"
-          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted: what was made is stored, the same again goes on.\n", f);
+          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is stored and can be gone on with.\n", f);
 }
