@@ -227,10 +227,16 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     size_t n, before = m->n;
     size_t repetitions = m->repetitions;
     bool given = replay_token(&t->replay, id, &bytes, &n);
-    if (out && out->repeats && new_text && m->repetitions > repetitions) {
+    if (new_text && m->repetitions > repetitions) {
         struct repetition p;
-        if (loop_in(m->loop, &p))
-            out->repeats(out->ctx, &p);
+        struct err ignored;                      /* a note for people; the report finds it again */
+        char note[128];
+        if (loop_in(m->loop, &p)) {
+            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu", p.start, p.period, p.found);
+            store_event(t->w->store, t->c->job, "repetition", note, &ignored);
+            if (out && out->repeats)
+                out->repeats(out->ctx, &p);
+        }
     }
     if (out && out->text && n && out->text(out->ctx, bytes, n, new_text, e))
         return -1;
