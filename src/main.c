@@ -29,6 +29,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
     case VERB_EXTEND:   return cmd_extend(o, e);
     case VERB_FORK:     return cmd_fork(o, e);
+    case VERB_VERIFY:   return cmd_verify(o, e);
     case VERB_REPORT:   return cmd_report(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);

@@ -233,8 +233,9 @@ static const struct verb verbs[] = {
     { "extend", VERB_EXTEND, "JOB --tokens +N [--append TEXT]", "Go on with a finished text.", 1, 1 },
     { "fork", VERB_FORK, "JOB --at TOKEN [options]", "A new job that shares the text before a token.", 1, 1 },
     { "report", VERB_REPORT, "SEL... [options]", "How texts were made, and how they read.", 0, INT_MAX },
+    { "verify", VERB_VERIFY, "JOB [options]", "Derive a stored text again, token by token.", 1, 1 },
 #define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
-    LATER_VERB("export"), LATER_VERB("verify"), LATER_VERB("plan"),
+    LATER_VERB("export"), LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 

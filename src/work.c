@@ -110,8 +110,7 @@ int worker_model(struct worker *w, const struct job *job, const struct job_param
     return 0;
 }
 
-/* Weights and fingerprint, where they are not there yet. 1: a signal. */
-static int load(struct worker *w, struct err *e)
+int worker_load(struct worker *w, struct err *e)
 {
     struct engine *g = &w->engine;
     if (w->loaded)
@@ -211,7 +210,7 @@ static int prepare(struct task *t, struct err *e)
         job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
         return -1;
     t->setup.draft = t->params.draft;
-    int rc = load(w, e);
+    int rc = worker_load(w, e);
     if (rc)
         return rc;
     return open_heads(t, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||

@@ -41,8 +41,9 @@ int  worker_open(struct worker *w, struct store *s, struct err *e);
 void worker_close(struct worker *w);
 /* What this process takes; job 0: the next one. Valid while w lives. */
 struct wish worker_wish(const struct worker *w, int64_t job);
-/* The model of a job: opened and loaded unless it is what the worker has. */
+/* The model of a job: opened unless it is what the worker has. Then its weights and fingerprint, where they are not there yet (1: a signal). */
 int  worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e);
+int  worker_load(struct worker *w, struct err *e);
 
 struct work_options {
     enum job_state stopped;              /* JOB_QUEUED, or JOB_PAUSED: what becomes of a job that a signal or the deadline stops */
