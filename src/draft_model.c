@@ -107,7 +107,7 @@ bool draft_ahead(struct drafting *g)
     return true;
 }
 
-enum { ARM_TRIALS = 64, ARM_STALE = 10000 };     /* passes to know a budget by; rounds after which it may be looked at again */
+enum { ARM_TRIALS = 256, ARM_STALE = 10000 };     /* passes to know a budget by; rounds after which it may be looked at again */
 
 void draft_choose_budget(struct drafting *g, const struct control *c)
 {
@@ -149,7 +149,7 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
         if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {      /* the pass's first choice */
             struct budget_arm *a = &g->arm[g->at_arm];
-            a->hit += ((t->node[i].token == sample) - a->hit) / (double)MIN(++a->trials + 8, (size_t)60);
+            a->hit += ((t->node[i].token == sample) - a->hit) / (double)MIN(++a->trials + 8, (size_t)400);
             return;
         }
 }
