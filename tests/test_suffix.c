@@ -2,15 +2,9 @@
 #include "tests/test.h"
 #include "tests/allocations.h"
 #include "ngram/suffix.h"
+#include "tests/zipf.h"
 
 static struct err e;
-static uint64_t rng = 1;
-static size_t below(size_t n)
-{
-    rng = rng * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)((rng >> 33) * n >> 31);
-}
-static int32_t zipf(size_t kinds) { return (int32_t)(pow((double)kinds + 1, (double)below(1 << 30) / (1 << 30)) - 1); }
 
 enum { LEN = 2000, KINDS = 400, PATH = 20 };
 static int32_t text[LEN + PATH], whole[LEN + PATH];
