@@ -1,0 +1,289 @@
+/* The file of a job store: made private, refused when it is not one or damaged, read-only, migrations, a busy one, network file systems. */
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
+#include "runs/store_db.h"
+#include "tests/store_rig.h"
+
+static bool long_run;
+
+static uint64_t file_hash(const char *path)
+{
+    char *data;
+    size_t n;
+    struct err e;
+    if (file_read(&data, &n, path, 1 << 28, &e))
+        return 0;
+    uint64_t h = hash64(HASH64_INIT, data, n);
+    free(data);
+    return h;
+}
+
+static void write_file(const char *path, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(p, 1, n, f) == n);
+    fclose(f);
+}
+
+static size_t files_in_rig(void)
+{
+    char cmd[128];
+    size_t n = 0;
+    snprintf(cmd, sizeof cmd, "ls -A '%s' | wc -l", rig_dir);
+    FILE *f = popen(cmd, "r");
+    CHECK(f && fscanf(f, "%zu", &n) == 1);
+    pclose(f);
+    return n;
+}
+
+/* ---- the file ---- */
+
+static void a_fresh_store_is_private_and_says_what_it_is(void)
+{
+    struct stat st;
+    char deep[128];
+    struct store *s;
+    struct err e;
+    rig_new();
+    snprintf(deep, sizeof deep, "%s/a/b/t.db", rig_dir);
+    mode_t before = umask(0);
+    CHECK(store_open(&s, deep, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0, "%s", e.msg);
+    store_close(s);
+    umask(before);
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0600, "%o", st.st_mode);
+    *strrchr(deep, '/') = 0;
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0700, "%o", st.st_mode);
+    *strrchr(deep, '/') = 0;
+    CHECK(stat(deep, &st) == 0 && (st.st_mode & 0777) == 0700, "%o", st.st_mode);
+    s = rig_open(STORE_CREATE);
+    CHECK(store_notice(s) == NULL);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+    CHECK(rig_sql("PRAGMA application_id") == 0x4c484e44);
+    CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION);
+    CHECK(rig_sql("SELECT count(*) FROM sqlite_master WHERE sql LIKE '%-- fence: a worker writes%'") == 1, "comments stay in the file");
+    CHECK(files_in_rig() == 2, "the store and the other folder, no journal");
+}
+
+static int refused(enum store_mode mode, const char *word)
+{
+    struct store *s = NULL;
+    struct err e = {0};
+    uint64_t before = file_hash(rig_path);
+    size_t files = files_in_rig();
+    int rc = store_open(&s, rig_path, &(struct store_options){ .mode = mode, .busy_seconds = 1 }, &e);
+    CHECK(rc == -1 && s == NULL, "%s", word);
+    CHECK(strstr(e.msg, word) && !strchr(e.msg, '\n'), "\"%s\" should say \"%s\"", e.msg, word);
+    CHECK(file_hash(rig_path) == before, "%s: the file was changed", word);
+    CHECK(files_in_rig() == files, "%s: a file was left", word);
+    store_close(s);
+    return e.code;
+}
+
+static void what_is_no_store_is_refused_and_not_touched(void)
+{
+    char junk[5000];
+    memset(junk, 'x', sizeof junk);
+    rig_new();
+    CHECK(refused(STORE_WRITE, "no store here") == ERR_INPUT);
+    CHECK(refused(STORE_READ, "no store here") == ERR_INPUT);
+    for (int mode = STORE_READ; mode <= STORE_CREATE; mode++) {
+        rig_new();
+        write_file(rig_path, junk, 20);
+        CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
+        write_file(rig_path, junk, sizeof junk);
+        CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
+        rig_new();
+        rig_sql("CREATE TABLE t (a); INSERT INTO t VALUES (1)");
+        CHECK(refused(mode, "another program") == ERR_INPUT);
+        rig_new();
+        rig_sql("PRAGMA journal_mode=WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1)");
+        CHECK(refused(mode, "another program") == ERR_INPUT);
+        rig_new();
+        store_close(rig_open(STORE_CREATE));
+        rig_sql("PRAGMA user_version=2");
+        CHECK(refused(mode, "newer longhand") == ERR_INPUT);
+    }
+    rig_new();
+    CHECK(mkdir(rig_path, 0700) == 0);
+    CHECK(refused(STORE_CREATE, "not a regular file") == ERR_INPUT);
+    rig_new();
+    write_file(rig_path, "", 0);         /* as a kill right behind the making of the file leaves it */
+    CHECK(refused(STORE_READ, "nothing in this store yet") == ERR_INPUT);
+    store_close(rig_open(STORE_WRITE));
+    CHECK(rig_sql("SELECT count(*) FROM job") == 0);
+}
+
+static void a_damaged_store_is_refused_and_not_touched(void)
+{
+    static const size_t places[] = { 100, 4096, 4096 * 2, 4096 * 3, 4096 * 6, 4096 * 9 };   /* where b-tree pages begin */
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < 200; i++)
+        rig_submit(s, 100);
+    store_close(s);
+    char *good, noise[64];
+    size_t n;
+    struct err e;
+    CHECK(file_read(&good, &n, rig_path, 1 << 24, &e) == 0);
+    memset(noise, 0xa5, sizeof noise);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *bad = malloc(n);
+        memcpy(bad, good, n);
+        memcpy(bad + places[i], noise, sizeof noise);
+        write_file(rig_path, bad, n);
+        refused(STORE_WRITE, "damaged");
+        free(bad);
+    }
+    write_file(rig_path, good, n / 2);
+    refused(STORE_WRITE, "damaged");
+    write_file(rig_path, good, n);
+    s = rig_open(STORE_WRITE);
+    CHECK(store_check(s, &e) == 0, "%s", e.msg);
+    store_close(s);
+    free(good);
+}
+
+/* In a child that is not root, for whom modes of files mean something. */
+static void a_read_only_store_can_be_read_and_not_written(void)
+{
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    rig_submit(s, 100);
+    store_close(s);
+    chmod(rig_path, 0444);
+    chmod(rig_dir, 0555);
+    uint64_t before = file_hash(rig_path);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int bad = 0;
+        if (getuid() == 0 && setuid(65534))
+            _exit(77);
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+            bad |= 1;
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+            bad |= 2;
+        struct store_counts n;
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s, &n, &e) || n.jobs[JOB_QUEUED] != 1)
+            bad |= 4;
+        _exit(bad);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    chmod(rig_dir, 0755);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    CHECK(file_hash(rig_path) == before && files_in_rig() == 1);
+    chmod(rig_path, 0600);
+    s = rig_open(STORE_READ);
+    CHECK(sqlite3_exec(s->db, "DELETE FROM job", NULL, NULL, NULL) == SQLITE_READONLY, "a reading store refuses to write");
+    store_close(s);
+}
+
+static void a_migration_is_all_or_nothing(void)
+{
+    static const char *const good[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE more (a)" };
+    static const char *const bad[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
+    struct err e = {0};
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    rig_submit(s, 10);
+    CHECK(store_migrate(s, bad, 1, 3, &e) == -1 && strstr(e.msg, "already exists"), "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == 1 && rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
+    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == 3 && rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
+    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "another process was faster: nothing to do");
+    store_close(s);
+}
+
+static void a_wal_store_is_turned_back(void)
+{
+    rig_new();
+    store_close(rig_open(STORE_CREATE));
+    rig_sql("PRAGMA journal_mode=WAL; INSERT INTO batch VALUES (1, 'n', 0)");
+    refused(STORE_READ, "journal_mode");
+    struct store *s = rig_open(STORE_WRITE);
+    store_close(s);
+    CHECK(rig_sql("SELECT count(*) FROM batch") == 1);
+    CHECK(files_in_rig() == 1);
+}
+
+static void a_busy_store_is_waited_for(void)
+{
+    struct err e = {0};
+    sqlite3 *other;
+    rig_new();
+    struct store *s;
+    store_close(rig_open(STORE_CREATE));
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 0.3 }, &e) == 0);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    struct job_spec j = rig_job(10);
+    int64_t id;
+    double t = clock_seconds();
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == -1 && e.code == ERR_AGAIN, "%d %s", e.code, e.msg);
+    t = clock_seconds() - t;
+    CHECK(t >= 0.3, "%f", t);
+    if (long_run) {                      /* ten seconds */
+        struct store *told;
+        static const volatile sig_atomic_t stop = 1;
+        t = clock_seconds();
+        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600, .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
+        CHECK(clock_seconds() - t < 300);
+    }
+    sqlite3_close(other);
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "busy breaks nothing: %s", e.msg);
+    store_close(s);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sqlite3_open(rig_path, &other);
+        sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL);
+        usleep(400000);
+        _exit(0);
+    }
+    usleep(100000);
+    s = rig_open(STORE_WRITE);           /* waits until the child is gone, without having let go */
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+    waitpid(pid, NULL, 0);
+    store_close(s);
+}
+
+static void a_network_file_system_is_named_and_one_host_only(void)
+{
+    struct store *s;
+    struct err e = {0};
+    struct store_options o = { .mode = STORE_CREATE, .fs_type = 0x6969 };
+    int64_t w;
+    CHECK(strcmp(store_network_fs(0x6969), "NFS") == 0 && !store_network_fs(0xef53) && strcmp(store_network_fs((long)(int32_t)0xff534d42), "CIFS") == 0);
+    rig_new();
+    CHECK(store_open(&s, rig_path, &o, &e) == 0, "%s", e.msg);
+    CHECK(store_notice(s) && strstr(store_notice(s), "NFS"), "%s", store_notice(s));
+    w = rig_worker(s);
+    CHECK(store_worker_end(s, w, &e) == 0);
+    rig_sql("INSERT INTO worker (host, boot, spaces, pid, start, begun) VALUES ('elsewhere', 'b', 's', 7, 7, 0)");
+    CHECK(store_worker_start(s, &w, &e) == -1 && strstr(e.msg, "elsewhere") && strstr(e.msg, "--shared-db"), "%s", e.msg);
+    store_close(s);
+    o.shared_db = true;
+    CHECK(store_open(&s, rig_path, &o, &e) == 0);
+    CHECK(store_worker_start(s, &w, &e) == 0, "%s", e.msg);
+    store_close(s);
+    CHECK(files_in_rig() == 1);
+}
+
+int main(int argc, char **argv)
+{
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
+    RUN(a_fresh_store_is_private_and_says_what_it_is);
+    RUN(what_is_no_store_is_refused_and_not_touched);
+    RUN(a_damaged_store_is_refused_and_not_touched);
+    RUN(a_read_only_store_can_be_read_and_not_written);
+    RUN(a_migration_is_all_or_nothing);
+    RUN(a_wal_store_is_turned_back);
+    RUN(a_busy_store_is_waited_for);
+    RUN(a_network_file_system_is_named_and_one_host_only);
+    rig_end();
+    return test_end();
+}
