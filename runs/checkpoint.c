@@ -150,6 +150,16 @@ static void *checkpoint_thread(void *p)
 
 /* ---- the decode thread ---- */
 
+static void give_back(struct checkpoint *c)
+{
+    store_close(c->store);
+    free(c->ids);
+    free(c->sum);
+    free(c->out);
+    free(c->rounds);
+    free(c);
+}
+
 int checkpoint_open(struct checkpoint **out, const struct store *s, const struct claim *claim, const struct checkpoint_options *o, struct err *e)
 {
     static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds", "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
@@ -197,12 +207,7 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     *out = c;
     return 0;
 fail:
-    store_close(c->store);
-    free(c->ids);
-    free(c->sum);
-    free(c->out);
-    free(c->rounds);
-    free(c);
+    give_back(c);
     return -1;
 }
 
@@ -303,12 +308,7 @@ void checkpoint_close(struct checkpoint *c)
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->work);
     pthread_cond_destroy(&c->done);
-    store_close(c->store);
-    free(c->ids);
-    free(c->sum);
-    free(c->out);
-    free(c->rounds);
-    free(c);
+    give_back(c);
 }
 
 size_t checkpoint_committed(struct checkpoint *c)
