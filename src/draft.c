@@ -1,6 +1,5 @@
 #include "src/draft.h"
 
-#include <float.h>
 #include <string.h>
 
 const struct drafter_ops *const drafters_all[] = { &draft_test, &draft_suffix, &draft_partial, &draft_heads, &draft_ngram, NULL };
