@@ -4,6 +4,7 @@
 # make bench        measure this machine, then the engine against it
 # make fuzz         fuzz the parsers (FUZZ_RUNS=10000000 each; needs clang)
 # make deps         install what is missing on Debian and Ubuntu
+# make install      program, man page and completions: PREFIX=/usr/local DESTDIR=      make uninstall
 # make help         this list                            make clean
 # Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir
 MAKEFLAGS += -r
@@ -53,6 +54,20 @@ $(BUILD)/%.c.o: %.c Makefile | have-deps
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c $< -o $@
 
+PREFIX ?= /usr/local
+SHARE  := $(DESTDIR)$(PREFIX)/share
+INSTALLED := $(DESTDIR)$(PREFIX)/bin/longhand $(SHARE)/man/man1/longhand.1 $(SHARE)/bash-completion/completions/longhand \
+             $(SHARE)/zsh/site-functions/_longhand $(SHARE)/fish/vendor_completions.d/longhand.fish
+install: $(BUILD)/longhand
+	mkdir -p $(dir $(INSTALLED))
+	install -m 755 $< $(word 1,$(INSTALLED))
+	$< help --man >$(word 2,$(INSTALLED))
+	$< help --completion bash >$(word 3,$(INSTALLED))
+	$< help --completion zsh >$(word 4,$(INSTALLED))
+	$< help --completion fish >$(word 5,$(INSTALLED))
+uninstall:
+	rm -f $(INSTALLED)
+
 have-deps:
 	@scripts/deps.sh --quiet
 deps:
@@ -72,6 +87,6 @@ help:
 clean:
 	rm -rf build longhand
 -include fuzz.mk
-.PHONY: all have-deps deps demo tests test bench help clean fuzz
+.PHONY: all install uninstall have-deps deps demo tests test bench help clean fuzz
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

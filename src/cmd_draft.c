@@ -14,6 +14,8 @@ static const struct preset { const char *name; double temperature, top_p, min_p,
 };
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
+const char *preset_name(size_t i) { return i < N_PRESETS ? presets[i].name : NULL; }
+
 static int find_preset(const struct preset **out, const struct options *o, struct err *e)
 {
     char list[256] = "";

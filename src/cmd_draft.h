@@ -3,6 +3,8 @@
 #include "src/cmd.h"
 #include "src/draft.h"
 
+/* The presets by name; NULL behind the last. */
+const char *preset_name(size_t i);
 /* What --preset says of sampling, before the flags given by hand: temperature, filters, penalty, min-keep. Unknown: ERR_INPUT with the list. */
 int preset_sampling(struct sampling *s, const struct options *o, struct err *e);
 

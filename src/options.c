@@ -1,4 +1,4 @@
-#include "src/options.h"
+#include "src/options_impl.h"
 #include "src/chat.h"
 
 #include <errno.h>
@@ -6,24 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum kind { FLAG, SIZE, U64, LONG, REAL, TEXT, LIST, FILES, CHOICE, LATER, LATER_FLAG };
-enum { MAIN = 1, HIDDEN = 2 };       /* shown in the main help; never shown */
-
-struct option {
-    const char *name;
-    const char *also;                /* aliases, separated by spaces; "-x" is a short one */
-    const char *arg;                 /* as the help shows it; the words of a CHOICE */
-    unsigned verbs;
-    enum kind kind;
-    size_t field;                    /* offset in struct options */
-    double min, max;                 /* of numbers; CHOICE: words from index `max` on are not in this version */
-    const char *value;               /* default, parsed as if given; NULL: zero */
-    const char *shown;               /* what the help says the default is; NULL: `value` */
-    const char *help;
-    const char *group;
-    unsigned flags;
-};
 
 #define F(x) offsetof(struct options, x)
 static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Drafting", MODELS[] = "Model and machine", OUTPUT[] = "Output",
@@ -165,6 +147,8 @@ static const struct option table[] = {
       "Seconds between checkpoints (FILE.checkpoint), from which the same command goes on after an interruption.", TRAINING, 0 },
     { "curves", "", "FILE", VERB_TRAIN, TEXT, F(curves), 0, 0, NULL, NULL, "Loss and accuracy of every head as CSV.", TRAINING, 0 },
     { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
+    { "man", "", NULL, VERB_HELP, FLAG, F(man), 0, 0, NULL, NULL, "The man page, in troff's language.", OUTPUT, 0 },
+    { "completion", "", "bash|zsh|fish", VERB_HELP, CHOICE, F(completion), 0, 3, NULL, NULL, "The script that completes verbs and options in this shell.", OUTPUT, 0 },
 
     { "db", "", "FILE", VERBS_STORE, LIST, F(db), 0, 0, NULL, "LONGHAND_DB, else longhand/longhand.db in XDG_STATE_HOME (~/.local/state)",
       "The store: where jobs, texts and figures are.", STORE, MAIN },
@@ -218,7 +202,7 @@ static const struct verb verbs[] = {
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine on it.", 0, INT_MAX },
     { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]", "Train drafting heads for a model on texts.", 1, 1 },
     { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
-    { "help", VERB_HELP, "[VERB | --all]", "This, a verb's options, or everything.", 0, 1 },
+    { "help", VERB_HELP, "[VERB | --all | --man | --completion SHELL]", "This, a verb's options, or everything.", 0, 1 },
     { "submit", VERB_SUBMIT, "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options], or --batch FILE.jsonl", "Queue a text, or a batch of them.", 0, 0 },
     { "work", VERB_WORK, "[options]", "Write the queued texts.", 0, 0 },
     { "list", VERB_LIST, "[SEL...] [options]", "The queue: counts, speed, and the selected jobs (all).", 0, INT_MAX },
@@ -238,6 +222,34 @@ static const struct verb verbs[] = {
     LATER_VERB("export"), LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+const struct option *option_at(size_t i) { return i < N_OPTIONS ? &table[i] : NULL; }
+
+const struct verb *verb_at(size_t i)
+{
+    for (size_t k = 0; k < N_VERBS; k++)
+        if (verbs[k].max_args != VERB_LATER && i-- == 0)
+            return &verbs[k];
+    return NULL;
+}
+
+const char *option_group_at(size_t i)
+{
+    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, STORE, TRAINING, OUTPUT };
+    return i < sizeof groups / sizeof *groups ? groups[i] : NULL;
+}
+
+const char *option_default(const struct option *opt) { return opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value; }
+
+void option_verbs(char *out, size_t size, const struct option *opt)
+{
+    *out = 0;
+    for (size_t i = 0; i < N_VERBS; i++)
+        if ((opt->verbs & verbs[i].bit) && verbs[i].help && verbs[i].max_args != VERB_LATER) {
+            size_t n = strlen(out);
+            snprintf(out + n, size - n, "%s%s", n ? ", " : "", verbs[i].name);
+        }
+}
 
 /* ---- names ---- */
 
@@ -449,12 +461,8 @@ static int unknown_option(const struct options *o, const char *spelled, struct e
 
 static int wrong_verb(const struct options *o, const struct option *opt, const char *spelled, struct err *e)
 {
-    char list[256] = "";
-    for (size_t i = 0; i < N_VERBS; i++)
-        if ((opt->verbs & verbs[i].bit) && verbs[i].help) {
-            size_t n = strlen(list);
-            snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", verbs[i].name);
-        }
+    char list[256];
+    option_verbs(list, sizeof list, opt);
     return err_set(e, ERR_INPUT, "%s: '%s' is an option of %s", o->verb->name, spelled, list);
 }
 
@@ -587,78 +595,4 @@ void options_free(struct options *o)
     free(o->dry_breakers.v);
     free(o->db.v);
     *o = (struct options){0};
-}
-
-/* ---- help ---- */
-
-static void wrap(FILE *f, const char *text, size_t indent, size_t width)
-{
-    size_t col = 0;
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, " ");
-        if (col && col + 1 + n > width - indent) {
-            fputc('\n', f);
-            col = 0;
-        }
-        col += col ? (fputc(' ', f), n + 1) : (fprintf(f, "%*s", (int)indent, ""), n);
-        fwrite(p, 1, n, f);
-        p += n + strspn(p + n, " ");
-    }
-    fputc('\n', f);
-}
-
-static void help_option(FILE *f, const struct option *opt)
-{
-    char text[512];
-    const char *def = opt->shown ? opt->shown : opt->kind == CHOICE ? NULL : opt->value;
-    fputs("  ", f);
-    for (const char *p = opt->also; *p;) {       /* short forms are shown, other aliases are not */
-        size_t n = strcspn(p, " ");
-        if (n == 2)
-            fprintf(f, "%.2s, ", p);
-        p += n + (p[n] == ' ');
-    }
-    fprintf(f, "--%s%s%s\n", opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
-    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
-    wrap(f, text, 6, 100);
-}
-
-static void help_options(FILE *f, unsigned verb_bits, unsigned need)
-{
-    const char *const groups[] = { TEXTS, SAMPLING, DRAFTING, MODELS, STORE, TRAINING, OUTPUT };
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        bool any = false;
-        for (size_t i = 0; i < N_OPTIONS; i++) {
-            const struct option *opt = &table[i];
-            if (opt->group != groups[g] || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits) || (opt->flags & need) != need)
-                continue;
-            if (!any)
-                fprintf(f, "\n%s\n", groups[g]);
-            any = true;
-            help_option(f, opt);
-        }
-    }
-}
-
-void options_help(FILE *f, const struct verb *verb, bool all)
-{
-    if (verb) {
-        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help ? verb->help : "The same as resume.");
-        help_options(f, verb->bit, 0);
-        return;
-    }
-    fputs("usage: longhand VERB [options]\n\n"
-          "  longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000\n\n", f);
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (verbs[i].max_args != VERB_LATER && verbs[i].help)      /* an alias has none */
-            fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
-    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN);
-    if (!all)
-        fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
-    else
-        fputs("\nEnvironment\n  LONGHAND_ISA=generic|avx2|avx512|neon\n      Take this CPU twin. All write the same texts.\n"
-              "  HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n      Where the Hugging Face cache is.\n"
-              "  LONGHAND_DB, XDG_STATE_HOME\n      Where the store is: the file itself, or the folder above longhand/longhand.db.\n", f);
-    fputs("\nStandard output carries text and data only, standard error the rest.\n"
-          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is stored and can be gone on with.\n", f);
 }

@@ -1,5 +1,5 @@
 /* The command line as one table: every option has one row that says how it is parsed, which verbs take
- * it, and what the help says of it. A man page and shell completions can be made from the same rows.
+ * it, and what the help says of it. Help, man page and shell completions are made from the same rows.
  *
  *     struct options o;
  *     if (options_parse(&o, argc, argv, &e)) ...      one line, exit 2
@@ -40,6 +40,7 @@ enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { THINKING_ON, THINKING_OFF };
+enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
 
 struct options {
     const struct verb *verb;
@@ -77,6 +78,7 @@ struct options {
     size_t max_jobs, max_attempts, from, at, sample;
     bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
     int export_format;
+    bool man; int completion;                    /* help */
     char scaling_text[64];                       /* context_scaling made of its parts */
 };
 
@@ -92,6 +94,9 @@ const struct verb *options_verb(const char *name);
 
 /* verb == NULL: the main help, with `all` every verb and option of this version. */
 void options_help(FILE *f, const struct verb *verb, bool all);
+/* The man page, and the script that completes command lines in a shell (SHELL_*). */
+void options_man(FILE *f);
+void options_completion(FILE *f, int shell);
 
 /* The whole of `s` as a number in [min, max]; `name` is what the message calls it. */
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
