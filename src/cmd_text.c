@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "src/cmd_store.h"
@@ -66,9 +67,34 @@ struct tail {
     struct job_params params;
     struct replay replay;
     size_t from;                                 /* the first token that is shown */
+    size_t at;                                   /* ids: the next token */
 };
 
-/* Tokens that came since. */
+/* Ids that came since, given ones left out: of a model that need not be there. */
+static int show_new_ids(struct tail *t, const struct job *job, struct err *e)
+{
+    struct span_list spans = {0};
+    int32_t *ids = NULL;
+    size_t n = 0, shown = 0;
+    if (t->at == 0)
+        t->at = t->from;
+    int rc = store_spans(t->s, job->id, &spans, e) || store_tokens(t->s, job->id, t->at, SIZE_MAX, &ids, &n, e) ? -1 : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        bool given = false;
+        for (size_t k = 0; k < spans.n && !given; k++)
+            given = strcmp(spans.v[k].kind, "given") == 0 && t->at + i >= spans.v[k].start && t->at + i - spans.v[k].start < spans.v[k].n;
+        if (!given)
+            ids[shown++] = ids[i];
+    }
+    if (rc == 0 && shown)
+        rc = put_ids(&t->out, ids, shown, e);
+    t->at += n;
+    free(ids);
+    span_list_free(&spans);
+    return rc;
+}
+
+/* What came since, as text. */
 static int show_new(struct tail *t, const struct job *job, struct err *e)
 {
     int32_t *ids = NULL;
@@ -76,18 +102,14 @@ static int show_new(struct tail *t, const struct job *job, struct err *e)
     int rc = store_tokens(t->s, job->id, t->replay.at, SIZE_MAX, &ids, &n, e);
     for (size_t i = 0; i < n && rc == 0 && t->replay.emit.finish == FINISH_NONE; i++) {
         const char *bytes;
-        size_t n_bytes, at = t->replay.at, before = t->replay.emit.n;
+        size_t n_bytes, at = t->replay.at;
         if (ids[i] < 0 || (size_t)ids[i] >= t->reader.config.vocab)
             rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's tokenizer does not have", job->id, at, ids[i]);
         if (rc)
             break;
-        bool given = replay_token(&t->replay, ids[i], &bytes, &n_bytes);
-        if (at < t->from)
-            continue;
-        if (t->o->format == FORMAT_TEXT)
-            rc = n_bytes ? sink_write(&t->out, bytes, n_bytes, e) : 0;
-        else if (!given && t->replay.emit.n > before)
-            rc = put_ids(&t->out, &ids[i], 1, e);
+        replay_token(&t->replay, ids[i], &bytes, &n_bytes);
+        if (at >= t->from && n_bytes)
+            rc = sink_write(&t->out, bytes, n_bytes, e);
     }
     free(ids);
     return rc;
@@ -103,7 +125,6 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     job_input_free(&in);
     if (rc || text_reader_for(&t->reader, job, &t->params, e))
         return -1;
-    t->from = options_given(t->o, "from") ? t->o->from : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS : 0;
     return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer, at_start && !t->params.chat, e);
 }
 
@@ -111,7 +132,8 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
 static int follow(struct tail *t, const char *word, struct err *e)
 {
     struct job_list jobs;
-    bool open = false, more = true;
+    const bool as_text = t->o->format == FORMAT_TEXT;
+    bool begun = false, open = false, more = true;
     int rc = 0;
     while (more && rc == 0) {
         if (stop_signal) {
@@ -121,12 +143,15 @@ static int follow(struct tail *t, const char *word, struct err *e)
         if (job_from_word(t->s, word, &jobs, e))
             return -1;
         const struct job *job = &jobs.v[0];
-        if (!open && (rc = tail_open(t, job, e)) == 0)
+        if (!begun)
+            t->from = options_given(t->o, "from") ? t->o->from : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS : 0;
+        begun = true;
+        if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
             open = true;
         more = t->o->follow && (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
-            rc = show_new(t, job, e);
-        if (rc == 0 && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE && t->o->format == FORMAT_TEXT) {
+            rc = as_text ? show_new(t, job, e) : show_new_ids(t, job, e);
+        if (rc == 0 && as_text && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE) {
             const char *bytes;           /* an end-of-text token is not stored: the text ends here */
             size_t n;
             emit_flush(&t->replay.emit, &bytes, &n);

@@ -18,6 +18,7 @@ grep -q '^job: 1$' "$TMP/err"; result run_tells_its_job $? "$(cat "$TMP/err")"
 "$L" text 2 >"$TMP/a"; same work_writes_the_bytes_of_run "$TMP/whole" "$TMP/a"
 "$L" run $G -n 300 -s 7 -q --format ids >"$TMP/ids"; "$L" text 1 --format ids >"$TMP/a"; same ids_are_those_of_run "$TMP/ids" "$TMP/a"
 "$L" tail 1 --from 0 >"$TMP/a"; same tail_from_0_is_the_text "$TMP/whole" "$TMP/a"
+"$L" tail 1 --from 0 --format ids >"$TMP/a"; same tail_ids_from_0_are_all "$TMP/ids" "$TMP/a"
 "$L" tail 1 >"$TMP/a"; n=$(wc -c <"$TMP/a"); tail -c "$n" "$TMP/whole" >"$TMP/b"; [ "$n" -gt 50 ] && [ "$n" -lt "$(wc -c <"$TMP/whole")" ]; result tail_is_a_part $? "$n bytes"; same tail_is_the_end "$TMP/a" "$TMP/b"
 "$L" list >"$TMP/out"; head -1 "$TMP/out" | grep -q '0 queued, 0 running, 0 paused, 3 done, 0 failed, 0 cancelled; 900 of 900 tokens'; result list_begins_with_counts $? "$(head -1 "$TMP/out")"
 "$L" show 2 --json | python3 -c '
@@ -134,6 +135,11 @@ Chapter $word
 (cat "$TMP/before"; printf '\n\nChapter %s\n\n' "$word") >"$TMP/b"; cmp -s -n "$(wc -c <"$TMP/b")" "$TMP/b" "$TMP/a" && [ "$(wc -c <"$TMP/a")" -gt "$(wc -c <"$TMP/b")" ]
 result append_stands_behind_the_text_before_the_stop_string $? "$(cat "$TMP/a")"
 "$L" text $id --format ids >"$TMP/a"; g=$("$L" list $id --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(j["tokens"]-j["given_tokens"])'); [ "$(wc -l <"$TMP/a")" = "$g" ]; result ids_are_generated_ones_only $? "$(wc -l <"$TMP/a"), not $g"
+"$L" tail $id --from 0 --format ids >"$TMP/b"; same tail_ids_are_generated_ones_only "$TMP/a" "$TMP/b"
+id=$("$L" submit -m "$TMP/model" -f "$P" -n 60 -s 7); "$L" work -q 2>/dev/null; mv "$TMP/model" "$TMP/gone"
+"$L" text $id --format ids >"$TMP/b"; "$L" tail $id --from 0 --format ids >"$TMP/a"; same tail_ids_need_no_model "$TMP/b" "$TMP/a"
+"$L" tail $id --from 55 --format ids -f >"$TMP/a"; tail -5 "$TMP/b" >"$TMP/c"; same tail_ids_follow_ends_with_the_text "$TMP/c" "$TMP/a"
+check tail_text_needs_the_model 2 'format ids reads it without' tail $id
 
 # stores that cannot be used
 check no_store_here 2 'there is no store here' list --db "$TMP/none.db"

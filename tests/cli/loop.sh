@@ -14,4 +14,19 @@ for d in none ngram heads partial,suffix; do
     run --on-loop stop --drafter $d >"$TMP/$d"
     same "the_end_does_not_depend_on_drafting_$d" "$TMP/stop" "$TMP/$d"
 done
+# extend of a text that the rule ended: it would end there again, so something has to stand behind it; then it goes on behind its last byte
+id=$("$LONGHAND" submit -m $MODEL -p "Once upon a time" -n 1500 --temperature 0 -s 1 --on-loop stop); "$LONGHAND" work -q
+"$LONGHAND" text $id >"$TMP/a"; same a_job_ends_where_run_does "$TMP/stop" "$TMP/a"
+"$LONGHAND" show $id | grep -q 'finish reason repetition'; result a_job_ends_with_repetition $? "$("$LONGHAND" show $id | head -1)"
+check extend_of_a_repetition_needs_a_text 2 'has ended by itself \(repetition\)' extend $id --tokens +50
+had=$("$LONGHAND" text $id --format ids | wc -l)
+"$LONGHAND" extend $id --tokens +50 --append "
+
+CHAPTER II. The captain's daughter
+
+" && "$LONGHAND" work -q; "$LONGHAND" text $id >"$TMP/a"
+(cat "$TMP/stop"; printf "\n\nCHAPTER II. The captain's daughter\n\n") >"$TMP/b"; n=$(wc -c <"$TMP/b")
+cmp -s -n "$n" "$TMP/a" "$TMP/b" && [ "$(wc -c <"$TMP/a")" -gt "$n" ]; result extend_goes_on_behind_a_repetition $? "$n bytes: $(cmp -n "$n" "$TMP/a" "$TMP/b" 2>&1)"
+now=$("$LONGHAND" text $id --format ids | wc -l); [ "$now" -gt "$had" ] && [ "$now" -le $((had + 50)) ]; result extend_of_a_repetition_adds_tokens $? "$had, then $now"
+check verify_of_an_extended_repetition 0 '' verify $id -q
 exit $failed
