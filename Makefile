@@ -74,7 +74,11 @@ deps:
 	@scripts/deps.sh
 demo: longhand
 	@scripts/demo.sh
-tests: $(TESTS)
+tests: $(TESTS) $(if $(SAN),,$(BUILD)/faults.so)
+# Faults for the program under test, in front of the C library (tests/faults.h); the sanitizers want that place for themselves.
+$(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
+	$(CC) -shared $^ -o $@
+$(BUILD)/tests/faults.c.o: CFLAGS += -fPIC
 # A make of its own builds in parallel, after the packages are there.
 test: have-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests

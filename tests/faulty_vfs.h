@@ -4,26 +4,14 @@
  * once or for ever, as disks do.
  *
  * Power cuts. At number cut_at the machine is dead: every operation fails, and vfs_after_cut puts on disk one of the states in which the
- * real one could have been left. For every file the model keeps what was synced and what was written since; behind the cut each sector
- * of 512 bytes has the synced content or that of any write since, so that writes are dropped, reordered and torn; the length is the synced one or a later one.
- * A name made or removed since the folder was last synced is there or not. A folder is synced as SQLite's unix layer does it: with the first
+ * real one could have been left (tests/disk.h). A folder is synced as SQLite's unix layer does it: with the first
  * sync of a journal it made, and behind a delete that asks for it (that is what synchronous=EXTRA adds to FULL). */
 #pragma once
 #include <sqlite3.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "src/base.h"
+#include "tests/disk.h"
 
 enum vfs_sync { VFS_EXTRA, VFS_FULL, VFS_OFF };      /* which syncs the model believes in */
-enum { SECTOR = 512, NAMES = 4, INODES = 64 };
-
-struct change { size_t at, n; uint8_t *v; };         /* v NULL: truncated to `at` */
-struct inode { uint8_t *synced; size_t n_synced; struct change *change; size_t n_changes; };
-struct name { char path[160]; int synced, now; };     /* numbers of inodes; -1: no such name */
 
 static struct {
     sqlite3_vfs *real;
@@ -33,146 +21,40 @@ static struct {
     bool model;                          /* keep the states for vfs_after_cut */
     int64_t cut_at; bool dead;
     enum vfs_sync sync;
-    struct name name[NAMES]; int n_names;
-    struct inode inode[INODES]; int n_inodes;
 } vfs;
 
-struct faulty { sqlite3_file base; int inode; int name; bool journal; sqlite3_file *real; };
-
-/* ---- the model ---- */
-
-static inline int vfs_name(const char *path)
-{
-    for (int i = 0; i < vfs.n_names; i++)
-        if (strcmp(vfs.name[i].path, path) == 0)
-            return i;
-    assert(vfs.n_names < NAMES && strlen(path) < sizeof vfs.name->path);
-    strcpy(vfs.name[vfs.n_names].path, path);
-    vfs.name[vfs.n_names].synced = vfs.name[vfs.n_names].now = -1;
-    return vfs.n_names++;
-}
-
-static inline void vfs_change(int inode, size_t at, const void *p, size_t n)
-{
-    if (!vfs.model)
-        return;
-    struct inode *f = &vfs.inode[inode];
-    f->change = realloc(f->change, (f->n_changes + 1) * sizeof *f->change);
-    struct change *c = &f->change[f->n_changes++];
-    *c = (struct change){ .at = at, .n = n, .v = p ? malloc(n + 1) : NULL };
-    if (p)
-        memcpy(c->v, p, n);
-}
-
-static inline void image_write(uint8_t **v, size_t *n, const struct change *c)
-{
-    size_t need = c->v ? MAX(*n, c->at + c->n) : c->at;
-    *v = realloc(*v, need + 1);
-    if (need > *n)
-        memset(*v + *n, 0, need - *n);
-    *n = need;
-    if (c->v)
-        memcpy(*v + c->at, c->v, c->n);
-}
-
-static inline void vfs_synced(int inode)
-{
-    struct inode *f = &vfs.inode[inode];
-    for (size_t i = 0; i < f->n_changes; i++) {
-        image_write(&f->synced, &f->n_synced, &f->change[i]);
-        free(f->change[i].v);
-    }
-    f->n_changes = 0;
-}
-
-static inline void vfs_folder_synced(void)
-{
-    for (int i = 0; i < vfs.n_names; i++)
-        vfs.name[i].synced = vfs.name[i].now;
-}
+struct faulty { sqlite3_file base; int inode; bool journal; sqlite3_file *real; };
 
 static inline void vfs_reset(void)
 {
     sqlite3_vfs *real = vfs.real;
-    for (int i = 0; i < vfs.n_inodes; i++) {
-        for (size_t k = 0; k < vfs.inode[i].n_changes; k++)
-            free(vfs.inode[i].change[k].v);
-        free(vfs.inode[i].change);
-        free(vfs.inode[i].synced);
-    }
+    disk_reset();
     memset(&vfs, 0, sizeof vfs);
     vfs.real = real;
 }
 
-/* One state of an inode behind the cut. */
-static inline uint8_t *inode_after_cut(const struct inode *f, size_t *n_out)
+static inline void vfs_change(int inode, size_t at, const void *p, size_t n)
 {
-    uint8_t *v = malloc(f->n_synced + 1);
-    size_t n = f->n_synced;
-    if (n)
-        memcpy(v, f->synced, n);
-    for (size_t i = 0; i < f->n_changes; i++) {
-        const struct change *c = &f->change[i];
-        if (!c->v) {
-            if (rand() % 2)
-                image_write(&v, &n, c);
-            continue;
-        }
-        int all = rand() % 4;            /* 0: nothing of it, 1: all; else each sector by itself */
-        for (size_t at = c->at; at < c->at + c->n;) {
-            size_t some = MIN(SECTOR - at % SECTOR, c->at + c->n - at);
-            if (all == 1 || (all > 1 && rand() % 2))
-                image_write(&v, &n, &(struct change){ .at = at, .n = some, .v = c->v + (at - c->at) });
-            at += some;
-        }
-    }
-    *n_out = n;
-    return v;
+    if (vfs.model)
+        disk_change(inode, at, p, n);
 }
 
 /* Put one state behind the cut on disk. Every store must be closed. */
-static inline void vfs_after_cut(void)
-{
-    for (int i = 0; i < vfs.n_names; i++) {
-        const struct name *m = &vfs.name[i];
-        int inode = rand() % 2 ? m->synced : m->now;
-        size_t n = 0;
-        unlink(m->path);
-        if (inode < 0)
-            continue;
-        uint8_t *v = inode_after_cut(&vfs.inode[inode], &n);
-        FILE *f = fopen(m->path, "wb");
-        assert(f && fwrite(v, 1, n, f) == n);
-        fclose(f);
-        free(v);
-    }
-}
+static inline void vfs_after_cut(void) { disk_put(false, "", ""); }
 
 /* Begin again with what is on disk now, all of it synced. */
 static inline void vfs_again_from_disk(void)
 {
-    struct name name[NAMES];
-    int n = vfs.n_names;
+    char path[NAMES][sizeof disk.name->path];
+    int n = disk.n_names;
     enum vfs_sync sync = vfs.sync;
-    memcpy(name, vfs.name, sizeof name);
+    for (int i = 0; i < n; i++)
+        strcpy(path[i], disk.name[i].path);
     vfs_reset();
     vfs.model = true;
     vfs.sync = sync;
-    for (int i = 0; i < n; i++) {
-        int k = vfs_name(name[i].path);
-        FILE *f = fopen(name[i].path, "rb");
-        if (!f)
-            continue;
-        struct inode *d = &vfs.inode[vfs.n_inodes];
-        vfs.name[k].synced = vfs.name[k].now = vfs.n_inodes++;
-        fseek(f, 0, SEEK_END);
-        d->n_synced = (size_t)ftell(f);
-        d->synced = malloc(d->n_synced + 1);
-        rewind(f);
-        size_t got = fread(d->synced, 1, d->n_synced, f);
-        assert(got == d->n_synced);
-        fclose(f);
-    }
+    for (int i = 0; i < n; i++)
+        disk_take(path[i]);
 }
 
 /* ---- the layer ---- */
@@ -237,9 +119,9 @@ static inline int f_sync(sqlite3_file *f, int flags)
     if (rc)
         return rc;
     if (vfs.model && vfs.sync != VFS_OFF) {
-        vfs_synced(x->inode);
+        disk_sync(x->inode);
         if (x->journal) {
-            vfs_folder_synced();
+            disk_sync_folder(NULL);
             x->journal = false;
         }
     }
@@ -274,14 +156,12 @@ static inline int v_open(sqlite3_vfs *v, const char *path, sqlite3_file *f, int 
     }
     x->journal = false;
     if (vfs.model && path) {
-        x->name = vfs_name(path);
-        struct name *m = &vfs.name[x->name];
-        if (m->now < 0 || !exists) {     /* (the store itself makes its file, empty) */
-            assert(vfs.n_inodes < INODES);
-            m->now = vfs.n_inodes++;
+        struct name *m = disk_name(path);
+        if (disk_now(m) < 0 || !exists) {        /* (the store itself makes its file, empty) */
+            disk_make(m, false);
             x->journal = (flags & SQLITE_OPEN_MAIN_JOURNAL) != 0;
         }
-        x->inode = m->now;
+        x->inode = disk_now(m);
     }
     x->base.pMethods = &methods;
     return 0;
@@ -294,9 +174,9 @@ static inline int v_delete(sqlite3_vfs *v, const char *path, int sync_folder)
     if (rc && !(vfs.late_delete && !vfs.dead))
         return rc;
     if (vfs.model) {
-        vfs.name[vfs_name(path)].now = -1;
+        disk_means(disk_name(path), -1);
         if (sync_folder && vfs.sync == VFS_EXTRA)
-            vfs_folder_synced();
+            disk_sync_folder(NULL);
     }
     int real = vfs.real->xDelete(vfs.real, path, sync_folder);
     return rc ? SQLITE_IOERR_DIR_FSYNC : real;

@@ -1,0 +1,382 @@
+/* kill -9 of the real program: at random moments of long jobs, and in place of, behind and in the middle of every call that changes a
+ * file, while it works, recovers from another kill, makes its store and brings an old one up to date. Behind each: what another
+ * process could read is there, the database is whole, and the text ends as that of an undisturbed run.
+ * Short: 200 random kills; every call once. --long: 10,000; every call in three ways, and under strace where it may trace. */
+#include "runs/store_db.h"
+#include "tests/replay.h"
+
+static bool long_run, can_run;
+
+static void sleep_ms(double ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
+}
+
+static struct job_list job_row(struct store *s, int64_t job)
+{
+    struct job_list l;
+    struct err e = {0};
+    CHECK(store_jobs(s, &job, 1, &l, &e) == 0, "%s", e.msg);
+    return l;
+}
+
+/* The store behind a kill: whole, job 1 begins as the undisturbed text and has at least `acked` tokens. Returns how many. */
+static size_t looks_right(const struct text *whole, size_t acked, const char *when, int64_t at)
+{
+    struct err e = {0};
+    struct store *s = rig_open(STORE_READ);
+    CHECK(store_check(s, &e) == 0, "%s, call %" PRId64 ": %s", when, at, e.msg);
+    struct text t = stored_text(s, 1);
+    CHECK(begins_with(whole, &t, acked), "%s, call %" PRId64 ": %zu tokens, %zu acknowledged", when, at, t.n, acked);
+    free(t.ids);
+    store_close(s);
+    return t.n;
+}
+
+/* A further worker ends the text. */
+static void is_ended(const struct text *whole, const char *when, int64_t at)
+{
+    faults_none();
+    int status = program(WORK);
+    CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", when, at, status, program_err());
+    CHECK(looks_right(whole, whole->n, when, at) == whole->n);
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state <> 'done'") == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'done' AND job = 1") == 1,
+          "%s, call %" PRId64, when, at);
+}
+
+static bool hot_journal(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s-journal", rig_path);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- at random ---- */
+
+static void kills_at_random_lose_nothing(void)
+{
+    enum { TOKENS = 2000 };
+    const int want = long_run ? 10000 : 200;
+    int kills = 0, jobs = 0, hot = 0, resumed = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    struct text whole = undisturbed(TOKENS);
+    srand(5);
+    while (kills < want && !test_failed_) {
+        size_t seen = 0;
+        rig_new();
+        faults_none();
+        faults->speed = 100;             /* a checkpoint every 8 ms */
+        submit_tiny(TOKENS, 1);
+        jobs++;
+        bool done = false;
+        while (!done && kills < want && !test_failed_) {
+            pid_t pid = program_start(WORK);
+            sleep_ms(rand() % 4 ? 4 + rand() % 1600 / 100.0 : rand() % 12000 / 100.0);       /* mostly where the first tokens of an attempt come */
+            struct store *s = rig_open(STORE_READ);
+            struct job_list l = job_row(s, 1);
+            size_t acked = l.n ? l.v[0].tokens : 0;
+            job_list_free(&l);
+            store_close(s);
+            if (rand() % 2)              /* every other time in the middle of a commit */
+                for (double t = clock_seconds(); !hot_journal() && clock_seconds() - t < 0.02;)
+                    ;
+            kill(pid, SIGKILL);
+            int status = program_wait(pid);
+            CHECK(was_killed(status) || exited(status, 0), "%x %s", status, program_err());
+            kills += was_killed(status);
+            hot += hot_journal();
+            size_t now = looks_right(&whole, MAX(acked, seen), "at random", kills);
+            resumed += now > seen && seen > 0;
+            seen = now;
+            s = rig_open(STORE_READ);
+            done = rig_state(s, 1) == JOB_DONE;
+            store_close(s);
+        }
+        is_ended(&whole, "at random", kills);
+    }
+    free(whole.ids);
+    CHECK(hot > 0 && resumed > want / 20, "%d in the middle of a commit, %d went on", hot, resumed);
+    printf("    %d kills over %d jobs of %d tokens, %d in the middle of a commit\n", kills, jobs, TOKENS, hot);
+}
+
+/* ---- at every call ---- */
+
+/* Tokens of job 1 that another process could read before the program was killed: by the log, with `before` as the database was. */
+static size_t acknowledged(const char *before)
+{
+    char path[128], now[128];
+    struct log l;
+    size_t tokens = 0, last = SIZE_MAX;
+    log_end(&l);
+    strcpy(path, rig_path);
+    snprintf(now, sizeof now, "%s.now", program_page);
+    disk_reset();
+    if (before) {                        /* under the name that the log has */
+        int k = disk_take(before);
+        disk.name[disk.n_names - 1].n_states = 1;
+        strcpy(disk_name(before)->path, path);
+        assert(k >= 0);
+    }
+    for (size_t i = 0; i < l.n; i++) {   /* the last moment that counts */
+        play(&l, i, BELIEVE_ALL);
+        if (strcmp(l.v[i].path, path) == 0 && readable_at(&l, i))
+            last = i;
+    }
+    disk_reset();
+    if (last < l.n) {
+        if (before) {
+            disk_take(before);
+            strcpy(disk_name(before)->path, path);
+        }
+        for (size_t i = 0; i <= last; i++)
+            play(&l, i, BELIEVE_ALL);
+        size_t n;
+        uint8_t *v = inode_image(&disk.inode[disk_now(disk_name(path))], true, &n);
+        FILE *f = fopen(now, "wb");
+        assert(f && fwrite(v, 1, n, f) == n);
+        fclose(f);
+        free(v);
+        char rig[96];
+        strcpy(rig, rig_path);
+        strcpy(rig_path, now);
+        if (n > 4096 && rig_sql("PRAGMA user_version"))
+            tokens = (size_t)rig_sql("SELECT ifnull(max(tokens), 0) FROM job WHERE id = 1");
+        strcpy(rig_path, rig);
+        unlink(now);
+    }
+    disk_reset();
+    log_free(&l);
+    return tokens;
+}
+
+static const struct { enum fault_what what; const char *name; } ways[] = {
+    { FAULT_KILL, "in place of" }, { FAULT_KILL_BEHIND, "behind" }, { FAULT_KILL_HALF, "in the middle of" },
+};
+
+static void kill_at(enum fault_what what, int64_t at)
+{
+    double speed = faults->speed;
+    faults_none();
+    faults->speed = speed;
+    faults->classes = CALL_CHANGES;
+    faults->what = what;
+    faults->at = at;
+    faults->times = 1;
+}
+
+/* A store with one queued job of 200 tokens, kept in `to`. */
+static void queued_job(char to[128])
+{
+    rig_new();
+    faults_none();
+    submit_tiny(200, 1);
+    snprintf(to, 128, "%s.queued", program_page);
+    copy_file(to, rig_path);
+}
+
+static void fresh(const char *queued)
+{
+    char journal[128];
+    snprintf(journal, sizeof journal, "%s-journal", rig_path);
+    unlink(journal);
+    copy_file(rig_path, queued);
+}
+
+static void kills_at_every_call_that_writes_lose_nothing(void)
+{
+    char queued[128];
+    int points = 0, hot = 0, second = 0;
+    size_t most = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    struct text whole = undisturbed(200);
+    queued_job(queued);
+    for (int way = 0; way < 3; way++) {
+        bool fired = true;
+        for (int64_t at = 1 + (long_run ? 0 : way * 3); fired && !test_failed_; at += way == 0 || long_run ? 1 : 11)
+            for (int64_t again = 0; again == 0 || (fired && again < 40 && (long_run ? at % 5 == 0 : way == 0 && at % 59 == 0)); again++) {
+                fresh(queued);
+                faults_none();
+                faults->speed = 1000;    /* a checkpoint every 0.8 ms */
+                kill_at(ways[way].what, at);
+                log_begin();
+                int status = program(WORK);
+                fired = was_killed(status);
+                CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+                size_t acked = acknowledged(queued);
+                most = MAX(most, acked);
+                if (again) {             /* and once more, while the next one recovers from that and goes on */
+                    if (!hot_journal())
+                        break;
+                    kill_at(ways[way].what, again);
+                    if (!was_killed(program(WORK)))
+                        break;
+                    second++;
+                } else {
+                    points += fired;
+                    hot += fired && hot_journal();
+                }
+                size_t now = looks_right(&whole, acked, ways[way].name, at);
+                if (fired && (long_run || at % 4 == 0 || now == 0))
+                    is_ended(&whole, ways[way].name, at);
+            }
+    }
+    unlink(queued);
+    free(whole.ids);
+    CHECK(points > 100 && hot > 30 && second > 10 && most > 0 && most < 200 + 1, "%d points, %d hot, %d second, %zu acknowledged", points, hot, second, most);
+    printf("    %d calls, %d in the middle of a commit, %d more during recovery\n", points, hot, second);
+}
+
+/* The kernel's own view: strace kills at the entry of the n-th such call of a thread, whoever in the C library makes it. */
+static void kills_under_strace_lose_nothing(void)
+{
+    static const char strace[] = "/usr/bin/strace",
+        inject[] = "-f -qq -o /dev/null -e inject=write,pwrite64,writev,fsync,fdatasync,ftruncate,unlink,rename,mkdir,fchown,fchmod:signal=SIGKILL:when=";
+    char queued[128], words[4800];
+    int points = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    faults_none();
+    rig_new();
+    if (access(strace, X_OK) || !exited(program_wait(program_start_as(strace, "-qq -o /dev/null true")), 0))
+        SKIP("no strace, or it may not trace here");
+    struct text whole = undisturbed(200);
+    queued_job(queued);
+    bool fired = true;
+    for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : 31) {
+        fresh(queued);
+        faults_none();
+        faults->speed = 1000;
+        log_begin();
+        snprintf(words, sizeof words, "%s%" PRId64 " %s/longhand " WORK, inject, at, program_dir);
+        int status = program_wait(program_start_as(strace, words));
+        fired = was_killed(status);
+        points += fired;
+        CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+        looks_right(&whole, acknowledged(queued), "strace", at);
+        if (fired)
+            is_ended(&whole, "strace", at);
+    }
+    unlink(queued);
+    free(whole.ids);
+    CHECK(points > (long_run ? 80 : 5), "%d points", points);
+    printf("    %d points\n", points);
+}
+
+/* The first command makes folders and store; whenever it dies, the next one finds a store or makes it. */
+static void kills_of_a_first_start_are_survived(void)
+{
+    int points = 0, there = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    struct text whole = undisturbed(20);
+    for (int way = 0; way < 3; way++) {
+        bool fired = true;
+        for (int64_t at = 1; fired && !test_failed_; at += way == 0 || long_run ? 1 : 3) {
+            struct err e = {0};
+            rig_new();
+            strcat(rig_path, ".d/e/f.db");
+            kill_at(ways[way].what, at);
+            int status = program("submit -m " TINY " -p the -n 20 -s 7 --ignore-eos --threads 1");
+            fired = was_killed(status);
+            points += fired;
+            bool said = file_start(program_out)[0] == '1';
+            CHECK(fired || (exited(status, 0) && said), "%x %s", status, program_err());
+            faults_none();
+            submit_tiny(20, 1);
+            struct store *s = rig_open(STORE_WRITE);
+            CHECK(store_check(s, &e) == 0, "%s", e.msg);
+            store_close(s);
+            int64_t jobs = rig_sql("SELECT count(*) FROM job");
+            CHECK(jobs == 2 || (jobs == 1 && !said), "call %" PRId64 ": %" PRId64 " jobs, said %d", at, jobs, said);
+            there += jobs == 2 && fired;
+            if (at % 4 == 0)
+                is_ended(&whole, "first start", at);
+        }
+    }
+    free(whole.ids);
+    CHECK(points > 25 && there > 0, "%d %d", points, there);
+    printf("    %d calls, %d times the job was there\n", points, there);
+}
+
+/* ---- migration: this program itself, under the same library ---- */
+
+static const char *const steps[] = {
+    "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x' || id", "CREATE TABLE more (a); INSERT INTO more SELECT id FROM job; CREATE INDEX more_a ON more (a)",
+};
+
+static int migrate(void)
+{
+    struct store *s;
+    struct err e = {0};
+    const char *path = getenv("LONGHAND_DB");
+    int rc = store_open(&s, path, &(struct store_options){ .mode = STORE_WRITE }, &e) || store_migrate(s, steps, 1, 3, &e);
+    if (rc)
+        fprintf(stderr, "%s\n", e.msg);
+    store_close(s);
+    return rc ? 1 : 0;
+}
+
+static void kills_of_a_migration_leave_the_old_or_the_new(void)
+{
+    enum { JOBS = 60 };
+    char queued[128], self[4096];
+    int points = 0, old = 0, again = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[MAX(n, 0)] = 0;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    for (int i = 0; i < JOBS; i++)
+        rig_submit(s, 10);
+    store_close(s);
+    snprintf(queued, sizeof queued, "%s.queued", program_page);
+    copy_file(queued, rig_path);
+    for (int way = 0; way < 3; way++) {
+        bool fired = true;
+        for (int64_t at = 1; fired && !test_failed_; at += way == 0 || long_run ? 1 : 3)
+            for (int64_t second = 0; second == 0 || (fired && second < 60 && at % (long_run ? 3 : 20) == 0); second++) {
+                fresh(queued);
+                kill_at(ways[way].what, at);
+                int status = program_wait(program_start_as(self, "--migrate"));
+                fired = was_killed(status);
+                CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+                if (second) {
+                    kill_at(ways[way].what, second);
+                    if (!was_killed(program_wait(program_start_as(self, "--migrate"))))
+                        break;
+                    again++;
+                }
+                points += fired && !second;
+                int64_t version = rig_sql("PRAGMA user_version"), columns = rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'");
+                CHECK((version == 1 && columns == 0) || (version == 3 && columns == 1), "call %" PRId64 ": version %" PRId64, at, version);
+                CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") == 1 && rig_sql("SELECT count(*) FROM job") == JOBS);
+                old += version == 1;
+                faults_none();
+                if (version == 1)
+                    CHECK(exited(program_wait(program_start_as(self, "--migrate")), 0), "%s", program_err());
+                CHECK(rig_sql("SELECT count(*) FROM job j JOIN more ON more.a = j.id WHERE j.extra = 'x' || j.id") == JOBS, "call %" PRId64, at);
+            }
+    }
+    unlink(queued);
+    CHECK(points > 30 && old > 20 && again > 10, "%d %d %d", points, old, again);
+    printf("    %d calls, %d left the old version, %d more during recovery\n", points, old, again);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--migrate") == 0)
+        return migrate();
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
+    can_run = program_open();
+    RUN(kills_at_random_lose_nothing);
+    RUN(kills_at_every_call_that_writes_lose_nothing);
+    RUN(kills_under_strace_lose_nothing);
+    RUN(kills_of_a_first_start_are_survived);
+    RUN(kills_of_a_migration_leave_the_old_or_the_new);
+    rig_end();
+    program_close();
+    return test_end();
+}
