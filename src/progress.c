@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "src/options.h"
@@ -13,8 +14,9 @@ static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MA
 void progress_open(struct progress *p, int mode, bool quiet)
 {
     const char *term = getenv("TERM");
+    const char *no_color = getenv("NO_COLOR");
     bool terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
-    *p = (struct progress){ .phase = "start", .unit = "" };
+    *p = (struct progress){ .phase = "start", .unit = "", .colour = !no_color || !*no_color };
     p->show = quiet || mode == PROGRESS_NONE ? SHOW_NOTHING : mode == PROGRESS_JSON ? SHOW_JSON
               : mode == PROGRESS_AUTO && terminal ? SHOW_LINE : SHOW_PLAIN;
 }
@@ -35,6 +37,7 @@ void progress_phase(struct progress *p, const char *phase, const char *unit, siz
         p->shown = now;
     p->mark_time[0] = p->mark_time[1] = now;
     p->mark_done[0] = p->mark_done[1] = 0;
+    p->passes = p->stored = p->mark_passes[0] = p->mark_passes[1] = 0;
 }
 
 void progress_from(struct progress *p, size_t done)
@@ -70,45 +73,99 @@ static void clock_text(char *s, size_t n, double seconds)
         snprintf(s, n, "%lu:%02lu", t / 60, t % 60);
 }
 
-static void show(struct progress *p, double now)
+/* What is shown, from the mark before the last one on. */
+struct view { double rate, eta, acceptance; };      /* eta < 0, acceptance 0: not known */
+
+static struct view view_of(const struct progress *p, double now)
 {
-    double since = now - p->mark_time[0];
-    double rate = since > 0 ? (double)(p->done - p->mark_done[0]) / since : 0;
-    double eta = rate > 0 ? (double)(p->of - p->done) / rate : -1;
-    bool bytes = strcmp(p->unit, "bytes") == 0;
+    double since = now - p->mark_time[0], done = (double)(p->done - p->mark_done[0]);
+    struct view v = { .rate = since > 0 ? done / since : 0 };
+    v.eta = v.rate > 0 && p->of >= p->done ? (double)(p->of - p->done) / v.rate : -1;
+    v.acceptance = p->passes > p->mark_passes[0] ? done / (double)(p->passes - p->mark_passes[0]) : 0;
+    return v;
+}
+
+static void show_json(const struct progress *p, const struct view *v, double now)
+{
+    fputs("{", stderr);
+    if (p->job)
+        fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
+    fprintf(stderr, "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase, p->unit, p->done, p->of,
+            now - p->start, v->rate);
+    if (p->passes)
+        fprintf(stderr, ", \"mean_acceptance_length\": %.3f, \"stored\": %zu", v->acceptance, p->stored);
+    if (v->eta >= 0)
+        fprintf(stderr, ", \"eta_seconds\": %.1f}\n", v->eta);
+    else
+        fputs(", \"eta_seconds\": null}\n", stderr);
+}
+
+/* The line as text; *head: how many bytes of it say which job and what is done. `narrow`: without what can be guessed. */
+static void line_of(char *s, size_t size, size_t *head, bool narrow, const struct progress *p, const struct view *v)
+{
     char left[32] = "-";
-    if (eta >= 0)
-        clock_text(left, sizeof left, eta);
-    if (p->show == SHOW_JSON) {
-        fputs("{", stderr);
-        if (p->job)
-            fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
-        fprintf(stderr, "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase,
-                p->unit, p->done, p->of, now - p->start, rate);
-        if (eta >= 0)
-            fprintf(stderr, ", \"eta_seconds\": %.1f}\n", eta);
-        else
-            fputs(", \"eta_seconds\": null}\n", stderr);
+    size_t n = 0;
+#define ADD(...) (n += (size_t)snprintf(s + n, size - n, __VA_ARGS__), n = MIN(n, size - 1))
+    if (v->eta >= 0)
+        clock_text(left, sizeof left, v->eta);
+    if (p->job)
+        ADD("job %" PRId64 ": ", p->job);
+    ADD("%s", p->phase);
+    *head = n;
+    if (strcmp(p->unit, "bytes") == 0) {
+        ADD(" %.0f of %.0f MB, %.0f MB/s, %s left", (double)p->done / 1e6, (double)p->of / 1e6, v->rate / 1e6, left);
         return;
     }
-    fputs(p->show == SHOW_LINE ? "\r\033[K" : "", stderr);
-    if (p->job)
-        fprintf(stderr, "job %" PRId64 ": ", p->job);
-    if (bytes)
-        fprintf(stderr, "%s %.0f of %.0f MB, %.0f MB/s, %s left", p->phase, (double)p->done / 1e6, (double)p->of / 1e6, rate / 1e6, left);
+    if (narrow)
+        ADD(" %zu/%zu, %.1f %s/s", p->done, p->of, v->rate, p->unit);
     else
-        fprintf(stderr, "%s %zu of %zu %s (%.1f %%), %.1f %s/s, %s left", p->phase, p->done, p->of, p->unit,
-                p->of ? 100.0 * (double)p->done / (double)p->of : 100.0, rate, p->unit, left);
-    if (p->show == SHOW_LINE)
+        ADD(" %zu of %zu %s (%.1f %%), %.1f %s/s", p->done, p->of, p->unit, p->of ? 100.0 * (double)p->done / (double)p->of : 100.0, v->rate, p->unit);
+    if (v->acceptance > 0)
+        ADD(", %.2f a pass", v->acceptance);
+    ADD(", %s left", left);
+    if (p->passes)
+        ADD(narrow ? ", stored %zu" : ", checkpoint at %zu", p->stored);
+#undef ADD
+}
+
+static void show(struct progress *p, double now)
+{
+    struct view v = view_of(p, now);
+    struct winsize w = {0};
+    char line[256];
+    size_t head;
+    if (p->show == SHOW_JSON) {
+        show_json(p, &v, now);
+        return;
+    }
+    line_of(line, sizeof line, &head, false, p, &v);
+    if (p->show == SHOW_LINE) {                  /* one that is too long would wrap, and be left behind */
+        size_t wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
+        if (strlen(line) > wide)
+            line_of(line, sizeof line, &head, true, p, &v);
+        if (strlen(line) > wide)
+            line[wide] = 0;
+        head = MIN(head, strlen(line));
+        fprintf(stderr, "\r\033[K%s%.*s%s%s", p->colour ? "\033[36m" : "", (int)head, line, p->colour ? "\033[0m" : "", line + head);
         p->drawn = true;
-    else
-        fputc('\n', stderr);
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
     fflush(stderr);
+}
+
+static double pace(const struct progress *p)
+{
+    return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
+}
+
+bool progress_due(const struct progress *p)
+{
+    return p->show != SHOW_NOTHING && clock_seconds() - p->shown >= pace(p);
 }
 
 void progress_at(struct progress *p, size_t done)
 {
-    double pace = p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
     p->done = done;
     if (p->show == SHOW_NOTHING)
         return;
@@ -116,10 +173,12 @@ void progress_at(struct progress *p, size_t done)
     if (now - p->mark_time[1] >= MARK_SECONDS) {
         p->mark_time[0] = p->mark_time[1];
         p->mark_done[0] = p->mark_done[1];
+        p->mark_passes[0] = p->mark_passes[1];
         p->mark_time[1] = now;
         p->mark_done[1] = done;
+        p->mark_passes[1] = p->passes;
     }
-    if (now - p->shown < pace)
+    if (now - p->shown < pace(p))
         return;
     p->shown = now;
     show(p, now);

@@ -357,7 +357,11 @@ static int round_of(struct task *t, struct err *e)
         t->r->why = why;
         return 1;
     }
-    progress_at(&t->w->progress, m->n);
+    struct progress *p = &t->w->progress;
+    p->passes = d->stats.rounds;
+    if (progress_due(p))
+        p->stored = checkpoint_committed(t->checkpoint);
+    progress_at(p, m->n);
     return 0;
 }
 
