@@ -1,5 +1,5 @@
 # make              build everything this machine can build: ./longhand
-# make demo         a story from the demonstration model
+# make demo         two books: killed, resumed, verified, reported
 # make test         build and run all tests              make test LONG=1   with the long ones
 # make bench        measure this machine, then the engine against it
 # make fuzz         fuzz the parsers (FUZZ_RUNS=10000000 each; needs clang)
