@@ -76,8 +76,8 @@ struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };   /* true
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; };   /* n_max: slots of the longest cache */
 
 /* Sampling on the device. The chain is src/sample.h's, step by step; rows of logits differ in what stands before them. */
-enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES, DEVICE_EDITS, DEVICE_STEPS };
-struct device_edit { uint32_t id; float add; };          /* logit + add, within +-FLT_MAX; -inf bans */
+enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY, DEVICE_STEPS };
+struct device_edit { uint32_t id; double add; };         /* logit + add, within +-FLT_MAX; -inf bans */
 struct device_count { uint32_t id; int32_t window, text; };   /* what a row's path adds to the counts of the text */
 struct device_chain {
     double temperature;              /* 0: the largest logit, filters are skipped */
@@ -90,8 +90,9 @@ struct device_chain {
 };
 struct device_choice {               /* one row of logits; arrays are the host's */
     uint64_t position;               /* of the coin */
-    const struct device_edit *edit; size_t n_edit;       /* biases, bans, DRY: no id twice */
-    const struct device_count *count; size_t n_count;    /* no id twice */
+    const struct device_edit *edit; size_t n_edit;       /* biases and bans; no id twice */
+    const struct device_edit *dry; size_t n_dry;         /* no id twice */
+    const struct device_count *count; size_t n_count;    /* no id twice; at most 1,024 */
 };
 
 struct device {

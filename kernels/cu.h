@@ -1,0 +1,123 @@
+/* One source, two compilations. The kernels (cu_*.cu) are written in what C11 and CUDA C++ have in common and in the words
+ * of this file. nvcc makes GPU code of them; the C compiler makes the emulated device of them (emulate.c): every thread a
+ * fiber, warps and barriers as on the GPU, so that index arithmetic, tile loops and the order of sums run and are tested
+ * without one.
+ *
+ *   KERNEL(name, args, threads, blocks)    a kernel; its one argument `a` is struct cu_<args> (cu_args.h), passed by value; threads of a
+ *                         block, and how many blocks shall fit a multiprocessor (a bound on registers)
+ *   FN                    a function that kernels call; always inlined, so that constant arguments are constants inside
+ *   tid() threads()       thread of the block, number of them (a multiple of 32); blocks have one dimension
+ *   block_x() .. block_z()
+ *   shared()              the dynamic shared memory of the block, 128-byte aligned
+ *   barrier() warp_sync()
+ *   cp_async16            16 bytes (or 16 zero bytes) to shared memory, arriving at the cp_wait that lets at most n groups be under way
+ *   ldmatrix4[_trans]     four 8x8 matrices of 16-bit values: lane i names row i % 8 of matrix i / 8 (16 bytes); lane i receives of each
+ *                         matrix the values (row i / 4, columns 2 (i % 4) and + 1); trans: of the transposed matrix
+ *   mma_bf16              c[16][8] += a[16][16] b[16][8]. Lane i, r = i / 4, q = 2 (i % 4): c = (r, q) (r, q+1) (r+8, q) (r+8, q+1);
+ *                         a, words of two: (r, q) (r+8, q) (r, q+8) (r+8, q+8); b: (q, r) (q+8, r), the pair along k
+ *   depend_wait/launch    programmatic dependent launch: nothing that an earlier kernel wrote may be read, and nothing that one reads or
+ *                         writes may be written, before depend_wait. Every thread of every kernel calls it.
+ *
+ * Sums never use atomics. Atomics on whole numbers (tickets, histograms, minima) give the same result in any order. */
+#pragma once
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define KERNEL(name, args, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) kernel_##name(const struct cu_##args a)
+#define FN static __device__ __forceinline__
+#define UNROLL_ALL _Pragma("unroll")
+extern __shared__ __align__(128) unsigned char cu_shared_memory[];
+
+FN unsigned tid(void) { return threadIdx.x; }
+FN unsigned threads(void) { return blockDim.x; }
+FN unsigned block_x(void) { return blockIdx.x; }
+FN unsigned block_y(void) { return blockIdx.y; }
+FN unsigned block_z(void) { return blockIdx.z; }
+FN void *shared(void) { return cu_shared_memory; }
+FN void barrier(void) { __syncthreads(); }
+FN void warp_sync(void) { __syncwarp(); }
+FN float shfl_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+FN float shfl(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+
+FN float as_float(uint32_t u) { return __uint_as_float(u); }
+FN uint32_t as_bits(float x) { return __float_as_uint(x); }
+FN double as_double(uint64_t u) { return __longlong_as_double((long long)u); }
+FN uint64_t as_bits64(double x) { return (uint64_t)__double_as_longlong(x); }
+FN float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+FN uint32_t pack_bf16(float lo, float hi) { uint32_t u; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(hi), "f"(lo)); return u; }
+FN float half_to_float(uint16_t h) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h)); return y; }
+
+FN void load16(uint32_t r[4], const void *p) { uint4 v = *(const uint4 *)p; r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w; }
+FN void store16(void *p, const uint32_t r[4]) { *(uint4 *)p = make_uint4(r[0], r[1], r[2], r[3]); }
+FN float load_fresh(const float *p) { return __ldcg(p); }                /* past the L1 cache: another block has written it */
+FN void cp_async16(void *dst, const void *src, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((uint32_t)__cvta_generic_to_shared(dst)), "l"(src), "r"(valid ? 16 : 0) : "memory");
+}
+FN void cp_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define cp_wait(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
+FN void ldmatrix4(uint32_t r[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(p)) : "memory");
+}
+FN void ldmatrix4_trans(uint32_t r[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(p)) : "memory");
+}
+FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+FN uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
+FN void atomic_add64(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }
+FN void atomic_min64(uint64_t *p, uint64_t v) { atomicMin((unsigned long long *)p, (unsigned long long)v); }
+FN void fence(void) { __threadfence(); }
+FN void depend_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+FN void depend_launch(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#else
+#include "kernels/emulate.h"
+#endif
+
+enum { WARP = 32 };
+FN unsigned lane(void) { return tid() % WARP; }
+FN unsigned warp(void) { return tid() / WARP; }
+FN float bf16_float(uint16_t x) { return as_float((uint32_t)x << 16); }
+FN uint16_t to_bf16(float x) { return (uint16_t)pack_bf16(x, 0.0f); }
+FN bool is_finite(float x) { return (as_bits(x) & 0x7f800000u) != 0x7f800000u; }
+FN float max_of(float x, float y) { return x > y ? x : y; }
+FN size_t min_size(size_t x, size_t y) { return x < y ? x : y; }
+FN size_t max_size(size_t x, size_t y) { return x > y ? x : y; }
+
+/* The sum over the block, in an order that the number of threads alone fixes; the same in every thread. work: one float per warp, free
+ * again after the next barrier. */
+FN float block_sum(float x, float *work)
+{
+    UNROLL_ALL
+    for (int i = 16; i; i /= 2)
+        x = x + shfl_xor(x, i);
+    barrier();
+    if (lane() == 0)
+        work[warp()] = x;
+    barrier();
+    float sum = work[0];
+    for (unsigned i = 1; i < threads() / WARP; i++)
+        sum = sum + work[i];
+    return sum;
+}

@@ -1,0 +1,111 @@
+/* The kernels' arguments and constants, for both compilations and for device_gpu.c, which fills them in.
+ *
+ * A matrix of n outputs by k inputs is one stream of tiles of 128 outputs x 64 inputs (16 KB), k fastest:
+ *     [n/128][k/64][8 of 16 outputs][4 of 16 inputs][32 lanes][8]     bf16, padded with +0
+ * the innermost being what a lane holds of the `a` of mma_bf16 (cu.h): a tile goes to shared memory as it lies, and from there to
+ * registers 16 bytes at a time, without bank conflicts.
+ *
+ * A block of a cache is K [64][head_dim] then V [64][head_dim], bf16; a node of the scratch K then V of [head_dim].
+ *
+ * `bad` is a word that holds the smallest place << 32 | row that was not finite, ~0 when there is none. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CU_TILE_N = 128, CU_TILE_K = 64, CU_TILE = CU_TILE_N * CU_TILE_K,   /* of a matrix */
+    CU_PIECES = 264,             /* pieces that a matrix is cut into (two blocks on each of the 132 SMs of an H200): part of the numerics id */
+    CU_PIECE_MIN = 4,            /* tiles of the smallest piece: likewise */
+    CU_ROWS_FEW = 16, CU_ROWS_MANY = 64,    /* rows of a block of `product`; no result depends on them */
+    CU_STAGES = 4,               /* tiles on their way to shared memory */
+    CU_BLOCK = 64, CU_CHUNK = 2048,         /* KV_BLOCK, KV_CHUNK */
+    CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
+    CU_GROUP_MAX = 16,
+    CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_SHARED = 2048 * 8 + 128,
+};
+
+/* One sequence of the pass, and a tile of its rows that a block of `attend` works on. */
+struct cu_seq {
+    char *base, *scratch;
+    uint64_t head_bytes, layer_bytes, node_layer_bytes;
+    float *importance; uint64_t importance_step;
+    uint32_t row0, n, n_past, tree, shifted, spare;
+};
+struct cu_tile { uint32_t seq, row0, n, pos_min, pos_max; };
+
+/* Tables of the pass in device memory; their addresses depend on the number of rows and sequences alone. */
+struct cu_rows {
+    const struct cu_seq *seq;
+    const struct cu_tile *tile;
+    const uint32_t *seq_of, *pos, *hi, *n_node, *node_at;      /* node_at[r]: where the path of row r begins in `node` */
+    const uint32_t *node, *want;
+    const int32_t *token;
+    const float *cos, *sin;                                    /* [n][half] */
+};
+
+struct cu_pack { uint16_t *w; const void *src; uint32_t from, r0, n, k; };       /* from: enum dtype; rows r0 .. of the matrix */
+struct cu_embed { struct cu_rows rows; float *x; const void *w; uint32_t type, packed, k; };
+struct cu_rmsnorm { uint16_t *y; const float *x, *w; uint64_t *bad, place; uint32_t dim; float eps; };
+struct cu_product {
+    float *y; uint64_t ldy;
+    const uint16_t *x, *w; const float *bias;
+    float *part; uint32_t *ticket; uint64_t *bad, place;
+    uint32_t rows, n, k, add, pieces, spare;
+};
+struct cu_rope {
+    struct cu_rows rows;
+    uint16_t *q; float *qkv, *q_tap; const float *q_norm, *k_norm;
+    float eps, scale;
+    uint32_t n, n_heads, n_kv_heads, d, dp, layer;
+};
+struct cu_attend {
+    struct cu_rows rows;
+    const uint16_t *q; float *part;          /* part [row - row_first][n_heads][chunks][2 + dp]: m, l, o */
+    uint32_t n_heads, n_kv_heads, layer, window, chunks, tile0, row_first, spare;
+};
+struct cu_merge {
+    struct cu_rows rows;
+    uint16_t *out; const float *part;
+    uint32_t n_heads, dp, window, chunks, row_first, n;
+};
+struct cu_swiglu { uint16_t *h; const float *gate_up; uint64_t n; uint32_t ffn; };
+struct cu_gather { uint32_t *dst; const uint32_t *src, *index; uint32_t words, n; };
+struct cu_widen { float *y; const uint16_t *x; uint64_t n; };
+struct cu_narrow { uint16_t *y; const float *x; uint64_t n; };
+
+struct cu_cache { char *base; uint64_t head_bytes, layer_bytes; char *scratch; uint64_t node_layer_bytes; };
+/* Row from[h * from_step + i] of src (its scratch node, if `nodes`) to slot to[i], or to0 + i with to NULL. */
+struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n, layer0, n_kv_heads, dp, nodes, spare; };
+struct cu_kv_zero { struct cu_cache dst; uint32_t from, n, n_kv_heads, dp; };
+/* list [n_kv_heads][step]: the slots that kv_select takes, sinks included; keys [n_kv_heads][keys_step] work space. */
+struct cu_kv_select {
+    const float *importance; uint64_t importance_step, keys_step;
+    uint32_t *list; uint64_t *keys;
+    uint32_t step, from, n_past, sinks, budget, spare;
+};
+struct cu_count { uint32_t *counts; const uint32_t *list; uint32_t vocab, n; };   /* list [n][3]: id, window, text */
+
+/* One row of logits; offsets into the lists of the call. */
+struct cu_edit { uint32_t id, spare; double add; };
+struct cu_choice { uint64_t position; uint32_t edit, n_edit, dry, n_dry, count, n_count; };
+enum { CU_STEPS_MAX = 8, CU_RANK_MAX = 32 };
+struct cu_choose {
+    float *logits; const struct cu_choice *choice; const struct cu_edit *edit; const uint32_t *count;      /* count [][3]: id, window, text */
+    const uint32_t *counts;                                 /* [2][vocab] or NULL */
+    int32_t *id; float *score; uint32_t *found;             /* [n][k], [n][k], [n] */
+    double top_p, min_p, eta, presence, frequency, penalty;
+    uint64_t seed, *work, work_step;                        /* work [n][work_step]: candidates around a cut; a power of two, not below vocab */
+    float temperature; uint32_t greedy, sample, vocab, top_k, min_keep, k, n_order;
+    uint8_t order[CU_STEPS_MAX];                            /* enum device_step */
+};
+
+/* Every kernel and its arguments. Variants (few and many rows, head_dim) give a row the same bits; they differ in what they hold at once. */
+#define CU_KERNELS(X) \
+    X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) X(rope, rope) \
+    X(attend_64_few, attend) X(attend_64_many, attend) X(attend_128_few, attend) X(attend_128_many, attend) \
+    X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) \
+    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count) X(choose, choose)
+#define X(name, args) CU_##name,
+enum cu_kernel { CU_KERNELS(X) CU_N_KERNELS };
+#undef X

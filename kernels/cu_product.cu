@@ -1,0 +1,179 @@
+/* y = x w^T. The matrix is one stream of tiles (cu_args.h), cut evenly into pieces; a block reads its piece from the first byte to
+ * the last, each tile once for up to 64 rows. Outputs that two or more pieces share are added up, in the order of the pieces, by the
+ * block that is done last: who that is, is chance, what it computes is not. So the order over k depends on n and k alone (R1).
+ *
+ * Weights are the `a` of mma (16 outputs), rows of x are its `b` (8 rows): a block of 4 warps has 128 outputs, a warp 32. */
+#include "kernels/cu.h"
+#include "kernels/cu_args.h"
+
+FN size_t product_from(size_t tiles, unsigned piece, unsigned pieces) { return tiles * piece / pieces; }
+/* The piece that tile t belongs to. */
+FN unsigned product_piece(size_t tiles, size_t t, unsigned pieces) { return (unsigned)(((t + 1) * pieces - 1) / tiles); }
+
+FN void product_load_w(char *stage, const struct cu_product *a, size_t t)
+{
+    const char *src = (const char *)a->w + t * CU_TILE * 2;
+    UNROLL_ALL
+    for (unsigned i = 0; i < 8; i++)
+        cp_async16(stage + (i * 128 + tid()) * 16, src + (i * 128 + tid()) * 16, true);
+}
+
+/* 64 inputs of the rows: [row][8 pieces of 16 bytes], piece c at c ^ (row % 8), so that ldmatrix meets every bank once. */
+FN void product_load_x(char *stage, const struct cu_product *a, const unsigned nr, unsigned row0, size_t k0)
+{
+    UNROLL_ALL
+    for (unsigned i = 0; i < nr / 16; i++) {
+        const unsigned at = i * 128 + tid(), r = at / 8, c = at % 8;
+        const size_t k = k0 + c * 8;
+        const bool row = row0 + r < a->rows;
+        char *dst = stage + r * 128 + (c ^ (r & 7)) * 16;
+        const uint16_t *src = a->x + (size_t)(row ? row0 + r : 0) * a->k;
+        if (a->k % 8 == 0) {
+            cp_async16(dst, row && k < a->k ? src + k : src, row && k < a->k);
+        } else {                                 /* rows that do not begin at 16 bytes */
+            uint32_t v[4];
+            for (unsigned j = 0; j < 4; j++) {
+                const uint32_t lo = row && k + 2 * j < a->k ? src[k + 2 * j] : 0, hi = row && k + 2 * j + 1 < a->k ? src[k + 2 * j + 1] : 0;
+                v[j] = lo | hi << 16;
+            }
+            store16(dst, v);
+        }
+    }
+}
+
+FN void product_tile(float acc[2][8][4], const char *w, const char *x, const unsigned nr)
+{
+    UNROLL_ALL
+    for (unsigned kf = 0; kf < 4; kf++) {
+        uint32_t m[2][4];
+        load16(m[0], w + ((2 * warp()) * 4 + kf) * 512 + lane() * 16);
+        load16(m[1], w + ((2 * warp() + 1) * 4 + kf) * 512 + lane() * 16);
+        UNROLL_ALL
+        for (unsigned np = 0; np < nr / 16; np++) {
+            const unsigned which = lane() / 8, r = (2 * np + which / 2) * 8 + lane() % 8, c = 2 * kf + which % 2;
+            uint32_t b[4];
+            ldmatrix4(b, x + r * 128 + (c ^ (r & 7)) * 16);
+            UNROLL_ALL
+            for (unsigned i = 0; i < 2; i++) {
+                mma_bf16(acc[i][2 * np], m[i], b[0], b[1]);
+                mma_bf16(acc[i][2 * np + 1], m[i], b[2], b[3]);
+            }
+        }
+    }
+}
+
+FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsigned nr, unsigned row0, size_t n_tile)
+{
+    UNROLL_ALL
+    for (unsigned i = 0; i < 2; i++)
+        UNROLL_ALL
+        for (unsigned j = 0; j < nr / 8; j++)
+            UNROLL_ALL
+            for (unsigned e = 0; e < 4; e++) {
+                const size_t out = n_tile * CU_TILE_N + warp() * 32 + i * 16 + lane() / 4 + e / 2 * 8;
+                const unsigned r = row0 + j * 8 + lane() % 4 * 2 + e % 2;
+                if (out < a->n && r < a->rows) {
+                    float *y = a->y + r * a->ldy + out, v = acc[i][j][e];
+                    if (a->bias)
+                        v = v + a->bias[out];
+                    if (a->add)
+                        v = *y + v;
+                    if (a->place != UINT64_MAX && !is_finite(v))
+                        atomic_min64(a->bad, a->place << 32 | r);
+                    *y = v;
+                }
+            }
+}
+
+/* Outputs of n_tile that this block has summed up from tile ka (in k) on, without its first or its last: to memory; the block that
+ * comes last adds up what all have brought. */
+FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles, size_t tiles_k, size_t n_tile, size_t ka,
+                      unsigned *came_last)
+{
+    const size_t first = n_tile * tiles_k, n_tiles = tiles / tiles_k, size = (size_t)nr * CU_TILE_N;
+    const unsigned p0 = product_piece(tiles, first, a->pieces), p1 = product_piece(tiles, first + tiles_k - 1, a->pieces);
+    float *mine = a->part + ((size_t)block_x() * a->pieces + block_y()) * 2 * size + (ka ? 0 : size);
+    UNROLL_ALL
+    for (unsigned i = 0; i < 2; i++)
+        UNROLL_ALL
+        for (unsigned j = 0; j < nr / 8; j++)
+            UNROLL_ALL
+            for (unsigned e = 0; e < 4; e++)
+                mine[((i * (nr / 8) + j) * 4 + e) * 128 + tid()] = acc[i][j][e];
+    fence();
+    barrier();
+    if (tid() == 0) {
+        uint32_t *ticket = a->ticket + block_x() * n_tiles + n_tile;
+        *came_last = atomic_add(ticket, 1) == p1 - p0;
+        if (*came_last)
+            *ticket = 0;                         /* for the next product */
+    }
+    barrier();
+    if (!*came_last)
+        return;
+    fence();
+    for (unsigned p = p0; p <= p1; p++) {
+        const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size + (product_from(tiles, p, a->pieces) > first ? 0 : size);
+        UNROLL_ALL
+        for (unsigned i = 0; i < 2; i++)
+            UNROLL_ALL
+            for (unsigned j = 0; j < nr / 8; j++)
+                UNROLL_ALL
+                for (unsigned e = 0; e < 4; e++) {
+                    const float v = load_fresh(from + ((i * (nr / 8) + j) * 4 + e) * 128 + tid());
+                    acc[i][j][e] = p == p0 ? v : acc[i][j][e] + v;
+                }
+    }
+    product_write(a, acc, nr, block_x() * nr, n_tile);
+}
+
+FN void product(const struct cu_product *a, const unsigned nr)
+{
+    const size_t tiles_k = (a->k + CU_TILE_K - 1) / CU_TILE_K, tiles = (a->n + CU_TILE_N - 1) / CU_TILE_N * tiles_k;
+    const size_t t0 = product_from(tiles, block_y(), a->pieces), t1 = product_from(tiles, block_y() + 1, a->pieces);
+    const unsigned stage_bytes = CU_TILE * 2 + nr * 128;
+    char *stages = (char *)shared();
+    unsigned *came_last = (unsigned *)(stages + CU_STAGES * stage_bytes);
+    float acc[2][8][4];
+    size_t ka = t0 % tiles_k;
+    /* weights may be read before the kernel ahead of this one has ended */
+    for (unsigned i = 0; i < CU_STAGES - 1; i++)
+        if (t0 + i < t1)
+            product_load_w(stages + i * stage_bytes, a, t0 + i);
+    depend_wait();
+    depend_launch();
+    for (unsigned i = 0; i < CU_STAGES - 1; i++) {
+        if (t0 + i < t1)
+            product_load_x(stages + i * stage_bytes + CU_TILE * 2, a, nr, block_x() * nr, (t0 + i) % tiles_k * CU_TILE_K);
+        cp_commit();
+    }
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned j = 0; j < 8; j++)
+            acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0;
+    for (size_t t = t0; t < t1; t++) {
+        const size_t next = t + CU_STAGES - 1, kt = t % tiles_k;
+        cp_wait(CU_STAGES - 2);
+        barrier();
+        if (next < t1) {
+            char *stage = stages + (next - t0) % CU_STAGES * stage_bytes;
+            product_load_w(stage, a, next);
+            product_load_x(stage + CU_TILE * 2, a, nr, block_x() * nr, next % tiles_k * CU_TILE_K);
+        }
+        cp_commit();
+        const char *stage = stages + (t - t0) % CU_STAGES * stage_bytes;
+        product_tile(acc, stage, stage + CU_TILE * 2, nr);
+        if (kt + 1 == tiles_k || t + 1 == t1) {
+            if (ka == 0 && kt + 1 == tiles_k)
+                product_write(a, acc, nr, block_x() * nr, t / tiles_k);
+            else
+                product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last);
+            ka = 0;
+            for (unsigned i = 0; i < 2; i++)
+                for (unsigned j = 0; j < 8; j++)
+                    acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0;
+        }
+    }
+}
+
+KERNEL(product_few, product, 128, 3) { product(&a, CU_ROWS_FEW); }
+KERNEL(product_many, product, 128, 2) { product(&a, CU_ROWS_MANY); }

@@ -1,0 +1,150 @@
+/* What is done to rows one by one: packing of weights, embedding, norms, RoPE and the cache's form of K and V, swiglu, copies. */
+#include "kernels/cu.h"
+#include "kernels/cu_args.h"
+
+/* Where element (row, k) of a packed matrix lies. */
+FN size_t pack_at(size_t row, size_t k, size_t tiles_k)
+{
+    const size_t tile = row / CU_TILE_N * tiles_k + k / CU_TILE_K, frag = row % CU_TILE_N / 16 * 4 + k % CU_TILE_K / 16;
+    const size_t r = row % 16, c = k % 16, in = (r % 8 * 4 + c % 8 / 2) * 8 + (r / 8 + c / 8 * 2) * 2 + c % 2;
+    return tile * CU_TILE + frag * 256 + in;
+}
+
+FN float load_as(const void *p, unsigned type, size_t i)       /* type: enum dtype */
+{
+    if (type == 3)
+        return ((const float *)p)[i];
+    return type == 2 ? half_to_float(((const uint16_t *)p)[i]) : bf16_float(((const uint16_t *)p)[i]);
+}
+
+KERNEL(pack, pack, 256, 1)
+{
+    const size_t i = (size_t)block_x() * threads() + tid(), tiles_k = (a.k + CU_TILE_K - 1) / CU_TILE_K;
+    depend_wait();
+    if (i < (size_t)a.n * a.k)
+        a.w[pack_at(a.r0 + i / a.k, i % a.k, tiles_k)] = a.from == 1 ? ((const uint16_t *)a.src)[i] : to_bf16(load_as(a.src, a.from, i));
+}
+
+KERNEL(embed, embed, 256, 1)
+{
+    depend_wait();
+    depend_launch();
+    const size_t r = block_x(), token = (size_t)a.rows.token[r], tiles_k = (a.k + CU_TILE_K - 1) / CU_TILE_K;
+    for (size_t i = tid(); i < a.k; i += threads())
+        a.x[r * a.k + i] = a.packed ? bf16_float(((const uint16_t *)a.w)[pack_at(token, i, tiles_k)]) : load_as(a.w, a.type, token * a.k + i);
+}
+
+KERNEL(rmsnorm, rmsnorm, CU_NORM_THREADS, 1)
+{
+    const size_t r = block_x();
+    const float *x = a.x + r * a.dim;
+    float sum = 0;
+    bool bad = false;
+    depend_wait();
+    depend_launch();
+    for (unsigned i = tid(); i < a.dim; i += threads()) {
+        sum = fmaf(x[i], x[i], sum);
+        bad = bad || !is_finite(x[i]);
+    }
+    if (bad && a.place != UINT64_MAX)
+        atomic_min64(a.bad, a.place << 32 | r);
+    sum = block_sum(sum, (float *)shared());
+    const float scale = 1.0f / sqrtf(sum / (float)a.dim + a.eps);
+    for (unsigned i = tid(); i < a.dim; i += threads())
+        a.y[r * a.dim + i] = to_bf16(x[i] * scale * a.w[i]);
+}
+
+FN float warp_sum(float x)
+{
+    UNROLL_ALL
+    for (int i = 16; i; i /= 2)
+        x = x + shfl_xor(x, i);
+    return x;
+}
+
+/* One warp per row and head, of q, k and v. */
+KERNEL(rope, rope, 128, 1)
+{
+    const unsigned heads = a.n_heads + 2 * a.n_kv_heads, half = a.d / 2;
+    const size_t item = (size_t)block_x() * (threads() / WARP) + warp(), r = item / heads;
+    const unsigned h = (unsigned)(item % heads);
+    depend_wait();
+    depend_launch();
+    if (r >= a.n)
+        return;
+    float *x = a.qkv + item * a.dp;
+    const struct cu_seq *s = &a.rows.seq[a.rows.seq_of[r]];
+    const bool value = h >= a.n_heads + a.n_kv_heads;
+    const float *norm = h < a.n_heads ? a.q_norm : value ? NULL : a.k_norm;
+    if (norm) {
+        float sum = 0;
+        for (unsigned i = lane(); i < a.d; i += WARP)
+            sum = fmaf(x[i], x[i], sum);
+        const float scale = 1.0f / sqrtf(warp_sum(sum) / (float)a.d + a.eps);
+        for (unsigned i = lane(); i < a.d; i += WARP)
+            x[i] = x[i] * scale * norm[i];
+        warp_sync();
+    }
+    if (!value) {
+        for (unsigned i = lane(); i < half; i += WARP) {
+            const float c = a.rows.cos[r * half + i], t = a.rows.sin[r * half + i], x0 = x[i], x1 = x[i + half];
+            x[i] = x0 * c - x1 * t;
+            x[i + half] = x1 * c + x0 * t;
+        }
+        warp_sync();
+    }
+    if (h < a.n_heads) {
+        uint16_t *q = a.q + (r * a.n_heads + h) * a.dp;
+        for (unsigned i = lane(); i < a.dp; i += WARP)
+            q[i] = to_bf16(x[i] * a.scale);
+        for (unsigned i = lane(); a.q_tap && i < a.d; i += WARP)
+            a.q_tap[(r * a.n_heads + h) * a.d + i] = x[i];
+        return;
+    }
+    const unsigned kv = (h - a.n_heads) % a.n_kv_heads;
+    const size_t pos = a.rows.pos[r];
+    uint16_t *to;
+    if (s->tree)
+        to = (uint16_t *)(s->scratch + a.layer * s->node_layer_bytes) + ((r - s->row0) * a.n_kv_heads + kv) * 2 * a.dp + (value ? a.dp : 0);
+    else
+        to = (uint16_t *)(s->base + a.layer * s->layer_bytes + kv * s->head_bytes) + pos / CU_BLOCK * 2 * CU_BLOCK * a.dp +
+             (value ? CU_BLOCK * a.dp : 0) + pos % CU_BLOCK * a.dp;
+    for (unsigned i = lane(); i < a.dp; i += WARP)
+        to[i] = to_bf16(x[i]);
+}
+
+KERNEL(swiglu, swiglu, 256, 1)
+{
+    const size_t i = (size_t)block_x() * threads() + tid(), r = i / a.ffn, c = i % a.ffn;
+    depend_wait();
+    depend_launch();
+    if (i >= a.n)
+        return;
+    const float g = a.gate_up[r * 2 * a.ffn + c], u = a.gate_up[r * 2 * a.ffn + a.ffn + c];
+    a.h[i] = to_bf16(g / (1.0f + exp2_fast(-g * 0x1.715476p0f)) * u);
+}
+
+KERNEL(gather, gather, 256, 1)
+{
+    depend_wait();
+    depend_launch();
+    const uint32_t *src = a.src + (size_t)a.index[block_x()] * a.words;
+    for (unsigned i = tid(); i < a.words; i += threads())
+        a.dst[(size_t)block_x() * a.words + i] = src[i];
+}
+
+KERNEL(widen, widen, 256, 1)
+{
+    const size_t i = (size_t)block_x() * threads() + tid();
+    depend_wait();
+    if (i < a.n)
+        a.y[i] = bf16_float(a.x[i]);
+}
+
+KERNEL(narrow, narrow, 256, 1)
+{
+    const size_t i = (size_t)block_x() * threads() + tid();
+    depend_wait();
+    if (i < a.n)
+        a.y[i] = to_bf16(a.x[i]);
+}

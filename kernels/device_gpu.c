@@ -1,0 +1,595 @@
+/* struct device over the kernels: what each operation launches, with which grid, on which tables. No CUDA here: the driver below is the
+ * GPU's or the emulation (gpu.h). */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device.h"
+#include "kernels/gpu.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+enum { ROW_TILES = 4, LIST_MAX = 4096, STAGING = 8 << 20, SLAB_ROWS = 64 };
+#define PART_BYTES ((size_t)64 << 20)        /* bound on the chunk states of a slab of rows */
+
+struct gpu {
+    struct device d;
+    struct gpu_driver *driver;
+    struct device_limits limits;
+    size_t slab, chunks_max;
+    char *table; size_t table_bytes;         /* of the pass at hand: `bad`, then struct cu_rows' arrays */
+    char *table_host;
+    float *part, *product_part;
+    uint32_t *ticket, *list, *select_list; uint64_t *keys; size_t keys_step;
+    char *staging;
+    char *call; size_t call_bytes;           /* lists of choose and rank, and their work space; grows */
+    /* the pass at hand */
+    struct cu_rows rows;
+    size_t n, n_want, n_tiles, chunks, n_seqs;
+    bool many;
+    const struct cu_tile *tile;              /* on the host */
+};
+
+/* ---- errors, launches, memory ----------------------------------------------------------------------------- */
+
+static void check(struct gpu *g, int rc)
+{
+    if (rc && !*g->d.error)
+        snprintf(g->d.error, sizeof g->d.error, "%s", g->driver->error);
+}
+
+static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t bytes, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+{
+    if (*g->d.error || !x || !y || !z)
+        return;
+    assert(x < (size_t)1 << 31 && y < 65536 && z < 65536);
+    const struct gpu_launch l = { kernel, args, bytes, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
+    check(g, g->driver->launch(g->driver, &l));
+}
+#define LAUNCH(g, kernel, args, x, y, z, block, shared) launch(g, kernel, &(args), sizeof(args), x, y, z, block, shared)
+
+static void gpu_free(struct device *d, void *p, size_t bytes)
+{
+    (void)bytes;
+    if (p)
+        ((struct gpu *)d)->driver->free(((struct gpu *)d)->driver, p);
+}
+static void *gpu_alloc(struct device *d, size_t bytes) { return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes); }
+static size_t gpu_bytes_free(struct device *d) { return ((struct gpu *)d)->driver->bytes_free(((struct gpu *)d)->driver); }
+
+static void gpu_upload(struct device *d, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *g = (struct gpu *)d;
+    if (!*d->error)
+        check(g, g->driver->upload(g->driver, dst, src, bytes));
+}
+
+static int gpu_download(struct device *d, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *g = (struct gpu *)d;
+    if (!*d->error)
+        check(g, g->driver->download(g->driver, dst, src, bytes));
+    return *d->error ? -1 : 0;
+}
+
+static void gpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *g = (struct gpu *)d;
+    if (!*d->error)
+        check(g, g->driver->copy(g->driver, dst, src, bytes));
+}
+
+static void gpu_zero(struct device *d, void *dst, size_t bytes)
+{
+    struct gpu *g = (struct gpu *)d;
+    if (!*d->error)
+        check(g, g->driver->zero(g->driver, dst, bytes));
+}
+
+static size_t gpu_head_dim(const struct device *d, size_t head_dim)
+{
+    (void)d;
+    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 0;
+}
+
+/* ---- matrices --------------------------------------------------------------------------------------------- */
+
+static enum dtype gpu_mat_type(const struct device *d, enum dtype stored, enum dtype compute)
+{
+    (void)d, (void)stored;
+    return compute == DT_BF16 ? DT_BF16 : DT_OTHER;
+}
+
+static size_t tiles_k(size_t k) { return (k + CU_TILE_K - 1) / CU_TILE_K; }
+static size_t tiles_n(size_t n) { return (n + CU_TILE_N - 1) / CU_TILE_N; }
+static size_t mat_pieces(size_t n, size_t k) { return MAX(1, MIN(CU_PIECES, tiles_n(n) * tiles_k(k) / CU_PIECE_MIN)); }
+
+static size_t gpu_mat_size(const struct device *d, enum dtype type, size_t n, size_t k)
+{
+    (void)d;
+    assert(type == DT_BF16);
+    return tiles_n(n) * tiles_k(k) * CU_TILE * 2;
+}
+
+static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
+{
+    struct gpu *g = (struct gpu *)d;
+    const size_t row = m->k * dtype_size(from), some = MAX(1, STAGING / row);
+    assert(m->type == DT_BF16 && m->n <= UINT32_MAX && m->k <= UINT32_MAX && r0 + n <= m->n && row <= STAGING);
+    if (!g->staging && !(g->staging = gpu_alloc(d, STAGING))) {
+        if (!*d->error)
+            snprintf(d->error, sizeof d->error, "no device memory to bring weights through (%d bytes)", STAGING);
+        return;
+    }
+    for (size_t i = 0; i < n; i += some) {
+        const size_t rows = MIN(some, n - i);
+        const struct cu_pack a = { m->w, g->staging, from, (uint32_t)(r0 + i), (uint32_t)rows, (uint32_t)m->k };
+        gpu_upload(d, g->staging, (const char *)src + i * row, rows * row);
+        LAUNCH(g, CU_pack, a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
+    }
+}
+
+/* ---- working memory --------------------------------------------------------------------------------------- */
+
+struct sizes { size_t slab, chunks_max, table, part, product_part, ticket, list, select_list, keys, keys_step; };
+
+static struct sizes sizes_of(const struct device_limits *l)
+{
+    struct sizes s;
+    const size_t dp = gpu_head_dim(NULL, l->heads.head_dim), paths = MIN(l->rows_max, MAX(l->node_max, 1));
+    s.chunks_max = 1;
+    while (s.chunks_max * KV_CHUNK < l->n_max)
+        s.chunks_max *= 2;
+    const size_t per_row = s.chunks_max * l->heads.n_heads * (2 + dp) * sizeof(float);
+    s.slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, l->rows_max), PART_BYTES / per_row));
+    s.part = s.slab * per_row;
+    s.table = 4096 + l->rows_max * (sizeof(struct cu_seq) + sizeof(struct cu_tile) + 7 * sizeof(uint32_t) + l->heads.head_dim * sizeof(float)) +
+              (paths * (paths + 1) / 2 + l->rows_max) * sizeof(uint32_t);
+    const size_t tiles = l->rows_max > CU_ROWS_FEW ? MIN((size_t)ROW_TILES, (l->rows_max + CU_ROWS_MANY - 1) / CU_ROWS_MANY) : 1;
+    s.product_part = tiles * CU_PIECES * 2 * CU_TILE_N * (l->rows_max > CU_ROWS_FEW ? CU_ROWS_MANY : CU_ROWS_FEW) * sizeof(float);
+    s.ticket = tiles * tiles_n(l->n_out_max) * sizeof(uint32_t);
+    s.list = 2 * LIST_MAX * 3 * sizeof(uint32_t);
+    s.keys_step = 1;
+    while (s.keys_step < l->n_max)
+        s.keys_step *= 2;
+    s.keys = l->heads.n_kv_heads * s.keys_step * sizeof(uint64_t);
+    s.select_list = l->heads.n_kv_heads * l->n_max * sizeof(uint32_t);
+    return s;
+}
+
+static size_t gpu_reserve_bytes(const struct device *d, const struct device_limits *l)
+{
+    const struct sizes s = sizes_of(l);
+    (void)d;
+    return s.table + s.part + s.product_part + s.ticket + s.list + s.keys + s.select_list;
+}
+
+static int gpu_reserve(struct device *d, const struct device_limits *want)
+{
+    struct gpu *g = (struct gpu *)d;
+    struct device_limits *have = &g->limits, l = *want;
+    assert(!have->rows_max || memcmp(&have->heads, &l.heads, sizeof l.heads) == 0);
+    if (!gpu_head_dim(d, l.heads.head_dim) || l.heads.n_heads / l.heads.n_kv_heads > CU_GROUP_MAX) {
+        snprintf(d->error, sizeof d->error, "%s: heads of %zu dimensions, %zu query heads for each of %zu KV heads; at most 128 dimensions and %d are supported",
+                 d->name, l.heads.head_dim, l.heads.n_heads / l.heads.n_kv_heads, l.heads.n_kv_heads, CU_GROUP_MAX);
+        return -1;
+    }
+    l.rows_max = MAX(l.rows_max, have->rows_max), l.n_max = MAX(l.n_max, have->n_max), l.node_max = MAX(l.node_max, have->node_max);
+    l.n_out_max = MAX(l.n_out_max, have->n_out_max), l.vocab = MAX(l.vocab, have->vocab);
+    const struct sizes s = sizes_of(&l);
+    const struct { void *slot; size_t bytes; } buffers[] = {
+        { &g->table, s.table }, { &g->part, s.part }, { &g->product_part, s.product_part }, { &g->ticket, s.ticket }, { &g->list, s.list },
+        { &g->keys, s.keys }, { &g->select_list, s.select_list },
+    };
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        void *p;
+        memcpy(&p, buffers[i].slot, sizeof p);
+        gpu_free(d, p, 0);
+        p = gpu_alloc(d, buffers[i].bytes);
+        memcpy(buffers[i].slot, &p, sizeof p);
+        if (!p && !*d->error)
+            snprintf(d->error, sizeof d->error, "%s: out of memory: %zu bytes of working memory", d->name, gpu_reserve_bytes(d, &l));
+    }
+    free(g->table_host);
+    g->table_host = malloc(s.table);
+    if (!g->table_host && !*d->error)
+        snprintf(d->error, sizeof d->error, "out of memory (%zu bytes)", s.table);
+    g->table_bytes = s.table, g->slab = s.slab, g->chunks_max = s.chunks_max, g->keys_step = s.keys_step;
+    g->limits = l;
+    return *d->error ? -1 : 0;
+}
+
+/* ---- a pass ----------------------------------------------------------------------------------------------- */
+
+/* The next `bytes` of the table: on the host, and where they will be on the device. */
+static void *deal(struct gpu *g, size_t *at, size_t bytes, const void **there)
+{
+    void *p = g->table_host + *at;
+    *there = g->table + *at;
+    *at += (bytes + 15) / 16 * 16;
+    assert(*at <= g->table_bytes);
+    return p;
+}
+
+static struct cu_seq seq_of(const struct device_seq *s)
+{
+    const struct device_kv *kv = s->kv;
+    return (struct cu_seq){ kv->base, kv->scratch, kv->head_bytes, kv->layer_bytes, kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, s->importance,
+                            s->importance_step, (uint32_t)s->row0, (uint32_t)s->n, (uint32_t)s->n_past, s->tree, s->shifted, 0 };
+}
+
+/* Tiles of attention: rows of one sequence, at most `rows` of them, that do not cross a slab. */
+static size_t cut_tiles(const struct gpu *g, const struct device_rows *r, size_t rows, struct cu_tile *tile)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_seqs; i++)
+        for (size_t j = 0, some; j < r->seq[i].n; j += some) {
+            const size_t row0 = r->seq[i].row0 + j;
+            some = MIN(MIN(rows, r->seq[i].n - j), g->slab - row0 % g->slab);
+            struct cu_tile t = { (uint32_t)i, (uint32_t)row0, (uint32_t)some, UINT32_MAX, 0 };
+            for (size_t k = row0; k < row0 + some; k++) {
+                t.pos_min = MIN(t.pos_min, r->pos[k]);
+                t.pos_max = MAX(t.pos_max, r->pos[k]);
+            }
+            tile[n++] = t;
+        }
+    return n;
+}
+
+static void gpu_begin(struct device *d, const struct device_rows *r)
+{
+    struct gpu *g = (struct gpu *)d;
+    const size_t n = r->n, group = g->limits.heads.n_heads / g->limits.heads.n_kv_heads, angles = n * r->n_freq * sizeof(float), words = n * sizeof(uint32_t);
+    size_t at = 0, longest = 0, last = 0, n_node = 0;
+    const void *bad;
+    assert(n >= 1 && n <= g->limits.rows_max && r->n_seqs <= n && r->n_want <= n);
+    *(uint64_t *)deal(g, &at, sizeof(uint64_t), &bad) = UINT64_MAX;
+    struct cu_seq *seq = deal(g, &at, r->n_seqs * sizeof *seq, (const void **)&g->rows.seq);
+    uint32_t *seq_at = deal(g, &at, words, (const void **)&g->rows.seq_of);
+    memcpy(deal(g, &at, words, (const void **)&g->rows.token), r->token, words);
+    memcpy(deal(g, &at, words, (const void **)&g->rows.pos), r->pos, words);
+    memcpy(deal(g, &at, words, (const void **)&g->rows.hi), r->hi, words);
+    uint32_t *count = deal(g, &at, words, (const void **)&g->rows.n_node), *node_at = deal(g, &at, words, (const void **)&g->rows.node_at);
+    float *cos = deal(g, &at, angles, (const void **)&g->rows.cos), *sin = deal(g, &at, angles, (const void **)&g->rows.sin);
+    if (r->n_want)
+        memcpy(deal(g, &at, r->n_want * sizeof(uint32_t), (const void **)&g->rows.want), r->want, r->n_want * sizeof(uint32_t));
+    for (size_t i = 0; i < r->n_seqs; i++) {
+        assert(r->seq[i].kv->type == DT_BF16 && r->seq[i].kv->head_dim == gpu_head_dim(d, g->limits.heads.head_dim));
+        seq[i] = seq_of(&r->seq[i]);
+        longest = MAX(longest, r->seq[i].n);
+        for (size_t j = r->seq[i].row0; j < r->seq[i].row0 + r->seq[i].n; j++) {
+            seq_at[j] = (uint32_t)i;
+            count[j] = r->seq[i].tree ? r->n_node[j] : 0;
+            node_at[j] = (uint32_t)n_node;
+            n_node += count[j];
+            last = MAX(last, r->pos[j]);
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        rope_angles(cos + i * r->n_freq, sin + i * r->n_freq, r->angle[i], r->inv_freq, r->n_freq, r->rope_factor);
+    g->many = longest * group > CU_QUERIES_FEW;
+    struct cu_tile *tile = (struct cu_tile *)(void *)(g->table_host + at);
+    g->tile = tile;
+    g->n_tiles = cut_tiles(g, r, (g->many ? CU_QUERIES_MANY : CU_QUERIES_FEW) / group, tile);
+    deal(g, &at, g->n_tiles * sizeof *tile, (const void **)&g->rows.tile);
+    uint32_t *node = deal(g, &at, n_node * sizeof *node, (const void **)&g->rows.node);
+    for (size_t i = 0; i < n; i++)
+        if (count[i])
+            memcpy(node + node_at[i], r->node + i * r->node_step, count[i] * sizeof *node);
+    for (g->chunks = 1; g->chunks * KV_CHUNK <= last; )
+        g->chunks *= 2;
+    assert(g->chunks <= g->chunks_max);
+    g->n = n, g->n_seqs = r->n_seqs, g->n_want = r->n_want;
+    gpu_upload(d, g->table, g->table_host, at);
+}
+
+static bool gpu_graph_begin(struct device *d, uint64_t key)
+{
+    struct gpu *g = (struct gpu *)d;
+    const uint64_t shape[] = { key, g->n, g->n_seqs, g->n_want, g->n_tiles, g->chunks, g->many };
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        h = (h ^ shape[i]) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 29;
+    return *d->error ? false : g->driver->graph_begin(g->driver, h);
+}
+
+static void gpu_graph_end(struct device *d)
+{
+    struct gpu *g = (struct gpu *)d;
+    check(g, g->driver->graph_end(g->driver));
+}
+
+static int gpu_end(struct device *d, struct device_bad *bad)
+{
+    struct gpu *g = (struct gpu *)d;
+    uint64_t word = UINT64_MAX;
+    int rc = gpu_download(d, &word, g->table, sizeof word);
+    *bad = (struct device_bad){ word != UINT64_MAX, (size_t)(word & UINT32_MAX), (size_t)(word >> 32) };
+    return rc;
+}
+
+static uint64_t place_of(size_t place) { return place == SIZE_MAX ? UINT64_MAX : place; }
+
+static void gpu_embed(struct device *d, float *x, const struct mat *table, bool packed)
+{
+    struct gpu *g = (struct gpu *)d;
+    const struct cu_embed a = { g->rows, x, table->w, table->type, packed, (uint32_t)table->k };
+    LAUNCH(g, CU_embed, a, g->n, 1, 1, 256, 0);
+}
+
+static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place)
+{
+    struct gpu *g = (struct gpu *)d;
+    const struct cu_rmsnorm a = { y, x, w, (uint64_t *)(void *)g->table, place_of(place), (uint32_t)dim, eps };
+    LAUNCH(g, CU_rmsnorm, a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
+}
+
+static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
+{
+    struct gpu *g = (struct gpu *)d;
+    const size_t tile = n <= CU_ROWS_FEW ? CU_ROWS_FEW : CU_ROWS_MANY, pieces = mat_pieces(w->n, w->k), some = ROW_TILES * tile;
+    assert(w->n <= g->limits.n_out_max && n <= g->limits.rows_max);
+    for (size_t r = 0; r < n; r += some) {
+        const size_t rows = MIN(some, n - r);
+        const struct cu_product a = { y + r * ldy, ldy, (const uint16_t *)x + r * w->k, w->w, bias, g->product_part, g->ticket, (uint64_t *)(void *)g->table,
+                                      place_of(place), (uint32_t)rows, (uint32_t)w->n, (uint32_t)w->k, add, (uint32_t)pieces, 0 };
+        LAUNCH(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, a, (rows + tile - 1) / tile, pieces, 1, 128,
+               CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
+    }
+}
+
+static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer, const float *q_norm, const float *k_norm,
+                     float eps, float *q_tap)
+{
+    struct gpu *g = (struct gpu *)d;
+    const struct cu_rope a = { g->rows, q, qkv, q_tap, q_norm, k_norm, eps, (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
+                               (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim, (uint32_t)h->padded, (uint32_t)layer };
+    LAUNCH(g, CU_rope, a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
+}
+
+/* Slab by slab: the chunk states of so many rows fit the memory that is there. */
+static void gpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer, size_t window)
+{
+    struct gpu *g = (struct gpu *)d;
+    const size_t dp = h->padded, frags = g->many ? 2 : 1;
+    const enum cu_kernel kernel = dp == 64 ? g->many ? CU_attend_64_many : CU_attend_64_few : g->many ? CU_attend_128_many : CU_attend_128_few;
+    for (size_t t0 = 0, t1; t0 < g->n_tiles; t0 = t1) {
+        const size_t row0 = g->tile[t0].row0, slab = row0 / g->slab;
+        for (t1 = t0; t1 < g->n_tiles && g->tile[t1].row0 / g->slab == slab; t1++)
+            ;
+        const size_t rows = (t1 < g->n_tiles ? g->tile[t1].row0 : g->n) - row0;
+        const struct cu_attend a = { g->rows, q, g->part, (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)layer, (uint32_t)window,
+                                     (uint32_t)g->chunks, (uint32_t)t0, (uint32_t)row0, 0 };
+        const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp, (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
+        LAUNCH(g, kernel, a, t1 - t0, h->n_kv_heads, g->chunks, 128, frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
+        LAUNCH(g, CU_merge, b, (rows * h->n_heads + 3) / 4, 1, 1, 128, 0);
+    }
+}
+
+static void gpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
+{
+    const struct cu_swiglu a = { h, gate_up, n * ffn, (uint32_t)ffn };
+    LAUNCH((struct gpu *)d, CU_swiglu, a, (n * ffn + 255) / 256, 1, 1, 256, 0);
+}
+
+static void gpu_gather(struct device *d, void *dst, const void *src, size_t row_bytes)
+{
+    struct gpu *g = (struct gpu *)d;
+    const struct cu_gather a = { dst, src, g->rows.want, (uint32_t)(row_bytes / 4), (uint32_t)g->n_want };
+    assert(row_bytes % 4 == 0);
+    LAUNCH(g, CU_gather, a, g->n_want, 1, 1, 256, 0);
+}
+
+static void gpu_widen(struct device *d, float *y, const void *x, size_t n)
+{
+    const struct cu_widen a = { y, x, n };
+    LAUNCH((struct gpu *)d, CU_widen, a, (n + 255) / 256, 1, 1, 256, 0);
+}
+
+static void gpu_narrow(struct device *d, void *y, const float *x, size_t n)
+{
+    const struct cu_narrow a = { y, x, n };
+    LAUNCH((struct gpu *)d, CU_narrow, a, (n + 255) / 256, 1, 1, 256, 0);
+}
+
+/* ---- caches ----------------------------------------------------------------------------------------------- */
+
+static struct cu_cache cache_of(const struct device_kv *kv)
+{
+    return (struct cu_cache){ kv->base, kv->head_bytes, kv->layer_bytes, kv->scratch, kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2 };
+}
+
+static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t to0, size_t n,
+                      bool nodes)
+{
+    for (size_t i = 0; i < n; i += LIST_MAX) {
+        const size_t some = MIN((size_t)LIST_MAX, n - i);
+        gpu_upload(&g->d, g->list, from + i, some * sizeof *from);
+        if (to)
+            gpu_upload(&g->d, g->list + LIST_MAX, to + i, some * sizeof *to);
+        const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL, 0, (uint32_t)(to0 + i), (uint32_t)some, 0,
+                                      (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, nodes, 0 };
+        LAUNCH(g, CU_kv_copy, a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
+    }
+}
+
+static void gpu_kv_commit(struct device *d, const struct device_kv *kv, size_t n_past, const uint32_t *node, size_t n)
+{
+    copy_rows((struct gpu *)d, kv, kv, node, NULL, n_past, n, true);
+}
+
+static void gpu_kv_copy(struct device *d, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t n)
+{
+    copy_rows((struct gpu *)d, dst, src, from, to, 0, n, false);
+}
+
+static void gpu_kv_zero(struct device *d, const struct device_kv *kv, size_t from, size_t to)
+{
+    const struct cu_kv_zero a = { cache_of(kv), (uint32_t)from, (uint32_t)(to - from), (uint32_t)kv->n_kv_heads, (uint32_t)kv->head_dim };
+    LAUNCH((struct gpu *)d, CU_kv_zero, a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32, 0);
+}
+
+static void gpu_kv_select(struct device *d, const struct device_kv *dst, const struct device_kv *src, size_t layer, const float *importance,
+                          size_t importance_step, size_t from, size_t n_past, size_t sinks, size_t budget)
+{
+    struct gpu *g = (struct gpu *)d;
+    assert(n_past <= g->limits.n_max && budget <= n_past && sinks < budget);
+    const struct cu_kv_select a = { importance, importance_step, g->keys_step, g->select_list, g->keys, (uint32_t)budget, (uint32_t)from, (uint32_t)n_past,
+                                    (uint32_t)sinks, (uint32_t)budget, 0 };
+    const struct cu_kv_copy b = { cache_of(dst), cache_of(src), g->select_list, NULL, (uint32_t)budget, 0, (uint32_t)budget, (uint32_t)layer,
+                                  (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
+    LAUNCH(g, CU_kv_select, a, dst->n_kv_heads, 1, 1, 1024, 256 * 4 + 8 + 8);
+    LAUNCH(g, CU_kv_copy, b, budget, dst->n_kv_heads, 1, 32, 0);
+}
+
+/* ---- logits ----------------------------------------------------------------------------------------------- */
+
+static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const struct device_count *list, size_t n)
+{
+    struct gpu *g = (struct gpu *)d;
+    for (size_t i = 0; i < n; i += LIST_MAX) {
+        const size_t some = MIN((size_t)LIST_MAX, n - i);
+        const struct cu_count a = { counts, g->list, (uint32_t)vocab, (uint32_t)some };
+        gpu_upload(d, g->list, list + i, some * sizeof *list);
+        LAUNCH(g, CU_count, a, (some + 255) / 256, 1, 1, 256, 0);
+    }
+}
+
+/* What a call of choose or rank has on the device: lists that go up, results that come down, work space. */
+struct call { size_t choice, edit, count, id, score, found, results, work, bytes, work_step; };
+
+static struct call call_of(const struct device_choice *c, size_t n, size_t k, size_t vocab)
+{
+    struct call s = { .work_step = 1 };
+    size_t n_edit = 0, n_count = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_edit += c[i].n_edit + c[i].n_dry;
+        n_count += c[i].n_count;
+    }
+    while (s.work_step < vocab)
+        s.work_step *= 2;
+    s.edit = n * sizeof(struct cu_choice);
+    s.count = s.edit + n_edit * sizeof(struct cu_edit);
+    s.id = (s.count + n_count * sizeof(struct device_count) + 15) / 16 * 16;
+    s.score = s.id + n * k * 4;
+    s.found = s.score + n * k * 4;
+    s.work = (s.found + n * 4 + 255) / 256 * 256;
+    s.results = s.found + n * 4 - s.id;
+    s.bytes = s.work + n * s.work_step * sizeof(uint64_t);
+    return s;
+}
+
+/* The lists of all rows, as call_of places them. */
+static void lists_of(char *host, const struct call *s, const struct device_choice *c, size_t n)
+{
+    struct cu_choice *row = (struct cu_choice *)(void *)host;
+    struct cu_edit *edit = (struct cu_edit *)(void *)(host + s->edit);
+    uint32_t n_edit = 0, n_count = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert(c[i].n_count <= CU_CHOOSE_THREADS);
+        row[i] = (struct cu_choice){ c[i].position, n_edit, (uint32_t)c[i].n_edit, n_edit + (uint32_t)c[i].n_edit, (uint32_t)c[i].n_dry, n_count,
+                                     (uint32_t)c[i].n_count };
+        for (size_t j = 0; j < c[i].n_edit + c[i].n_dry; j++) {
+            const struct device_edit *e = j < c[i].n_edit ? &c[i].edit[j] : &c[i].dry[j - c[i].n_edit];
+            edit[n_edit++] = (struct cu_edit){ e->id, 0, e->add };
+        }
+        if (c[i].n_count)
+            memcpy(host + s->count + n_count * sizeof *c[i].count, c[i].count, c[i].n_count * sizeof *c[i].count);
+        n_count += (uint32_t)c[i].n_count;
+    }
+}
+
+static int gpu_rank(struct device *d, int32_t *id, float *score, uint32_t *found, size_t k, float *logits, size_t n, size_t vocab,
+                    const struct device_chain *p, const struct device_choice *choice)
+{
+    struct gpu *g = (struct gpu *)d;
+    const struct call s = call_of(choice, n, k, vocab);
+    char *host = malloc(s.work);
+    assert(k >= 1 && k <= CU_RANK_MAX && p->n_order <= CU_STEPS_MAX && vocab <= SELECT_MAX);
+    if (host && s.bytes > g->call_bytes) {
+        gpu_free(d, g->call, 0);
+        g->call = gpu_alloc(d, s.bytes);
+        g->call_bytes = g->call ? s.bytes : 0;
+    }
+    if (!host || !g->call) {
+        if (!*d->error)
+            snprintf(d->error, sizeof d->error, "%s: out of memory: %zu bytes to choose tokens in", d->name, s.bytes);
+        free(host);
+        return -1;
+    }
+    struct cu_choose a = { .logits = logits, .choice = (void *)g->call, .edit = (void *)(g->call + s.edit), .count = (void *)(g->call + s.count),
+        .counts = p->counts, .id = (void *)(g->call + s.id), .score = (void *)(g->call + s.score), .found = (void *)(g->call + s.found), .top_p = p->top_p,
+        .min_p = p->min_p, .eta = p->eta, .presence = p->presence, .frequency = p->frequency, .penalty = p->penalty, .seed = p->seed,
+        .work = (void *)(g->call + s.work), .work_step = s.work_step, .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample,
+        .vocab = (uint32_t)vocab, .top_k = (uint32_t)MIN(p->top_k, vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
+    for (size_t i = 0; i < p->n_order; i++) {
+        const enum device_step step = p->order[i];
+        const bool off = (step == DEVICE_TOP_K && !p->top_k) || (step == DEVICE_TOP_P && p->top_p >= 1) || (step == DEVICE_MIN_P && p->min_p <= 0) ||
+                         (step == DEVICE_ETA && p->eta <= 0);
+        if (!off)
+            a.order[a.n_order++] = (uint8_t)step;
+    }
+    lists_of(host, &s, choice, n);
+    gpu_upload(d, g->call, host, s.id);
+    LAUNCH(g, CU_choose, a, n, 1, 1, CU_CHOOSE_THREADS, CU_CHOOSE_SHARED);
+    const int rc = gpu_download(d, host + s.id, g->call + s.id, s.results);
+    if (rc == 0) {
+        memcpy(id, host + s.id, n * k * sizeof *id);
+        memcpy(score, host + s.score, n * k * sizeof *score);
+        memcpy(found, host + s.found, n * sizeof *found);
+    }
+    free(host);
+    return rc;
+}
+
+static int gpu_choose(struct device *d, int32_t *token, float *logits, size_t n, size_t vocab, const struct device_chain *p, const struct device_choice *choice)
+{
+    enum { SOME = 64 };
+    float score[SOME];
+    uint32_t found[SOME];
+    for (size_t i = 0; i < n; i += SOME) {
+        const size_t some = MIN((size_t)SOME, n - i);
+        if (gpu_rank(d, token + i, score, found, 1, logits + i * vocab, some, vocab, p, choice + i))
+            return -1;
+        for (size_t j = 0; j < some; j++)
+            token[i + j] = found[j] ? token[i + j] : -1;
+    }
+    return 0;
+}
+
+/* ---- open ------------------------------------------------------------------------------------------------- */
+
+static void gpu_close(struct device *d)
+{
+    struct gpu *g = (struct gpu *)d;
+    void *const mine[] = { g->table, g->part, g->product_part, g->ticket, g->list, g->select_list, g->keys, g->staging, g->call };
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+        gpu_free(d, mine[i], 0);
+    free(g->table_host);
+    g->driver->close(g->driver);
+    free(g);
+}
+
+int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t why_size)
+{
+    struct gpu *g = calloc(1, sizeof *g);
+    if (!g) {
+        snprintf(why, why_size, "out of memory");
+        driver->close(driver);
+        return -1;
+    }
+    g->driver = driver;
+    g->d = (struct device){ .kind = driver->kind, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
+        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
+        .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
+        .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
+        .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow, .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
+        .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .count = gpu_count, .choose = gpu_choose, .rank = gpu_rank };
+    memcpy(g->d.name, driver->name, sizeof g->d.name);
+    memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);
+    *out = &g->d;
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* What runs the kernels of cu_args.h: the CUDA driver (cuda.c) or the emulation (emulated.c), below kernels/device_gpu.c. One queue;
+ * functions that return int return -1 with one line in `error`, after which nothing more is launched. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/cu_args.h"
+
+struct device;
+struct gpu_launch { enum cu_kernel kernel; const void *args; size_t args_bytes; unsigned grid[3], block; size_t shared_bytes; };
+struct gpu_driver {
+    const char *kind;
+    char name[128], numerics[32], error[512];
+    void  (*close)(struct gpu_driver *);
+    void *(*alloc)(struct gpu_driver *, size_t bytes);               /* zeroed; NULL when there is none */
+    void  (*free)(struct gpu_driver *, void *p);
+    size_t (*bytes_free)(struct gpu_driver *);
+    int   (*upload)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
+    int   (*download)(struct gpu_driver *, void *dst, const void *src, size_t bytes);     /* waits */
+    int   (*copy)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
+    int   (*zero)(struct gpu_driver *, void *dst, size_t bytes);
+    int   (*launch)(struct gpu_driver *, const struct gpu_launch *);
+    bool  (*graph_begin)(struct gpu_driver *, uint64_t key);         /* true: launched as recorded */
+    int   (*graph_end)(struct gpu_driver *);
+};
+/* Takes the driver over. 0, or -1 and why (no memory). */
+int gpu_open(struct device **, struct gpu_driver *, char *why, size_t why_size);
