@@ -34,16 +34,13 @@ static inline v16 v16_zero_below(v16 y, v16 x, float c)
     return (v16){ _mm256_andnot_ps(_mm256_cmp_ps(x.lo, v, _CMP_LT_OQ), y.lo), _mm256_andnot_ps(_mm256_cmp_ps(x.hi, v, _CMP_LT_OQ), y.hi) };
 }
 /* Weights are no denormals, and no NaN that reaches them has low bits set: rounding is two additions. */
-static inline __m256i rounded(__m256 v)
+static inline __m256 rounded(__m256 v)
 {
     const __m256i u = _mm256_castps_si256(v), even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), even), 16);
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), even);
+    return _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32((int)0xffff0000)));
 }
-static inline void v16_store_bf16(uint16_t *p, v16 v)
-{
-    __m256i packed = _mm256_packus_epi32(rounded(v.lo), rounded(v.hi));
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(packed, 0xd8));
-}
+static inline v16 v16_round_bf16(v16 v) { return (v16){ rounded(v.lo), rounded(v.hi) }; }
 static inline v16 v16_weights(enum dtype type, const char *p)
 {
     if (type == DT_F32)
@@ -61,9 +58,12 @@ static inline v16 v16_pair(const char *p, bool odd)
     return (v16){ half(_mm256_loadu_si256(h), odd), half(_mm256_loadu_si256(h + 1), odd) };
 }
 
+/* c += a * b, in place: given the choice gcc 12 turns sums round and moves them about. */
+#define FMA_INTO(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b))
+
 #define U_ _Pragma("GCC unroll 16")
-static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
-    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
+    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
     v16 acc[4][4];
     U_ for (int r = 0; r < rows; r++)
@@ -77,11 +77,14 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             U_ for (int p = 0; p < panels; p++)
                 w[p] = v16_pair(b + (size_t)p * ldb + step * j, odd);
             U_ for (int r = 0; r < rows; r++) {
+                const char *at = (const char *)left + ((size_t)r * lda + 2 * j) * (wide ? sizeof(float) : sizeof(uint16_t));
                 int pair;
-                memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
-                __m256 x = half(_mm256_set1_epi32(pair), odd);
-                U_ for (int p = 0; p < panels; p++)
-                    acc[r][p] = v16_fma((v16){ x, x }, w[p], acc[r][p]);
+                memcpy(&pair, at, sizeof pair);
+                __m256 x = wide ? _mm256_broadcast_ss((const float *)(const void *)at + odd) : half(_mm256_set1_epi32(pair), odd);
+                U_ for (int p = 0; p < panels; p++) {
+                    FMA_INTO(acc[r][p].lo, x, w[p].lo);
+                    FMA_INTO(acc[r][p].hi, x, w[p].hi);
+                }
             }
         }
     }
@@ -94,7 +97,8 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
 #define FEW_ROWS 2
-#define TILES(X) X(1, 4) X(2, 2) X(3, 1) X(4, 1) X(1, 2) X(1, 1) X(2, 1)
+#define ATTN_WIDE 1
+#define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define v16_flush(v) (v)
 static bool supported(void)

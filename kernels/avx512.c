@@ -48,9 +48,11 @@ static inline v16 v16_pair(const char *p, bool odd)
 }
 
 #define U_ _Pragma("GCC unroll 16")
-static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda,
-    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
+    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
+    const uint16_t *a = left;
+    (void)wide;
     v16 acc[8][8];
     U_ for (int r = 0; r < rows; r++)
         U_ for (int p = 0; p < panels; p++)
@@ -78,6 +80,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define ROWS_MAX 8
 #define ATTN_ROWS_MAX 8
 #define FEW_ROWS 4
+#define ATTN_WIDE 0
 #define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
 static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }

@@ -65,9 +65,11 @@ static inline float fma_flush(float a, float b, float c)
     return r;
 }
 
-static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint16_t *a, size_t lda, const char *b, size_t ldb,
-                            size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda, const char *b, size_t ldb,
+                            size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
+    const uint16_t *a = left;
+    (void)wide;
     (void)ahead, (void)lines;
     for (int r = 0; r < rows; r++)
         for (int p = 0; p < panels; p++) {
@@ -89,6 +91,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const uint
 #define ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
 #define FEW_ROWS 4
+#define ATTN_WIDE 0
 #define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { (void)rows; return 1; }
 #undef FTZ_BEGIN              /* every flush is spelled out */

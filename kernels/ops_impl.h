@@ -5,7 +5,7 @@
  *                             v16_max (a > b ? a : b), v16_top (the largest, by halves)
  *   v16_pow2(t)               floats whose bits are (bits of t << 23) + bits of 1.0
  *   v16_zero_below(y, x, c)   0 where x < c, else y
- *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN
+ *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN; with ATTN_WIDE v16_round_bf16(v), the same as floats
  *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
@@ -16,6 +16,8 @@
  *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
  *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
  *   ATTN_ROWS_MAX             rows of the largest tile that has all 64 columns of a block beside each other, where there is one
+ *   ATTN_WIDE                 1: queries and weights of bf16 attention pass to the products as floats that hold bf16 values, which
+ *                             are widened once instead of once for every panel; dot_bf16's left operand is then float where `wide`
  *
  * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
  * arithmetic is the same however wide the compiler makes it, as long as it neither contracts nor reorders,
@@ -104,10 +106,10 @@ INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, c
 /* One tile; n counts k (elements), rounded up to pairs for bf16. Loads are in bytes from b: panels are ldb apart, one k (bf16:
  * one pair) and the next are step apart. */
 INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a, size_t lda,
-             const char *b, size_t ldb, size_t step, size_t n, size_t ahead, const int lines, const int rows, const int panels)
+             const char *b, size_t ldb, size_t step, size_t n, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
     if (act == DT_BF16)
-        dot_bf16(c, ldc, alpha, (const uint16_t *)(const void *)a, lda, b, ldb, step, (n + 1) / 2, ahead, lines, rows, panels);
+        dot_bf16(c, ldc, alpha, a, lda, b, ldb, step, (n + 1) / 2, ahead, lines, wide, rows, panels);
     else
         dot_f32(c, ldc, alpha, type, (const float *)(const void *)a, lda, b, ldb, step, n, rows, panels);
 }
@@ -116,6 +118,7 @@ struct tile_args {
     float *c; size_t ldc; const float *alpha; enum dtype act, type;
     const char *a; size_t lda; const char *b; size_t ldb, step, n;
     size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware */
+    bool wide;                       /* a holds floats (ATTN_WIDE) */
 };
 
 /* 16 columns of a cache block and a step of k take as many bytes in bf16, two by two, as in f32. */
@@ -124,7 +127,7 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
 /* Every (rows, panels) that is used is compiled with constants; attention with 64 dimensions, scores and values alike, has constant
  * strides too, which leaves the registers to the accumulators. Out of line, so that a change of MXCSR stays outside. */
 #define TILE_64(LINES, R, P) \
-    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, R, P)
+    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, ATTN_WIDE, R, P)
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
@@ -135,11 +138,13 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
             default: TILE_64(P, R, P); \
             } \
         else if (t->act == DT_BF16 && t->lines) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, R, P); \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, ATTN_WIDE, R, P); \
+        else if (t->act == DT_BF16 && ATTN_WIDE && t->wide) \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, true, R, P); \
         else if (t->act == DT_BF16) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, R, P); \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, false, R, P); \
         else \
-            tile(t->c, t->ldc, t->alpha, DT_F32, t->type, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, R, P); \
+            tile(t->c, t->ldc, t->alpha, DT_F32, t->type, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, false, R, P); \
     }
 TILES(TILE_FN)
 #define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
@@ -171,7 +176,7 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0 };
+                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0, false };
             FTZ_BEGIN(act == DT_BF16);
             tile_span(t, (int)rows, group);
             FTZ_END;
@@ -259,13 +264,35 @@ static bool OP(finite)(const float *x, size_t n)
 
 /* ---- attention ------------------------------------------------------------------------------------------- */
 
+enum { ATTN_WIDE_TILES = 8 };
+
 /* Scratch of one thread: scores and weights of a tile, and one private block. */
 struct attn_work {
     float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* of this block and the next */
     float p[ATTN_ROWS_MAX][KV_BLOCK];       /* act [ATTN_ROWS_MAX][KV_BLOCK] */
     float alpha[ATTN_ROWS_MAX];
-    char block[];
+    size_t wide[ATTN_WIDE_TILES];           /* the tiles that have been widened: first row, rows - 1 below it */
+    char block[];                           /* with ATTN_WIDE behind it their queries: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim] */
 };
+
+/* The queries of rows from..to-1 of a head, which lie at q, as the products take them; tile i of those at hand. */
+static const char *left_operand(const struct attn *a, const char *q, size_t from, size_t to, size_t i, struct attn_work *w)
+{
+#if ATTN_WIDE
+    const size_t d = a->head_dim, at = i % ATTN_WIDE_TILES, name = from * ATTN_ROWS_MAX + (to - from - 1);
+    float *wide = (float *)(void *)(w->block + a->block_bytes) + at * ATTN_ROWS_MAX * d;
+    if (a->type != DT_BF16)
+        return q;
+    if (w->wide[at] != name)
+        for (size_t k = 0; k < (to - from) * d; k++)
+            wide[k] = from_bits((uint32_t)((const uint16_t *)(const void *)q)[k] << 16);
+    w->wide[at] = name;
+    return (const char *)wide;
+#else
+    (void)a, (void)from, (void)to, (void)i, (void)w;
+    return q;
+#endif
+}
 
 /* exp2_f for x <= 0 (or NaN). */
 INLINE v16 v16_exp2(v16 x)
@@ -298,10 +325,14 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
     state[0] = m;
     UNROLL for (int i = 0; i < 4; i++) {
         x[i] = v16_exp2(v16_sub(x[i], top));
+#if ATTN_WIDE
+        v16_store((float *)p + 16 * i, act == DT_BF16 ? v16_round_bf16(x[i]) : x[i]);
+#else
         if (act == DT_BF16)
             v16_store_bf16((uint16_t *)p + 16 * i, x[i]);
         else
             v16_store((float *)p + 16 * i, x[i]);
+#endif
     }
     v16 sum = v16_fma(v16_load(l), v16_set1(a), x[0]);
     if (act == DT_BF16)
@@ -314,6 +345,7 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
 struct tile_rows {
     const struct attn *a;
     const char *q;
+    const char *left;                /* q as the products take it */
     float *state;
     size_t t0;
     int rows;
@@ -325,8 +357,8 @@ struct tile_rows {
 static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
     const size_t d = t->a->head_dim;
-    struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->q, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
-                           t->ahead, t->lines };
+    struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
+                           t->ahead, t->lines, ATTN_WIDE };
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
@@ -352,8 +384,8 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
         if (t->a->importance && r == 0)
             score_block(t, b, s, t->t0 + (size_t)j == 0);
-        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, (uint16_t *)w->p + j * KV_BLOCK, DT_BF16, from, to)
-                                            : soften(state, s, w->p[j], DT_F32, from, to);
+        void *p = ATTN_WIDE || t->a->type != DT_BF16 ? (void *)w->p[j] : (uint16_t *)w->p + j * KV_BLOCK;
+        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, p, DT_BF16, from, to) : soften(state, s, p, DT_F32, from, to);
     }
 }
 
@@ -361,7 +393,7 @@ static __attribute__((noinline)) void tile_values(const struct tile_rows *t, con
 {
     const size_t d = t->a->head_dim, elt = dtype_size(t->a->type);
     struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
-                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines };
+                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, ATTN_WIDE };
     tile_span(v, t->rows, d / PANEL);
 }
 
@@ -378,7 +410,7 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
     for (size_t i = 0; i < n_tiles; i++) {
         const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
         const int lines = ahead == 0 || rows <= FEW_ROWS || i > 1 ? 0 : n_tiles == 1 ? 4 : 2;
-        const struct tile_rows t = { a, q + from * row, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
+        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), state + from * ATTN_STATE(d), from, (int)(to - from), extra,
                                      ahead + 2 * COLUMN_BYTES * i, lines, w };
         tile_scores(&t, block, 0);
         for (size_t j = 0; j < n; j++) {
@@ -468,6 +500,7 @@ static void OP(attend)(const struct attn *a, size_t h, size_t c, size_t r0, size
 {
     const size_t group = a->n_heads / a->n_kv_heads, st = ATTN_STATE(a->head_dim);
     float *state = a->part + ((c - a->chunk0) * a->n_kv_heads + h) * a->m * group * st;
+    memset(((struct attn_work *)work)->wide, 0xff, sizeof ((struct attn_work *)work)->wide);
     for (size_t t = r0 * group; t < r1 * group; t++) {
         memset(state + t * st, 0, st * sizeof *state);
         state[t * st] = -INFINITY;

@@ -154,8 +154,9 @@ void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void
 
 size_t attn_work_bytes(enum dtype t, size_t head_dim)
 {
-    /* struct attn_work with the largest tile of any twin, and a private block; a multiple of a cache line */
-    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 1) * sizeof(float) + kv_block_bytes(t, head_dim) + 127) / 64 * 64;
+    /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a multiple of a cache line */
+    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 1 + sizeof(size_t)) * sizeof(float) + kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127)
+           / 64 * 64;
 }
 
 /* sin and cos of r in [-pi/4, pi/4] by their Taylor series; the first term left out is below 1e-18. */
