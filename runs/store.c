@@ -388,15 +388,36 @@ static int look_inside(struct store *s, struct err *e)
     return 0;
 }
 
-/* Missing folders of `path`, 0700 each. */
+/* The names in a folder, on the disk. One that may not be read, or whose file system cannot do it, is left out. */
+static int sync_folder(const char *path, const char *shown, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd >= 0 ? fsync(fd) : 0, why = errno;
+    if (fd >= 0)
+        close(fd);
+    return rc && why == EIO ? err_set(e, ERR_FAILED, "%s: the folder %s cannot be written to the disk: %s", shown, path, strerror(why)) : 0;
+}
+
+/* Missing folders of `path`, 0700 each. A power cut must not take the folder of a store away: all the way down is synced before there is a
+ * store, also what another process made that was killed on the way. */
 static int make_folders(const char *path, const char *shown, struct err *e)
 {
     char p[PATH_MAX];
+    if (access(path, F_OK) == 0)
+        return 0;
+    if (sync_folder("/", shown, e))
+        return -1;
     snprintf(p, sizeof p, "%s", path);
     for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
         *c = 0;
         if (mkdir(p, 0700) && errno != EEXIST)
             return err_set(e, ERR_FAILED, "%s: cannot make the folder %s: %s", shown, p, strerror(errno));
+        *c = '/';
+    }
+    for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
+        *c = 0;
+        if (sync_folder(p, shown, e))
+            return -1;
         *c = '/';
     }
     return 0;
