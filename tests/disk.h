@@ -147,19 +147,22 @@ static inline uint8_t *inode_image(const struct inode *f, bool whole, size_t *n_
 }
 
 /* Put the files on the real disk as they are now (`whole`) or in one state behind a cut. `from` in front of their paths becomes `to` ("",
- * "": as they are). Every store must be closed, and folders that are not there now must not be there. */
+ * "": as they are). Every store must be closed. */
 static inline void disk_put(bool whole, const char *from, const char *to)
 {
     char path[400];
     size_t skip = strlen(from);
+    for (int i = disk.n_names; i-- > 0;) {
+        snprintf(path, sizeof path, "%s%s", to, disk.name[i].path + skip);
+        if (unlink(path))
+            rmdir(path);
+    }
     for (int i = 0; i < disk.n_names; i++) {     /* a folder comes before what is in it */
         const struct name *m = &disk.name[i];
         int inode = whole ? disk_now(m) : m->state[rand() % m->n_states];
         size_t n = 0;
         assert(strncmp(m->path, from, skip) == 0);
         snprintf(path, sizeof path, "%s%s", to, m->path + skip);
-        if (unlink(path))
-            rmdir(path);
         if (inode < 0)
             continue;
         if (disk.inode[inode].folder) {

@@ -4,12 +4,12 @@
 #include "tests/program.h"
 
 struct entry { enum record_kind kind; const char *path; const char *data; size_t at, n; };   /* path: NUL-terminated copy */
-struct log { char *bytes; struct entry *v; size_t n; char *paths; };
+struct log { char *bytes; struct entry *v; size_t n; char *paths; char root[128]; };
 
 /* Have programs log what they change under the rig's folder. */
 static inline void log_begin(void)
 {
-    snprintf(faults->root, sizeof faults->root, "%s/", rig_dir);
+    snprintf(faults->root, sizeof faults->root, "%s", rig_dir);
     snprintf(faults->log, sizeof faults->log, "%s.log", program_page);
     unlink(faults->log);
 }
@@ -28,6 +28,7 @@ static inline void log_end(struct log *l)
     size_t size = 0, n_paths = 0;
     struct err e;
     *l = (struct log){0};
+    strcpy(l->root, faults->root);
     if (access(faults->log, F_OK) == 0 && file_read(&l->bytes, &size, faults->log, 1 << 28, &e))
         abort();
     unlink(faults->log);
@@ -55,11 +56,12 @@ enum believe { BELIEVE_ALL, BELIEVE_FULL, BELIEVE_NONE };
 static inline void play(const struct log *l, size_t i, enum believe b)
 {
     const struct entry *r = &l->v[i];
+    bool top = strcmp(r->path, l->root) == 0;            /* it was there before the log began */
     if (r->kind == REC_UNLOCK)
         return;
-    struct name *m = disk_name(r->path);
-    int now = disk_now(m);
-    bool folder = now < 0 || disk.inode[now].folder;     /* the folder of all was there before the log began */
+    struct name *m = top ? NULL : disk_name(r->path);
+    int now = top ? -1 : disk_now(m);
+    bool folder = top || (now >= 0 && disk.inode[now].folder);
     switch (r->kind) {
     case REC_CREATE:   disk_make(m, false); break;
     case REC_MKDIR:    disk_make(m, true); break;

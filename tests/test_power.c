@@ -1,0 +1,173 @@
+/* Power cuts under the real program: what it changed on the disk is logged, call by call, while jobs are queued, worked on, removed and
+ * extended from the first start on; then the disk is rebuilt in states in which a power cut at any call could have left it: unsynced
+ * writes dropped, reordered and torn, files and folders made and removed or not. What another process could read before must be there.
+ * The same cuts, where the disk does not believe in the syncs that synchronous=EXTRA adds or in none, show that losses are seen.
+ * Short: 1,500 cuts and 2 x 300; --long: 12,000 and 2 x 1,000. */
+#include "tests/replay.h"
+
+static bool long_run;
+
+enum { JOBS = 3 };
+struct seen { bool there[JOBS + 1], gone[JOBS + 1]; size_t tokens[JOBS + 1]; };      /* by number of the job */
+
+static struct log recorded;
+static struct seen *acked;               /* [recorded.n], behind each record */
+static struct text final_text[JOBS + 1];
+static char from[96], scratch[96], store_there[128];
+
+/* What is in a database file now. */
+static void look(struct seen *v, const char *path)
+{
+    struct store *s;
+    struct err e = {0};
+    if (store_open(&s, path, &(struct store_options){ .mode = STORE_READ }, &e))
+        return;                          /* nothing in it yet */
+    for (int64_t job = 1; job <= JOBS; job++) {
+        struct job_list l;
+        CHECK(store_jobs(s, &job, 1, &l, &e) == 0, "%s", e.msg);
+        v->gone[job] = v->gone[job] || (v->there[job] && !l.n);
+        v->there[job] = l.n > 0;
+        v->tokens[job] = l.n ? l.v[0].tokens : 0;
+        job_list_free(&l);
+    }
+    store_close(s);
+}
+
+static void does(const char *words)
+{
+    int status = program(words);
+    CHECK(exited(status, 0), "%s: %x %s", words, status, program_err());
+}
+
+/* The session, and what could be read at each of its moments. */
+static void record_session(void)
+{
+    struct seen now = {0};
+    rig_new();
+    strcpy(from, rig_dir);
+    snprintf(scratch, sizeof scratch, "%s.cut", program_page);
+    snprintf(store_there, sizeof store_there, "%s/a/b/t.db", scratch);
+    mkdir(scratch, 0700);
+    snprintf(rig_path, sizeof rig_path, "%s/a/b/t.db", rig_dir);
+    faults_none();
+    faults->speed = 1000;                /* a checkpoint every 0.8 ms */
+    log_begin();
+    submit_tiny(200, 1);
+    does(WORK);
+    submit_tiny(60, 2);
+    does(WORK " --max-jobs 1");
+    does("remove 3 -q");
+    does("extend 1 --tokens +40");
+    does(WORK);
+    log_end(&recorded);
+    struct store *s = rig_open(STORE_READ);
+    for (int64_t job = 1; job < JOBS; job++)
+        final_text[job] = stored_text(s, job);
+    CHECK(final_text[1].n == 240 && final_text[2].n == 60);
+    store_close(s);
+    acked = calloc(recorded.n, sizeof *acked);
+    disk_reset();
+    for (size_t i = 0; i < recorded.n; i++) {
+        play(&recorded, i, BELIEVE_ALL);
+        if (readable_at(&recorded, i)) {
+            disk_put(true, from, scratch);
+            look(&now, store_there);
+        }
+        acked[i] = now;
+    }
+    CHECK(now.tokens[1] == 240 && now.tokens[2] == 60 && now.gone[3]);
+}
+
+/* The disk as a cut has left it: NULL, or what is lost. */
+static const char *lost(const struct seen *a)
+{
+    static char why[1200];
+    struct store *s;
+    struct err e = {0};
+    const char *bad = NULL;
+    if (store_open(&s, store_there, &(struct store_options){ .mode = STORE_CREATE }, &e) || store_check(s, &e)) {
+        snprintf(why, sizeof why, "%s", e.msg);
+        store_close(s);
+        return why;
+    }
+    for (int64_t job = 1; job <= JOBS && !bad; job++) {
+        struct job_list l;
+        if (store_jobs(s, &job, 1, &l, &e))
+            bad = "the jobs cannot be read";
+        else if (a->there[job] && !l.n && job != 3)
+            bad = "a job is lost";
+        else if (a->gone[job] && l.n)
+            bad = "a removed job is back";
+        else if (l.n && job != 3) {
+            struct text t = stored_text(s, job);
+            if (!begins_with(&final_text[job], &t, a->tokens[job]))
+                bad = "acknowledged tokens are lost";
+            free(t.ids);
+        }
+        job_list_free(&l);
+    }
+    store_close(s);
+    return bad;
+}
+
+/* `want` cuts, spread over the session; how many lost something. */
+static int cuts(enum believe b, int want, char *first, size_t size)
+{
+    int n_lost = 0, done = 0;
+    first[0] = 0;
+    srand(23);
+    disk_reset();
+    for (size_t i = 0; i < recorded.n; i++) {
+        play(&recorded, i, b);
+        for (; done < (int)((double)(i + 1) / (double)recorded.n * want); done++) {
+            disk_put(false, from, scratch);
+            const char *bad = lost(&acked[i]);
+            n_lost += bad != NULL;
+            if (bad && !first[0])
+                snprintf(first, size, "change %zu of %zu: %s", i, recorded.n, bad);
+        }
+    }
+    disk_reset();
+    return n_lost;
+}
+
+static void power_cuts_lose_nothing_that_could_be_read(void)
+{
+    const int want = long_run ? 12000 : 1500;
+    char first[1300];
+    if (!program_open())
+        SKIP(NO_PROGRAM);
+    record_session();
+    int n = cuts(BELIEVE_ALL, want, first, sizeof first);
+    CHECK(n == 0, "%d of %d: %s", n, want, first);
+    printf("    %d cuts over %zu changes\n", want, recorded.n);
+}
+
+static void the_cuts_show_what_weaker_syncs_lose(void)
+{
+    const int want = long_run ? 1000 : 300;
+    char full[1300], none[1300];
+    if (!recorded.n)
+        SKIP(NO_PROGRAM);
+    int n_full = cuts(BELIEVE_FULL, want, full, sizeof full), n_none = cuts(BELIEVE_NONE, want, none, sizeof none);
+    CHECK(n_full > want / 100 && n_none > want / 10, "%d and %d of %d", n_full, n_none, want);
+    printf("    of %d cuts synchronous=FULL loses %d (%s), OFF %d (%s)\n", want, n_full, full, n_none, none);
+}
+
+int main(int argc, char **argv)
+{
+    char cmd[128];
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
+    RUN(power_cuts_lose_nothing_that_could_be_read);
+    RUN(the_cuts_show_what_weaker_syncs_lose);
+    for (int i = 1; i <= JOBS; i++)
+        free(final_text[i].ids);
+    free(acked);
+    log_free(&recorded);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", scratch);
+    if (scratch[0] && system(cmd))
+        perror(cmd);
+    rig_end();
+    program_close();
+    return test_end();
+}
