@@ -70,9 +70,16 @@ static void kills_at_random_lose_nothing(void)
         submit_tiny(TOKENS, 1);
         jobs++;
         bool done = false;
+        siginfo_t info = {0};
         while (!done && kills < want && !test_failed_) {
+            faults->classes = CALL_CHANGES;      /* counted, so that the moments do not depend on how busy the machine is */
+            faults->at = INT64_MAX;
+            faults->n = 0;
             pid_t pid = program_start(WORK);
-            sleep_ms(rand() % 4 ? 4 + rand() % 1600 / 100.0 : rand() % 12000 / 100.0);       /* mostly where the first tokens of an attempt come */
+            int64_t until = rand() % 4 ? 60 + rand() % 90 : rand() % 400;
+            for (double t = clock_seconds(); faults->n < until && clock_seconds() - t < 5 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid;)
+                sleep_ms(0.2);
+            sleep_ms(rand() % 200 / 100.0);
             struct store *s = rig_open(STORE_READ);
             struct job_list l = job_row(s, 1);
             size_t acked = l.n ? l.v[0].tokens : 0;
