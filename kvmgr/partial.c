@@ -1,6 +1,5 @@
 #include "kvmgr/partial.h"
 
-
 static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budget)
 {
     return policy != KV_FULL && budget < full->n_max;
@@ -177,7 +176,8 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
 /* Row `from` of the full cache takes the place of the least important row, or of the oldest recent one. */
 static void take_over(struct partial *p, size_t from)
 {
-    size_t slot = p->budget - 1 - p->n_recent++ % (p->budget - p->sinks);
+    const size_t free = p->budget - p->sinks, turn = p->policy == KV_STATIC ? (free + 1) / 2 : free;
+    size_t slot = p->budget - 1 - p->n_recent++ % turn;
     for (size_t l = 0; l < p->kv.n_layers; l++)
         for (size_t h = 0; h < p->kv.n_kv_heads; h++)
             copy_row(p, l, h, from, slot);

@@ -8,8 +8,9 @@
  * the root row of the next verification pass, whose scores the pass hands over by the way (struct pass_seq, `scored`). Keys
  * keep the rotation of their own position, so that slots may stand in any order.
  *
- * When all selected rows are replaced, the next verification pass selects again (dynamic). `static` selects once, `window`
- * never (sinks and the most recent rows, MagicDec): in both new rows then replace the oldest of the recent ones.
+ * When all selected rows are replaced, the next verification pass selects again (dynamic). `static` selects once and keeps the better
+ * half of it: new rows take turns in the other half. `window` never selects (sinks and the most recent rows, MagicDec): new rows
+ * replace the oldest.
  *
  * As long as the text fits the budget, and always under the policy `full`, there is nothing to copy: draft passes read the full
  * cache itself, their rows standing behind the committed ones. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/coin.h"
 
 static const struct decode_setup plain;
 
@@ -307,7 +306,8 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
             sample = sample_at(d, mine[n], token, n, &row);
         while (n < depth && sample == token[n] && ++n <= depth);
         ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
-        bool wins = n + 1 > n_best || (n + 1 == n_best && coin_word(~(uint64_t)d->n_tokens, row, ties, 0) % ties == 0);
+        const struct history h = { d->tokens, d->n_tokens, d->n_prompt };
+        bool wins = n + 1 > n_best || (n + 1 == n_best && sampler_pick(d->sampler, &h, row, ties) == 0);
         if (wins) {
             n_best = n + 1;
             memcpy(path, mine, n_best * sizeof *path);

@@ -230,6 +230,12 @@ int32_t sampler_choose_row(struct sampler *s, float *logits, const struct histor
     return id < 0 ? lowest_allowed(s, logits, eos_banned(&s->p, h)) : id;
 }
 
+size_t sampler_pick(const struct sampler *s, const struct history *h, uint32_t row, size_t n)
+{
+    const struct coin_key key = key_of(s, h, row);
+    return coin_word(key.seed, key.sample, key.position, UINT32_MAX) % n;
+}
+
 int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h)
 {
     return sampler_choose_row(s, logits, h, 0);

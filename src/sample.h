@@ -89,6 +89,8 @@ bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h);
  * p + r * 2^40, where no text ever is, so rows are independent of each other; row 0 is sampler_choose. Temperature 0: no coins, all rows equal. */
 enum { ROWS_MAX = 1 << 24 };
 int32_t sampler_choose_row(struct sampler *s, float *logits, const struct history *h, uint32_t row);
+/* And a number below n >= 1 for it, from a coin of that position and row that no token has. */
+size_t sampler_pick(const struct sampler *s, const struct history *h, uint32_t row, size_t n);
 
 /* The coin: 64 random bits for (seed, sample, position, id), and the Gumbel noise -log(-log(u)) made of them. */
 uint64_t coin_word(uint64_t seed, uint32_t sample, uint64_t position, uint32_t id);

@@ -44,7 +44,9 @@ static void rule_select(struct rule *r, size_t l, const float *score, size_t ste
 }
 static void rule_replace(struct rule *r, size_t pos)
 {
-    size_t room = r->budget - r->sinks, slot = r->budget - 1 - r->replaced++ % room;
+    size_t room = r->budget - r->sinks;
+    if (r->policy == KV_STATIC) room -= room / 2;
+    size_t slot = r->budget - 1 - r->replaced++ % room;
     for (size_t l = 0; l < LAYERS; l++)
         for (size_t h = 0; h < HEADS; h++) r->at[l][h][slot] = pos;
 }
