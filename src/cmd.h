@@ -41,6 +41,9 @@ enum { PATH_BYTES = 4096 };
 /* The directory that --model names: a directory, or org/name in the local Hugging Face cache. */
 int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
 
+/* The same for a name from elsewhere, which messages call `what`. */
+int model_dir_of(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);
+
 /* Everything a verb needs to compute. {0} is closed. Opened in two steps so that what is cheap to check is
  * checked before weights are read. */
 struct engine {

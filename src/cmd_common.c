@@ -34,7 +34,7 @@ static void cache_dir(char *out, size_t size)
 }
 
 /* org/name -> CACHE/models--org--name/snapshots/HASH, the hash as refs/main has it. */
-static int cached_model(char dir[PATH_BYTES], const char *name, struct err *e)
+static int cached_model(char dir[PATH_BYTES], const char *name, const char *what, struct err *e)
 {
     char cache[PATH_BYTES / 2], ref[PATH_BYTES], *hash;
     const char *slash = strchr(name, '/');
@@ -42,7 +42,7 @@ static int cached_model(char dir[PATH_BYTES], const char *name, struct err *e)
     cache_dir(cache, sizeof cache);
     snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name, slash + 1);
     if (access(ref, F_OK))
-        return err_set(e, ERR_INPUT, "--model: '%s' is no directory here, and not in the Hugging Face cache %s", name, cache);
+        return err_set(e, ERR_INPUT, "%s: '%s' is no directory here, and not in the Hugging Face cache %s", what, name, cache);
     if (file_read(&hash, &n, ref, 256, e))
         return -1;
     hash[strcspn(hash, " \r\n\t")] = 0;
@@ -56,14 +56,11 @@ static int cached_model(char dir[PATH_BYTES], const char *name, struct err *e)
     return 0;
 }
 
-int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
+int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
 {
-    const char *m = o->model;
-    if (!m || !*m)
-        return err_set(e, ERR_INPUT, "%s: --model DIR is missing", o->verb->name);
     size_t n = strlen(m);
     if (n >= PATH_BYTES)
-        return err_set(e, ERR_INPUT, "--model: a path of %zu bytes, at most %d are allowed", n, PATH_BYTES - 1);
+        return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n, PATH_BYTES - 1);
     if (is_dir(m)) {
         memcpy(dir, m, n + 1);
         while (n > 1 && dir[n - 1] == '/')
@@ -72,10 +69,17 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
     }
     const char *slash = strchr(m, '/');
     if (slash && slash != m && slash[1] && !strchr(slash + 1, '/') && m[0] != '.')
-        return cached_model(dir, m, e);
+        return cached_model(dir, m, what, e);
     if (n > 5 && strcmp(m + n - 5, ".gguf") == 0)
-        return err_set(e, ERR_INPUT, "--model: %s: .gguf files are not in this version of longhand", m);
-    return err_set(e, ERR_INPUT, "--model: %s: %s", m, access(m, F_OK) ? strerror(errno) : "not a directory");
+        return err_set(e, ERR_INPUT, "%s: %s: .gguf files are not in this version of longhand", what, m);
+    return err_set(e, ERR_INPUT, "%s: %s: %s", what, m, access(m, F_OK) ? strerror(errno) : "not a directory");
+}
+
+int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
+{
+    if (!o->model || !*o->model)
+        return err_set(e, ERR_INPUT, "%s: --model DIR is missing", o->verb->name);
+    return model_dir_of(dir, o->model, "--model", e);
 }
 
 /* ---- the engine ---- */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/batch.h"
 #include "src/cmd_store.h"
 #include "src/request.h"
 
@@ -24,7 +25,19 @@ static int submit_one(const struct options *o, struct err *e)
     return rc ? rc : stdout_finish(e);
 }
 
+static int submit_batch(const struct options *o, struct err *e)
+{
+    struct batch b = {0};
+    struct store *s = NULL;
+    int rc = batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+    if (rc == 0)
+        puts(b.name);
+    store_close(s);
+    batch_close(&b);
+    return rc ? rc : stdout_finish(e);
+}
+
 int cmd_submit(const struct options *o, struct err *e)
 {
-    return o->batch ? err_set(e, ERR_INPUT, "--batch: not in this version of longhand") : submit_one(o, e);
+    return o->batch ? submit_batch(o, e) : submit_one(o, e);
 }

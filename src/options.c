@@ -449,6 +449,19 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     return 0;
 }
 
+int options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e)
+{
+    char word[64];
+    snprintf(word, sizeof word, "--%s", name);
+    const struct option *opt = find(word, o->verb->bit);
+    assert(opt && (opt->verbs & o->verb->bit) && opt->kind != LIST && opt->kind != FILES);
+    o->given[opt - table] = 1;
+    if (opt->kind != FLAG)
+        return set(o, opt, spelled, value, e);
+    *(bool *)(void *)((char *)o + opt->field) = strcmp(value, "true") == 0;
+    return 0;
+}
+
 /* ---- the command line ---- */
 
 static int unknown_option(const struct options *o, const char *spelled, struct err *e)

@@ -89,6 +89,10 @@ void options_free(struct options *o);
 /* Whether the option of this long name stood on the command line. */
 bool options_given(const struct options *o, const char *name);
 
+/* Set an option of o's verb as if it had been given: a request of a batch has the same fields as the command line, with the same ranges. `spelled` is what
+ * messages call it; a flag takes "true" and "false"; a text is borrowed. Not for lists. */
+int  options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e);
+
 /* NULL when there is no such verb in this version. */
 const struct verb *options_verb(const char *name);
 

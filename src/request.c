@@ -69,12 +69,11 @@ static int check_as_worker(const struct request *r, const struct engine *g, stru
     return rc;
 }
 
-int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
+int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
+    const struct options *o = r->o;
     json_t *params = NULL;
-    *r = (struct request){ .o = o };
-    if (check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) ||
-        job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
+    if (job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
         sampling_from_options(&r->sampling, o, &g->config, g->tokenizer, r->n_ids + o->tokens, e) ||
         job_describe(&params, o, &r->sampling, g, r->n_ids, r->chat_template, e))
         return -1;
@@ -83,6 +82,12 @@ int request_open(struct request *r, const struct options *o, struct engine *g, s
     if (!r->parameters)
         return err_set(e, ERR_FAILED, "out of memory for the parameters");
     return check_as_worker(r, g, e);
+}
+
+int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
+{
+    *r = (struct request){ .o = o };
+    return check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) ? -1 : 0;
 }
 
 void request_close(struct request *r)

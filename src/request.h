@@ -1,4 +1,4 @@
-/* A request for a text from the command line, checked and ready to be stored: `submit` and `run` begin alike. */
+/* A request for a text from the command line or a line of a batch, checked and ready to be stored: `submit` and `run` begin alike. */
 #pragma once
 #include "runs/store.h"
 #include "src/job.h"
@@ -14,6 +14,8 @@ struct request {                     /* {0} is closed */
 
 /* Opens g (headers, configuration, tokenizer; no weights) and checks everything that can be checked without weights. */
 int  request_open(struct request *r, const struct options *o, struct engine *g, struct err *e);
+/* The second half of it: with prompt and ids there, the length, the sampling parameters and everything a worker would refuse. */
+int  request_describe(struct request *r, const struct engine *g, struct err *e);
 void request_close(struct request *r);
 /* --samples jobs in one transaction; ids [o->samples]. */
 int  request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused, int64_t *ids, struct err *e);
