@@ -101,7 +101,7 @@ struct job_spec {
 };
 
 /* Store n jobs in one transaction: all or none. `batch`: NULL, or a name (batch_name_check), and then every job has a custom_id.
- * (batch, custom_id, sample) that is there already with the same identity is no new job; with another one the call fails
+ * (batch, custom_id, sample) that is there already with the same identity is no new job (its line becomes that of v); with another one the call fails
  * with ERR_INPUT, *bad (if not NULL) is its index and nothing is stored; the same pair twice in v counts as such. *bad is n for
  * other failures. ids[n] get the numbers; is_new[n] (may be NULL) which were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids, bool *is_new, size_t *bad, struct err *e);
@@ -152,7 +152,8 @@ struct store_counts {
     size_t open_tokens;                  /* still to make by queued and running jobs: over `rate` the ETA of the queue */
     double rate;                         /* tokens per second of all that run */
 };
-int store_counts(struct store *s, struct store_counts *out, struct err *e);
+/* Of the jobs of a batch; NULL: of all. */
+int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e);
 
 /* ---- changing jobs ---- */
 
@@ -233,6 +234,7 @@ int store_worker_end(struct store *s, int64_t worker, struct err *e);
 struct wish {
     int64_t worker;
     int64_t job;                         /* this one, queued, paused or failed; 0: the next of the queue */
+    const char *batch;                   /* only jobs of this batch; NULL: any */
     const char *model;                   /* the path of the loaded one, preferred within equal priority; NULL: none */
     const char *const *numerics; size_t n_numerics;   /* what this worker can compute; n_numerics 0: anything */
     int max_attempts;                    /* in a row that commit nothing; 0: never give up */

@@ -58,13 +58,16 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j, 
 /* 1: the job is there already, 0: it is not, -1: failed; with ERR_INPUT when the other one is a different request. */
 static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j, const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT id, identity FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti", batch, j->custom_id, (int64_t)j->sample);
+    sqlite3_stmt *q = db_query(s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti", batch, j->custom_id, (int64_t)j->sample);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc;
     *id = sqlite3_column_int64(q, 0);
     bool same = sqlite3_column_bytes(q, 1) == SHA256_BYTES && memcmp(sqlite3_column_blob(q, 1), identity, SHA256_BYTES) == 0;
+    bool moved = (size_t)sqlite3_column_int64(q, 2) != j->line;
     db_reset(q);
+    if (same && moved && db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
+        return -1;
     if (same)
         return 1;
     return err_set(e, ERR_INPUT, "custom_id \"%s\" is in @%s already (job %" PRId64 ") with another body; give this one another custom_id or the batch another name",
@@ -302,11 +305,12 @@ void job_input_free(struct job_input *in)
     *in = (struct job_input){0};
 }
 
-int store_counts(struct store *s, struct store_counts *out, struct err *e)
+int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e)
 {
     int rc;
     *out = (struct store_counts){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT state, count(*), sum(tokens), sum(wanted), sum(rate), sum(max(wanted - tokens, 0)) FROM job GROUP BY state", "");
+    sqlite3_stmt *q = db_query(s, e, "SELECT state, count(*), sum(tokens), sum(wanted), sum(rate), sum(max(wanted - tokens, 0)) FROM job "
+                                     "WHERE ?1 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?1) GROUP BY state", "t", batch);
     while ((rc = q ? db_step(s, q, e) : -1) == 1) {
         enum job_state state;
         if (job_state_parse(&state, (const char *)sqlite3_column_text(q, 0), e)) {

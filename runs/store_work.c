@@ -172,12 +172,13 @@ static char *numerics_list(const struct wish *w)
     return s;
 }
 
-#define ELIGIBLE "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR instr(?1, char(10) || numerics || char(10)) > 0)"
+#define ELIGIBLE "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR instr(?1, char(10) || numerics || char(10)) > 0) " \
+                 "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
 
 /* The next job of the queue: 1, 0 none, -1. */
 static int next_in_queue(struct store *s, const struct wish *w, const char *numerics, int64_t *job, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1", "t", numerics);
+    sqlite3_stmt *q = db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1", "tt", numerics, w->batch);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc;
@@ -186,7 +187,7 @@ static int next_in_queue(struct store *s, const struct wish *w, const char *nume
     db_reset(q);
     if (!w->model)
         return 1;
-    rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?2 AND model = ?3 ORDER BY id LIMIT 1", "tit", numerics, priority, w->model);
+    rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?3 AND model = ?4 ORDER BY id LIMIT 1", "ttit", numerics, w->batch, priority, w->model);
     return rc < 0 ? -1 : 1;
 }
 

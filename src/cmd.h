@@ -31,7 +31,8 @@ int cmd_text(const struct options *o, struct err *e);        /* src/cmd_text.c: 
 int cmd_tail(const struct options *o, struct err *e);
 int cmd_extend(const struct options *o, struct err *e);      /* src/cmd_extend.c: extend, fork */
 int cmd_fork(const struct options *o, struct err *e);
-int cmd_export(const struct options *o, struct err *e);
+int cmd_export(const struct options *o, struct err *e);      /* src/cmd_export.c, with run --batch */
+int cmd_run_batch(const struct options *o, struct err *e);
 int cmd_verify(const struct options *o, struct err *e);
 
 /* ---- models ---- */

@@ -119,7 +119,7 @@ int cmd_list(const struct options *o, struct err *e)
     int64_t *ids = NULL;
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
-    int rc = store_counts(s, &n, e) || jobs_from_options(s, o, true, &ids, &jobs, e) ? -1 : 0;
+    int rc = store_counts(s, NULL, &n, e) || jobs_from_options(s, o, true, &ids, &jobs, e) ? -1 : 0;
     if (rc == 0 && o->json) {
         rc = print_json(list_json(&n, &jobs), e);
     } else if (rc == 0) {

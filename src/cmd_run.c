@@ -268,7 +268,7 @@ int cmd_run(const struct options *o, struct err *e)
     struct store *s = NULL;
     stop_signals_catch();
     if (o->batch)
-        return err_set(e, ERR_INPUT, "--batch: not in this version of longhand");
+        return cmd_run_batch(o, e);
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
     int rc = options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);

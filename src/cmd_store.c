@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e)
+/* `given` NULL: LONGHAND_DB, else the default path. */
+static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode, struct err *e)
 {
     char path[PATH_BYTES];
-    const char *env = getenv("LONGHAND_DB"), *db = o->db.n ? o->db.v[o->db.n - 1] : env && *env ? env : NULL;
+    const char *env = getenv("LONGHAND_DB"), *db = given ? given : env && *env ? env : NULL;
     const struct store_options so = { .mode = mode, .shared_db = o->shared_db };
     if (!db && store_default_path(path, sizeof path, e))
         return -1;
@@ -18,6 +19,122 @@ int store_from_options(struct store **s, const struct options *o, enum store_mod
         fprintf(stderr, "%s\n", store_notice(*s));
     return 0;
 }
+
+int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e)
+{
+    if (o->db.n > 1)
+        return err_set(e, ERR_INPUT, "%s: --db is given %zu times, one database is allowed; list, report and export read several", o->verb->name, o->db.n);
+    return open_store(s, o->db.n ? o->db.v[0] : NULL, o, mode, e);
+}
+
+/* ---- several stores ---- */
+
+static int open_parts(struct store_parts *p, const struct options *o, struct err *e)
+{
+    const size_t n = MAX(o->db.n, (size_t)1);
+    p->v = calloc(n, sizeof *p->v);
+    if (!p->v)
+        return err_set(e, ERR_FAILED, "out of memory for %zu databases", n);
+    for (size_t i = 0; i < n; i++) {
+        if (open_store(&p->v[p->n].store, o->db.n ? o->db.v[i] : NULL, o, STORE_READ, e))
+            return -1;
+        for (size_t k = 0; k < p->n; k++)
+            if (strcmp(store_path(p->v[k].store), store_path(p->v[p->n].store)) == 0) {
+                store_close(p->v[p->n].store);
+                return err_set(e, ERR_INPUT, "--db: %s is given twice", o->db.v[i]);
+            }
+        p->n++;
+    }
+    return 0;
+}
+
+static int id_order(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Add what `words` select to the parts. A word that one of them has is no error; *n_ids [p->n] grow. */
+static int select_words(struct store_parts *p, const struct options *o, const char *const *words, size_t n_words, bool every, size_t *n_ids, struct err *e)
+{
+    struct selection sel;
+    struct err first = {0};
+    size_t found = 0;
+    int rc = selection_parse(&sel, words, n_words, o->state, every, e);
+    for (size_t i = 0; i < p->n && rc == 0; i++) {
+        int64_t *ids = NULL;
+        size_t n = 0;
+        if (store_select(p->v[i].store, &sel, &ids, &n, e)) {
+            rc = e->code == ERR_INPUT ? 0 : -1;
+            if (!first.code)
+                first = *e;
+            continue;
+        }
+        found++;
+        int64_t *all = realloc(p->v[i].ids, (n_ids[i] + n + 1) * sizeof *all);
+        if (all) {
+            if (n)
+                memcpy(all + n_ids[i], ids, n * sizeof *ids);
+            n_ids[i] += n;
+            p->v[i].ids = all;
+        } else {
+            rc = err_set(e, ERR_FAILED, "out of memory for a list of %zu jobs", n);
+        }
+        free(ids);
+    }
+    selection_free(&sel);
+    if (rc == 0 && !found) {
+        *e = first;
+        rc = -1;
+    }
+    return rc;
+}
+
+/* The rows of what is selected, each job once; ids afterwards are those of the rows. */
+static int read_part(struct store_part *t, size_t n, struct err *e)
+{
+    size_t kept = 0;
+    if (n)
+        qsort(t->ids, n, sizeof *t->ids, id_order);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || t->ids[i] != t->ids[i - 1])
+            t->ids[kept++] = t->ids[i];
+    if (store_jobs(t->store, t->ids, kept, &t->jobs, e))
+        return -1;
+    for (size_t i = 0; i < t->jobs.n; i++)           /* one may have been removed since */
+        t->ids[i] = t->jobs.v[i].id;
+    return 0;
+}
+
+int parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e)
+{
+    *p = (struct store_parts){0};
+    if (open_parts(p, o, e))
+        return -1;
+    size_t *n_ids = calloc(p->n, sizeof *n_ids);
+    int rc = n_ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && (o->all || !o->n_args))           /* --all beside words is refused there */
+        rc = select_words(p, o, o->arg, o->n_args, o->all || (every && !o->state), n_ids, e);
+    for (size_t i = 0; rc == 0 && !o->all && i < o->n_args; i++)
+        rc = select_words(p, o, &o->arg[i], 1, false, n_ids, e);
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = read_part(&p->v[i], n_ids[i], e);
+    free(n_ids);
+    return rc;
+}
+
+void parts_close(struct store_parts *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        job_list_free(&p->v[i].jobs);
+        free(p->v[i].ids);
+        store_close(p->v[i].store);
+    }
+    free(p->v);
+    *p = (struct store_parts){0};
+}
+
+/* ---- jobs ---- */
 
 int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e)
 {

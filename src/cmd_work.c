@@ -11,6 +11,7 @@ static const double LOOK_SECONDS = 0.5;          /* between looks into an empty 
 struct shift {
     const struct options *o;
     struct store *store;
+    const char *batch;                           /* its jobs alone; NULL: all */
     struct worker worker;
     size_t done, failed;
     bool late;                                   /* --max-time is over */
@@ -74,7 +75,7 @@ static int look_again(struct shift *h, bool *again, struct err *e)
     *again = h->o->watch;
     if (h->o->watch)
         return 0;
-    if (store_counts(h->store, &n, e))
+    if (store_counts(h->store, h->batch, &n, e))
         return -1;
     double now = clock_seconds();
     if (n.jobs[JOB_RUNNING] == 0)
@@ -90,6 +91,7 @@ static int work(struct shift *h, struct err *e)
         struct wish wish = worker_wish(&h->worker, 0);
         struct claim claim;
         wish.max_attempts = (int)h->o->max_attempts;
+        wish.batch = h->batch;
         if (stop_signal || out_of_time(h) || (h->o->max_jobs && h->done >= h->o->max_jobs))
             return 0;
         int rc = store_claim(h->store, &wish, &claim, e);
@@ -113,7 +115,7 @@ static int work(struct shift *h, struct err *e)
 static int conclude(const struct shift *h, struct err *e)
 {
     struct store_counts n;
-    if (store_counts(h->store, &n, e))
+    if (store_counts(h->store, h->batch, &n, e))
         return -1;
     const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
     if (stop_signal)
@@ -125,24 +127,29 @@ static int conclude(const struct shift *h, struct err *e)
     return 0;
 }
 
-int cmd_work(const struct options *o, struct err *e)
+int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e)
 {
-    struct shift h = { .o = o };
-    if (o->watch && o->until_empty)
-        return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
-    stop_signals_catch();
-    if (store_from_options(&h.store, o, STORE_CREATE, e))
-        return -1;
+    struct shift h = { .o = o, .store = s, .batch = batch };
     h.worker.threads = o->threads;
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
     progress_open(&h.worker.progress, o->progress, o->quiet);
-    int rc = worker_open(&h.worker, h.store, e);
+    int rc = worker_open(&h.worker, s, e);
     if (rc == 0)
         rc = work(&h, e);
     h.late = out_of_time(&h);
     worker_close(&h.worker);
-    if (rc == 0)
-        rc = conclude(&h, e);
-    store_close(h.store);
+    return rc ? rc : conclude(&h, e);
+}
+
+int cmd_work(const struct options *o, struct err *e)
+{
+    struct store *s = NULL;
+    if (o->watch && o->until_empty)
+        return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
+    stop_signals_catch();
+    if (store_from_options(&s, o, STORE_CREATE, e))
+        return -1;
+    int rc = work_queue(o, s, NULL, e);
+    store_close(s);
     return rc;
 }

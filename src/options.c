@@ -177,8 +177,8 @@ static const struct option table[] = {
     { "at", "", "TOKEN", VERB_FORK, SIZE, F(at), 0, BIG, NULL, NULL, "Share the text before this token.", STORE, 0 },
     { "append", "", "TEXT", VERB_EXTEND | VERB_FORK, TEXT, F(append), 0, 0, NULL, NULL, "Put this behind the text before it goes on.", STORE, 0 },
     { "format", "", "text|ids|jsonl|openai-batch", VERB_EXPORT, CHOICE, F(export_format), 0, 4, NULL, NULL,
-      "The texts one after the other; token ids, one line per job; a flat JSON object per job; the output format of the OpenAI Batch API.", OUTPUT, 0 },
-    { "partial", "", NULL, VERB_EXPORT, FLAG, F(partial), 0, 0, NULL, NULL, "Also texts that are not done.", OUTPUT, 0 },
+      "The texts one after the other; their token ids, one decimal number per line; a flat JSON object per job; the output format of the OpenAI Batch API.", OUTPUT, 0 },
+    { "partial", "", NULL, VERB_EXPORT, FLAG, F(partial), 0, 0, NULL, NULL, "Also texts that are not done, as far as they are.", OUTPUT, 0 },
     { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), 0, 0, NULL, NULL, "Compressed.", OUTPUT, 0 },
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), 0, 0, NULL, NULL, "One line per job, comma-separated.", OUTPUT, 0 },
     { "html", "", NULL, VERB_REPORT, FLAG, F(html), 0, 0, NULL, NULL, "A page with plots, in one file that loads nothing.", OUTPUT, 0 },
@@ -194,7 +194,7 @@ enum { N_OPTIONS = sizeof table / sizeof *table };
 _Static_assert(N_OPTIONS <= sizeof ((struct options *)0)->given, "given[] has a place for every option");
 
 static const struct verb verbs[] = {
-    { "run", VERB_RUN, "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options]", "Write a text that continues a prompt.", 0, 0 },
+    { "run", VERB_RUN, "--model DIR (--prompt TEXT | --prompt-file FILE) --tokens N [options], or --batch IN.jsonl -o OUT.jsonl", "Write a text that continues a prompt.", 0, 0 },
     { "score", VERB_SCORE, "--model DIR FILE [options]", "How likely a model finds a text: negative log-likelihood and perplexity.", 1, 1 },
     { "tokenize", VERB_TOKENIZE, "--model DIR [FILE] [options]", "Text to token ids, and back.", 0, 1 },
     { "inspect", VERB_INSPECT, "--model DIR [options]", "What a model is, what memory it needs, what is missing.", 0, 0 },
@@ -218,8 +218,9 @@ static const struct verb verbs[] = {
     { "fork", VERB_FORK, "JOB --at TOKEN [options]", "A new job that shares the text before a token.", 1, 1 },
     { "report", VERB_REPORT, "SEL... [options]", "How texts were made, and how they read.", 0, INT_MAX },
     { "verify", VERB_VERIFY, "JOB [options]", "Derive a stored text again, token by token.", 1, 1 },
+    { "export", VERB_EXPORT, "SEL... --format text|ids|jsonl|openai-batch [options]", "Texts as a file for other programs.", 0, INT_MAX },
 #define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
-    LATER_VERB("export"), LATER_VERB("plan"),
+    LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 

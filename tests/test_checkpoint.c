@@ -281,7 +281,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         rc = store_claim(s, &(struct wish){ .worker = w }, &claim, &e);
         if (rc == 0) {
             struct store_counts n;
-            if (store_counts(s, &n, &e) == 0 && n.jobs[JOB_RUNNING] == 0 && n.jobs[JOB_QUEUED] == 0)
+            if (store_counts(s, NULL, &n, &e) == 0 && n.jobs[JOB_RUNNING] == 0 && n.jobs[JOB_QUEUED] == 0)
                 break;
             sleep_ms(5);
             continue;
@@ -336,7 +336,7 @@ static void kills_lose_nothing_that_was_acknowledged(void)
         char journal[128];
         struct store *s = rig_open(STORE_WRITE);
         struct store_counts n;
-        CHECK(store_counts(s, &n, &e) == 0);
+        CHECK(store_counts(s, NULL, &n, &e) == 0);
         if (n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING] == 0) {
             rig_submit(s, TOKENS);
             jobs++;

@@ -168,7 +168,7 @@ static void a_read_only_store_can_be_read_and_not_written(void)
         if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0 || !strstr(e.msg, "may not be written"))
             bad |= 2;
         struct store_counts n;
-        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s, &n, &e) || n.jobs[JOB_QUEUED] != 1)
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s, NULL, &n, &e) || n.jobs[JOB_QUEUED] != 1)
             bad |= 4;
         _exit(bad);
     }
