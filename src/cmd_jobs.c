@@ -64,15 +64,45 @@ static int print_json(json_t *v, struct err *e)
     return stdout_finish(e);
 }
 
-static json_t *list_json(const struct store_counts *n, const struct job_list *jobs)
+/* Counts of several databases as those of one. */
+static int count_parts(const struct store_parts *p, struct store_counts *all, struct err *e)
 {
-    json_t *states = json_object(), *list = json_array();
+    *all = (struct store_counts){0};
+    for (size_t i = 0; i < p->n; i++) {
+        struct store_counts n;
+        if (store_counts(p->v[i].store, NULL, &n, e))
+            return -1;
+        for (int k = 0; k < JOB_STATES; k++)
+            all->jobs[k] += n.jobs[k];
+        all->tokens += n.tokens;
+        all->wanted += n.wanted;
+        all->open_tokens += n.open_tokens;
+        all->rate += n.rate;
+    }
+    return 0;
+}
+
+/* With several databases each job has the path of its own, and "databases" lists them. */
+static json_t *list_json(const struct store_counts *n, const struct store_parts *p)
+{
+    json_t *states = json_object(), *list = json_array(), *paths = json_array(), *all;
     for (int i = 0; i < JOB_STATES; i++)
         json_object_set_new(states, job_state_name((enum job_state)i), json_integer((json_int_t)n->jobs[i]));
-    for (size_t i = 0; i < jobs->n; i++)
-        json_array_append_new(list, job_json(&jobs->v[i]));
-    return json_pack("{s:o, s:I, s:I, s:f, s:o, s:o}", "counts", states, "tokens", (json_int_t)n->tokens, "of", (json_int_t)n->wanted, "tokens_per_second",
-                     n->rate, "eta_seconds", n->rate > 0 ? json_real((double)n->open_tokens / n->rate) : json_null(), "jobs", list);
+    for (size_t i = 0; i < p->n; i++) {
+        json_array_append_new(paths, json_string(store_path(p->v[i].store)));
+        for (size_t k = 0; k < p->v[i].jobs.n; k++) {
+            json_t *one = job_json(&p->v[i].jobs.v[k]);
+            if (p->n > 1)
+                json_object_set_new(one, "db", json_string(store_path(p->v[i].store)));
+            json_array_append_new(list, one);
+        }
+    }
+    all = json_pack("{s:o, s:I, s:I, s:f, s:o, s:o}", "counts", states, "tokens", (json_int_t)n->tokens, "of", (json_int_t)n->wanted, "tokens_per_second",
+                    n->rate, "eta_seconds", n->rate > 0 ? json_real((double)n->open_tokens / n->rate) : json_null(), "jobs", list);
+    if (p->n > 1)
+        json_object_set(all, "databases", paths);
+    json_decref(paths);
+    return all;
 }
 
 static void name_of(char *out, size_t size, const struct job *j)
@@ -85,9 +115,21 @@ static void name_of(char *out, size_t size, const struct job *j)
     printable(out, size, name);
 }
 
-static void list_text(const struct store_counts *n, const struct job_list *jobs)
+static void list_job(const struct job *j)
 {
-    char left[32] = "";
+    char name[80], error[100], rate[16] = "", tokens[48];
+    name_of(name, sizeof name, j);
+    printable(error, sizeof error, j->error ? j->error : "");
+    if (j->rate > 0)
+        snprintf(rate, sizeof rate, "%.1f", j->rate);
+    snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
+    printf("%6" PRId64 "  %-9s  %17s  %8s  %-10s  %s%s%s\n", j->id, job_state_name(j->state), tokens, rate, j->finish_reason ? j->finish_reason : "", name,
+           *name && *error ? ": " : "", error);
+}
+
+static void list_text(const struct store_counts *n, const struct store_parts *p)
+{
+    char left[32] = "", path[200];
     for (int i = 0; i < JOB_STATES; i++)
         printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
     printf("; %zu of %zu tokens", n->tokens, n->wanted);
@@ -96,39 +138,31 @@ static void list_text(const struct store_counts *n, const struct job_list *jobs)
         printf(", %.1f tokens/s, %s left", n->rate, left);
     }
     putchar('\n');
-    if (jobs->n)
-        printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish", "name");
-    for (size_t i = 0; i < jobs->n; i++) {
-        const struct job *j = &jobs->v[i];
-        char name[80], error[100], rate[16] = "", tokens[48];
-        name_of(name, sizeof name, j);
-        printable(error, sizeof error, j->error ? j->error : "");
-        if (j->rate > 0)
-            snprintf(rate, sizeof rate, "%.1f", j->rate);
-        snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
-        printf("%6" PRId64 "  %-9s  %17s  %8s  %-10s  %s%s%s\n", j->id, job_state_name(j->state), tokens, rate, j->finish_reason ? j->finish_reason : "", name,
-               *name && *error ? ": " : "", error);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct job_list *jobs = &p->v[i].jobs;
+        if (p->n > 1) {
+            printable(path, sizeof path, store_path(p->v[i].store));
+            printf("%s\n", path);
+        }
+        if (jobs->n)
+            printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish", "name");
+        for (size_t k = 0; k < jobs->n; k++)
+            list_job(&jobs->v[k]);
     }
 }
 
 int cmd_list(const struct options *o, struct err *e)
 {
-    struct store *s = NULL;
+    struct store_parts p = {0};
     struct store_counts n;
-    struct job_list jobs = {0};
-    int64_t *ids = NULL;
-    if (store_from_options(&s, o, STORE_READ, e))
-        return -1;
-    int rc = store_counts(s, NULL, &n, e) || jobs_from_options(s, o, true, &ids, &jobs, e) ? -1 : 0;
+    int rc = parts_from_options(&p, o, true, e) || count_parts(&p, &n, e) ? -1 : 0;
     if (rc == 0 && o->json) {
-        rc = print_json(list_json(&n, &jobs), e);
+        rc = print_json(list_json(&n, &p), e);
     } else if (rc == 0) {
-        list_text(&n, &jobs);
+        list_text(&n, &p);
         rc = stdout_finish(e);
     }
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
+    parts_close(&p);
     return rc;
 }
 

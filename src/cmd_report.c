@@ -27,23 +27,22 @@ static int write_out(const struct reports *l, const struct options *o, struct er
 
 int cmd_report(const struct options *o, struct err *e)
 {
-    struct store *s = NULL;
+    struct store_parts p = {0};
     struct reports l = {0};
-    struct job_list jobs = {0};
-    int64_t *ids = NULL;
     if (o->json + o->csv + o->html > 1)
         return err_set(e, ERR_INPUT, "--json, --csv and --html: only one of them is allowed");
-    int rc = store_from_options(&s, o, STORE_READ, e);
-    if (rc == 0 && (rc = jobs_from_options(s, o, false, &ids, &jobs, e)) == 0) {
-        for (size_t i = 0; i < jobs.n; i++)      /* one may have been removed since it was selected */
-            ids[i] = jobs.v[i].id;
-        rc = reports_open(&l, s, ids, jobs.n, &(struct report_options){ .rounds = o->rounds, .by = o->by }, e);
-    }
+    int rc = parts_from_options(&p, o, false, e);
+    struct report_from *from = rc ? NULL : calloc(p.n, sizeof *from);
+    if (rc == 0 && !from)
+        rc = err_set(e, ERR_FAILED, "out of memory for the report");
+    for (size_t i = 0; rc == 0 && i < p.n; i++)
+        from[i] = (struct report_from){ p.v[i].store, p.v[i].ids, p.v[i].jobs.n };
+    if (rc == 0)
+        rc = reports_open(&l, from, p.n, &(struct report_options){ .rounds = o->rounds, .by = o->by }, e);
     if (rc == 0)
         rc = write_out(&l, o, e);
     reports_close(&l);
-    job_list_free(&jobs);
-    free(ids);
-    store_close(s);
+    free(from);
+    parts_close(&p);
     return rc;
 }

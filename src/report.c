@@ -334,7 +334,7 @@ static void find_speedups(struct reports *l)
             struct report *r = &l->v[i];
             const struct report *p = &l->v[k];
             bool plain = p->sum.rounds > 0 && p->sum.rows == p->sum.rounds && p->sum.drafted == 0;
-            if (!plain || i == k || p->job->state != JOB_DONE || r->job->state != JOB_DONE || (r->sum.drafted == 0 && r->sum.rows == r->sum.rounds) ||
+            if (!plain || i == k || p->db != r->db || p->job->state != JOB_DONE || r->job->state != JOB_DONE || (r->sum.drafted == 0 && r->sum.rows == r->sum.rounds) ||
                 p->job->prompt_tokens != r->job->prompt_tokens || p->job->tokens != r->job->tokens || !same_text(p->job->model, r->job->model) ||
                 !same_text(p->job->numerics, r->job->numerics))
                 continue;
@@ -465,18 +465,33 @@ static int make_groups(struct reports *l, struct err *e)
     return rc;
 }
 
-int reports_open(struct reports *l, struct store *s, const int64_t *ids, size_t n, const struct report_options *o, struct err *e)
+/* The jobs of one database; several: they have its path. */
+static int read_list(struct reports *l, struct store *s, const struct job_list *jobs, bool several, struct shelf *h, struct err *e)
 {
-    struct shelf h = {0};
-    *l = (struct reports){ .o = *o, .equal_lengths = true };
-    if (store_jobs(s, ids, n, &l->jobs, e))
-        return -1;
-    int rc = (l->v = calloc(l->jobs.n + 1, sizeof *l->v)) ? 0 : no_memory(e);
-    while (rc == 0 && l->n < l->jobs.n) {
-        rc = report_read(&l->v[l->n], s, &l->jobs.v[l->n], o, &h, e);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++) {
+        rc = report_read(&l->v[l->n], s, &jobs->v[i], &l->o, h, e);
+        l->v[l->n].db = several ? store_path(s) : NULL;
         l->n++;
         l->equal_lengths &= rc == 0 && l->v[l->n - 1].tokens == l->v[0].tokens;
     }
+    return rc;
+}
+
+int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o, struct err *e)
+{
+    struct shelf h = {0};
+    size_t jobs = 0;
+    *l = (struct reports){ .o = *o, .equal_lengths = true, .jobs = calloc(n + 1, sizeof *l->jobs) };
+    int rc = l->jobs ? 0 : no_memory(e);
+    for (; rc == 0 && l->n_lists < n; l->n_lists += rc == 0) {
+        rc = store_jobs(from[l->n_lists].store, from[l->n_lists].ids, from[l->n_lists].n, &l->jobs[l->n_lists], e);
+        jobs += rc ? 0 : l->jobs[l->n_lists].n;
+    }
+    if (rc == 0 && !(l->v = calloc(jobs + 1, sizeof *l->v)))
+        rc = no_memory(e);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = read_list(l, from[i].store, &l->jobs[i], n > 1, &h, e);
     tokenizer_close(h.tokenizer);
     if (rc == 0)
         find_speedups(l);
@@ -495,7 +510,9 @@ void reports_close(struct reports *l)
         free(l->group[i].value);
     free(l->group);
     free(l->v);
-    job_list_free(&l->jobs);
+    for (size_t i = 0; i < l->n_lists; i++)
+        job_list_free(&l->jobs[i]);
+    free(l->jobs);
     *l = (struct reports){0};
 }
 
@@ -511,7 +528,12 @@ double report_checkpoint_share(const struct report *r) { return ratio(r->sum.put
 void report_name(const struct report *r, char *out, size_t size)
 {
     const struct job *j = r->job;
-    snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "", j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "", j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    if (r->db && (size_t)n < size) {
+        if (n == 0)
+            n = snprintf(out, size, "job %" PRId64, j->id);
+        snprintf(out + n, size - (size_t)n, " in %s", r->db);
+    }
 }
 
 char *report_value(const json_t *v)

@@ -1,6 +1,6 @@
 /* How texts were made and how they read: what the store has about jobs, put together and shown as a table for people, JSON, CSV or a page.
  *
- *     reports_open(&l, store, jobs, n, &options, &e)
+ *     reports_open(&l, sources, n, &options, &e)              jobs of one database or several; then each is told with its path
  *     report_table | report_json | report_csv | report_html (f, &l)      or the same by a parameter, where options.by is set
  *     reports_close(&l)
  *
@@ -36,6 +36,7 @@ struct report_repetition { struct repetition at; bool open; char *excerpt; };   
 
 struct report {
     const struct job *job;
+    const char *db;                      /* path of its database where there are several; else NULL */
     json_t *parameters;                  /* an object */
     size_t tokens, given;                /* generated; put in by extend and fork */
     struct report_sum sum;
@@ -54,15 +55,17 @@ struct report {
 
 struct report_options { bool rounds; const char *by; };   /* by: a parameter's name as in "parameters", "drafting.drafter", "model", "prompt_tokens", ...; NULL */
 
+struct report_from { struct store *store; const int64_t *ids; size_t n; };  /* jobs of one database */
+
 struct reports {
-    struct job_list jobs;
+    struct job_list *jobs; size_t n_lists;           /* by database */
     struct report *v; size_t n;
     struct report_options o;
     struct report_group *group; size_t n_groups;     /* with by */
     bool equal_lengths;
 };
 
-int  reports_open(struct reports *l, struct store *s, const int64_t *ids, size_t n, const struct report_options *o, struct err *e);
+int  reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o, struct err *e);
 void reports_close(struct reports *l);
 
 /* Means over the jobs with one value of the parameter; n of a figure counts the jobs that have it. Distinct-n only where all jobs have the same length. */
@@ -78,7 +81,7 @@ double report_alpha(const struct report_sum *s);
 double report_beta(const struct report *r, const struct report_sum *s);
 /* What a checkpoint costs: its share of the time, the thread beside included as if the decode loop had done its work. */
 double report_checkpoint_share(const struct report *r);
-/* name, or @batch/custom_id; "" when the job has none. */
+/* name, or @batch/custom_id; "" when the job has none. With several databases also its path. */
 void   report_name(const struct report *r, char *out, size_t size);
 /* The JSON value as people read it: strings without quotes. free it. */
 char  *report_value(const json_t *v);

@@ -22,6 +22,14 @@ static void title(FILE *f, const struct report *r)
         fprintf(f, "Job %" PRId64, r->job->id);
 }
 
+/* Where the page has a job; with several databases numbers come again, so their paths take part. */
+static void anchor(FILE *f, const struct report *r)
+{
+    fprintf(f, "job-%" PRId64, r->job->id);
+    if (r->db)
+        fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
+}
+
 static void when(FILE *f, double t)
 {
     time_t whole = (time_t)t;
@@ -398,7 +406,9 @@ static void rounds(FILE *f, const struct report *r)
 static bool section(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
-    fprintf(f, "<article id=\"job-%" PRId64 "\"><h1><bdi>", j->id);
+    fputs("<article id=\"", f);
+    anchor(f, r);
+    fputs("\"><h1><bdi>", f);
     title(f, r);
     fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id, job_state_name(j->state));
     page_text(f, j->model);
@@ -470,7 +480,10 @@ static void overview(FILE *f, const struct reports *l, bool sections)
         const struct report *r = &l->v[i];
         char name[600];
         report_name(r, name, sizeof name);
-        fprintf(f, sections ? "<tr><td><a href=\"#job-%" PRId64 "\">%" PRId64 "</a></td>" : "<tr><td>%" PRId64 "</td>", r->job->id, r->job->id);
+        fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
+        if (sections)
+            anchor(f, r);
+        fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
         fputs("<td class=\"wrap\"><bdi>", f);
         page_text(f, name);
         fprintf(f, "</bdi></td><td class=\"l\">%s</td><td class=\"l\">", job_state_name(r->job->state));

@@ -103,6 +103,8 @@ static json_t *object_of(const struct report *r, bool rounds)
     PUT("job", json_integer(j->id));
     PUT("name", text(j->batch));
     PUT("custom_id", text(j->custom_id));
+    if (r->db)
+        PUT("db", text(r->db));
     PUT("state", text(job_state_name(j->state)));
     PUT("finish_reason", text(j->finish_reason));
     PUT("stop_reason", text(j->stop_reason));
@@ -283,6 +285,10 @@ static void csv_job(FILE *f, const struct report *r, const struct columns *c)
         fputc(',', f);
         report_parameters(r, put_if, &w);
     }
+    if (r->db) {
+        fputc(',', f);
+        cell(f, r->db);
+    }
     fputs("\r\n", f);
 }
 
@@ -339,7 +345,7 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
         fputc(',', f);
         cell(f, c.name[i]);
     }
-    fputs("\r\n", f);
+    fputs(l->n && l->v[0].db ? ",db\r\n" : "\r\n", f);
     for (size_t i = 0; i < l->n; i++)
         csv_job(f, &l->v[i], &c);
     free(c.name);

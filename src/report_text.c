@@ -206,7 +206,7 @@ static void many(FILE *f, const struct reports *l)
         value(f, 8, 3, report_alpha(&r->sum));
         value(f, 9, 4, r->distinct[0]);
         value(f, 9, 4, r->distinct[3]);
-        fprintf(f, " %6zu  %s\n", r->n_repetitions, plain(&b, name, 80));
+        fprintf(f, " %6zu  %s\n", r->n_repetitions, plain(&b, name, r->db ? 200 : 80));
     }
 }
 

@@ -102,7 +102,7 @@ static char *report_of(const int64_t *ids, size_t n, const struct report_options
     struct err e = {0};
     char *s = NULL;
     size_t bytes;
-    if (reports_open(&l, store, ids, n, o, &e)) {
+    if (reports_open(&l, &(struct report_from){ store, ids, n }, 1, o, &e)) {
         CHECK(false, "%s", e.msg);
         return strdup("");
     }
@@ -236,7 +236,7 @@ static void by_a_parameter(void)
     json_decref(a);
     struct reports l;
     struct err e = {0};
-    CHECK(reports_open(&l, store, ids, 3, &(struct report_options){ .by = "nothing" }, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "drafting.drafter"), "%s", e.msg);
+    CHECK(reports_open(&l, &(struct report_from){ store, ids, 3 }, 1, &(struct report_options){ .by = "nothing" }, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "drafting.drafter"), "%s", e.msg);
 }
 
 /* ---- pages ---- */

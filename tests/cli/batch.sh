@@ -1,0 +1,109 @@
+#!/bin/bash
+# Batches: files of the OpenAI Batch API in, the same out; bad lines; names; interruptions; exports.
+. tests/cli/lib.inc
+L="$LONGHAND"
+B=tests/batch_files.py
+python3 $B good 200 >"$TMP/in.jsonl" || { fail batch_files "python3 cannot make the files"; exit 1; }
+normal() { python3 $B normal "$1"; }
+
+# 200 lines there and back; the same command again is the same file, and goes through what was there
+"$L" run --batch "$TMP/in.jsonl" -o "$TMP/out.jsonl" -m $MODEL -n 7 --seed 11 -q 2>"$TMP/err"; r=$?
+[ $r = 0 ] && [ ! -s "$TMP/err" ]; result run_batch $? "exit $r: $(head -c 300 "$TMP/err")"
+python3 $B check "$TMP/in.jsonl" "$TMP/out.jsonl" 7 11 >"$TMP/err" 2>&1; result batch_output_answers_its_input $? "$(tail -3 "$TMP/err")"
+cp "$TMP/out.jsonl" "$TMP/first"; "$L" run --batch "$TMP/in.jsonl" -o "$TMP/out.jsonl" -m $MODEL -n 7 -q; same run_batch_again_is_the_same_file "$TMP/first" "$TMP/out.jsonl"
+out=$(python3 scripts/check_openai_batch.py "$TMP/out.jsonl" 2>&1); r=$?
+if [ $r = 77 ]; then skip outputs_parse_with_the_openai_package "$out"; else result outputs_parse_with_the_openai_package $r "$out"; fi
+id=$("$L" list --json | python3 -c 'import json,sys; print(next(j["job"] for j in json.load(sys.stdin)["jobs"] if j["custom_id"] == "r0"))')
+seed=$("$L" show "@in/r0" --json | sed -n 's/.*"seed_text": "\([0-9]*\)".*/\1/p')
+"$L" run -m $MODEL -p "Chapter 0. It was a dark night and" -n 7 --seed "$seed" -q >"$TMP/a"; "$L" text "@in/r0" >"$TMP/b"; same line_writes_what_run_writes "$TMP/a" "$TMP/b"
+
+# exports: texts and ids are those of `text`; selection, order, gzip, partial
+"$L" export @in --format ids >"$TMP/a"; "$L" text @in --format ids >"$TMP/b"; same export_ids "$TMP/a" "$TMP/b"
+"$L" export @in --format text -o "$TMP/a"; "$L" text @in >"$TMP/b"; same export_text "$TMP/a" "$TMP/b"
+"$L" export @in --format openai-batch --gzip -o "$TMP/a.gz" && gzip -dc "$TMP/a.gz" >"$TMP/a"; same export_gzip "$TMP/first" "$TMP/a"
+"$L" export @in --format jsonl >"$TMP/flat"; python3 $B flat "$TMP/in.jsonl" "$TMP/first" "$TMP/flat" >"$TMP/err" 2>&1; result export_jsonl $? "$(tail -3 "$TMP/err")"
+[ "$("$L" export "@in/r3" "@in/r1" --format openai-batch | grep -o '"custom_id": "[^"]*"' | tr -d '\n')" = '"custom_id": "r1""custom_id": "r3"' ]; result export_has_the_order_of_lines $? ""
+check export_needs_a_format 2 'text, ids, jsonl and openai-batch' export @in
+check export_of_nothing 2 'no job is selected by "@in/none"' export @in/none --format text
+python3 $B distinct "$TMP/flat" "$L" "@in" >"$TMP/err" 2>&1; result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/err")"
+
+# names: only what is new is added, another body is refused with its line, and nothing is added then
+(cat "$TMP/in.jsonl"; python3 $B line new 1) >"$TMP/more.jsonl"
+[ "$("$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err")" = in ] && grep -q '@in: 1 new jobs, ' "$TMP/err" && [ "$("$L" list --state queued | grep -c '@in/new')" = 1 ]
+result submitting_a_name_again_adds_new_lines $? "$(cat "$TMP/err")"
+sed 's/"It was a dark night 1 and"/"Another one"/;s/Chapter 1\./Chapter one./' "$TMP/more.jsonl" >"$TMP/other.jsonl"; python3 $B line newer 1 >>"$TMP/other.jsonl"
+check another_body_is_refused 2 'other.jsonl: line 2: custom_id "r1" is in @in already' submit --batch "$TMP/other.jsonl" --name in -m $MODEL -n 7 -q
+check nothing_was_added_then 2 'no job is selected' list @in/newer
+python3 $B reorder "$TMP/more.jsonl" >"$TMP/swapped.jsonl"; "$L" submit --batch "$TMP/swapped.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err" >/dev/null; grep -q '@in: 0 new jobs' "$TMP/err"; result order_of_members_is_not_the_body $? "$(cat "$TMP/err")"
+"$L" cancel @in/new -q; "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'; result cancelled_line_is_an_error $? ""
+(cd "$TMP" && cp in.jsonl books.jsonl && "$OLDPWD/$L" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
+
+# shards: every line in one of them, numbered over all lines of the file
+for i in 1 2 3; do "$L" submit --batch "$TMP/in.jsonl" --shard $i/3 -m $MODEL -n 7 -s 11 -q --db "$TMP/shard$i.db" >/dev/null; done
+"$L" list --db "$TMP/shard1.db" --db "$TMP/shard2.db" --db "$TMP/shard3.db" --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin); n = {}
+for j in d["jobs"]: n.setdefault(j["db"], set()).add(int(j["custom_id"][1:]))
+a, b, c = (n[p] for p in sorted(n))
+assert a | b | c == set(range(200)) and not a & b and not b & c and not a & c, n
+assert 0 in a and 1 in b and 2 in c and 3 in a, n
+assert d["counts"]["queued"] == len(d["jobs"]) > 200 and len(d["databases"]) == 3, d["counts"]' 2>"$TMP/err"; result shards_share_the_lines $? "$(tail -2 "$TMP/err")"
+check shard_beyond 2 "shard: I: '4' is not a whole number from 1 to 3" submit --batch "$TMP/in.jsonl" --shard 4/3 -m $MODEL
+check several_databases_are_for_reading 2 'is given 2 times, one database is allowed' pause --all --db "$TMP/shard1.db" --db "$TMP/shard2.db"
+
+# bad lines: each is named with what is wrong, and nothing is queued
+python3 $B bad >"$TMP/bad.jsonl"
+"$L" submit --batch "$TMP/bad.jsonl" -m $MODEL -n 7 --db "$TMP/bad.db" >"$TMP/out" 2>"$TMP/err"; r=$?
+[ $r = 2 ] && [ ! -s "$TMP/out" ] && [ ! -e "$TMP/bad.db" ]; result bad_lines_queue_nothing $? "exit $r"
+python3 $B bad-lines "$TMP/err" >"$TMP/a" 2>&1; result bad_lines_are_named $? "$(tail -3 "$TMP/a")"
+sed -n 3p "$TMP/bad.jsonl" >"$TMP/one.jsonl"; check one_bad_line_is_one_line 2 'one.jsonl: line 1: ' submit --batch "$TMP/one.jsonl" -m $MODEL -n 7
+for i in $(seq 30); do echo '{}'; done >"$TMP/many.jsonl"; "$L" submit --batch "$TMP/many.jsonl" -m $MODEL 2>"$TMP/err"; [ "$(wc -l <"$TMP/err")" = 21 ] && grep -q '30 of 30 lines are bad, the first 20 are above' "$TMP/err"; result many_bad_lines_are_cut $? "$(wc -l <"$TMP/err")"
+: >"$TMP/empty.jsonl"; check empty_batch 2 'no request' submit --batch "$TMP/empty.jsonl" -m $MODEL
+check batch_and_prompt 2 'batch and --prompt' submit --batch "$TMP/in.jsonl" -p x -m $MODEL
+check batch_of_no_file 2 'none.jsonl: cannot open' submit --batch "$TMP/none.jsonl" -m $MODEL
+check name_with_a_slash 2 'without /' submit --batch "$TMP/in.jsonl" --name a/b -m $MODEL
+
+# a failed job is an error of its line; the rest is there
+mkdir "$TMP/model"; cp $MODEL/*.json $MODEL/model.safetensors "$TMP/model/"
+python3 $B line x 2 >"$TMP/fails.jsonl"; sed "s#\"max_tokens\"#\"model\": \"$TMP/model\", \"max_tokens\"#;s/r0/broken/" <(python3 $B line broken 1) >>"$TMP/fails.jsonl"
+sed -i "1,2s#\"max_tokens\"#\"model\": \"$MODEL\", \"max_tokens\"#" "$TMP/fails.jsonl"
+"$L" submit --batch "$TMP/fails.jsonl" -n 7 -q --db "$TMP/f.db" >/dev/null; rm "$TMP/model/model.safetensors"; "$L" work -q --db "$TMP/f.db" 2>/dev/null
+cp $MODEL/model.safetensors "$TMP/model/"; "$L" run --batch "$TMP/fails.jsonl" -o "$TMP/f.jsonl" -n 7 -q --db "$TMP/f.db" 2>"$TMP/err"; r=$?
+[ $r = 1 ] && [ "$(wc -l <"$TMP/f.jsonl")" = 3 ] && sed -n 3p "$TMP/f.jsonl" | grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", "message": ".*safetensors' && [ "$(grep -c '"error": null' "$TMP/f.jsonl")" = 2 ]
+result failed_line_is_an_error $? "exit $r: $(cat "$TMP/err")"
+
+# killed again and again, and stopped by a signal: the same command goes on, and writes what an undisturbed one writes
+python3 $B line k 10 | sed 's/"max_tokens": [0-9]*/"max_tokens": 300, "ignore_eos": true/' >"$TMP/k.jsonl"
+"$L" run --batch "$TMP/k.jsonl" -o "$TMP/calm.jsonl" -m $MODEL -s 5 -q --db "$TMP/calm.db"
+again="run --batch $TMP/k.jsonl -o $TMP/k.out -m $MODEL -s 5 -q --db $TMP/k.db"
+tokens_of() { local n=$("$L" list --db "$TMP/$1" 2>/dev/null | sed -n '1s/.*; \([0-9]*\) of .*/\1/p'); echo ${n:-0}; }
+wait_for() { for i in $(seq 1000); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+kills=0 before=0
+while [ $kills -lt 5 ] && [ ! -e "$TMP/k.out" ]; do
+    "$L" $again & pid=$!
+    wait_for "[ \"\$(tokens_of k.db)\" -gt $before ] || [ -e '$TMP/k.out' ]"
+    sleep 0.0$((RANDOM % 10))
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1)); wait $pid
+    before=$(tokens_of k.db)
+done 2>/dev/null
+[ -e "$TMP/k.out" ] || "$L" $again
+"$L" text @k --db "$TMP/k.db" >"$TMP/a"; "$L" text @k --db "$TMP/calm.db" >"$TMP/b"; same killed_batch_writes_the_same_texts "$TMP/a" "$TMP/b"
+normal "$TMP/k.out" >"$TMP/a"; normal "$TMP/calm.jsonl" >"$TMP/b"; [ -s "$TMP/a" ] && [ $kills -ge 2 ]; result batch_was_killed $? "$kills kills"; same killed_batch_has_the_same_output "$TMP/a" "$TMP/b"
+[ "$(ls "$TMP" | grep -c 'k.out.part')" = 0 ]; result kills_leave_no_pieces $? "$(ls "$TMP" | grep part)"
+rm -f "$TMP/s.db" "$TMP/s.out"
+env --default-signal=INT "$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db" 2>"$TMP/err" & pid=$!
+wait_for '[ "$(tokens_of s.db)" -gt 0 ]'
+kill -INT $pid; wait $pid; r=$?
+[ $r = 75 ] && grep -q 'jobs of @k are left, the same command goes on' "$TMP/err" && [ ! -e "$TMP/s.out" ]; result stopped_batch_says_how_it_goes_on $? "exit $r: $(cat "$TMP/err")"
+"$L" export @k --format openai-batch --partial --db "$TMP/s.db" >"$TMP/a"; [ "$(wc -l <"$TMP/a")" = 10 ] && grep -q '"finish_reason": null' "$TMP/a"; result partial_shows_what_is_there $? "$(wc -l <"$TMP/a")"
+"$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db"; normal "$TMP/s.out" >"$TMP/a"; same stopped_batch_goes_on "$TMP/b" "$TMP/a"
+
+# large ones: one transaction, the model read once
+n=1000; [ -z "${LONG:-}" ] || n=10000
+python3 $B line big $n >"$TMP/big.jsonl"
+timed() { local s=$(date +%s%N); "$@" >"$TMP/out" 2>"$TMP/err"; r=$?; ms=$((($(date +%s%N) - s) / 1000000)); }
+timed "$L" submit --batch "$TMP/big.jsonl" -m $MODEL -q --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt 20000 ]; result large_batch_is_submitted_in_seconds $? "$r, $ms ms"; a=$ms
+timed "$L" list --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt 10000 ] && [ "$(wc -l <"$TMP/out")" = $((n + 2)) ]; result large_batch_is_listed_in_seconds $? "$r, $ms ms"; b=$ms
+timed "$L" export @big --format openai-batch --partial --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt 20000 ] && [ "$(wc -l <"$TMP/out")" = $n ]; result large_batch_is_exported_in_seconds $? "$r, $ms ms"
+echo "    $n lines: submit $a ms, list $b ms, export $ms ms"
+exit $failed
