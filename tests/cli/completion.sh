@@ -44,7 +44,7 @@ while read -r v; do
 done <"$TMP/verbs"
 [ -z "$wrong" ]; result bash_offers_the_options_of_each_verb $? "$wrong"
 offers bash_offers_nothing_for_a_number ' ' run --tokens ''
-offers bash_completes_a_verb 'extend ' ex
+offers bash_completes_a_verb 'extend ' ext
 offers bash_completes_choices 'bf16 f32 ' run --compute ''
 offers bash_completes_behind_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =
