@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static const struct decode_setup plain;
 
 size_t decode_verify_rows(const struct decode_setup *setup) { return draft_rows(&setup->draft); }
@@ -334,9 +333,10 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
         r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
         if (k->depth <= n && t->kept_parent[i] == (int32_t)path[k->depth - 1])
             r->n_reached[k->depth] = 1;
-        for (size_t s = 0; s < N_SOURCES; s++)
-            r->source_drafted[s] += k->sources >> s & 1;
     }
+    for (size_t i = 1; i < t->n; i++)
+        for (size_t s = 0; s < N_SOURCES; s++)
+            r->source_drafted[s] += t->node[i].sources >> s & 1;
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
