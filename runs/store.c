@@ -67,6 +67,48 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     return s;
 }
 
+/* ---- the files this process has open as stores ---- */
+
+/* Looking into a file means to close it again, which would drop the locks that SQLite holds on it in this process (POSIX locks
+ * belong to the process): a file in this list is not looked at. And behind a failed write of one connection no other one begins: the kernel may
+ * have dropped pages that it could not put on the disk, and says so only once. So writers of one process take turns here,
+ * and none has its turn before the one before has noted how it ended. */
+struct open_file { uint64_t dev, ino; size_t n; char broken[400]; pthread_mutex_t turn; };
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct open_file open_files[64];
+
+/* With the lock held; NULL: no room. */
+static struct open_file *open_file(uint64_t dev, uint64_t ino)
+{
+    struct open_file *none = NULL;
+    for (size_t i = 0; i < sizeof open_files / sizeof *open_files; i++) {
+        struct open_file *f = &open_files[i];
+        if (f->n && f->dev == dev && f->ino == ino)
+            return f;
+        if (!f->n && !none)
+            none = f;
+    }
+    if (none)
+        *none = (struct open_file){ .dev = dev, .ino = ino, .turn = PTHREAD_MUTEX_INITIALIZER };
+    return none;
+}
+
+static void break_file(struct store *s, const struct err *e)
+{
+    pthread_mutex_lock(&open_lock);
+    if (s->file && !s->file->broken[0])
+        snprintf(s->file->broken, sizeof s->file->broken, "%.*s", (int)sizeof s->file->broken - 1, e->msg);
+    pthread_mutex_unlock(&open_lock);
+}
+
+static int check_whole(struct store *s, struct err *e)
+{
+    pthread_mutex_lock(&open_lock);
+    int rc = s->file && s->file->broken[0] ? err_set(e, ERR_FAILED, "nothing more is written after a failure (%s)", s->file->broken) : 0;
+    pthread_mutex_unlock(&open_lock);
+    return rc;
+}
+
 /* ---- errors ---- */
 
 int db_fail(struct store *s, const char *doing, int rc, struct err *e)
@@ -172,8 +214,7 @@ static void note_broken(struct store *s, int rc, const struct err *e)
     int kind = rc & 0xff;
     bool reads_only = rc == SQLITE_IOERR_READ || rc == SQLITE_IOERR_SHORT_READ || rc == SQLITE_IOERR_NOMEM;
     if ((kind == SQLITE_IOERR && !reads_only) || kind == SQLITE_FULL || kind == SQLITE_CANTOPEN || kind == SQLITE_CORRUPT || kind == SQLITE_READONLY)
-        if (!s->broken[0])
-            snprintf(s->broken, sizeof s->broken, "%.*s", (int)sizeof s->broken - 1, e->msg);
+        break_file(s, e);
 }
 
 int db_step(struct store *s, sqlite3_stmt *q, struct err *e)
@@ -238,31 +279,47 @@ static int busy(void *ctx, int n)
     return 1;
 }
 
+static void end_turn(struct store *s)
+{
+    if (s->writes)
+        pthread_mutex_unlock(&s->file->turn);
+    s->writes = false;
+}
+
+static const char rollback[] = "ROLLBACK";       /* prepared when the store is opened: it needs no memory then */
+
 int db_begin(struct store *s, struct err *e)
 {
-    assert(s->o.mode != STORE_READ && sqlite3_get_autocommit(s->db));
-    if (s->broken[0])
-        return err_set(e, ERR_FAILED, "nothing more is written after a failure (%s)", s->broken);
-    return db_run(s, e, "BEGIN IMMEDIATE", "");
+    assert(s->o.mode != STORE_READ && !s->writes && s->file);
+    pthread_mutex_lock(&s->file->turn);
+    s->writes = true;
+    if (check_whole(s, e) || db_run(s, e, "BEGIN IMMEDIATE", ""))
+        return db_rollback(s);
+    return 0;
 }
 
 int db_begin_read(struct store *s, struct err *e)
 {
-    assert(sqlite3_get_autocommit(s->db));
+    if (!sqlite3_get_autocommit(s->db))  /* a rollback has failed */
+        return check_whole(s, e);
     return db_run(s, e, "BEGIN", "");
 }
 
 int db_commit(struct store *s, struct err *e)
 {
-    return db_run(s, e, "COMMIT", "") ? db_rollback(s) : 0;
+    if (db_run(s, e, "COMMIT", ""))
+        return db_rollback(s);
+    end_turn(s);
+    return 0;
 }
 
 int db_rollback(struct store *s)
 {
     /* SQLite may have rolled back by itself. What a rollback cannot undo now, the next connection does from the journal. */
-    struct err ignored;
-    if (!sqlite3_get_autocommit(s->db))
-        db_run(s, &ignored, "ROLLBACK", "");
+    struct err why;
+    if (!sqlite3_get_autocommit(s->db) && db_run(s, &why, rollback, "") && !sqlite3_get_autocommit(s->db))
+        break_file(s, &why);
+    end_turn(s);
     return -1;
 }
 
@@ -308,27 +365,6 @@ int store_default_path(char *path, size_t size, struct err *e)
 }
 
 /* ---- what the file is, before SQLite sees it ---- */
-
-/* The files this process has open as stores. Looking into a file means to close it again, which would drop the locks that SQLite
- * holds on it in this process (POSIX locks belong to the process): a file in this list is not looked at. */
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { uint64_t dev, ino; size_t n; } open_files[64];
-
-static size_t *open_count(uint64_t dev, uint64_t ino, bool add)
-{
-    size_t none = SIZE_MAX;
-    for (size_t i = 0; i < sizeof open_files / sizeof *open_files; i++) {
-        if (open_files[i].n && open_files[i].dev == dev && open_files[i].ino == ino)
-            return &open_files[i].n;
-        if (!open_files[i].n && none == SIZE_MAX)
-            none = i;
-    }
-    if (!add || none == SIZE_MAX)
-        return NULL;
-    open_files[none].dev = dev;
-    open_files[none].ino = ino;
-    return &open_files[none].n;
-}
 
 static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
 
@@ -604,7 +640,8 @@ static int connect(struct store *s, bool first, struct err *e)
     int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
     if (rc != SQLITE_OK)
         return db_fail(s, "opening", rc, e);
-    if (set_up(s, e))
+    sqlite3_stmt *q;
+    if (set_up(s, e) || prepare(s, &q, rollback, e))
         return -1;
     if (s->o.mode != STORE_READ && sqlite3_db_readonly(s->db, "main") == 1)
         return err_set(e, ERR_FAILED, "%s: the file may not be written", s->shown);
@@ -622,18 +659,17 @@ int store_open(struct store **out, const char *path, const struct store_options 
     if (!s)
         return -1;
     if (find_file(s, e)) {
-        s->dev = s->ino = 0;
         store_close(s);
         return -1;
     }
     pthread_mutex_lock(&open_lock);
-    size_t *n = open_count(s->dev, s->ino, true);
-    bool first = n && *n == 0;
-    int rc = !n ? err_set(e, ERR_FAILED, "%s: too many stores are open", s->shown) : first ? look_inside(s, e) : 0;
-    if (rc == 0)
-        ++*n;
-    else
-        s->dev = s->ino = 0;
+    struct open_file *f = open_file(s->dev, s->ino);
+    bool first = f && f->n == 0;
+    int rc = !f ? err_set(e, ERR_FAILED, "%s: too many stores are open", s->shown) : first ? look_inside(s, e) : 0;
+    if (rc == 0) {
+        f->n++;
+        s->file = f;
+    }
     pthread_mutex_unlock(&open_lock);
     if (rc == 0)
         rc = connect(s, first, e);
@@ -660,17 +696,15 @@ void store_close(struct store *s)
 {
     if (!s)
         return;
+    end_turn(s);
     for (size_t i = 0; i < s->n_q; i++)
         sqlite3_finalize(s->q[i].st);
     int rc = sqlite3_close(s->db);
     assert(rc == SQLITE_OK);
-    if (s->dev || s->ino) {
-        pthread_mutex_lock(&open_lock);
-        size_t *n = open_count(s->dev, s->ino, false);
-        if (n)
-            --*n;
-        pthread_mutex_unlock(&open_lock);
-    }
+    pthread_mutex_lock(&open_lock);
+    if (s->file)
+        s->file->n--;
+    pthread_mutex_unlock(&open_lock);
     watch_free(&s->watch);
     free(s->path);
     free(s->shown);

@@ -30,7 +30,8 @@
  * attempts are added; the total of a job is the sum over its windows. Names are the caller's: a new drafter needs no new column.
  *
  * Errors are struct err: ERR_INPUT for what the user asked, ERR_AGAIN for a database that stays busy, ERR_FAILED for the rest. After
- * a failed write to disk the connection refuses every further write: a failed fsync is not tried again, the worker stops.
+ * a failed write to disk every connection of the process to that file refuses every further write: a failed fsync is not tried again,
+ * the worker stops, and who opens the file next begins with what is on the disk.
  * Texts and names come from outside: escape them for terminals (err_set does), HTML and CSV. */
 #pragma once
 #include <signal.h>

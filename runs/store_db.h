@@ -13,7 +13,7 @@
  *     sqlite3_stmt *q = db_query(s, e, "SELECT id FROM job WHERE batch = ?1", "i", batch);
  *     while ((rc = db_step(s, q, e)) == 1) ...      0 at the end, -1; both leave q reset. Leaving earlier: db_reset(q)
  *
- * A failed write breaks the connection: s->broken holds the reason, and db_begin refuses from then on. */
+ * A failed write breaks the file for this process: db_begin of every connection refuses from then on, saying why. */
 #pragma once
 #include <sqlite3.h>
 
@@ -27,14 +27,16 @@ struct store {
     char *path, *shown;                  /* absolute; as the user wrote it */
     struct store_options o;
     const char *fs;                      /* name of a network file system, or NULL */
-    char notice[400], broken[400];
+    char notice[400];
     struct { const char *sql; sqlite3_stmt *st; } q[STATEMENTS_MAX];
     size_t n_q;
     struct owner self;                   /* filled by store_worker_start */
     struct watch watch;
     double busy_since;
     uint32_t jitter;
-    uint64_t dev, ino;                   /* of the file, for the register of open ones; 0, 0: not in it */
+    uint64_t dev, ino;                   /* of the file */
+    struct open_file *file;              /* in the register of open ones, or NULL */
+    bool writes;                         /* between db_begin and its end */
 };
 
 /* store.c */
