@@ -98,6 +98,11 @@ void put_json(FILE *f, const char *s, size_t n);                   /* n bytes of
 /* Flush standard output and say whether everything arrived. */
 int  stdout_finish(struct err *e);
 
+/* jansson puts a value for which there is no memory nowhere, and goes on. After json_watch its allocations that fail are noted; whoever
+ * builds JSON asks behind it: -1 when some of it is missing. */
+void json_watch(void);
+int  json_whole(struct err *e);
+
 /* ---- signals ---- */
 
 /* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; a second one ends the process. */

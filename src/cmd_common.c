@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,7 +327,9 @@ int sink_finish(struct sink *s, struct err *e)
 {
     char folder[PATH_BYTES];
     if (!s->temporary[0])
-        return 0;
+        return json_whole(e);
+    if (json_whole(e))
+        return -1;
     if (fsync(s->fd) || rename(s->temporary, s->path))
         return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno), s->temporary);
     close(s->fd);
@@ -382,7 +386,24 @@ int stdout_finish(struct err *e)
 {
     if (fflush(stdout) || ferror(stdout))
         return err_set(e, ERR_FAILED, "standard output: cannot write: %s", strerror(errno));
-    return 0;
+    return json_whole(e);
+}
+
+static atomic_bool json_short;
+
+static void *json_memory(size_t n)
+{
+    void *p = malloc(n);
+    if (!p)
+        atomic_store(&json_short, true);
+    return p;
+}
+
+void json_watch(void) { json_set_alloc_funcs(json_memory, free); }
+
+int json_whole(struct err *e)
+{
+    return atomic_load(&json_short) ? err_set(e, ERR_FAILED, "out of memory for JSON") : 0;
 }
 
 /* ---- signals ---- */

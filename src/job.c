@@ -114,7 +114,11 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
                      "stop", text_array(&o->stop), "on_loop", on_loop_names[o->on_loop], "chat", chat_object(o, chat_template), "compute", compute_names[g->compute == DT_F32],
                      "context_scaling", g->scaling[0] ? json_string(g->scaling) : json_null(), "allow_beyond_context", (int)o->allow_beyond_context,
                      "drafting", draft_object(&d, strcmp(o->drafter, "auto") == 0 && !o->preset, heads_file));
-    return *out ? 0 : err_set(e, ERR_FAILED, "out of memory for the parameters");
+    if (*out && json_whole(e) == 0)
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return err_set(e, ERR_FAILED, "out of memory for the parameters");
 }
 
 char *job_text(const json_t *params)

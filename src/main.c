@@ -52,6 +52,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write() */
+    json_watch();
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
         r = run_verb(&o, &e);
