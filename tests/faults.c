@@ -86,12 +86,10 @@ static int hit(unsigned class)
 
 static size_t some(int h, size_t n) { return (h == FAULT_KILL_HALF || h == FAULT_SHORT) && n > 1 ? n / 2 : n; }
 
-static bool fails(int h, unsigned class)
+static bool fails(int h)
 {
     if (h != FAULT_ERROR)
         return false;
-    if (class == CALL_SYNC)
-        atomic_store(&sync_failed, true);
     errno = F->error;
     return true;
 }
@@ -140,7 +138,7 @@ static int opens(const char *path, int flags, mode_t mode)
     struct stat st;
     bool makes = (flags & O_CREAT) && stat(path, &st) != 0;
     int h = makes ? hit(CALL_NAME) : -1;
-    if (fails(h, CALL_NAME))
+    if (fails(h))
         return -1;
     if (makes && atomic_load(&sync_failed) && strstr(path, "-journal"))
         atomic_fetch_add(&F->journals_behind, 1);
@@ -181,7 +179,7 @@ EXPORT int close(int fd)
 static ssize_t writes(int fd, const void *p, size_t n, off_t at, bool positioned)
 {
     int h = hit(CALL_WRITE);
-    if (fails(h, CALL_WRITE))
+    if (fails(h))
         return -1;
     n = some(h, n);
     pthread_mutex_lock(&order);
@@ -201,7 +199,7 @@ EXPORT ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { return writ
 EXPORT int ftruncate(int fd, off_t n)
 {
     int h = hit(CALL_WRITE);
-    if (fails(h, CALL_WRITE))
+    if (fails(h))
         return -1;
     pthread_mutex_lock(&order);
     int rc = (int)syscall(SYS_ftruncate, fd, n);
@@ -216,10 +214,14 @@ EXPORT int ftruncate64(int fd, off_t n) { return ftruncate(fd, n); }
 static int syncs(int fd, long number)
 {
     int h = hit(CALL_SYNC);
-    if (atomic_load(&sync_failed))
+    struct stat st;
+    if (F && atomic_load(&sync_failed))
         atomic_fetch_add(&F->syncs_behind, 1);
-    if (fails(h, CALL_SYNC))
+    if (fails(h)) {
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+            atomic_store(&sync_failed, true);
         return -1;
+    }
     pthread_mutex_lock(&order);
     int rc = (int)syscall(number, fd);
     if (rc == 0 && name_of(fd))
@@ -233,7 +235,7 @@ EXPORT int fdatasync(int fd) { return syncs(fd, SYS_fdatasync); }
 
 #define NAMED(call, kind, path, p, n_bytes) do { \
     int h = hit(CALL_NAME); \
-    if (fails(h, CALL_NAME)) \
+    if (fails(h)) \
         return -1; \
     pthread_mutex_lock(&order); \
     int rc = (int)(call); \
@@ -281,7 +283,7 @@ EXPORT int fcntl64(int fd, int command, ...)
 static ssize_t reads(int fd, void *p, size_t n, off_t at, bool positioned)
 {
     int h = hit(CALL_READ);
-    if (fails(h, CALL_READ))
+    if (fails(h))
         return -1;
     n = some(h, n);
     return positioned ? syscall(SYS_pread64, fd, p, n, at) : syscall(SYS_read, fd, p, n);

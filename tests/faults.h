@@ -33,8 +33,8 @@ struct faults {
     char root[128], log[160];
     /* set by the library */
     _Atomic int64_t n, fired;
-    _Atomic int64_t syncs_behind;        /* syncs, and journals begun, by a process in which a sync had failed */
-    _Atomic int64_t journals_behind;
+    _Atomic int64_t syncs_behind;        /* syncs, and transactions begun (their journals), by a process in which the sync of a */
+    _Atomic int64_t journals_behind;     /* file had failed */
 };
 
 /* Records of the log: this, then the path (n_path bytes), then n bytes written. */

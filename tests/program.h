@@ -19,6 +19,7 @@
 #define NO_PROGRAM "the sanitizers want the place in front of the C library for themselves"
 
 static struct faults *faults;
+static int program_fd[3] = { -1, -1, -1 };       /* instead of the files, where set: standard output and error of the next programs */
 static char program_dir[4096], program_page[64], program_out[80], program_said[80];
 
 static inline bool program_open(void)
@@ -71,7 +72,8 @@ static inline pid_t program_start_as(const char *file, const char *words)
     pid_t pid = fork();
     if (pid)
         return pid;
-    int out = open(program_out, O_WRONLY | O_CREAT | O_TRUNC, 0600), err = open(program_said, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int out = program_fd[1] >= 0 ? program_fd[1] : open(program_out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int err = program_fd[2] >= 0 ? program_fd[2] : open(program_said, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (dup2(out, 1) < 0 || dup2(err, 2) < 0 || setenv("LONGHAND_DB", rig_path, 1) || setenv("LD_PRELOAD", preload, 1) || setenv("LONGHAND_FAULTS", program_page, 1))
         _exit(127);
     close(out);

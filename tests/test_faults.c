@@ -1,0 +1,218 @@
+/* Failing calls under the real program: every write, sync, create and delete, every read, every allocation, once and for ever, and pipes
+ * that nobody reads. It never crashes, its exit codes are the documented ones, what could be read before is there, the text ends as that of
+ * an undisturbed run, and behind a failed sync nothing more is written.
+ * Short: a part of the calls for each kind of failure; --long: every one. */
+#include "tests/replay.h"
+
+static bool long_run, can_run;
+static struct text whole;
+static char queued[128];                 /* a store with one queued job of 200 tokens */
+
+struct failure { const char *name; unsigned classes; enum fault_what what; int error; int64_t times, step; };   /* step: of the short test */
+
+static void fresh(void)
+{
+    char journal[128];
+    snprintf(journal, sizeof journal, "%s-journal", rig_path);
+    unlink(journal);
+    copy_file(rig_path, queued);
+}
+
+static void arm(const struct failure *f, int64_t at)
+{
+    faults_none();
+    faults->speed = 1000;                /* a checkpoint every 0.8 ms */
+    faults->classes = f->classes;
+    faults->what = f->what;
+    faults->error = f->error;
+    faults->times = f->times;
+    faults->at = at;
+}
+
+/* 0 done, 1 failed, 2 usage or input, 75 interrupted; with a word to say why, but for 0. */
+static bool documented(int status)
+{
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || ((WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 75) && strlen(program_err()) > 10));
+}
+
+/* The job goes on, whatever state it was left in, and its text is the right one. */
+static void job_is_ended(const struct failure *f, int64_t at)
+{
+    struct err e = {0};
+    struct store *s = rig_open(STORE_WRITE);
+    CHECK(store_check(s, &e) == 0, "%s, call %" PRId64 ": %s", f->name, at, e.msg);
+    struct text t = stored_text(s, 1);
+    CHECK(begins_with(&whole, &t, 0), "%s, call %" PRId64, f->name, at);
+    free(t.ids);
+    enum job_state state = rig_state(s, 1);
+    if (state == JOB_FAILED || state == JOB_PAUSED)
+        CHECK(store_resume(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0, "%s", e.msg);
+    store_close(s);
+    faults_none();
+    int status = program(WORK);
+    CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", f->name, at, status, program_err());
+    s = rig_open(STORE_READ);
+    t = stored_text(s, 1);
+    CHECK(begins_with(&whole, &t, whole.n) && rig_state(s, 1) == JOB_DONE, "%s, call %" PRId64 ": %zu tokens", f->name, at, t.n);
+    free(t.ids);
+    store_close(s);
+}
+
+/* `words` with this failure at every call (or every step-th); how many calls failed. */
+static int at_every_call(const struct failure *f, const char *words)
+{
+    int points = 0;
+    bool fired = true;
+    for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : f->step) {
+        fresh();
+        arm(f, at);
+        int status = program(words);
+        fired = faults->fired > 0;
+        points += fired;
+        CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", words, f->name, at, status, program_err());
+        CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+        CHECK(faults->journals_behind == 0, "%s, call %" PRId64 ": %" PRId64 " transactions behind a failed sync", f->name, at, (int64_t)faults->journals_behind);
+        if (fired)
+            job_is_ended(f, at);
+    }
+    return points;
+}
+
+static void failing_calls(const struct failure *v, size_t n, const char *words, int least)
+{
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    for (size_t i = 0; i < n; i++) {
+        int points = at_every_call(&v[i], words);
+        CHECK(points >= least, "%s: %d calls", v[i].name, points);
+        printf("    %s: %d calls failed\n", v[i].name, points);
+    }
+}
+
+static void work_survives_failing_writes(void)
+{
+    static const struct failure v[] = {
+        { "EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 7 }, { "EIO for ever", CALL_CHANGES, FAULT_ERROR, EIO, INT64_MAX, 13 },
+        { "ENOSPC once", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, 1, 17 }, { "ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 19 },
+        { "EINTR once", CALL_CHANGES, FAULT_ERROR, EINTR, 1, 23 }, { "EINTR twenty times", CALL_CHANGES, FAULT_ERROR, EINTR, 20, 29 },
+        { "short writes once", CALL_WRITE, FAULT_SHORT, 0, 1, 13 }, { "short writes for ever", CALL_WRITE, FAULT_SHORT, 0, INT64_MAX, 29 },
+        { "EIO from a sync", CALL_SYNC, FAULT_ERROR, EIO, 1, 2 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, WORK, 4);
+}
+
+static void work_survives_failing_reads(void)
+{
+    static const struct failure v[] = {
+        { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 17 }, { "reading: EIO for ever", CALL_READ, FAULT_ERROR, EIO, INT64_MAX, 23 },
+        { "reading: EINTR once", CALL_READ, FAULT_ERROR, EINTR, 1, 23 }, { "reading: short once", CALL_READ, FAULT_SHORT, 0, 1, 23 },
+        { "reading: short for ever", CALL_READ, FAULT_SHORT, 0, INT64_MAX, 47 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, WORK, 2);
+}
+
+static void work_survives_missing_memory(void)
+{
+    static const struct failure v[] = {
+        { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, WORK, 4);
+}
+
+/* Two texts may be queued then, or one; the first is there in any case. */
+static void submit_survives_failing_calls(void)
+{
+    static const struct failure v[] = {
+        { "submit: EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 3 }, { "submit: ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 5 },
+        { "submit: reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 13 }, { "submit: no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 },
+        { "submit: no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, "submit -m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1", 2);
+}
+
+/* The same bytes, or an error: never something else. */
+static void readers_survive_failing_calls(void)
+{
+    static const struct failure v[] = {
+        { "EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 11 }, { "short reads for ever", CALL_READ, FAULT_SHORT, 0, INT64_MAX, 31 },
+        { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 83 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 211 },
+    };
+    static const char *const verbs[] = { "text 1", "text 1 --format ids", "list --json", "report --json 1", "show 1" };
+    char right[2048];
+    int points = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    fresh();
+    faults_none();
+    CHECK(exited(program(WORK), 0));
+    for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++) {
+        faults_none();
+        CHECK(exited(program(verbs[k]), 0), "%s", program_err());
+        strcpy(right, file_start(program_out));
+        for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+            bool fired = true;
+            for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : v[i].step) {
+                arm(&v[i], at);
+                faults->speed = 0;
+                int status = program(verbs[k]);
+                fired = faults->fired > 0;
+                points += fired;
+                CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", verbs[k], v[i].name, at, status, program_err());
+                CHECK(!exited(status, 0) || strcmp(file_start(program_out), right) == 0, "%s: %s, call %" PRId64 ": %s", verbs[k], v[i].name, at, file_start(program_out));
+            }
+        }
+    }
+    CHECK(points > 100, "%d", points);
+    printf("    %d calls failed\n", points);
+}
+
+static void pipes_that_nobody_reads_lose_nothing(void)
+{
+    static const struct { const char *words; int fd, want; } cases[] = {
+        { "run --resume 1 --threads 1", 1, 75 }, { "run --resume 1 --threads 1 --format ids -q", 1, 75 }, { "run --resume 1 --threads 1 --progress json", 2, 0 },
+        { "work --threads 1 --progress json", 2, 0 }, { "work --threads 1", 1, 0 },
+    };
+    static const struct failure f = { "a closed pipe", 0, FAULT_ERROR, 0, 0, 0 };
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int fd[2];
+        CHECK(pipe(fd) == 0);
+        close(fd[0]);
+        fresh();
+        faults_none();
+        program_fd[cases[i].fd] = fd[1];
+        int status = program(cases[i].words);
+        program_fd[cases[i].fd] = -1;
+        close(fd[1]);
+        CHECK(exited(status, cases[i].want), "%s: %x %s", cases[i].words, status, program_err());
+        CHECK(cases[i].fd != 2 || cases[i].want != 0 || rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 1);
+        CHECK(cases[i].want != 75 || strstr(program_err(), "goes on") || strstr(cases[i].words, "-q"), "%s", program_err());
+        job_is_ended(&f, (int64_t)i);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
+    can_run = program_open();
+    if (can_run) {
+        whole = undisturbed(200);
+        rig_new();
+        submit_tiny(200, 1);
+        snprintf(queued, sizeof queued, "%s.queued", program_page);
+        copy_file(queued, rig_path);
+    }
+    RUN(work_survives_failing_writes);
+    RUN(work_survives_failing_reads);
+    RUN(work_survives_missing_memory);
+    RUN(submit_survives_failing_calls);
+    RUN(readers_survive_failing_calls);
+    RUN(pipes_that_nobody_reads_lose_nothing);
+    free(whole.ids);
+    if (queued[0])
+        unlink(queued);
+    rig_end();
+    program_close();
+    return test_end();
+}
