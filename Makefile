@@ -15,9 +15,9 @@ comma := ,
 # One build directory per configuration: switching flags never mixes objects.
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
-# CUDA is found when making. There are no CUDA kernels in this version: the line that says so is in `make help` and --version.
-NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-CUDA ?= $(if $(NVCC),$(if $(wildcard kernels/*.cu),1,0),0)
+# CUDA is found when making, and asked for again when running. CUDA=1 insists on it; `make deps CUDA=1` installs an nvcc into build/nvcc.
+NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc build/nvcc/bin/nvcc))
+CUDA ?= $(if $(NVCC),1,0)
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers
 CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I.
@@ -27,11 +27,22 @@ CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)
 endif
 
+ifeq ($(CUDA),1)
+ifeq ($(NVCC)$(filter deps,$(MAKECMDGOALS)),)
+$(error CUDA=1, but there is no nvcc: make deps CUDA=1, or NVCC=/path/to/nvcc, or CUDA=0)
+endif
+# One set of kernels for all configurations: what nvcc makes of them does not depend on the C compiler's switches.
+CU     := build/cu
+CUBINS := $(CU)/sm_80.cubin $(CU)/sm_89.cubin $(CU)/sm_90a.cubin $(CU)/compute_80.ptx
+NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
+$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
+endif
+
 SRC   := $(filter-out src/main.c,$(wildcard src/*.c ngram/*.c kvmgr/*.c runs/*.c kernels/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 
-all: longhand
+all: longhand cuda-says
 
 longhand: $(BUILD)/longhand
 	@ln -sf $< $@
@@ -39,6 +50,20 @@ $(BUILD)/longhand: $(BUILD)/src/main.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
+
+ifeq ($(CUDA),1)
+$(BUILD)/kernels/cuda_images.c.o: $(CUBINS)
+$(CU)/%.cubin: kernels/cu_all.cu
+	@mkdir -p $(@D)
+	$(NVCC) -cubin -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
+$(CU)/%.ptx: kernels/cu_all.cu
+	@mkdir -p $(@D)
+	$(NVCC) -ptx -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
+cuda-says:
+else
+cuda-says: longhand
+	@echo "CUDA was not built: $(if $(NVCC),CUDA=0,there is no nvcc; make deps CUDA=1 installs one)"
+endif
 
 # The kernels: full optimisation, and each twin with the instructions it is for.
 $(BUILD)/kernels/%.c.o: CFLAGS += $(if $(SAN),-O1,-O3) -fno-math-errno -fno-trapping-math
@@ -72,6 +97,7 @@ have-deps:
 	@scripts/deps.sh --quiet
 deps:
 	@scripts/deps.sh
+	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 demo: longhand
 	@scripts/demo.sh
 tests: $(TESTS) $(if $(SAN),,$(BUILD)/faults.so)
@@ -93,4 +119,4 @@ clean:
 -include fuzz.mk
 .PHONY: all install uninstall have-deps deps demo tests test bench help clean fuzz
 .SECONDARY:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)

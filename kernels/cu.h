@@ -30,6 +30,7 @@
 #define KERNEL(name, args, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) kernel_##name(const struct cu_##args a)
 #define FN static __device__ __forceinline__
 #define UNROLL_ALL _Pragma("unroll")
+#define UNROLL_NONE _Pragma("unroll 1")
 extern __shared__ __align__(128) unsigned char cu_shared_memory[];
 
 FN unsigned tid(void) { return threadIdx.x; }
@@ -72,7 +73,7 @@ FN void ldmatrix4_trans(uint32_t r[4], const void *p)
 }
 FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 FN uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }

@@ -69,6 +69,7 @@ FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t
     const uint32_t *path = x->a->rows.node + x->a->rows.node_at[r];
     const char *nodes = x->s->scratch + x->a->layer * x->s->node_layer_bytes;
     warp_sync();
+    UNROLL_NONE
     for (unsigned i = lane(); i < 16 * pieces; i += WARP) {
         const unsigned slot = i / pieces, c = i % pieces;
         const size_t p = p0 + slot;
@@ -95,14 +96,16 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
     for (unsigned i = 0; i < x->mt; i++) {
         unsigned row;
         const unsigned frag = i * 4 + warp(), end = attend_rows(x, frag, &row);
+        UNROLL_NONE
         for (; row < end; row++)
-            UNROLL_ALL
+            UNROLL_NONE
             for (unsigned g = 0; g < 4; g++) {
                 const size_t p0 = block * CU_BLOCK + g * 16, last = (size_t)n_past + x->a->rows.n_node[x->tile.row0 + row];
                 if (p0 + 16 <= n_past || !attend_touches(x, row, p0))
                     continue;
                 float t[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
                 attend_fetch(area, x, row, p0, NULL, false);
+                UNROLL_NONE
                 for (unsigned step = 0; step < x->dp / 16; step++) {
                     uint32_t q[4], b[4];
                     attend_query(q, x, frag, step);
@@ -111,13 +114,23 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
                     mma_bf16(t[1], q, b[2], b[3]);
                 }
                 UNROLL_ALL
-                for (unsigned e = 0; e < 8; e++) {
-                    const size_t p = p0 + e / 4 * 8 + lane() % 4 * 2 + e % 2;
-                    if (p >= n_past && p < last && (frag * 16 + lane() / 4 + e % 4 / 2 * 8) / x->group == row)
-                        s[i][2 * g + e / 4][e % 4] = t[e / 4][e % 4];
+                for (unsigned e = 0; e < 32; e++) {      /* registers have no index at run time: all of them, of which a quarter is meant */
+                    const size_t p = p0 + e / 4 % 2 * 8 + lane() % 4 * 2 + e % 2;
+                    if (e / 8 == g && p >= n_past && p < last && (frag * 16 + lane() / 4 + e % 4 / 2 * 8) / x->group == row)
+                        s[i][e / 4][e % 4] = t[e / 4 % 2][e % 4];
                 }
             }
     }
+}
+
+/* The weights of step j, as the `a` of a product with 16 keys. */
+FN void attend_weights(uint32_t p[2][4], float s[2][8][4], const struct attending *x, unsigned j)
+{
+    UNROLL_ALL
+    for (unsigned i = 0; i < x->mt; i++)
+        UNROLL_ALL
+        for (unsigned e = 0; e < 4; e++)
+            p[i][e] = pack_bf16(s[i][2 * j + e / 2][e % 2 * 2], s[i][2 * j + e / 2][e % 2 * 2 + 1]);
 }
 
 /* o += p V for the step of 16 keys j, row by row. */
@@ -128,6 +141,7 @@ FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct att
     for (unsigned i = 0; i < x->mt; i++) {
         unsigned row;
         const unsigned frag = i * 4 + warp(), end = attend_rows(x, frag, &row);
+        UNROLL_NONE
         for (; row < end; row++) {
             if (!attend_touches(x, row, p0))
                 continue;
@@ -230,15 +244,9 @@ FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsi
     UNROLL_ALL
     for (unsigned j = 0; j < 4; j++) {
         uint32_t p[2][4];
-        UNROLL_ALL
-        for (unsigned i = 0; i < x->mt; i++)
-            UNROLL_ALL
-            for (unsigned e = 0; e < 4; e++)
-                p[i][e] = pack_bf16(s[i][2 * j + e / 2][e % 2 * 2], s[i][2 * j + e / 2][e % 2 * 2 + 1]);
-        if (touched && block * CU_BLOCK + j * 16 + 16 > n_past) {
-            attend_values_tree(o, p, x, block, j, shared_keys ? v : NULL, area);
+        if (touched && block * CU_BLOCK + j * 16 + 16 > n_past)
             continue;
-        }
+        attend_weights(p, s, x, j);
         UNROLL_ALL
         for (unsigned d = 0; d < dp / 16; d++) {
             uint32_t b[4];
@@ -249,6 +257,17 @@ FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsi
                 mma_bf16(o[i][2 * d + 1], p[i], b[2], b[3]);
             }
         }
+    }
+    UNROLL_NONE
+    for (unsigned j = 0; j < 4; j++) {           /* the steps that ancestors stand in come after those where none does */
+        uint32_t p[2][4];
+        if (!touched || block * CU_BLOCK + j * 16 + 16 <= n_past)
+            continue;
+        UNROLL_ALL
+        for (unsigned k = 0; k < 4; k++)
+            if (k == j)
+                attend_weights(p, s, x, k);
+        attend_values_tree(o, p, x, block, j, shared_keys ? v : NULL, area);
     }
 }
 

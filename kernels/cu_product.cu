@@ -64,30 +64,35 @@ FN void product_tile(float acc[2][8][4], const char *w, const char *x, const uns
 
 FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsigned nr, unsigned row0, size_t n_tile)
 {
+    const size_t out = n_tile * CU_TILE_N + warp() * 32 + lane() / 4;        /* and 8, 16, 24 further on */
+    const unsigned r0 = row0 + lane() % 4 * 2;
+    float *y = a->y + r0 * a->ldy + out, bias[4];
     UNROLL_ALL
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned e = 0; e < 4; e++)
+        bias[e] = a->bias && out + e * 8 < a->n ? a->bias[out + e * 8] : 0.0f;
+    UNROLL_ALL
+    for (unsigned j = 0; j < nr / 4; j++, y += j % 2 ? a->ldy : 7 * a->ldy) {
+        const unsigned r = r0 + j / 2 * 8 + j % 2;
+        bool bad = false;
+        if (r >= a->rows)
+            break;
         UNROLL_ALL
-        for (unsigned j = 0; j < nr / 8; j++)
-            UNROLL_ALL
-            for (unsigned e = 0; e < 4; e++) {
-                const size_t out = n_tile * CU_TILE_N + warp() * 32 + i * 16 + lane() / 4 + e / 2 * 8;
-                const unsigned r = row0 + j * 8 + lane() % 4 * 2 + e % 2;
-                if (out < a->n && r < a->rows) {
-                    float *y = a->y + r * a->ldy + out, v = acc[i][j][e];
-                    if (a->bias)
-                        v = v + a->bias[out];
-                    if (a->add)
-                        v = *y + v;
-                    if (a->place != UINT64_MAX && !is_finite(v))
-                        atomic_min64(a->bad, a->place << 32 | r);
-                    *y = v;
-                }
+        for (unsigned e = 0; e < 4; e++)
+            if (out + e * 8 < a->n) {
+                float v = acc[e / 2][j / 2][e % 2 * 2 + j % 2];
+                v = a->bias ? v + bias[e] : v;
+                v = a->add ? y[e * 8] + v : v;
+                bad = bad || !is_finite(v);
+                y[e * 8] = v;
             }
+        if (bad && a->place != UINT64_MAX)
+            atomic_min64(a->bad, a->place << 32 | r);
+    }
 }
 
 /* Outputs of n_tile that this block has summed up from tile ka (in k) on, without its first or its last: to memory; the block that
- * comes last adds up what all have brought. */
-FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles, size_t tiles_k, size_t n_tile, size_t ka,
+ * comes last adds up what all have brought, into acc. Whether this is the last one. */
+FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles, size_t tiles_k, size_t n_tile, size_t ka,
                       unsigned *came_last)
 {
     const size_t first = n_tile * tiles_k, n_tiles = tiles / tiles_k, size = (size_t)nr * CU_TILE_N;
@@ -110,7 +115,7 @@ FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsi
     }
     barrier();
     if (!*came_last)
-        return;
+        return false;
     fence();
     for (unsigned p = p0; p <= p1; p++) {
         const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size + (product_from(tiles, p, a->pieces) > first ? 0 : size);
@@ -124,7 +129,7 @@ FN void product_share(const struct cu_product *a, float acc[2][8][4], const unsi
                     acc[i][j][e] = p == p0 ? v : acc[i][j][e] + v;
                 }
     }
-    product_write(a, acc, nr, block_x() * nr, n_tile);
+    return true;
 }
 
 FN void product(const struct cu_product *a, const unsigned nr)
@@ -163,10 +168,8 @@ FN void product(const struct cu_product *a, const unsigned nr)
         const char *stage = stages + (t - t0) % CU_STAGES * stage_bytes;
         product_tile(acc, stage, stage + CU_TILE * 2, nr);
         if (kt + 1 == tiles_k || t + 1 == t1) {
-            if (ka == 0 && kt + 1 == tiles_k)
+            if ((ka == 0 && kt + 1 == tiles_k) || product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last))
                 product_write(a, acc, nr, block_x() * nr, t / tiles_k);
-            else
-                product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last);
             ka = 0;
             for (unsigned i = 0; i < 2; i++)
                 for (unsigned j = 0; j < 8; j++)

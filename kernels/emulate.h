@@ -9,6 +9,7 @@
 #define KERNEL(name, args, threads, blocks) static void kernel_##name(const struct cu_##args a)
 #define FN static inline __attribute__((always_inline, unused))
 #define UNROLL_ALL
+#define UNROLL_NONE
 
 /* Order in which the threads of a block run between barriers: results must not depend on it. */
 enum emulate_order { EMULATE_ASCENDING, EMULATE_DESCENDING };

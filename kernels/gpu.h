@@ -8,6 +8,9 @@
 #include "kernels/cu_args.h"
 
 struct device;
+
+/* Raised when a kernel's definition of its result changes: tile sizes, orders of sums. */
+#define GPU_NUMERICS_VERSION 1
 struct gpu_launch { enum cu_kernel kernel; const void *args; size_t args_bytes; unsigned grid[3], block; size_t shared_bytes; };
 struct gpu_driver {
     const char *kind;

@@ -1,10 +1,12 @@
 /* longhand --version, longhand help */
 #include <stdlib.h>
 
+#include "kernels/device.h"
 #include "src/cmd.h"
 
 int cmd_version(const struct options *o, struct err *e)
 {
+    char images[128];
     const char *why = "";
     const struct ops *chosen = ops_choose(&why);
     (void)o;
@@ -13,7 +15,8 @@ int cmd_version(const struct options *o, struct err *e)
     printf("longhand %s\nnumerics: cpu-%d\ntwins:", LONGHAND_VERSION, NUMERICS_VERSION);
     for (size_t i = 0; ops_all[i]; i++)
         printf(" %s%s", ops_all[i]->name, ops_all[i]->supported() ? "" : " (not on this CPU)");
-    printf("\nchosen: %s\ncuda: not built\n", chosen->name);
+    device_cuda_images(images, sizeof images);
+    printf("\nchosen: %s\ncuda: %s\n", chosen->name, *images ? images : "not built");
     return stdout_finish(e);
 }
 

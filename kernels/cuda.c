@@ -1,0 +1,300 @@
+/* The CUDA driver below device_gpu.c. libcuda.so.1 belongs to the driver of the machine and is looked for when running; nothing else
+ * of CUDA is needed there. A build without CUDA has no device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda_images.h"
+#include "kernels/device.h"
+#include "kernels/gpu.h"
+
+#ifndef WITH_CUDA
+
+size_t device_cuda_count(char *why, size_t why_size)
+{
+    snprintf(why, why_size, "this build has no CUDA");
+    return 0;
+}
+
+int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_size)
+{
+    (void)out, (void)ordinal;
+    snprintf(why, why_size, "this build has no CUDA");
+    return -1;
+}
+
+#else
+#include <cuda.h>
+#include <dlfcn.h>
+
+#define CALLS(X) \
+    X(cuInit, ) X(cuDriverGetVersion, ) X(cuDeviceGetCount, ) X(cuDeviceGet, ) X(cuDeviceGetName, ) X(cuDeviceGetAttribute, ) \
+    X(cuDevicePrimaryCtxRetain, ) X(cuDevicePrimaryCtxRelease, _v2) X(cuCtxSetCurrent, ) X(cuModuleLoadData, ) X(cuModuleUnload, ) \
+    X(cuModuleGetFunction, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) \
+    X(cuMemcpyDtoHAsync, _v2) X(cuMemcpyDtoDAsync, _v2) X(cuMemsetD8Async, ) X(cuStreamCreate, ) X(cuStreamDestroy, _v2) X(cuStreamSynchronize, ) \
+    X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) \
+    X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) X(cuGetErrorName, )
+
+/* cuda.h itself renames some calls to those of their present version: prototypes and names agree. */
+static struct {
+#define X(name, version) __typeof__(name) *name##_;
+    CALLS(X)
+#undef X
+} cu;
+
+enum { GRAPHS_MAX = 256 };
+struct cuda {
+    struct gpu_driver d;
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CUstream stream;
+    CUfunction kernel[CU_N_KERNELS];
+    size_t shared[CU_N_KERNELS];             /* dynamic shared memory that was asked for so far */
+    bool overlaps;                           /* programmatic dependent launch */
+    bool plain_next;                         /* weights were written: the next kernel reads nothing ahead */
+    struct { uint64_t key; CUgraphExec graph; } graph[GRAPHS_MAX];
+    size_t n_graphs, next_graph;
+    uint64_t recording;
+};
+
+static int load(char *why, size_t size)
+{
+    static void *lib;
+    if (!lib && !(lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) {
+        snprintf(why, size, "there is no NVIDIA driver (libcuda.so.1)");
+        return -1;
+    }
+#define X(name, version) \
+    { void *f = dlsym(lib, #name #version); \
+      if (!f) { snprintf(why, size, "the NVIDIA driver is too old: it lacks %s", #name #version); return -1; } \
+      memcpy(&cu.name##_, &f, sizeof f); }
+    CALLS(X)
+#undef X
+    CUresult r = cu.cuInit_(0);
+    if (r != CUDA_SUCCESS) {
+        const char *name = "?";
+        cu.cuGetErrorName_(r, &name);
+        snprintf(why, size, "the NVIDIA driver finds no GPU (cuInit: %s)", name);
+        return -1;
+    }
+    return 0;
+}
+
+static int failed(struct cuda *c, CUresult r, const char *what, const char *which)
+{
+    const char *name = "?";
+    if (r == CUDA_SUCCESS)
+        return 0;
+    cu.cuGetErrorName_(r, &name);
+    if (!*c->d.error)
+        snprintf(c->d.error, sizeof c->d.error, "%s: %s%s%s: %s", c->d.name, what, *which ? " " : "", which, name);
+    return -1;
+}
+
+/* Calls may come from another thread than the one that opened. */
+static struct cuda *use(struct gpu_driver *d)
+{
+    struct cuda *c = (struct cuda *)d;
+    cu.cuCtxSetCurrent_(c->context);
+    return c;
+}
+
+static void forget_graphs(struct cuda *c)
+{
+    for (size_t i = 0; i < c->n_graphs; i++)
+        cu.cuGraphExecDestroy_(c->graph[i].graph);
+    c->n_graphs = c->next_graph = 0;
+}
+
+static void cuda_close(struct gpu_driver *d)
+{
+    struct cuda *c = use(d);
+    if (c->stream)
+        cu.cuStreamSynchronize_(c->stream);
+    forget_graphs(c);
+    if (c->stream)
+        cu.cuStreamDestroy_(c->stream);
+    if (c->module)
+        cu.cuModuleUnload_(c->module);
+    cu.cuDevicePrimaryCtxRelease_(c->device);
+    free(c);
+}
+
+static int cuda_zero(struct gpu_driver *d, void *dst, size_t bytes)
+{
+    struct cuda *c = use(d);
+    return failed(c, cu.cuMemsetD8Async_((CUdeviceptr)dst, 0, bytes, c->stream), "cuMemsetD8Async", "");
+}
+
+static void *cuda_alloc(struct gpu_driver *d, size_t bytes)
+{
+    CUdeviceptr p = 0;
+    use(d);
+    if (cu.cuMemAlloc_(&p, bytes ? bytes : 1) != CUDA_SUCCESS)
+        return NULL;
+    if (bytes)
+        cuda_zero(d, (void *)p, bytes);
+    return (void *)p;
+}
+
+static void cuda_free(struct gpu_driver *d, void *p)
+{
+    struct cuda *c = use(d);
+    cu.cuStreamSynchronize_(c->stream);
+    forget_graphs(c);                        /* they may name this address */
+    cu.cuMemFree_((CUdeviceptr)p);
+}
+
+static size_t cuda_bytes_free(struct gpu_driver *d)
+{
+    size_t left = 0, all;
+    use(d);
+    return cu.cuMemGetInfo_(&left, &all) == CUDA_SUCCESS ? left : 0;
+}
+
+static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = use(d);
+    return bytes ? failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst, src, bytes, c->stream), "cuMemcpyHtoDAsync", "") : 0;
+}
+
+static int cuda_download(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = use(d);
+    if (bytes && failed(c, cu.cuMemcpyDtoHAsync_(dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoHAsync", ""))
+        return -1;
+    return failed(c, cu.cuStreamSynchronize_(c->stream), "cuStreamSynchronize", "");
+}
+
+static int cuda_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+{
+    struct cuda *c = use(d);
+    return bytes ? failed(c, cu.cuMemcpyDtoDAsync_((CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoDAsync", "") : 0;
+}
+
+#define X(name, args) "kernel_" #name,
+static const char *const kernel_name[] = { CU_KERNELS(X) };
+#undef X
+
+static int cuda_launch(struct gpu_driver *d, const struct gpu_launch *l)
+{
+    struct cuda *c = use(d);
+    const char *name = kernel_name[l->kernel];
+    void *args[] = { (void *)(uintptr_t)l->args };
+    CUlaunchAttribute overlap = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1 };
+    const CUlaunchConfig at = { .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2], .blockDimX = l->block, .blockDimY = 1, .blockDimZ = 1,
+                                .sharedMemBytes = (unsigned)l->shared_bytes, .hStream = c->stream, .attrs = &overlap, .numAttrs = c->overlaps && !c->plain_next };
+    if (l->shared_bytes > 48 << 10 && l->shared_bytes > c->shared[l->kernel]) {
+        if (failed(c, cu.cuFuncSetAttribute_(c->kernel[l->kernel], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)l->shared_bytes), "cuFuncSetAttribute", name))
+            return -1;
+        c->shared[l->kernel] = l->shared_bytes;
+    }
+    c->plain_next = l->kernel == CU_pack;
+    return failed(c, cu.cuLaunchKernelEx_(&at, c->kernel[l->kernel], args, NULL), "cuLaunchKernelEx", name);
+}
+
+static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
+{
+    struct cuda *c = use(d);
+    for (size_t i = 0; i < c->n_graphs; i++)
+        if (c->graph[i].key == key) {
+            failed(c, cu.cuGraphLaunch_(c->graph[i].graph, c->stream), "cuGraphLaunch", "");
+            return true;
+        }
+    c->recording = key;
+    failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture", "");
+    return false;
+}
+
+static int cuda_graph_end(struct gpu_driver *d)
+{
+    struct cuda *c = use(d);
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    if (failed(c, cu.cuStreamEndCapture_(c->stream, &graph), "cuStreamEndCapture", ""))
+        return -1;
+    int rc = *c->d.error ? -1 : failed(c, cu.cuGraphInstantiateWithFlags_(&exec, graph, 0), "cuGraphInstantiate", "");
+    cu.cuGraphDestroy_(graph);
+    if (rc)
+        return -1;
+    const bool full = c->n_graphs == GRAPHS_MAX;
+    const size_t i = full ? c->next_graph++ % GRAPHS_MAX : c->n_graphs++;
+    if (full) {
+        cu.cuStreamSynchronize_(c->stream);
+        cu.cuGraphExecDestroy_(c->graph[i].graph);
+    }
+    c->graph[i].key = c->recording;
+    c->graph[i].graph = exec;
+    return failed(c, cu.cuGraphLaunch_(exec, c->stream), "cuGraphLaunch", "");
+}
+
+size_t device_cuda_count(char *why, size_t why_size)
+{
+    int n = 0;
+    if (load(why, why_size))
+        return 0;
+    if (cu.cuDeviceGetCount_(&n) != CUDA_SUCCESS || n <= 0)
+        snprintf(why, why_size, "the NVIDIA driver finds no GPU");
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The image for this GPU, its kernels, a stream. */
+static int start(struct cuda *c, size_t ordinal)
+{
+    int major = 0, minor = 0, version = 0;
+    char model[96] = "", arch[16];
+    snprintf(c->d.name, sizeof c->d.name, "cuda:%zu", ordinal);
+    if (failed(c, cu.cuDeviceGet_(&c->device, (int)ordinal), "cuDeviceGet", "") ||
+        failed(c, cu.cuDeviceGetName_(model, sizeof model, c->device), "cuDeviceGetName", "") ||
+        failed(c, cu.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device), "cuDeviceGetAttribute", "") ||
+        failed(c, cu.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device), "cuDeviceGetAttribute", "") ||
+        failed(c, cu.cuDevicePrimaryCtxRetain_(&c->context, c->device), "cuDevicePrimaryCtxRetain", ""))
+        return -1;
+    snprintf(c->d.name, sizeof c->d.name, "cuda:%zu %s", ordinal, model);
+    cu.cuCtxSetCurrent_(c->context);
+    const struct cuda_image *image = cuda_image_for(major, minor);
+    if (!image) {
+        snprintf(c->d.error, sizeof c->d.error, "%s has compute capability %d.%d; 8.0 or newer is needed", c->d.name, major, minor);
+        return -1;
+    }
+    cuda_image_arch(image, arch);
+    const bool ptx = strncmp(arch, "compute_", 8) == 0;
+    snprintf(c->d.numerics, sizeof c->d.numerics, "cuda-%s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, GPU_NUMERICS_VERSION);
+    if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch) ||
+        failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", ""))
+        return -1;
+    for (int i = 0; i < CU_N_KERNELS; i++)
+        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]))
+            return -1;
+    /* in graphs the edges between kernels that overlap are known from 12.3 on */
+    c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 && !ptx;
+    return 0;
+}
+
+int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_size)
+{
+    const size_t n = device_cuda_count(why, why_size);
+    if (ordinal >= n) {
+        if (n)
+            snprintf(why, why_size, "there is no cuda:%zu; the GPUs here are cuda:0 to cuda:%zu", ordinal, n - 1);
+        return -1;
+    }
+    struct cuda *c = calloc(1, sizeof *c);
+    if (!c) {
+        snprintf(why, why_size, "out of memory");
+        return -1;
+    }
+    c->d = (struct gpu_driver){ .kind = "cuda", .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .bytes_free = cuda_bytes_free, .upload = cuda_upload,
+        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .launch = cuda_launch, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
+    if (start(c, ordinal)) {
+        snprintf(why, why_size, "%.*s", (int)why_size - 1, c->d.error);
+        if (c->context)
+            cuda_close(&c->d);
+        else
+            free(c);
+        return -1;
+    }
+    return gpu_open(out, &c->d, why, why_size);
+}
+#endif

@@ -1,0 +1,89 @@
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda_images.h"
+#include "kernels/device.h"
+
+#ifdef WITH_CUDA
+#define IMAGE(name, file) \
+    __asm__(".section .rodata,\"a\"\n.balign 64\ncuda_" #name ":\n.incbin \"" CU_DIR "/" file "\"\ncuda_" #name "_end:\n.byte 0\n.previous\n"); \
+    extern const char cuda_##name[], cuda_##name##_end[];
+IMAGE(sm_80, "sm_80.cubin")
+IMAGE(sm_89, "sm_89.cubin")
+IMAGE(sm_90a, "sm_90a.cubin")
+IMAGE(compute_80, "compute_80.ptx")
+static struct cuda_image image(const char *from, const char *end) { return (struct cuda_image){ from, (size_t)(end - from) }; }
+#endif
+
+static size_t images(struct cuda_image *to)
+{
+    size_t n = 0;
+#ifdef WITH_CUDA
+    to[n++] = image(cuda_sm_80, cuda_sm_80_end);
+    to[n++] = image(cuda_sm_89, cuda_sm_89_end);
+    to[n++] = image(cuda_sm_90a, cuda_sm_90a_end);
+    to[n++] = image(cuda_compute_80, cuda_compute_80_end);
+#endif
+    to[n] = (struct cuda_image){ NULL, 0 };
+    return n;
+}
+
+/* The word that begins with `mark`, e.g. of "-arch sm_90a ..." that the assembler notes in a cubin. */
+static const char *word_after(const struct cuda_image *i, const char *mark, char text[16])
+{
+    const char *at = memmem(i->data, i->size, mark, strlen(mark));
+    size_t n = 0;
+    for (const char *p = at ? at + strlen(mark) : i->data + i->size; p < i->data + i->size && n < 15 && (*p == '_' || (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z')); p++)
+        text[n++] = *p;
+    text[n] = 0;
+    return text;
+}
+
+const char *cuda_image_arch(const struct cuda_image *i, char text[16])
+{
+    char word[16];
+    if (i->size > 64 && memcmp(i->data, "\177ELF", 4) == 0) {
+        const unsigned sm = (unsigned char)i->data[0x31];      /* e_flags, second byte */
+        word_after(i, "-arch ", word);
+        const bool same = strncmp(word, "sm_", 3) == 0 && (unsigned)atoi(word + 3) == sm;
+        snprintf(text, 16, same ? "%s" : "?", word);
+    } else {
+        word_after(i, ".target ", word);
+        snprintf(text, 16, strncmp(word, "sm_", 3) == 0 ? "compute_%s" : "?", word + 3);
+    }
+    return text;
+}
+
+enum { IMAGES_MAX = 8 };
+static struct cuda_image all_[IMAGES_MAX + 1];
+
+const struct cuda_image *cuda_image_for(int major, int minor)
+{
+    char wanted[3][16], arch[16];
+    snprintf(wanted[0], 16, "sm_%d%da", major, minor);
+    snprintf(wanted[1], 16, "sm_%d%d", major, minor);
+    snprintf(wanted[2], 16, "sm_%d0", major);
+    const size_t n = images(all_);
+    for (size_t w = 0; w < 3; w++)
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(cuda_image_arch(&all_[i], arch), wanted[w]) == 0)
+                return &all_[i];
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(cuda_image_arch(&all_[i], arch), "compute_", 8) == 0 && atoi(arch + 8) <= major * 10 + minor)
+            return &all_[i];
+    return NULL;
+}
+
+const char *device_cuda_images(char *text, size_t size)
+{
+    char arch[16];
+    size_t at = 0;
+    const size_t n = images(all_);
+    assert(n <= IMAGES_MAX && size);
+    *text = 0;
+    for (size_t i = 0; i < n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? " " : "", cuda_image_arch(&all_[i], arch));
+    return text;
+}

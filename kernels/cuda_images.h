@@ -1,0 +1,10 @@
+/* The kernels of this binary, compiled for several architectures (Makefile, CUDA=1), and what they say they are. */
+#pragma once
+#include <stddef.h>
+
+struct cuda_image { const char *data; size_t size; };   /* a cubin (ELF), or PTX text with a NUL behind it */
+
+/* Architecture of an image, out of its own bytes: "sm_90a", "compute_80"; "?" when it is neither. */
+const char *cuda_image_arch(const struct cuda_image *, char text[16]);
+/* The image for compute capability major.minor: code of the very architecture, else of one that runs there, else PTX; NULL: none. */
+const struct cuda_image *cuda_image_for(int major, int minor);
