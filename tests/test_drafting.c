@@ -173,9 +173,8 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
     bool kept[TREE_POOL_MAX] = { false };
     for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
     for (size_t i = 1; i < t->n; i++) {
-        if (!kept[i]) continue;
-        x->depth = MAX(x->depth, (size_t)t->node[i].depth);
         for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += t->node[i].sources >> s & 1;
+        if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
     }
     for (size_t k = 0; k < x->tokens; k++) {                /* the node at depth k was accepted */
         uint32_t next = 0;
