@@ -8,8 +8,10 @@
  *     program_close() */
 #pragma once
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "tests/faults.h"
@@ -20,6 +22,7 @@
 
 static struct faults *faults;
 static int program_fd[3] = { -1, -1, -1 };       /* instead of the files, where set: standard output and error of the next programs */
+static bool program_new_space;           /* the next programs are each in a pid namespace of their own */
 static char program_dir[4096], program_page[64], program_out[80], program_said[80];
 
 static inline bool program_open(void)
@@ -69,7 +72,7 @@ static inline pid_t program_start_as(const char *file, const char *words)
     }
     snprintf(preload, sizeof preload, "%s/faults.so", program_dir);
     fflush(stdout);
-    pid_t pid = fork();
+    pid_t pid = program_new_space ? (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0) : fork();
     if (pid)
         return pid;
     int out = program_fd[1] >= 0 ? program_fd[1] : open(program_out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
