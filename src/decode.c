@@ -365,6 +365,15 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     observe(d, residual ? residual + path[n - 1] * d->model->config.hidden : NULL, nodes, n);
 }
 
+/* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes beside the pass. Where no such
+ * pass is known (a fixed tree), the token is as fast as it was. */
+static double plain_seconds(const struct decoder *d, size_t tokens)
+{
+    const struct round_stats *r = &d->round;
+    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control, d->kv.n_past) : 0;
+    return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
+}
+
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
 {
     double start = clock_seconds();
@@ -391,6 +400,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         if (residual)
             residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
+        d[i]->round.plain = plain_seconds(d[i], n_path + 1);
         control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds - d[i]->round.calibrating);
     }
     return 0;

@@ -17,7 +17,7 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 static const struct { const char *name; size_t offset; } sums[] = {
     SUM("tokens", tokens), SUM("rounds", rounds), SUM("drafted", drafted), SUM("verified_rows", rows), SUM("accepted", accepted),
     SUM("drafted_depth", drafted_depth), SUM("beta_accepted", beta_accepted), SUM("draft_passes", draft_passes), SUM("refreshes", refreshes),
-    SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify), SUM("control_seconds", control),
+    SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify), SUM("control_seconds", control), SUM("plain_seconds", plain),
     SUM("prefill_tokens", prefill_tokens), SUM("prefill_seconds", prefill_seconds), SUM("checkpoint_commits", commits),
     SUM("checkpoint_seconds", commit_seconds), SUM("checkpoint_cpu_seconds", commit_cpu), SUM("checkpoint_put_seconds", put),
 };
@@ -316,11 +316,15 @@ static void report_close(struct report *r)
 
 static int report_read(struct report *r, struct store *s, const struct job *job, const struct report_options *o, struct shelf *h, struct err *e)
 {
-    *r = (struct report){ .job = job, .speedup = NAN };
+    *r = (struct report){ .job = job, .speedup = NAN, .estimate = NAN };
     for (size_t k = 0; k < DISTINCT_MAX; k++)
         r->distinct[k] = r->words[k] = NAN;
-    return read_parameters(r, s, e) || read_counters(r, s, e) || read_text(r, s, h, e) || store_events(s, job->id, &r->events, e) ||
-           (o->rounds && store_rounds(s, job->id, &r->rounds, e)) ? -1 : 0;
+    if (read_parameters(r, s, e) || read_counters(r, s, e) || read_text(r, s, h, e) || store_events(s, job->id, &r->events, e) ||
+        (o->rounds && store_rounds(s, job->id, &r->rounds, e)))
+        return -1;
+    if (r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
+        r->estimate = r->sum.plain / r->sum.seconds;
+    return 0;
 }
 
 /* ---- several ---- */

@@ -9,7 +9,7 @@
  * job's model, and are null when its folder is gone. Definitions: INTERFACES.
  *
  * Speedup is told where it was measured: against a job of the same model, arithmetic, prompt length and text length among those that are reported which
- * was written one token at a time.
+ * was written one token at a time. Otherwise it is estimated, and called so, from the passes of one row that the controller measured on the way.
  *
  * Texts, names and messages come from outside. In tables what is not printable is shown as \xNN or \u{...}; CSV cells that a spreadsheet would
  * take for a formula get an apostrophe in front; pages are escaped, load nothing and run nothing (a policy in the page says so too). */
@@ -25,7 +25,7 @@ enum { REPORT_DEPTHS = 64 };
 
 struct report_sum {                      /* of a window, or of a job */
     double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
-    double seconds, draft, verify, control;
+    double seconds, draft, verify, control, plain;       /* plain: of the same text one token at a time, as estimated on the way */
     double prefill_tokens, prefill_seconds;              /* of every attempt */
     double commits, commit_seconds, commit_cpu, put;     /* checkpoints: wall and CPU time beside the decode loop; taken from it */
 };
@@ -49,6 +49,7 @@ struct report {
     struct round_list rounds;            /* where asked for */
     struct event_list events;
     double speedup; int64_t plain;       /* NAN; the job that it was measured against */
+    double estimate;                     /* of the speedup, from passes that were measured on the way; NAN: nothing was drafted, or with a fixed tree */
     struct metric_list metrics;          /* owns the sources' names */
     const char *no_text;                 /* why there are no words; NULL: there are */
 };

@@ -71,17 +71,15 @@ static void tiles(FILE *f, const struct report *r)
     if (j->resumes)
         fprintf(f, "; resumed %zu&times;", j->resumes);
     fputs("</small></div>", f);
-    tile(f, isfinite(r->speedup) ? "Speedup" : "Speed");
-    page_real(f, isfinite(r->speedup) ? r->speedup : report_speed(&r->sum), isfinite(r->speedup) ? 2 : 1);
-    if (isfinite(r->speedup)) {
+    const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
+    tile(f, isfinite(speedup) ? "Speedup" : "Speed");
+    page_real(f, isfinite(speedup) ? speedup : speed, isfinite(speedup) ? 2 : 1);
+    if (isfinite(r->speedup))
         fprintf(f, "&times;</b><small>against job %" PRId64 ", one token at a time; ", r->plain);
-        page_real(f, report_speed(&r->sum), 1);
-        fputs(" tokens/s</small></div>", f);
-    } else {
-        fputs("</b><small>tokens/s; ", f);
-        page_real(f, report_acceptance(&r->sum), 2);
-        fputs(" tokens per pass of the model</small></div>", f);
-    }
+    else
+        fputs(isfinite(speedup) ? "&times;</b><small>estimated, against one token at a time; " : "</b><small>tokens/s; ", f);
+    page_real(f, isfinite(speedup) ? speed : report_acceptance(&r->sum), isfinite(speedup) ? 1 : 2);
+    fputs(isfinite(speedup) ? " tokens/s</small></div>" : " tokens per pass of the model</small></div>", f);
     tile(f, "Ended by");
     page_text(f, j->finish_reason ? j->finish_reason : job_state_name(j->state));
     fputs("</b><small>", f);
@@ -234,9 +232,9 @@ static void drafting(FILE *f, const struct report *r)
     page_count(f, s->rows);
     fputs(" rows verified; ", f);
     page_count(f, s->draft_passes);
-    fputs(" draft passes, ", f);
+    fputs(" draft passes; refreshes of the partial cache: ", f);
     page_count(f, s->refreshes);
-    fputs(" refreshes of the partial cache.</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>verified</th><th>accepted</th><th>share</th></tr>", f);
+    fputs(".</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>verified</th><th>accepted</th><th>share</th></tr>", f);
     for (size_t i = 0; i < r->n_sources; i++)
         if (r->source[i].drafted > 0) {
             fputs("<tr><td>", f);

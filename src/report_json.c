@@ -48,7 +48,8 @@ static json_t *windows_of(const struct report *r)
         const struct report_window *w = &r->window[i];
         json_t *sources = json_object();
         for (size_t k = 0; k < r->n_sources; k++)
-            json_object_set_new(sources, r->source[k].name, json_pack("{s:o}", "accepted", count(r->source[k].window[i])));
+            json_object_set_new(sources, r->source[k].name, json_pack("{s:o, s:o}", "accepted", count(r->source[k].window[i]), "share",
+                                                                              real(w->sum.tokens > 0 ? r->source[k].window[i] / w->sum.tokens : NAN)));
         if (w->n)
             json_array_append_new(a, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "start", (json_int_t)w->start, "tokens", (json_int_t)w->n,
                                            "seconds", real(w->sum.seconds), "tokens_per_second", real(report_speed(&w->sum)),
@@ -125,6 +126,7 @@ static json_t *object_of(const struct report *r, bool rounds)
     PUT("prefill_tokens", count(s->prefill_tokens));
     PUT("tokens_per_second", real(report_speed(s)));
     PUT("speedup", real(r->speedup));
+    PUT("speedup_estimate", real(r->estimate));
     PUT("plain_job", isnan(r->speedup) ? json_null() : json_integer(r->plain));
     PUT("rounds", count(s->rounds));
     PUT("mean_acceptance_length", real(report_acceptance(s)));

@@ -37,7 +37,7 @@ const char page_style[] =
 ".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;align-items:start}"
 "a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;color:var(--dim);font-size:.82rem}"
 "@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
-"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}.plots,.two{grid-template-columns:1fr 1fr}}";
+"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}h2{break-after:avoid}.tiles{grid-template-columns:repeat(5,1fr)}.tile b{font-size:1.1rem}.plots,.two{grid-template-columns:1fr 1fr}}";
 
 /* Whether a reader would not see the character, or see others in another order because of it. */
 static bool unseen(uint32_t c)
@@ -112,9 +112,11 @@ static double nice_step(double range, double n)
 
 static void tick(FILE *f, double v, double step, enum page_unit unit)
 {
+    if (unit == UNIT_SHARE)
+        step *= 100;
     int digits = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
     if (unit == UNIT_SHARE)
-        fprintf(f, "%.0f %%", 100 * v);
+        fprintf(f, "%.*f %%", digits, 100 * v);
     else if (step >= 1000)
         fprintf(f, "%gk", v / 1000);
     else
@@ -193,8 +195,7 @@ void page_plot(FILE *f, double length, const char *title, const char *note, cons
                 high = v[k].y[i];
     if (!isfinite(high))
         return;                                  /* nothing was measured */
-    if (high <= low)
-        high = low + 1;
+    high = low > 0 ? MAX(high, 1.5 * low) : high > 0 ? high : 1;   /* a hundredth more is no mountain */
     double step = nice_step(high - low, 5);
     if (low > 0 && step >= 1) {                  /* whole numbers from 0 are easier to read */
         low = 0;

@@ -134,6 +134,8 @@ static void one(FILE *f, const struct report *r)
     duration(f, s->seconds);
     if (isfinite(r->speedup))
         fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", r->speedup, r->plain);
+    else if (isfinite(r->estimate))
+        fprintf(f, "; about %.2f times one token at a time (estimated from passes measured on the way)", r->estimate);
     fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
     value(f, 0, 2, report_acceptance(s));
     fputs(", alpha ", f);

@@ -69,6 +69,7 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->draft += r->draft;
     s->verify += r->verify;
     s->control += r->control;
+    s->plain += r->plain * (double)tokens;
 }
 
 static void put_list(FILE *f, const char *name, const size_t *v, size_t from, size_t n)

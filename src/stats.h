@@ -17,6 +17,7 @@ struct round_stats {                 /* of one round */
     size_t draft_passes, refreshes;
     double expected;                 /* accepted candidates, by the estimates */
     double seconds, draft, verify, control, calibrating;     /* calibrating is part of control */
+    double plain;                    /* an estimate: seconds of a token here if they were written one at a time */
 };
 
 struct window_stats { double seconds, rounds; size_t tokens; };
@@ -25,7 +26,7 @@ struct draft_stats {
     size_t tokens, rounds, drafted, verified_rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
     size_t reached[TREE_DEPTH_MAX + 1], accepted_at[TREE_DEPTH_MAX + 1], histogram[TREE_DEPTH_MAX + 2];
     size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
-    double seconds, draft, verify, control;
+    double seconds, draft, verify, control, plain;       /* plain: of all its tokens */
     struct window_stats *window; size_t n_windows;       /* [n_windows]: enough for n_max tokens */
 };
 

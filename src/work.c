@@ -10,7 +10,7 @@ const struct work_counter work_counters[] = {
     ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false), ONE("verified_rows", verified_rows, false),
     ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted", beta_accepted, false),
     ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds, true), ONE("draft_seconds", draft, true),
-    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true),
+    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true), ONE("plain_seconds", plain, true),
     { "reached", offsetof(struct draft_stats, reached), 1, TREE_DEPTH_MAX + 1, false },
     { "accepted_at", offsetof(struct draft_stats, accepted_at), 1, TREE_DEPTH_MAX + 1, false },
     { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },

@@ -2,9 +2,8 @@
 # scripts/longhand.sbatch: an array over one batch file, out before the time limit, requeued. First as Slurm would call it, with a scontrol that
 # only takes notes; then, with LONG=1, under slurmctld and slurmd on this machine.
 . tests/cli/lib.inc
-[ -n "${LONGHAND_SLURM_TOKENS:-}" ] || LONGHAND_SLURM_TOKENS=3000
-tokens=$LONGHAND_SLURM_TOKENS
-here=$PWD
+tokens=${LONG:+12000}
+tokens=${tokens:-3000}
 LONGHAND=$(readlink -f "$LONGHAND")
 model=$(readlink -f "$MODEL")
 for i in 0 1 2 3; do echo "{\"custom_id\": \"r$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Day $i of the voyage began with rain.\"}}"; done >"$TMP/book.jsonl"
@@ -85,6 +84,6 @@ export LONGHAND LONGHAND_DIR=$S
 id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=1 --signal=B:USR1@55 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" 2>"$TMP/err")
 [ -n "$id" ]; result sbatch_takes_the_script $? "$(cat "$TMP/err")"
 for _ in $(seq 600); do [ -z "$(squeue -h -j "$id" 2>/dev/null)" ] && break; sleep 1; done
-[ "$(cat "$S"/log-? | grep -c 'back into the queue')" -ge 2 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -5 "$S"/log-? "$S/slurmctld.log")"
+[ "$(cat "$S"/log-? | grep -c 'back into the queue')" -ge 2 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
 texts "$S"/*.out.jsonl >"$TMP/got"; same texts_are_those_of_one_undisturbed_batch "$TMP/want" "$TMP/got"
 exit $failed
