@@ -2,12 +2,18 @@
 # scripts/longhand.sbatch: an array over one batch file, out before the time limit, requeued. First as Slurm would call it, with a scontrol that
 # only takes notes; then, with LONG=1, under slurmctld and slurmd on this machine.
 . tests/cli/lib.inc
-tokens=${LONG:+12000}
-tokens=${tokens:-3000}
 LONGHAND=$(readlink -f "$LONGHAND")
 model=$(readlink -f "$MODEL")
 for i in 0 1 2 3; do echo "{\"custom_id\": \"r$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Day $i of the voyage began with rain.\"}}"; done >"$TMP/book.jsonl"
-G=(--model "$model" --tokens "$tokens" --ignore-eos --seed 5 --drafter none)
+tokens=2500
+G=(--model "$model" --ignore-eos --seed 5 --drafter none)
+if [ -n "${LONG:-}" ]; then                      # so many that an element takes longer than Slurm waits with its signal, on any machine
+    start=$(date +%s%N)
+    "$LONGHAND" run --prompt x --tokens 1000 --threads 1 "${G[@]}" -q >/dev/null </dev/null
+    tokens=$((1000 * 25 * 1000000000 / ($(date +%s%N) - start)))
+    tokens=$((tokens < 2000 ? 2000 : tokens > 20000 ? 20000 : tokens))
+fi
+G+=(--tokens "$tokens")
 LONGHAND_DB=$TMP/whole.db "$LONGHAND" run --batch "$TMP/book.jsonl" -o "$TMP/whole.jsonl" "${G[@]}" -q </dev/null 2>"$TMP/err"; result the_batch_in_one_piece $? "$(tail -1 "$TMP/err")"
 
 texts() # FILES: custom_id and text, in order
