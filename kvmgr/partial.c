@@ -1,5 +1,7 @@
 #include "kvmgr/partial.h"
 
+#include <string.h>
+
 static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budget)
 {
     return policy != KV_FULL && budget < full->n_max;
@@ -7,11 +9,12 @@ static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budg
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max)
 {
-    size_t n, bytes;
+    size_t n, bytes, rows;
     if (policy == KV_FULL || budget >= n_max)
         return 0;
     n = kv_bytes(full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0);
-    return mul_size(n_max, sizeof(uint32_t), &bytes) && mul_size(bytes, full->n_kv_heads, &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) ? n : SIZE_MAX;
+    return mul_size(n_max, sizeof(uint32_t), &bytes) && mul_size(bytes, full->n_kv_heads, &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) &&
+           mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows, &n) ? n : SIZE_MAX;
 }
 
 int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
@@ -22,8 +25,13 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         return 0;
     p->slot_bytes = full->n_kv_heads * full->n_max * sizeof *p->slot_of;
     p->slot_of = mem_alloc(p->slot_bytes);
-    if (!p->slot_of)
-        return err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->slot_bytes);
+    p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
+    p->row = mem_alloc(p->row_bytes);
+    if (!p->slot_of || !p->row) {
+        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->slot_bytes + p->row_bytes);
+        partial_close(p);
+        return -1;
+    }
     if (kv_open(&p->kv, full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0, e)) {
         partial_close(p);
         return -1;
@@ -35,6 +43,7 @@ void partial_close(struct partial *p)
 {
     kv_close(&p->kv);
     mem_free(p->slot_of, p->slot_bytes);
+    mem_free(p->row, p->row_bytes);
     *p = (struct partial){0};
 }
 
@@ -58,6 +67,7 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
     assert(f->head_dim <= 1024);
     kv_get(row, f->type, f->head_dim, from % KV_BLOCK, kv_block(f, l, h, from));
     kv_put(kv_block(&p->kv, l, h, slot), f->type, f->head_dim, slot % KV_BLOCK, row);
+    p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
 bool partial_wants_scores(const struct partial *p)
@@ -209,4 +219,57 @@ void partial_follow(struct partial *p)
         for (size_t i = p->n_seen; i < n_past; i++)
             take_over(p, i);
     p->n_seen = n_past;
+}
+
+/* ---- what is selected, kept and taken over again ---- */
+
+struct state { uint64_t budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget] */
+
+size_t partial_state_bytes(const struct partial *p) { return p->slot_of ? sizeof(struct state) + p->row_bytes : 0; }
+
+size_t partial_save(const struct partial *p, void *out)
+{
+    const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
+    const struct state s = { p->budget, p->n_recent, p->n_seen, heads };
+    char *to = out;
+    if (!p->slot_of || !p->filled)
+        return 0;
+    memcpy(to, &s, sizeof s);
+    to += sizeof s;
+    for (size_t i = 0; i < heads; i++, to += bytes)
+        memcpy(to, p->row + i * p->budget_max, bytes);
+    return (size_t)(to - (char *)out);
+}
+
+bool partial_load(struct partial *p, const void *state, size_t n)
+{
+    struct state s;
+    const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, n_past = p->full->n_past;
+    const char *from = (const char *)state + sizeof s;
+    if (!p->slot_of || n < sizeof s)
+        return false;
+    memcpy(&s, state, sizeof s);
+    if (s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||
+        n_past <= s.budget || s.n_recent > n_past)
+        return false;
+    for (size_t i = 0; i < heads * s.budget; i++) {
+        uint32_t row;
+        memcpy(&row, from + i * sizeof row, sizeof row);
+        if (row >= n_past)
+            return false;
+    }
+    p->budget = s.budget;
+    for (size_t l = 0; l < p->kv.n_layers; l++)
+        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            for (size_t i = 0; i < s.budget; i++, from += sizeof(uint32_t)) {
+                uint32_t row;
+                memcpy(&row, from, sizeof row);
+                copy_row(p, l, h, row, i);
+            }
+    p->filled = true;
+    p->n_recent = s.n_recent;
+    p->n_seen = s.n_seen;
+    p->kv.n_past = p->kv.n_written = p->budget;
+    partial_follow(p);
+    return true;
 }

@@ -33,6 +33,8 @@ struct partial {                         /* {0} is closed */
     size_t refreshes;
     uint32_t *slot_of;                   /* work space of a selection, [n_kv_heads][full n_max] */
     size_t slot_bytes;
+    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot */
+    size_t row_bytes;
 };
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max);
@@ -53,3 +55,10 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
 
 /* Rows were committed to the full cache (or taken away again, or rebuilt): follow it. After the pass that gave the scores. */
 void partial_follow(struct partial *p);
+
+/* What is selected, for a snapshot: at most partial_state_bytes are written to `out`, and how many is returned; 0: nothing is selected. */
+size_t partial_state_bytes(const struct partial *p);
+size_t partial_save(const struct partial *p, void *out);
+/* Take it over again, of the same text; the full cache has at least the rows that it names, and what came behind them is followed. False, and
+ * nothing is changed, where the bytes do not fit this cache. */
+bool   partial_load(struct partial *p, const void *state, size_t n);

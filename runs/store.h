@@ -160,7 +160,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 
 /* One transaction for all n. Applies to: pause queued, running; resume paused, failed; cancel all but done and cancelled; remove all.
  * *changed (may be NULL): to how many; the others are left as they are. All raise the attempt. resume forgets the error and the
- * idle attempts; remove leaves nothing of the job in the file (a snapshot file is the caller's to delete: store_snapshot_get before). */
+ * idle attempts; remove leaves nothing of the job in the file. Behind cancel and remove snapshots_collect deletes snapshot files. */
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
@@ -282,7 +282,14 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
 /* Whether the claim still holds: 0 yes, 1 no (e says why), -1. Reads only. */
 int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 
-/* A snapshot file of caches that is complete on disk, by name; replaces the one before. Fenced as store_commit. */
-int store_snapshot_set(struct store *s, const struct claim *c, const char *path, size_t tokens, uint64_t bytes, struct err *e);
-/* path "" when there is none. */
-int store_snapshot_get(struct store *s, int64_t job, char *path, size_t size, size_t *tokens, struct err *e);
+/* Rows of snapshot files, whose life is in runs/snapshots.h. A file of caches that is complete on disk, by name; replaces the one before. Fenced
+ * as store_commit. The row goes with the end of the job (done, failed, cancelled) and with the job. */
+int store_snapshot_set(struct store *s, const struct claim *c, const char *name, size_t tokens, uint64_t bytes, struct err *e);
+/* name "" when there is none. */
+int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, size_t *tokens, struct err *e);
+/* Bytes of all that rows name. */
+int store_snapshot_total(struct store *s, uint64_t *bytes, struct err *e);
+/* Forget the job's row, which named a file that is not to be had. Fenced as store_commit. */
+int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e);
+/* Whether a file of this name, of this job and attempt, is needed: a row names it, or the attempt is at work. 1, 0, -1. */
+int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e);

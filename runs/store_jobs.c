@@ -347,6 +347,8 @@ static int change(struct store *s, const char *sql, const char *kind, const int6
         if (db_changes(s) == 0)
             continue;
         ++*changed;
+        if (kind && strcmp(kind, "cancelled") == 0 && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]))
+            return db_rollback(s);
         if (kind && (db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0 || event_add(s, ids[i], attempt, kind, "", e)))
             return db_rollback(s);
     }

@@ -393,6 +393,8 @@ static int write_end(struct store *s, const struct claim *c, const struct chunks
                      "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1", "ittttdr", c->job, state, end->finish_reason, end->stop_reason,
                end->error, (int)over, wall_seconds()))
         return -1;
+    if (over && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job))
+        return -1;
     return event_add(s, c->job, c->attempt, over ? state : "released", line, e);
 }
 
@@ -429,13 +431,13 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
     return 0;
 }
 
-int store_snapshot_set(struct store *s, const struct claim *c, const char *path, size_t tokens, uint64_t bytes, struct err *e)
+int store_snapshot_set(struct store *s, const struct claim *c, const char *name, size_t tokens, uint64_t bytes, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
     int rc = fence(s, c->job, c->attempt, e);
     if (rc == 0)
-        rc = db_run(s, e, "INSERT OR REPLACE INTO snapshot (job, path, tokens, bytes) VALUES (?1, ?2, ?3, ?4)", "itzi", c->job, path, tokens, (int64_t)bytes);
+        rc = db_run(s, e, "INSERT OR REPLACE INTO snapshot (job, path, tokens, bytes) VALUES (?1, ?2, ?3, ?4)", "itzi", c->job, name, tokens, (int64_t)bytes);
     if (rc) {
         db_rollback(s);
         return rc;
@@ -443,18 +445,49 @@ int store_snapshot_set(struct store *s, const struct claim *c, const char *path,
     return db_commit(s, e);
 }
 
-int store_snapshot_get(struct store *s, int64_t job, char *path, size_t size, size_t *tokens, struct err *e)
+int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e)
 {
-    path[0] = 0;
+    if (db_begin(s, e))
+        return -1;
+    int rc = fence(s, c->job, c->attempt, e);
+    if (rc == 0)
+        rc = db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job);
+    if (rc) {
+        db_rollback(s);
+        return rc;
+    }
+    return db_commit(s, e);
+}
+
+int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, size_t *tokens, struct err *e)
+{
+    name[0] = 0;
     *tokens = 0;
     sqlite3_stmt *q = db_query(s, e, "SELECT path, tokens FROM snapshot WHERE job = ?1", "i", job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc;
-    bool fits = (size_t)sqlite3_column_bytes(q, 0) < size;
+    const char *text = (const char *)sqlite3_column_text(q, 0);
+    bool fits = text && strlen(text) < size;
     if (fits)
-        memcpy(path, sqlite3_column_text(q, 0), (size_t)sqlite3_column_bytes(q, 0) + 1);
+        strcpy(name, text);
     *tokens = (size_t)sqlite3_column_int64(q, 1);
     db_reset(q);
-    return fits ? 0 : err_set(e, ERR_FAILED, "the path of the snapshot of job %" PRId64 " is too long", job);
+    return fits ? 0 : err_set(e, ERR_FAILED, "the name of the snapshot of job %" PRId64 " is too long", job);
+}
+
+int store_snapshot_total(struct store *s, uint64_t *bytes, struct err *e)
+{
+    int64_t sum = 0;
+    int rc = db_get(s, e, &sum, "SELECT ifnull(sum(bytes), 0) FROM snapshot", "");
+    *bytes = (uint64_t)sum;
+    return rc < 0 ? -1 : 0;
+}
+
+int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e)
+{
+    int64_t wanted = 0;
+    int rc = db_get(s, e, &wanted, "SELECT EXISTS (SELECT 1 FROM snapshot WHERE job = ?1 AND path = ?3) OR "
+                                   "EXISTS (SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running')", "iit", job, attempt, name);
+    return rc < 0 ? -1 : (int)wanted;
 }

@@ -1,4 +1,5 @@
 #include "src/bench.h"
+#include "src/bench_resume.h"
 #include "src/bench_spec.h"
 #include "src/sample.h"
 
@@ -76,7 +77,7 @@ static int read_wish(struct wish *w, const char *list, struct err *e)
         else if (strncmp(word, "depth=", 6) == 0 ? list_add(w->depth, &w->n_depth, word + 6, BENCH_DEPTH_MAX, e) :
                  strncmp(word, "m=", 2) == 0     ? list_add(w->rows, &w->n_rows, word + 2, BENCH_ROWS_MAX, e) :
                  err_set(e, ERR_INPUT, "--points: \"%s\"; allowed are machine, decode, rows, prefill, sampler, demo, random, quick, "
-                         "depth=N, m=N", word))
+                         "depth=N, m=N; or resume[,at=N]; or spec and its relatives", word))
             return -1;
     }
     if (!any_kind)
@@ -447,6 +448,8 @@ int cmd_bench(const struct options *o, struct err *e)
 {
     if (bench_spec_wanted(o->bench_points))
         return bench_spec(o, e);
+    if (bench_resume_wanted(o->bench_points))
+        return bench_resume(o, e);
     const char *why = NULL;
     struct report *r = calloc(1, sizeof *r);
     int rc = -1;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runs/snapshots.h"
 #include "src/cmd_store.h"
 
 static json_t *text_or_null(const char *s) { return s ? json_string(s) : json_null(); }
@@ -168,7 +169,16 @@ int cmd_list(const struct options *o, struct err *e)
 
 /* ---- show ---- */
 
-static json_t *show_json(const struct job *j, const struct job_input *in, const struct event_list *events)
+/* Tokens of its snapshot, 0: none. */
+static size_t snapshot_of(struct store *s, int64_t job)
+{
+    char name[128];
+    size_t tokens;
+    struct err ignored;
+    return store_snapshot_get(s, job, name, sizeof name, &tokens, &ignored) == 0 && name[0] ? tokens : 0;
+}
+
+static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)
 {
     json_t *o = job_json(j), *list = json_array(), *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : NULL;
     for (size_t i = 0; i < events->n; i++) {
@@ -179,11 +189,12 @@ static json_t *show_json(const struct job *j, const struct job_input *in, const 
     json_object_set_new(o, "parameters", json_loads(in->parameters, 0, NULL));
     json_object_set_new(o, "metadata", meta ? meta : json_null());
     json_object_set_new(o, "prompt", json_stringn(in->prompt, in->prompt_bytes));
+    json_object_set_new(o, "snapshot_tokens", snapshot ? json_integer((json_int_t)snapshot) : json_null());
     json_object_set_new(o, "events", list);
     return o;
 }
 
-static void show_text(const struct job *j, const struct job_input *in, const struct event_list *events)
+static void show_text(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)
 {
     char text[400], when[32];
     printf("job %" PRId64 ": %s, %zu of %zu tokens (%zu given)%s%s\n", j->id, job_state_name(j->state), j->tokens, j->wanted, j->given,
@@ -208,6 +219,8 @@ static void show_text(const struct job *j, const struct job_input *in, const str
     printf(", started %s", time_text(when, j->started));
     printf(", last change %s", time_text(when, j->updated));
     printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt, j->resumes);
+    if (snapshot)
+        printf("  snapshot of the KV cache: the first %zu tokens of prompt and text\n", snapshot);
     printable(text, 200, in->prompt);
     printf("  prompt: %zu tokens, %zu bytes: %s\n  parameters: %s\n", j->prompt_tokens, in->prompt_bytes, text, in->parameters);
     for (size_t i = 0; i < events->n; i++) {
@@ -231,9 +244,9 @@ int cmd_show(const struct options *o, struct err *e)
         struct event_list events = {0};
         rc = store_input(s, jobs.v[i].id, &in, e) || store_events(s, jobs.v[i].id, &events, e) ? -1 : 0;
         if (rc == 0 && o->json)
-            json_array_append_new(all, show_json(&jobs.v[i], &in, &events));
+            json_array_append_new(all, show_json(&jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events));
         else if (rc == 0)
-            show_text(&jobs.v[i], &in, &events);
+            show_text(&jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events);
         event_list_free(&events);
         job_input_free(&in);
     }
@@ -248,38 +261,11 @@ int cmd_show(const struct options *o, struct err *e)
 
 /* ---- pause, resume, cancel, remove ---- */
 
-/* The snapshot files that go with jobs; NULL: none. */
-static void snapshots_of(struct store *s, const int64_t *ids, size_t n, char **paths)
-{
-    for (size_t i = 0; i < n; i++) {
-        char path[PATH_BYTES];
-        size_t tokens;
-        struct err ignored;
-        paths[i] = store_snapshot_get(s, ids[i], path, sizeof path, &tokens, &ignored) == 0 && path[0] ? strdup(path) : NULL;
-    }
-}
-
-static int remove_jobs(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
-{
-    char **paths = calloc(n + 1, sizeof *paths);
-    if (!paths)
-        return err_set(e, ERR_FAILED, "out of memory");
-    snapshots_of(s, ids, n, paths);
-    int rc = store_remove(s, ids, n, changed, e);
-    for (size_t i = 0; i < n; i++) {
-        if (rc == 0 && paths[i])
-            remove(paths[i]);
-        free(paths[i]);
-    }
-    free(paths);
-    return rc;
-}
-
 int cmd_change(const struct options *o, struct err *e)
 {
     static const struct { unsigned verb; const char *done, *what; int (*change)(struct store *, const int64_t *, size_t, size_t *, struct err *); } verbs[] = {
         { VERB_PAUSE, "paused", "queued or running", store_pause }, { VERB_RESUME, "queued again", "paused or failed", store_resume },
-        { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel }, { VERB_REMOVE, "removed", "there", remove_jobs },
+        { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel }, { VERB_REMOVE, "removed", "there", store_remove },
     };
     struct store *s = NULL;
     struct job_list jobs = {0};
@@ -292,6 +278,8 @@ int cmd_change(const struct options *o, struct err *e)
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
     if (rc == 0 && jobs.n)
         rc = verbs[k].change(s, ids, jobs.n, &changed, e);
+    if (rc == 0 && changed)
+        snapshots_collect(s);
     if (rc == 0 && changed == 0 && jobs.n == 1)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s", jobs.v[0].id, job_state_name(jobs.v[0].state), verbs[k].what);
     else if (rc == 0 && !o->quiet)

@@ -224,6 +224,9 @@ static int open_output(struct run *r, size_t sample, struct err *e)
 static int start_worker(struct run *r, struct store *s, struct err *e)
 {
     r->worker.threads = r->o->threads;
+    r->worker.snapshot = (enum kv_snapshot)r->o->kv_snapshot;
+    r->worker.snapshot_max = r->o->kv_snapshot_max;
+    r->worker.quiet = r->o->quiet;
     progress_open(&r->worker.progress, r->o->progress, r->o->quiet);
     return worker_open(&r->worker, s, e);
 }

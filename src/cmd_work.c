@@ -131,6 +131,9 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 {
     struct shift h = { .o = o, .store = s, .batch = batch };
     h.worker.threads = o->threads;
+    h.worker.snapshot = (enum kv_snapshot)o->kv_snapshot;
+    h.worker.snapshot_max = o->kv_snapshot_max;
+    h.worker.quiet = o->quiet;
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
     progress_open(&h.worker.progress, o->progress, o->quiet);
     int rc = worker_open(&h.worker, s, e);

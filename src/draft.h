@@ -96,6 +96,11 @@ struct drafter_ops {
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
     /* Tokens were committed, by a round or all at once (a prompt, a resumed text). */
     void (*observe)(struct drafting *g, const struct observed *o);
+    /* For snapshots, where a drafter has something that the tokens alone do not give back cheaply: room for it; what there is now (0: nothing);
+     * taken over again, of the same text, behind observe. False, and nothing is changed, where it does not fit. */
+    size_t (*state_bytes)(const struct drafting *g);
+    size_t (*save)(const struct drafting *g, void *out);
+    bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
 extern const struct drafter_ops *const drafters_all[];      /* in the order in which they are asked; NULL at the end */

@@ -182,6 +182,43 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
+/* The selection, and what is known of the budgets. */
+struct known { struct budget_arm arm[BUDGET_ARMS]; size_t n_arms, at_arm; };
+
+static size_t known_bytes(const struct drafting *g)
+{
+    size_t n = partial_state_bytes(&g->partial);
+    return n ? sizeof(struct known) + n : 0;
+}
+
+static size_t known_save(const struct drafting *g, void *out)
+{
+    struct known k;
+    size_t n = partial_save(&g->partial, (char *)out + sizeof k);
+    memset(&k, 0, sizeof k);
+    memcpy(k.arm, g->arm, sizeof k.arm);
+    k.n_arms = g->n_arms;
+    k.at_arm = g->at_arm;
+    memcpy(out, &k, sizeof k);
+    return n ? sizeof k + n : 0;
+}
+
+static bool known_load(struct drafting *g, const void *state, size_t n)
+{
+    struct known k;
+    if (n < sizeof k)
+        return false;
+    memcpy(&k, state, sizeof k);
+    bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms;
+    for (size_t i = 0; i < g->n_arms && same; i++)
+        same = k.arm[i].budget == g->arm[i].budget;
+    if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
+        return false;
+    memcpy(g->arm, k.arm, sizeof k.arm);
+    g->at_arm = k.at_arm;
+    return true;
+}
+
 /* Another text from the same token on: partial_follow notices a cache that was cut. */
 const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache", .bytes = partial_size, .open = partial_begin, .close = partial_end,
-                                           .expand = partial_expand, .observe = partial_observe };
+                                           .expand = partial_expand, .observe = partial_observe, .state_bytes = known_bytes, .save = known_save, .load = known_load };

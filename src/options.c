@@ -167,6 +167,10 @@ static const struct option table[] = {
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), 1, BIG, NULL, "no limit", "Leave after N jobs.", STORE, 0 },
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), 0, 1e6, "10", NULL,
       "A job fails when N attempts in a row ended without a token; 0: never.", STORE, 0 },
+    { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERB_WORK, CHOICE, F(kv_snapshot), 0, 3, "auto", NULL,
+      "Keep the KV cache in a file beside the store, so that going on with a job need not read its text again. auto: when that would take more than 5 s.", STORE, 0 },
+    { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), 0, 0, NULL, "any, as long as 256 MB of the disk stay free",
+      "Bytes that the snapshots of a store may take together, one that is being replaced included (K, M, G, T).", STORE, 0 },
     { "accept-numerics-change", "", NULL, VERBS_COMPUTE, FLAG, F(accept_change), 0, 0, NULL, NULL,
       "Go on with a text that other arithmetic or another model began. The change is recorded.", STORE, 0 },
     { "rounds", "", NULL, VERB_RUN | VERB_WORK | VERB_REPORT, FLAG, F(rounds), 0, 0, NULL, NULL, "Keep, or report, every single round.", STORE, 0 },
@@ -185,10 +189,6 @@ static const struct option table[] = {
     { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), 0, 0, NULL, NULL, "Means and standard deviations over the jobs with one value of PARAMETER.", OUTPUT, 0 },
     { "sample", "", "N", VERB_VERIFY, SIZE, F(sample), 1, BIG, NULL, "all", "Only N tokens, at random.", STORE, 0 },
     { "help", "-h", NULL, ~0u, FLAG, F(help), 0, 0, NULL, NULL, "", OUTPUT, HIDDEN },
-
-    /* Known names that later versions have. */
-#define LATER_OPTION(name) { name, "", "", VERBS_MAKE, LATER, 0, 0, 0, NULL, NULL, "", OUTPUT, HIDDEN }
-    LATER_OPTION("kv-snapshot"), LATER_OPTION("kv-snapshot-max"),
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
 _Static_assert(N_OPTIONS <= sizeof ((struct options *)0)->given, "given[] has a place for every option");
@@ -383,6 +383,23 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
     return 0;
 }
 
+int parse_bytes(uint64_t *out, const char *name, const char *s, struct err *e)
+{
+    static const char units[] = "KMGT";
+    char digits[24];
+    size_t n = strspn(s, "0123456789");
+    const char *u = s[n] ? strchr(units, s[n] & ~0x20) : NULL;
+    if (n == 0 || n >= sizeof digits || (s[n] && (!u || s[n + 1])))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not a number of bytes, as 500M or 20G", name, s);
+    memcpy(digits, s, n);
+    digits[n] = 0;
+    uint64_t v, scale = u ? (uint64_t)1 << 10 * (u - units + 1) : 1;
+    if (parse_u64(&v, name, digits, 0, UINT64_MAX / scale, e))
+        return -1;
+    *out = v * scale;
+    return 0;
+}
+
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e)
 {
     errno = 0;
@@ -439,6 +456,7 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     case FLAG:   *(bool *)field = true; return 0;
     case SIZE:   return parse_size(field, spelled, s, (size_t)opt->min, (size_t)opt->max, e);
     case U64:    return parse_u64(field, spelled, s, 0, UINT64_MAX, e);
+    case BYTES:  return parse_bytes(field, spelled, s, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
     case TEXT:   *(const char **)field = s; return 0;

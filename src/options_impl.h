@@ -2,7 +2,7 @@
 #pragma once
 #include "src/options.h"
 
-enum option_kind { FLAG, SIZE, U64, LONG, REAL, TEXT, LIST, FILES, CHOICE, LATER, LATER_FLAG };
+enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE, LATER, LATER_FLAG };
 enum { MAIN = 1, HIDDEN = 2 };       /* shown in the main help; never shown */
 
 struct option {

@@ -20,6 +20,8 @@ static const struct { const char *name; size_t offset; } sums[] = {
     SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify), SUM("control_seconds", control), SUM("plain_seconds", plain),
     SUM("prefill_tokens", prefill_tokens), SUM("prefill_seconds", prefill_seconds), SUM("checkpoint_commits", commits),
     SUM("checkpoint_seconds", commit_seconds), SUM("checkpoint_cpu_seconds", commit_cpu), SUM("checkpoint_put_seconds", put),
+    SUM("snapshots", snapshots), SUM("snapshot_bytes", snapshot_bytes), SUM("snapshot_seconds", snapshot_seconds), SUM("snapshot_cpu_seconds", snapshot_cpu),
+    SUM("snapshot_put_seconds", snapshot_put), SUM("restored_tokens", restored), SUM("restore_seconds", restore_seconds), SUM("restore_saved_seconds", saved),
 };
 
 static void add_counter(struct report *r, struct report_window *w, const struct metric *m)
@@ -527,6 +529,7 @@ double report_speed(const struct report_sum *s) { return ratio(s->tokens, s->sec
 double report_acceptance(const struct report_sum *s) { return ratio(s->tokens, s->rounds); }
 double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
 double report_beta(const struct report *r, const struct report_sum *s) { return r->tree_fixed ? ratio(s->beta_accepted, s->drafted_depth) : NAN; }
+double report_snapshot_share(const struct report *r) { return ratio(r->sum.snapshot_put + r->sum.snapshot_cpu, r->sum.seconds + r->sum.prefill_seconds); }
 double report_checkpoint_share(const struct report *r) { return ratio(r->sum.put + r->sum.commit_cpu, r->sum.seconds + r->sum.prefill_seconds); }
 
 void report_name(const struct report *r, char *out, size_t size)

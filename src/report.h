@@ -28,6 +28,8 @@ struct report_sum {                      /* of a window, or of a job */
     double seconds, draft, verify, control, plain;       /* plain: of the same text one token at a time, as estimated on the way */
     double prefill_tokens, prefill_seconds;              /* of every attempt */
     double commits, commit_seconds, commit_cpu, put;     /* checkpoints: wall and CPU time beside the decode loop; taken from it */
+    double snapshots, snapshot_bytes, snapshot_seconds, snapshot_cpu, snapshot_put;      /* of the KV cache: the same */
+    double restored, restore_seconds, saved;             /* tokens that came from snapshots, in which time; what that saved, as estimated (src/keeper.h) */
 };
 
 struct report_source { const char *name; double drafted, accepted; double *window; };   /* window [n_windows]: accepted */
@@ -82,6 +84,7 @@ double report_alpha(const struct report_sum *s);
 double report_beta(const struct report *r, const struct report_sum *s);
 /* What a checkpoint costs: its share of the time, the thread beside included as if the decode loop had done its work. */
 double report_checkpoint_share(const struct report *r);
+double report_snapshot_share(const struct report *r);    /* likewise */
 /* name, or @batch/custom_id; "" when the job has none. With several databases also its path. */
 void   report_name(const struct report *r, char *out, size_t size);
 /* The JSON value as people read it: strings without quotes. free it. */

@@ -282,6 +282,19 @@ static void costs(FILE *f, const struct report *r)
     page_count(f, s->prefill_tokens);
     fputs(" tokens in ", f);
     page_duration(f, s->prefill_seconds);
+    if (s->snapshots > 0 || s->restored > 0) {
+        fputs(".</p><p><b>Snapshots of the KV cache:</b> ", f);
+        page_count(f, s->snapshots);
+        fputs(" made, ", f);
+        page_real(f, 100 * report_snapshot_share(r), 2);
+        fputs(" % of the time; ", f);
+        page_count(f, s->restored);
+        fputs(" tokens came from them, in ", f);
+        page_duration(f, s->restore_seconds);
+        fputs(", which saved about ", f);
+        page_duration(f, MAX(s->saved, 0));
+        fputs(" of reading", f);
+    }
     fputs(".</p></div>\n", f);
 }
 

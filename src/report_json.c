@@ -144,6 +144,9 @@ static json_t *object_of(const struct report *r, bool rounds)
                           real(other > 0 ? other : 0)));
     PUT("checkpoints", json_pack("{s:o, s:o, s:o, s:o, s:o}", "commits", count(s->commits), "seconds", real(s->commit_seconds), "cpu_seconds", real(s->commit_cpu), "put_seconds",
                                  real(s->put), "share", real(report_checkpoint_share(r))));
+    PUT("snapshots", json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "made", count(s->snapshots), "bytes", count(s->snapshot_bytes), "seconds", real(s->snapshot_seconds),
+                               "cpu_seconds", real(s->snapshot_cpu), "put_seconds", real(s->snapshot_put), "share", real(report_snapshot_share(r)), "restored_tokens",
+                               count(s->restored), "restore_seconds", real(s->restore_seconds), "saved_seconds", real(s->saved)));
     PUT("refreshes", count(s->refreshes));
     PUT("resumes", json_integer((json_int_t)j->resumes));
     PUT("distinct", json_pack("{s:o, s:o}", "tokens", distinct_of(r->distinct), "words", r->has_words ? distinct_of(r->words) : json_null()));
@@ -278,7 +281,7 @@ static void csv_job(FILE *f, const struct report *r, const struct columns *c)
     fprintf(f, "%" PRIu64 ",%" PRIu32, j->seed, j->sample);
     const double numbers[] = { (double)j->prompt_tokens, (double)r->tokens, (double)r->given, (double)j->wanted, s->seconds, s->prefill_seconds, report_speed(s), r->speedup,
         s->rounds, report_acceptance(s), report_alpha(s), report_beta(r, s), s->drafted, s->rows, s->accepted, s->draft, s->verify, s->control, s->put, s->commits,
-        report_checkpoint_share(r), s->refreshes, (double)j->resumes, r->distinct[0], r->distinct[1], r->distinct[2], r->distinct[3], r->words[0], r->words[1], r->words[2], r->words[3],
+        report_checkpoint_share(r), s->snapshots, report_snapshot_share(r), s->restored, s->saved, s->refreshes, (double)j->resumes, r->distinct[0], r->distinct[1], r->distinct[2], r->distinct[3], r->words[0], r->words[1], r->words[2], r->words[3],
         (double)r->n_repetitions };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         number(f, numbers[i]);
@@ -342,7 +345,7 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
         report_parameters(&l->v[i], add_column, &c);
     fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample,prompt_tokens,tokens,given_tokens,wanted_tokens,seconds,prefill_seconds,"
           "tokens_per_second,speedup,rounds,mean_acceptance_length,alpha,beta,drafted,verified_rows,accepted,draft_seconds,verify_seconds,controller_seconds,checkpoint_seconds,"
-          "checkpoints,checkpoint_share,refreshes,resumes,distinct_1,distinct_2,distinct_3,distinct_4,word_distinct_1,word_distinct_2,word_distinct_3,word_distinct_4,repetitions", f);
+          "checkpoints,checkpoint_share,snapshots,snapshot_share,restored_tokens,restore_saved_seconds,refreshes,resumes,distinct_1,distinct_2,distinct_3,distinct_4,word_distinct_1,word_distinct_2,word_distinct_3,word_distinct_4,repetitions", f);
     for (size_t i = 0; i < c.n; i++) {
         fputc(',', f);
         cell(f, c.name[i]);

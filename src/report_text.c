@@ -157,6 +157,19 @@ static void one(FILE *f, const struct report *r)
     fprintf(f, "\n  reading     %.0f tokens of prompt and text before writing, ", s->prefill_tokens);
     duration(f, s->prefill_seconds);
     fprintf(f, "; resumed %zu times\n", r->job->resumes);
+    if (s->snapshots > 0) {
+        fprintf(f, "  snapshots   %.0f of the KV cache, %.0f MB", s->snapshots, s->snapshot_bytes / 1e6);
+        share(f, ": the decode loop waited ", s->snapshot_put, s->seconds);
+        share(f, ", the thread beside it worked ", s->snapshot_cpu, s->seconds);
+        fputc('\n', f);
+    }
+    if (s->restored > 0) {
+        fprintf(f, "  restored    %.0f tokens from snapshots in ", s->restored);
+        duration(f, s->restore_seconds);
+        fputs(", which saved about ", f);
+        duration(f, MAX(s->saved, 0));
+        fputs(" of reading\n", f);
+    }
     fprintf(f, "  distinct-n  %9s%9s%9s%9s\n    tokens    ", "1", "2", "3", "4");
     four(f, r->distinct);
     fputs("    words     ", f);

@@ -65,6 +65,7 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
+    snapshots_collect(s);                /* what the dead left */
     return 0;
 }
 
@@ -138,6 +139,8 @@ struct task {
     struct decoder decoder;
     struct replay replay;
     struct checkpoint *checkpoint;
+    struct keeper keeper;
+    bool noticed;                        /* what the keeper had to say */
     int32_t *ids;                        /* the tokens that were there */
     int counter[CHECKPOINT_METRICS_MAX];
     int drafted[N_SOURCES], accepted[N_SOURCES], prefill_tokens, prefill_seconds;
@@ -242,6 +245,42 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
 }
 
+/* A notice for people: on standard error and in the job's history, once. */
+static void notice(struct task *t)
+{
+    struct worker *w = t->w;
+    const char *line = t->keeper.notice;
+    struct err ignored;
+    if (t->noticed || !line[0])
+        return;
+    t->noticed = true;
+    store_event(w->store, t->c->job, "notice", line, &ignored);
+    if (w->quiet)
+        return;
+    progress_clear(&w->progress);
+    if (w->progress.show == SHOW_JSON) {
+        fprintf(stderr, "{\"phase\": \"notice\", \"job\": %" PRId64 ", \"message\": ", t->c->job);
+        put_json(stderr, line, strlen(line));
+        fputs("}\n", stderr);
+    } else {
+        fprintf(stderr, "job %" PRId64 ": %s\n", t->c->job, line);
+    }
+}
+
+/* What may be kept, and whose it is. */
+static void open_keeper(struct task *t)
+{
+    struct worker *w = t->w;
+    struct snapshot_owner owner;
+    memset(&owner, 0, sizeof owner);
+    owner.job = t->c->job;
+    owner.attempt = t->c->attempt;
+    snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
+    snprintf(owner.numerics, sizeof owner.numerics, "%s", job_numerics(t->params.compute));
+    snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
+    keeper_open(&t->keeper, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
+}
+
 static bool prefilling(void *ctx, size_t done, size_t of)
 {
     struct task *t = ctx;
@@ -266,12 +305,16 @@ static int rebuild(struct task *t, struct err *e)
     if (t->replay.emit.finish != FINISH_NONE)
         return 0;
     decode_append(d, t->ids, t->c->tokens);
+    keeper_restore(&t->keeper);
+    notice(t);
     progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens", d->n_tokens - 1);
     int rc = decode_prefill(d, prefilling, t, e);
     progress_clear(&t->w->progress);
     t->r->prefill_seconds = clock_seconds() - start;
     checkpoint_add(t->checkpoint, t->prefill_tokens, (double)d->count.prefill_tokens);
     checkpoint_add(t->checkpoint, t->prefill_seconds, t->r->prefill_seconds);
+    if (rc == 0)
+        keeper_rebuilt(&t->keeper, d->count.prefill_seconds);
     return rc;
 }
 
@@ -373,8 +416,11 @@ static int write_text(struct task *t, struct err *e)
     progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
     progress_from(&t->w->progress, m->n);
     double start = clock_seconds();
-    while (m->finish == FINISH_NONE && rc == 0)
+    while (m->finish == FINISH_NONE && rc == 0) {
         rc = stops(t) ? 1 : round_of(t, e);
+        keeper_round(&t->keeper);
+        notice(t);
+    }
     t->r->seconds = clock_seconds() - start;
     progress_clear(&t->w->progress);
     return rc;
@@ -440,6 +486,7 @@ static int work_on(struct task *t, struct err *e)
     if (checkpoint_open(&t->checkpoint, w->store, t->c, &o, e))
         return 2;
     open_counters(t);
+    open_keeper(t);
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, &t->params);
     rc = rebuild(t, e);
@@ -450,6 +497,7 @@ static int work_on(struct task *t, struct err *e)
 
 static void close_task(struct task *t)
 {
+    keeper_close(&t->keeper);
     checkpoint_close(t->checkpoint);
     if (t->replay.rules.tokens || t->replay.emit.held)
         replay_close(&t->replay);
@@ -473,6 +521,11 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
             r->end = how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
             r->why = *e;
         }
+        if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
+            keeper_stop(&t.keeper);
+            notice(&t);
+        }
+        keeper_close(&t.keeper);
         rc = rc == 2 ? -1 : end_claim(&t, e);
         if (t.replay.at)
             r->tokens = t.replay.emit.n;
@@ -482,5 +535,6 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     progress_clear(&w->progress);
     heartbeat_watch(w->beat, 0, 0);
     close_task(&t);
+    snapshots_collect(w->store);
     return rc;
 }

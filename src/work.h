@@ -7,7 +7,7 @@
  *
  * A run is: parameters and tokens from the store; the model, kept for the next job when it is the same; what was written already goes through
  * the same emission again (which is how stop strings and unfinished code points across an interruption are seen); the cache is
- * rebuilt at prefill speed; then rounds, each handed to the store's thread with its counters. The token list alone decides what comes next, so
+ * read from a snapshot or rebuilt at prefill speed; then rounds, each handed to the store's thread with its counters. The token list alone decides what comes next, so
  * the text is that of a run that was never interrupted.
  *
  * Counters. Every field of struct draft_stats is a counter of the store (work_counters): what a report reads is what `run` adds up. */
@@ -18,6 +18,7 @@
 #include "src/emit.h"
 #include "src/fingerprint.h"
 #include "src/job.h"
+#include "src/keeper.h"
 
 /* Counters of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
 struct work_counter { const char *name; size_t offset; size_t first, n; bool real; };
@@ -35,6 +36,8 @@ struct worker {
     struct progress progress;
     size_t threads;
     double deadline;                     /* on clock_seconds; 0: none */
+    enum kv_snapshot snapshot; uint64_t snapshot_max;    /* see src/keeper.h, runs/snapshots.h */
+    bool quiet;                          /* no notices on standard error */
 };
 
 int  worker_open(struct worker *w, struct store *s, struct err *e);

@@ -12,7 +12,6 @@ check flag_with_a_value 2 "--quiet takes no value" run --quiet=1
 check two_words_too_many 2 "one word too many" inspect --model $MODEL here
 check missing_word 2 "a word is missing" score --model $MODEL
 check later_verb_says_so 2 "plan: not in this version" plan
-check later_option_says_so 2 "--kv-snapshot: not in this version" run --kv-snapshot on
 check later_drafter_says_so 2 "'model:x' is not in this version" $R --drafter ngram,model:x
 check unknown_drafter 2 "'magic' is not one of auto, none, heads" $R --drafter magic
 check unknown_drafter_in_a_list 2 "'' is not one of auto, none, heads" $R --drafter ngram,
@@ -65,7 +64,7 @@ check help_works 0 '' help
 grep -q -- '--prompt-file' "$TMP/out" && ! grep -q -- '--presence-penalty' "$TMP/out"
 result main_help_shows_what_a_writer_needs $? "help"
 check help_all_works 0 '' help --all
-grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|n-predict|kv-snapshot)' "$TMP/out"
+grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|n-predict)' "$TMP/out"
 result help_all_shows_the_rest_but_no_aliases $? "help --all"
 "$LONGHAND" help run >"$TMP/a"; "$LONGHAND" run --help >"$TMP/b"
 same help_verb_equals_verb_help "$TMP/a" "$TMP/b"

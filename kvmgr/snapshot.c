@@ -1,0 +1,358 @@
+#include "kvmgr/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { VERSION = 1, HEADER = 4096, STRETCH = 32 << 20 };
+static const char MAGIC[8] = "LHKVSNAP";
+
+struct section { char name[SNAPSHOT_NAME_BYTES], shape[SNAPSHOT_SHAPE_BYTES]; uint64_t offset, bytes, first_piece; };
+
+struct header {
+    char magic[8];
+    uint32_t version, n_sections;
+    struct snapshot_owner owner;
+    uint64_t file_bytes, data_bytes, n_pieces;
+    struct section section[SNAPSHOT_SECTIONS_MAX];
+    uint32_t table_crc, crc;         /* crc: of all before it */
+};
+_Static_assert(sizeof(struct header) <= HEADER, "the header has its page");
+
+struct snapshot {
+    int fd;
+    char path[4096];
+    struct header h;
+    uint32_t *crc;                   /* [n_pieces] */
+};
+
+static uint32_t crc_of(uint32_t crc, const void *p, size_t n)
+{
+    return (uint32_t)crc32_z(crc, p, n);
+}
+
+static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) / SNAPSHOT_PIECE; }
+
+/* ---- what of a cache ---- */
+
+size_t kv_parts(const struct kv *kv, size_t n, struct snapshot_part *part)
+{
+    size_t k = 0;
+    assert(n % KV_BLOCK == 0 && n <= kv->n_max);
+    for (size_t l = 0; l < kv->n_layers; l++)
+        for (size_t h = 0; h < kv->n_kv_heads; h++)
+            part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes, n / KV_BLOCK * kv->block_bytes };
+    return k;
+}
+
+void kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES])
+{
+    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d", kv->type == DT_F32 ? "f32" : "bf16", kv->n_layers, kv->n_kv_heads,
+             kv->head_dim, KV_BLOCK);
+}
+
+/* ---- writing ---- */
+
+static size_t section_bytes(const struct snapshot_section *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_parts; i++)
+        n += s->part[i].n;
+    return n;
+}
+
+static void plan(struct header *h, const struct snapshot_section *s, size_t n)
+{
+    assert(n <= SNAPSHOT_SECTIONS_MAX);
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, MAGIC, sizeof MAGIC);
+    h->version = VERSION;
+    h->n_sections = (uint32_t)n;
+    for (size_t i = 0; i < n; i++) {
+        struct section *x = &h->section[i];
+        snprintf(x->name, sizeof x->name, "%s", s[i].name);
+        snprintf(x->shape, sizeof x->shape, "%s", s[i].shape);
+        x->offset = HEADER + h->data_bytes;
+        x->bytes = section_bytes(&s[i]);
+        x->first_piece = h->n_pieces;
+        h->data_bytes += x->bytes;
+        h->n_pieces += pieces_of(x->bytes);
+    }
+    h->file_bytes = HEADER + h->data_bytes + h->n_pieces * sizeof(uint32_t);
+}
+
+uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n)
+{
+    struct header h;
+    plan(&h, s, n);
+    return h.file_bytes;
+}
+
+struct output { int fd; uint64_t at, synced; const volatile bool *stop; struct err *e; };
+
+static int put(struct output *o, const char *p, size_t n)
+{
+    while (n) {
+        if (o->stop && *o->stop)
+            return err_set(o->e, ERR_AGAIN, "given up");
+        ssize_t w = pwrite(o->fd, p, MIN(n, (size_t)SNAPSHOT_PIECE), (off_t)o->at);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return err_set(o->e, ERR_FAILED, "%s", w < 0 ? strerror(errno) : "nothing can be written");
+        p += w;
+        n -= (size_t)w;
+        o->at += (uint64_t)w;
+        if (o->at - o->synced >= STRETCH) {
+            if (fdatasync(o->fd))
+                return err_set(o->e, ERR_FAILED, "%s", strerror(errno));
+            o->synced = o->at;
+        }
+    }
+    return 0;
+}
+
+static int put_section(struct output *o, const struct snapshot_section *s, uint32_t *crc)
+{
+    size_t in_piece = 0, k = 0;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < s->n_parts; i++)
+        for (size_t at = 0; at < s->part[i].n;) {
+            const char *p = (const char *)s->part[i].p + at;
+            size_t n = MIN(s->part[i].n - at, SNAPSHOT_PIECE - in_piece);
+            sum = crc_of(sum, p, n);
+            if (put(o, p, n))
+                return -1;
+            at += n;
+            in_piece += n;
+            if (in_piece == SNAPSHOT_PIECE) {
+                crc[k++] = sum;
+                in_piece = sum = 0;
+            }
+        }
+    if (in_piece)
+        crc[k] = sum;
+    return 0;
+}
+
+int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snapshot_section *s, size_t n, const volatile bool *stop, struct err *e)
+{
+    char page[HEADER] = {0};
+    struct header h;
+    struct output o = { .fd = fd, .at = HEADER, .stop = stop, .e = e };
+    plan(&h, s, n);
+    h.owner = *owner;
+    uint32_t *crc = calloc(h.n_pieces + 1, sizeof *crc);
+    if (!crc)
+        return err_set(e, ERR_FAILED, "out of memory");
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = put_section(&o, &s[i], crc + h.section[i].first_piece);
+    if (rc == 0)
+        rc = put(&o, (const char *)crc, h.n_pieces * sizeof *crc);
+    h.table_crc = crc_of(0, crc, h.n_pieces * sizeof *crc);
+    free(crc);
+    h.crc = crc_of(0, &h, offsetof(struct header, crc));
+    memcpy(page, &h, sizeof h);
+    o.at = o.synced = 0;
+    return rc ? -1 : put(&o, page, sizeof page);
+}
+
+/* ---- reading ---- */
+
+static int get(const struct snapshot *f, void *p, size_t n, uint64_t at, struct err *e)
+{
+    for (char *c = p; n;) {
+        ssize_t r = pread(f->fd, c, n, (off_t)at);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return err_set(e, ERR_FAILED, "%s: %s at offset %llu", f->path, r < 0 ? strerror(errno) : "ends", (unsigned long long)at);
+        c += r;
+        n -= (size_t)r;
+        at += (uint64_t)r;
+    }
+    return 0;
+}
+
+/* The header as plan() would make it from the sections' sizes; nothing in it is believed before. */
+static int check_header(const struct header *h, const char *page, uint64_t file_bytes, const char *path, struct err *e)
+{
+    if (memcmp(h->magic, MAGIC, sizeof MAGIC))
+        return err_set(e, ERR_FAILED, "%s: no snapshot, or one that was not finished", path);
+    if (h->version != VERSION)
+        return err_set(e, ERR_FAILED, "%s: version %u, %d is known", path, h->version, VERSION);
+    if (h->crc != crc_of(0, h, offsetof(struct header, crc)))
+        return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
+    for (size_t i = sizeof *h; i < HEADER; i++)
+        if (page[i])
+            return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
+    uint64_t data = 0, pieces = 0;
+    bool ok = h->n_sections <= SNAPSHOT_SECTIONS_MAX && h->file_bytes == file_bytes && !h->owner.fingerprint[sizeof h->owner.fingerprint - 1] &&
+              !h->owner.numerics[sizeof h->owner.numerics - 1] && !h->owner.context[sizeof h->owner.context - 1];
+    for (size_t i = 0; i < h->n_sections && ok; i++) {
+        const struct section *x = &h->section[i];
+        ok = !x->name[sizeof x->name - 1] && !x->shape[sizeof x->shape - 1] && x->offset == HEADER + data && x->first_piece == pieces && x->bytes <= file_bytes;
+        data += x->bytes;
+        pieces += pieces_of(x->bytes);
+    }
+    if (!ok || data != h->data_bytes || pieces != h->n_pieces || HEADER + data + pieces * sizeof(uint32_t) != file_bytes)
+        return err_set(e, ERR_FAILED, "%s: %llu bytes, %llu are in the header", path, (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
+    return 0;
+}
+
+int snapshot_open(struct snapshot **out, const char *path, struct err *e)
+{
+    struct stat st;
+    char page[HEADER];
+    struct snapshot *f = calloc(1, sizeof *f);
+    *out = NULL;
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory");
+    snprintf(f->path, sizeof f->path, "%s", path);
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (f->fd < 0) {
+        err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    if (fstat(f->fd, &st) || !S_ISREG(st.st_mode)) {
+        err_set(e, ERR_FAILED, "%s: not a regular file", path);
+        goto fail;
+    }
+    if ((uint64_t)st.st_size < HEADER) {
+        err_set(e, ERR_FAILED, "%s: no snapshot, or one that was not finished", path);
+        goto fail;
+    }
+    if (get(f, page, HEADER, 0, e))
+        goto fail;
+    memcpy(&f->h, page, sizeof f->h);
+    if (check_header(&f->h, page, (uint64_t)st.st_size, path, e))
+        goto fail;
+    f->crc = calloc(f->h.n_pieces + 1, sizeof *f->crc);
+    if (!f->crc) {
+        err_set(e, ERR_FAILED, "%s: out of memory", path);
+        goto fail;
+    }
+    if (get(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
+        goto fail;
+    if (crc_of(0, f->crc, f->h.n_pieces * sizeof *f->crc) != f->h.table_crc) {
+        err_set(e, ERR_FAILED, "%s: the table of sums is damaged", path);
+        goto fail;
+    }
+    *out = f;
+    return 0;
+fail:
+    snapshot_close(f);
+    return -1;
+}
+
+void snapshot_close(struct snapshot *f)
+{
+    if (!f)
+        return;
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->crc);
+    free(f);
+}
+
+const struct snapshot_owner *snapshot_owner(const struct snapshot *f) { return &f->h.owner; }
+
+static const struct section *find(const struct snapshot *f, const char *name, const char *shape)
+{
+    for (size_t i = 0; i < f->h.n_sections; i++)
+        if (strcmp(f->h.section[i].name, name) == 0 && strcmp(f->h.section[i].shape, shape) == 0)
+            return &f->h.section[i];
+    return NULL;
+}
+
+size_t snapshot_size(const struct snapshot *f, const char *name, const char *shape)
+{
+    const struct section *x = find(f, name, shape);
+    return x ? (size_t)x->bytes : 0;
+}
+
+/* Pieces of a section, shared out over a pool; the first failure is kept. */
+struct reading {
+    const struct snapshot *f;
+    const struct section *x;
+    const struct snapshot_section *to;   /* NULL: only checked */
+    char *buffer;                        /* [threads][SNAPSHOT_PIECE] */
+    atomic_flag said;
+    atomic_bool failed;
+    struct err *e;
+};
+
+/* Bytes [at, at + n) of the section into place. */
+static void scatter(const struct snapshot_section *s, size_t at, const char *p, size_t n)
+{
+    for (size_t i = 0; n; i++) {
+        if (at >= s->part[i].n) {
+            at -= s->part[i].n;
+            continue;
+        }
+        size_t k = MIN(n, s->part[i].n - at);
+        memcpy((char *)s->part[i].p + at, p, k);
+        p += k;
+        n -= k;
+        at = 0;
+    }
+}
+
+static void read_piece(void *ctx, size_t i, size_t thread)
+{
+    struct reading *r = ctx;
+    struct err e;
+    char *buffer = r->buffer + thread * SNAPSHOT_PIECE;
+    uint64_t at = (uint64_t)i * SNAPSHOT_PIECE;
+    size_t n = (size_t)MIN((uint64_t)SNAPSHOT_PIECE, r->x->bytes - at);
+    if (atomic_load(&r->failed))
+        return;
+    int rc = get(r->f, buffer, n, r->x->offset + at, &e);
+    if (rc == 0 && crc_of(0, buffer, n) != r->f->crc[r->x->first_piece + i])
+        rc = err_set(&e, ERR_FAILED, "%s: section %s is damaged in its bytes %llu to %llu", r->f->path, r->x->name, (unsigned long long)at,
+                     (unsigned long long)at + n);
+    if (rc && !atomic_flag_test_and_set(&r->said))
+        *r->e = e;
+    if (rc)
+        atomic_store(&r->failed, true);
+    else if (r->to)
+        scatter(r->to, (size_t)at, buffer, n);
+}
+
+static int read_section(const struct snapshot *f, const struct section *x, const struct snapshot_section *to, struct pool *pool, struct err *e)
+{
+    struct reading r = { .f = f, .x = x, .to = to, .said = ATOMIC_FLAG_INIT, .e = e };
+    const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes);
+    r.buffer = malloc(threads * SNAPSHOT_PIECE);
+    if (!r.buffer)
+        return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
+    if (pool)
+        pool_run(pool, n, read_piece, &r);
+    else
+        for (size_t i = 0; i < n; i++)
+            read_piece(&r, i, 0);
+    free(r.buffer);
+    return atomic_load(&r.failed) ? -1 : 0;
+}
+
+int snapshot_check(const struct snapshot *f, struct pool *pool, struct err *e)
+{
+    for (size_t i = 0; i < f->h.n_sections; i++)
+        if (read_section(f, &f->h.section[i], NULL, pool, e))
+            return -1;
+    return 0;
+}
+
+int snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool, struct err *e)
+{
+    const struct section *x = find(f, s->name, s->shape);
+    assert(x && x->bytes == section_bytes(s));
+    return read_section(f, x, s, pool, e);
+}

@@ -1,0 +1,330 @@
+#include "runs/snapshots.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FILE_NAME = 96, FOLDER = PATH_MAX, FILE_PATH = FOLDER + FILE_NAME + 16 };
+static const char ENDING[] = ".kv", ASIDE[] = ".part";
+
+static void folder_of(const struct store *s, char out[FOLDER])
+{
+    char path[PATH_MAX];
+    const char *p = realpath(store_path(s), path) ? path : store_path(s);
+    snprintf(out, FOLDER, "%.*s.snapshots", FOLDER - 16, p);
+}
+
+/* JOB-ATTEMPT-TOKENS.kv, with or without .part. */
+static bool parse_name(const char *name, int64_t *job, int64_t *attempt, bool *aside)
+{
+    char again[FILE_NAME];
+    size_t tokens;
+    if (sscanf(name, "%" SCNd64 "-%" SCNd64 "-%zu", job, attempt, &tokens) != 3)
+        return false;
+    snprintf(again, sizeof again, "%" PRId64 "-%" PRId64 "-%zu%s", *job, *attempt, tokens, ENDING);
+    size_t n = strlen(again);
+    if (*job < 1 || *attempt < 1 || strncmp(name, again, n))
+        return false;
+    *aside = strcmp(name + n, ASIDE) == 0;
+    return *aside || !name[n];
+}
+
+/* ---- writing one ---- */
+
+struct snapshots {
+    /* constant after open */
+    struct claim claim;
+    snapshot_write_fn *write;
+    void *ctx;
+    uint64_t max_bytes;
+    char folder[FOLDER];
+
+    /* behind the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    bool busy, ended, close;
+    size_t tokens;
+    uint64_t bytes;
+    struct snapshot_result result;
+    volatile bool stop;
+
+    /* of the thread */
+    pthread_t thread;
+    struct store *store;
+    char last[FILE_NAME];                /* what the row names; "": none */
+};
+
+static void path_of(const struct snapshots *x, const char *name, const char *more, char out[FILE_PATH])
+{
+    int n = snprintf(out, FILE_PATH, "%s/%s%s", x->folder, name, more);
+    assert(n > 0 && n < FILE_PATH);
+}
+
+static int check_room(struct snapshots *x, struct err *e)
+{
+    struct statvfs f;
+    uint64_t all = 0;
+    if (x->max_bytes && store_snapshot_total(x->store, &all, e))
+        return -1;
+    if (x->max_bytes && all + x->bytes > x->max_bytes)
+        return err_set(e, ERR_FAILED, "it would have %" PRIu64 " MB, and with the %" PRIu64 " MB of others that is more than --kv-snapshot-max %" PRIu64 " MB",
+                       x->bytes >> 20, all >> 20, x->max_bytes >> 20);
+    if (statvfs(x->folder, &f))
+        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+    uint64_t room = (uint64_t)f.f_bavail * f.f_frsize, leave = MIN(SNAPSHOTS_LEAVE, (uint64_t)f.f_blocks * f.f_frsize / 4);
+    if (room < x->bytes || room - x->bytes < leave)
+        return err_set(e, ERR_FAILED, "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64 " MB are left to others", x->folder, x->bytes >> 20, room >> 20,
+                       leave >> 20);
+    return 0;
+}
+
+/* The new file aside. Somebody may delete the folder because it is empty. */
+static int open_aside(const struct snapshots *x, const char *path, struct err *e)
+{
+    int fd = -1;
+    for (int i = 0; i < 3 && fd < 0; i++) {
+        if (mkdir(x->folder, 0700) && errno != EEXIST)
+            break;
+        unlink(path);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    }
+    return fd >= 0 ? fd : err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+}
+
+static int sync_folder(const struct snapshots *x, struct err *e)
+{
+    int fd = open(x->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : fsync(fd);
+    if (rc)
+        err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return rc ? -1 : 0;
+}
+
+/* Aside, synced, renamed, the folder synced. A sync that fails is not tried again. */
+static int write_file(struct snapshots *x, const char *name, struct err *e)
+{
+    char aside[FILE_PATH], path[FILE_PATH];
+    path_of(x, name, ASIDE, aside);
+    path_of(x, name, "", path);
+    if (mkdir(x->folder, 0700) && errno != EEXIST)
+        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+    if (check_room(x, e))
+        return -1;
+    int fd = open_aside(x, aside, e);
+    if (fd < 0)
+        return -1;
+    int rc = x->write(x->ctx, fd, &x->stop, e) ? err_while(e, "%s", aside) : 0;
+    if (rc == 0 && fsync(fd))
+        rc = err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno));
+    if (close(fd) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno));
+    if (rc == 0 && rename(aside, path))
+        rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
+    if (rc == 0)
+        rc = sync_folder(x, e);
+    if (rc) {
+        unlink(aside);
+        unlink(path);
+    }
+    return rc;
+}
+
+static int write_one(struct snapshots *x, struct err *e)
+{
+    char name[FILE_NAME], path[FILE_PATH];
+    snprintf(name, sizeof name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job, x->claim.attempt, x->tokens, ENDING);
+    if (strcmp(name, x->last) == 0)      /* it is there */
+        return 0;
+    if (write_file(x, name, e))
+        return -1;
+    int rc = store_snapshot_set(x->store, &x->claim, name, x->tokens, x->bytes, e);
+    path_of(x, rc ? name : x->last, "", path);
+    if (rc == 0)
+        snprintf(x->last, sizeof x->last, "%s", name);
+    else if (rc < 0)                     /* whether the row names it is not known: the next collection will see */
+        return rc;
+    if (path[strlen(path) - 1] != '/')
+        unlink(path);
+    return rc;
+}
+
+static double thread_cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *snapshots_thread(void *p)
+{
+    struct snapshots *x = p;
+    pthread_mutex_lock(&x->lock);
+    for (;;) {
+        while (!x->busy && !x->close)
+            pthread_cond_wait(&x->work, &x->lock);
+        if (x->close)
+            break;
+        struct snapshot_result r = { .tokens = x->tokens, .bytes = x->bytes };
+        pthread_mutex_unlock(&x->lock);
+        double start = clock_seconds(), cpu = thread_cpu_seconds();
+        r.rc = write_one(x, &r.err);
+        r.seconds = clock_seconds() - start;
+        r.cpu_seconds = thread_cpu_seconds() - cpu;
+        pthread_mutex_lock(&x->lock);
+        x->result = r;
+        x->busy = false;
+        x->ended = true;
+        pthread_cond_broadcast(&x->done);
+    }
+    pthread_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+/* ---- the worker's side ---- */
+
+int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
+{
+    struct snapshots *x = calloc(1, sizeof *x);
+    size_t tokens;
+    int64_t job, attempt;
+    bool aside;
+    sigset_t all, before;
+    *out = NULL;
+    if (!x)
+        return err_set(e, ERR_FAILED, "out of memory for snapshots");
+    *x = (struct snapshots){ .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
+    folder_of(s, x->folder);
+    if (store_again(&x->store, s, e) || store_snapshot_get(x->store, c->job, x->last, sizeof x->last, &tokens, e)) {
+        store_close(x->store);
+        free(x);
+        return -1;
+    }
+    if (!parse_name(x->last, &job, &attempt, &aside) || aside || job != c->job)
+        x->last[0] = 0;                  /* nothing of ours, nothing to delete */
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_cond_init(&x->work, NULL);
+    pthread_cond_init(&x->done, NULL);
+    sigfillset(&all);                    /* signals are for the thread that can stop the loop */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&x->thread, NULL, snapshots_thread, x);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        store_close(x->store);
+        free(x);
+        return err_set(e, ERR_FAILED, "no thread for snapshots: %s", strerror(rc));
+    }
+    *out = x;
+    return 0;
+}
+
+void snapshots_start(struct snapshots *x, size_t tokens, uint64_t bytes)
+{
+    pthread_mutex_lock(&x->lock);
+    assert(!x->busy);
+    x->tokens = tokens;
+    x->bytes = bytes;
+    x->busy = true;
+    x->ended = false;
+    pthread_cond_signal(&x->work);
+    pthread_mutex_unlock(&x->lock);
+}
+
+bool snapshots_busy(struct snapshots *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool busy = x->busy;
+    pthread_mutex_unlock(&x->lock);
+    return busy;
+}
+
+bool snapshots_ended(struct snapshots *x, struct snapshot_result *r)
+{
+    pthread_mutex_lock(&x->lock);
+    bool ended = x->ended;
+    if (ended)
+        *r = x->result;
+    x->ended = false;
+    pthread_mutex_unlock(&x->lock);
+    return ended;
+}
+
+void snapshots_wait(struct snapshots *x, bool give_up)
+{
+    pthread_mutex_lock(&x->lock);
+    x->stop = give_up;
+    while (x->busy)
+        pthread_cond_wait(&x->done, &x->lock);
+    x->stop = false;
+    pthread_mutex_unlock(&x->lock);
+}
+
+void snapshots_close(struct snapshots *x)
+{
+    if (!x)
+        return;
+    snapshots_wait(x, true);
+    pthread_mutex_lock(&x->lock);
+    x->close = true;
+    pthread_cond_signal(&x->work);
+    pthread_mutex_unlock(&x->lock);
+    pthread_join(x->thread, NULL);
+    pthread_mutex_destroy(&x->lock);
+    pthread_cond_destroy(&x->work);
+    pthread_cond_destroy(&x->done);
+    store_close(x->store);
+    free(x);
+}
+
+/* ---- finding and collecting ---- */
+
+int snapshots_find(struct store *s, int64_t job, char *path, size_t size, size_t *tokens, struct err *e)
+{
+    char name[FILE_NAME], folder[FOLDER];
+    int64_t of, attempt;
+    bool aside;
+    path[0] = 0;
+    if (store_snapshot_get(s, job, name, sizeof name, tokens, e))
+        return -1;
+    if (!name[0])
+        return 0;
+    if (!parse_name(name, &of, &attempt, &aside) || aside || of != job)
+        return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64, name, job);
+    folder_of(s, folder);
+    if ((size_t)snprintf(path, size, "%s/%s", folder, name) >= size) {
+        path[0] = 0;
+        return err_set(e, ERR_FAILED, "the path of the snapshot of job %" PRId64 " is too long", job);
+    }
+    return 0;
+}
+
+void snapshots_collect(struct store *s)
+{
+    char folder[FOLDER], path[FILE_PATH + NAME_MAX];
+    int64_t job, attempt;
+    bool aside;
+    struct err ignored;
+    folder_of(s, folder);
+    DIR *d = opendir(folder);
+    if (!d)
+        return;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (!parse_name(f->d_name, &job, &attempt, &aside) || store_snapshot_wanted(s, job, attempt, f->d_name, &ignored) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
+        unlink(path);
+    }
+    closedir(d);
+    rmdir(folder);                       /* where nothing is left */
+}

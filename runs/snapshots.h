@@ -1,0 +1,46 @@
+/* The life of snapshot files: where they lie, when one counts, when it goes.
+ *
+ * They lie beside the database in a folder of its name and ".snapshots" (0700), as JOB-ATTEMPT-TOKENS.kv. One is written aside (.part), synced,
+ * renamed, the folder synced, and only then named by the job's row of the table `snapshot`, fenced by the attempt; then the one before is deleted.
+ * So a row names a file that is complete, at any moment, and a file that no row names is worth nothing: snapshots_collect deletes it unless
+ * the attempt in its name is at work now. Rows go when a job is done, failed, cancelled or removed.
+ *
+ * Writing is done by a thread with a connection of its own, of whoever works on the job:
+ *
+ *     snapshots_open(&x, store, &claim, max_bytes, write, ctx, &e)
+ *     snapshots_start(x, tokens, bytes)         never waits; ctx is the thread's until it has ended
+ *     if (snapshots_ended(x, &result)) ...      in every round
+ *     snapshots_close(x)                        gives up what is being written
+ *
+ * What is in the file is the business of `write`. A failure costs nothing but the snapshot. */
+#pragma once
+#include "runs/store.h"
+
+/* Write it to fd, a new empty file; *stop: give up (ERR_AGAIN). On the snapshots' thread. */
+typedef int snapshot_write_fn(void *ctx, int fd, const volatile bool *stop, struct err *e);
+
+struct snapshot_result {
+    int rc;                              /* 0: it counts; 1: the job is lost; -1: err says why not (ERR_AGAIN: it was given up) */
+    struct err err;
+    size_t tokens; uint64_t bytes;
+    double seconds, cpu_seconds;         /* from start to end; of the thread */
+};
+
+struct snapshots;
+/* max_bytes: that all snapshots of this store may take together, one that is being replaced included; 0: any. Independent of it
+ * SNAPSHOTS_LEAVE bytes of the file system stay free (a quarter of a small one), for the store. */
+#define SNAPSHOTS_LEAVE ((uint64_t)256 << 20)
+int  snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e);
+/* `bytes`: what the file will have. None may be in progress (asserted). */
+void snapshots_start(struct snapshots *x, size_t tokens, uint64_t bytes);
+bool snapshots_busy(struct snapshots *x);
+/* Whether one has ended since the last call: then *r. */
+bool snapshots_ended(struct snapshots *x, struct snapshot_result *r);
+/* Wait for the one in progress; `give_up`: tell it to stop first. */
+void snapshots_wait(struct snapshots *x, bool give_up);
+void snapshots_close(struct snapshots *x);       /* NULL is fine */
+
+/* The file that the job's row names, "" when there is none; whether it is there and good is for the reader to find out. */
+int  snapshots_find(struct store *s, int64_t job, char *path, size_t size, size_t *tokens, struct err *e);
+/* Delete what no row names and no attempt is working on, and the folder when it is empty. Other files are left alone. */
+void snapshots_collect(struct store *s);

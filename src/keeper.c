@@ -1,0 +1,181 @@
+#include "src/keeper.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
+static const char *const metrics[KEEPER_METRICS] = { "snapshots", "snapshot_bytes", "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
+                                                     "restored_tokens", "restore_seconds", "restore_saved_seconds" };
+static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, LOOK_SECONDS = 0.25, ON_SECONDS = 1, REBUILD_SHARE = 0.1;
+enum { LONG_TEXT = 4096 };               /* tokens from which a text of unknown speed may be worth a snapshot */
+
+static void note(struct keeper *k, const char *what, const struct err *why)
+{
+    if (!k->notice[0])
+        snprintf(k->notice, sizeof k->notice, "%s: %.900s", what, why->msg);
+}
+
+static bool on(const struct keeper *k) { return k->mode != KV_SNAPSHOT_OFF && k->image.d; }
+
+void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
+                 const struct snapshot_owner *owner)
+{
+    struct err e;
+    *k = (struct keeper){ .mode = mode, .max_bytes = max_bytes, .store = s, .claim = c, .checkpoint = p, .started = clock_seconds(), .rate = FIRST_RATE };
+    for (int i = 0; i < KEEPER_METRICS; i++)
+        k->metric[i] = checkpoint_metric(p, "", metrics[i], 0);
+    if (mode != KV_SNAPSHOT_OFF && image_open(&k->image, d, owner, &e))
+        note(k, "no snapshots are made", &e);
+}
+
+void keeper_close(struct keeper *k)
+{
+    snapshots_close(k->files);
+    image_close(&k->image);
+    k->files = NULL;
+}
+
+/* ---- the way back ---- */
+
+void keeper_restore(struct keeper *k)
+{
+    char path[4096], line[200];
+    size_t tokens;
+    struct err e;
+    if (!on(k) || !k->claim->tokens)
+        return;
+    double start = clock_seconds();
+    int rc = snapshots_find(k->store, k->claim->job, path, sizeof path, &tokens, &e);
+    if (rc == 0 && !path[0])
+        return;
+    if (rc || image_restore(&k->image, path, &e)) {
+        note(k, "the snapshot is not used, the text is read again", &e);
+        if (store_snapshot_drop(k->store, k->claim, &e) == 0)
+            snapshots_collect(k->store);
+        return;
+    }
+    double seconds = clock_seconds() - start, saved = k->image.restored_seconds - seconds;
+    k->kept = k->image.restored;
+    checkpoint_add(k->checkpoint, k->metric[RESTORED], (double)k->kept);
+    checkpoint_add(k->checkpoint, k->metric[RESTORE_SECONDS], seconds);
+    checkpoint_add(k->checkpoint, k->metric[SAVED_SECONDS], saved);
+    snprintf(line, sizeof line, "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken about %.1f s", k->kept, k->image.d->n_tokens, seconds,
+             k->image.restored_seconds);
+    store_event(k->store, k->claim->job, "restored", line, &e);
+}
+
+/* ---- making them ---- */
+
+static int open_files(struct keeper *k)
+{
+    struct err e;
+    if (k->files)
+        return 0;
+    if (snapshots_open(&k->files, k->store, k->claim, k->max_bytes, image_write, &k->image, &e)) {
+        note(k, "no snapshots are made", &e);
+        k->given_up = true;
+        return -1;
+    }
+    return 0;
+}
+
+static double gain(const struct keeper *k, size_t rows)
+{
+    return image_rebuild_seconds(&k->image, rows) - image_rebuild_seconds(&k->image, k->kept);
+}
+
+static double expected_cost(const struct keeper *k, size_t rows)
+{
+    const struct kv *kv = &k->image.d->kv;
+    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)rows / KV_BLOCK) / k->rate;
+}
+
+static void begin(struct keeper *k, size_t rows)
+{
+    double start = clock_seconds();
+    uint64_t bytes = image_take(&k->image, rows);
+    snapshots_start(k->files, rows, bytes);
+    double put = clock_seconds() - start;
+    checkpoint_add(k->checkpoint, k->metric[PUT_SECONDS], put);
+    k->cost += put;
+}
+
+/* One that has ended: what it cost, and whether it counts. */
+static void take_result(struct keeper *k)
+{
+    struct snapshot_result r;
+    if (!k->files || !snapshots_ended(k->files, &r))
+        return;
+    k->last = clock_seconds();
+    k->cost += r.cpu_seconds;
+    checkpoint_add(k->checkpoint, k->metric[SECONDS], r.seconds);
+    checkpoint_add(k->checkpoint, k->metric[CPU_SECONDS], r.cpu_seconds);
+    if (r.rc == 0) {
+        k->kept = r.tokens;
+        if (r.bytes > 8u << 20 && r.cpu_seconds > 0)
+            k->rate = (double)r.bytes / r.cpu_seconds;
+        checkpoint_add(k->checkpoint, k->metric[MADE], 1);
+        checkpoint_add(k->checkpoint, k->metric[BYTES], (double)r.bytes);
+    } else if (r.rc < 0 && r.err.code != ERR_AGAIN) {
+        note(k, "no snapshot was made", &r.err);
+        k->given_up = true;
+    }
+}
+
+void keeper_rebuilt(struct keeper *k, double seconds)
+{
+    if (!on(k))
+        return;
+    image_restore_drafters(&k->image);
+    const struct decoder *d = k->image.d;
+    const size_t rows = image_rows(&k->image, d->n_tokens);
+    double whole = image_rebuild_seconds(&k->image, d->n_max);
+    if (k->mode == KV_SNAPSHOT_AUTO && (whole > 0 ? whole <= KEEPER_SECONDS : d->n_max < LONG_TEXT))
+        return;                          /* never worth one: no thread, no connection */
+    if (open_files(k) || rows <= k->kept)
+        return;
+    if (k->mode == KV_SNAPSHOT_ON || (seconds > KEEPER_SECONDS && expected_cost(k, rows) < REBUILD_SHARE * seconds))
+        begin(k, rows);
+}
+
+void keeper_round(struct keeper *k)
+{
+    if (!k->files || k->given_up)
+        return;
+    double now = clock_seconds();
+    if (now - k->looked < LOOK_SECONDS)
+        return;
+    k->looked = now;
+    if (snapshots_busy(k->files))
+        return;
+    take_result(k);
+    const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
+    if (k->given_up || rows <= k->kept || k->cost + expected_cost(k, rows) > KEEPER_SHARE * (now - k->started) ||
+        (k->mode == KV_SNAPSHOT_ON ? now - k->last < ON_SECONDS : gain(k, rows) <= KEEPER_SECONDS))
+        return;
+    begin(k, rows);
+}
+
+void keeper_stop(struct keeper *k)
+{
+    struct err e;
+    if (!on(k))
+        return;
+    const size_t rows = image_rows(&k->image, k->image.d->n_tokens);
+    const bool busy = k->files && snapshots_busy(k->files);
+    if (rows <= k->kept || (k->mode == KV_SNAPSHOT_AUTO && gain(k, rows) <= KEEPER_SECONDS)) {
+        if (busy)                        /* it is of less than that: what it saves is not worth the wait */
+            snapshots_wait(k->files, true);
+        take_result(k);
+        return;
+    }
+    if (checkpoint_flush(k->checkpoint, &e) || open_files(k))
+        return;
+    snapshots_wait(k->files, true);
+    take_result(k);
+    if (rows <= k->kept)
+        return;
+    begin(k, rows);
+    snapshots_wait(k->files, false);
+    take_result(k);
+}

@@ -1,0 +1,51 @@
+/* When snapshots of a job are made, and what becomes of one when the job is gone on with.
+ *
+ *     keeper_open(&k, ...)          behind checkpoint_open and decode_open
+ *     keeper_restore(&k)            behind decode_append: the rows of the snapshot that there is, if it is good
+ *     keeper_rebuilt(&k, seconds)   behind decode_prefill, which read the rest
+ *     loop: keeper_round(&k)
+ *     keeper_stop(&k)               at a clean interruption; the job is still this worker's
+ *     keeper_close(&k)              before the claim ends
+ *
+ * `auto`: one is made when reading what came since the last one again would take more than KEEPER_SECONDS, as far as the cost of all of this
+ * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time; at once behind a
+ * rebuild that took longer than that, for what has happened once may happen again; and at a clean interruption. `on`: of any text, at most one a second; at interruptions always.
+ * `off`: none is made and none is used.
+ *
+ * Nothing here can fail: what goes wrong is one notice, and the text is read again. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
+ * (wall time beside the decode loop), snapshot_cpu_seconds, snapshot_put_seconds (taken from the decode loop); restored_tokens, restore_seconds,
+ * restore_saved_seconds (what reading them would have taken, as estimated, less restore_seconds). */
+#pragma once
+#include "runs/checkpoint.h"
+#include "runs/snapshots.h"
+#include "src/snapshot.h"
+
+#define KEEPER_SECONDS 5.0
+#define KEEPER_SHARE 0.004
+
+enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
+enum { KEEPER_METRICS = 8 };
+
+struct keeper {                      /* {0} is closed */
+    enum kv_snapshot mode;
+    uint64_t max_bytes;
+    struct store *store;             /* borrowed, as the next two */
+    const struct claim *claim;
+    struct checkpoint *checkpoint;
+    struct image image;
+    struct snapshots *files;         /* NULL: not opened yet, or never */
+    bool given_up;                   /* after a failure: none but at an interruption */
+    char notice[1100];               /* "": none; the first one of the attempt */
+    size_t kept;                     /* rows of the last one that counts, or 0 */
+    double started, looked, last;    /* on clock_seconds */
+    double cost, rate;               /* seconds so far; bytes per second of CPU time */
+    int metric[KEEPER_METRICS];
+};
+
+void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
+                 const struct snapshot_owner *owner);
+void keeper_restore(struct keeper *k);
+void keeper_rebuilt(struct keeper *k, double seconds);
+void keeper_round(struct keeper *k);
+void keeper_stop(struct keeper *k);
+void keeper_close(struct keeper *k);

@@ -1,0 +1,111 @@
+#!/bin/bash
+# Snapshots of the KV cache: a job that is gone on with ends with the same bytes with one, without one, and with a bad one; nothing that goes wrong
+# with them costs more than a line. LONG=1: a book that is killed every 20 s.
+. tests/cli/lib.inc
+P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"
+G="-m $MODEL -f $P --ignore-eos -s 8"
+L="$LONGHAND"; DIR=$LONGHAND_DB.snapshots
+tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
+files() { ls "$DIR" 2>/dev/null | wc -l; }
+shown() { "$L" show "$id" | grep -c "$1"; }
+# A job that is stopped behind about N bytes, at any speed: nobody reads on. Then it waits in the queue
+stopped() { "$L" run $G -n 400 --progress none $W "${@:2}" 2>"$TMP/err" | head -c "$1" >/dev/null; id=$(sed -n 's/^job: //p' "$TMP/err"); "$L" resume $id -q; }
+
+"$L" run $G -n 400 -q --kv-snapshot off >"$TMP/whole"
+for d in none auto partial,ngram; do
+    D=; [ $d = partial,ngram ] && D="--tree 1,3 --kv-budget 128 --kv-policy dynamic"
+    for W in "--kv-snapshot on" "--kv-snapshot off"; do
+        w=${W##* }
+        stopped 700 --drafter $d $D
+        [ $w = off ] || { "$L" show $id | grep -q 'snapshot of the KV cache: the first 1\?[0-9]* tokens' && [ "$("$L" show $id --json | grep -c '"snapshot_tokens": [0-9]')" = 1 ]; result "show_tells_of_its_snapshot_$d" $? "$("$L" show $id | tail -7)"; }
+        [ "$(files)" = $([ $w = on ] && echo 1 || echo 0) ]; result "files_when_${w}_$d" $? "$(files) files: $(cat "$TMP/err")"
+        "$L" work -q $W 2>"$TMP/err"; [ ! -s "$TMP/err" ]; result "no_notice_${w}_$d" $? "$(cat "$TMP/err")"
+        "$L" text $id >"$TMP/a"; same "the_same_bytes_${w}_$d" "$TMP/whole" "$TMP/a"
+        [ "$(shown '  restored: .* of .* tokens of prompt and text from a snapshot')" = $([ $w = on ] && echo 1 || echo 0) ]; result "show_tells_of_${w}_$d" $? "$("$L" show $id | tail -4)"
+        "$L" report $id --json | python3 -c '
+import json, sys
+s, on = json.load(sys.stdin)["snapshots"], sys.argv[1] == "on"
+assert (s["made"] >= 1 and s["bytes"] > 100000 and s["cpu_seconds"] > 0 and s["restored_tokens"] >= 64 and s["restore_seconds"] > 0) if on else not (s["made"] or s["restored_tokens"]), s' $w; result "report_counts_${w}_$d" $? "$("$L" report $id --json | grep -A12 '"snapshots"')"
+        [ $w = off ] || { "$L" report $id | grep -q '^  restored    [0-9]* tokens from snapshots'; result "report_tells_$d" $? "$("$L" report $id | head -20)"; }
+        [ ! -e "$DIR" ]; result "nothing_is_left_${w}_$d" $? "$(ls "$DIR" 2>/dev/null)"
+    done
+done
+stopped 300; [ "$(files)" = 0 ]; result a_short_text_has_none_by_itself $? "$(files)"; "$L" remove $id -q
+
+# bad ones: one notice, the same bytes, and the file is gone
+W="--kv-snapshot on"
+bad()
+{
+    local name=$1 pattern=$2 file
+    stopped 300
+    file=$(ls "$DIR"/$id-*.kv); size=$(stat -c %s "$file")
+    eval "$3"
+    "$L" work -q $W 2>"$TMP/err"; r=$?             # -q: notices are not errors
+    [ $r = 0 ] && [ ! -s "$TMP/err" ] && "$L" show $id | grep -q "notice: the snapshot is not used, the text is read again: .*$pattern"; result "${name}_is_noted" $? "exit $r: $(cat "$TMP/err"; "$L" show $id | tail -4)"
+    "$L" text $id >"$TMP/a"; same "${name}_changes_nothing" "$TMP/whole" "$TMP/a"
+    [ ! -e "$DIR" ]; result "${name}_is_gone" $? "$(ls "$DIR" 2>/dev/null)"
+}
+bad torn 'bytes, .* are in the header' 'truncate -s $((size / 2)) "$file"'
+bad empty 'no snapshot, or one that was not finished' ': >"$file"'
+bad flipped 'section kv is damaged' 'python3 -c "
+import sys
+f = open(sys.argv[1], \"r+b\"); f.seek(int(sys.argv[2]) // 2); c = f.read(1); f.seek(-1, 1); f.write(bytes([c[0] ^ 4]))" "$file" $size'
+bad missing 'No such file' 'rm "$file"'
+bad a_fifo 'not a regular file' 'rm "$file"; mkfifo "$file"'
+keep=$id; stopped 300; cp "$DIR"/$id-*.kv "$TMP/other"; "$L" cancel $id -q; [ ! -e "$DIR" ]; result cancel_deletes_it $? "$(ls "$DIR" 2>/dev/null)"
+bad foreign "of job $id, not" 'cp "$TMP/other" "$file"'
+stopped 300; "$L" work 2>"$TMP/err"; "$L" text $id | cmp -s - "$TMP/whole"; result auto_takes_what_is_there $? "$(cat "$TMP/err")"
+stopped 300; file=$(ls "$DIR"/$id-*.kv); : >"$file"; "$L" work $W --progress json 2>"$TMP/err"; [ "$(grep -c '"phase": "notice".*not used' "$TMP/err")" = 1 ] && grep -q '"phase": "reading prompt and text"' "$TMP/err"
+result notice_and_rebuild_as_json $? "$(cat "$TMP/err")"
+stopped 300; file=$(ls "$DIR"/$id-*.kv); : >"$file"; "$L" work $W --progress none 2>"$TMP/err"; [ "$(grep -c "^job $id: the snapshot is not used" "$TMP/err")" = 1 ]; result a_notice_is_one_line $? "$(cat "$TMP/err")"
+stopped 300; "$L" extend $id --tokens +5 2>"$TMP/err" || "$L" pause $id -q; "$L" remove $id -q; [ ! -e "$DIR" ]; result remove_deletes_it $? "$(ls "$DIR" 2>/dev/null)"
+
+# no place for them
+: >"$DIR"; stopped 300; "$L" work -q $W; "$L" text $id >"$TMP/a"; same no_folder_changes_nothing "$TMP/whole" "$TMP/a"
+[ "$(shown 'notice: no snapshot was made: .*Not a directory\|notice: no snapshot was made: .*File exists')" -ge 1 ]; result no_folder_is_noted $? "$("$L" show $id | tail -5)"; rm "$DIR"
+W="--kv-snapshot on --kv-snapshot-max 100K"; stopped 300; [ ! -e "$DIR" ] && [ "$(shown 'more than --kv-snapshot-max')" -ge 1 ]; result snapshot_max $? "$("$L" show $id | tail -3)"; "$L" remove $id -q
+check snapshot_max_is_bytes 2 "'1.5G' is not a number of bytes, as 500M or 20G" work --kv-snapshot-max 1.5G
+check snapshot_words 2 "auto\|on\|off" work --kv-snapshot yes
+W="--kv-snapshot on"
+cat >"$TMP/full.sh" <<'X'
+mount -t tmpfs -o size=2m none "$1" && dd if=/dev/zero of="$1/fill" bs=1k count=1400 status=none || exit 99
+export LONGHAND_DB=$1/t.db
+"$LONGHAND" run $2 -n 400 --progress none --kv-snapshot on 2>"$1.err" | head -c 700 >/dev/null
+"$LONGHAND" run --resume 1 -q --kv-snapshot on >"$1.text" 2>>"$1.err" || exit 2
+"$LONGHAND" show 1 >"$1.show"
+X
+mkdir "$TMP/disk"
+LONGHAND=$(realpath "$LONGHAND") unshare -rm bash "$TMP/full.sh" "$TMP/disk" "$G" 2>/dev/null; r=$?
+if [ $r = 99 ] || [ $r = 1 ]; then skip a_full_disk_costs_a_notice "no mounts of our own here"
+else [ $r = 0 ] && cmp -s "$TMP/disk.text" "$TMP/whole" && grep -q 'notice: no snapshot was made' "$TMP/disk.show"; result a_full_disk_costs_a_notice $? "exit $r: $(cat "$TMP/disk.err" "$TMP/disk.show")"; fi
+
+# killed all the time, in the middle of snapshots too: every attempt goes on where the last one was. With the slow twin, so that there is something to kill
+state_of() { "$L" list $id | awk 'NR == 3 { print $2 }'; }
+told() { echo "    $1: $kills attempts, $idle of them without a token, $(shown ' restored: ') from a snapshot"; [ "$(state_of)" = done ]; result "${1}_finishes" $? "at $(tokens_of $id): $("$L" show $id | tail -4)"; }
+"$L" run $G -n 200 -q --kv-snapshot off >"$TMP/long"
+id=$("$L" submit $G -n 200) kills=0 idle=0 before=0
+while [ "$(state_of)" != done ] && [ $kills -lt 4 ]; do
+    LONGHAND_ISA=generic "$L" work -q --kv-snapshot on & pid=$!
+    while kill -0 $pid && [ "$(tokens_of $id)" -le $before ]; do sleep 0.02; done
+    sleep 0.$((RANDOM % 8)); kill -9 $pid; wait $pid
+    before=$(tokens_of $id) kills=$((kills + 1))
+done 2>/dev/null
+"$L" work -q --kv-snapshot on
+told a_job_killed_all_the_time
+"$L" text $id >"$TMP/a"; same a_job_killed_all_the_time_has_the_same_bytes "$TMP/long" "$TMP/a"
+[ "$(shown ' restored: ')" -ge 1 ]; result kills_leave_snapshots $? "$("$L" show $id | tail -5)"
+[ ! -e "$DIR" ]; result kills_leave_nothing_behind $? "$(ls "$DIR" 2>/dev/null)"
+if [ -n "${LONG:-}" ]; then
+    "$L" run $G -n 40000 -q --kv-snapshot off >"$TMP/long"
+    id=$("$L" submit $G -n 40000) kills=0 idle=0 before=0
+    while [ "$(state_of)" != done ] && [ "$(state_of)" != failed ]; do
+        timeout -s KILL 20 "$L" work -q
+        now=$(tokens_of $id); [ "$now" -gt "$before" ] || idle=$((idle + 1))
+        before=$now kills=$((kills + 1))
+    done 2>/dev/null
+    told a_book_killed_every_20_seconds
+    "$L" text $id >"$TMP/a"; same a_killed_book_has_the_same_bytes "$TMP/long" "$TMP/a"
+else
+    skip a_book_killed_every_20_seconds "LONG=1 runs it"
+fi
+exit $failed

@@ -1,0 +1,369 @@
+/* The life of snapshot files: a row names a file that is complete, whatever fails and whenever the process is killed; what nobody needs is
+ * collected. Every call of the snapshots' thread that changes the disk is numbered: each fails once (EIO, ENOSPC), and each is the
+ * last thing of a process that is killed. */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "kvmgr/snapshot.h"
+#include "runs/snapshots.h"
+#include "tests/store_rig.h"
+
+/* ---- the calls ---- */
+
+static struct { bool on; pthread_t main; int n, fail_at, kill_at, how; char log[512]; } calls;
+
+/* 0: go on; else errno. Calls of the main thread do not count. */
+static int call(const char *name)
+{
+    if (!calls.on || pthread_equal(pthread_self(), calls.main))
+        return 0;
+    size_t used = strlen(calls.log);
+    snprintf(calls.log + used, sizeof calls.log - used, "%s ", name);
+    int k = ++calls.n;
+    if (k == calls.kill_at)
+        kill(getpid(), SIGKILL);
+    return k == calls.fail_at ? calls.how : 0;
+}
+#define CALL(name, real) do { int why_ = call(name); if (why_) { errno = why_; return -1; } return real; } while (0)
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at)); }
+ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at)); }
+int fsync(int fd) { CALL("fsync", (int)syscall(SYS_fsync, fd)); }
+int fdatasync(int fd) { CALL("fdatasync", (int)syscall(SYS_fdatasync, fd)); }
+int rename(const char *a, const char *b) { CALL("rename", (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0)); }
+int unlink(const char *a) { CALL("unlink", (int)syscall(SYS_unlinkat, AT_FDCWD, a, 0)); }
+int mkdir(const char *a, mode_t m) { CALL("mkdir", (int)syscall(SYS_mkdirat, AT_FDCWD, a, m)); }
+
+/* ---- the work ---- */
+
+enum { CONTENT = 3 << 20 };
+static char content[CONTENT];
+
+static int write_content(void *ctx, int fd, const volatile bool *stop, struct err *e)
+{
+    struct snapshot_owner o;
+    memset(&o, 0, sizeof o);
+    o.job = *(const int64_t *)ctx;
+    const struct snapshot_part part = { content, CONTENT };
+    return snapshot_write(fd, &o, &(struct snapshot_section){ "test", "bytes", &part, 1 }, 1, stop, e);
+}
+
+static uint64_t content_bytes(void)
+{
+    const struct snapshot_part part = { content, CONTENT };
+    return snapshot_bytes(&(struct snapshot_section){ "test", "bytes", &part, 1 }, 1);
+}
+
+/* The tokens of the job's snapshot, whose file is whole; 0: there is none; SIZE_MAX: the row names what is not there. */
+static size_t named(struct store *s, int64_t job)
+{
+    char path[4096];
+    struct snapshot *f;
+    struct err e;
+    size_t tokens;
+    CHECK(snapshots_find(s, job, path, sizeof path, &tokens, &e) == 0, "%s", e.msg);
+    if (!path[0])
+        return 0;
+    if (snapshot_open(&f, path, &e) || snapshot_check(f, NULL, &e)) {
+        printf("    %s\n", e.msg);
+        return SIZE_MAX;
+    }
+    snapshot_close(f);
+    return tokens;
+}
+
+/* Files in the folder of snapshots; -1: there is no folder. */
+static int files(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s.snapshots", rig_path);
+    DIR *d = opendir(path);
+    int n = 0;
+    for (struct dirent *f; d && (f = readdir(d));)
+        n += f->d_name[0] != '.';
+    if (!d)
+        return -1;
+    closedir(d);
+    return n;
+}
+
+static struct snapshot_result make(struct snapshots *x, size_t tokens)
+{
+    struct snapshot_result r = { .rc = -2 };
+    snapshots_start(x, tokens, content_bytes());
+    snapshots_wait(x, false);
+    CHECK(snapshots_ended(x, &r) && !snapshots_ended(x, &r));
+    return r;
+}
+
+static struct store *begin(int64_t *job, struct claim *c)
+{
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    *job = rig_submit(s, 1000);
+    CHECK(rig_claim(s, rig_worker(s), 0, c) == 1);
+    return s;
+}
+
+static void the_row_comes_last_and_the_old_file_goes(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(named(s, job) == 0 && files() == -1);
+    struct snapshot_result r = make(x, 64);
+    CHECK(r.rc == 0 && r.tokens == 64 && r.bytes == content_bytes() && r.seconds > 0 && r.cpu_seconds > 0, "%d %s", r.rc, r.err.msg);
+    CHECK(named(s, job) == 64 && files() == 1);
+    calls.on = true;
+    calls.n = 0;
+    calls.log[0] = 0;
+    CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1);
+    calls.on = false;
+    const char *renamed = strstr(calls.log, "fsync rename fsync ");      /* file, name, folder; then the store's own; then the old file */
+    CHECK(renamed && strstr(renamed + 19, "pwrite") && strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0, "%s", calls.log);
+    CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1, "the same again");
+    CHECK(store_snapshot_set(s, &c, "../x", 1, 1, &e) == 0);
+    char path[4096];
+    size_t tokens;
+    CHECK(snapshots_find(s, job, path, sizeof path, &tokens, &e) == -1 && strstr(e.msg, "no snapshot of job"), "%s", e.msg);
+    snapshots_close(x);
+    store_close(s);
+}
+
+static void rows_and_files_go_with_the_job(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    for (int how = 0; how < 4; how++) {
+        struct store *s = begin(&job, &c);
+        CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+        CHECK(make(x, 64).rc == 0);
+        snapshots_close(x);
+        snapshots_collect(s);
+        CHECK(named(s, job) == 64 && files() == 1, "a job at work keeps its own");
+        struct job_end end = { .state = how == 0 ? JOB_DONE : JOB_FAILED, .error = how ? "no" : NULL };
+        if (how < 2)
+            CHECK(rig_commit(s, &c, 1, &end, &e) == 0);
+        else
+            CHECK((how == 2 ? store_cancel : store_remove)(s, &job, 1, NULL, &e) == 0);
+        CHECK(rig_sql("SELECT count(*) FROM snapshot") == 0, "%d", how);
+        snapshots_collect(s);
+        CHECK(files() == -1, "%d: the folder is gone too", how);
+        store_close(s);
+    }
+    struct store *s = begin(&job, &c);           /* released: it stays for who goes on */
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+    CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
+    CHECK(make(x, 128).rc == 1 && named(s, job) == 64 && files() == 1, "who has lost the job names nothing");
+    snapshots_close(x);
+    snapshots_collect(s);
+    CHECK(named(s, job) == 64 && files() == 1);
+    store_close(s);
+}
+
+static void too_much_is_not_begun(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    CHECK(snapshots_open(&x, s, &c, content_bytes() * 3 / 2, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(make(x, 64).rc == 0);
+    struct snapshot_result r = make(x, 128);     /* with the one that it would replace */
+    CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    snapshots_close(x);
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    snapshots_start(x, 192, (uint64_t)1 << 60);
+    snapshots_wait(x, false);
+    CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    snapshots_close(x);
+
+    struct rlimit before;                        /* the disk is full in the middle, as far as this process goes */
+    getrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1 << 20, before.rlim_max }) == 0);
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    r = make(x, 256);
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(make(x, 256).rc == 0 && named(s, job) == 256, "and later again");
+    snapshots_close(x);
+    store_close(s);
+}
+
+static void the_folder_may_be_no_folder(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    char path[128];
+    struct store *s = begin(&job, &c);
+    snprintf(path, sizeof path, "%s.snapshots", rig_path);
+    fclose(fopen(path, "w"));
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    struct snapshot_result r = make(x, 64);
+    CHECK(r.rc == -1 && named(s, job) == 0, "%s", r.err.msg);
+    CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "the job goes on");
+    snapshots_collect(s);
+    CHECK(access(path, F_OK) == 0, "what is not ours stays");
+    snapshots_close(x);
+    store_close(s);
+}
+
+static void strange_files_stay_and_stale_ones_go(void)
+{
+    static const char *const names[] = { "1-1-64.kv", "1-1-128.kv.part", "7-2-64.kv", "1-99-64.kv", "01-1-64.kv", "1-1-64.kv.old", "notes", "1-1-64", "-1-1-64.kv", "1-1--64.kv" };
+    static const bool goes[] = { false, false, true, true, false, false, false, false, false, false };      /* attempt 1 of job 1 is at work */
+    struct claim c;
+    int64_t job;
+    char path[256];
+    struct store *s = begin(&job, &c);
+    CHECK(job == 1 && c.attempt == 1);
+    snprintf(path, sizeof path, "%s.snapshots", rig_path);
+    mkdir(path, 0700);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
+            fclose(fopen(path, "w"));
+        }
+        snapshots_collect(s);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
+            CHECK((access(path, F_OK) != 0) == (goes[i] || (round && i < 2)), "%s in round %d", names[i], round);
+        }
+        struct err e;
+        CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    }
+    store_close(s);
+}
+
+static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
+{
+    static const int errors[] = { EIO, ENOSPC };
+    int points = 0, failed = 0;
+    for (size_t h = 0; h < 2; h++)
+        for (int k = 1; k < 200; k++) {
+            struct claim c;
+            struct snapshots *x;
+            struct err e;
+            int64_t job;
+            struct store *s = begin(&job, &c);
+            CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+            CHECK(make(x, 64).rc == 0);
+            calls.n = 0, calls.log[0] = 0, calls.fail_at = k, calls.how = errors[h], calls.on = true;
+            struct snapshot_result r = make(x, 128);
+            calls.on = false;
+            int n = calls.n;
+            calls.fail_at = 0;
+            size_t got = named(s, job);
+            CHECK(got == 128 || (got == 64 && r.rc == -1), "call %d of %s: %d, %zu tokens", k, calls.log, r.rc, got);
+            CHECK(r.rc == 0 || r.err.msg[0], "call %d", k);
+            CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "call %d: %s", k, e.msg);
+            snapshots_close(x);
+            struct claim next;
+            CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1);
+            snapshots_collect(s);
+            CHECK(named(s, job) == got && files() == 1, "call %d of %s: %d files", k, calls.log, files());
+            store_close(s);
+            points += n >= k;
+            failed += r.rc == -1;
+            if (n < k)
+                break;
+        }
+    CHECK(points >= 20 && failed >= 8, "%d calls failed, %d snapshots with them", points, failed);
+    printf("    %d calls failed, and %d snapshots with them\n", points, failed);
+}
+
+static void a_kill_at_any_call_leaves_a_good_one(void)
+{
+    int points = 0, older = 0;
+    for (int k = 1; k < 200; k++) {
+        struct err e;
+        int64_t job;
+        int status;
+        rig_new();
+        struct store *s = rig_open(STORE_CREATE);
+        job = rig_submit(s, 1000);
+        store_close(s);
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct claim c;
+            struct snapshots *x;
+            s = rig_open(STORE_WRITE);
+            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || snapshots_open(&x, s, &c, 0, write_content, &job, &e) || make(x, 64).rc)
+                _exit(9);
+            calls.n = 0, calls.kill_at = k, calls.on = true;
+            make(x, 128);
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        bool killed = WIFSIGNALED(status);
+        CHECK(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0), "%x", status);
+        s = rig_open(STORE_WRITE);
+        size_t got = named(s, job);
+        CHECK(got == 64 || got == 128, "killed at call %d: %zu", k, got);
+        older += got == 64;
+        struct claim c;
+        CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0, "%s", e.msg);
+        snapshots_collect(s);
+        CHECK(named(s, job) == got && files() == 1, "killed at call %d: %d files", k, files());
+        store_close(s);
+        points += killed;
+        if (!killed)
+            break;
+    }
+    CHECK(points >= 10 && older >= 5 && older < points, "%d kills, %d left the older one", points, older);
+    printf("    %d kills, %d left the older one\n", points, older);
+}
+
+static void one_that_is_given_up_leaves_nothing(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct snapshot_result r;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    int given_up = 0;
+    for (size_t i = 0; i < 20; i++) {
+        CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+        snapshots_start(x, 64 + 64 * i, content_bytes());
+        snapshots_wait(x, true);
+        CHECK(snapshots_ended(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
+        given_up += r.rc != 0;
+        snapshots_start(x, 64 + 64 * i, content_bytes());
+        snapshots_close(x);                      /* in the middle, or before, or behind */
+        CHECK(named(s, job) != SIZE_MAX && files() <= 1, "%d files", files());
+    }
+    CHECK(given_up > 0);
+    store_close(s);
+}
+
+int main(void)
+{
+    calls.main = pthread_self();
+    for (size_t i = 0; i < CONTENT; i++)
+        content[i] = (char)(i * 2654435761u >> 13);
+    RUN(the_row_comes_last_and_the_old_file_goes);
+    RUN(rows_and_files_go_with_the_job);
+    RUN(too_much_is_not_begun);
+    RUN(the_folder_may_be_no_folder);
+    RUN(strange_files_stay_and_stale_ones_go);
+    RUN(one_failure_of_any_call_costs_a_snapshot_at_most);
+    RUN(a_kill_at_any_call_leaves_a_good_one);
+    RUN(one_that_is_given_up_leaves_nothing);
+    rig_end();
+    return test_end();
+}
