@@ -279,6 +279,7 @@ FN void choose_filter(struct choosing *c, float *x, const struct cu_choose *a, u
         barrier();
         const double log_sum = choose_log((double)c->sum[0] / 0x1p43), entropy = log_sum + (double)c->sum[1] / (double)c->sum[0];
         const double log_eps = choose_log(a->eta), other = 0.5 * log_eps - entropy, least = (log_eps < other ? log_eps : other) + log_sum;
+        barrier();                               /* the sums are read before choose_keep counts anew */
         choose_keep(c, x, a, keys, UINT64_MAX, least < 0 ? least : 0);
     }
 }

@@ -524,7 +524,7 @@ static int gpu_rank(struct device *d, int32_t *id, float *score, uint32_t *found
         .counts = p->counts, .id = (void *)(g->call + s.id), .score = (void *)(g->call + s.score), .found = (void *)(g->call + s.found), .top_p = p->top_p,
         .min_p = p->min_p, .eta = p->eta, .presence = p->presence, .frequency = p->frequency, .penalty = p->penalty, .seed = p->seed,
         .work = (void *)(g->call + s.work), .work_step = s.work_step, .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample,
-        .vocab = (uint32_t)vocab, .top_k = (uint32_t)MIN(p->top_k, vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
+        .vocab = (uint32_t)vocab, .top_k = (uint32_t)MIN(MAX(p->top_k, p->min_keep), vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
     for (size_t i = 0; i < p->n_order; i++) {
         const enum device_step step = p->order[i];
         const bool off = (step == DEVICE_TOP_K && !p->top_k) || (step == DEVICE_TOP_P && p->top_p >= 1) || (step == DEVICE_MIN_P && p->min_p <= 0) ||

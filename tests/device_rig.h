@@ -4,29 +4,29 @@
 #include "tests/test.h"
 
 static uint64_t rig_state = 88172645463325252u;
-static uint32_t rig_random(void)
+static inline uint32_t rig_random(void)
 {
     rig_state ^= rig_state << 13, rig_state ^= rig_state >> 7, rig_state ^= rig_state << 17;
     return (uint32_t)(rig_state >> 16);
 }
-static float rig_float(void) { return ((float)(rig_random() & 0xffff) / 32768.0f - 1.0f); }      /* -1 .. 1 */
-static uint16_t rig_bf16(void) { return f32_to_bf16(rig_float()); }
+static inline float rig_float(void) { return ((float)(rig_random() & 0xffff) / 32768.0f - 1.0f); }      /* -1 .. 1 */
+static inline uint16_t rig_bf16(void) { return f32_to_bf16(rig_float()); }
 
-static void *rig_put(struct device *d, const void *src, size_t bytes)
+static inline void *rig_put(struct device *d, const void *src, size_t bytes)
 {
     void *p = d->alloc(d, bytes);
     d->upload(d, p, src, bytes);
     return p;
 }
 
-static void *rig_get(struct device *d, const void *src, size_t bytes)
+static inline void *rig_get(struct device *d, const void *src, size_t bytes)
 {
     void *p = malloc(bytes ? bytes : 1);
     CHECK(p && d->download(d, p, src, bytes) == 0, "%s", d->error);
     return p;
 }
 
-static struct device_kv rig_cache(struct device *d, size_t layers, size_t kv_heads, size_t dim, size_t n_max, size_t node_max)
+static inline struct device_kv rig_cache(struct device *d, size_t layers, size_t kv_heads, size_t dim, size_t n_max, size_t node_max)
 {
     struct device_kv kv = { .type = DT_BF16, .n_layers = layers, .n_kv_heads = kv_heads, .head_dim = dim, .node_max = node_max };
     kv.block_bytes = kv_block_bytes(DT_BF16, dim);
@@ -37,7 +37,7 @@ static struct device_kv rig_cache(struct device *d, size_t layers, size_t kv_hea
     return kv;
 }
 
-static void rig_cache_free(struct device *d, struct device_kv *kv)
+static inline void rig_cache_free(struct device *d, struct device_kv *kv)
 {
     d->free(d, kv->base, 0);
     d->free(d, kv->scratch, 0);
@@ -53,7 +53,7 @@ struct rig_pass {
     float inv_freq[64];
 };
 
-static struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_past, size_t n, const int32_t *parent, size_t n_freq)
+static inline struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_past, size_t n, const int32_t *parent, size_t n_freq)
 {
     struct rig_pass *p = calloc(1, sizeof *p);
     p->node = calloc(n * n, sizeof *p->node);
@@ -77,7 +77,7 @@ static struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_past, size
     return p;
 }
 
-static void rig_pass_free(struct rig_pass *p)
+static inline void rig_pass_free(struct rig_pass *p)
 {
     free(p->node);
     free(p);

@@ -1,0 +1,159 @@
+/* Tokens chosen by the kernel are those that the sampler chooses from the same logits, whatever the chain of filters. */
+#include "kernels/emulate.h"
+#include "src/sample.h"
+#include "tests/device_rig.h"
+
+static struct device *dev;
+enum { VOCAB = 3001, ROWS = 4, PROMPT = 20, TEXT = 60 };
+
+static const enum chain_step step_of[DEVICE_STEPS] = { STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P, STEP_ETA, STEP_PENALTIES, STEP_BIAS, STEP_DRY };
+
+static struct sampling random_sampling(int c)
+{
+    struct sampling s;
+    sampling_defaults(&s);
+    s.seed = rig_random() * (uint64_t)rig_random();
+    s.sample = (uint32_t)c;
+    s.temperature = c % 5 == 0 ? 0 : c % 5 == 1 ? 1 : 0.3 + rig_random() % 100 / 50.0;
+    s.top_k = c % 3 ? (long)(rig_random() % (c % 2 ? 40 : VOCAB + 5)) : 0;
+    s.top_p = c % 4 ? 0.05 + rig_random() % 95 / 100.0 : 1;
+    s.min_p = c % 3 == 1 ? rig_random() % 100 / 200.0 : 0;
+    s.eta = c % 4 == 3 ? 0.0005 * (1 + rig_random() % 100) : 0;
+    s.min_keep = c % 6 == 5 ? 1 + rig_random() % 30 : 1;
+    s.penalty = c % 2 ? 1.3 : 1;
+    s.presence = c % 4 == 2 ? 0.7 : 0;
+    s.frequency = c % 4 == 1 ? 0.2 : 0;
+    s.penalty_window = 30;
+    for (size_t i = s.n_order; c % 2 && i > 1; i--) {        /* any order */
+        const size_t j = rig_random() % i;
+        const enum chain_step t = s.order[i - 1];
+        s.order[i - 1] = s.order[j];
+        s.order[j] = t;
+    }
+    return s;
+}
+
+static struct device_chain chain_of(const struct sampling *s, const uint32_t *counts)
+{
+    struct device_chain c = { .temperature = s->temperature, .top_k = s->top_k > 0 ? (size_t)s->top_k : 0, .min_keep = s->min_keep, .top_p = s->top_p, .min_p = s->min_p,
+        .eta = s->eta, .penalty = s->penalty, .presence = s->presence, .frequency = s->frequency, .seed = s->seed, .sample = s->sample, .counts = counts };
+    for (size_t i = 0; i < s->n_order; i++)
+        for (int d = 0; d < DEVICE_STEPS; d++)
+            if (step_of[d] == s->order[i])
+                c.order[c.n_order++] = (enum device_step)d;
+    return c;
+}
+
+/* Logits as models have them; or many equal ones; or a few that stand out; some banned. */
+static void random_logits(float *x, int kind)
+{
+    for (size_t i = 0; i < VOCAB; i++) {
+        const float a = rig_float() + rig_float() + rig_float();
+        x[i] = kind == 0 ? 4 * a : kind == 1 ? (float)(int)(2 * a) : i % 300 == 7 ? 20 + a : a;
+        if (rig_random() % 50 == 0)
+            x[i] = -INFINITY;
+    }
+}
+
+static void choices_are_the_samplers(void)
+{
+    int32_t tokens[PROMPT + TEXT], path[ROWS] = { 5, 5, 900, 12 };
+    float *logits = malloc(ROWS * VOCAB * sizeof *logits), *mine = malloc(VOCAB * sizeof *mine);
+    for (int i = 0; i < PROMPT + TEXT; i++)
+        tokens[i] = (int32_t)(rig_random() % 40);
+    for (int c = 0; c < 60; c++) {
+        emulate_set_order(c % 2 ? EMULATE_DESCENDING : EMULATE_ASCENDING);
+        struct sampling s = random_sampling(c);
+        struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 11, -INFINITY }, { 2999, -2.5f } };
+        struct device_edit edit[] = { { 3, 5 }, { 11, (double)-INFINITY }, { 2999, -2.5 } };
+        struct err e;
+        struct sampler *sampler;
+        struct device_choice choice[ROWS];
+        struct device_count count[ROWS][ROWS + 4];
+        static uint32_t counts[2 * VOCAB];
+        s.bias = (void *)bias, s.n_bias = c % 3 ? 3 : 0;
+        CHECK(sampling_check(&s, VOCAB, &e) == 0, "%s", e.msg);
+        CHECK(sampler_open(&sampler, &s, VOCAB, ops_choose(&(const char *){ 0 }), NULL, &e) == 0, "%s", e.msg);
+        /* counts of the text on the device; what a path changes: it comes in, and the oldest of the window go out */
+        memset(counts, 0, sizeof counts);
+        for (int i = 0; i < PROMPT + TEXT; i++) {
+            counts[tokens[i]] += i >= PROMPT + TEXT - 30 && s.penalty != 1;
+            counts[VOCAB + tokens[i]] += i >= PROMPT && (s.presence != 0 || s.frequency != 0);
+        }
+        uint32_t *dcounts = dev->alloc(dev, sizeof counts);
+        struct device_count all[VOCAB];
+        for (uint32_t i = 0; i < VOCAB; i++)
+            all[i] = (struct device_count){ i, (int32_t)counts[i], (int32_t)counts[VOCAB + i] };
+        dev->count(dev, dcounts, VOCAB, all, VOCAB);
+        for (size_t r = 0; r < ROWS; r++) {
+            size_t n = 0;
+            for (size_t j = 0; j < 2 * r; j++) {             /* r tokens of the path in, r of the text out */
+                const int32_t id = j < r ? path[j] : tokens[PROMPT + TEXT - 30 + (int)(j - r)];
+                size_t k = 0;
+                while (k < n && count[r][k].id != (uint32_t)id)
+                    k++;
+                if (k == n)
+                    count[r][n++] = (struct device_count){ (uint32_t)id, 0, 0 };
+                count[r][k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
+                count[r][k].text += j < r && (s.presence != 0 || s.frequency != 0);
+            }
+            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r, .edit = edit, .n_edit = s.n_bias, .count = count[r], .n_count = n };
+            random_logits(logits + r * VOCAB, (c + (int)r) % 3);
+        }
+        const struct device_chain chain = chain_of(&s, dcounts);
+        float *dl = rig_put(dev, logits, ROWS * VOCAB * sizeof *logits);
+        int32_t token[ROWS], id[ROWS * 5];
+        float score[ROWS * 5];
+        uint32_t found[ROWS];
+        CHECK(dev->choose(dev, token, dl, ROWS, VOCAB, &chain, choice) == 0, "%s", dev->error);
+        dev->upload(dev, dl, logits, ROWS * VOCAB * sizeof *logits);
+        CHECK(dev->rank(dev, id, score, found, 5, dl, ROWS, VOCAB, &chain, choice) == 0, "%s", dev->error);
+        for (size_t r = 0; r < ROWS; r++) {
+            const struct history h = { tokens, PROMPT + TEXT, PROMPT, path, r, 0 };
+            struct candidate best[5];
+            memcpy(mine, logits + r * VOCAB, VOCAB * sizeof *mine);
+            const int32_t want = sampler_choose(sampler, mine, &h);
+            CHECK(token[r] == want, "case %d row %zu: %d, the sampler chooses %d", c, r, token[r], want);
+            memcpy(mine, logits + r * VOCAB, VOCAB * sizeof *mine);
+            const size_t n = sampler_rank(sampler, mine, &h, 5, best);
+            CHECK(found[r] == n, "case %d row %zu: %u ranked, %zu by the sampler", c, r, found[r], n);
+            for (size_t k = 0; k < n && k < found[r]; k++)
+                CHECK(id[r * 5 + k] == best[k].id && score[r * 5 + k] == best[k].score, "case %d row %zu rank %zu: %d (%g), by the sampler %d (%g)", c, r, k,
+                      id[r * 5 + k], score[r * 5 + k], best[k].id, best[k].score);
+        }
+        dev->free(dev, dl, 0), dev->free(dev, dcounts, 0);
+        sampler_close(sampler);
+        if (test_failed_)
+            break;
+    }
+    free(logits), free(mine);
+}
+
+static void nothing_left_is_said(void)
+{
+    float x[VOCAB];
+    int32_t token;
+    struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1, .order = { DEVICE_TOP_P }, .n_order = 1 };
+    struct device_choice choice = { .position = 3 };
+    for (int i = 0; i < VOCAB; i++)
+        x[i] = -INFINITY;
+    float *dl = rig_put(dev, x, sizeof x);
+    CHECK(dev->choose(dev, &token, dl, 1, VOCAB, &chain, &choice) == 0 && token == -1, "%d", token);
+    dev->free(dev, dl, 0);
+}
+
+int main(void)
+{
+    char why[256];
+    if (device_emulated_open(&dev, why, sizeof why)) {
+        printf("skip test_device_choose (%s)\n", why);
+        return 0;
+    }
+    const struct device_limits l = { ROWS, 64, 0, 64, VOCAB, { 4, 2, 64, 64 } };
+    if (dev->reserve(dev, &l))
+        return 1;
+    RUN(choices_are_the_samplers);
+    RUN(nothing_left_is_said);
+    dev->close(dev);
+    return test_end();
+}
