@@ -222,7 +222,7 @@ static void man_verbs(FILE *f)
         if (v->help)
             tagged(f, v->name, v->args, v->help);
         else
-            tagged(f, v->name, NULL, "The same as the verb before.");
+            tagged(f, v->name, NULL, "The same as resume.");
     section(f, "SH", "JOBS");
     troff(f, "Jobs are numbered from 1 in each store. Verbs about jobs take any number of these (SEL):");
     fputc('\n', f);

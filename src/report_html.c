@@ -234,7 +234,7 @@ static void drafting(FILE *f, const struct report *r)
     page_count(f, s->draft_passes);
     fputs(" draft passes; refreshes of the partial cache: ", f);
     page_count(f, s->refreshes);
-    fputs(".</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>verified</th><th>accepted</th><th>share</th></tr>", f);
+    fputs(".</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>proposed</th><th>accepted</th><th>share</th></tr>", f);
     for (size_t i = 0; i < r->n_sources; i++)
         if (r->source[i].drafted > 0) {
             fputs("<tr><td>", f);
