@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,12 +93,12 @@ uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n)
     return h.file_bytes;
 }
 
-struct output { int fd; uint64_t at, synced; const volatile bool *stop; struct err *e; };
+struct output { int fd; uint64_t at, synced; const atomic_bool *stop; struct err *e; };
 
 static int put(struct output *o, const char *p, size_t n)
 {
     while (n) {
-        if (o->stop && *o->stop)
+        if (o->stop && atomic_load(o->stop))
             return err_set(o->e, ERR_AGAIN, "given up");
         ssize_t w = pwrite(o->fd, p, MIN(n, (size_t)SNAPSHOT_PIECE), (off_t)o->at);
         if (w < 0 && errno == EINTR)
@@ -141,7 +140,7 @@ static int put_section(struct output *o, const struct snapshot_section *s, uint3
     return 0;
 }
 
-int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snapshot_section *s, size_t n, const volatile bool *stop, struct err *e)
+int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snapshot_section *s, size_t n, const atomic_bool *stop, struct err *e)
 {
     char page[HEADER] = {0};
     struct header h;

@@ -13,6 +13,8 @@
  *             snapshot_read(f, ...)            into place; each piece is checked once more on its way
  *             snapshot_close(f) */
 #pragma once
+#include <stdatomic.h>
+
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 
@@ -41,7 +43,7 @@ void   kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES]);
 uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n);
 /* From offset 0 of fd. What the parts name must not change meanwhile. Written in stretches that are on the disk before the next one begins, so
  * that other files' syncs do not wait for gigabytes. *stop (may be NULL) is looked at between pieces: ERR_AGAIN. */
-int snapshot_write(int fd, const struct snapshot_owner *o, const struct snapshot_section *s, size_t n, const volatile bool *stop, struct err *e);
+int snapshot_write(int fd, const struct snapshot_owner *o, const struct snapshot_section *s, size_t n, const atomic_bool *stop, struct err *e);
 
 struct snapshot;
 int  snapshot_open(struct snapshot **f, const char *path, struct err *e);

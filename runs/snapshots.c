@@ -57,7 +57,7 @@ struct snapshots {
     size_t tokens;
     uint64_t bytes;
     struct snapshot_result result;
-    volatile bool stop;
+    atomic_bool stop;
 
     /* of the thread */
     pthread_t thread;
@@ -263,10 +263,10 @@ bool snapshots_ended(struct snapshots *x, struct snapshot_result *r)
 void snapshots_wait(struct snapshots *x, bool give_up)
 {
     pthread_mutex_lock(&x->lock);
-    x->stop = give_up;
+    atomic_store(&x->stop, give_up);
     while (x->busy)
         pthread_cond_wait(&x->done, &x->lock);
-    x->stop = false;
+    atomic_store(&x->stop, false);
     pthread_mutex_unlock(&x->lock);
 }
 

@@ -14,10 +14,12 @@
  *
  * What is in the file is the business of `write`. A failure costs nothing but the snapshot. */
 #pragma once
+#include <stdatomic.h>
+
 #include "runs/store.h"
 
 /* Write it to fd, a new empty file; *stop: give up (ERR_AGAIN). On the snapshots' thread. */
-typedef int snapshot_write_fn(void *ctx, int fd, const volatile bool *stop, struct err *e);
+typedef int snapshot_write_fn(void *ctx, int fd, const atomic_bool *stop, struct err *e);
 
 struct snapshot_result {
     int rc;                              /* 0: it counts; 1: the job is lost; -1: err says why not (ERR_AGAIN: it was given up) */

@@ -72,7 +72,7 @@ static void chain_of(uint8_t out[SHA256_BYTES], const int32_t *ids, size_t n)
     sha256_end(&h, out);
 }
 
-int image_write(void *image, int fd, const volatile bool *stop, struct err *e)
+int image_write(void *image, int fd, const atomic_bool *stop, struct err *e)
 {
     const struct image *m = image;
     struct snapshot_owner owner = m->owner;

@@ -34,7 +34,7 @@ size_t image_rows(const struct image *m, size_t tokens);
 /* Of so many rows, as image_rows gives them. The bytes of the file. */
 uint64_t image_take(struct image *m, size_t rows);
 /* A snapshot_write_fn over what was taken. */
-int  image_write(void *image, int fd, const volatile bool *stop, struct err *e);
+int  image_write(void *image, int fd, const atomic_bool *stop, struct err *e);
 
 /* The file's rows into the empty cache of a decoder that has all its tokens. On failure (not whole, not of this job, model or arithmetic, not of this
  * text) e says why and the decoder is as it was. */

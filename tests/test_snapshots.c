@@ -43,7 +43,7 @@ int mkdir(const char *a, mode_t m) { CALL("mkdir", (int)syscall(SYS_mkdirat, AT_
 enum { CONTENT = 3 << 20 };
 static char content[CONTENT];
 
-static int write_content(void *ctx, int fd, const volatile bool *stop, struct err *e)
+static int write_content(void *ctx, int fd, const atomic_bool *stop, struct err *e)
 {
     struct snapshot_owner o;
     memset(&o, 0, sizeof o);
