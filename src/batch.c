@@ -15,6 +15,7 @@
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
+struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };          /* parameters that hold for this model up to n_max tokens */
 
 /* One of the models that requests name; opened by the first. */
 struct batch_model {
@@ -22,6 +23,7 @@ struct batch_model {
     struct engine engine;
     bool failed; struct err why;
     struct chat chat; bool chat_known, chat_failed; struct err chat_why;
+    struct checked *checked;
 };
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
@@ -30,7 +32,7 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 static int check_options(const struct options *o, struct err *e)
 {
-    static const char *const others[] = { "prompt", "prompt-file", "chat", "system", "thinking", "chat-date" };
+    static const char *const others[] = { "prompt", "prompt-file", "chat", "system" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
@@ -134,12 +136,17 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     size_t n;
     if (chat_for(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
         goto fail;
+    if (!l->thinks && options_given(&l->o, "thinking")) {
+        l->thinks = true;
+        l->how.no_thinking = l->o.thinking == THINKING_OFF;
+    }
+    l->how.date = l->how.date ? l->how.date : l->o.chat_date;
     if (l->thinks && !chat_has_thinking(c)) {
-        err_set(e, ERR_INPUT, "body.chat_template_kwargs: enable_thinking: chat template %s has no such switch", chat_name(c));
+        err_set(e, ERR_INPUT, "enable_thinking (--thinking): chat template %s has no such switch", chat_name(c));
         goto fail;
     }
     if (l->how.date && !chat_has_date(c)) {
-        err_set(e, ERR_INPUT, "body.chat_template_kwargs: date_string: chat template %s names no day", chat_name(c));
+        err_set(e, ERR_INPUT, "date_string (--chat-date): chat template %s names no day", chat_name(c));
         goto fail;
     }
     if (chat_render(c, messages, n, &l->how, &r->prompt, &r->prompt_bytes, e) ||
@@ -248,6 +255,35 @@ static int keep(struct batch *b, const struct batch_line *l, struct request *r, 
     return 0;
 }
 
+/* As request_check, once for all lines of the same parameters. */
+static int check_once(struct batch_model *m, const struct request *r, struct err *e)
+{
+    struct checked *c;
+    const size_t n = strlen(r->parameters), n_max = r->n_ids + r->o->tokens;
+    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    if (c && n_max <= c->n_max)
+        return 0;
+    if (request_check(r, &m->engine, e))
+        return -1;
+    if (!c) {
+        if (!(c = malloc(sizeof *c + n + 1)))
+            return no_memory(e);
+        memcpy(c->parameters, r->parameters, n + 1);
+        HASH_ADD(hh, m->checked, parameters[0], n, c);
+    }
+    c->n_max = n_max;
+    return 0;
+}
+
+static void forget_checked(struct batch_model *m)
+{
+    struct checked *c, *next;
+    HASH_ITER(hh, m->checked, c, next) {
+        HASH_DEL(m->checked, c);
+        free(c);
+    }
+}
+
 static int describe(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m, struct err *e)
 {
     char seed[24];
@@ -263,7 +299,7 @@ static int describe(struct batch *b, struct batch_line *l, struct request *r, st
             return -1;
     }
     r->o = &l->o;
-    return request_check_stop(&l->o.stop, e) || request_describe(r, &(*m)->engine, e) ? -1 : 0;
+    return request_check_stop(&l->o.stop, e) || request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
 }
 
 static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n, struct batch_notes *notes, struct err *e)
@@ -406,6 +442,7 @@ void batch_close(struct batch *b)
         free(q->ids);
     }
     for (size_t i = 0; i < b->n_models; i++) {
+        forget_checked(&b->model[i]);
         chat_close(&b->model[i].chat);
         engine_close(&b->model[i].engine);
         free(b->model[i].name);

@@ -246,7 +246,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->dry_allowed = o->dry_allowed_length;
     s->dry_last_n = o->dry_penalty_last_n;
     s->text_max = text_max;
-    if (s->dry_multiplier != 0 && sampling_breakers(s, &o->dry_breakers, t, e))
+    if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->dry_breakers, t, e))
         return -1;
     s->min_tokens = o->min_tokens;
     s->ignore_eos = o->ignore_eos;

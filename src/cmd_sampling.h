@@ -8,7 +8,7 @@
 
 /* Flags win over the model's own settings (unless --generation-config none), these over the neutral ones.
  * `do_sample: false` in the file is greedy, as in Hugging Face. eos is borrowed from c. The seed is drawn
- * when --seed is not given. text_max: tokens of prompt and text together. Checked by sampling_check. sampling_free afterwards, whatever it
+ * when --seed is not given. t NULL: DRY is left without its breakers, for parameters that are to be stored and bound to a model later. text_max: tokens of prompt and text together. Checked by sampling_check. sampling_free afterwards, whatever it
  * returns. */
 int  sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, const struct tokenizer *t, size_t text_max,
                            struct err *e);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* `given` NULL: LONGHAND_DB, else the default path. */
 static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode, struct err *e)
@@ -29,6 +30,12 @@ int store_from_options(struct store **s, const struct options *o, enum store_mod
 
 /* ---- several stores ---- */
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static int open_parts(struct store_parts *p, const struct options *o, struct err *e)
 {
     const size_t n = MAX(o->db.n, (size_t)1);
@@ -39,7 +46,7 @@ static int open_parts(struct store_parts *p, const struct options *o, struct err
         if (open_store(&p->v[p->n].store, o->db.n ? o->db.v[i] : NULL, o, STORE_READ, e))
             return -1;
         for (size_t k = 0; k < p->n; k++)
-            if (strcmp(store_path(p->v[k].store), store_path(p->v[p->n].store)) == 0) {
+            if (same_file(store_path(p->v[k].store), store_path(p->v[p->n].store))) {
                 store_close(p->v[p->n].store);
                 return err_set(e, ERR_INPUT, "--db: %s is given twice", o->db.v[i]);
             }

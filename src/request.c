@@ -58,7 +58,7 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
 }
 
 /* The stored form is read back, as a worker will: what it refuses is refused now. */
-static int check_as_worker(const struct request *r, const struct engine *g, struct err *e)
+int request_check(const struct request *r, const struct engine *g, struct err *e)
 {
     struct job_params p = {0};
     int rc = job_parse(&p, r->parameters, e);
@@ -74,20 +74,18 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
     const struct options *o = r->o;
     json_t *params = NULL;
     if (job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
-        sampling_from_options(&r->sampling, o, &g->config, g->tokenizer, r->n_ids + o->tokens, e) ||
+        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e) ||
         job_describe(&params, o, &r->sampling, g, r->n_ids, r->chat_template, e))
         return -1;
     r->parameters = job_text(params);
     json_decref(params);
-    if (!r->parameters)
-        return err_set(e, ERR_FAILED, "out of memory for the parameters");
-    return check_as_worker(r, g, e);
+    return r->parameters ? 0 : err_set(e, ERR_FAILED, "out of memory for the parameters");
 }
 
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
 {
     *r = (struct request){ .o = o };
-    return check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) ? -1 : 0;
+    return check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) || request_check(r, g, e) ? -1 : 0;
 }
 
 void request_close(struct request *r)

@@ -14,8 +14,10 @@ struct request {                     /* {0} is closed */
 
 /* Opens g (headers, configuration, tokenizer; no weights) and checks everything that can be checked without weights. */
 int  request_open(struct request *r, const struct options *o, struct engine *g, struct err *e);
-/* The second half of it: with prompt and ids there, the length, the sampling parameters and everything a worker would refuse. */
+/* The second half of it, in two: with prompt and ids there, the length, the parameters; then all that a worker would refuse. The latter depends on parameters
+ * and length alone, and with DRY it takes a walk over the vocabulary. */
 int  request_describe(struct request *r, const struct engine *g, struct err *e);
+int  request_check(const struct request *r, const struct engine *g, struct err *e);
 void request_close(struct request *r);
 /* --samples jobs in one transaction; ids [o->samples]. */
 int  request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused, int64_t *ids, struct err *e);

@@ -48,8 +48,28 @@ a, b, c = (n[p] for p in sorted(n))
 assert a | b | c == set(range(200)) and not a & b and not b & c and not a & c, n
 assert 0 in a and 1 in b and 2 in c and 3 in a, n
 assert d["counts"]["queued"] == len(d["jobs"]) > 200 and len(d["databases"]) == 3, d["counts"]' 2>"$TMP/err"; result shards_share_the_lines $? "$(tail -2 "$TMP/err")"
+"$L" report 1 2 --db "$TMP/shard1.db" --db "$TMP/shard2.db" --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+assert [(j["job"], j["db"][-9:]) for j in r] == [(1, "shard1.db"), (2, "shard1.db"), (1, "shard2.db"), (2, "shard2.db")], r' 2>"$TMP/err"; result report_of_several_databases $? "$(tail -1 "$TMP/err")"
+"$L" report @in/r0 @in/r1 --db "$TMP/shard1.db" --db "$TMP/shard2.db" >"$TMP/a"; grep -q "@in/r0 in .*/shard1.db" "$TMP/a" && grep -q "@in/r1 in .*/shard2.db" "$TMP/a" && [ "$(wc -l <"$TMP/a")" = 3 ]; result a_name_may_be_in_one_of_them $? "$(cat "$TMP/a")"
+"$L" report 1 --db "$TMP/shard1.db" --db "$TMP/shard2.db" --html >"$TMP/a"; [ "$(grep -o 'id="job-[^"]*"' "$TMP/a" | sort -u | wc -l)" = 2 ]; result anchors_of_several_databases_differ $? "$(grep -o 'id="job-[^"]*"' "$TMP/a")"
+"$L" export 1 --partial --format jsonl --db "$TMP/shard1.db" --db "$TMP/shard2.db" | grep -c '"db": ".*shard[12].db"' >"$TMP/a"; [ "$(cat "$TMP/a")" = 2 ]; result export_of_several_databases $? "$(cat "$TMP/a")"
+check a_name_in_none_of_them 2 'no job is selected by "@in/r2"' report @in/r2 --db "$TMP/shard1.db" --db "$TMP/shard2.db"
+check the_same_database_twice 2 'is given twice' list --db "$TMP/shard1.db" --db "$TMP/../$(basename "$TMP")/shard1.db"
 check shard_beyond 2 "shard: I: '4' is not a whole number from 1 to 3" submit --batch "$TMP/in.jsonl" --shard 4/3 -m $MODEL
 check several_databases_are_for_reading 2 'is given 2 times, one database is allowed' pause --all --db "$TMP/shard1.db" --db "$TMP/shard2.db"
+
+# chat: options of the command line are the defaults of a line; the template decides what the model reads
+(echo '{"custom_id": "t", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": {"enable_thinking": true}}}'
+ echo '{"custom_id": "o", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}]}}') >"$TMP/chat.jsonl"
+"$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q >/dev/null && "$L" export @chat --format jsonl --partial | python3 -c '
+import json, sys
+a, b = (json.loads(l)["prompt"] for l in sys.stdin)
+assert a == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n" and b == a + "<think>\n\n</think>\n\n", (a, b)' 2>"$TMP/err"; result options_are_defaults_of_chat_lines $? "$(tail -1 "$TMP/err")"
+"$L" run --chat --chat-template qwen3 --thinking off -p Hi -m $MODEL -n 3 -s 2 -q >"$TMP/a"; python3 -c 'import json, sys; l = json.loads(open(sys.argv[1]).readlines()[1]); l["body"]["seed"] = 2; print(json.dumps(l))' "$TMP/chat.jsonl" >"$TMP/chat2.jsonl"
+"$L" run --batch "$TMP/chat2.jsonl" -o "$TMP/out2" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q; "$L" text @chat2 >"$TMP/b"; same chat_line_writes_what_run_writes "$TMP/a" "$TMP/b"
+check chat_switch_that_a_template_lacks 2 'line 1: enable_thinking .*template zephyr has no such switch' submit --batch <(head -1 "$TMP/chat.jsonl") --name sw -m $MODEL -n 3 --chat-template zephyr
 
 # bad lines: each is named with what is wrong, and nothing is queued
 python3 $B bad >"$TMP/bad.jsonl"
