@@ -35,6 +35,9 @@ sed 's/"It was a dark night 1 and"/"Another one"/;s/Chapter 1\./Chapter one./' "
 check another_body_is_refused 2 'other.jsonl: line 2: custom_id "r1" is in @in already' submit --batch "$TMP/other.jsonl" --name in -m $MODEL -n 7 -q
 check nothing_was_added_then 2 'no job is selected' list @in/newer
 python3 $B reorder "$TMP/more.jsonl" >"$TMP/swapped.jsonl"; "$L" submit --batch "$TMP/swapped.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err" >/dev/null; grep -q '@in: 0 new jobs' "$TMP/err"; result order_of_members_is_not_the_body $? "$(cat "$TMP/err")"
+tac "$TMP/more.jsonl" >"$TMP/turned.jsonl"; "$L" submit --batch "$TMP/turned.jsonl" --name in -m $MODEL -n 7 -q >/dev/null
+ids_of() { python3 -c 'import json, sys; print(*dict.fromkeys(json.loads(l)["custom_id"] for l in open(sys.argv[1])))' "$1"; }
+"$L" export @in --format jsonl --partial >"$TMP/a"; [ "$(ids_of "$TMP/a")" = "$(ids_of "$TMP/turned.jsonl")" ] && [ "$(ids_of "$TMP/a" | wc -w)" = 201 ]; result export_has_the_order_of_the_latest_file $? "$(ids_of "$TMP/a" | head -c 100)"
 "$L" cancel @in/new -q; "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'; result cancelled_line_is_an_error $? ""
 (cd "$TMP" && cp in.jsonl books.jsonl && "$OLDPWD/$L" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
 
