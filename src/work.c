@@ -515,23 +515,22 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     w->progress.job = out ? 0 : c->job;          /* in the foreground there is only one */
     heartbeat_watch(w->beat, c->job, c->attempt);
     int rc = read_job(&t, e);
-    if (rc == 0) {
+    if (rc == 0)
         rc = work_on(&t, e);
-        if (rc < 0) {
-            r->end = how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
-            r->why = *e;
-        }
-        if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
-            keeper_stop(&t.keeper);
-            notice(&t);
-        }
-        keeper_close(&t.keeper);
-        rc = rc == 2 ? -1 : end_claim(&t, e);
-        if (t.replay.at)
-            r->tokens = t.replay.emit.n;
-        r->stats = t.decoder.stats;
-        t.decoder.stats.window = NULL;
+    if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
+        r->end = how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
+        r->why = *e;
     }
+    if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
+        keeper_stop(&t.keeper);
+        notice(&t);
+    }
+    keeper_close(&t.keeper);
+    rc = rc == 2 ? -1 : end_claim(&t, e);
+    if (t.replay.at)
+        r->tokens = t.replay.emit.n;
+    r->stats = t.decoder.stats;
+    t.decoder.stats.window = NULL;
     progress_clear(&w->progress);
     heartbeat_watch(w->beat, 0, 0);
     close_task(&t);
