@@ -77,6 +77,12 @@ static int check_open(struct check *c, struct err *e)
         return -1;
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now", c->job->id, c->job->model);
+    for (size_t i = 0; i < c->in.n_prompt + c->n; i++) {
+        int32_t id = i < c->in.n_prompt ? c->in.prompt_ids[i] : c->ids[i - c->in.n_prompt];
+        if (id < 0 || (size_t)id >= w->engine.config.vocab)
+            return err_set(e, ERR_FAILED, "job %" PRId64 ": %s %zu is %" PRId32 ", beyond the model's vocabulary of %zu", c->job->id,
+                           i < c->in.n_prompt ? "prompt token" : "token", i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
+    }
     return decode_open(&c->decoder, &w->engine.model, &c->params.sampling, NULL, c->in.prompt_ids, c->in.n_prompt, n_max, e);
 }
 
