@@ -105,7 +105,7 @@ struct device {
     void (*close)(struct device *);
 
     /* ---- memory ---- */
-    void *(*alloc)(struct device *, size_t bytes);                     /* zeroed, 256-byte aligned; NULL when there is none */
+    void *(*alloc)(struct device *, size_t bytes);                     /* zeroed, 256-byte aligned; NULL when there is none. free forgets recorded graphs */
     void  (*free)(struct device *, void *p, size_t bytes);
     size_t (*bytes_free)(struct device *);                             /* that alloc could give now, about */
     void  (*upload)(struct device *, void *dst, const void *src, size_t bytes);      /* src may be reused at once */
@@ -148,7 +148,7 @@ struct device {
     void (*widen)(struct device *, float *y, const void *x, size_t n);
     void (*narrow)(struct device *, void *y, const float *x, size_t n);
     /* Working memory of the operations, which the device keeps: chunk states, tables of a pass, parts of products of up to n_out_max
-     * columns. Told before passes, again where a limit grows; 0, or -1 where there is no memory. reserve_bytes: what it takes. */
+     * columns. Told before any operation but those on memory and mat_put, again where a limit grows; 0, or -1 where there is no memory. reserve_bytes: what it takes. */
     size_t (*reserve_bytes)(const struct device *, const struct device_limits *);
     int    (*reserve)(struct device *, const struct device_limits *);
 
