@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static uint64_t next_random(uint64_t *s)
@@ -325,4 +326,31 @@ struct probe_piece *bench_segments(const struct bench_target *t, size_t depth, s
     }
     s[(*n)++] = (struct probe_piece){ m->lm_head.w, mat_bytes(&m->lm_head) };
     return s;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* models/demo of the source tree: seen from here, or from where the program lies. */
+bool bench_find_demo(char dir[PATH_BYTES])
+{
+    char exe[PATH_BYTES];
+    snprintf(dir, PATH_BYTES, "models/demo");
+    if (is_directory(dir))
+        return true;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    for (int up = 0; n > 0 && up < 4; up++) {
+        exe[n] = 0;
+        char *slash = strrchr(exe, '/');
+        if (!slash)
+            break;
+        *slash = 0;
+        n = (ssize_t)strlen(exe);
+        if (snprintf(dir, PATH_BYTES, "%s/models/demo", exe) < PATH_BYTES && is_directory(dir))
+            return true;
+    }
+    return false;
 }
