@@ -22,7 +22,7 @@
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The bits belong to the numerics id
- * (`numerics`): "cpu-1", and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-1", "emulated-1".
+ * (`numerics`): "cpu-1-bf16", "cpu-1-f32", and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-1", "emulated-1".
  *
  * Errors. What cannot go on (a CUDA error, a launch that fails) is kept in `error`, one line, the first one; from then on
  * operations do nothing, and `end` and `download` return -1. The caches are then worth nothing. alloc returns NULL, no error.
@@ -47,14 +47,15 @@ struct device_kv {
     char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads][2][head_dim], NULL without */
 };
 
-/* Where the rows of a pass stand. Arrays are the host's, and are read before begin returns. */
+/* Where the rows of a pass stand. Arrays are the host's, and are read before begin returns (by `cpu` until `end`). */
 struct device_seq {                  /* the rows of one sequence, which follow each other */
     const struct device_kv *kv;
     size_t row0, n;
     size_t n_past;                   /* committed rows of the cache */
     bool tree;                       /* K and V go to scratch node (row - row0), else to slot pos[row] of the cache */
     bool shifted;                    /* windows do not apply: the cache holds what its owner chose (a partial cache) */
-    float *importance;               /* or NULL: [n_layers][n_kv_heads][importance_step], of the first row, as struct attn defines it */
+    float *importance;               /* or NULL: [n_layers][n_kv_heads][importance_step], of the first row, as struct attn defines it. With host_memory
+                                      * [n_kv_heads][importance_step]: of the layer that `attend` was called for last */
     size_t importance_step;
 };
 struct device_rows {
@@ -152,7 +153,7 @@ struct device {
     size_t (*reserve_bytes)(const struct device *, const struct device_limits *);
     int    (*reserve)(struct device *, const struct device_limits *);
 
-    /* ---- caches: all layers and heads ---- */
+    /* ---- caches: all layers and heads; NULL with host_memory: kvmgr/ does it there ---- */
     /* Scratch node[i] to slot n_past + i: the bytes of a path. */
     void (*kv_commit)(struct device *, const struct device_kv *, size_t n_past, const uint32_t *node, size_t n);
     /* Slot from[i] of src to slot to[i] of dst, which have the same layers, heads and head_dim. No slot is both, none twice in `to`. */
@@ -175,8 +176,11 @@ struct device {
                  const struct device_chain *, const struct device_choice *);
 };
 
+/* y [rows][w->n] = (add ? y : 0) + x . w, x [rows][w->k] of act, shared out over a pool: what `cpu` does, for training. */
+void pool_product(struct pool *, const struct ops *, float *y, enum dtype act, const void *x, size_t rows, const struct mat *w, bool add);
+
 /* 0, or -1 and why not (one line). The pool is borrowed. */
-int device_cpu_open(struct device **, const struct ops *, struct pool *, char *why, size_t why_size);
+int device_cpu_open(struct device **, const struct ops *, struct pool *, bool compute_f32, char *why, size_t why_size);
 int device_cuda_open(struct device **, size_t ordinal, char *why, size_t why_size);
 int device_emulated_open(struct device **, char *why, size_t why_size);
 /* Number of GPUs that could be opened; 0 and why. A build without CUDA, or a machine without a driver, has none. */

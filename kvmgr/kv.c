@@ -18,42 +18,57 @@ size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_di
     return sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch) ? cache + scratch : SIZE_MAX;
 }
 
-int kv_open(struct kv *kv, enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
+static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
+
+int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
             size_t node_max, struct err *e)
 {
     size_t cache, scratch;
     assert((t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
-    *kv = (struct kv){ .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
+    *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
     if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses", n_max);
     kv->block_bytes = kv_block_bytes(t, head_dim);
     kv->head_bytes = kv->block_bytes * ((n_max + KV_BLOCK - 1) / KV_BLOCK);
     kv->layer_bytes = kv->head_bytes * n_kv_heads;
-    kv->base = mem_alloc(cache);
-    kv->scratch = mem_alloc(scratch);
+    kv->base = on_host(kv) ? mem_alloc(cache) : dev->alloc(dev, cache);
+    kv->scratch = on_host(kv) || !scratch ? mem_alloc(scratch) : dev->alloc(dev, scratch);
     if (!kv->base || !kv->scratch) {
         kv_close(kv);
-        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes)", n_max, cache + scratch);
+        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", n_max, cache + scratch, dev ? " on " : "", dev ? dev->name : "");
     }
     return 0;
 }
 
 void kv_close(struct kv *kv)
 {
-    mem_free(kv->base, kv->layer_bytes * kv->n_layers);
-    mem_free(kv->scratch, kv->n_layers * kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type));
+    const size_t scratch = kv->n_layers * kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+    if (on_host(kv))
+        mem_free(kv->base, kv->layer_bytes * kv->n_layers);
+    else
+        kv->dev->free(kv->dev, kv->base, kv->layer_bytes * kv->n_layers);
+    if (on_host(kv) || !scratch)
+        mem_free(kv->scratch, scratch);
+    else
+        kv->dev->free(kv->dev, kv->scratch, scratch);
     *kv = (struct kv){ 0 };
+}
+
+struct device_kv kv_view(const struct kv *kv)
+{
+    return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base, kv->block_bytes, kv->head_bytes, kv->layer_bytes,
+                               kv->scratch, kv->node_max };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 {
-    assert(l < kv->n_layers && h < kv->n_kv_heads && pos < kv->n_max);
+    assert(l < kv->n_layers && h < kv->n_kv_heads && pos < kv->n_max && on_host(kv));
     return kv->base + l * kv->layer_bytes + h * kv->head_bytes + pos / KV_BLOCK * kv->block_bytes;
 }
 
 void *kv_node(const struct kv *kv, size_t l, size_t node)
 {
-    assert(l < kv->n_layers && node < kv->node_max);
+    assert(l < kv->n_layers && node < kv->node_max && on_host(kv));
     return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
 }
 
@@ -68,7 +83,11 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
     const size_t row = 2 * kv->head_dim * dtype_size(kv->type);
-    for (size_t l = 0; l < kv->n_layers; l++)
+    if (!on_host(kv)) {
+        const struct device_kv view = kv_view(kv);
+        kv->dev->kv_commit(kv->dev, &view, kv->n_past, node, n);
+    }
+    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
         for (size_t i = 0; i < n; i++) {
             const char *from = kv_node(kv, l, node[i]);
             for (size_t h = 0; h < kv->n_kv_heads; h++)
@@ -83,7 +102,11 @@ void kv_truncate(struct kv *kv, size_t n_past)
     assert(n_past <= kv->n_past);
     static const float zero[2 * 1024];
     assert(kv->head_dim <= 1024);
-    for (size_t l = 0; l < kv->n_layers; l++)
+    if (!on_host(kv)) {
+        const struct device_kv view = kv_view(kv);
+        kv->dev->kv_zero(kv->dev, &view, n_past, MAX(kv->n_written, n_past));
+    }
+    for (size_t l = 0; on_host(kv) && l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++) {
             char *head = kv->base + l * kv->layer_bytes + h * kv->head_bytes;
             size_t pos = n_past;

@@ -32,7 +32,7 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         partial_close(p);
         return -1;
     }
-    if (kv_open(&p->kv, full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0, e)) {
+    if (kv_open(&p->kv, full->dev, full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0, e)) {
         partial_close(p);
         return -1;
     }
@@ -68,6 +68,22 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
     kv_get(row, f->type, f->head_dim, from % KV_BLOCK, kv_block(f, l, h, from));
     kv_put(kv_block(&p->kv, l, h, slot), f->type, f->head_dim, slot % KV_BLOCK, row);
     p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
+}
+
+static bool on_host(const struct partial *p) { return !p->full->dev || p->full->dev->host_memory; }
+
+/* Rows from[i] of the full cache to slots to[i], all layers and heads; none twice in `to`. */
+static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *to, size_t n)
+{
+    if (!on_host(p)) {
+        const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
+        p->full->dev->kv_copy(p->full->dev, &dst, &src, from, to, n);
+        return;
+    }
+    for (size_t l = 0; l < p->kv.n_layers; l++)
+        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            for (size_t i = 0; i < n; i++)
+                copy_row(p, l, h, from[i], to[i]);
 }
 
 bool partial_wants_scores(const struct partial *p)
@@ -169,7 +185,10 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
 {
     struct partial *p = partial;
     struct selecting x = { p, layer, score, step, from };
-    if (p->pool)
+    if (!on_host(p)) {
+        const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
+        p->full->dev->kv_select(p->full->dev, &dst, &src, layer, score, step, from, p->full->n_past, p->sinks, p->budget);
+    } else if (p->pool)
         pool_run(p->pool, p->kv.n_kv_heads, select_head, &x);
     else
         for (size_t h = 0; h < p->kv.n_kv_heads; h++)
@@ -183,14 +202,34 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
     }
 }
 
-/* Row `from` of the full cache takes the place of the least important row, or of the oldest recent one. */
-static void take_over(struct partial *p, size_t from)
+enum { SOME = 64 };
+
+/* Rows from .. to-1 of the full cache take the places of the least important rows, or of the oldest recent ones. */
+static void take_over(struct partial *p, size_t from, size_t to)
 {
     const size_t free = p->budget - p->sinks, turn = p->policy == KV_STATIC ? (free + 1) / 2 : free;
-    size_t slot = p->budget - 1 - p->n_recent++ % turn;
-    for (size_t l = 0; l < p->kv.n_layers; l++)
-        for (size_t h = 0; h < p->kv.n_kv_heads; h++)
-            copy_row(p, l, h, from, slot);
+    const size_t skip = to - from > turn ? to - from - turn : 0;         /* rows that others would replace at once */
+    p->n_recent += skip;
+    for (size_t i = from + skip; i < to;) {
+        uint32_t rows[SOME], slots[SOME];
+        size_t n = 0;
+        for (; n < MIN((size_t)SOME, turn) && i < to; n++) {
+            rows[n] = (uint32_t)i++;
+            slots[n] = (uint32_t)(p->budget - 1 - p->n_recent++ % turn);
+        }
+        copy_rows(p, rows, slots, n);
+    }
+}
+
+static void copy_sinks(struct partial *p)
+{
+    uint32_t at[SOME];
+    for (size_t i = 0; i < p->sinks;) {
+        size_t n = 0;
+        for (; n < SOME && i < p->sinks; n++)
+            at[n] = (uint32_t)i++;
+        copy_rows(p, at, at, n);
+    }
 }
 
 void partial_follow(struct partial *p)
@@ -206,18 +245,14 @@ void partial_follow(struct partial *p)
         return;
     }
     if (!p->filled && p->policy == KV_WINDOW) {
-        for (size_t l = 0; l < p->kv.n_layers; l++)
-            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
-                for (size_t i = 0; i < p->sinks; i++)
-                    copy_row(p, l, h, i, i);
+        copy_sinks(p);
         p->filled = true;
         p->n_recent = 0;
         p->n_seen = n_past - (p->budget - p->sinks);
         p->kv.n_past = p->kv.n_written = p->budget;
     }
     if (p->filled)
-        for (size_t i = p->n_seen; i < n_past; i++)
-            take_over(p, i);
+        take_over(p, p->n_seen, n_past);
     p->n_seen = n_past;
 }
 
@@ -232,7 +267,7 @@ size_t partial_save(const struct partial *p, void *out)
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
     const struct state s = { p->budget, p->n_recent, p->n_seen, heads };
     char *to = out;
-    if (!p->slot_of || !p->filled)
+    if (!p->slot_of || !p->filled || !on_host(p))        /* a device does not tell what it selected */
         return 0;
     memcpy(to, &s, sizeof s);
     to += sizeof s;
@@ -246,7 +281,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     struct state s;
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, n_past = p->full->n_past;
     const char *from = (const char *)state + sizeof s;
-    if (!p->slot_of || n < sizeof s)
+    if (!p->slot_of || n < sizeof s || !on_host(p))
         return false;
     memcpy(&s, state, sizeof s);
     if (s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||

@@ -50,7 +50,7 @@ struct kv *partial_kv(struct partial *p);
 
 /* Whether the next verification pass has to hand its scores to partial_select, layer by layer. */
 bool partial_wants_scores(const struct partial *p);
-/* score[h * step + position] for positions from .. full->n_past-1 (struct pass_seq, `scored`). */
+/* The device's score[h * step + position] for positions from .. full->n_past-1 (struct pass_seq, `scored`). */
 void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from);
 
 /* Rows were committed to the full cache (or taken away again, or rebuilt): follow it. After the pass that gave the scores. */

@@ -43,7 +43,7 @@ static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) 
 size_t kv_parts(const struct kv *kv, size_t n, struct snapshot_part *part)
 {
     size_t k = 0;
-    assert(n % KV_BLOCK == 0 && n <= kv->n_max);
+    assert(n % KV_BLOCK == 0 && n <= kv->n_max && (!kv->dev || kv->dev->host_memory));
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
             part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes, n / KV_BLOCK * kv->block_bytes };

@@ -16,6 +16,7 @@ struct bench_work { double bytes, flops, exps, maxes, converts; };
 
 struct bench_target {                /* {0} is closed */
     char name[64];
+    struct device *dev;
     struct model model;
     struct kv kv;                    /* filled with random values up to n_past, see bench_depth */
     struct workspace *pass, *prefill;

@@ -145,19 +145,19 @@ void bench_random_remove(const char *dir)
 
 enum { NOISE = 1 << 19 };            /* bf16 values to copy from */
 
-static int plan_check(const struct config *c, const char *dir, enum dtype compute, size_t n_max, size_t extra, struct err *e)
+static int plan_check(const struct config *c, const char *dir, enum dtype compute, const struct device *dev, size_t n_max, size_t extra, struct err *e)
 {
     struct tensors ts = { 0 };
     struct memory_plan plan = { 0 };
     size_t weights;
     if (tensors_open(&ts, dir, e))
         return -1;
-    int rc = model_plan_bytes(c, &ts, compute, &weights, e);
+    int rc = model_plan_bytes(c, &ts, compute, dev, &weights, e);
     tensors_close(&ts);
     if (rc)
         return -1;
     memory_add(&plan, "weights", weights);
-    memory_add(&plan, "KV cache", kv_bytes(compute, c->n_layers, c->n_kv_heads, (c->head_dim + 15) / 16 * 16, n_max, 0));
+    memory_add(&plan, "KV cache", kv_bytes(compute, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
     memory_add(&plan, "logits and noise", extra);
     return memory_check(&plan, "--tokens N (the deepest point)", e);
 }
@@ -173,9 +173,11 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
     if (!mul_size(config.vocab, BENCH_ROWS_MAX * sizeof(float), &t->logits_bytes))
         return err_set(e, ERR_INPUT, "%s/config.json: vocab_size %zu is too large", dir, config.vocab);
     t->noise_bytes = NOISE * 2 + kv_block_bytes(DT_F32, HEAD_DIM_MAX);
-    if (plan_check(&config, dir, compute, n_max, t->logits_bytes + t->noise_bytes, e) ||
-        model_open(&t->model, dir, &config, compute, ops, pool, NULL, NULL, e))
-        return -1;
+    if (device_cpu_open(&t->dev, ops, pool, compute == DT_F32, e->msg, sizeof e->msg))
+        return err_set(e, ERR_FAILED, "%s: out of memory", name);
+    if (plan_check(&config, dir, compute, t->dev, n_max, t->logits_bytes + t->noise_bytes, e) ||
+        model_open(&t->model, dir, &config, compute, t->dev, ops, pool, NULL, NULL, e))
+        goto fail;
     t->token = malloc(BENCH_PREFILL * sizeof *t->token);
     t->want = calloc(BENCH_PREFILL_CHUNK, 1);
     t->logits = mem_alloc(t->logits_bytes);
@@ -187,7 +189,7 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
     fill_normal(t->noise, t->noise_bytes / 2, 1.0f, &t->random);
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(next_random(&t->random) % config.vocab);
-    if (kv_open(&t->kv, compute, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
+    if (kv_open(&t->kv, t->dev, compute, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
         workspace_open(&t->pass, &t->model, BENCH_ROWS_MAX, n_max, e) ||
         workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, n_max, e))
         goto fail;
@@ -205,6 +207,8 @@ void bench_close(struct bench_target *t)
         workspace_close(t->prefill);
     kv_close(&t->kv);
     model_close(&t->model);
+    if (t->dev)
+        t->dev->close(t->dev);
     free(t->token);
     free(t->want);
     mem_free(t->logits, t->logits_bytes);

@@ -418,7 +418,7 @@ static int open_decoders(struct table *b, struct err *e)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
     memcpy(b->tokens, b->t->prompt, b->t->n_prompt * sizeof *b->tokens);
     b->n_tokens = b->t->n_prompt;
-    if (kv_open(&b->kv, m->compute, m->config.n_layers, m->config.n_kv_heads, m->head_dim, b->n_max, 0, e))
+    if (kv_open(&b->kv, m->dev, m->compute, m->config.n_layers, m->config.n_kv_heads, m->head_dim, b->n_max, 0, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))

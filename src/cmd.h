@@ -55,6 +55,7 @@ struct engine {
     struct tokenizer *tokenizer;
     const struct ops *ops;
     struct pool *pool;
+    struct device *dev;
     enum dtype compute;
     struct tensors tensors;          /* headers only; closed again by engine_load */
     struct model model;              /* before engine_load: only what sizes are computed from */

@@ -97,6 +97,7 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
+    char reason[256];
     *g = (struct engine){ .compute = s->compute };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
@@ -113,7 +114,7 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
     if (!g->ops)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||
-        model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, e) || tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+        tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
         goto fail;
     size_t n_threads = s->threads ? s->threads : pool_default_threads();
     g->pool = pool_open(n_threads);
@@ -121,11 +122,18 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
         err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
         goto fail;
     }
+    if (device_cpu_open(&g->dev, g->ops, g->pool, g->compute == DT_F32, reason, sizeof reason)) {
+        err_set(e, ERR_FAILED, "%s", reason);
+        goto fail;
+    }
     g->model.config = g->config;
     g->model.compute = g->compute;
+    g->model.dev = g->dev;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    g->model.head_dim = (g->config.head_dim + 15) / 16 * 16;
+    g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
+    if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
+        goto fail;
     return 0;
 fail:
     engine_close(g);
@@ -158,7 +166,7 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     g->tensors = (struct tensors){0};
     g->model = (struct model){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
-    return model_open(&g->model, g->dir, &g->config, g->compute, g->ops, g->pool, loading, p, e);
+    return model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e);
 }
 
 void engine_close(struct engine *g)
@@ -167,6 +175,8 @@ void engine_close(struct engine *g)
         model_close(&g->model);
     heads_close(&g->heads);
     tensors_close(&g->tensors);
+    if (g->dev)
+        g->dev->close(g->dev);
     if (g->pool)
         pool_close(g->pool);
     tokenizer_close(g->tokenizer);

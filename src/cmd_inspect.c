@@ -110,7 +110,7 @@ static void look_at_files(struct inspect *s)
         if (config_check_tensors(&g->config, &g->tensors, &e))
             note(s, &e);
     }
-    if (!s->has_tensors || s->first.code || model_plan_bytes(&g->config, &g->tensors, g->compute, &g->weight_bytes, &e)) {
+    if (!s->has_tensors || s->first.code || model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, &e)) {
         /* from the configuration alone: padding is not in it */
         if (s->has_tensors && !s->first.code)
             note(s, &e);
@@ -141,7 +141,10 @@ static int look(struct inspect *s, struct err *e)
     g->model.compute = g->compute;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    g->model.head_dim = (g->config.head_dim + 15) / 16 * 16;
+    if (device_cpu_open(&g->dev, g->ops, g->pool, g->compute == DT_F32, e->msg, sizeof e->msg))
+        return err_set(e, ERR_FAILED, "out of memory");
+    g->model.dev = g->dev;
+    g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
     s->n_params = config_count_params(&g->config);
     look_at_files(s);
     const struct config *c = &g->config;

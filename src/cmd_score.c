@@ -97,12 +97,12 @@ static int open_buffers(struct score *s, struct err *e)
     const struct config *c = &m->config;
     s->nll = malloc(s->n * sizeof *s->nll);
     s->logits_bytes = SCORE_ROWS * c->vocab * sizeof *s->logits;
-    s->logits = mem_alloc(s->logits_bytes);
+    s->logits = m->dev->alloc(m->dev, s->logits_bytes);
     if (!s->nll || !s->logits)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
     for (size_t i = 0; i < s->n; i++)
         s->nll[i] = NAN;
-    if (kv_open(&s->kv, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, s->piece, 0, e) ||
+    if (kv_open(&s->kv, m->dev, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, s->piece, 0, e) ||
         workspace_open(&s->work, m, SCORE_ROWS, s->piece, e))
         return -1;
     return 0;
@@ -177,7 +177,8 @@ int cmd_score(const struct options *o, struct err *e)
     if (s.work)
         workspace_close(s.work);
     kv_close(&s.kv);
-    mem_free(s.logits, s.logits_bytes);
+    if (s.engine.dev)
+        s.engine.dev->free(s.engine.dev, s.logits, s.logits_bytes);
     free(s.nll);
     free(s.ids);
     engine_close(&s.engine);

@@ -43,15 +43,16 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
     d->residual_bytes = wants_residual(setup) ? decode_work_rows(setup, n_max) * c->hidden * sizeof *d->residual : 0;
     d->tokens = calloc(n_max, sizeof *d->tokens);
-    d->logits = mem_alloc(d->logits_bytes);
+    d->logits = m->dev->alloc(m->dev, d->logits_bytes);
+    d->row = m->dev->host_memory ? NULL : malloc(c->vocab * sizeof *d->row);
     if (d->residual_bytes)
         d->residual = mem_alloc(d->residual_bytes);
-    if (!d->tokens || !d->logits || (d->residual_bytes && !d->residual)) {
+    if (!d->tokens || !d->logits || (!d->row && !m->dev->host_memory) || (d->residual_bytes && !d->residual)) {
         err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    if (kv_open(&d->kv, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
+    if (kv_open(&d->kv, m->dev, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
         sampler_open(&d->sampler, p, c->vocab, m->ops, m->pool, e) || stats_open(&d->stats, n_max, e) ||
         draft_open(&d->draft, &setup->draft, m, setup->heads, &d->kv, d->work, d->sampler, p->penalty, p->penalty_window, n_max, e))
@@ -74,7 +75,9 @@ void decode_close(struct decoder *d)
         workspace_close(d->work);
     kv_close(&d->kv);
     mem_free(d->residual, d->residual_bytes);
-    mem_free(d->logits, d->logits_bytes);
+    if (d->model)
+        d->model->dev->free(d->model->dev, d->logits, d->logits_bytes);
+    free(d->row);
     free(d->tokens);
     *d = (struct decoder){0};
 }
@@ -254,12 +257,15 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
 static int32_t sample_at(struct decoder *d, size_t i, const int32_t *path, size_t n_path, const uint32_t *row)
 {
     const size_t vocab = d->model->config.vocab;
+    struct device *dev = d->model->dev;
     float *logits = d->logits + i * vocab;
     const struct history h = { d->tokens, d->n_tokens, d->n_prompt, path, n_path, .known = d->n_tokens };
-    if (!row)
+    if (!row && dev->host_memory)
         return sampler_choose(d->sampler, logits, &h);
-    memcpy(d->draft.row, logits, vocab * sizeof *logits);
-    return sampler_choose_row(d->sampler, d->draft.row, &h, *row);
+    float *mine = row ? d->draft.row : d->row;
+    if (dev->download(dev, mine, logits, vocab * sizeof *logits))
+        return 0;                            /* decode_round looks at the error */
+    return row ? sampler_choose_row(d->sampler, mine, &h, *row) : sampler_choose(d->sampler, mine, &h);
 }
 
 /* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
@@ -395,6 +401,9 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
         size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
+        const struct device *dev = d[i]->model->dev;
+        if (*dev->error)
+            return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
         describe(d[i], path, n_path);
         commit(d[i], path, n_path, bonus, residual);
         if (residual)

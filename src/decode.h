@@ -42,8 +42,9 @@ struct decoder {                     /* {0} is closed */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */
-    float *logits;                   /* [rows_max][vocab] */
+    float *logits;                   /* the device's [rows_max][vocab] */
     size_t logits_bytes;
+    float *row;                      /* [vocab] of the host, where it cannot read the device's */
     float *residual;                 /* [rows_max][hidden], where heads want it */
     size_t residual_bytes;
     struct drafting draft;

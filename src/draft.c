@@ -77,21 +77,23 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
 {
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
     *g = (struct drafting){ .set = *s, .model = m, .heads = heads, .kv = kv, .work = work, .sampler = sampler };
-    g->logits_bytes = (n_logits(heads) + 1) * vocab * sizeof(float);
-    g->bytes = sizeof *g->tree + 2 * hidden * sizeof(float) + (heads ? heads_scratch_bytes(heads, m, 1) : 0) + 256;
-    g->logits = mem_alloc(g->logits_bytes);
+    g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
+    g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
+    g->bytes = sizeof *g->tree + (2 * hidden + vocab) * sizeof(float) + 256;
+    g->logits = m->dev->alloc(m->dev, g->logits_bytes);
+    if (heads)
+        g->heads_scratch = m->dev->alloc(m->dev, g->heads_bytes);
     char *mem = mem_alloc(g->bytes);
     g->tree = (struct tree *)(void *)mem;
-    if (!g->logits || !mem) {
-        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", g->bytes + g->logits_bytes);
+    if (!g->logits || !mem || (heads && !g->heads_scratch)) {
+        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", g->bytes + g->logits_bytes + g->heads_bytes);
         goto fail;
     }
-    g->row = g->logits + n_logits(heads) * vocab;
     mem += (sizeof *g->tree + 63) / 64 * 64;
     g->hidden = (float *)(void *)mem;
     g->pass_hidden = g->hidden + hidden;
     mem += (2 * hidden * sizeof(float) + 63) / 64 * 64;
-    g->heads_scratch = mem;
+    g->row = (float *)(void *)mem;
     g->ngram_delay = s->ngram_delay >= 0 ? (size_t)s->ngram_delay :
                      penalty == 1 || penalty_window == 0 ? 0 : penalty_window < 0 ? SIZE_MAX : (size_t)penalty_window + 1;
     calibrate_start(&g->calibration);
@@ -106,7 +108,10 @@ fail:
 
 void draft_close(struct drafting *g)
 {
-    mem_free(g->logits, g->logits_bytes);
+    if (g->model) {
+        g->model->dev->free(g->model->dev, g->logits, g->logits_bytes);
+        g->model->dev->free(g->model->dev, g->heads_scratch, g->heads_bytes);
+    }
     mem_free(g->tree, g->bytes);
     for (size_t i = 0; drafters_all[i]; i++)
         if (drafters_all[i]->close)
@@ -140,7 +145,8 @@ size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, siz
     if (k == 0 || n_path >= t->max_depth)
         return 0;
     tree_path(t, node, path);
-    memcpy(g->row, logits, g->model->config.vocab * sizeof *g->row);
+    if (g->model->dev->download(g->model->dev, g->row, logits, g->model->config.vocab * sizeof *g->row))
+        return 0;
     const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, n_path, .known = g->n_tokens };
     size_t n = sampler_rank(g->sampler, g->row, &h, MIN(k + 1, (size_t)RANK_MAX), best);
     for (size_t i = 0; i < MIN(n, k); i++) {

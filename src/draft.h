@@ -64,8 +64,9 @@ struct drafting {
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
     bool have_hidden;
     float *hidden;                   /* [hidden]: residual of the last committed row, before the final norm */
-    float *logits, *row;             /* [(1 + HEADS_MAX)][vocab] of a draft; [vocab] work space of a ranking */
-    void *heads_scratch;
+    float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
+    float *row;                      /* [vocab] work space of a ranking */
+    void *heads_scratch;             /* the device's */
     struct partial partial;
     struct budget_arm { size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
     size_t n_arms, at_arm;
@@ -74,7 +75,7 @@ struct drafting {
     float *pass_hidden;              /* [hidden] */
     struct ngram *ngram; size_t ngram_delay;
     struct suffix *suffix;
-    size_t bytes, logits_bytes;
+    size_t bytes, logits_bytes, heads_bytes;
 };
 
 /* Rows that were committed, with what the pass left of them. */
@@ -113,7 +114,7 @@ void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */
 void draft_reset(struct drafting *g, struct sampler *sampler);
 
-/* For drafters: the `k` best of `logits` (kept) as children of `node`; `kind` and `ahead` (tokens between the hidden state and the guess)
+/* For drafters: the `k` best of the device's `logits` (kept) as children of `node`; `kind` and `ahead` (tokens between the hidden state and the guess)
  * choose the calibration. Returns how many were added. */
 size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
 /* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */

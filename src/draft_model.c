@@ -14,7 +14,7 @@ static int heads_expand(struct drafting *g, bool *more, struct err *e)
     if (!g->have_hidden)
         return 0;
     size_t n = g->set.n_width ? MIN(g->heads->n, g->set.n_width) : g->heads->n;
-    heads_forward(g->heads, g->model, g->work, g->hidden, 1, n, g->logits, g->heads_scratch);
+    heads_forward(g->heads, g->model, g->hidden, 1, n, g->logits, g->heads_scratch);
     draft_propose_heads(g, 0, g->logits, n, GUESS_VERIFIED);
     return 0;
 }
@@ -98,7 +98,7 @@ bool draft_ahead(struct drafting *g)
     uint32_t next = g->passes ? best_child(t, g->pass_node) : 0;
     if (!n || !next)
         return false;
-    heads_forward(g->heads, g->model, g->work, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    heads_forward(g->heads, g->model, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
     if (!g->set.n_width)
         draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
     for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)

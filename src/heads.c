@@ -11,25 +11,51 @@ static const char INSIDE[] = "model.medusa_layers.", ALONE[] = "heads.";
 enum { PARTS = 3, FINGERPRINT_ROWS = 64 };
 static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight", "post_layernorm.weight" };
 
+static void hash_device(uint64_t *h, const struct model *m, const float *v, float *row)
+{
+    m->dev->download(m->dev, row, v, m->config.hidden * sizeof *row);
+    *h = hash64(*h, row, m->config.hidden * sizeof *row);
+}
+
+/* FINGERPRINT_ROWS rows of the head as floats; false without memory. */
+static bool head_rows(const struct model *m, float *rows)
+{
+    const struct config *c = &m->config;
+    int32_t at[FINGERPRINT_ROWS];
+    struct workspace *w = NULL;
+    struct err ignored;
+    for (size_t i = 0; i < FINGERPRINT_ROWS; i++)
+        at[i] = (int32_t)(i * c->vocab / FINGERPRINT_ROWS);
+    for (size_t i = 0; m->dev->host_memory && i < FINGERPRINT_ROWS; i++)
+        mat_row(&m->lm_head, (size_t)at[i], rows + i * c->hidden);
+    if (m->dev->host_memory)
+        return true;
+    if (workspace_open(&w, m, FINGERPRINT_ROWS, KV_BLOCK, &ignored))
+        return false;
+    int rc = model_head_rows(m, w, at, FINGERPRINT_ROWS, rows);
+    workspace_close(w);
+    return rc == 0;
+}
+
 uint64_t heads_fingerprint(const struct model *m)
 {
     const struct config *c = &m->config;
     const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab };
     uint64_t h = hash64(HASH64_INIT, sizes, sizeof sizes);
+    float *rows = malloc(FINGERPRINT_ROWS * c->hidden * sizeof *rows);
+    if (!rows)
+        return 0;
     for (size_t i = 0; i < c->n_layers; i++) {
-        h = hash64(h, m->layers[i].norm_attn, c->hidden * sizeof(float));
-        h = hash64(h, m->layers[i].norm_mlp, c->hidden * sizeof(float));
+        hash_device(&h, m, m->layers[i].norm_attn, rows);
+        hash_device(&h, m, m->layers[i].norm_mlp, rows);
     }
-    h = hash64(h, m->norm_final, c->hidden * sizeof(float));
-    float *row = malloc(c->hidden * sizeof *row);
-    for (size_t i = 0; row && i < FINGERPRINT_ROWS; i++) {
-        mat_row(&m->lm_head, i * c->vocab / FINGERPRINT_ROWS, row);
-        for (size_t j = 0; j < c->hidden; j++) {
-            uint16_t x = f32_to_bf16(row[j]);
-            h = hash64(h, &x, sizeof x);
-        }
+    hash_device(&h, m, m->norm_final, rows);
+    const size_t n = head_rows(m, rows) ? FINGERPRINT_ROWS * c->hidden : 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t x = f32_to_bf16(rows[i]);
+        h = hash64(h, &x, sizeof x);
     }
-    free(row);
+    free(rows);
     return h;
 }
 
@@ -114,21 +140,30 @@ static void *read_all(const struct tensors *ts, const struct tensor *t, struct e
     return p;
 }
 
-static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct err *e)
+static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct device *dev, struct err *e)
 {
-    void *p = read_all(ts, t, e);
-    if (!p)
-        return -1;
+    char *p = read_all(ts, t, e);
+    float *x = malloc(t->n_elements * sizeof *x);
+    if (!p || !x) {
+        free(p);
+        free(x);
+        return p ? err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard], t->name, t->bytes) : -1;
+    }
     for (size_t i = 0; i < t->n_elements; i++)
-        v[i] = t->dtype == DT_F32 ? ((float *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)p)[i]) : bf16_to_f32(((uint16_t *)p)[i]);
+        x[i] = t->dtype == DT_F32 ? ((float *)(void *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)(void *)p)[i]) : bf16_to_f32(((uint16_t *)(void *)p)[i]);
+    dev->upload(dev, v, x, t->n_elements * sizeof *x);
+    free(x);
     free(p);
     return 0;
 }
 
+static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256 + 256; }
+
 static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m, struct err *e)
 {
-    const size_t d = m->config.hidden, norm = (d * sizeof(float) + 63) / 64 * 64;
+    const size_t d = m->config.hidden, norm = padded(d * sizeof(float));
     const struct tensor *t[HEADS_MAX][PARTS];
+    struct device *dev = m->dev;
     size_t used = 0;
     for (size_t k = 0; k < h->n; k++)
         for (size_t i = 0; i < PARTS; i++) {
@@ -138,27 +173,28 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
                 return -1;
         }
     for (size_t k = 0; k < h->n; k++) {
-        h->head[k].w = (struct mat){ m->compute == DT_BF16 ? DT_BF16 : t[k][0]->dtype, d, d, NULL };
-        h->mem_bytes += (mat_bytes(&h->head[k].w) + 63) / 64 * 64 + 2 * norm;
+        h->head[k].w = (struct mat){ dev->mat_type(dev, t[k][0]->dtype, m->compute), d, d, NULL };
+        h->mem_bytes += padded(dev->mat_size(dev, h->head[k].w.type, d, d)) + 2 * norm;
     }
-    if (!(h->mem = mem_alloc(h->mem_bytes)))
+    h->dev = dev;
+    if (!(h->mem = dev->alloc(dev, h->mem_bytes)))
         return err_set(e, ERR_FAILED, "%s: out of memory for the heads (%zu bytes)", h->path, h->mem_bytes);
     for (size_t k = 0; k < h->n; k++) {
         struct mat *w = &h->head[k].w;
         w->w = (char *)h->mem + used;
-        used += (mat_bytes(w) + 63) / 64 * 64;
+        used += padded(dev->mat_size(dev, w->type, d, d));
         h->head[k].norm_in = (float *)((char *)h->mem + used);
         h->head[k].norm_out = (float *)((char *)h->mem + used + norm);
         used += 2 * norm;
         void *src = read_all(ts, t[k][0], e);
         if (!src)
             return -1;
-        mat_pack(w, 0, d, src, t[k][0]->dtype);
+        dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
         free(src);
-        if (read_norm(h->head[k].norm_in, ts, t[k][1], e) || read_norm(h->head[k].norm_out, ts, t[k][2], e))
+        if (read_norm(h->head[k].norm_in, ts, t[k][1], dev, e) || read_norm(h->head[k].norm_out, ts, t[k][2], dev, e))
             return -1;
     }
-    return 0;
+    return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
 }
 
 /* Heads among these tensors: 1 when there are any. */
@@ -237,13 +273,12 @@ bool heads_present(const char *dir)
 
 void heads_close(struct heads *h)
 {
-    mem_free(h->mem, h->mem_bytes);
+    if (h->dev)
+        h->dev->free(h->dev, h->mem, h->mem_bytes);
     *h = (struct heads){ 0 };
 }
 
 /* ---- the pass --------------------------------------------------------------------------------------------- */
-
-static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64 + 64; }
 
 size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows)
 {
@@ -251,23 +286,25 @@ size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t 
     return padded(rows * d * act) + padded(rows * d * sizeof(float)) + padded(rows * h->n * d * act);
 }
 
-void heads_forward(const struct heads *h, const struct model *m, struct workspace *w, const float *h0, size_t rows, size_t n,
-                   float *logits, void *scratch)
+void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n, float *logits, void *scratch)
 {
-    const size_t d = m->config.hidden, act = dtype_size(m->compute), x_bytes = padded(rows * d * act), y_bytes = rows * n * d * act;
+    const size_t d = m->config.hidden, act = dtype_size(m->compute), row = d * act;
     const float eps = (float)m->config.rms_eps;
-    char *x = scratch, *y = x + x_bytes + padded(rows * d * sizeof(float));
-    float *hi = (float *)(void *)(x + x_bytes);
-    (void)w;
+    struct device *dev = m->dev;
+    char *x = scratch, *y = x + padded(rows * row) + padded(rows * d * sizeof(float));
+    float *hi = (float *)(void *)(x + padded(rows * row));
     assert(n >= 1 && n <= h->n);
-    memset(x + rows * d * act, 0, 64);           /* with odd d a product reads one element behind the last row */
-    memset(y + y_bytes, 0, 64);
+    if (d % 2) {                                 /* a product reads one element behind the last row */
+        dev->zero(dev, x + rows * row, act);
+        dev->zero(dev, y + rows * n * row, act);
+    }
     for (size_t k = 0; k < n; k++) {
         if (k == 0 || !h->chained)
-            memcpy(hi, h0, rows * d * sizeof *hi);
-        m->ops->rmsnorm(x, d, m->compute, hi, d, h->head[k].norm_in, rows, d, eps);
-        model_product(m, hi, x, rows, &h->head[k].w, true);
-        m->ops->rmsnorm(y + k * d * act, n * d, m->compute, hi, d, h->head[k].norm_out, rows, d, eps);
+            dev->upload(dev, hi, h0, rows * d * sizeof *hi);
+        dev->rmsnorm(dev, x, hi, h->head[k].norm_in, rows, d, eps, SIZE_MAX);
+        dev->product(dev, hi, d, x, rows, &h->head[k].w, NULL, true, SIZE_MAX);
+        for (size_t r = 0; r < rows; r++)
+            dev->rmsnorm(dev, y + (r * n + k) * row, hi + r * d, h->head[k].norm_out, 1, d, eps, SIZE_MAX);
     }
-    model_product(m, logits, y, rows * n, &m->lm_head, false);
+    dev->product(dev, logits, m->config.vocab, y, rows * n, &m->lm_head, NULL, false, SIZE_MAX);
 }

@@ -15,7 +15,8 @@ struct part { struct mat *m; size_t r0, rows, cols, seg, seg_pad, col_seg, col_p
 struct loader {
     struct model *model;
     const struct tensors *ts;
-    char *mem;                       /* NULL: only sizes are wanted */
+    const struct device *dev;
+    char *mem;                       /* the device's; NULL: only sizes are wanted */
     size_t used, done, total;
     char *slab, *spread;             /* [SLAB_BYTES]; the slab with columns padded */
     model_progress *progress; void *ctx;
@@ -24,9 +25,10 @@ struct loader {
 
 static void *take(struct loader *l, size_t bytes)
 {
+    const size_t align = l->dev->host_memory ? 64 : 256;
     void *p = l->mem ? l->mem + l->used : NULL;
     size_t padded = bytes;
-    if (!add_size(l->used, (bytes + 63) / 64 * 64, &padded))
+    if (!add_size(l->used, (bytes + align - 1) / align * align, &padded))
         padded = SIZE_MAX / 2;
     l->used = padded;
     return p;
@@ -37,21 +39,6 @@ static void report(struct loader *l, size_t bytes)
     l->done += bytes;
     if (l->progress)
         l->progress(l->ctx, l->done, l->total);
-}
-
-struct pack_job { struct mat *m; const char *src; enum dtype from; size_t row0, rows, row_bytes; const struct part *p; };
-
-/* Pack 16 source rows. */
-static void pack_rows(void *ctx, size_t i, size_t thread)
-{
-    const struct pack_job *j = ctx;
-    const struct part *p = j->p;
-    (void)thread;
-    for (size_t r = i * 16; r < MIN((i + 1) * 16, j->rows);) {
-        size_t row = j->row0 + r, in_seg = row % p->seg, n = MIN(MIN(p->seg - in_seg, j->rows - r), (i + 1) * 16 - r);
-        mat_pack(j->m, p->r0 + row / p->seg * p->seg_pad + in_seg, n, j->src + r * j->row_bytes, j->from);
-        r += n;
-    }
 }
 
 static int load_rows(struct loader *l, const struct tensor *t, const struct part *p)
@@ -72,8 +59,13 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
                     memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt, l->slab + i * row_bytes + c * elt, p->col_seg * elt);
             src = l->spread;
         }
-        struct pack_job j = { p->m, src, t->dtype, r, n, wide, p };
-        pool_run(l->model->pool, (n + 15) / 16, pack_rows, &j);
+        for (size_t i = 0, some; i < n; i += some) {             /* as many rows as stay together */
+            const size_t row = r + i, in_seg = row % p->seg;
+            some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
+            l->model->dev->mat_put(l->model->dev, p->m, p->r0 + row / p->seg * p->seg_pad + in_seg, some, src + i * wide, t->dtype);
+        }
+        if (*l->dev->error)
+            return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
         report(l, n * row_bytes);
     }
     return 0;
@@ -99,11 +91,10 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
         rows += src[i].rows;
         params += src[i].rows * cols;
     }
-    if (l->model->compute == DT_BF16)
-        m->type = DT_BF16;
+    m->type = l->dev->mat_type(l->dev, m->type, l->model->compute);
     m->n = rows / seg * seg_pad;
     m->k = cols / col_seg * col_pad;
-    m->w = take(l, mat_bytes(m));
+    m->w = take(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     if (!l->mem) {
         l->model->n_params += params;
         for (size_t i = 0; i < n_src; i++)
@@ -135,9 +126,10 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
     for (size_t i = 0; i < n_src; i++)
         n += src[i].rows / seg * seg_pad;
     *v = take(l, n * sizeof(float));
-    float *to = *v;
+    size_t at = 0;
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
+        float *to = (float *)(void *)l->spread;
         snprintf(name, sizeof name, "%s%s.%s", prefix, src[i].name, kind);
         const struct tensor *t = tensors_need(l->ts, name, src[i].rows, 0, l->e);
         if (!t)
@@ -147,13 +139,16 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
             l->model->n_params += src[i].rows;
             continue;
         }
-        if (t->bytes > SLAB_BYTES)
+        const size_t rows = src[i].rows / seg * seg_pad;
+        if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
             return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector", t->name, t->bytes, SLAB_BYTES);
         if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
             return -1;
+        memset(to, 0, rows * sizeof *to);
         for (size_t j = 0; j < src[i].rows; j++)
             to[j / seg * seg_pad + j % seg] = as_float(l->slab, t->dtype, j);
-        to += src[i].rows / seg * seg_pad;
+        l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
+        at += rows;
         report(l, t->bytes);
     }
     return 0;
@@ -199,8 +194,11 @@ static int load_embed(struct loader *l)
     }
     for (size_t at = 0; at < t->bytes; at += SLAB_BYTES) {
         size_t n = MIN((size_t)SLAB_BYTES, t->bytes - at);
-        if (tensors_read(l->ts, t, (char *)m->embed.w + at, at, n, l->e))
+        char *to = l->dev->host_memory ? (char *)m->embed.w + at : l->slab;
+        if (tensors_read(l->ts, t, to, at, n, l->e))
             return -1;
+        if (to == l->slab)
+            m->dev->upload(m->dev, (char *)m->embed.w + at, to, n);
         report(l, n);
     }
     return 0;
@@ -211,52 +209,68 @@ static int load_all(struct loader *l)
     struct model *m = l->model;
     const struct config *c = &m->config;
     const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab }, norm = { "model.norm", c->hidden };
-    m->layers = take(l, c->n_layers * sizeof *m->layers);
     if (!c->tied && load_embed(l))
         return -1;
     for (size_t i = 0; i < c->n_layers; i++) {
-        struct layer measured;
+        struct layer measured = { 0 };
         if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
             return -1;
     }
-    m->inv_freq = take(l, c->head_dim / 2 * sizeof(float));
     return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
            load_mat(l, &m->lm_head, "", &head, 1, c->hidden, 1, 1, 1, 1) ? -1 : 0;
 }
 
-int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, size_t *bytes, struct err *e)
+int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e)
 {
-    struct model m = { .config = *c, .compute = compute, .head_dim = (c->head_dim + 15) / 16 * 16 };
-    struct loader l = { .model = &m, .ts = ts, .e = e };
+    struct model m = { .config = *c, .compute = compute, .head_dim = dev->head_dim(dev, c->head_dim) };
+    struct loader l = { .model = &m, .ts = ts, .dev = dev, .e = e };
     if (load_all(&l))
         return -1;
     *bytes = l.used;
     return 0;
 }
 
-int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, const struct ops *ops, struct pool *pool,
-               model_progress *progress, void *ctx, struct err *e)
+/* What a device may not be able to do with such a model. */
+static int check_device(const struct model *m, struct err *e)
+{
+    const struct device *d = m->dev;
+    if (d->mat_type(d, DT_BF16, m->compute) == DT_OTHER)
+        return err_set(e, ERR_INPUT, "%s: --compute %s is not there on this device; --device cpu has it", d->name, m->compute == DT_F32 ? "f32" : "bf16");
+    if (!m->head_dim)
+        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", d->name, m->config.head_dim);
+    return 0;
+}
+
+int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
+               struct pool *pool, model_progress *progress, void *ctx, struct err *e)
 {
     struct tensors ts = { 0 };
-    struct loader l = { .model = m, .ts = &ts, .progress = progress, .ctx = ctx, .e = e };
+    struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = progress, .ctx = ctx, .e = e };
     int rc = -1;
     assert(compute == DT_BF16 || compute == DT_F32);
-    *m = (struct model){ .config = *config, .compute = compute, .ops = ops, .pool = pool, .head_dim = (config->head_dim + 15) / 16 * 16 };
+    assert(!dev->host_memory || dev->compute_f32 == (compute == DT_F32));
+    *m = (struct model){ .config = *config, .compute = compute, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
-    if (tensors_open(&ts, dir, e) || load_all(&l))
+    if (check_device(m, e) || tensors_open(&ts, dir, e) || load_all(&l))
         goto out;
     m->mem_bytes = m->weight_bytes = l.used;
-    l.mem = m->mem = mem_alloc(m->mem_bytes);
+    l.mem = m->mem = dev->alloc(dev, m->mem_bytes);
     l.slab = mem_alloc(SLAB_BYTES);
     l.spread = mem_alloc(SLAB_BYTES);
-    if (!l.mem || !l.slab || !l.spread) {
-        err_set(e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes)", dir, m->mem_bytes);
+    m->layers = calloc(config->n_layers, sizeof *m->layers);
+    m->inv_freq = calloc(config->head_dim / 2, sizeof *m->inv_freq);
+    if (!l.mem || !l.slab || !l.spread || !m->layers || !m->inv_freq) {
+        err_set(e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", dir, m->mem_bytes, dev->name);
         goto out;
     }
     l.used = 0;
     if (load_all(&l))
         goto out;
+    if (*dev->error) {
+        err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+        goto out;
+    }
     config_rope(config, m->inv_freq, &m->rope_factor);
     rc = 0;
 out:
@@ -270,20 +284,9 @@ out:
 
 void model_close(struct model *m)
 {
-    mem_free(m->mem, m->mem_bytes);
+    if (m->dev)
+        m->dev->free(m->dev, m->mem, m->mem_bytes);
+    free(m->layers);
+    free(m->inv_freq);
     *m = (struct model){ 0 };
-}
-
-void model_embed(const struct model *m, const int32_t *token, size_t n, float *x)
-{
-    const size_t d = m->config.hidden;
-    for (size_t r = 0; r < n; r++, x += d) {
-        const size_t id = (size_t)token[r];
-        assert(token[r] >= 0 && id < m->config.vocab);
-        if (m->embed.w)
-            for (size_t i = 0; i < d; i++)
-                x[i] = as_float(m->embed.w, m->embed.type, id * d + i);
-        else
-            mat_row(&m->lm_head, id, x);
-    }
 }

@@ -1,13 +1,17 @@
 /* A model: weights, immutable, shared by all decoders of the process. And the forward pass, written once
- * for a list of (cache, rows). No other file knows what a layer is made of. */
+ * for a list of (cache, rows). No other file knows what a layer is made of.
+ *
+ * Weights, caches and logits lie in the memory of the model's device (kernels/device.h); the host follows such a pointer only
+ * where device->host_memory is set. */
 #pragma once
+#include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 #include "src/config.h"
 #include "src/safetensors.h"
 
-struct layer {
+struct layer {                           /* all of it the device's */
     float *norm_attn, *norm_mlp;         /* [hidden] */
     struct mat qkv;                      /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
     float *qkv_bias;                     /* or NULL */
@@ -20,30 +24,31 @@ struct layer {
 struct model {                           /* {0} is closed */
     struct config config;
     enum dtype compute;                  /* DT_BF16 or DT_F32: activations and cache */
-    const struct ops *ops;
+    struct device *dev;                  /* where passes run; borrowed */
+    const struct ops *ops;               /* the host's, for sampling and training */
     struct pool *pool;
-    size_t head_dim;                     /* config.head_dim rounded up to 16: geometry of the cache */
+    size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
     struct mat embed;                    /* row-major [vocab][hidden] (type as stored), or w == NULL: tied, use lm_head */
     struct mat lm_head;
     float *norm_final;
-    float *inv_freq, rope_factor;
+    float *inv_freq, rope_factor;        /* the host's */
     size_t weight_bytes, n_params;
     char path[4096];
-    void *mem; size_t mem_bytes;         /* one allocation holds all weights */
+    void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
 
 /* Report of loading: done of total bytes. */
 typedef void model_progress(void *ctx, size_t done, size_t total);
 
 /* Bytes that model_open will hold, from the configuration alone. */
-int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, size_t *bytes, struct err *e);
-/* Read `dir` into the packed form. `config` was read from the same directory. The pool and ops are borrowed. */
-int  model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, const struct ops *ops, struct pool *pool,
-                model_progress *progress, void *ctx, struct err *e);
+int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e);
+/* Read `dir` into the device's form. `config` was read from the same directory. Device, ops and pool are borrowed. */
+int  model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
+                struct pool *pool, model_progress *progress, void *ctx, struct err *e);
 void model_close(struct model *m);
 
-/* What a pass leaves behind for drafters and importance scoring, besides the logits. */
+/* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */
 enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */
                 TAP_HIDDEN,              /* [rows][hidden]: after the final norm (as act, widened to float) */
                 TAP_QUERY };             /* [rows][n_heads][head_dim]: rotated, unscaled, of layer `layer` */
@@ -57,16 +62,17 @@ struct pass_seq {
     const int32_t *parent;               /* NULL: rows stand at n_past, n_past+1, .. and go to the cache, to be kept by kv_advance.
                                           * else a tree: parent[i] < i, or -1: child of the committed text; K,V go to node scratch i */
     const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row only */
-    float *logits;                       /* [wanted rows][vocab], in order of rows; may be NULL when none is wanted */
+    float *logits;                       /* the device's [wanted rows][vocab], in order of rows; may be NULL when none is wanted */
     size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift windows do not apply: a partial cache
                                           * holds what its owner chose */
     /* Or NULL: called for every layer with what its first row's query thinks of the committed keys (struct attn, importance):
-     * score[h * step + position], defined where the layer's window reaches, that is from `from` to kv->n_past - 1. */
+     * score[h * step + position] (the device's), defined where the layer's window reaches, that is from `from` to kv->n_past - 1. */
     void (*scored)(void *ctx, size_t layer, const float *score, size_t step, size_t from);
     void *scored_ctx;
 };
 
-/* Buffers of a pass: sized once for at most rows_max rows and context n_max. */
+/* Buffers of a pass: sized once for at most rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN rows are always possible. */
+enum { MODEL_ROWS_MIN = 32 };
 struct workspace;
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
 int  workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
@@ -77,9 +83,7 @@ void workspace_close(struct workspace *w);
 int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                   const struct tap *taps, size_t n_taps, struct err *e);
 
-/* Pieces, callable on any rows: float [n][hidden] in and out; norm with the final gain; logits [n][vocab]. */
-void model_embed(const struct model *m, const int32_t *token, size_t n, float *x);
-void model_final_norm(const struct model *m, const float *x, size_t n, float *y);
-void model_lm_head(const struct model *m, struct workspace *w, const float *y, size_t n, float *logits);
-/* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, shared out over the pool. */
+/* Rows of the LM head as floats, [n][hidden] of the host; n <= rows_max. 0, or -1 with the device's error. */
+int  model_head_rows(const struct model *m, struct workspace *w, const int32_t *token, size_t n, float *rows);
+/* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, all the host's, shared out over the pool: for training. */
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);

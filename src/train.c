@@ -440,7 +440,7 @@ static int open_run(struct run *r, struct err *e)
     cut(t, &t->data, r->span);
     cut(t, &t->valid, r->held);
     shuffle(r, 0);
-    if (kv_open(&r->kv, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0, e) ||
+    if (kv_open(&r->kv, m->dev, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0, e) ||
         workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
         return -1;
     for (size_t i = 0; i < t->n_modules; i++)

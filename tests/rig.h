@@ -3,7 +3,7 @@
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 
-struct rig { struct config c; struct model m; struct pool *pool; struct workspace *w; size_t rows_max, n_max; };
+struct rig { struct config c; struct model m; struct pool *pool; struct device *dev; struct workspace *w; size_t rows_max, n_max; };
 
 static inline void rig_die(const char *what, const struct err *e)
 {
@@ -15,18 +15,20 @@ static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, 
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
     r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
+    if (device_cpu_open(&r->dev, o, r->pool, compute == DT_F32, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e)) rig_die("config", &e);
-    if (model_open(&r->m, dir, &r->c, compute, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
+    if (model_open(&r->m, dir, &r->c, compute, r->dev, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 static inline void rig_close(struct rig *r)
 {
-    workspace_close(r->w), model_close(&r->m), pool_close(r->pool);
+    workspace_close(r->w), model_close(&r->m), r->dev->close(r->dev), pool_close(r->pool);
 }
+/* A cache of the host outlives the rig that opened it. */
 static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size_t node_max)
 {
     struct err e = { 0 };
-    if (kv_open(kv, r->m.compute, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
+    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, r->m.compute, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
 }
 /* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, whatever the type. */
 static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)

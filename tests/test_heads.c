@@ -94,7 +94,7 @@ static float *forward(const struct rig *r, const struct heads *h, const float *h
     float *logits = must_alloc(rows * n * r->c.vocab * sizeof *logits);
     size_t bytes = heads_scratch_bytes(h, &r->m, rows);
     char *scratch = guard_alloc(bytes);                  /* filled with a pattern: nothing may depend on what it holds */
-    heads_forward(h, &r->m, r->w, h0, rows, n, logits, scratch);
+    heads_forward(h, &r->m, h0, rows, n, logits, scratch);
     CHECK(guard_intact(scratch, bytes), "scratch overrun");
     guard_free(scratch);
     return logits;

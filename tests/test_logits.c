@@ -85,7 +85,7 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
     struct workspace *w = NULL;
     uint8_t want[CHUNK_ROWS];
     float *logits = malloc(CHUNK_ROWS * (size_t)f->vocab * sizeof *logits);
-    int rc = kv_open(&kv, m->compute, m->config.n_layers, m->config.n_kv_heads, m->head_dim, f->n, 0, e);
+    int rc = kv_open(&kv, m->dev, m->compute, m->config.n_layers, m->config.n_kv_heads, m->head_dim, f->n, 0, e);
     if (rc == 0)
         rc = workspace_open(&w, m, CHUNK_ROWS, f->n, e);
     memset(want, 1, sizeof want);
@@ -115,13 +115,17 @@ static int forward_dir(const char *dir, enum dtype compute, bool no_qk_norm, con
         return err_set(e, ERR_INPUT, "context %zu is below the %u tokens of the text", config.context, (unsigned)f->n);
     if (config.vocab != f->vocab)
         return err_set(e, ERR_INPUT, "vocabulary %zu instead of %u", config.vocab, (unsigned)f->vocab);
-    int rc = model_open(&m, dir, &config, compute, ops, pool, NULL, NULL, e);
+    struct device *dev;
+    if (device_cpu_open(&dev, ops, pool, compute == DT_F32, e->msg, sizeof e->msg))
+        return -1;
+    int rc = model_open(&m, dir, &config, compute, dev, ops, pool, NULL, NULL, e);
     assert(!no_qk_norm || config.qk_norm);
     if (no_qk_norm)
         m.config.qk_norm = false;
     if (rc == 0)
         rc = forward_text(&m, f, row, ctx, e);
     model_close(&m);
+    dev->close(dev);
     return rc;
 }
 

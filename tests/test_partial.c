@@ -75,7 +75,7 @@ static void both_open(struct both *b, enum dtype t, enum kv_policy policy, size_
 {
     struct err e = { 0 };
     *b = (struct both){ .r = { .policy = policy, .sinks = sinks, .budget = budget }, .rng = { seed } };
-    if (kv_open(&b->full, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) || partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e)) rig_die("cache", &e);
+    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) || partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e)) rig_die("cache", &e);
 }
 static void both_close(struct both *b) { partial_close(&b->p), kv_close(&b->full); }
 

@@ -1,0 +1,461 @@
+/* struct device over the table of operations: rows, heads and columns shared out over the pool. Every call has happened when it returns,
+ * and everything lies in the process's own memory. */
+#include "kernels/device.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/pool.h"
+#include "src/base.h"
+
+enum {
+    SLAB_ROWS = 64,                  /* rows of a sequence whose attention is worked on together */
+    ROWS_ALONE = 8,                  /* fewer rows than this are not worth waking threads for in the small steps */
+    ROWS_PIECE = 4,
+    HEAD_DIM_MAX = 512,
+};
+#define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
+
+struct cpu {
+    struct device d;
+    const struct ops *ops;
+    struct pool *pool;
+    struct device_limits limits;
+    char *mem;                       /* of the buffers below */
+    size_t bytes, slab, work_bytes, part_bytes;
+    float *cos, *sin, *part;
+    size_t *lo, *hi;                 /* visible committed slots [lo, hi) of the layer at hand */
+    uint32_t *seq_of;                /* sequence of a row */
+    char *work;                      /* [threads][work_bytes] */
+    /* the pass at hand */
+    const struct device_rows *rows;
+    _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
+};
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+static void *cpu_alloc(struct device *d, size_t bytes) { (void)d; return mem_alloc(bytes); }
+static void cpu_free(struct device *d, void *p, size_t bytes) { (void)d; mem_free(p, bytes); }
+static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }      /* src/memory.h looks */
+static void cpu_zero(struct device *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); }
+
+static void cpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    if (bytes && dst != src)
+        memcpy(dst, src, bytes);
+}
+
+static int cpu_download(struct device *d, void *dst, const void *src, size_t bytes)
+{
+    cpu_copy(d, dst, src, bytes);
+    return 0;
+}
+
+static size_t cpu_head_dim(const struct device *d, size_t head_dim) { (void)d; return (head_dim + 15) / 16 * 16; }
+
+static enum dtype cpu_mat_type(const struct device *d, enum dtype stored, enum dtype compute) { (void)d; return compute == DT_BF16 ? DT_BF16 : stored; }
+
+static size_t cpu_mat_size(const struct device *d, enum dtype type, size_t n, size_t k)
+{
+    (void)d;
+    return mat_bytes(&(struct mat){ type, n, k, NULL });
+}
+
+struct put { struct mat *m; size_t r0, n; const char *src; enum dtype from; };
+
+/* Pack 16 rows. */
+static void put_item(void *ctx, size_t i, size_t thread)
+{
+    const struct put *p = ctx;
+    const size_t r = i * 16;
+    (void)thread;
+    mat_pack(p->m, p->r0 + r, MIN((size_t)16, p->n - r), p->src + r * p->m->k * dtype_size(p->from), p->from);
+}
+
+static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
+{
+    struct put p = { m, r0, n, src, from };
+    pool_run(((struct cpu *)d)->pool, (n + 15) / 16, put_item, &p);
+}
+
+/* ---- working memory --------------------------------------------------------------------------------------- */
+
+/* Deal out the buffers from c->mem, or only count them when it is NULL. */
+static void layout(struct cpu *c, const struct device_limits *l)
+{
+    const size_t n = l->rows_max, dp = l->heads.padded, half = dp / 2;
+    const size_t per_row = (l->n_max / KV_CHUNK + 2) * l->heads.n_heads * ATTN_STATE(dp) * sizeof(float);
+    c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
+    c->part_bytes = c->slab * per_row;
+    c->work_bytes = attn_work_bytes(c->d.compute_f32 ? DT_F32 : DT_BF16, dp);
+    const struct { void *slot; size_t bytes; } buffers[] = {
+        { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
+        { &c->part, c->part_bytes },
+        { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
+        { &c->work, pool_threads(c->pool) * c->work_bytes },
+    };
+    c->bytes = 0;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        char *p = c->mem ? c->mem + c->bytes : NULL;
+        memcpy(buffers[i].slot, &p, sizeof p);
+        c->bytes += (buffers[i].bytes + 63) / 64 * 64 + 64;
+    }
+}
+
+static size_t cpu_reserve_bytes(const struct device *d, const struct device_limits *l)
+{
+    struct cpu c = { .d = *d, .pool = ((const struct cpu *)d)->pool };
+    layout(&c, l);
+    return c.bytes;
+}
+
+/* A device serves several models, one after the other: what it keeps grows to the largest of each size. */
+static int cpu_reserve(struct device *d, const struct device_limits *want)
+{
+    struct cpu *c = (struct cpu *)d;
+    struct device_limits l = c->limits;
+    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads && want->heads.padded <= l.heads.padded)
+        return 0;
+    l.rows_max = MAX(l.rows_max, want->rows_max);
+    l.n_max = MAX(l.n_max, want->n_max);
+    l.heads.n_heads = MAX(l.heads.n_heads, want->heads.n_heads);
+    l.heads.padded = MAX(l.heads.padded, want->heads.padded);
+    mem_free(c->mem, c->bytes);
+    c->mem = NULL;
+    layout(c, &l);
+    c->mem = mem_alloc(c->bytes);
+    c->limits = c->mem ? l : (struct device_limits){ 0 };
+    if (!c->mem)
+        return -1;
+    layout(c, &l);
+    return 0;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------- */
+
+typedef void row_step(const struct cpu *c, const void *args, size_t r0, size_t r1);
+struct row_job { const struct cpu *c; row_step *step; const void *args; size_t n; };
+
+static void row_item(void *ctx, size_t i, size_t thread)
+{
+    const struct row_job *j = ctx;
+    (void)thread;
+    j->step(j->c, j->args, i * ROWS_PIECE, MIN((i + 1) * ROWS_PIECE, j->n));
+}
+
+static void each_row(const struct cpu *c, row_step *step, const void *args, size_t n)
+{
+    struct row_job j = { c, step, args, n };
+    if (n < ROWS_ALONE)
+        step(c, args, 0, n);
+    else
+        pool_run(c->pool, (n + ROWS_PIECE - 1) / ROWS_PIECE, row_item, &j);
+}
+
+static void note(const struct cpu *c, size_t place, size_t row)
+{
+    const uint64_t word = (uint64_t)place << 32 | row;
+    _Atomic uint64_t *bad = (_Atomic uint64_t *)&c->bad;
+    for (uint64_t was = atomic_load(bad); word < was && !atomic_compare_exchange_weak(bad, &was, word);)
+        ;
+}
+
+static void angle_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct device_rows *p = args;
+    for (size_t r = r0; r < r1; r++)
+        rope_angles(c->cos + r * p->n_freq, c->sin + r * p->n_freq, p->angle[r], p->inv_freq, p->n_freq, p->rope_factor);
+}
+
+static void cpu_begin(struct device *d, const struct device_rows *p)
+{
+    struct cpu *c = (struct cpu *)d;
+    assert(p->n >= 1 && p->n <= c->limits.rows_max);
+    c->rows = p;
+    atomic_store_explicit(&c->bad, UINT64_MAX, memory_order_relaxed);
+    for (size_t i = 0; i < p->n_seqs; i++)
+        for (size_t r = p->seq[i].row0; r < p->seq[i].row0 + p->seq[i].n; r++) {
+            c->seq_of[r] = (uint32_t)i;
+            c->hi[r] = p->hi[r];
+        }
+    each_row(c, angle_rows, p, p->n);
+}
+
+static bool cpu_graph_begin(struct device *d, uint64_t key) { (void)d, (void)key; return false; }
+static void cpu_graph_end(struct device *d) { (void)d; }
+
+static int cpu_end(struct device *d, struct device_bad *bad)
+{
+    const uint64_t word = atomic_load_explicit(&((struct cpu *)d)->bad, memory_order_relaxed);
+    *bad = (struct device_bad){ word != UINT64_MAX, (size_t)(word & UINT32_MAX), (size_t)(word >> 32) };
+    return 0;
+}
+
+static void cpu_embed(struct device *d, float *x, const struct mat *table, bool packed)
+{
+    const struct device_rows *p = ((struct cpu *)d)->rows;
+    const size_t k = table->k;
+    for (size_t r = 0; r < p->n; r++, x += k) {
+        const size_t id = (size_t)p->token[r];
+        assert(p->token[r] >= 0 && id < table->n);
+        if (packed)
+            mat_row(table, id, x);
+        else if (table->type == DT_F32)
+            memcpy(x, (const float *)table->w + id * k, k * sizeof *x);
+        else
+            for (size_t i = 0; i < k; i++) {
+                const uint16_t v = ((const uint16_t *)table->w)[id * k + i];
+                x[i] = table->type == DT_F16 ? f16_to_f32(v) : bf16_to_f32(v);
+            }
+    }
+}
+
+struct norm { void *y; const float *x, *w; size_t dim, place; float eps; };
+
+static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct norm *p = args;
+    const enum dtype act = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    for (size_t r = r0; p->place != SIZE_MAX && r < r1; r++)
+        if (!c->ops->finite(p->x + r * p->dim, p->dim))
+            note(c, p->place, r);
+    c->ops->rmsnorm((char *)p->y + r0 * p->dim * dtype_size(act), p->dim, act, p->x + r0 * p->dim, p->dim, p->w, r1 - r0, p->dim, p->eps);
+}
+
+static void cpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place)
+{
+    each_row((struct cpu *)d, norm_rows, &(struct norm){ y, x, w, dim, place, eps }, n);
+}
+
+struct swiglu { char *h; const float *gate_up; size_t ffn; };
+
+static void swiglu_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct swiglu *p = args;
+    const enum dtype act = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    const size_t f = p->ffn;
+    for (size_t r = r0; r < r1; r++)
+        c->ops->swiglu(p->h + r * f * dtype_size(act), act, p->gate_up + r * 2 * f, p->gate_up + r * 2 * f + f, f);
+}
+
+static void cpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
+{
+    each_row((struct cpu *)d, swiglu_rows, &(struct swiglu){ h, gate_up, ffn }, n);
+}
+
+static void cpu_gather(struct device *d, void *dst, const void *src, size_t row_bytes)
+{
+    const struct device_rows *p = ((struct cpu *)d)->rows;
+    for (size_t i = 0; i < p->n_want; i++)
+        memcpy((char *)dst + i * row_bytes, (const char *)src + p->want[i] * row_bytes, row_bytes);
+}
+
+static void cpu_widen(struct device *d, float *y, const void *x, size_t n)
+{
+    if (d->compute_f32)
+        memcpy(y, x, n * sizeof *y);
+    else
+        for (size_t i = 0; i < n; i++)
+            y[i] = bf16_to_f32(((const uint16_t *)x)[i]);
+}
+
+static void cpu_narrow(struct device *d, void *y, const float *x, size_t n)
+{
+    ((struct cpu *)d)->ops->round(y, d->compute_f32 ? DT_F32 : DT_BF16, x, 1.0f, n);
+}
+
+/* ---- products --------------------------------------------------------------------------------------------- */
+
+struct product {
+    const struct ops *ops;
+    float *y; size_t ldy;
+    enum dtype act; const void *x; size_t ldx, rows;
+    const struct mat *w; const float *bias; bool add;
+    size_t items, place;
+    const struct cpu *c;             /* NULL: results are not looked at */
+};
+
+/* Panels are shared in fours, which keeps tiles wide; results do not depend on the cut. */
+static void product_item(void *ctx, size_t i, size_t thread)
+{
+    const struct product *p = ctx;
+    const size_t panels = mat_panels(p->w), fours = (panels + 3) / 4;
+    const size_t p0 = i * fours / p->items * 4, p1 = MIN((i + 1) * fours / p->items * 4, panels);
+    (void)thread;
+    p->ops->matmul(p->y, p->ldy, p->act, p->x, p->ldx, p->rows, p->w, p->bias, p->add, p0, p1);
+    for (size_t r = 0; p->c && p0 < p1 && r < p->rows; r++)
+        if (!p->ops->finite(p->y + r * p->ldy + p0 * PANEL, MIN(p1 * PANEL, p->w->n) - p0 * PANEL))
+            note(p->c, p->place, r);
+}
+
+static void run_product(struct pool *pool, struct product *p)
+{
+    p->items = pool_threads(pool) > 1 ? MIN((mat_panels(p->w) + 3) / 4, 4 * pool_threads(pool)) : 1;
+    pool_run(pool, p->items, product_item, p);
+}
+
+void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype act, const void *x, size_t rows, const struct mat *w, bool add)
+{
+    run_product(pool, &(struct product){ .ops = ops, .y = y, .ldy = w->n, .act = act, .x = x, .ldx = w->k, .rows = rows, .w = w, .add = add });
+}
+
+static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
+{
+    struct cpu *c = (struct cpu *)d;
+    run_product(c->pool, &(struct product){ c->ops, y, ldy, d->compute_f32 ? DT_F32 : DT_BF16, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL : c });
+}
+
+/* ---- attention -------------------------------------------------------------------------------------------- */
+
+struct turn {
+    char *q; float *qkv, *q_tap;
+    const struct device_heads *h;
+    size_t layer;
+    const float *q_norm, *k_norm; float eps, scale;
+};
+
+static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
+{
+    return kv->base + l * kv->layer_bytes + h * kv->head_bytes + pos / KV_BLOCK * kv->block_bytes;
+}
+
+static char *node_at(const struct device_kv *kv, size_t l, size_t node)
+{
+    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+}
+
+/* Store k and v of row r in the form the cache has, before any attention reads them. */
+static void store_kv(const struct cpu *c, const struct turn *p, size_t r, const float *k, const float *v)
+{
+    const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
+    const size_t dp = p->h->padded, pos = c->rows->pos[r], bytes = 2 * dp * dtype_size(s->kv->type);
+    char *node = s->tree ? node_at(s->kv, p->layer, r - s->row0) : NULL;
+    for (size_t h = 0; h < p->h->n_kv_heads; h++, k += dp, v += dp) {
+        if (node) {
+            kv_store(node + h * bytes, s->kv->type, k, v, dp);
+        } else {
+            float stored[2 * HEAD_DIM_MAX];
+            kv_store(stored, s->kv->type, k, v, dp);
+            kv_put(block_at(s->kv, p->layer, h, pos), s->kv->type, dp, pos % KV_BLOCK, stored);
+        }
+    }
+}
+
+/* Turn q and k, store k and v, and lay q out for attention: by slab, then [kv head][row][group][head_dim]. */
+static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct turn *p = args;
+    const struct device_heads *g = p->h;
+    const enum dtype type = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2, group = g->n_heads / g->n_kv_heads;
+    for (size_t r = r0; r < r1; r++) {
+        const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
+        float *q = p->qkv + r * heads * dp, *k = q + g->n_heads * dp;
+        for (size_t h = 0; h < g->n_heads + g->n_kv_heads; h++) {
+            float *x = q + h * dp;
+            const float *norm = h < g->n_heads ? p->q_norm : p->k_norm;
+            if (norm)
+                c->ops->rmsnorm(x, dp, DT_F32, x, dp, norm, 1, d, p->eps);
+            c->ops->rope(x, c->cos + r * half, c->sin + r * half, d);
+            if (p->q_tap && h < g->n_heads)
+                memcpy(p->q_tap + (r * g->n_heads + h) * d, x, d * sizeof *x);
+        }
+        store_kv(c, p, r, k, k + g->n_kv_heads * dp);
+        const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab, rows = MIN(c->slab, s->row0 + s->n - first);
+        for (size_t h = 0; h < g->n_heads; h++) {
+            const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
+            c->ops->round(p->q + at * dp * dtype_size(type), type, q + h * dp, p->scale, dp);
+        }
+    }
+}
+
+static void cpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer, const float *q_norm, const float *k_norm,
+                     float eps, float *q_tap)
+{
+    struct cpu *c = (struct cpu *)d;
+    /* log2(e)/sqrt(head_dim): scores come out ready for exp2 */
+    const struct turn p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps, (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)) };
+    each_row(c, rope_rows, &p, c->rows->n);
+}
+
+struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };   /* of one slab; into how many items its rows are cut */
+
+static void attend_item(void *ctx, size_t i, size_t thread)
+{
+    const struct attending *p = ctx;
+    const size_t piece = i % p->pieces, chunk = i / p->pieces % p->a.n_chunks, h = i / p->pieces / p->a.n_chunks;
+    p->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces, (piece + 1) * p->a.m / p->pieces,
+                      p->c->work + thread * p->c->work_bytes);
+}
+
+static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
+{
+    const struct attending *p = args;
+    c->ops->attend_merge(&p->a, p->out, r0, r1);
+}
+
+/* Sequence by sequence, in slabs that bound the chunk states. */
+static void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer, size_t window)
+{
+    struct cpu *c = (struct cpu *)d;
+    const struct device_rows *w = c->rows;
+    const enum dtype type = d->compute_f32 ? DT_F32 : DT_BF16;
+    const size_t row_bytes = h->n_heads * h->padded * dtype_size(type), threads = pool_threads(c->pool);
+    for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
+        const struct device_seq *s = &w->seq[c->seq_of[row0]];
+        const struct device_kv *kv = s->kv;
+        size_t first = SIZE_MAX, last = 0;
+        rows = MIN(c->slab, s->row0 + s->n - row0);
+        for (size_t r = row0; r < row0 + rows; r++) {
+            c->lo[r] = window && !s->shifted && w->pos[r] + 1 > window ? w->pos[r] + 1 - window : 0;
+            first = MIN(first, c->lo[r]);
+            last = MAX(last, w->pos[r]);
+        }
+        struct attending p = { .c = c, .out = (char *)out + row0 * row_bytes, .a = {
+            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded, .q = (const char *)q + row0 * row_bytes,
+            .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes, .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
+            .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step : NULL, .node_max = w->node_step,
+            .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
+            .chunk0 = first / KV_CHUNK, .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
+            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step } };
+        assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
+        const size_t items = p.a.n_chunks * h->n_kv_heads;
+        p.pieces = threads == 1 ? 1 : MIN(rows, MAX(1, (4 * threads + items - 1) / items));
+        pool_run(c->pool, items * p.pieces, attend_item, &p);
+        each_row(c, merge_rows, &p, rows);
+    }
+}
+
+/* ---- open ------------------------------------------------------------------------------------------------- */
+
+static void cpu_close(struct device *d)
+{
+    struct cpu *c = (struct cpu *)d;
+    mem_free(c->mem, c->bytes);
+    free(c);
+}
+
+int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, bool compute_f32, char *why, size_t why_size)
+{
+    struct cpu *c = calloc(1, sizeof *c);
+    if (!c) {
+        snprintf(why, why_size, "out of memory");
+        return -1;
+    }
+    c->ops = ops;
+    c->pool = pool;
+    c->d = (struct device){ .kind = "cpu", .compute_f32 = compute_f32, .host_memory = true, .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
+        .bytes_free = cpu_bytes_free, .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero, .head_dim = cpu_head_dim,
+        .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin, .graph_begin = cpu_graph_begin,
+        .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm, .product = cpu_product, .rope = cpu_rope,
+        .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen, .narrow = cpu_narrow,
+        .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };
+    snprintf(c->d.name, sizeof c->d.name, "cpu (%s)", ops->name);
+    snprintf(c->d.numerics, sizeof c->d.numerics, "cpu-%d-%s", NUMERICS_VERSION, compute_f32 ? "f32" : "bf16");
+    *out = &c->d;
+    return 0;
+}
