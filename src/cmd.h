@@ -90,6 +90,7 @@ int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
 /* Output of bytes: standard output, or a file that appears under its name when all is done. */
 struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; bool closed_pipe; };
 int  sink_open(struct sink *s, const char *path, struct err *e);      /* NULL: standard output */
+bool same_file(const char *a, const char *b);      /* Both are there, and one file. */
 int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
 int  sink_finish(struct sink *s, struct err *e);                      /* fsync, rename */
 /* Give up: what was written stays under the temporary name, which is removed if it is empty. */

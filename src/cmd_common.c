@@ -283,6 +283,12 @@ int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
 /* ---- output ---- */
 
 /* A regular file is written aside and renamed; what is no regular file (a device, a pipe) is written as it is. */
+bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
@@ -290,6 +296,8 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     int open_fd;
     if (!path || strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
         return 0;
+    if (!*path)
+        return err_set(e, ERR_INPUT, "--output: '' is not the name of a file; FILE, or - for standard output, is allowed");
     char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
     int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
     free(real);

@@ -4,7 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+
+/* Outputs replace the file of their name: that must not be the one that has the texts. */
+static int check_not_written(const struct options *o, const char *db, struct err *e)
+{
+    const char *const file[] = { o->output, o->json_stats }, *const name[] = { "output", "json-stats" };
+    for (size_t i = 0; i < 2; i++)
+        if (file[i] && same_file(file[i], db))
+            return err_set(e, ERR_INPUT, "--%s: %s is the database; any other file is allowed", name[i], file[i]);
+    return 0;
+}
 
 /* `given` NULL: LONGHAND_DB, else the default path. */
 static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode, struct err *e)
@@ -16,6 +25,11 @@ static int open_store(struct store **s, const char *given, const struct options 
         return -1;
     if (store_open(s, db ? db : path, &so, e))
         return -1;
+    if (check_not_written(o, store_path(*s), e)) {
+        store_close(*s);
+        *s = NULL;
+        return -1;
+    }
     if (store_notice(*s) && !o->quiet)
         fprintf(stderr, "%s\n", store_notice(*s));
     return 0;
@@ -29,12 +43,6 @@ int store_from_options(struct store **s, const struct options *o, enum store_mod
 }
 
 /* ---- several stores ---- */
-
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 static int open_parts(struct store_parts *p, const struct options *o, struct err *e)
 {

@@ -439,9 +439,9 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         rc = write_all(&x, e);
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
-        rc = rc ? rc : sink_finish(&x.out, e);
         if (rc && x.out.temporary[0])
             remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
+        rc = rc ? rc : sink_finish(&x.out, e);
         if (rc && x.out.closed_pipe)
             err_set(e, ERR_AGAIN, "standard output was closed");
         sink_abandon(&x.out);

@@ -27,6 +27,17 @@ check export_needs_a_format 2 'text, ids, jsonl and openai-batch' export @in
 check export_of_nothing 2 'no job is selected by "@in/none"' export @in/none --format text
 python3 $B distinct "$TMP/flat" "$L" "@in" >"$TMP/err" 2>&1; result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/err")"
 
+# outputs replace a file: never the database, nor the batch itself; what cannot be one is said before the work
+cp "$LONGHAND_DB" "$TMP/kept.db"; cp "$TMP/in.jsonl" "$TMP/kept.jsonl"; ln -s "$LONGHAND_DB" "$TMP/link.db"
+check output_is_the_database 2 'longhand.db is the database' export @in --format jsonl -o "$LONGHAND_DB"
+check output_is_a_link_to_the_database 2 'link.db is the database' run -m $MODEL -p x -n 2 -q -o "$TMP/link.db"
+check statistics_are_the_database 2 'json-stats: .*longhand.db is the database' run -m $MODEL -p x -n 2 -q --json-stats "$LONGHAND_DB"
+same database_is_left_alone "$LONGHAND_DB" "$TMP/kept.db"
+check output_is_the_batch 2 'in.jsonl is the file of --batch' run --batch "$TMP/in.jsonl" -o "$TMP/in.jsonl" -m $MODEL -n 7 -q
+same batch_is_left_alone "$TMP/in.jsonl" "$TMP/kept.jsonl"
+check output_without_a_name 2 "output: '' is not the name of a file" run --batch "$TMP/in.jsonl" -o '' -m $MODEL -n 7 -q --db "$TMP/unmade.db"
+[ ! -e "$TMP/unmade.db" ]; result nothing_is_made_then $? ""
+
 # names: only what is new is added, another body is refused with its line, and nothing is added then
 (cat "$TMP/in.jsonl"; python3 $B line new 1) >"$TMP/more.jsonl"
 [ "$("$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err")" = in ] && grep -q '@in: 1 new jobs, ' "$TMP/err" && [ "$("$L" list --state queued | grep -c '@in/new')" = 1 ]
