@@ -103,7 +103,8 @@ struct job_spec {
 
 /* Store n jobs in one transaction: all or none. `batch`: NULL, or a name (batch_name_check), and then every job has a custom_id.
  * (batch, custom_id, sample) that is there already with the same identity is no new job (its line becomes that of v); with another one the call fails
- * with ERR_INPUT, *bad (if not NULL) is its index and nothing is stored; the same pair twice in v counts as such. *bad is n for
+ * with ERR_INPUT, *bad (if not NULL) is its index and nothing is stored; the same pair twice in v counts as such, and so does
+ * one more sample of a custom_id from before: it would have another seed than the others. *bad is n for
  * other failures. ids[n] get the numbers; is_new[n] (may be NULL) which were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids, bool *is_new, size_t *bad, struct err *e);
 

@@ -55,11 +55,25 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j, 
     return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
 }
 
+/* A sample that comes later would have another seed than the others, and may have other parameters: a request is made once, with all its samples. `last`: the
+ * highest number before this submission. */
+static int check_all_new(struct store *s, const char *name, int64_t batch, const struct job_spec *j, int64_t last, struct err *e)
+{
+    int64_t other;
+    int rc = db_get(s, e, &other, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 LIMIT 1", "iti", batch, j->custom_id, last);
+    if (rc != 1)
+        return rc;
+    return err_set(e, ERR_INPUT, "custom_id \"%s\" is in @%s already (job %" PRId64 ") without sample %" PRIu32 "; the number of samples (n, --samples) stays, or longhand remove @%s/%s "
+                   "and submit it again", j->custom_id, name, other, j->sample, name, j->custom_id);
+}
+
 /* 1: the job is there already, 0: it is not, -1: failed; with ERR_INPUT when the other one is a different request. */
-static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j, const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
+static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j, const uint8_t identity[SHA256_BYTES], int64_t last, int64_t *id, struct err *e)
 {
     sqlite3_stmt *q = db_query(s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti", batch, j->custom_id, (int64_t)j->sample);
     int rc = q ? db_step(s, q, e) : -1;
+    if (rc == 0)
+        return check_all_new(s, name, batch, j, last, e);
     if (rc != 1)
         return rc;
     *id = sqlite3_column_int64(q, 0);
@@ -74,7 +88,7 @@ static int find_same(struct store *s, const char *name, int64_t batch, const str
                    j->custom_id, name, *id);
 }
 
-static int submit_one(struct store *s, const char *name, int64_t batch, const struct job_spec *j, int64_t *id, bool *is_new, struct err *e)
+static int submit_one(struct store *s, const char *name, int64_t batch, const struct job_spec *j, int64_t last, int64_t *id, bool *is_new, struct err *e)
 {
     uint8_t identity[SHA256_BYTES];
     struct sha256 h;
@@ -83,7 +97,7 @@ static int submit_one(struct store *s, const char *name, int64_t batch, const st
     sha256_add(&h, j->identity ? j->identity : "", j->identity_bytes);
     sha256_end(&h, identity);
     if (batch)
-        rc = find_same(s, name, batch, j, identity, id, e);
+        rc = find_same(s, name, batch, j, identity, last, id, e);
     if (rc < 0)
         return -1;
     if (is_new)
@@ -93,7 +107,7 @@ static int submit_one(struct store *s, const char *name, int64_t batch, const st
 
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids, bool *is_new, size_t *bad, struct err *e)
 {
-    int64_t id = 0;
+    int64_t id = 0, last = 0;
     size_t i = 0, ignored;
     bad = bad ? bad : &ignored;
     *bad = n;
@@ -101,9 +115,9 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         assert(!batch == !v[k].custom_id && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
-    if (batch && find_batch(s, batch, &id, e))
+    if (batch && (find_batch(s, batch, &id, e) || db_get(s, e, &last, "SELECT coalesce(max(id), 0) FROM job", "") != 1))
         return db_rollback(s);
-    while (i < n && submit_one(s, batch, id, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
+    while (i < n && submit_one(s, batch, id, &v[i], last, &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;
     if (i < n) {
         if (e->code == ERR_INPUT)

@@ -326,12 +326,24 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
 
 static void say_notes(const struct batch *b, const struct batch_notes *notes)
 {
-    char names[800], own[256] = "";
+    char names[800];
     batch_notes_text(names, sizeof names, notes);
+    if (*names && !b->o->quiet)
+        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file, notes->lines, names);
+}
+
+/* What became of the submission, and what decides the new texts beside the lines. */
+static void say_submitted(const struct batch *b)
+{
+    char own[256] = "";
     if (b->o->quiet)
         return;
-    if (*names)
-        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file, notes->lines, names);
+    fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
+    if (b->n_new < b->n)
+        fprintf(stderr, ", %zu were there already and stay as they are", b->n - b->n_new);
+    fputc('\n', stderr);
+    if (!b->n_new)
+        return;
     for (size_t i = 0; i < b->n_models; i++) {
         sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own)
@@ -415,12 +427,8 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
     b->n_new = 0;
     for (size_t i = 0; rc == 0 && i < b->n; i++)
         b->n_new += is_new[i];
-    if (rc == 0 && !b->o->quiet) {
-        fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
-        if (b->n_new < b->n)
-            fprintf(stderr, ", %zu were there already and stay as they are", b->n - b->n_new);
-        fputc('\n', stderr);
-    }
+    if (rc == 0)
+        say_submitted(b);
     free(is_new);
     return rc;
 }

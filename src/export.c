@@ -9,7 +9,7 @@
 
 #include "src/json.h"
 
-struct item { struct store *store; size_t source; const struct job *job; int64_t first; };   /* first: the smallest number of its batch, or its own */
+struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };    /* first: of its batch, or itself */
 
 struct exporter {
     const struct export_options *o;
@@ -57,7 +57,8 @@ static int by_batch(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
     const char *p = x->job->batch ? x->job->batch : "", *q = y->job->batch ? y->job->batch : "";
-    int d = x->source != y->source ? (x->source > y->source) - (x->source < y->source) : strcmp(p, q);
+    int d = strcmp(p, q);
+    d = d ? d : (x->source > y->source) - (x->source < y->source);
     return d ? d : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
@@ -65,29 +66,34 @@ static int by_line(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
     const struct job *j = x->job, *k = y->job;
-    int d = x->source != y->source ? (x->source > y->source) - (x->source < y->source) : (x->first > y->first) - (x->first < y->first);
+    int d = (x->first_source > y->first_source) - (x->first_source < y->first_source);
+    d = d ? d : (x->first > y->first) - (x->first < y->first);
     d = d ? d : (j->line > k->line) - (j->line < k->line);
     d = d || !j->custom_id || !k->custom_id ? d : strcmp(j->custom_id, k->custom_id);
+    d = d ? d : (x->source > y->source) - (x->source < y->source);
     d = d ? d : (j->sample > k->sample) - (j->sample < k->sample);
     return d ? d : (j->id > k->id) - (j->id < k->id);
 }
 
 static bool same_batch(const struct item *a, const struct item *b)
 {
-    return a->source == b->source && a->job->batch && b->job->batch && strcmp(a->job->batch, b->job->batch) == 0;
+    return a->job->batch && b->job->batch && strcmp(a->job->batch, b->job->batch) == 0;
 }
 
 static void put_in_order(struct exporter *x)
 {
     qsort(x->v, x->n, sizeof *x->v, by_batch);
-    for (size_t i = 0; i < x->n; i++)
-        x->v[i].first = i && same_batch(&x->v[i], &x->v[i - 1]) ? x->v[i - 1].first : x->v[i].job->id;
+    for (size_t i = 0; i < x->n; i++) {
+        const bool goes_on = i && same_batch(&x->v[i], &x->v[i - 1]);
+        x->v[i].first_source = goes_on ? x->v[i - 1].first_source : x->v[i].source;
+        x->v[i].first = goes_on ? x->v[i - 1].first : x->v[i].job->id;
+    }
     qsort(x->v, x->n, sizeof *x->v, by_line);
 }
 
 static bool same_request(const struct item *a, const struct item *b)
 {
-    return same_batch(a, b) && a->job->custom_id && b->job->custom_id && strcmp(a->job->custom_id, b->job->custom_id) == 0;
+    return a->source == b->source && same_batch(a, b) && a->job->custom_id && b->job->custom_id && strcmp(a->job->custom_id, b->job->custom_id) == 0;
 }
 
 /* ---- one job ---- */
@@ -439,6 +445,7 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         rc = write_all(&x, e);
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
+        rc = rc ? rc : json_whole(e);
         if (rc && x.out.temporary[0])
             remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
         rc = rc ? rc : sink_finish(&x.out, e);

@@ -1,6 +1,7 @@
 /* Texts of jobs as files for other programs: text, ids, jsonl, openai-batch (INTERFACES).
  *
- * Jobs come in the order of their lines in the batch file; batches and single jobs in the order of their first number. `text` and `ids` are the bytes of
+ * Jobs come in the order of their lines in the batch file, also where its parts are in several databases (--shard); batches and single jobs in the order of
+ * their first number. `text` and `ids` are the bytes of
  * `longhand text`, one job after the other. `openai-batch` has one line for each request: the samples of one custom_id are its choices. A request
  * is told when all its samples are done; with a failed or cancelled one its response is null and its error says which. Others are left
  * out, but for `partial`, which shows what is there (finish_reason null). The other formats have texts that are done; with `partial` all.

@@ -77,6 +77,8 @@ static void a_name_makes_submitting_idempotent(void)
     }
     v[2].sample = 1;
     CHECK(store_submit(s, "novel", v, 2, ids, is_new, &bad, &e) == 0 && is_new[0] && is_new[1], "%s", e.msg);
+    CHECK(store_submit(s, "novel", v, 3, again, is_new, &bad, &e) == -1 && bad == 2 && e.code == ERR_INPUT && strstr(e.msg, "without sample 1"), "a request keeps its samples: %zu %s", bad, e.msg);
+    v[2].custom_id = "c";
     CHECK(store_submit(s, "novel", v, 3, again, is_new, &bad, &e) == 0 && !is_new[0] && !is_new[1] && is_new[2], "%s", e.msg);
     CHECK(again[0] == ids[0] && again[1] == ids[1] && again[2] == 3);
     v[1].identity = "other";

@@ -52,6 +52,11 @@ ids_of() { python3 -c 'import json, sys; print(*dict.fromkeys(json.loads(l)["cus
 "$L" cancel @in/new -q; "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'; result cancelled_line_is_an_error $? ""
 (cd "$TMP" && cp in.jsonl books.jsonl && "$OLDPWD/$L" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
 
+# a second submission says nothing of settings that it did not use; a request keeps its samples
+"$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err" >/dev/null; [ "$(wc -l <"$TMP/err")" = 2 ] && ! grep -q 'seed\|own settings' "$TMP/err"; result nothing_new_has_no_seed $? "$(cat "$TMP/err")"
+check samples_stay 2 'line 1: custom_id "r0" is in @in already .job 1. without sample 1; the number of samples' submit --batch "$TMP/in.jsonl" -m $MODEL -n 7 -q --samples 2
+"$L" remove @in/new -q; "$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new jobs'; result removed_line_is_queued_again $? ""; "$L" cancel @in/new -q
+
 # shards: every line in one of them, numbered over all lines of the file
 for i in 1 2 3; do "$L" submit --batch "$TMP/in.jsonl" --shard $i/3 -m $MODEL -n 7 -s 11 -q --db "$TMP/shard$i.db" >/dev/null; done
 "$L" list --db "$TMP/shard1.db" --db "$TMP/shard2.db" --db "$TMP/shard3.db" --json | python3 -c '
@@ -71,6 +76,9 @@ assert [(j["job"], j["db"][-9:]) for j in r] == [(1, "shard1.db"), (2, "shard1.d
 "$L" export 1 --partial --format jsonl --db "$TMP/shard1.db" --db "$TMP/shard2.db" | grep -c '"db": ".*shard[12].db"' >"$TMP/a"; [ "$(cat "$TMP/a")" = 2 ]; result export_of_several_databases $? "$(cat "$TMP/a")"
 check a_name_in_none_of_them 2 'no job is selected by "@in/r2"' report @in/r2 --db "$TMP/shard1.db" --db "$TMP/shard2.db"
 check the_same_database_twice 2 'is given twice' list --db "$TMP/shard1.db" --db "$TMP/../$(basename "$TMP")/shard1.db"
+"$L" export @in --format openai-batch --partial --db "$TMP/shard3.db" --db "$TMP/shard1.db" --db "$TMP/shard2.db" >"$TMP/a"; python3 -c '
+import json, sys
+assert [json.loads(l)["custom_id"] for l in open(sys.argv[1])] == [f"r{i}" for i in range(200)]' "$TMP/a" 2>"$TMP/err"; result shards_come_out_as_one_batch $? "$(tail -1 "$TMP/err")"
 check shard_beyond 2 "shard: I: '4' is not a whole number from 1 to 3" submit --batch "$TMP/in.jsonl" --shard 4/3 -m $MODEL
 check several_databases_are_for_reading 2 'is given 2 times, one database is allowed' pause --all --db "$TMP/shard1.db" --db "$TMP/shard2.db"
 
