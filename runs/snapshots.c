@@ -71,21 +71,43 @@ static void path_of(const struct snapshots *x, const char *name, const char *mor
     assert(n > 0 && n < FILE_PATH);
 }
 
-static int check_room(struct snapshots *x, struct err *e)
+/* What all files of the store take, those that others are writing included: these have their length from the start. */
+static int total_bytes(const struct snapshots *x, uint64_t *bytes, struct err *e)
+{
+    int64_t job, attempt;
+    bool aside;
+    struct stat st;
+    DIR *d = opendir(x->folder);
+    *bytes = 0;
+    if (!d)
+        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+    for (struct dirent *f; (f = readdir(d));)
+        if (parse_name(f->d_name, &job, &attempt, &aside) && fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            *bytes += (uint64_t)st.st_size;
+    closedir(d);
+    return 0;
+}
+
+/* Whether the new file may have its bytes: it is given its length first, so that of two that are begun at the same time each sees the other. */
+static int check_room(const struct snapshots *x, int fd, struct err *e)
 {
     struct statvfs f;
     uint64_t all = 0;
-    if (x->max_bytes && store_snapshot_total(x->store, &all, e))
-        return -1;
-    if (x->max_bytes && all + x->bytes > x->max_bytes)
-        return err_set(e, ERR_FAILED, "it would have %" PRIu64 " MB, and with the %" PRIu64 " MB of others that is more than --kv-snapshot-max %" PRIu64 " MB",
-                       x->bytes >> 20, all >> 20, x->max_bytes >> 20);
-    if (statvfs(x->folder, &f))
+    if (fstatvfs(fd, &f))
         return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
     uint64_t room = (uint64_t)f.f_bavail * f.f_frsize, leave = MIN(SNAPSHOTS_LEAVE, (uint64_t)f.f_blocks * f.f_frsize / 4);
     if (room < x->bytes || room - x->bytes < leave)
         return err_set(e, ERR_FAILED, "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64 " MB are left to others", x->folder, x->bytes >> 20, room >> 20,
                        leave >> 20);
+    if (!x->max_bytes)
+        return 0;
+    if (ftruncate(fd, (off_t)x->bytes))
+        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+    if (total_bytes(x, &all, e))
+        return -1;
+    if (all > x->max_bytes)
+        return err_set(e, ERR_FAILED, "it would have %" PRIu64 " MB, and with the %" PRIu64 " MB of others that is more than --kv-snapshot-max %" PRIu64 " MB",
+                       x->bytes >> 20, (all - x->bytes) >> 20, x->max_bytes >> 20);
     return 0;
 }
 
@@ -102,42 +124,49 @@ static int open_aside(const struct snapshots *x, const char *path, struct err *e
     return fd >= 0 ? fd : err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
 }
 
-static int sync_folder(const struct snapshots *x, struct err *e)
+/* The names in a folder, on the disk. */
+static int sync_folder(const char *path, struct err *e)
 {
-    int fd = open(x->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : fsync(fd);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : fsync(fd);
     if (rc)
-        err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
+        err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);
     return rc ? -1 : 0;
 }
 
-/* Aside, synced, renamed, the folder synced. A sync that fails is not tried again. */
+/* The file's name in the folder, and the folder's beside the database: it may be new, whoever made it. */
+static int sync_names(const struct snapshots *x, struct err *e)
+{
+    char parent[FOLDER];
+    snprintf(parent, sizeof parent, "%s", x->folder);
+    char *end = strrchr(parent, '/');
+    end[end == parent] = 0;
+    return sync_folder(x->folder, e) || sync_folder(parent, e) ? -1 : 0;
+}
+
+/* Aside, synced, renamed, the folders synced. A sync that fails is not tried again. */
 static int write_file(struct snapshots *x, const char *name, struct err *e)
 {
     char aside[FILE_PATH], path[FILE_PATH];
     path_of(x, name, ASIDE, aside);
     path_of(x, name, "", path);
-    if (mkdir(x->folder, 0700) && errno != EEXIST)
-        return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
-    if (check_room(x, e))
-        return -1;
     int fd = open_aside(x, aside, e);
     if (fd < 0)
         return -1;
-    int rc = x->write(x->ctx, fd, &x->stop, e) ? err_while(e, "%s", aside) : 0;
+    int rc = check_room(x, fd, e);
+    if (rc == 0 && x->write(x->ctx, fd, &x->stop, e))
+        rc = err_while(e, "%s", aside);
     if (rc == 0 && fsync(fd))
         rc = err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno));
     if (close(fd) && rc == 0)
         rc = err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno));
     if (rc == 0 && rename(aside, path))
         rc = err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
-    if (rc == 0)
-        rc = sync_folder(x, e);
-    if (rc) {
+    if (rc)
         unlink(aside);
+    else if ((rc = sync_names(x, e)) != 0)
         unlink(path);
-    }
     return rc;
 }
 
@@ -200,6 +229,7 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     size_t tokens;
     int64_t job, attempt;
     bool aside;
+    pthread_condattr_t monotonic;
     sigset_t all, before;
     *out = NULL;
     if (!x)
@@ -215,7 +245,10 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
         x->last[0] = 0;                  /* nothing of ours, nothing to delete */
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
-    pthread_cond_init(&x->done, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     sigfillset(&all);                    /* signals are for the thread that can stop the loop */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&x->thread, NULL, snapshots_thread, x);
@@ -260,10 +293,15 @@ bool snapshots_ended(struct snapshots *x, struct snapshot_result *r)
     return ended;
 }
 
-void snapshots_wait(struct snapshots *x, bool give_up)
+void snapshots_wait(struct snapshots *x, double seconds)
 {
+    double due = clock_seconds() + seconds;
+    struct timespec t = { .tv_sec = (time_t)due };
+    t.tv_nsec = (long)((due - (double)t.tv_sec) * 1e9);
     pthread_mutex_lock(&x->lock);
-    atomic_store(&x->stop, give_up);
+    for (int rc = 0; x->busy && rc != ETIMEDOUT;)
+        rc = pthread_cond_timedwait(&x->done, &x->lock, &t);
+    atomic_store(&x->stop, true);
     while (x->busy)
         pthread_cond_wait(&x->done, &x->lock);
     atomic_store(&x->stop, false);
@@ -274,7 +312,7 @@ void snapshots_close(struct snapshots *x)
 {
     if (!x)
         return;
-    snapshots_wait(x, true);
+    snapshots_wait(x, 0);
     pthread_mutex_lock(&x->lock);
     x->close = true;
     pthread_cond_signal(&x->work);

@@ -1,7 +1,7 @@
 /* The life of snapshot files: where they lie, when one counts, when it goes.
  *
  * They lie beside the database in a folder of its name and ".snapshots" (0700), as JOB-ATTEMPT-TOKENS.kv. One is written aside (.part), synced,
- * renamed, the folder synced, and only then named by the job's row of the table `snapshot`, fenced by the attempt; then the one before is deleted.
+ * renamed, the folder and its own name synced, and only then named by the job's row of the table `snapshot`, fenced by the attempt; then the one before is deleted.
  * So a row names a file that is complete, at any moment, and a file that no row names is worth nothing: snapshots_collect deletes it unless
  * the attempt in its name is at work now. Rows go when a job is done, failed, cancelled or removed.
  *
@@ -18,7 +18,7 @@
 
 #include "runs/store.h"
 
-/* Write it to fd, a new empty file; *stop: give up (ERR_AGAIN). On the snapshots' thread. */
+/* Write it to fd, a new file, from offset 0, over what it has (zeros); *stop: give up (ERR_AGAIN). On the snapshots' thread. */
 typedef int snapshot_write_fn(void *ctx, int fd, const atomic_bool *stop, struct err *e);
 
 struct snapshot_result {
@@ -29,7 +29,7 @@ struct snapshot_result {
 };
 
 struct snapshots;
-/* max_bytes: that all snapshots of this store may take together, one that is being replaced included; 0: any. Independent of it
+/* max_bytes: that all snapshots of this store may take together, one that is being replaced and those that others write included; 0: any. Independent of it
  * SNAPSHOTS_LEAVE bytes of the file system stay free (a quarter of a small one), for the store. */
 #define SNAPSHOTS_LEAVE ((uint64_t)256 << 20)
 int  snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e);
@@ -38,8 +38,8 @@ void snapshots_start(struct snapshots *x, size_t tokens, uint64_t bytes);
 bool snapshots_busy(struct snapshots *x);
 /* Whether one has ended since the last call: then *r. */
 bool snapshots_ended(struct snapshots *x, struct snapshot_result *r);
-/* Wait for the one in progress; `give_up`: tell it to stop first. */
-void snapshots_wait(struct snapshots *x, bool give_up);
+/* Wait for the one in progress; behind so many seconds (0: at once) it is told to give up. */
+void snapshots_wait(struct snapshots *x, double seconds);
 void snapshots_close(struct snapshots *x);       /* NULL is fine */
 
 /* The file that the job's row names, "" when there is none; whether it is there and good is for the reader to find out. */

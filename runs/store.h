@@ -288,8 +288,6 @@ int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 int store_snapshot_set(struct store *s, const struct claim *c, const char *name, size_t tokens, uint64_t bytes, struct err *e);
 /* name "" when there is none. */
 int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, size_t *tokens, struct err *e);
-/* Bytes of all that rows name. */
-int store_snapshot_total(struct store *s, uint64_t *bytes, struct err *e);
 /* Forget the job's row, which named a file that is not to be had. Fenced as store_commit. */
 int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e);
 /* Whether a file of this name, of this job and attempt, is needed: a row names it, or the attempt is at work. 1, 0, -1. */

@@ -293,6 +293,7 @@ static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, st
         return 0;
     if (db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
         db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
+        db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE id = ?1)", "iz", job, keep) ||
         db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz", job, keep))
         return -1;
     if (full > 0) {

@@ -230,7 +230,7 @@ static int take(struct store *s, const struct wish *w, int64_t job, struct claim
     if (!w->job && w->max_attempts > 0 && idle >= w->max_attempts) {
         snprintf(text, sizeof text, "%" PRId64 " attempts in a row ended without a token; `longhand show` lists them, `longhand resume` tries again", idle);
         return db_run(s, e, "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, ended = ?3 WHERE id = ?1", "itr", job, text, now) ||
-               event_add(s, job, c->attempt, "failed", text, e) ? -1 : 0;
+               db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) || event_add(s, job, c->attempt, "failed", text, e) ? -1 : 0;
     }
     snprintf(text, sizeof text, "by process %" PRId64 " on %.60s, at token %zu", s->self.pid, s->self.host, c->tokens);
     if (db_run(s, e, "UPDATE job SET state = 'running', attempt = attempt + 1, idle = idle + 1, worker = ?2, resumes = resumes + (started IS NOT NULL AND tokens > 0), "
@@ -474,14 +474,6 @@ int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, si
     *tokens = (size_t)sqlite3_column_int64(q, 1);
     db_reset(q);
     return fits ? 0 : err_set(e, ERR_FAILED, "the name of the snapshot of job %" PRId64 " is too long", job);
-}
-
-int store_snapshot_total(struct store *s, uint64_t *bytes, struct err *e)
-{
-    int64_t sum = 0;
-    int rc = db_get(s, e, &sum, "SELECT ifnull(sum(bytes), 0) FROM snapshot", "");
-    *bytes = (uint64_t)sum;
-    return rc < 0 ? -1 : 0;
 }
 
 int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e)

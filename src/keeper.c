@@ -42,7 +42,7 @@ void keeper_restore(struct keeper *k)
     char path[4096], line[200];
     size_t tokens;
     struct err e;
-    if (!on(k) || !k->claim->tokens)
+    if (!on(k))
         return;
     double start = clock_seconds();
     int rc = snapshots_find(k->store, k->claim->job, path, sizeof path, &tokens, &e);
@@ -165,17 +165,17 @@ void keeper_stop(struct keeper *k)
     const bool busy = k->files && snapshots_busy(k->files);
     if (rows <= k->kept || (k->mode == KV_SNAPSHOT_AUTO && gain(k, rows) <= KEEPER_SECONDS)) {
         if (busy)                        /* it is of less than that: what it saves is not worth the wait */
-            snapshots_wait(k->files, true);
+            snapshots_wait(k->files, 0);
         take_result(k);
         return;
     }
     if (checkpoint_flush(k->checkpoint, &e) || open_files(k))
         return;
-    snapshots_wait(k->files, true);
+    snapshots_wait(k->files, 0);
     take_result(k);
     if (rows <= k->kept)
         return;
     begin(k, rows);
-    snapshots_wait(k->files, false);
+    snapshots_wait(k->files, KEEPER_STOP_SECONDS);
     take_result(k);
 }

@@ -9,8 +9,9 @@
  *
  * `auto`: one is made when reading what came since the last one again would take more than KEEPER_SECONDS, as far as the cost of all of this
  * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time; at once behind a
- * rebuild that took longer than that, for what has happened once may happen again; and at a clean interruption. `on`: of any text, at most one a second; at interruptions always.
- * `off`: none is made and none is used.
+ * rebuild that took longer than that, for what has happened once may happen again; and at a clean interruption, which waits
+ * KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it. `on`: of any text, at most one a second; at interruptions always. `off`:
+ * none is made and none is used.
  *
  * Nothing here can fail: what goes wrong is one notice, and the text is read again. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
  * (wall time beside the decode loop), snapshot_cpu_seconds, snapshot_put_seconds (taken from the decode loop); restored_tokens, restore_seconds,
@@ -22,6 +23,7 @@
 
 #define KEEPER_SECONDS 5.0
 #define KEEPER_SHARE 0.004
+#define KEEPER_STOP_SECONDS 60.0
 
 enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
 enum { KEEPER_METRICS = 8 };

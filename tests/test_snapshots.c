@@ -14,7 +14,7 @@
 
 /* ---- the calls ---- */
 
-static struct { bool on; pthread_t main; int n, fail_at, kill_at, how; char log[512]; } calls;
+static struct { bool on, folder_goes; pthread_t main; int n, fail_at, kill_at, how; char log[512]; } calls;
 
 /* 0: go on; else errno. Calls of the main thread do not count. */
 static int call(const char *name)
@@ -36,11 +36,18 @@ int fsync(int fd) { CALL("fsync", (int)syscall(SYS_fsync, fd)); }
 int fdatasync(int fd) { CALL("fdatasync", (int)syscall(SYS_fdatasync, fd)); }
 int rename(const char *a, const char *b) { CALL("rename", (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0)); }
 int unlink(const char *a) { CALL("unlink", (int)syscall(SYS_unlinkat, AT_FDCWD, a, 0)); }
-int mkdir(const char *a, mode_t m) { CALL("mkdir", (int)syscall(SYS_mkdirat, AT_FDCWD, a, m)); }
+int mkdir(const char *a, mode_t m)
+{
+    bool goes = calls.folder_goes;       /* another process finds it empty */
+    calls.folder_goes = false;
+    if (goes && syscall(SYS_mkdirat, AT_FDCWD, a, m) == 0)
+        return rmdir(a);
+    CALL("mkdir", (int)syscall(SYS_mkdirat, AT_FDCWD, a, m));
+}
 
 /* ---- the work ---- */
 
-enum { CONTENT = 3 << 20 };
+enum { CONTENT = 3 << 20, FOREVER = 1000 };
 static char content[CONTENT];
 
 static int write_content(void *ctx, int fd, const atomic_bool *stop, struct err *e)
@@ -95,7 +102,7 @@ static struct snapshot_result make(struct snapshots *x, size_t tokens)
 {
     struct snapshot_result r = { .rc = -2 };
     snapshots_start(x, tokens, content_bytes());
-    snapshots_wait(x, false);
+    snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && !snapshots_ended(x, &r));
     return r;
 }
@@ -126,8 +133,8 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     calls.log[0] = 0;
     CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1);
     calls.on = false;
-    const char *renamed = strstr(calls.log, "fsync rename fsync ");      /* file, name, folder; then the store's own; then the old file */
-    CHECK(renamed && strstr(renamed + 19, "pwrite") && strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0, "%s", calls.log);
+    const char *renamed = strstr(calls.log, "fsync rename fsync fsync ");     /* file, name, folder, the folder's name; then the store's own; then the old file */
+    CHECK(renamed && strstr(renamed + 25, "pwrite") && strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0, "%s", calls.log);
     CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1, "the same again");
     CHECK(store_snapshot_set(s, &c, "../x", 1, 1, &e) == 0);
     char path[4096];
@@ -184,7 +191,7 @@ static void too_much_is_not_begun(void)
     snapshots_close(x);
     CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
     snapshots_start(x, 192, (uint64_t)1 << 60);
-    snapshots_wait(x, false);
+    snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
     snapshots_close(x);
 
@@ -199,6 +206,77 @@ static void too_much_is_not_begun(void)
     CHECK(make(x, 256).rc == 0 && named(s, job) == 256, "and later again");
     snapshots_close(x);
     store_close(s);
+}
+
+/* What another worker has and is writing counts against the limit. */
+static void the_limit_is_for_all_workers(void)
+{
+    struct claim c[2];
+    struct snapshots *x[2];
+    struct err e;
+    int64_t job[2];
+    char other[160];
+    struct store *s = begin(&job[0], &c[0]);
+    job[1] = rig_submit(s, 1000);
+    CHECK(rig_claim(s, rig_worker(s), job[1], &c[1]) == 1);
+    for (size_t i = 0; i < 2; i++)
+        CHECK(snapshots_open(&x[i], s, &c[i], content_bytes() * 3 / 2, write_content, &job[i], &e) == 0, "%s", e.msg);
+    snprintf(other, sizeof other, "%s.snapshots", rig_path);
+    mkdir(other, 0700);
+    snprintf(other, sizeof other, "%s.snapshots/%d-%d-64.kv.part", rig_path, (int)job[1], (int)c[1].attempt);
+    fclose(fopen(other, "w"));
+    CHECK(truncate(other, (off_t)content_bytes()) == 0);
+    struct snapshot_result r = make(x[0], 64);
+    CHECK(r.rc == -1 && strstr(r.err.msg, "with the 3 MB of others") && named(s, job[0]) == 0 && files() == 1, "%d %s", r.rc, r.err.msg);
+    unlink(other);
+    CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && named(s, job[0]) == 64 && named(s, job[1]) == 0 && files() == 1);
+    for (size_t i = 0; i < 2; i++)
+        snapshots_close(x[i]);
+    store_close(s);
+}
+
+static void the_folder_may_go_before_the_file_is_there(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    calls.folder_goes = true;
+    struct snapshot_result r = make(x, 64);
+    CHECK(r.rc == 0 && !calls.folder_goes && named(s, job) == 64, "%d %s", r.rc, r.err.msg);
+    snapshots_close(x);
+    store_close(s);
+}
+
+/* A job that has had its attempts fails, and a text that is cut is not the snapshot's any more. */
+static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+    snapshots_close(x);
+    for (int i = 0; i < 12 && rig_state(s, job) != JOB_FAILED; i++) {
+        struct wish w = { .worker = rig_worker(s), .max_attempts = 10 };
+        struct claim next;
+        CHECK(store_worker_end(s, i ? w.worker - 1 : 1, &e) == 0 && store_claim(s, &w, &next, &e) >= 0, "%s", e.msg);
+    }
+    CHECK(rig_state(s, job) == JOB_FAILED && rig_sql("SELECT count(*) FROM snapshot") == 0);
+    snapshots_collect(s);
+    CHECK(files() == -1);
+    store_close(s);
+    for (int keep = 58; keep <= 60; keep++) {        /* behind a prompt of 5 */
+        s = begin(&job, &c);
+        CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+        snapshots_close(x);
+        CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0, "%s", e.msg);
+        CHECK(named(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
+        store_close(s);
+    }
 }
 
 static void the_folder_may_be_no_folder(void)
@@ -333,6 +411,32 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
     printf("    %d kills, %d left the older one\n", points, older);
 }
 
+static int write_slowly(void *ctx, int fd, const atomic_bool *stop, struct err *e)
+{
+    (void)ctx, (void)fd;
+    double start = clock_seconds();
+    while (!atomic_load(stop) && clock_seconds() < start + 20)
+        usleep(1000);
+    return err_set(e, atomic_load(stop) ? ERR_AGAIN : ERR_FAILED, "slow");
+}
+
+static void a_slow_one_is_waited_for_only_so_long(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct snapshot_result r;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    CHECK(snapshots_open(&x, s, &c, 0, write_slowly, &job, &e) == 0, "%s", e.msg);
+    snapshots_start(x, 64, content_bytes());
+    double start = clock_seconds();
+    snapshots_wait(x, 0.2);
+    CHECK(snapshots_ended(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 && clock_seconds() - start < 15);
+    snapshots_close(x);
+    store_close(s);
+}
+
 static void one_that_is_given_up_leaves_nothing(void)
 {
     struct claim c;
@@ -345,7 +449,7 @@ static void one_that_is_given_up_leaves_nothing(void)
     for (size_t i = 0; i < 20; i++) {
         CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
         snapshots_start(x, 64 + 64 * i, content_bytes());
-        snapshots_wait(x, true);
+        snapshots_wait(x, 0);
         CHECK(snapshots_ended(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
         given_up += r.rc != 0;
         snapshots_start(x, 64 + 64 * i, content_bytes());
@@ -364,10 +468,14 @@ int main(void)
     RUN(the_row_comes_last_and_the_old_file_goes);
     RUN(rows_and_files_go_with_the_job);
     RUN(too_much_is_not_begun);
+    RUN(the_limit_is_for_all_workers);
+    RUN(rows_go_when_attempts_are_used_up_and_where_a_text_is_cut);
     RUN(the_folder_may_be_no_folder);
+    RUN(the_folder_may_go_before_the_file_is_there);
     RUN(strange_files_stay_and_stale_ones_go);
     RUN(one_failure_of_any_call_costs_a_snapshot_at_most);
     RUN(a_kill_at_any_call_leaves_a_good_one);
+    RUN(a_slow_one_is_waited_for_only_so_long);
     RUN(one_that_is_given_up_leaves_nothing);
     rig_end();
     return test_end();
