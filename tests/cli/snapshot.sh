@@ -60,6 +60,15 @@ result notice_and_rebuild_as_json $? "$(cat "$TMP/err")"
 stopped 300; file=$(ls "$DIR"/$id-*.kv); : >"$file"; "$L" work $W --progress none 2>"$TMP/err"; [ "$(grep -c "^job $id: the snapshot is not used" "$TMP/err")" = 1 ]; result a_notice_is_one_line $? "$(cat "$TMP/err")"
 stopped 300; "$L" extend $id --tokens +5 2>"$TMP/err" || "$L" pause $id -q; "$L" remove $id -q; [ ! -e "$DIR" ]; result remove_deletes_it $? "$(ls "$DIR" 2>/dev/null)"
 
+# stopped while it reads a long prompt: what was read is kept
+cat models/demo/openings/*.txt models/demo/openings/*.txt models/demo/openings/*.txt | head -c 20000 >"$TMP/prompt-long"
+id=$("$L" submit -m $MODEL -f "$TMP/prompt-long" --ignore-eos -s 8 -n 5)
+"$L" work $W --progress json 2>"$TMP/err" & pid=$!
+while kill -0 $pid 2>/dev/null && ! grep -q '"phase": "reading the prompt"' "$TMP/err"; do sleep 0.02; done
+kill -TERM $pid; wait $pid; [ "$(tokens_of $id)" = 0 ] && [ "$(files)" = 1 ]; result a_prompt_is_kept_too $? "$(cat "$TMP/err")"
+"$L" work -q $W; [ "$(shown ' restored: .* from a snapshot')" = 1 ] && [ "$(tokens_of $id)" = 5 ]; result and_not_read_again $? "$("$L" show $id | tail -4)"
+"$L" text $id >"$TMP/a"; "$L" run -m $MODEL -f "$TMP/prompt-long" --ignore-eos -s 8 -n 5 -q --kv-snapshot off >"$TMP/b"; same and_changes_nothing "$TMP/b" "$TMP/a"
+
 # no place for them
 : >"$DIR"; stopped 300; "$L" work -q $W; "$L" text $id >"$TMP/a"; same no_folder_changes_nothing "$TMP/whole" "$TMP/a"
 [ "$(shown 'notice: no snapshot was made: .*Not a directory\|notice: no snapshot was made: .*File exists')" -ge 1 ]; result no_folder_is_noted $? "$("$L" show $id | tail -5)"; rm "$DIR"
