@@ -36,7 +36,7 @@ static int check_options(const struct options *o, struct err *e)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
-    return request_check_stop(&o->stop, e);
+    return request_check_stop("--stop", &o->stop, e);
 }
 
 /* --shard I/N; 1/1 without it. */
@@ -103,7 +103,7 @@ static int chat_for(struct batch_model *m, const struct batch_line *l, struct ch
     const char *dir = m->engine.dir;
     if (l->template) {
         *out = own;
-        return chat_open(own, dir, l->template, e);
+        return chat_open(own, dir, l->template, e) ? err_while(e, "body.chat_template") : 0;
     }
     if (!m->chat_known) {
         m->chat_known = true;
@@ -299,7 +299,7 @@ static int describe(struct batch *b, struct batch_line *l, struct request *r, st
             return -1;
     }
     r->o = &l->o;
-    return request_check_stop(&l->o.stop, e) || request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
+    return request_check_stop("body.stop", &l->o.stop, e) || request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
 }
 
 static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n, struct batch_notes *notes, struct err *e)

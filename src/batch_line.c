@@ -274,12 +274,22 @@ static int unknown_field(const struct batch_line *l, const struct json *key, str
                    l->chat ? "/v1/chat/completions" : "/v1/completions");
 }
 
+enum { LENGTH = 0, LENGTH_OF_ANSWER = 1 };           /* of `plain`: the second one wins */
+
+/* Some fields have two names; a line has one of them. */
+static int check_other_names(size_t i, const bool set[N_PLAIN], const struct json *v, struct err *e)
+{
+    for (size_t k = LENGTH_OF_ANSWER + 1; k < N_PLAIN; k++)
+        if (set[k] && k != i && strcmp(plain[k].option, plain[i].option) == 0)
+            return js_bad(v, e, "body.%s means the same, and only one of them is allowed", plain[k].name);
+    return 0;
+}
+
 static int take_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
 {
-    enum { LENGTH = 0, LENGTH_OF_ANSWER = 1 };       /* of `plain`: the second one wins */
     struct chat_flags f = { .prompt = true };
     struct json key, v;
-    bool seen[N_FIELDS] = { false };
+    bool seen[N_FIELDS] = { false }, set[N_PLAIN] = { false };       /* set: and not null */
     uint64_t ignored = 0;
     for (struct js_walk w = js_walk(&l->body); js_next(&w, &key, &v);) {
         size_t i = find_field(l, &key);
@@ -291,15 +301,13 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
         v.key[0] = "body";
         v.key[1] = field_name(i);
         if (js_kind(&v) == JS_NULL) {
-            seen[i] = i == LENGTH_OF_ANSWER ? false : seen[i];
             continue;
         }
         int rc = 0;
-        if (i == LENGTH && seen[LENGTH_OF_ANSWER])
-            rc = 0;
-        else if (i < N_PLAIN)
-            rc = take_plain(l, i, &v, e);
-        else if (i < N_PLAIN + N_SPECIAL)
+        if (i < N_PLAIN) {
+            rc = i == LENGTH && set[LENGTH_OF_ANSWER] ? 0 : check_other_names(i, set, &v, e) || take_plain(l, i, &v, e) ? -1 : 0;
+            set[i] = true;
+        } else if (i < N_PLAIN + N_SPECIAL)
             rc = take_special(l, special[i - N_PLAIN].what, &v, &f, e);
         else if (i < N_PLAIN + N_SPECIAL + N_FIXED)
             rc = check_fixed(i - N_PLAIN - N_SPECIAL, &v, e);
@@ -322,6 +330,17 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
 static int must(int found, const struct json *line, const char *key, const char *allowed, struct err *e)
 {
     return found < 0 ? -1 : found ? 0 : err_set(e, ERR_INPUT, "%s: %s is missing, %s", line->file, key, allowed);
+}
+
+/* Beside the body nothing reads its fields. */
+static int check_misplaced(const struct json *line, struct err *e)
+{
+    struct json key, v;
+    for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
+        for (size_t i = 0; i < N_FIELDS - N_HARMLESS; i++)
+            if (js_is(&key, field_name(i)) && !js_is(&key, "metadata"))
+                return err_set(e, ERR_INPUT, "%s: offset %zu: the field \"%s\" stands beside body; only in it is it allowed", line->file, js_offset(&key), field_name(i));
+    return 0;
 }
 
 static int take_head(struct batch_line *l, const struct json *line, struct err *e)
@@ -365,7 +384,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return js_bad(&line, e, "allowed is an object with custom_id, method, url and body");
     if (!(l->room = malloc(l->size)))
         return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
-    if (take_head(l, &line, e) || take_body(l, notes, e))
+    if (take_head(l, &line, e) || check_misplaced(&line, e) || take_body(l, notes, e))
         return -1;
     const struct json *need = l->chat ? &l->messages : &l->prompt;
     if (!need->s)
@@ -412,10 +431,11 @@ static int take_message(struct batch_line *l, struct chat_message *m, const stru
     if (js_kind(v) != JS_OBJECT)
         return js_bad(v, e, "a message is an object with role and content");
     for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);) {
-        if (js_is(&key, "role"))
-            role = one;
-        else if (js_is(&key, "content"))
-            content = one;
+        struct json *place = js_is(&key, "role") ? &role : js_is(&key, "content") ? &content : NULL;
+        if (place && place->s)
+            return js_bad(v, e, "a message has one role and one content");
+        if (place)
+            *place = one;
         else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))       /* known templates do not look at names */
             return js_bad(v, e, "a message has role, content and name, nothing else is supported");
     }

@@ -6,15 +6,15 @@
 #include "src/cmd_sampling.h"
 #include "src/emit.h"
 
-int request_check_stop(const struct text_list *stop, struct err *e)
+int request_check_stop(const char *name, const struct text_list *stop, struct err *e)
 {
     if (stop->n > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", stop->n, STOP_STRINGS_MAX);
+        return err_set(e, ERR_INPUT, "%s: %zu strings, at most %d are allowed", name, stop->n, STOP_STRINGS_MAX);
     for (size_t i = 0; i < stop->n; i++) {
         size_t n = strlen(stop->v[i]);
         if (n == 0 || n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "--stop: a string of %zu bytes, 1 to %d are allowed", n, STOP_STRING_BYTES_MAX);
-        if (text_check_utf8("--stop", stop->v[i], n, e))
+            return err_set(e, ERR_INPUT, "%s: a string of %zu bytes, 1 to %d are allowed", name, n, STOP_STRING_BYTES_MAX);
+        if (text_check_utf8(name, stop->v[i], n, e))
             return -1;
     }
     return 0;
@@ -30,7 +30,7 @@ static int check_options(const struct options *o, struct err *e)
     if (!o->prompt == !o->prompt_file)
         return err_set(e, ERR_INPUT, "%s: %s", verb, o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
                                                                 : "--prompt TEXT or --prompt-file FILE is missing");
-    return request_check_stop(&o->stop, e);
+    return request_check_stop("--stop", &o->stop, e);
 }
 
 static int read_prompt(struct request *r, const struct engine *g, struct err *e)

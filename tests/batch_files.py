@@ -1,7 +1,7 @@
 """Batch files for tests/cli/batch.sh, and what must hold for their outputs.
 
 good N: N lines of many kinds. line ID N: N plain ones (ID, ID1, ..). reorder FILE: the same requests with other white space and members in
-another order. bad: 200 lines, 20 of them wrong in as many ways. The other modes check; they end with an assertion that says what is wrong.
+another order. bad I: 200 lines, at most 20 of them wrong in as many ways (those from I on). The other modes check; they end with an assertion that says what is wrong.
 """
 import hashlib
 import json
@@ -68,12 +68,17 @@ BAD = [
     (plain("r0", 1), 'custom_id: "r0" is that of line 1 too'),
     (plain("s", 1, logit_bias={"5000": 1}), "token id: '5000' is not a whole number from 0 to 4095"),
     (plain("n", 1, n=0), "body.n: '0' is not a whole number from 1"),
+    (dict(plain("k", 1), seed=5), 'the field "seed" stands beside body'),
+    (plain("d", 1, repetition_penalty=1.1, repeat_penalty=1.3), "body.repeat_penalty .*found 1.3, body.repetition_penalty means the same"),
+    (plain("o", 1, stop=["a", ""]), "body.stop: a string of 0 bytes, 1 to 1024 are allowed"),
+    ('{"custom_id": "i", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "role": "system", "content": "x"}], "chat_template": "chatml"}}',
+     "body.messages .*a message has one role"),
 ]
 
 
-def bad_lines():
+def bad_lines(first):
     lines = good(200)
-    for i, (line, _) in enumerate(BAD):
+    for i, (line, _) in enumerate(BAD[first:first + 20]):
         lines[2 + 9 * i] = line
     return lines
 
@@ -154,13 +159,14 @@ def distinct(lines, longhand, selection):
             assert got == want or abs(got - want) < 1e-9, (r["job"], n, got, want)
 
 
-def named(path):
+def named(path, first):
+    bad = BAD[first:first + 20]
     import re
     text = open(path, encoding="utf-8").read().splitlines()
-    assert len(text) == len(BAD) + 1, text
-    for i, (_, words) in enumerate(BAD):
+    assert len(text) == len(bad) + 1, text
+    for i, (_, words) in enumerate(bad):
         assert re.search(rf"bad\.jsonl: line {3 + 9 * i}: .*{words}|bad\.jsonl: line {3 + 9 * i}: {words}", text[i]), (i, text[i], words)
-    assert f"{len(BAD)} of 200 lines are bad; nothing was queued" in text[-1], text[-1]
+    assert f"{len(bad)} of 200 lines are bad; nothing was queued" in text[-1], text[-1]
 
 
 def normal(path):
@@ -181,9 +187,9 @@ def main(mode, *args):
             body = dict(reversed(line["body"].items()), suffix=None)
             print(json.dumps(dict(reversed(dict(line, body=body).items())), separators=(" ,", " : ")))
     elif mode == "bad":
-        put(bad_lines())
+        put(bad_lines(int(args[0])))
     elif mode == "bad-lines":
-        named(*args)
+        named(args[0], int(args[1]))
     elif mode == "check":
         check(args[0], args[1], int(args[2]), int(args[3]))
     else:

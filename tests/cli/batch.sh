@@ -94,10 +94,12 @@ assert a == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n" and b == a
 check chat_switch_that_a_template_lacks 2 'line 1: enable_thinking .*template zephyr has no such switch' submit --batch <(head -1 "$TMP/chat.jsonl") --name sw -m $MODEL -n 3 --chat-template zephyr
 
 # bad lines: each is named with what is wrong, and nothing is queued
-python3 $B bad >"$TMP/bad.jsonl"
-"$L" submit --batch "$TMP/bad.jsonl" -m $MODEL -n 7 --db "$TMP/bad.db" >"$TMP/out" 2>"$TMP/err"; r=$?
-[ $r = 2 ] && [ ! -s "$TMP/out" ] && [ ! -e "$TMP/bad.db" ]; result bad_lines_queue_nothing $? "exit $r"
-python3 $B bad-lines "$TMP/err" >"$TMP/a" 2>&1; result bad_lines_are_named $? "$(tail -3 "$TMP/a")"
+for i in 20 0; do
+    python3 $B bad $i >"$TMP/bad.jsonl"
+    "$L" submit --batch "$TMP/bad.jsonl" -m $MODEL -n 7 --db "$TMP/bad.db" >"$TMP/out" 2>"$TMP/err"; r=$?
+    [ $r = 2 ] && [ ! -s "$TMP/out" ] && [ ! -e "$TMP/bad.db" ]; result bad_lines_queue_nothing_$i $? "exit $r"
+    python3 $B bad-lines "$TMP/err" $i >"$TMP/a" 2>&1; result bad_lines_are_named_$i $? "$(tail -3 "$TMP/a")"
+done
 sed -n 3p "$TMP/bad.jsonl" >"$TMP/one.jsonl"; check one_bad_line_is_one_line 2 'one.jsonl: line 1: ' submit --batch "$TMP/one.jsonl" -m $MODEL -n 7
 for i in $(seq 30); do echo '{}'; done >"$TMP/many.jsonl"; "$L" submit --batch "$TMP/many.jsonl" -m $MODEL 2>"$TMP/err"; [ "$(wc -l <"$TMP/err")" = 21 ] && grep -q '30 of 30 lines are bad, the first 20 are above' "$TMP/err"; result many_bad_lines_are_cut $? "$(wc -l <"$TMP/err")"
 : >"$TMP/empty.jsonl"; check empty_batch 2 'no request' submit --batch "$TMP/empty.jsonl" -m $MODEL
