@@ -22,8 +22,8 @@ int cmd_export(const struct options *o, struct err *e)
         v[i] = (struct export_source){ p.v[i].store, &p.v[i].jobs };
     if (rc == 0)
         rc = export_jobs(&how, v, p.n, &n, e);
-    if (rc == 0 && n.left_out)
-        fprintf(stderr, "%zu jobs are not done and were left out%s\n", n.left_out, o->partial ? "" : "; --partial shows what they have");
+    if (rc == 0 && n.left_out && !o->quiet)
+        fprintf(stderr, "%zu jobs are not done and were left out; --partial shows what they have\n", n.left_out);
     free(v);
     parts_close(&p);
     return rc;

@@ -124,7 +124,7 @@ static const struct option table[] = {
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.", OUTPUT, 0 },
     { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN | VERBS_COMPUTE, CHOICE, F(progress), 0, 4, "auto", NULL,
       "On standard error: a redrawn line on a terminal, otherwise a line every 10 s.", OUTPUT, 0 },
-    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERBS_COMPUTE | VERBS_CHANGE, FLAG, F(quiet), 0, 0, NULL, NULL,
+    { "quiet", "-q", NULL, VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERB_EXPORT | VERBS_COMPUTE | VERBS_CHANGE, FLAG, F(quiet), 0, 0, NULL, NULL,
       "Nothing on standard error but errors.", OUTPUT, 0 },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), 0, 0, NULL, NULL,
       "Texts to train on, whole (bench: books whose beginnings are prompts of the spec points); all words up to the next option.", TRAINING, 0 },

@@ -49,6 +49,8 @@ python3 $B reorder "$TMP/more.jsonl" >"$TMP/swapped.jsonl"; "$L" submit --batch 
 tac "$TMP/more.jsonl" >"$TMP/turned.jsonl"; "$L" submit --batch "$TMP/turned.jsonl" --name in -m $MODEL -n 7 -q >/dev/null
 ids_of() { python3 -c 'import json, sys; print(*dict.fromkeys(json.loads(l)["custom_id"] for l in open(sys.argv[1])))' "$1"; }
 "$L" export @in --format jsonl --partial >"$TMP/a"; [ "$(ids_of "$TMP/a")" = "$(ids_of "$TMP/turned.jsonl")" ] && [ "$(ids_of "$TMP/a" | wc -w)" = 201 ]; result export_has_the_order_of_the_latest_file $? "$(ids_of "$TMP/a" | head -c 100)"
+check what_is_left_out_is_told 0 '^1 jobs are not done and were left out' export @in/new --format openai-batch
+check quiet_export 0 '' export @in/new --format openai-batch -q
 "$L" cancel @in/new -q; "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'; result cancelled_line_is_an_error $? ""
 (cd "$TMP" && cp in.jsonl books.jsonl && "$OLDPWD/$L" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
 
