@@ -303,12 +303,13 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     free(real);
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
+    const bool there = stat(s->path, &st) == 0;
     bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
     /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
         s->path[0] = 0;
-    } else if (device || (stat(s->path, &st) == 0 && !S_ISREG(st.st_mode))) {
+    } else if (device || (there && !S_ISREG(st.st_mode))) {
         s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
         s->path[0] = 0;
     } else {
@@ -317,7 +318,7 @@ int sink_open(struct sink *s, const char *path, struct err *e)
         snprintf(s->temporary, PATH_BYTES, "%.*s.part-XXXXXX", PATH_BYTES - 16, s->path);
         s->fd = mkostemp(s->temporary, O_CLOEXEC);
         if (s->fd >= 0)
-            fchmod(s->fd, 0666 & ~mask);
+            fchmod(s->fd, there ? st.st_mode & 0777 : 0666 & ~mask);     /* a file that others may not read stays so */
     }
     if (s->fd < 0)
         return err_set(e, ERR_INPUT, "--output: %s: cannot write: %s", path, strerror(errno));

@@ -23,6 +23,7 @@ seed=$("$L" show "@in/r0" --json | sed -n 's/.*"seed_text": "\([0-9]*\)".*/\1/p'
 "$L" export @in --format openai-batch --gzip -o "$TMP/a.gz" && gzip -dc "$TMP/a.gz" >"$TMP/a"; same export_gzip "$TMP/first" "$TMP/a"
 "$L" export @in --format jsonl >"$TMP/flat"; python3 $B flat "$TMP/in.jsonl" "$TMP/first" "$TMP/flat" >"$TMP/err" 2>&1; result export_jsonl $? "$(tail -3 "$TMP/err")"
 [ "$("$L" export "@in/r3" "@in/r1" --format openai-batch | grep -o '"custom_id": "[^"]*"' | tr -d '\n')" = '"custom_id": "r1""custom_id": "r3"' ]; result export_has_the_order_of_lines $? ""
+echo old >"$TMP/private"; chmod 600 "$TMP/private"; "$L" export @in/r1 --format text -o "$TMP/private"; [ "$(stat -c %a "$TMP/private")" = 600 ] && ! grep -q old "$TMP/private"; result output_keeps_the_mode_of_its_file $? "$(stat -c %a "$TMP/private")"
 check export_needs_a_format 2 'text, ids, jsonl and openai-batch' export @in
 check export_of_nothing 2 'no job is selected by "@in/none"' export @in/none --format text
 python3 $B distinct "$TMP/flat" "$L" "@in" >"$TMP/err" 2>&1; result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/err")"

@@ -42,6 +42,9 @@ rm -f "$TMP/asked"
 [ $rc = 0 ] && [ ! -e "$TMP/asked" ] && [ "$(wc -l <"$TMP/alone/book-1-of-2.out.jsonl")" = 2 ]; result the_next_start_finishes $? "exit $rc: $(tail -3 "$TMP/log")"
 (element 2) >>"$TMP/log" 2>&1; result the_other_element $? "$(tail -3 "$TMP/log")"
 texts "$TMP"/alone/*.out.jsonl >"$TMP/got"; same the_shares_together_are_the_batch "$TMP/want" "$TMP/got"
+(element 9 SLURM_ARRAY_TASK_COUNT=9 SLURM_ARRAY_TASK_MAX=9) >"$TMP/log" 2>&1; rc=$?; [ $rc = 0 ] && [ -f "$TMP/alone/book-9-of-9.out.jsonl" ]; result an_element_without_lines_is_done $? "exit $rc: $(tail -3 "$TMP/log")"
+LONGHAND_DB= "$LONGHAND" export @book --format openai-batch --db "$TMP/alone/book-2-of-2.db" --db "$TMP/alone/book-1-of-2.db" --db "$TMP/alone/book-9-of-9.db" >"$TMP/got"
+[ "$(grep -o '"custom_id": "[^"]*"' "$TMP/got" | tr -d '\n')" = '"custom_id": "r0""custom_id": "r1""custom_id": "r2""custom_id": "r3"' ]; result the_stores_are_one_batch $? "$(cut -c1-60 "$TMP/got")"
 (element 3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4) >"$TMP/log" 2>&1; [ $? = 2 ] && grep -q 'must be 1-N' "$TMP/log"; result an_array_with_gaps_is_refused $? "$(cat "$TMP/log")"
 
 # ---- under Slurm ----
