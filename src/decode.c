@@ -115,12 +115,14 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
         if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
         kv_advance(&d->kv, n);
+        d->count.prefill_tokens += n;
+        d->count.prefill_seconds += clock_seconds() - start;
+        start = clock_seconds();
         if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
             r = 1;
     }
     if (r == 0)
         observe(d, NULL, NULL, 0);
-    d->count.prefill_tokens += d->kv.n_past - from;
     d->count.prefill_seconds += clock_seconds() - start;
     return r;
 }

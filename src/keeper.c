@@ -132,7 +132,10 @@ void keeper_rebuilt(struct keeper *k, double seconds)
     double whole = image_rebuild_seconds(&k->image, d->n_max);
     if (k->mode == KV_SNAPSHOT_AUTO && (whole > 0 ? whole <= KEEPER_SECONDS : d->n_max < LONG_TEXT))
         return;                          /* never worth one: no thread, no connection */
-    if (open_files(k) || rows <= k->kept)
+    if (open_files(k) || snapshots_busy(k->files))
+        return;
+    take_result(k);
+    if (k->given_up || rows <= k->kept)
         return;
     if (k->mode == KV_SNAPSHOT_ON || (seconds > KEEPER_SECONDS && expected_cost(k, rows) < REBUILD_SHARE * seconds))
         begin(k, rows);
@@ -154,6 +157,13 @@ void keeper_round(struct keeper *k)
         (k->mode == KV_SNAPSHOT_ON ? now - k->last < ON_SECONDS : gain(k, rows) <= KEEPER_SECONDS))
         return;
     begin(k, rows);
+}
+
+void keeper_reading(struct keeper *k)
+{
+    if (on(k) && !k->files && !k->given_up && (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
+        return;
+    keeper_round(k);
 }
 
 void keeper_stop(struct keeper *k)

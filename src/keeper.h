@@ -2,16 +2,17 @@
  *
  *     keeper_open(&k, ...)          behind checkpoint_open and decode_open
  *     keeper_restore(&k)            behind decode_append: the rows of the snapshot that there is, if it is good
+ *     keeper_reading(&k)            between passes of decode_prefill
  *     keeper_rebuilt(&k, seconds)   behind decode_prefill, which read the rest
  *     loop: keeper_round(&k)
  *     keeper_stop(&k)               at a clean interruption; the job is still this worker's
  *     keeper_close(&k)              before the claim ends
  *
  * `auto`: one is made when reading what came since the last one again would take more than KEEPER_SECONDS, as far as the cost of all of this
- * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time; at once behind a
- * rebuild that took longer than that, for what has happened once may happen again; and at a clean interruption, which waits
- * KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it. `on`: of any text, at most one a second; at interruptions always. `off`:
- * none is made and none is used.
+ * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time. So it is while a text is
+ * read, too: who is killed again and again gets through it. At once behind a rebuild that took longer than that, for what has happened once may
+ * happen again; and at a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
+ * `on`: of any text, at most one a second; at interruptions always. `off`: none is made and none is used.
  *
  * Nothing here can fail: what goes wrong is one notice, and the text is read again. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
  * (wall time beside the decode loop), snapshot_cpu_seconds, snapshot_put_seconds (taken from the decode loop); restored_tokens, restore_seconds,
@@ -47,6 +48,7 @@ struct keeper {                      /* {0} is closed */
 void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
                  const struct snapshot_owner *owner);
 void keeper_restore(struct keeper *k);
+void keeper_reading(struct keeper *k);
 void keeper_rebuilt(struct keeper *k, double seconds);
 void keeper_round(struct keeper *k);
 void keeper_stop(struct keeper *k);

@@ -56,7 +56,9 @@ uint64_t image_take(struct image *m, size_t rows)
     m->n_sections = 0;
     add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, rows, m->part));
     for (size_t i = 0; drafters_all[i]; i++) {
-        if (!m->state[i].room || !(m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p)))
+        if (m->state[i].room && !m->pending)
+            m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
+        if (!m->state[i].n)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, m->state[i].n };
         add_section(m, source_names[drafters_all[i]->source], m->shape, &m->state_part[i], 1);
@@ -147,6 +149,7 @@ int image_restore(struct image *m, const char *path, struct err *e)
         m->restored = rows;
         m->restored_seconds = snapshot_owner(f)->rebuild_seconds;
         read_states(m, f);
+        m->pending = true;
     }
     snapshot_close(f);
     return rc ? -1 : 0;
@@ -154,6 +157,7 @@ int image_restore(struct image *m, const char *path, struct err *e)
 
 void image_restore_drafters(struct image *m)
 {
+    m->pending = false;
     for (size_t i = 0; drafters_all[i]; i++)
         if (m->state[i].n)
             drafters_all[i]->load(&m->d->draft, m->state[i].p, m->state[i].n);

@@ -1,7 +1,7 @@
 /* What a snapshot holds of a decoder, and the way back.
  *
  *     image_open(&m, &decoder, &owner, &e)      behind decode_open; all memory is taken here
- *     image_take(&m, tokens)                    between rounds: which rows, and a copy of what drafters know (small)
+ *     image_take(&m, tokens)                    between rounds or passes of decode_prefill: which rows, and a copy of what drafters know (small)
  *     image_write(&m, fd, stop, &e)             on any thread, while the decoder goes on: rows that are committed never change
  *     image_restore(&m, path, &e)               behind decode_append, before decode_prefill
  *     image_restore_drafters(&m)                behind decode_prefill
@@ -22,6 +22,7 @@ struct image {                           /* {0} is closed */
     struct snapshot_part state_part[N_SOURCES];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
     char shape[SNAPSHOT_SHAPE_BYTES];
+    bool pending;                        /* state[] is what was read, and not the drafters' yet */
     size_t restored; double restored_seconds;    /* rows that came from a snapshot; what its writer thought that they cost */
 };
 

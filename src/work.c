@@ -286,6 +286,7 @@ static bool prefilling(void *ctx, size_t done, size_t of)
     struct task *t = ctx;
     t->w->progress.of = of;
     progress_at(&t->w->progress, done);
+    keeper_reading(&t->keeper);
     return !stops(t);
 }
 
