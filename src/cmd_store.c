@@ -238,7 +238,7 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     *n = 0;
     int rc = store_input(s, job->id, &in, e);
     if (rc == 0 && (rc = job_parse(&p, in.parameters, e)) == 0 && (rc = text_reader_for(r, job, &p, e)) == 0 &&
-        (rc = store_tokens(s, job->id, 0, SIZE_MAX, &ids, &n_ids, e)) == 0)
+        (rc = store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e)) == 0)
         rc = replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e);
     bool open = rc == 0;
     for (size_t i = 0; rc == 0 && i <= n_ids && y.emit.finish == FINISH_NONE; i++) {
@@ -287,7 +287,7 @@ int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *
     *n = 0;
     if (store_spans(s, job->id, &spans, e))
         return -1;
-    int rc = store_tokens(s, job->id, 0, SIZE_MAX, ids, &n_all, e);
+    int rc = store_tokens(s, job->id, 0, job->tokens, ids, &n_all, e);
     for (size_t i = 0, k = 0; rc == 0 && i < n_all; i++) {
         while (k < spans.n && (strcmp(spans.v[k].kind, "given") || i >= spans.v[k].start + spans.v[k].n))
             k++;

@@ -28,7 +28,7 @@ struct text_reader { char path[PATH_BYTES], scaling[64]; struct config config; s
 int  text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e);
 void text_reader_close(struct text_reader *r);
 
-/* The text of a job as far as it is, with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
+/* The text of a job as far as its row here says, whatever came later, so that both belong together; with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e);
-/* The generated token ids of a job, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
+/* Its generated token ids, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
 int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

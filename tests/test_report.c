@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <jansson.h>
 
+#include "src/cmd_store.h"
 #include "src/report.h"
 #include "src/tokenizer.h"
 #include "tests/store_rig.h"
@@ -387,6 +388,26 @@ static int write_page(const char *path)
     return rc;
 }
 
+/* An export of a job that is being written: its row and its text are of the same moment. */
+static void a_text_is_that_of_its_row(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct job_list before = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t job = rig_submit(s, 400);
+    CHECK(rig_claim(s, rig_worker(s), job, &c) == 1 && rig_commit(s, &c, 150, NULL, &e) == 0, "%s", e.msg);
+    CHECK(store_jobs(s, &job, 1, &before, &e) == 0 && before.n == 1 && before.v[0].tokens == 150, "%s", e.msg);
+    CHECK(rig_commit(s, &c, 200, NULL, &e) == 0, "%s", e.msg);
+    CHECK(job_read_ids(s, &before.v[0], &ids, &n, &e) == 0 && n == 150, "%zu tokens: %s", n, e.msg);
+    free(ids);
+    job_list_free(&before);
+    store_close(s);
+}
+
 int main(int argc, char **argv)
 {
     struct err e = {0};
@@ -409,6 +430,7 @@ int main(int argc, char **argv)
     RUN(csv_is_rectangular_and_no_formula);
     RUN(tables_are_safe_for_terminals);
     store_close(store);
+    RUN(a_text_is_that_of_its_row);
     rig_end();
     tokenizer_close(demo);
     return test_end();
