@@ -141,6 +141,31 @@ static int take_texts(struct batch_line *l, const struct json *v, const char **l
     return 0;
 }
 
+/* JSON has said already what its escapes mean: a backslash that is left is one. No breakers are "none", as --dry-sequence-breaker calls them. */
+static int take_breakers(struct batch_line *l, const struct json *v, struct err *e)
+{
+    if (take_texts(l, v, l->breaker, &l->o.dry_breakers, e))
+        return -1;
+    for (size_t i = 0; i < l->o.dry_breakers.n; i++) {
+        const char *text = l->breaker[i];
+        size_t more = 0;
+        for (const char *p = text; *p; p++)
+            more += *p == '\\';
+        if (!more)
+            continue;
+        char *out = take_room(l, strlen(text) + more);           /* the line has two bytes for each of them */
+        l->breaker[i] = out;
+        for (; *text; *out++ = *text++)
+            if (*text == '\\')
+                *out++ = '\\';
+    }
+    if (l->o.dry_breakers.n == 0) {
+        l->breaker[0] = "none";
+        l->o.dry_breakers = (struct text_list){ l->breaker, 1 };
+    }
+    return 0;
+}
+
 /* A name of a known template, or the text of one. */
 static int take_template(struct batch_line *l, const struct json *v, struct err *e)
 {
@@ -209,7 +234,7 @@ static int take_special(struct batch_line *l, enum special what, const struct js
     case PROMPT:   l->prompt = *v; return 0;
     case MESSAGES: l->messages = *v; return 0;
     case STOP:     return take_texts(l, v, l->stop, &l->o.stop, e);
-    case BREAKERS: return take_texts(l, v, l->breaker, &l->o.dry_breakers, e);
+    case BREAKERS: return take_breakers(l, v, e);
     case BIAS:
         if (js_kind(v) != JS_OBJECT)
             return js_bad(v, e, "allowed is an object {\"ID\": BIAS, ..}");

@@ -12,7 +12,7 @@
  *     temperature top_p top_k min_p eta min_keep presence_penalty frequency_penalty min_tokens ignore_eos on_loop
  *     dry_multiplier dry_base dry_allowed_length dry_penalty_last_n   as the options
  *     repetition_penalty, repeat_penalty   --penalty                  repeat_last_n, penalty_window    --penalty-window
- *     stop, logit_bias, dry_sequence_breakers     instead of the command line's
+ *     stop, logit_bias, dry_sequence_breakers     instead of the command line's; [] is none
  *     add_special_tokens        completions: false leaves BOS away
  *     add_generation_prompt, continue_final_message (then the former is false by itself), chat_template (a name of src/chat.h, or the text of a
  *     known one), chat_template_kwargs {enable_thinking, date_string}

@@ -85,6 +85,13 @@ assert [json.loads(l)["custom_id"] for l in open(sys.argv[1])] == [f"r{i}" for i
 check shard_beyond 2 "shard: I: '4' is not a whole number from 1 to 3" submit --batch "$TMP/in.jsonl" --shard 4/3 -m $MODEL
 check several_databases_are_for_reading 2 'is given 2 times, one database is allowed' pause --all --db "$TMP/shard1.db" --db "$TMP/shard2.db"
 
+# what stands in the body is instead of the command line's, also an empty list; JSON's escapes are the only ones
+lists() { "$L" show "$1" --json | python3 -c 'import json, sys; p = json.load(sys.stdin); p = p[0] if isinstance(p, list) else p; p = p["parameters"]; print(p["dry_sequence_breakers"], p["stop"])'; }
+python3 -c 'import json
+for i, (b, s) in enumerate([([], []), (["\n", "\\n"], ["x"]), (None, None)]): print(json.dumps({"custom_id": f"l{i}", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "dry_multiplier": 1, "dry_sequence_breakers": b, "stop": s}}))' >"$TMP/lists.jsonl"
+"$L" submit --batch "$TMP/lists.jsonl" -m $MODEL -n 3 --stop end --dry-sequence-breaker ';' -q >/dev/null
+[ "$(lists @lists/l0)$(lists @lists/l1)$(lists @lists/l2)" = "['none'] []['\\n', '\\\\\\\\n'] ['x'][';'] ['end']" ]; result lists_are_instead_of_the_command_lines $? "$(lists @lists/l0)$(lists @lists/l1)$(lists @lists/l2)"
+
 # chat: options of the command line are the defaults of a line; the template decides what the model reads
 (echo '{"custom_id": "t", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": {"enable_thinking": true}}}'
  echo '{"custom_id": "o", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}]}}') >"$TMP/chat.jsonl"
