@@ -180,14 +180,14 @@ static size_t snapshot_of(struct store *s, int64_t job)
 
 static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)
 {
-    json_t *o = job_json(j), *list = json_array(), *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *o = job_json(j), *list = json_array(), *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : json_null();
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
         json_array_append_new(list, json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt", (json_int_t)v->attempt, "kind", v->kind, "text", text_or_null(v->text)));
     }
     json_object_set_new(o, "fingerprint", text_or_null(j->fingerprint));
     json_object_set_new(o, "parameters", json_loads(in->parameters, 0, NULL));
-    json_object_set_new(o, "metadata", meta ? meta : json_null());
+    json_object_set_new(o, "metadata", meta ? meta : json_string(in->metadata));      /* numbers that jansson does not hold: as it stands in the line */
     json_object_set_new(o, "prompt", json_stringn(in->prompt, in->prompt_bytes));
     json_object_set_new(o, "snapshot_tokens", snapshot ? json_integer((json_int_t)snapshot) : json_null());
     json_object_set_new(o, "events", list);

@@ -163,6 +163,8 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
     selection_free(&sel);
     if (rc == 0)
         rc = store_jobs(s, *ids, n, jobs, e);
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++)      /* one may have been removed since */
+        (*ids)[i] = jobs->v[i].id;
     if (rc) {
         free(*ids);
         *ids = NULL;
