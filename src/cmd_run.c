@@ -254,10 +254,9 @@ static int run_new(struct run *r, struct store **s, struct err *e)
 static int run_resume(struct run *r, struct store **s, struct err *e)
 {
     const struct options *o = r->o;
-    static const char *const fixed[] = { "model", "prompt", "prompt-file", "tokens", "seed", "samples", "stop", "temperature" };
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        if (options_given(o, fixed[i]))
-            return err_set(e, ERR_INPUT, "--resume %" PRIu64 " and --%s: the job has its own", o->resume, fixed[i]);
+    const char *own = options_of_job(o);
+    if (own)
+        return err_set(e, ERR_INPUT, "--resume %" PRIu64 " and --%s: the job has its own", o->resume, own);
     if (store_from_options(s, o, STORE_WRITE, e) || open_output(r, 0, e))
         return -1;
     int rc = start_worker(r, *s, e) || work_on(r, (int64_t)o->resume, e) ? -1 : 0;

@@ -91,6 +91,8 @@ void options_free(struct options *o);
 
 /* Whether the option of this long name stood on the command line. */
 bool options_given(const struct options *o, const char *name);
+/* One on the command line that a job is made with, as `submit` has it: a job that is there has its own. NULL: there is none. */
+const char *options_of_job(const struct options *o);
 
 /* Set an option of o's verb as if it had been given: a request of a batch has the same fields as the command line, with the same ranges. `spelled` is what
  * messages call it; a flag takes "true" and "false"; a text is borrowed. Not for lists. */

@@ -65,6 +65,8 @@ id=$(sed -n 's/^job: //p' "$TMP/err")
 "$L" run --resume $id --from-here -q >"$TMP/rest"; cat "$TMP/first" "$TMP/rest" >"$TMP/a"; same resume_from_here_writes_the_rest "$TMP/long" "$TMP/a"
 check resume_of_a_done_job 2 'is done; `longhand extend`' run --resume $id
 check resume_of_no_job 2 'there is no job 999' run --resume 999
+check resume_with_another_sampling 2 'and --top-p: the job has its own' run --resume $id --top-p 0.5
+check resume_with_another_length_of_context 2 'and --context-scaling: the job has its own' run --resume $id --threads 1 -q --context-scaling yarn:2
 check resume_with_a_prompt 2 'the job has its own' run --resume $id -p x
 
 # limits of a shift
