@@ -246,6 +246,9 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->dry_allowed = o->dry_allowed_length;
     s->dry_last_n = o->dry_penalty_last_n;
     s->text_max = text_max;
+    for (size_t i = 0; i < o->dry_breakers.n; i++)       /* they are kept with the job before a tokenizer sees them */
+        if (text_check_utf8("--dry-sequence-breaker", o->dry_breakers.v[i], strlen(o->dry_breakers.v[i]), e))
+            return -1;
     if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->dry_breakers, t, e))
         return -1;
     s->min_tokens = o->min_tokens;
