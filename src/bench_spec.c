@@ -491,7 +491,7 @@ static int check(struct spec *s, struct err *e)
 {
     struct memory_plan plan = {0};
     const struct config *c = &s->engine.config;
-    size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0, all = 0;
+    size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0, all = 0, host = 0;
     for (size_t i = 0; i < s->n_prompts; i++)
         longest = MAX(longest, s->prompt[i]);
     n_max += longest + s->length;
@@ -505,13 +505,16 @@ static int check(struct spec *s, struct err *e)
         size_t rows = decode_verify_rows(d);
         struct memory_plan one = {0};
         decode_plan(&one, d, &s->engine.model, n_max);
-        const size_t part[] = { one.total, workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
+        const size_t part[] = { one.device_total, workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
                                 rows * c->vocab * sizeof(float), kv_bytes(s->engine.compute, c->n_layers, c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
         for (size_t j = 0; j < 4; j++)
             if (!add_size(all, part[j], &all))
                 all = SIZE_MAX;
+        if (!add_size(host, one.total, &host))
+            host = SIZE_MAX;
     }
-    memory_add(&plan, "decoders", all);
+    memory_add_on(&plan, s->engine.dev, "decoders", all);
+    memory_add(&plan, "drafters", host);
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 

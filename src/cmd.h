@@ -62,7 +62,7 @@ struct engine {
     size_t weight_bytes;
 };
 /* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
-struct engine_spec { const char *dir; enum dtype compute; const char *scaling; size_t threads; };   /* scaling NULL: the model's own; threads 0: the default */
+struct engine_spec { const char *dir; enum dtype compute; const char *scaling; size_t threads; const char *device, *numerics; };   /* scaling NULL: the model's own; threads 0: the default; see src/where.h */
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */

@@ -12,6 +12,7 @@
 
 #include "src/chat.h"
 #include "src/config_tensors.h"
+#include "src/where.h"
 
 /* ---- where models are ---- */
 
@@ -91,13 +92,12 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16, o->context_scaling, o->threads }, e);
+    return engine_open_spec(g, &(struct engine_spec){ dir, o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16, o->context_scaling, o->threads, o->device, NULL }, e);
 }
 
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
-    char reason[256];
     *g = (struct engine){ .compute = s->compute };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
@@ -122,10 +122,9 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
         err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
         goto fail;
     }
-    if (device_cpu_open(&g->dev, g->ops, g->pool, g->compute == DT_F32, reason, sizeof reason)) {
-        err_set(e, ERR_FAILED, "%s", reason);
+    const struct where_model wanted = { &g->config, &g->tensors, g->compute, g->ops, g->pool };
+    if (where_open(&g->dev, s->device, s->numerics, &wanted, e))
         goto fail;
-    }
     g->model.config = g->config;
     g->model.compute = g->compute;
     g->model.dev = g->dev;
@@ -146,10 +145,10 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     size_t logits;
     if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
-    memory_add(plan, "weights", g->weight_bytes);
-    memory_add(plan, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
-    memory_add(plan, "workspace", workspace_bytes(&g->model, rows, n_max));
-    memory_add(plan, "logits", logits);
+    memory_add_on(plan, g->dev, "weights", g->weight_bytes);
+    memory_add_on(plan, g->dev, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
+    memory_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
+    memory_add_on(plan, g->dev, "logits", logits);
     memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
 }
 

@@ -224,6 +224,7 @@ static int open_output(struct run *r, size_t sample, struct err *e)
 static int start_worker(struct run *r, struct store *s, struct err *e)
 {
     r->worker.threads = r->o->threads;
+    r->worker.device = r->o->device;
     r->worker.snapshot = (enum kv_snapshot)r->o->kv_snapshot;
     r->worker.snapshot_max = r->o->kv_snapshot_max;
     r->worker.quiet = r->o->quiet;

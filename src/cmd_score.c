@@ -18,7 +18,8 @@ struct score {
     double *nll;                     /* [n - 1]: of ids[i + 1]; NAN: not scored */
     struct kv kv;
     struct workspace *work;
-    float *logits; size_t logits_bytes;
+    float *logits; size_t logits_bytes;      /* the device's; `host`: fetched, or the same */
+    float *host;
     double sum; size_t scored;
 };
 
@@ -29,7 +30,7 @@ static void row_nll(void *ctx, size_t i, size_t thread)
 {
     const struct rows *r = ctx;
     size_t vocab = r->s->engine.config.vocab;
-    const float *x = r->s->logits + i * vocab;
+    const float *x = r->s->host + i * vocab;
     float max = x[0];
     double sum = 0;
     (void)thread;
@@ -44,6 +45,7 @@ static void row_nll(void *ctx, size_t i, size_t thread)
 static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
 {
     static const uint8_t all[SCORE_ROWS] = { [0 ... SCORE_ROWS - 1] = 1 };
+    struct device *dev = s->engine.dev;
     kv_truncate(&s->kv, 0);
     for (size_t done = 0; done + 1 < n;) {
         size_t rows = MIN((size_t)SCORE_ROWS, n - 1 - done);
@@ -54,6 +56,8 @@ static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
         if (model_forward(&s->engine.model, s->work, &seq, 1, NULL, 0, e))
             return err_while(e, "token %zu", from + done);
         kv_advance(&s->kv, rows);
+        if (s->host != s->logits && dev->download(dev, s->host, s->logits, rows * s->engine.config.vocab * sizeof *s->host))
+            return err_set(e, ERR_FAILED, "token %zu: %s: %s", from + done, dev->name, dev->error);
         pool_run(s->engine.pool, rows, row_nll, &r);
         done += rows;
         progress_at(&s->progress, from + done);
@@ -98,7 +102,8 @@ static int open_buffers(struct score *s, struct err *e)
     s->nll = malloc(s->n * sizeof *s->nll);
     s->logits_bytes = SCORE_ROWS * c->vocab * sizeof *s->logits;
     s->logits = m->dev->alloc(m->dev, s->logits_bytes);
-    if (!s->nll || !s->logits)
+    s->host = m->dev->host_memory ? s->logits : malloc(s->logits_bytes);
+    if (!s->nll || !s->logits || !s->host)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
     for (size_t i = 0; i < s->n; i++)
         s->nll[i] = NAN;
@@ -177,6 +182,8 @@ int cmd_score(const struct options *o, struct err *e)
     if (s.work)
         workspace_close(s.work);
     kv_close(&s.kv);
+    if (s.host != s.logits)
+        free(s.host);
     if (s.engine.dev)
         s.engine.dev->free(s.engine.dev, s.logits, s.logits_bytes);
     free(s.nll);

@@ -275,8 +275,12 @@ static int print_results(const struct job *j, struct err *e)
 
 static int train(struct job *j, struct err *e)
 {
+    struct options own = *j->o;
     progress_open(&j->progress, j->o->progress, j->o->quiet);
-    if (engine_open(&j->engine, j->o, e) || settings(j, e) || read_data(j, e))
+    if (strcmp(own.device, "auto") && strcmp(own.device, "cpu"))
+        return err_set(e, ERR_INPUT, "train heads: --device %s: training is on the CPU in this version (auto and cpu are allowed)", own.device);
+    own.device = "cpu";
+    if (engine_open(&j->engine, &own, e) || settings(j, e) || read_data(j, e))
         return -1;
     int rc = train_all(j, e);
     progress_clear(&j->progress);

@@ -63,12 +63,12 @@ static int check_open(struct check *c, struct err *e)
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with --verifier paper: its text is not the model's own", c->job->id);
     if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || choose(c, e))       /* sums and chain are checked here */
         return -1;
-    const char *numerics = job_numerics(c->params.compute);
-    if (c->job->numerics && strcmp(c->job->numerics, numerics))
-        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id, c->job->numerics, numerics);
     w->threads = c->o->threads;
+    w->device = c->o->device;
     if (worker_model(w, c->job, &c->params, e))
         return -1;
+    if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id, c->job->numerics, w->engine.dev->numerics);
     const size_t n_max = c->in.n_prompt + c->n + 1;
     c->params.draft = (struct draft_settings){0};
     c->params.drafter_auto = false;

@@ -17,6 +17,14 @@ int cmd_version(const struct options *o, struct err *e)
         printf(" %s%s", ops_all[i]->name, ops_all[i]->supported() ? "" : " (not on this CPU)");
     device_cuda_images(images, sizeof images);
     printf("\nchosen: %s\ncuda: %s\n", chosen->name, *images ? images : "not built");
+    if (*images) {
+        char no[256] = "";
+        const size_t n = device_cuda_count(no, sizeof no);
+        if (n)
+            printf("gpus: %zu\n", n);
+        else
+            printf("gpus: none, --device auto is the CPU (%s)\n", no);
+    }
     return stdout_finish(e);
 }
 

@@ -131,6 +131,7 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 {
     struct shift h = { .o = o, .store = s, .batch = batch };
     h.worker.threads = o->threads;
+    h.worker.device = o->device;
     h.worker.snapshot = (enum kv_snapshot)o->kv_snapshot;
     h.worker.snapshot_max = o->kv_snapshot_max;
     h.worker.quiet = o->quiet;

@@ -28,7 +28,9 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
     memory_add(plan, "decoder", n);
     for (size_t i = 0; drafters_all[i]; i++)
         if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
-            memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
+            drafters_all[i]->source == SOURCE_PARTIAL
+                ? memory_add_on(plan, m->dev, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max))
+                : memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,

@@ -17,14 +17,6 @@ static const struct { const char *name; enum kv_policy v; } policies[] = { { "fu
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
 
-#define TEXT_(x) #x
-#define TEXT_OF(x) TEXT_(x)
-
-const char *job_numerics(enum dtype compute)
-{
-    return compute == DT_F32 ? "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" : "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16";
-}
-
 /* ---- out ---- */
 
 /* Whole numbers as such. */
@@ -443,10 +435,8 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
     engine_plan(&plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
     decode_plan(&plan, &setup, &g->model, n_max);
     memory_add(&plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
-    if (held) {                          /* the weights are in memory: only the rest has to fit */
-        plan.total -= MIN(held, plan.total);
-        plan.item[0].bytes -= MIN(held, plan.item[0].bytes);
-    }
+    if (held)                            /* the weights are in memory: only the rest has to fit */
+        memory_held(&plan, 0, held);
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 

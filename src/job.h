@@ -36,9 +36,6 @@ struct job_params {                  /* {0} is closed */
     const char *heads_file;          /* or NULL: next to the model */
 };
 
-/* The numerics id of texts made with this arithmetic on a CPU. */
-const char *job_numerics(enum dtype compute);
-
 /* The object of a command line for this model; `sampling` is what sampling_from_options made of it. json_decref it. */
 int job_describe(json_t **out, const struct options *o, const struct sampling *sampling, const struct engine *g, size_t n_prompt,
                   const char *chat_template, struct err *e);

@@ -24,7 +24,14 @@ void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, st
     *k = (struct keeper){ .mode = mode, .max_bytes = max_bytes, .store = s, .claim = c, .checkpoint = p, .started = clock_seconds(), .rate = FIRST_RATE };
     for (int i = 0; i < KEEPER_METRICS; i++)
         k->metric[i] = checkpoint_metric(p, "", metrics[i], 0);
-    if (mode != KV_SNAPSHOT_OFF && image_open(&k->image, d, owner, &e))
+    if (mode == KV_SNAPSHOT_OFF)
+        return;
+    if (!d->model->dev->host_memory) {       /* said where snapshots were asked for */
+        if (mode == KV_SNAPSHOT_ON)
+            snprintf(k->notice, sizeof k->notice, "no snapshots are made: the cache is in the memory of %s; the text is read again when the job goes on", d->model->dev->name);
+        return;
+    }
+    if (image_open(&k->image, d, owner, &e))
         note(k, "no snapshots are made", &e);
 }
 

@@ -5,13 +5,33 @@
 #include <string.h>
 #include <sys/resource.h>
 
-void memory_add(struct memory_plan *p, const char *name, size_t bytes)
+#include "kernels/device.h"
+
+static void add(struct memory_plan *p, const char *name, size_t bytes, bool on_device)
 {
+    size_t *total = on_device ? &p->device_total : &p->total;
     assert(p->n < MEMORY_ITEMS_MAX);
     p->item[p->n].name = name;
+    p->item[p->n].on_device = on_device;
     p->item[p->n++].bytes = bytes;
-    if (!add_size(p->total, bytes, &p->total))
-        p->total = SIZE_MAX;
+    if (!add_size(*total, bytes, total))
+        *total = SIZE_MAX;
+}
+
+void memory_add(struct memory_plan *p, const char *name, size_t bytes) { add(p, name, bytes, false); }
+
+void memory_add_on(struct memory_plan *p, struct device *dev, const char *name, size_t bytes)
+{
+    if (!dev->host_memory)
+        p->dev = dev;
+    add(p, name, bytes, !dev->host_memory);
+}
+
+void memory_held(struct memory_plan *p, size_t i, size_t bytes)
+{
+    size_t *total = p->item[i].on_device ? &p->device_total : &p->total;
+    *total -= MIN(bytes, *total);
+    p->item[i].bytes -= MIN(bytes, p->item[i].bytes);
 }
 
 /* The first number behind `key` in a text file, `scale` bytes each; SIZE_MAX when there is none ("max"). */
@@ -103,17 +123,27 @@ size_t memory_available(const char **limit)
     return best;
 }
 
+static const char *list(char items[700], const struct memory_plan *p, bool on_device)
+{
+    size_t n = 0;
+    items[0] = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->item[i].on_device == on_device && n < 700)
+            n += (size_t)snprintf(items + n, 700 - n, "%s%s %.1f", n ? ", " : "", p->item[i].name, (double)p->item[i].bytes / 1048576);
+    return items;
+}
+
 int memory_check(const struct memory_plan *p, const char *helps, struct err *e)
 {
-    char items[700] = "";
+    char items[700];
     const char *limit;
     size_t available = memory_available(&limit);
-    if (p->total <= available)
-        return 0;
-    for (size_t i = 0; i < p->n; i++) {
-        size_t n = strlen(items);
-        snprintf(items + n, sizeof items - n, "%s%s %.1f", i ? ", " : "", p->item[i].name, (double)p->item[i].bytes / 1048576);
-    }
-    return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory (%s), %.1f MiB are available (%s); %s", (double)p->total / 1048576,
-                   items, (double)available / 1048576, limit, helps);
+    if (p->total > available)
+        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory (%s), %.1f MiB are available (%s); %s", (double)p->total / 1048576,
+                       list(items, p, false), (double)available / 1048576, limit, helps);
+    available = p->dev ? p->dev->bytes_free(p->dev) : SIZE_MAX;
+    if (p->device_total > available)
+        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory on %s (%s), %.1f MiB are free there; %s; --device cpu", (double)p->device_total / 1048576,
+                       p->dev->name, list(items, p, true), (double)available / 1048576, helps);
+    return 0;
 }

@@ -1,5 +1,6 @@
 #include "src/options_impl.h"
 #include "src/chat.h"
+#include "src/where.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -102,7 +103,8 @@ static const struct option table[] = {
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
-    { "device", "", "auto|cpu", VERBS_MAKE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, CHOICE, F(device), 0, 2, "auto", NULL, "Where to compute.", MODELS, 0 },
+    { "device", "", "auto|cpu|cuda[:N]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
+      "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU. A text stays with the arithmetic that began it.", MODELS, 0 },
     { "kv-dtype", "", "bf16", VERBS_MAKE, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 
@@ -444,8 +446,6 @@ static int parse_choice(int *out, const struct option *opt, const char *spelled,
         }
         p += len + (p[len] == '|');
     }
-    if (strcmp(opt->name, "device") == 0 && strncmp(s, "cuda", 4) == 0 && (!s[4] || s[4] == ':'))
-        return err_set(e, ERR_INPUT, "%s %s: this program was built without CUDA (auto and cpu are there)", spelled, s);
     bool known = (strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0;
     if (known)
         return err_set(e, ERR_INPUT, "%s: '%s' is not in this version of longhand (%s)", spelled, s, opt->arg);
@@ -472,7 +472,7 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     case BYTES:  return parse_bytes(field, spelled, s, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
-    case TEXT:   *(const char **)field = s; return 0;
+    case TEXT:   *(const char **)field = s; return field == &o->device ? where_check(spelled, s, e) : 0;
     case LIST: case FILES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
     case LATER: case LATER_FLAG:

@@ -61,8 +61,8 @@ struct options {
     double dry_multiplier, dry_base; size_t dry_allowed_length; long dry_penalty_last_n;
     struct text_list stop, logit_bias, dry_breakers;
     bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
-    int generation_config, compute, device, format, progress, kv_dtype, weights;
-    const char *drafter, *preset, *tree, *kv_budget, *json_stats;
+    int generation_config, compute, format, progress, kv_dtype, weights;
+    const char *device, *drafter, *preset, *tree, *kv_budget, *json_stats;
     size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
     int ngram_lead, kv_policy, verifier, on_loop;
     const char *bench_points; size_t repeat;     /* bench */

@@ -58,7 +58,7 @@ bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
 int worker_open(struct worker *w, struct store *s, struct err *e)
 {
     w->store = s;
-    if (store_worker_start(s, &w->number, e))
+    if (where_numerics(w->device, w->numerics, &w->n_numerics, e) || store_worker_start(s, &w->number, e))
         return -1;
     if (heartbeat_start(&w->beat, s, w->number, e)) {
         struct err ignored;
@@ -81,10 +81,7 @@ void worker_close(struct worker *w)
 
 struct wish worker_wish(const struct worker *w, int64_t job)
 {
-    static const char *numerics[2];
-    numerics[0] = job_numerics(DT_BF16);
-    numerics[1] = job_numerics(DT_F32);
-    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL, .numerics = numerics, .n_numerics = 2 };
+    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL, .numerics = w->numerics, .n_numerics = w->n_numerics };
 }
 
 static bool hashing(void *ctx, size_t done, size_t of)
@@ -98,12 +95,13 @@ static bool hashing(void *ctx, size_t done, size_t of)
 int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
 {
     struct engine *g = &w->engine;
-    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0;
+    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error;
     if (!same) {
         engine_close(g);
         w->loaded = false;
         w->heads_path[0] = 0;
-        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads }, e)) {
+        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads, w->device, job->numerics }, e)) {
             g->path[0] = 0;
             return -1;
         }
@@ -276,7 +274,7 @@ static void open_keeper(struct task *t)
     owner.job = t->c->job;
     owner.attempt = t->c->attempt;
     snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
-    snprintf(owner.numerics, sizeof owner.numerics, "%s", job_numerics(t->params.compute));
+    snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
     snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
     keeper_open(&t->keeper, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
 }
@@ -476,7 +474,7 @@ static int work_on(struct task *t, struct err *e)
             stops(t);
         return rc;
     }
-    rc = store_begin(w->store, t->c, job_numerics(t->params.compute), w->fingerprint, t->how->accept_change, &t->ids, e);
+    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->how->accept_change, &t->ids, e);
     if (rc > 0) {
         t->r->end = WORK_LOST;
         t->r->why = *e;

@@ -19,6 +19,7 @@
 #include "src/fingerprint.h"
 #include "src/job.h"
 #include "src/keeper.h"
+#include "src/where.h"
 
 /* Counters of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
 struct work_counter { const char *name; size_t offset; size_t first, n; bool real; };
@@ -35,6 +36,8 @@ struct worker {
     char heads_path[PATH_BYTES];         /* of engine.heads */
     struct progress progress;
     size_t threads;
+    const char *device;                  /* --device: borrowed */
+    const char *numerics[WHERE_IDS]; size_t n_numerics;      /* that it can compute with there */
     double deadline;                     /* on clock_seconds; 0: none */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* see src/keeper.h, runs/snapshots.h */
     bool quiet;                          /* no notices on standard error */

@@ -22,7 +22,12 @@ check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
 check budget_below_sinks 2 "must be 1 to 9, below --kv-budget 10" $R --kv-budget 10
 check verifier_without_a_tree 2 "needs a fixed --tree" $R --verifier paper
 check verifier_without_a_drafter 2 "nothing to verify" $R --verifier paper --drafter none
-check cuda_is_not_built 2 "built without CUDA" $R --device cuda
+check cuda_that_is_not_here 2 "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are there" $R --device cuda:63
+check all_gpus_are_later 2 "--device cuda:all: not in this version.*work --device cuda:N" $R --device cuda:all
+check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N" $R --device tpu
+check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
+check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are there" work --device cuda:63
+check training_is_on_the_cpu 2 "training is on the CPU" train heads -m $MODEL --data README.md -o "$TMP/h" --device emulated
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0
 check tokens_with_a_tail 2 "'12x' is not a whole number" run -n 12x

@@ -1,0 +1,126 @@
+#include "src/where.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model.h"
+
+#define TEXT_(x) #x
+#define TEXT_OF(x) TEXT_(x)
+static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
+
+/* "cuda" or "cuda:N". */
+static bool gpu_word(const char *word, size_t *ordinal)
+{
+    *ordinal = 0;
+    if (strcmp(word, "cuda") == 0)
+        return true;
+    const char *n = word + 5;
+    if (strncmp(word, "cuda:", 5) || !*n || strlen(n) > 4 || strspn(n, "0123456789") != strlen(n))
+        return false;
+    *ordinal = strtoul(n, NULL, 10);
+    return true;
+}
+
+int where_check(const char *spelled, const char *word, struct err *e)
+{
+    size_t ordinal;
+    if (strcmp(word, "cuda:all") == 0)
+        return err_set(e, ERR_INPUT, "%s cuda:all: not in this version of longhand; start one 'longhand work --device cuda:N' for each GPU, they share the queue", spelled);
+    if (strcmp(word, "auto") && strcmp(word, "cpu") && strcmp(word, "emulated") && !gpu_word(word, &ordinal))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N", spelled, word);
+    return 0;
+}
+
+/* The GPU that the word names, or the emulated one. */
+static int open_gpu(struct device **dev, const char *word, struct err *e)
+{
+    char why[512] = "";
+    size_t ordinal;
+    if (strcmp(word, "emulated") == 0)
+        return device_emulated_open(dev, why, sizeof why) ? err_set(e, ERR_FAILED, "--device emulated: %s", why) : 0;
+    gpu_word(word, &ordinal);
+    if (device_cuda_open(dev, ordinal, why, sizeof why))
+        return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
+    return 0;
+}
+
+static int can_hold(const struct device *dev, const struct where_model *m, struct err *e)
+{
+    if (m->compute == DT_F32 && !dev->compute_f32)
+        return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it", dev->name);
+    if (!dev->head_dim(dev, m->config->head_dim))
+        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", dev->name, m->config->head_dim);
+    return 0;
+}
+
+/* auto: the first GPU, if the weights leave a tenth of it for the text. */
+static bool open_first(struct device **dev, const struct where_model *m)
+{
+    struct err ignored;
+    char why[512];
+    size_t weights, room;
+    if (m->compute == DT_F32 || !device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
+        return false;
+    room = (*dev)->bytes_free(*dev);
+    if (can_hold(*dev, m, &ignored) == 0 && model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 && weights <= room - room / 10)
+        return true;
+    (*dev)->close(*dev);
+    *dev = NULL;
+    return false;
+}
+
+int where_open(struct device **dev, const char *word, const char *numerics, const struct where_model *m, struct err *e)
+{
+    char why[256];
+    *dev = NULL;
+    if (strcmp(word, "auto") && strcmp(word, "cpu")) {
+        if (open_gpu(dev, word, e))
+            return -1;
+        if (can_hold(*dev, m, e) == 0)
+            return 0;
+        (*dev)->close(*dev);
+        *dev = NULL;
+        return -1;
+    }
+    const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
+    if (strcmp(word, "auto") == 0 && !begun_here && open_first(dev, m))
+        return 0;
+    if (device_cpu_open(dev, m->ops, m->pool, m->compute == DT_F32, why, sizeof why))
+        return err_set(e, ERR_FAILED, "%s", why);
+    return 0;
+}
+
+int where_numerics(const char *word, const char *id[WHERE_IDS], size_t *n, struct err *e)
+{
+    static char gpu[32], of[16];                 /* opening one takes a while */
+    struct device *dev;
+    struct err why;
+    const bool any = strcmp(word, "auto") == 0, cpu = any || strcmp(word, "cpu") == 0;
+    *n = 0;
+    if (cpu)
+        for (size_t i = 0; i < 2; i++)
+            id[(*n)++] = cpu_ids[i];
+    if (cpu && !any)
+        return 0;
+    if (strcmp(of, word)) {
+        gpu[0] = 0;
+        if (open_gpu(&dev, any ? "cuda" : word, &why) == 0) {
+            snprintf(gpu, sizeof gpu, "%s", dev->numerics);
+            dev->close(dev);
+        } else if (!any) {
+            *e = why;
+            return -1;
+        }
+        snprintf(of, sizeof of, "%s", word);
+    }
+    if (gpu[0])
+        id[(*n)++] = gpu;
+    return 0;
+}
+
+bool where_is(const char *word, const char *device_numerics, const char *numerics)
+{
+    return strcmp(word, "auto") || !numerics || strcmp(device_numerics, numerics) == 0;
+}

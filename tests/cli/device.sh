@@ -1,0 +1,63 @@
+#!/bin/bash
+# The GPU's kernels, compiled as C, under the verbs: texts, queue, kills and all. DEVICE=cuda runs the same on a GPU.
+. tests/cli/lib.inc
+D=${DEVICE:-emulated}
+M=tests/data/models/llama3-old-bf16
+L="$LONGHAND"
+G="-m $M -f $TMP/prompt --ignore-eos --device $D"
+head -c 120 tests/data/models/short.txt >"$TMP/prompt"
+wait_for() { for i in $(seq 1000); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
+state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
+numerics_of() { "$L" show "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["numerics"])'; }
+case $D in emulated) ID='^emulated-1$' N=${TOKENS:-60};; *) ID='^cuda-' N=${TOKENS:-400};; esac
+
+# speculation and sampling settings: the text of plain decoding
+"$L" run $G -n $N -s 7 --drafter none --format ids >"$TMP/plain" 2>"$TMP/err"; r=$?
+[ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ] && numerics_of 1 | grep -q "$ID"; result device_writes_a_text $? "exit $r: $(cat "$TMP/err"), $(numerics_of 1)"
+"$L" run $G -n $N -s 7 --format ids -q >"$TMP/a"; same device_drafting_is_plain "$TMP/plain" "$TMP/a"
+"$L" run $G -n $N -s 7 --drafter partial,ngram,suffix --tree 2,2,1 --draft-passes 2 --kv-sinks 2 --kv-budget 40 --format ids -q >"$TMP/a"; same device_fixed_tree_is_plain "$TMP/plain" "$TMP/a"
+"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter none --format ids -q >"$TMP/b"
+"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter ngram,suffix --format ids -q >"$TMP/a"; same device_greedy_drafting_is_plain "$TMP/b" "$TMP/a"
+differ device_settings_matter "$TMP/plain" "$TMP/b"
+
+# killed again and again, gone on with: nothing is lost, the text is the same
+id=$("$L" submit $G -n $N -s 7)
+before=0 lost=0 kills=0
+for i in 1 2 3; do
+    "$L" work -q --device $D --max-attempts 0 & pid=$!
+    wait_for "[ \$(tokens_of $id) -gt $before ] || ! kill -0 $pid 2>/dev/null"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid
+    now=$(tokens_of $id); [ "$now" -ge "$before" ] || lost=1
+    before=$now
+done 2>/dev/null
+[ $lost = 0 ] && [ $kills -ge 1 ]; result device_kills_lose_nothing $? "$kills kills, lost $lost, at $before"
+"$L" work -q --device $D --kv-snapshot on --max-attempts 0 2>"$TMP/err"
+"$L" text $id --format ids >"$TMP/a"; same device_killed_text_is_the_undisturbed_one "$TMP/plain" "$TMP/a"
+[ ! -s "$TMP/err" ]; result device_quiet_is_quiet $? "$(cat "$TMP/err")"
+
+# arithmetic stays with the text
+id=$("$L" submit $G -n $N -s 7)
+"$L" work -q --device $D 2>/dev/null & pid=$!
+wait_for "[ \$(tokens_of $id) -gt 0 ]"; kill -TERM $pid; wait $pid 2>/dev/null
+if [ "$(state_of $id)" = done ]; then skip device_other_arithmetic_refuses "the text was written before it could be stopped"; else
+    "$L" pause $id -q 2>/dev/null
+    check device_other_arithmetic_refuses 2 "tokens made with numerics id .* here it is cpu-1-bf16" run --resume $id --device cpu
+    "$L" run --resume $id --device $D --format ids -q >"$TMP/a" 2>"$TMP/err"; same device_resume_goes_on "$TMP/plain" "$TMP/a"
+fi
+"$L" verify 1 --device $D --sample 5 -q >"$TMP/out" 2>&1; result device_verifies_its_text $? "$(cat "$TMP/out")"
+check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-bf16" verify 1 --device cpu
+"$L" run $G -n 2 --kv-snapshot on 2>"$TMP/err" >/dev/null; [ "$(grep -c 'no snapshots are made: the cache is in the memory of' "$TMP/err")" = 1 ]; result device_snapshots_are_off $? "$(cat "$TMP/err")"
+
+# other verbs
+head -c 400 tests/data/models/short.txt >"$TMP/text"
+"$L" score -m $M "$TMP/text" --json -q >"$TMP/a"; "$L" score -m $M "$TMP/text" --json -q --device $D >"$TMP/b"
+python3 - "$TMP/a" "$TMP/b" <<'PY'
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+assert a["tokens"] == b["tokens"] > 50 and a["nll"] != 0 and abs(a["nll"] - b["nll"]) < 0.005 * a["nll"], (a, b)
+PY
+result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
+check device_has_no_f32 2 "--compute f32 is not there on this device" run $G -n 2 --compute f32
+exit $failed
