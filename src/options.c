@@ -361,7 +361,7 @@ bool options_given(const struct options *o, const char *name)
 
 const char *options_of_job(const struct options *o)
 {
-    static const char *const others[] = { "threads", "db", "shared-db", "quiet" };
+    static const char *const others[] = { "threads", "device", "db", "shared-db", "quiet" };
     for (size_t i = 0; i < N_OPTIONS; i++) {
         bool of_job = o->given[i] && (table[i].verbs & VERBS_MAKE) == VERBS_MAKE;
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
