@@ -71,7 +71,7 @@ kill -TERM $pid; wait $pid; [ "$(tokens_of $id)" = 0 ] && [ "$(files)" = 1 ]; re
 # killed while it reads one: kept too. With the slow twin
 id=$("$L" submit -m $MODEL -f "$TMP/prompt-long" --ignore-eos -s 8 -n 5)
 LONGHAND_ISA=generic "$L" work -q $W & pid=$!
-while kill -0 $pid && ! ls "$DIR" | grep -q 'kv$'; do sleep 0.02; done 2>/dev/null
+while kill -0 $pid && [ "$(shown 'snapshot of the KV cache')" = 0 ]; do sleep 0.02; done 2>/dev/null
 kill -9 $pid; wait $pid 2>/dev/null; [ "$(tokens_of $id)" = 0 ]; result killed_while_it_reads $? "$(tokens_of $id)"
 "$L" work -q $W; [ "$(shown ' restored: .* from a snapshot')" = 1 ]; result a_kill_while_reading_costs_what_came_since $? "$("$L" show $id | tail -4)"
 "$L" text $id >"$TMP/a"; same and_does_not_change_it "$TMP/b" "$TMP/a"
