@@ -122,3 +122,21 @@ FN float block_sum(float x, float *work)
         sum = sum + work[i];
     return sum;
 }
+
+/* keys[0..n) to descending order: bitonic; n is a power of two. */
+FN void sort_keys(uint64_t *keys, size_t n)
+{
+    for (size_t size = 2; size <= n; size *= 2)
+        for (size_t step = size / 2; step; step /= 2) {
+            barrier();
+            for (size_t i = tid(); i < n; i += threads()) {
+                const size_t j = i ^ step;
+                if (j > i && (keys[i] < keys[j]) == ((i & size) == 0)) {
+                    const uint64_t t = keys[i];
+                    keys[i] = keys[j];
+                    keys[j] = t;
+                }
+            }
+        }
+    barrier();
+}

@@ -43,24 +43,6 @@ FN uint64_t select_key(float score, uint32_t position)
     return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | position;
 }
 
-/* keys[0..n) to descending order: bitonic, n padded with zeros to a power of two by the caller. */
-FN void sort_keys(uint64_t *keys, size_t n)
-{
-    for (size_t size = 2; size <= n; size *= 2)
-        for (size_t step = size / 2; step; step /= 2) {
-            barrier();
-            for (size_t i = tid(); i < n; i += threads()) {
-                const size_t j = i ^ step;
-                if (j > i && (keys[i] < keys[j]) == ((i & size) == 0)) {
-                    const uint64_t t = keys[i];
-                    keys[i] = keys[j];
-                    keys[j] = t;
-                }
-            }
-        }
-    barrier();
-}
-
 /* One block per head. The want-th largest key by digits of 8 bits, from the top; then those not below it, sorted. */
 KERNEL(kv_select, kv_select, 1024, 1)
 {

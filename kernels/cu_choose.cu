@@ -168,24 +168,6 @@ FN void choose_tally(struct choosing *c, const float *x, uint32_t n, bool weight
     barrier();
 }
 
-/* keys[0..n) to descending order; n a power of two. */
-FN void choose_sort(uint64_t *keys, size_t n)
-{
-    for (size_t size = 2; size <= n; size *= 2)
-        for (size_t step = size / 2; step; step /= 2) {
-            barrier();
-            for (size_t i = tid(); i < n; i += threads()) {
-                const size_t j = i ^ step;
-                if (j > i && (keys[i] < keys[j]) == ((i & size) == 0)) {
-                    const uint64_t t = keys[i];
-                    keys[i] = keys[j];
-                    keys[j] = t;
-                }
-            }
-        }
-    barrier();
-}
-
 /* After choose_tally: the key of the last candidate of the shortest prefix (by key, descending) whose sum reaches 1 <= target <= the sum. */
 FN uint64_t choose_prefix(struct choosing *c, const float *x, uint32_t n, uint64_t *keys, uint64_t target, bool weighted)
 {
@@ -211,7 +193,7 @@ FN uint64_t choose_prefix(struct choosing *c, const float *x, uint32_t n, uint64
         padded *= 2;
     for (size_t i = c->n + tid(); i < padded; i += threads())
         keys[i] = 0;
-    choose_sort(keys, padded);
+    sort_keys(keys, padded);
     if (tid() == 0) {
         uint64_t sum = c->before;
         unsigned i = 0;
