@@ -64,9 +64,13 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
     return moved && c->calibrating < SHARE * c->seconds && left >= 500 ? FIRST_GRID : 0;
 }
 
-/* Sizes never measured follow the nearest smaller one, row by row. */
+/* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the
+ * nearest smaller one, row by row. */
 static void fill(struct control *c)
 {
+    for (size_t i = CONTROL_GRID - 1; i-- > 1;)
+        if (c->measured[i] && c->measured[i + 1])
+            c->cost[i] = MIN(c->cost[i], c->cost[i + 1]);
     for (size_t i = 1; i < CONTROL_GRID; i++)
         if (!c->measured[i]) {
             double more = (double)(control_grid[i] - control_grid[i - 1]);

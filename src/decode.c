@@ -137,22 +137,26 @@ static int calibrate(struct decoder *d, struct err *e)
     static const uint8_t all[64] = { [0 ... 63] = 1 };      /* logits of every row, as verification wants them */
     size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
     int32_t token[64];
-    for (size_t i = 0; i < n && control_grid[i] <= d->rows_max && control_grid[i] <= left; i++) {
-        for (size_t j = 0; j < control_grid[i]; j++)
-            token[j] = d->tokens[d->n_tokens - 1];
-        struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
-        double best = 0, spent = 0;
-        for (int again = 0; again < 2; again++) {
+    double best[CONTROL_GRID], spent = 0;
+    while (n > 0 && (control_grid[n - 1] > d->rows_max || control_grid[n - 1] > left))
+        n--;
+    for (size_t j = 0; j < sizeof token / sizeof *token; j++)
+        token[j] = d->tokens[d->n_tokens - 1];
+    for (int again = 0; again < 2; again++)      /* all sizes, then all again: a bad moment is not one size's alone */
+        for (size_t i = 0; i < n; i++) {
+            struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
             double start = clock_seconds(), seconds;
             if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
                 return -1;
             seconds = clock_seconds() - start;
-            best = again ? MIN(best, seconds) : seconds;
+            best[i] = again ? MIN(best[i], seconds) : seconds;
             spent += seconds;
         }
-        control_measured(&d->control, i, d->kv.n_past, best);
-        d->control.calibrating += spent - best;
+    for (size_t i = 0; i < n; i++) {
+        control_measured(&d->control, i, d->kv.n_past, best[i]);
+        spent -= best[i];
     }
+    d->control.calibrating += spent;
     return 0;
 }
 
