@@ -1,6 +1,7 @@
 /* A device for tests: buffers from random numbers, one sequence over one cache. */
 #pragma once
 #include "kernels/device.h"
+#include "tests/device_open.h"
 #include "tests/test.h"
 
 static uint64_t rig_state = 88172645463325252u;

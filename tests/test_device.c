@@ -10,7 +10,7 @@ static void open_for(size_t rows_max, size_t n_max, size_t heads, size_t kv_head
     if (dev)
         dev->close(dev);
     dev = NULL;
-    CHECK(device_emulated_open(&dev, why, sizeof why) == 0, "%s", why);
+    CHECK(test_device_open(&dev, why, sizeof why) == 0, "%s", why);
     const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim, dev->head_dim(dev, dim) } };
     CHECK(dev->reserve(dev, &l) == 0, "%s", dev->error);
 }
@@ -245,7 +245,7 @@ int main(void)
 {
     char why[256];
     struct device *d;
-    if (device_emulated_open(&d, why, sizeof why)) {
+    if (test_device_open(&d, why, sizeof why)) {
         printf("skip test_device (%s)\n", why);
         return 0;
     }

@@ -145,7 +145,7 @@ static void nothing_left_is_said(void)
 int main(void)
 {
     char why[256];
-    if (device_emulated_open(&dev, why, sizeof why)) {
+    if (test_device_open(&dev, why, sizeof why)) {
         printf("skip test_device_choose (%s)\n", why);
         return 0;
     }

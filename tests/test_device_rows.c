@@ -11,9 +11,26 @@ static void open_for(size_t rows_max, size_t n_max, size_t heads, size_t kv_head
     char why[256] = "";
     if (dev)
         dev->close(dev);
-    CHECK(device_emulated_open(&dev, why, sizeof why) == 0, "%s", why);
+    CHECK(test_device_open(&dev, why, sizeof why) == 0, "%s", why);
     const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim, dev->head_dim(dev, dim) } };
     CHECK(dev->reserve(dev, &l) == 0, "%s", dev->error);
+}
+
+/* Zeroed memory of the device that is more than the tests' machine may have: pages that nobody touches are none. */
+static char *sparse(size_t bytes)
+{
+    if (test_on_gpu())
+        return dev->alloc(dev, bytes);
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void sparse_free(char *p, size_t bytes)
+{
+    if (test_on_gpu())
+        dev->free(dev, p, bytes);
+    else
+        munmap(p, bytes);
 }
 
 static void embedding_is_the_row_of_the_table(void)
@@ -299,21 +316,23 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     struct device_kv kv = { .type = DT_BF16, .n_layers = L, .n_kv_heads = KVH, .head_dim = D, .block_bytes = kv_block_bytes(DT_BF16, D) };
     kv.head_bytes = (size_t)(N / 64 + 1) * kv.block_bytes;
     kv.layer_bytes = KVH * kv.head_bytes;
-    kv.base = mmap(NULL, L * kv.layer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (kv.base == MAP_FAILED)
-        SKIP("no 13 GB of addresses");
     open_for(1, N + 1, KVH * GROUP, KVH, D);
+    kv.base = sparse(L * kv.layer_bytes);
+    if (!kv.base)
+        SKIP("no 13 GB of addresses");
     struct rig_pass *p = rig_pass(&kv, N, 1, NULL, 64);
     float *qkv = calloc((KVH * GROUP + 2 * KVH) * D, sizeof *qkv);
     for (size_t i = 0; i < (KVH * GROUP + 2 * KVH) * D; i++)
         qkv[i] = rig_float();
     /* all keys are zero, so all weights but two are equal; the row's own value and that of row 70,000 are what can be seen */
     const size_t head = 7, at = 70000;
-    uint16_t *block = (uint16_t *)(void *)(kv.base + 31 * kv.layer_bytes + head * kv.head_bytes + at / 64 * kv.block_bytes);
+    uint16_t *block = calloc(1, kv.block_bytes);
     for (size_t i = 0; i < D; i++) {
         block[64 * D + at % 64 * D + i] = f32_to_bf16(1000.0f + (float)i * 8);
         block[at % 64 * D + i] = f32_to_bf16(0.0f);
     }
+    char *blocks = kv.base + 31 * kv.layer_bytes + head * kv.head_bytes;
+    dev->upload(dev, blocks + at / 64 * kv.block_bytes, block, kv.block_bytes);
     float *dqkv = rig_put(dev, qkv, (KVH * GROUP + 2 * KVH) * D * sizeof *qkv);
     uint16_t *dq = dev->alloc(dev, KVH * GROUP * D * 2), *out = dev->alloc(dev, KVH * GROUP * D * 2);
     struct device_bad bad;
@@ -322,7 +341,7 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     dev->attend(dev, out, dq, &h, 31, N - 69990);        /* the window begins at 69,991 - and so the test is quick */
     CHECK(dev->end(dev, &bad) == 0, "%s", dev->error);
     uint16_t *q = rig_get(dev, dq, KVH * GROUP * D * 2), *got = rig_get(dev, out, KVH * GROUP * D * 2);
-    const uint16_t *own = (const uint16_t *)(const void *)(kv.base + 31 * kv.layer_bytes + head * kv.head_bytes + N / 64 * kv.block_bytes);
+    uint16_t *own = rig_get(dev, blocks + N / 64 * kv.block_bytes, kv.block_bytes);
     for (size_t g = 0; g < GROUP; g++) {
         double s = 0, n = (double)N - 69990;
         for (size_t i = 0; i < D; i++)
@@ -334,10 +353,10 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
                   bf16_to_f32(got[(head * GROUP + g) * D + i]), want);
         }
     }
-    free(q), free(got), free(qkv);
+    free(q), free(got), free(qkv), free(block), free(own);
     rig_pass_free(p);
     dev->free(dev, dq, 0), dev->free(dev, out, 0), dev->free(dev, dqkv, 0);
-    munmap(kv.base, L * kv.layer_bytes);
+    sparse_free(kv.base, L * kv.layer_bytes);
 }
 
 /* A matrix of more than 2^31 elements: its last rows come back. */
@@ -345,10 +364,10 @@ static void weights_beyond_2_31_elements_are_found_again(void)
 {
     enum { N = 150016, K = 16384, LAST = 3 };
     const size_t bytes = (size_t)N * K * 2;
-    void *w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (w == MAP_FAILED)
-        SKIP("no 5 GB of addresses");
     open_for(LAST, 64, 4, 2, 64);
+    char *w = sparse(bytes);
+    if (!w)
+        SKIP("no 5 GB of addresses");
     CHECK(dev->mat_size(dev, DT_BF16, N, K) == bytes, "size");
     struct mat m = { DT_BF16, N, K, w };
     uint16_t *rows = malloc(LAST * K * 2);
@@ -356,7 +375,7 @@ static void weights_beyond_2_31_elements_are_found_again(void)
         rows[i] = rig_bf16();
     dev->mat_put(dev, &m, N - LAST, LAST, rows, DT_BF16);
     /* the last tile, element by element, from the text of cu_args.h: [16 outputs][16 inputs] as mma has them */
-    const uint16_t *tile = (const uint16_t *)w + ((size_t)N / 128 * (K / 64) - 1) * 8192;
+    uint16_t *tile = rig_get(dev, w + ((size_t)N / 128 * (K / 64) - 1) * 8192 * 2, 8192 * 2);
     for (size_t r = 0; r < LAST; r++)
         for (size_t k = K - 64; k < K; k++) {
             const size_t out = 128 - LAST + r, in = k % 64, lane = out % 8 * 4 + in % 8 / 2, word = out % 16 / 8 + in % 16 / 8 * 2;
@@ -372,17 +391,17 @@ static void weights_beyond_2_31_elements_are_found_again(void)
     float *x = rig_get(dev, dx, LAST * K * sizeof *x);
     for (size_t i = 0; i < LAST * K; i++)
         CHECK(x[i] == bf16_to_f32(rows[i]), "row %zu, %zu", i / K, i % K);
-    free(x), free(rows);
+    free(x), free(rows), free(tile);
     rig_pass_free(p);
     rig_cache_free(dev, &kv);
     dev->free(dev, dx, 0);
-    munmap(w, bytes);
+    sparse_free(w, bytes);
 }
 
 int main(void)
 {
     char why[256];
-    if (device_emulated_open(&dev, why, sizeof why)) {
+    if (test_device_open(&dev, why, sizeof why)) {
         printf("skip test_device_rows (%s)\n", why);
         return 0;
     }

@@ -1,15 +1,16 @@
-/* Whole models on the emulated device: the kernels of the GPU, compiled as C, under the engine's own forward pass, caches and rounds. */
+/* Whole models on the emulated device (or a GPU, see tests/device_open.h): the kernels of the GPU, compiled as C, under the engine's own forward pass, caches and rounds. */
 #include "src/decode.h"
+#include "tests/device_open.h"
 #include "tests/rig.h"
 
 enum { N = 75, ROWS = 40, VOCAB_MAX = 300 };
 
-static void emulated_open(struct rig *r, const char *dir, size_t rows_max, size_t n_max)
+static void device_rig_open(struct rig *r, const char *dir, size_t rows_max, size_t n_max)
 {
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
     r->pool = pool_open(1), r->rows_max = rows_max, r->n_max = n_max;
-    if (device_emulated_open(&r->dev, e.msg, sizeof e.msg)) rig_die("device", &e);
+    if (test_device_open(&r->dev, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e) || model_open(&r->m, dir, &r->c, DT_BF16, r->dev, best_twin(), r->pool, NULL, NULL, &e)) rig_die("model", &e);
     if (rows_max && workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
@@ -49,7 +50,7 @@ static void logits_are_near_the_cpus(const struct tiny *t)
     struct kv a, b;
     int32_t token[N];
     tiny_write(t, dir);
-    rig_open(&cpu, dir, DT_BF16, best_twin(), 1, ROWS, N), emulated_open(&gpu, dir, ROWS, N);
+    rig_open(&cpu, dir, DT_BF16, best_twin(), 1, ROWS, N), device_rig_open(&gpu, dir, ROWS, N);
     rig_kv(&cpu, &a, N, 0), rig_kv(&gpu, &b, N, 0);
     rig_tokens(token, N, t->vocab, 7);
     float *x = run_in(&cpu, &a, token, N, ROWS), *y = run_in(&gpu, &b, token, N, ROWS);
@@ -82,7 +83,7 @@ static void a_row_is_a_row_on_the_device(void)
     int32_t token[N], node[8];
     const size_t from = 62;                      /* the tree crosses a block */
     tiny_write(&tiny_models[0], dir);
-    emulated_open(&r, dir, ROWS, N);
+    device_rig_open(&r, dir, ROWS, N);
     rig_kv(&r, &kv, N, 8);
     rig_tokens(token, N, r.c.vocab, 11);
     const size_t row = r.c.vocab * sizeof(float);
@@ -130,7 +131,7 @@ static void speculation_never_changes_the_text(void)
     int32_t plain[TEXT], drafted[TEXT];
     t.heads_inside = 2;
     tiny_write(&t, dir);
-    emulated_open(&r, dir, 0, 0);
+    device_rig_open(&r, dir, 0, 0);
     struct heads heads;
     struct err e = { 0 };
     if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
@@ -157,7 +158,7 @@ int main(void)
 {
     struct device *d;
     char why[256];
-    if (device_emulated_open(&d, why, sizeof why)) {
+    if (test_device_open(&d, why, sizeof why)) {
         printf("skip test_forward (%s)\n", why);
         return 0;
     }

@@ -9,7 +9,7 @@ head -c 120 tests/data/models/short.txt >"$TMP/prompt"
 wait_for() { for i in $(seq 1000); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
 state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
-numerics_of() { "$L" show "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["numerics"])'; }
+numerics_of() { "$L" show "$1" | awk '$1 == "numerics:" { print $2 }'; }
 case $D in emulated) ID='^emulated-1$' N=${TOKENS:-60};; *) ID='^cuda-' N=${TOKENS:-400};; esac
 
 # speculation and sampling settings: the text of plain decoding
@@ -52,12 +52,8 @@ check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-bf16
 
 # other verbs
 head -c 400 tests/data/models/short.txt >"$TMP/text"
-"$L" score -m $M "$TMP/text" --json -q >"$TMP/a"; "$L" score -m $M "$TMP/text" --json -q --device $D >"$TMP/b"
-python3 - "$TMP/a" "$TMP/b" <<'PY'
-import json, sys
-a, b = (json.load(open(f)) for f in sys.argv[1:])
-assert a["tokens"] == b["tokens"] > 50 and a["nll"] != 0 and abs(a["nll"] - b["nll"]) < 0.005 * a["nll"], (a, b)
-PY
+"$L" score -m $M "$TMP/text" -q --device cpu >"$TMP/a"; "$L" score -m $M "$TMP/text" -q --device $D >"$TMP/b"
+cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] } END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
 result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
 check device_has_no_f32 2 "--compute f32 is not there on this device" run $G -n 2 --compute f32
 exit $failed

@@ -1,0 +1,16 @@
+/* The device that tests of the GPU's kernels run on: the emulated one, or with LONGHAND_TEST_DEVICE=cuda a GPU. */
+#pragma once
+#include "kernels/device.h"
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool test_on_gpu(void)
+{
+    const char *s = getenv("LONGHAND_TEST_DEVICE");
+    return s && strcmp(s, "cuda") == 0;
+}
+
+static inline int test_device_open(struct device **d, char *why, size_t size)
+{
+    return test_on_gpu() ? device_cuda_open(d, 0, why, size) : device_emulated_open(d, why, size);
+}
