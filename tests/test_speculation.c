@@ -74,6 +74,12 @@ static const struct heads *heads_of(const struct rig *r)
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e)) rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
 }
+/* The heads lie in the memory of the rig's device: they go first. */
+static void done_with(struct rig *r)
+{
+    heads_close(&demo_heads);
+    rig_close(r);
+}
 
 static void open_at(struct decoder *d, const struct rig *r, const struct sampling *p, const struct decode_setup *s, const struct text *t)
 {
@@ -202,7 +208,7 @@ static void every_drafter_and_sampling(void)
     }
     printf("    %d samplings x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", N_SAMPLINGS, N_SETTINGS, all.deep, all.across);
     CHECK(all.deep > 100 && all.across > 5);
-    rig_close(&r);
+    done_with(&r);
 }
 
 /* A drafter that is always wrong: exactly one token a pass; one that knows the next d: exactly d + 1. */
@@ -225,7 +231,7 @@ static void knowing_and_garbage_drafters(void)
         CHECK(seen.per_round == (double)depth + 1, "depth %zu: %g tokens a pass", depth, seen.per_round);
         free(t.tokens);
     }
-    rig_close(&r);
+    done_with(&r);
 }
 
 /* [1,9,9,9] with 20 chains: the widest of the paper, 900 rows, two blocks of nodes. */
@@ -251,7 +257,7 @@ static void the_widest_tree(void)
     printf("    at most %zu rows in a pass, %.2f tokens a pass\n", seen.rows_max, seen.per_round);
     CHECK(!heads || seen.rows_max > 500);
     free(t.tokens);
-    rig_close(&r);
+    done_with(&r);
 }
 
 static void small_models(void)
@@ -276,7 +282,7 @@ static void small_models(void)
                     CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s", tiny_models[m].name, settings[k].name);
             }
             free(t.tokens);
-            rig_close(&r);
+            done_with(&r);
         }
         tiny_remove(dir);
     }
@@ -312,7 +318,7 @@ static void several_decoders_in_one_round(void)
         CHECK(!memcmp(d[i].tokens, t[i].tokens, t[i].n * sizeof(int32_t)), "decoder %zu", i);
         decode_close(&d[i]), free(t[i].tokens);
     }
-    rig_close(&r);
+    done_with(&r);
 }
 
 /* The published rule: with several candidates and a temperature above 0 the text is pulled to the guesses. At temperature 0 it is exact. */
@@ -339,7 +345,7 @@ static void the_published_rule_is_not_lossless(void)
         free(t.tokens);
     }
     CHECK(different == 3, "%zu of 3 texts differ", different);
-    rig_close(&r);
+    done_with(&r);
 }
 
 static void many_prompts_and_seeds(void)
@@ -369,7 +375,7 @@ static void many_prompts_and_seeds(void)
             free(t.tokens);
         }
     printf("    %zu texts of 2,000 tokens x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", texts, N_SETTINGS, all.deep, all.across);
-    rig_close(&r);
+    done_with(&r);
 }
 
 static void one_hundred_thousand_tokens(void)
@@ -389,7 +395,7 @@ static void one_hundred_thousand_tokens(void)
     CHECK(same_text(&r, &p, &s, &t, &seen));
     printf("    %.3f tokens a pass; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", seen.per_round, seen.deep, seen.across);
     free(t.tokens);
-    rig_close(&r);
+    done_with(&r);
 }
 
 int main(int argc, char **argv)
@@ -405,6 +411,5 @@ int main(int argc, char **argv)
     RUN_IF(the_published_rule_is_not_lossless);
     RUN_IF(many_prompts_and_seeds);
     RUN_IF(one_hundred_thousand_tokens);
-    heads_close(&demo_heads);
     return test_end();
 }
