@@ -12,33 +12,33 @@ on_terminal() # COLUMNS ARGS...: what the terminal got
     shift
     timeout 60 python3 tests/cli/terminal.py bash -c "stty cols $wide; exec \"\$@\"" _ "$L" "$@" </dev/null
 }
-on_terminal 140 run "${G[@]}" -n 1200 -o "$TMP/a" >"$TMP/tty"
-grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m [0-9]+ of 1200 tokens \\([0-9.]+ %\\), [0-9.]+ tokens/s, 1\\.00 a pass, [0-9:]+ left, checkpoint at [0-9]+' "$TMP/tty"
+on_terminal 140 run "${G[@]}" -n 5000 -o "$TMP/a" >"$TMP/tty"
+grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m [0-9]+ of 5000 tokens \\([0-9.]+ %\\), [0-9.]+ tokens/s, 1\\.00 a pass, [0-9:]+ left, checkpoint at [0-9]+' "$TMP/tty"
 result terminal_has_one_line_with_everything $? "$(tail -c 400 "$TMP/tty" | cat -v)"
 [ "$(grep -c writing "$TMP/tty")" = 1 ] && [ "$(tr '\r' '\n' <"$TMP/tty" | grep -c writing)" -ge 2 ]; result terminal_line_is_redrawn $? "$(grep -c writing "$TMP/tty") lines"
-tail -1 "$TMP/tty" | grep -qE $'^(.*\r)?\x1b\\[K1200 tokens, '; result terminal_line_is_removed_at_the_end $? "$(tail -c 100 "$TMP/tty" | cat -v)"
-"$L" submit "${G[@]}" -n 800 >/dev/null
+tail -1 "$TMP/tty" | grep -qE $'^(.*\r)?\x1b\\[K5000 tokens, '; result terminal_line_is_removed_at_the_end $? "$(tail -c 100 "$TMP/tty" | cat -v)"
+"$L" submit "${G[@]}" -n 4000 >/dev/null
 on_terminal 46 work >"$TMP/tty"
 wide=$(tr '\r' '\n' <"$TMP/tty" | sed $'s/\x1b\\[[0-9]*[mK]//g' | grep writing | awk '{ if (length($0) > w) w = length($0) } END { print w + 0 }')
 [ "$wide" -gt 20 ] && [ "$wide" -le 45 ]; result terminal_line_fits_a_narrow_terminal $? "$wide columns"
-tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/800, '; result work_says_which_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
-NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 400 -o "$TMP/a" >"$TMP/tty"
+tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/4000, '; result work_says_which_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
+NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" >"$TMP/tty"
 grep -q $'\x1b\\[K' "$TMP/tty" && grep -q writing "$TMP/tty" && ! grep -q $'\x1b\\[[0-9]*m' "$TMP/tty"; result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
-TERM=dumb on_terminal 140 run "${G[@]}" -n 400 -o "$TMP/a" >"$TMP/tty"
+TERM=dumb on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" >"$TMP/tty"
 ! grep -q $'\x1b' "$TMP/tty"; result a_dumb_terminal_gets_plain_lines $? "$(head -c 300 "$TMP/tty" | cat -v)"
-on_terminal 140 run "${G[@]}" -n 400 -o "$TMP/a" --progress none >"$TMP/tty"
+on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" --progress none >"$TMP/tty"
 ! grep -q writing "$TMP/tty"; result progress_none_shows_none $? "$(head -c 300 "$TMP/tty" | cat -v)"
 
 # JSON
-"$L" run "${G[@]}" -n 1500 --progress json 2>"$TMP/json" >"$TMP/a" </dev/null
+"$L" run "${G[@]}" -n 5000 --progress json 2>"$TMP/json" >"$TMP/a" </dev/null
 python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
 import json, sys
 lines = [json.loads(l) for l in open(sys.argv[1])]
-assert lines[-1]["phase"] == "done" and lines[-1]["tokens"] == 1500, lines[-1]
+assert lines[-1]["phase"] == "done" and lines[-1]["tokens"] == 5000, lines[-1]
 writing = [l for l in lines if l["phase"] == "writing"]
 assert writing, lines
 for l in writing:
-    assert l["of"] == 1500 and l["unit"] == "tokens" and 0 <= l["done"] <= 1500 and l["per_second"] >= 0 and 0 <= l["stored"] <= l["done"] and l["mean_acceptance_length"] == 1, l
+    assert l["of"] == 5000 and l["unit"] == "tokens" and 0 <= l["done"] <= 5000 and l["per_second"] >= 0 and 0 <= l["stored"] <= l["done"] and l["mean_acceptance_length"] == 1, l
     assert l["eta_seconds"] is None or l["eta_seconds"] >= 0
 PY
 result progress_json_is_one_object_a_line $? "$(tail -1 "$TMP/err")"
