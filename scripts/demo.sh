@@ -1,8 +1,10 @@
 #!/bin/bash
 # What longhand is for, in front of you: two books go on from their openings, the program is killed in the middle of the first one and goes
-# on, every token is derived again and compared, and a report says how it went. Everything is in build/demo. TOKENS=N SEED=S DEMO=DIR choose others.
+# on, every token is derived again and compared, and a report says how it went. Everything is in build/demo. TOKENS=N SEED=S DEMO=DIR choose others;
+# KILL_AT=N: tokens of the first book that can be read when the program is killed (checkpoints are 0.8 s apart, so a fast machine wants long books).
 cd "$(dirname "$0")/.." || exit 1
-tokens=${TOKENS:-4000} seed=${SEED:-1} at=${DEMO:-build/demo}
+tokens=${TOKENS:-10000} seed=${SEED:-1} at=${DEMO:-build/demo}
+kill_at=${KILL_AT:-$((tokens / 4))}
 longhand=${LONGHAND:-./longhand}
 rm_old() { rm -f "$at"/longhand.db* "$at"/*.txt "$at"/report.html; }
 openings=models/demo/openings
@@ -29,7 +31,7 @@ show $longhand submit --model models/demo --prompt-file $openings/portrait.txt -
 show $longhand submit --model models/demo --prompt-file $openings/malay.txt --tokens "$tokens" --seed "$seed" --ignore-eos
 
 work
-while kill -0 "$worker" 2>/dev/null && [ "$(made)" -lt $((tokens / 4)) ]; do sleep 0.02; done
+while kill -0 "$worker" 2>/dev/null && [ "$(made)" -lt "$kill_at" ]; do sleep 0.02; done
 { kill -9 "$worker" && wait "$worker"; } 2>/dev/null
 killed=$?
 worker=

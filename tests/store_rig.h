@@ -34,6 +34,19 @@ static inline void rig_new(void)
     snprintf(rig_path, sizeof rig_path, "%s/t.db", rig_dir);
 }
 
+/* 0: it cannot be read. */
+static inline uint64_t file_hash(const char *path)
+{
+    char *data;
+    size_t n;
+    struct err e;
+    if (file_read(&data, &n, path, 1 << 28, &e))
+        return 0;
+    uint64_t h = hash64(HASH64_INIT, data, n);
+    free(data);
+    return h;
+}
+
 static inline struct store *rig_open(enum store_mode mode)
 {
     struct store_options o = { .mode = mode, .busy_seconds = 60 };

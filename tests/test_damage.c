@@ -38,18 +38,6 @@ static bool well_behaved(const char *words, const char *name)
     return ok;
 }
 
-static uint64_t hash_of(const char *path)
-{
-    char *data;
-    size_t n;
-    struct err e;
-    if (file_read(&data, &n, path, 1 << 28, &e))
-        return 0;
-    uint64_t h = hash64(HASH64_INIT, data, n);
-    free(data);
-    return h;
-}
-
 /* ---- whole files ---- */
 
 static void overwrite(size_t at, const char *p, size_t n)
@@ -86,14 +74,14 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
             CHECK(truncate(rig_path, cases[i].size) == 0);
         if (cases[i].n)
             overwrite(cases[i].at, noise, cases[i].n);
-        uint64_t before = hash_of(rig_path);
+        uint64_t before = file_hash(rig_path);
         for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++)
             well_behaved(verbs[k], cases[i].name);
         for (size_t k = 0; k < sizeof changing / sizeof *changing; k++) {
             well_behaved(changing[k], cases[i].name);
             CHECK(strstr(program_err(), cases[i].says), "%s: %s: %s", cases[i].name, changing[k], program_err());
         }
-        CHECK(hash_of(rig_path) == before, "%s: the file was changed", cases[i].name);
+        CHECK(file_hash(rig_path) == before, "%s: the file was changed", cases[i].name);
     }
     start_again();
     CHECK(truncate(rig_path, 0) == 0);

@@ -8,18 +8,6 @@
 
 static bool long_run;
 
-static uint64_t file_hash(const char *path)
-{
-    char *data;
-    size_t n;
-    struct err e;
-    if (file_read(&data, &n, path, 1 << 28, &e))
-        return 0;
-    uint64_t h = hash64(HASH64_INIT, data, n);
-    free(data);
-    return h;
-}
-
 static void write_file(const char *path, const void *p, size_t n)
 {
     FILE *f = fopen(path, "wb");
