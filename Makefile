@@ -38,6 +38,11 @@ NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
 $(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
 endif
 
+# Made with CUDA or without, in one directory: the two objects that differ follow.
+$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: $(BUILD)/cuda-$(CUDA)
+$(BUILD)/cuda-$(CUDA):
+	@mkdir -p $(@D) && rm -f $(BUILD)/cuda-* && touch $@
+
 SRC   := $(filter-out src/main.c,$(wildcard src/*.c ngram/*.c kvmgr/*.c runs/*.c kernels/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
@@ -118,5 +123,5 @@ clean:
 	rm -rf build longhand
 -include fuzz.mk
 .PHONY: all install uninstall have-deps deps demo tests test bench help clean fuzz
-.SECONDARY:
+.PRECIOUS: $(BUILD)/%.c.o
 -include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)
