@@ -38,11 +38,6 @@ NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
 $(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
 endif
 
-# Made with CUDA or without, in one directory: the two objects that differ follow.
-$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: $(BUILD)/cuda-$(CUDA)
-$(BUILD)/cuda-$(CUDA):
-	@mkdir -p $(@D) && rm -f $(BUILD)/cuda-* && touch $@
-
 SRC   := $(filter-out src/main.c,$(wildcard src/*.c ngram/*.c kvmgr/*.c runs/*.c kernels/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
@@ -56,6 +51,10 @@ $(BUILD)/longhand: $(BUILD)/src/main.c.o $(OBJ)
 $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 
+# Made with CUDA or without, in one directory: the two objects that differ follow.
+$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: $(BUILD)/cuda-$(CUDA)
+$(BUILD)/cuda-$(CUDA):
+	@mkdir -p $(@D) && rm -f $(BUILD)/cuda-* && touch $@
 ifeq ($(CUDA),1)
 $(BUILD)/kernels/cuda_images.c.o: $(CUBINS)
 $(CU)/%.cubin: kernels/cu_all.cu
