@@ -26,6 +26,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
 #else
 #include <cuda.h>
 #include <dlfcn.h>
+#include <pthread.h>
 
 #define CALLS(X) \
     X(cuInit, ) X(cuDriverGetVersion, ) X(cuDeviceGetCount, ) X(cuDeviceGet, ) X(cuDeviceGetName, ) X(cuDeviceGetAttribute, ) \
@@ -33,7 +34,8 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
     X(cuModuleGetFunction, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) \
     X(cuMemcpyDtoHAsync, _v2) X(cuMemcpyDtoDAsync, _v2) X(cuMemsetD8Async, ) X(cuStreamCreate, ) X(cuStreamDestroy, _v2) X(cuStreamSynchronize, ) \
     X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) \
-    X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) X(cuGetErrorName, )
+    X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) X(cuGetErrorName, ) \
+    X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) X(cuMemAllocHost, _v2) X(cuMemFreeHost, )
 
 /* cuda.h itself renames some calls to those of their present version: prototypes and names agree. */
 static struct {
@@ -42,7 +44,7 @@ static struct {
 #undef X
 } cu;
 
-enum { GRAPHS_MAX = 256 };
+enum { GRAPHS_MAX = 256, FETCH_BYTES = 1 << 20 };
 struct cuda {
     struct gpu_driver d;
     CUdevice device;
@@ -56,6 +58,11 @@ struct cuda {
     struct { uint64_t key; CUgraphExec graph; } graph[GRAPHS_MAX];
     size_t n_graphs, next_graph;
     uint64_t recording;
+    /* fetch: a stream of its own, behind an event of the first one; through pinned memory, which the copy engine reaches beside kernels */
+    CUstream beside;
+    CUevent mark;
+    void *pinned; bool lock_made;
+    pthread_mutex_t lock;                    /* of the pinned memory */
 };
 
 static int load(char *why, size_t size)
@@ -113,6 +120,14 @@ static void cuda_close(struct gpu_driver *d)
     if (c->stream)
         cu.cuStreamSynchronize_(c->stream);
     forget_graphs(c);
+    if (c->beside)
+        cu.cuStreamDestroy_(c->beside);
+    if (c->mark)
+        cu.cuEventDestroy_(c->mark);
+    if (c->pinned)
+        cu.cuMemFreeHost_(c->pinned);
+    if (c->lock_made)
+        pthread_mutex_destroy(&c->lock);
     if (c->stream)
         cu.cuStreamDestroy_(c->stream);
     if (c->module)
@@ -171,6 +186,33 @@ static int cuda_copy(struct gpu_driver *d, void *dst, const void *src, size_t by
 {
     struct cuda *c = use(d);
     return bytes ? failed(c, cu.cuMemcpyDtoDAsync_((CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoDAsync", "") : 0;
+}
+
+/* What is copied beside the kernels waits for what was launched so far. */
+static int cuda_fetch_mark(struct gpu_driver *d)
+{
+    struct cuda *c = use(d);
+    return failed(c, cu.cuEventRecord_(c->mark, c->stream), "cuEventRecord", "") || failed(c, cu.cuStreamWaitEvent_(c->beside, c->mark, 0), "cuStreamWaitEvent", "") ? -1 : 0;
+}
+
+static int cuda_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
+{
+    struct cuda *c = use(d);
+    CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&c->lock);
+    for (size_t at = 0, n; at < bytes && r == CUDA_SUCCESS; at += n) {
+        n = bytes - at < FETCH_BYTES ? bytes - at : FETCH_BYTES;
+        r = cu.cuMemcpyDtoHAsync_(c->pinned, (CUdeviceptr)src + at, n, c->beside);
+        if (r == CUDA_SUCCESS && (r = cu.cuStreamSynchronize_(c->beside)) == CUDA_SUCCESS)
+            memcpy((char *)dst + at, c->pinned, n);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (r == CUDA_SUCCESS)
+        return 0;
+    const char *name = "?";
+    cu.cuGetErrorName_(r, &name);
+    snprintf(why, why_size, "%s: reading its memory: %s", c->d.name, name);
+    return -1;
 }
 
 #define X(name, args) "kernel_" #name,
@@ -262,8 +304,16 @@ static int start(struct cuda *c, size_t ordinal)
     const bool ptx = strncmp(arch, "compute_", 8) == 0;
     snprintf(c->d.numerics, sizeof c->d.numerics, "cuda-%s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, GPU_NUMERICS_VERSION);
     if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch) ||
-        failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", ""))
+        failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
+        failed(c, cu.cuStreamCreate_(&c->beside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
+        failed(c, cu.cuEventCreate_(&c->mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate", "") ||
+        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", ""))
         return -1;
+    c->lock_made = pthread_mutex_init(&c->lock, NULL) == 0;
+    if (!c->lock_made) {
+        snprintf(c->d.error, sizeof c->d.error, "%s: no mutex", c->d.name);
+        return -1;
+    }
     for (int i = 0; i < CU_N_KERNELS; i++)
         if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]))
             return -1;
@@ -286,7 +336,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         return -1;
     }
     c->d = (struct gpu_driver){ .kind = "cuda", .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .bytes_free = cuda_bytes_free, .upload = cuda_upload,
-        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .launch = cuda_launch, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
+        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark, .fetch = cuda_fetch, .launch = cuda_launch, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%.*s", (int)why_size - 1, c->d.error);
         if (c->context)

@@ -27,6 +27,9 @@
  * Errors. What cannot go on (a CUDA error, a launch that fails) is kept in `error`, one line, the first one; from then on
  * operations do nothing, and `end` and `download` return -1. The caches are then worth nothing. alloc returns NULL, no error.
  *
+ * Beside the queue. A snapshot of a cache is fetched by another thread while the queue goes on: `fetch_mark` on the queue's thread, then `fetch`,
+ * which sees what was called for before the mark. The bytes must not be written meanwhile: committed rows never are. It keeps out of `error`.
+ *
  * Types. `act` is bf16, or float under --compute f32, which `cpu` alone has (`compute_f32`). x, qkv, gate_up and logits are float. */
 #pragma once
 #include <stdbool.h>
@@ -113,6 +116,8 @@ struct device {
     int   (*download)(struct device *, void *dst, const void *src, size_t bytes);    /* waits for all before it; 0, or -1 with `error` */
     void  (*copy)(struct device *, void *dst, const void *src, size_t bytes);        /* device to device */
     void  (*zero)(struct device *, void *dst, size_t bytes);
+    void  (*fetch_mark)(struct device *);                              /* these two: NULL with host_memory */
+    int   (*fetch)(struct device *, void *dst, const void *src, size_t bytes, char *why, size_t why_size);   /* on any thread; 0, or -1 and why */
 
     size_t (*head_dim)(const struct device *, size_t head_dim);        /* padded as caches and attention want it; 0: not supported */
     /* Matrices: struct mat with n, k and the type that mat_type gives for what a file holds; w is mat_bytes of the device's memory,

@@ -89,6 +89,19 @@ static void gpu_zero(struct device *d, void *dst, size_t bytes)
         check(g, g->driver->zero(g->driver, dst, bytes));
 }
 
+static void gpu_fetch_mark(struct device *d)
+{
+    struct gpu *g = (struct gpu *)d;
+    if (!*d->error)
+        check(g, g->driver->fetch_mark(g->driver));
+}
+
+static int gpu_fetch(struct device *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
+{
+    struct gpu *g = (struct gpu *)d;
+    return g->driver->fetch(g->driver, dst, src, bytes, why, why_size);
+}
+
 static size_t gpu_head_dim(const struct device *d, size_t head_dim)
 {
     (void)d;
@@ -583,7 +596,8 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
     }
     g->driver = driver;
     g->d = (struct device){ .kind = driver->kind, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
-        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
+        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .fetch_mark = gpu_fetch_mark,
+        .fetch = gpu_fetch, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
         .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
         .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
         .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow, .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,

@@ -36,6 +36,12 @@ static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_
     return 0;
 }
 static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); return 0; }
+static int emulated_fetch_mark(struct gpu_driver *d) { (void)d; return 0; }
+static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
+{
+    (void)why, (void)why_size;
+    return emulated_copy(d, dst, src, bytes);
+}
 static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
 {
     (void)d;
@@ -59,7 +65,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     }
     *d = (struct gpu_driver){ .kind = "emulated", .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
         .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_copy, .download = emulated_copy,
-        .copy = emulated_copy, .zero = emulated_zero, .launch = emulated_launch, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
+        .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
     return gpu_open(out, d, why, why_size);
 #endif
 }

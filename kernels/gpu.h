@@ -23,6 +23,8 @@ struct gpu_driver {
     int   (*download)(struct gpu_driver *, void *dst, const void *src, size_t bytes);     /* waits */
     int   (*copy)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
     int   (*zero)(struct gpu_driver *, void *dst, size_t bytes);
+    int   (*fetch_mark)(struct gpu_driver *);                        /* these two as struct device has them */
+    int   (*fetch)(struct gpu_driver *, void *dst, const void *src, size_t bytes, char *why, size_t why_size);
     int   (*launch)(struct gpu_driver *, const struct gpu_launch *);
     bool  (*graph_begin)(struct gpu_driver *, uint64_t key);         /* true: launched as recorded */
     int   (*graph_end)(struct gpu_driver *);

@@ -43,7 +43,7 @@ static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) 
 size_t kv_parts(const struct kv *kv, size_t n, struct snapshot_part *part)
 {
     size_t k = 0;
-    assert(n % KV_BLOCK == 0 && n <= kv->n_max && (!kv->dev || kv->dev->host_memory));
+    assert(n % KV_BLOCK == 0 && n <= kv->n_max);
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
             part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes, n / KV_BLOCK * kv->block_bytes };
@@ -117,14 +117,21 @@ static int put(struct output *o, const char *p, size_t n)
     return 0;
 }
 
-static int put_section(struct output *o, const struct snapshot_section *s, uint32_t *crc)
+/* buffer: SNAPSHOT_PIECE bytes, for what lies on a device. */
+static int put_section(struct output *o, const struct snapshot_section *s, uint32_t *crc, char *buffer)
 {
+    char why[512];
     size_t in_piece = 0, k = 0;
     uint32_t sum = 0;
     for (size_t i = 0; i < s->n_parts; i++)
         for (size_t at = 0; at < s->part[i].n;) {
             const char *p = (const char *)s->part[i].p + at;
             size_t n = MIN(s->part[i].n - at, SNAPSHOT_PIECE - in_piece);
+            if (s->dev) {
+                if (s->dev->fetch(s->dev, buffer, p, n, why, sizeof why))
+                    return err_set(o->e, ERR_FAILED, "%s", why);
+                p = buffer;
+            }
             sum = crc_of(sum, p, n);
             if (put(o, p, n))
                 return -1;
@@ -148,15 +155,20 @@ int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snap
     plan(&h, s, n);
     h.owner = *owner;
     uint32_t *crc = calloc(h.n_pieces + 1, sizeof *crc);
-    if (!crc)
+    char *buffer = malloc(SNAPSHOT_PIECE);
+    if (!crc || !buffer) {
+        free(crc);
+        free(buffer);
         return err_set(e, ERR_FAILED, "out of memory");
+    }
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = put_section(&o, &s[i], crc + h.section[i].first_piece);
+        rc = put_section(&o, &s[i], crc + h.section[i].first_piece, buffer);
     if (rc == 0)
         rc = put(&o, (const char *)crc, h.n_pieces * sizeof *crc);
     h.table_crc = crc_of(0, crc, h.n_pieces * sizeof *crc);
     free(crc);
+    free(buffer);
     h.crc = crc_of(0, &h, offsetof(struct header, crc));
     memcpy(page, &h, sizeof h);
     o.at = o.synced = 0;
@@ -282,7 +294,9 @@ struct reading {
     const struct snapshot *f;
     const struct section *x;
     const struct snapshot_section *to;   /* NULL: only checked */
-    char *buffer;                        /* [threads][SNAPSHOT_PIECE] */
+    size_t first;                        /* piece that item 0 of the pool is */
+    bool each;                           /* every piece has a buffer of its own, for a device; else every thread */
+    char *buffer;                        /* [threads or pieces][SNAPSHOT_PIECE] */
     atomic_flag said;
     atomic_bool failed;
     struct err *e;
@@ -297,7 +311,10 @@ static void scatter(const struct snapshot_section *s, size_t at, const char *p, 
             continue;
         }
         size_t k = MIN(n, s->part[i].n - at);
-        memcpy((char *)s->part[i].p + at, p, k);
+        if (s->dev)
+            s->dev->upload(s->dev, (char *)s->part[i].p + at, p, k);
+        else
+            memcpy((char *)s->part[i].p + at, p, k);
         p += k;
         n -= k;
         at = 0;
@@ -308,7 +325,8 @@ static void read_piece(void *ctx, size_t i, size_t thread)
 {
     struct reading *r = ctx;
     struct err e;
-    char *buffer = r->buffer + thread * SNAPSHOT_PIECE;
+    char *buffer = r->buffer + (r->each ? i : thread) * SNAPSHOT_PIECE;
+    i += r->first;
     uint64_t at = (uint64_t)i * SNAPSHOT_PIECE;
     size_t n = (size_t)MIN((uint64_t)SNAPSHOT_PIECE, r->x->bytes - at);
     if (atomic_load(&r->failed))
@@ -321,23 +339,32 @@ static void read_piece(void *ctx, size_t i, size_t thread)
         *r->e = e;
     if (rc)
         atomic_store(&r->failed, true);
-    else if (r->to)
+    else if (r->to && !r->each)
         scatter(r->to, (size_t)at, buffer, n);
 }
 
 static int read_section(const struct snapshot *f, const struct section *x, const struct snapshot_section *to, struct pool *pool, struct err *e)
 {
-    struct reading r = { .f = f, .x = x, .to = to, .said = ATOMIC_FLAG_INIT, .e = e };
-    const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes);
-    r.buffer = malloc(threads * SNAPSHOT_PIECE);
+    struct reading r = { .f = f, .x = x, .to = to, .each = to && to->dev, .said = ATOMIC_FLAG_INIT, .e = e };
+    const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes), some = r.each ? 4 * threads : MAX(n, 1);
+    r.buffer = malloc((r.each ? some : threads) * SNAPSHOT_PIECE);
     if (!r.buffer)
         return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
-    if (pool)
-        pool_run(pool, n, read_piece, &r);
-    else
-        for (size_t i = 0; i < n; i++)
-            read_piece(&r, i, 0);
+    for (; r.first < n && !atomic_load(&r.failed); r.first += some) {
+        const size_t now = MIN(some, n - r.first);
+        if (pool)
+            pool_run(pool, now, read_piece, &r);
+        else
+            for (size_t i = 0; i < now; i++)
+                read_piece(&r, i, 0);
+        for (size_t i = 0; r.each && i < now && !atomic_load(&r.failed); i++) {      /* a device is spoken to by one thread */
+            const size_t at = (r.first + i) * SNAPSHOT_PIECE;
+            scatter(to, at, r.buffer + i * SNAPSHOT_PIECE, MIN((size_t)SNAPSHOT_PIECE, (size_t)x->bytes - at));
+        }
+    }
     free(r.buffer);
+    if (!atomic_load(&r.failed) && r.each && *to->dev->error)
+        return err_set(e, ERR_FAILED, "%s: %s", to->dev->name, to->dev->error);
     return atomic_load(&r.failed) ? -1 : 0;
 }
 

@@ -32,6 +32,7 @@ struct snapshot_part { void *p; size_t n; };             /* memory that a sectio
 struct snapshot_section {
     const char *name, *shape;        /* shape: what the bytes mean; read back only where it is the same */
     const struct snapshot_part *part; size_t n_parts;
+    struct device *dev;              /* NULL: the parts are the host's memory; else its memory, fetched beside what it does (fetch_mark is the caller's) */
 };
 
 /* The target's cache: "kv", rows 0 .. n-1 with n a multiple of KV_BLOCK, so that rows that are written meanwhile share no block with
@@ -51,6 +52,6 @@ const struct snapshot_owner *snapshot_owner(const struct snapshot *f);
 int  snapshot_check(const struct snapshot *f, struct pool *pool, struct err *e);     /* pool NULL: one thread */
 /* Size of a section of this name and shape; 0: there is none. */
 size_t snapshot_size(const struct snapshot *f, const char *name, const char *shape);
-/* Its bytes into the parts, which have its size together (asserted). On failure they hold anything. */
+/* Its bytes into the parts, which have its size together (asserted). On failure they hold anything. On the device's thread, where they are its memory. */
 int  snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool, struct err *e);
 void snapshot_close(struct snapshot *f);                 /* NULL is fine */

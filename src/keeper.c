@@ -6,7 +6,7 @@
 enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
 static const char *const metrics[KEEPER_METRICS] = { "snapshots", "snapshot_bytes", "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
                                                      "restored_tokens", "restore_seconds", "restore_saved_seconds" };
-static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, LOOK_SECONDS = 0.25, ON_SECONDS = 1, REBUILD_SHARE = 0.1;
+static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, BESIDE_RATE = 100e9, LOOK_SECONDS = 0.25, ON_SECONDS = 1, REBUILD_SHARE = 0.1;
 enum { LONG_TEXT = 4096 };               /* tokens from which a text of unknown speed may be worth a snapshot */
 
 static void note(struct keeper *k, const char *what, const struct err *why)
@@ -26,11 +26,6 @@ void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, st
         k->metric[i] = checkpoint_metric(p, "", metrics[i], 0);
     if (mode == KV_SNAPSHOT_OFF)
         return;
-    if (!d->model->dev->host_memory) {       /* said where snapshots were asked for */
-        if (mode == KV_SNAPSHOT_ON)
-            snprintf(k->notice, sizeof k->notice, "no snapshots are made: the cache is in the memory of %s; the text is read again when the job goes on", d->model->dev->name);
-        return;
-    }
     if (image_open(&k->image, d, owner, &e))
         note(k, "no snapshots are made", &e);
 }
@@ -91,10 +86,13 @@ static double gain(const struct keeper *k, size_t rows)
     return image_rebuild_seconds(&k->image, rows) - image_rebuild_seconds(&k->image, k->kept);
 }
 
+/* Whether the decode loop leaves a core idle: then what a snapshot takes from it is what the copy takes from the device's memory. */
+static bool beside(const struct keeper *k) { return !k->image.d->model->dev->host_memory && pool_default_threads() > 1; }
+
 static double expected_cost(const struct keeper *k, size_t rows)
 {
     const struct kv *kv = &k->image.d->kv;
-    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)rows / KV_BLOCK) / k->rate;
+    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)rows / KV_BLOCK) / (beside(k) ? BESIDE_RATE : k->rate);
 }
 
 static void begin(struct keeper *k, size_t rows)
@@ -114,7 +112,7 @@ static void take_result(struct keeper *k)
     if (!k->files || !snapshots_ended(k->files, &r))
         return;
     k->last = clock_seconds();
-    k->cost += r.cpu_seconds;
+    k->cost += beside(k) ? (double)r.bytes / BESIDE_RATE : r.cpu_seconds;
     checkpoint_add(k->checkpoint, k->metric[SECONDS], r.seconds);
     checkpoint_add(k->checkpoint, k->metric[CPU_SECONDS], r.cpu_seconds);
     if (r.rc == 0) {

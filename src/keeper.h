@@ -9,7 +9,8 @@
  *     keeper_close(&k)              before the claim ends
  *
  * `auto`: one is made when reading what came since the last one again would take more than KEEPER_SECONDS, as far as the cost of all of this
- * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time. So it is while a text is
+ * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time. With the cache on a GPU and
+ * more than one core here, that thread is in nobody's way: the cost is the copy's share of the GPU's memory, at 100 GB/s. So it is while a text is
  * read, too: who is killed again and again gets through it. At once behind a rebuild that took longer than that, for what has happened once may
  * happen again; and at a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
  * `on`: of any text, at most one a second; at interruptions always. `off`: none is made and none is used.

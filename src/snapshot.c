@@ -43,25 +43,34 @@ size_t image_rows(const struct image *m, size_t tokens)
     return MIN(tokens, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
 }
 
-static void add_section(struct image *m, const char *name, const char *shape, const struct snapshot_part *part, size_t n)
+static void add_section(struct image *m, const char *name, const char *shape, const struct snapshot_part *part, size_t n, struct device *dev)
 {
-    m->section[m->n_sections++] = (struct snapshot_section){ name, shape, part, n };
+    m->section[m->n_sections++] = (struct snapshot_section){ name, shape, part, n, dev };
+}
+
+/* The device whose memory the cache is in; NULL: the host's. */
+static struct device *device_of(const struct decoder *d)
+{
+    return d->kv.dev && !d->kv.dev->host_memory ? d->kv.dev : NULL;
 }
 
 uint64_t image_take(struct image *m, size_t rows)
 {
     const struct decoder *d = m->d;
+    struct device *dev = device_of(d);
+    if (dev)
+        dev->fetch_mark(dev);            /* what commits these rows may be under way */
     m->owner.tokens = rows;
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
     m->n_sections = 0;
-    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, rows, m->part));
+    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, rows, m->part), dev);
     for (size_t i = 0; drafters_all[i]; i++) {
         if (m->state[i].room && !m->pending)
             m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
         if (!m->state[i].n)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, m->state[i].n };
-        add_section(m, source_names[drafters_all[i]->source], m->shape, &m->state_part[i], 1);
+        add_section(m, source_names[drafters_all[i]->source], m->shape, &m->state_part[i], 1, NULL);
     }
     return snapshot_bytes(m->section, m->n_sections);
 }
@@ -117,7 +126,7 @@ static void read_states(struct image *m, const struct snapshot *f)
         if (!n || n > m->state[i].room)
             continue;
         m->state_part[i] = (struct snapshot_part){ m->state[i].p, n };
-        const struct snapshot_section s = { name, m->shape, &m->state_part[i], 1 };
+        const struct snapshot_section s = { name, m->shape, &m->state_part[i], 1, NULL };
         if (snapshot_read(f, &s, m->d->model->pool, &ignored) == 0)
             m->state[i].n = n;
     }
@@ -132,7 +141,7 @@ int image_restore(struct image *m, const char *path, struct err *e)
         return -1;
     int rc = check_owner(m, f, path, e);
     const size_t rows = rc ? 0 : (size_t)snapshot_owner(f)->tokens;
-    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, rows, m->part) };
+    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, rows, m->part), device_of(d) };
     size_t want = 0;
     for (size_t i = 0; i < s.n_parts; i++)
         want += s.part[i].n;

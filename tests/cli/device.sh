@@ -48,7 +48,19 @@ if [ "$(state_of $id)" = done ]; then skip device_other_arithmetic_refuses "the 
 fi
 "$L" verify 1 --device $D --sample 5 -q >"$TMP/out" 2>&1; result device_verifies_its_text $? "$(cat "$TMP/out")"
 check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-bf16" verify 1 --device cpu
-"$L" run $G -n 2 --kv-snapshot on 2>"$TMP/err" >/dev/null; [ "$(grep -c 'no snapshots are made: the cache is in the memory of' "$TMP/err")" = 1 ]; result device_snapshots_are_off $? "$(cat "$TMP/err")"
+
+# snapshots of the cache on the device: killed, gone on with, the same bytes; a damaged one is not used (one of other arithmetic: test_snapshot)
+shown() { "$L" show "$1" | grep -c "$2"; }
+snapped() { "$L" work -q --device $D --kv-snapshot on --max-attempts 0 & pid=$!; wait_for "[ \$(shown $1 'snapshot of the KV cache') = 1 ] && [ \$(tokens_of $1) -gt 10 ] || ! kill -0 $pid 2>/dev/null"; kill -9 $pid; wait $pid; } 2>/dev/null
+for how in kept damaged; do
+    id=$("$L" submit $G -n $N -s 7); snapped $id; file=$(ls "$LONGHAND_DB.snapshots/$id"-*.kv 2>/dev/null)
+    if [ "$(state_of $id)" = done ]; then skip device_snapshot_$how "the text was written before it could be killed"; continue; fi
+    [ -s "$file" ]; result device_snapshot_is_there_$how $? "$("$L" show $id | tail -5)"
+    [ $how = kept ] || printf longhand | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc status=none
+    "$L" work -q --device $D --kv-snapshot on --max-attempts 0; [ "$(shown $id ' restored: [0-9]* of [0-9]* tokens of prompt and text from a snapshot')" = $([ $how = kept ] && echo 1 || echo 0) ]; result device_snapshot_used_$how $? "$("$L" show $id | tail -5)"
+    [ $how = kept ] || { [ "$(shown $id 'notice: the snapshot is not used, the text is read again')" = 1 ]; result device_snapshot_notice_$how $? "$("$L" show $id | tail -5)"; }
+    "$L" text $id --format ids >"$TMP/a"; same device_snapshot_same_bytes_$how "$TMP/plain" "$TMP/a"
+done
 
 # other verbs
 head -c 400 tests/data/models/short.txt >"$TMP/text"
