@@ -27,6 +27,9 @@ struct checkpoint {
     size_t n_put, n_committed;
     struct round_row *rounds;            /* [capacity + 1], or NULL */
     size_t n_rounds, rounds_committed;
+    struct note *notes;                  /* [notes_max], their texts in note_text[note_bytes] */
+    char *note_text;
+    size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
     double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows], not yet handed to a commit */
     size_t dirty_from, dirty_to;         /* windows */
     size_t flushes_asked, flushes_done;
@@ -53,14 +56,18 @@ static double thread_cpu_seconds(void)
 
 /* ---- the store's thread ---- */
 
+/* Whether anything waits for its time. With the lock held. */
+static bool pending(const struct checkpoint *c) { return c->n_put > c->n_committed || c->n_notes > c->notes_committed; }
+
 /* Wait until there is a reason to commit; false: stop. With the lock held. */
 static bool wait_for_work(struct checkpoint *c)
 {
     while (!c->stop && c->status == 0) {
-        double due = c->last_start + c->o.seconds, now = clock_seconds();
-        if (c->end || c->flushes_asked > c->flushes_done || (c->n_put > c->n_committed && now >= due))
+        const bool first = c->n_committed == 0 && c->n_put > 0;
+        double due = first ? 0 : c->last_start + c->o.seconds, now = clock_seconds();
+        if (c->end || c->flushes_asked > c->flushes_done || (pending(c) && now >= due))
             return true;
-        if (c->n_put == c->n_committed) {
+        if (!pending(c)) {
             pthread_cond_wait(&c->work, &c->lock);
         } else {
             struct timespec t = { .tv_sec = (time_t)due };
@@ -74,7 +81,8 @@ static bool wait_for_work(struct checkpoint *c)
 /* Take what was put since the last commit. With the lock held; a few microseconds. */
 static void gather(struct checkpoint *c, struct commit *b)
 {
-    *b = (struct commit){ .ids = c->ids + c->n_committed, .n = c->n_put - c->n_committed, .metrics = c->out, .end = c->end };
+    *b = (struct commit){ .ids = c->ids + c->n_committed, .n = c->n_put - c->n_committed, .metrics = c->out, .end = c->end,
+                           .notes = c->notes + c->notes_committed, .n_notes = c->n_notes - c->notes_committed };
     for (size_t w = c->dirty_from; w < c->dirty_to; w++)
         for (int i = 0; i < c->n_metrics; i++) {
             double v = c->sum[w][i];
@@ -95,7 +103,7 @@ static void gather(struct checkpoint *c, struct commit *b)
 static void note_rate(struct checkpoint *c, size_t n, double now)
 {
     double dt = now - c->last_start;
-    if (c->last_start == 0 || dt <= 0)
+    if (c->n_committed == 0 || dt <= 0)  /* what came before the first token was no writing */
         return;
     double keep = c->rate > 0 ? 10 / (10 + dt) : 0;
     c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
@@ -108,13 +116,13 @@ static void *checkpoint_thread(void *p)
     struct err e;
     pthread_mutex_lock(&c->lock);
     while (wait_for_work(c)) {
-        size_t flushes = c->flushes_asked, n_put = c->n_put, n_rounds = c->n_rounds;
+        size_t flushes = c->flushes_asked, n_put = c->n_put, n_rounds = c->n_rounds, n_notes = c->n_notes;
         gather(c, &b);
         pthread_mutex_unlock(&c->lock);
         double start = clock_seconds(), cpu = thread_cpu_seconds();
         note_rate(c, b.n, start);
         b.rate = c->rate;
-        bool nothing = !b.n && !b.n_metrics && !b.n_rounds && !b.end;
+        bool nothing = !b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end;
         int rc = nothing ? 0 : store_commit(c->store, &c->claim, &b, &e);
         double seconds = clock_seconds() - start;
         cpu = thread_cpu_seconds() - cpu;
@@ -123,6 +131,7 @@ static void *checkpoint_thread(void *p)
         if (rc == 0) {
             c->n_committed = n_put;
             c->rounds_committed = n_rounds;
+            c->notes_committed = n_notes;
             c->flushes_done = flushes;
             c->ended = b.end != NULL;
             if (b.end)
@@ -157,6 +166,8 @@ static void give_back(struct checkpoint *c)
     free(c->sum);
     free(c->out);
     free(c->rounds);
+    free(c->notes);
+    free(c->note_text);
     free(c);
 }
 
@@ -182,7 +193,11 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     c->sum = calloc(c->n_windows, sizeof *c->sum);
     c->out = calloc(c->n_windows * CHECKPOINT_METRICS_MAX, sizeof *c->out);
     c->rounds = o->rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
-    if (!c->ids || !c->sum || !c->out || (o->rounds && !c->rounds)) {
+    c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
+    c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
+    c->notes = calloc(c->notes_max, sizeof *c->notes);
+    c->note_text = malloc(c->note_bytes);
+    if (!c->ids || !c->sum || !c->out || (o->rounds && !c->rounds) || !c->notes || !c->note_text) {
         err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
         goto fail;
     }
@@ -263,6 +278,21 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     memset(c->round_sum, 0, sizeof c->round_sum);
     c->put_seconds = clock_seconds() - start;        /* counted with the next round */
     return rc;
+}
+
+void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
+{
+    pthread_mutex_lock(&c->lock);
+    size_t room = c->note_bytes - c->note_used, n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
+    if (c->n_notes < c->notes_max && room) {
+        char *copy = c->note_text + c->note_used;
+        memcpy(copy, text, n);
+        copy[n] = 0;
+        c->note_used += n + 1;
+        c->notes[c->n_notes++] = (struct note){ kind, copy, wall_seconds() };
+        pthread_cond_signal(&c->work);
+    }
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* Wait until flush number `flush` or the end is there. With the lock held. */

@@ -5,6 +5,7 @@
  *     int drafted = checkpoint_metric(c, "heads", "drafted", 0)  once per counter, before the loop
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of them
  *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
+ *            checkpoint_note(c, "notice", "..");                 an event of the job; never waits either
  *     checkpoint_end(c, &end, &e)                                the rest and the end of the job, in one transaction
  *     checkpoint_close(c)
  *
@@ -22,6 +23,9 @@
 
 #define CHECKPOINT_SECONDS 0.8
 enum { CHECKPOINT_METRICS_MAX = 256 };
+
+/* Room for notes: so many bytes, and one more for each token that may be put; so many notes, and one more for each so many tokens. */
+enum { CHECKPOINT_NOTE_BYTES = 16384, CHECKPOINT_NOTES = 64 };
 
 struct checkpoint;
 
@@ -41,6 +45,10 @@ void checkpoint_add(struct checkpoint *c, int metric, double value);
 /* The n tokens of a round (0: only counters) behind those put before; with those of the claim never more than claim.wanted (asserted).
  * `round`: kept when asked for, its `sources` must outlive c; its start is set here. 0; 1: the job is lost; -1: a commit failed. */
 int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round, struct err *e);
+/* An event of the job (kind must outlive c, text is copied) that is committed with what is put next to it, in the order of the calls, within the time that
+ * holds for tokens; also while nothing is put. One for which there is no room is cut, or left out (a text repeats itself once in 128 tokens at most, and
+ * that fits). A job that is lost has no more of them. */
+void checkpoint_note(struct checkpoint *c, const char *kind, const char *text);
 /* Wait until all that was put is committed. Returns as checkpoint_put. */
 int checkpoint_flush(struct checkpoint *c, struct err *e);
 /* Commit all that was put and end the job's claim; nothing may be put behind it. Returns as checkpoint_put. */

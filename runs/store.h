@@ -73,6 +73,7 @@ void store_close(struct store *s);       /* NULL is fine */
 const char *store_notice(const struct store *s);
 const char *store_path(const struct store *s);
 double store_lease_seconds(const struct store *s);
+double wall_seconds(void);               /* since 1970 */
 
 /* $XDG_STATE_HOME/longhand/longhand.db; ~/.local/state where it is unset, empty or relative. */
 int store_default_path(char *path, size_t size, struct err *e);
@@ -220,7 +221,7 @@ struct event { double at; int64_t job, attempt; const char *kind, *text; };
 struct event_list { struct event *v; size_t n; struct strings *text; };
 int  store_events(struct store *s, int64_t job, struct event_list *out, struct err *e);
 void event_list_free(struct event_list *l);
-/* Add one, of the caller's: a resume that took a snapshot, a numerics change that was accepted. */
+/* Add one, of the caller's, at once. What a worker has to say of its job goes with its commits (checkpoint_note). */
 int  store_event(struct store *s, int64_t job, const char *kind, const char *text, struct err *e);
 
 /* ---- working ---- */
@@ -252,7 +253,7 @@ struct claim {                           /* of one job by one worker; the caller
 };
 
 /* Take a job (behind store_worker_start). 1: *c is it; 0: there is none now (another worker's jobs may still come back); -1: failed, and with wish.job also when that
- * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows, else after
+ * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows or no row tells of the worker, else after
  * the lease, for which the same store must be asked again and again (once a second will do). A job that max_attempts
  * claims in a row left without a token fails. Queue order: priority, the loaded model, number. */
 int store_claim(struct store *s, const struct wish *w, struct claim *c, struct err *e);
@@ -268,10 +269,13 @@ struct job_end {
     const char *error;                   /* with JOB_FAILED */
 };
 
+struct note { const char *kind, *text; double at; };  /* an event of this attempt; at: seconds since 1970 */
+
 struct commit {                           /* what one commit adds */
     const int32_t *ids; size_t n;        /* tokens behind c->tokens; none is allowed */
     const struct metric *metrics; size_t n_metrics;      /* values are added to those that are there */
     const struct round_row *rounds; size_t n_rounds;
+    const struct note *notes; size_t n_notes;            /* before the end's own event */
     double rate;                         /* tokens per second of late */
     const struct job_end *end;           /* NULL: it goes on */
 };

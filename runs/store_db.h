@@ -54,7 +54,6 @@ void db_reset(sqlite3_stmt *q);
 int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
 /* Apply steps[have..want) and set user_version, in one transaction. */
 int  store_migrate(struct store *s, const char *const *steps, int have, int want, struct err *e);
-double wall_seconds(void);
 
 /* Strings of a list: blocks that live until the list is freed. */
 struct strings { struct strings *next; size_t used, size; char v[]; };
@@ -65,7 +64,8 @@ void  strings_free(struct strings *t);
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);
 
 /* store_jobs.c */
-int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, struct err *e);
+int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at, struct err *e);
+int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, struct err *e);     /* now */
 
 /* store_text.c */
 struct chunks_end { size_t tokens; struct chain_link link; size_t n_part; int32_t part[CHUNK_TOKENS]; };

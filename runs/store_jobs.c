@@ -6,9 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at, struct err *e)
+{
+    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)", "iritt", job, at, attempt, kind, text);
+}
+
 int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, struct err *e)
 {
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)", "iritt", job, wall_seconds(), attempt, kind, text);
+    return event_put(s, job, attempt, kind, text, wall_seconds(), e);
 }
 
 int store_event(struct store *s, int64_t job, const char *kind, const char *text, struct err *e)

@@ -155,6 +155,22 @@ static int bury(struct store *s, const struct dead_list *dead, struct err *e)
     return 0;
 }
 
+/* A running job always names a row of `worker`; where it does not (rows were lost, or changed by hand) nobody can be at work on it. Reads only: 1, 0, -1. */
+#define ORPHAN "state = 'running' AND (worker IS NULL OR NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"
+static int has_orphans(struct store *s, struct err *e)
+{
+    int64_t ignored;
+    return db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
+}
+
+/* They go back to the queue. Their attempt is raised, so that whoever still believes to have one writes nothing more. */
+static int adopt(struct store *s, struct err *e)
+{
+    double now = wall_seconds();
+    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?1, attempt, 'taken over', 'its worker is not known' FROM job WHERE " ORPHAN, "r", now) ||
+           db_run(s, e, "UPDATE job SET state = 'queued', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?1 WHERE " ORPHAN, "r", now) ? -1 : 0;
+}
+
 /* ---- claims ---- */
 
 /* "\nid\nid\n" of the numerics ids; "" when any will do. NULL without memory. */
@@ -245,7 +261,7 @@ static int claim_now(struct store *s, const struct wish *w, const char *numerics
     int64_t job = 0;
     if (db_begin(s, e))
         return -1;
-    int rc = put_worker(s, w->worker, e) || bury(s, dead, e) ? -1 : 0;
+    int rc = put_worker(s, w->worker, e) || bury(s, dead, e) || adopt(s, e) ? -1 : 0;
     while (rc == 0) {                    /* a job that take() fails is not in the queue any more */
         rc = w->job ? check_wanted(s, job = w->job, e) : next_in_queue(s, w, numerics, &job, e);
         if (rc != 1)
@@ -265,7 +281,9 @@ int store_claim(struct store *s, const struct wish *w, struct claim *c, struct e
     char *numerics = numerics_list(w);
     int rc = numerics ? find_dead(s, w->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
     if (rc == 0)                         /* most looks find nothing: they take no lock */
-        rc = dead.n || w->job ? 1 : next_in_queue(s, w, numerics, &job, e);
+        rc = dead.n || w->job ? 1 : has_orphans(s, e);
+    if (rc == 0)
+        rc = next_in_queue(s, w, numerics, &job, e);
     if (rc == 1)
         rc = claim_now(s, w, numerics, &dead, c, e);
     free(numerics);
@@ -416,6 +434,8 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
         rc = db_run(s, e, "UPDATE job SET rate = ?2 WHERE id = ?1", "ir", c->job, b->rate);
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);
+    for (size_t i = 0; i < b->n_notes && rc == 0; i++)
+        rc = event_put(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
     if (rc == 0 && b->end)
         rc = write_end(s, c, &end, b->end, e);
     if (rc) {

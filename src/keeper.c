@@ -63,7 +63,7 @@ void keeper_restore(struct keeper *k)
     checkpoint_add(k->checkpoint, k->metric[SAVED_SECONDS], saved);
     snprintf(line, sizeof line, "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken about %.1f s", k->kept, k->image.d->n_tokens, seconds,
              k->image.restored_seconds);
-    store_event(k->store, k->claim->job, "restored", line, &e);
+    checkpoint_note(k->checkpoint, "restored", line);
 }
 
 /* ---- making them ---- */

@@ -229,11 +229,10 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     bool given = replay_token(&t->replay, id, &bytes, &n);
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
-        struct err ignored;                      /* a note for people; the report finds it again */
-        char note[128];
+        char note[128];                          /* for people; the report finds it again */
         if (loop_in(m->loop, &p)) {
             snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu", p.start, p.period, p.found);
-            store_event(t->w->store, t->c->job, "repetition", note, &ignored);
+            checkpoint_note(t->checkpoint, "repetition", note);
             if (out && out->repeats)
                 out->repeats(out->ctx, &p);
         }
@@ -248,11 +247,10 @@ static void notice(struct task *t)
 {
     struct worker *w = t->w;
     const char *line = t->keeper.notice;
-    struct err ignored;
     if (t->noticed || !line[0])
         return;
     t->noticed = true;
-    store_event(w->store, t->c->job, "notice", line, &ignored);
+    checkpoint_note(t->checkpoint, "notice", line);
     if (w->quiet)
         return;
     progress_clear(&w->progress);

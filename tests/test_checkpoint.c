@@ -128,6 +128,73 @@ static void a_held_database_does_not_hold_the_loop(void)
     store_close(s);
 }
 
+/* The events of a job behind `submitted` and `claimed`, as "kind text, kind text". */
+static void events_of(struct store *s, int64_t job, char *out, size_t size)
+{
+    struct event_list l;
+    struct err e = {0};
+    size_t at = 0;
+    out[0] = 0;
+    CHECK(store_events(s, job, &l, &e) == 0, "%s", e.msg);
+    for (size_t i = 2; i < l.n && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s %s", i > 2 ? ", " : "", l.v[i].kind, l.v[i].text);
+    event_list_free(&l);
+}
+
+static void notes_are_committed_in_order_and_hold_nobody(void)
+{
+    struct err e = {0};
+    struct claim claim;
+    char got[4096];
+    sqlite3 *other;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 1000);
+    CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
+    struct checkpoint *c = opened(s, &claim, 30, false);
+    double t = clock_seconds();
+    checkpoint_note(c, "restored", "before the first token");        /* by itself, and at once */
+    for (got[0] = 0; !got[0] && clock_seconds() - t < 25; sleep_ms(1))
+        events_of(s, job, got, sizeof got);
+    CHECK(strcmp(got, "restored before the first token") == 0 && clock_seconds() - t < 25, "%s", got);
+    CHECK(put(c, job, 0, 1, &e) == 0);                               /* and the first token does not wait for the time after it */
+    while (stored(s, job) == 0 && clock_seconds() - t < 25)
+        sleep_ms(1);
+    CHECK(stored(s, job) == 1 && clock_seconds() - t < 25, "%f", clock_seconds() - t);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    t = clock_seconds();
+    checkpoint_note(c, "notice", "one");         /* one that waited would wait for ever */
+    CHECK(put(c, job, 1, 5, &e) == 0);
+    checkpoint_note(c, "repetition", "two");
+    CHECK(clock_seconds() - t < 20);
+    sqlite3_close(other);
+    checkpoint_note(c, "notice", "three");
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s", e.msg);
+    events_of(s, job, got, sizeof got);
+    CHECK(strcmp(got, "restored before the first token, notice one, repetition two, notice three, done at token 6: length") == 0, "%s", got);
+    CHECK(rig_text_is(s, job, 6));
+    checkpoint_close(c);
+
+    job = rig_submit(s, 3000);                   /* as many as a text can repeat itself, and a long one */
+    CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
+    c = opened(s, &claim, 30, false);
+    CHECK(put(c, job, 0, 1, &e) == 0);
+    char text[128 + 1];
+    memset(text, 'x', 128);
+    text[128] = 0;
+    for (size_t i = 0; i < 3000 / 128; i++)
+        checkpoint_note(c, "repetition", text);
+    CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'repetition' AND length(text) = 128") == 3000 / 128);
+    for (int i = 0; i < 2000; i++)
+        checkpoint_note(c, "notice", text);
+    CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'notice'") > 20, "too many are left out");
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    checkpoint_note(c, "notice", "of a job that is lost");
+    CHECK(put(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 && rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
+    checkpoint_close(c);
+    store_close(s);
+}
+
 static void a_lost_job_says_so_and_is_not_written(void)
 {
     struct err e = {0};
@@ -491,6 +558,7 @@ int main(int argc, char **argv)
     RUN(the_first_token_is_committed_at_once);
     RUN(later_tokens_wait_at_most_their_time);
     RUN(a_held_database_does_not_hold_the_loop);
+    RUN(notes_are_committed_in_order_and_hold_nobody);
     RUN(a_lost_job_says_so_and_is_not_written);
     RUN(counters_and_rounds_go_with_their_tokens);
     RUN(the_heart_beats_and_sees_a_lost_job);

@@ -298,6 +298,30 @@ static void a_dead_worker_is_followed_at_once(void)
     store_close(s);
 }
 
+/* Whoever has such a job in spite of all loses it, and only one gets it. */
+static void a_job_without_a_worker_is_had_at_once(void)
+{
+    static const char *const ways[] = { "UPDATE job SET worker = NULL", "DELETE FROM worker" };
+    struct err e = {0};
+    for (size_t i = 0; i < 4; i++) {
+        struct claim before, c, other;
+        rig_new();
+        struct store *s = rig_open(STORE_CREATE);
+        int64_t job = rig_submit(s, 100), w = rig_worker(s), others[2];
+        CHECK(rig_claim(s, w, 0, &before) == 1 && rig_commit(s, &before, 10, NULL, &e) == 0);
+        rig_sql(ways[i % 2]);
+        for (size_t k = 0; k < 2; k++)
+            others[k] = rig_worker(s);
+        CHECK(store_claim(s, &(struct wish){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 && c.job == job && c.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
+        CHECK(store_claim(s, &(struct wish){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
+        CHECK(rig_commit(s, &before, 1, NULL, &e) == 1 && strstr(e.msg, "another worker"), "%s", e.msg);
+        CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct wish){ .worker = w }, &other, &e) == 0);
+        CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%not known%'") == 1);
+        CHECK(store_check(s, &e) == 0, "%s", e.msg);
+        store_close(s);
+    }
+}
+
 static void a_silent_worker_is_followed_after_its_lease(void)
 {
     struct err e = {0};
@@ -764,6 +788,7 @@ int main(int argc, char **argv)
     RUN(a_job_that_never_gets_on_fails);
     RUN(a_job_is_had_by_number_or_it_says_why_not);
     RUN(a_dead_worker_is_followed_at_once);
+    RUN(a_job_without_a_worker_is_had_at_once);
     RUN(a_silent_worker_is_followed_after_its_lease);
     RUN(a_worker_of_another_pid_namespace_has_its_lease);
     RUN(a_stale_worker_never_writes);
