@@ -44,6 +44,7 @@ static bool parse_name(const char *name, int64_t *job, int64_t *attempt, bool *a
 
 struct snapshots {
     /* constant after open */
+    const struct store *of;              /* whose file `store` is opened again from */
     struct claim claim;
     snapshot_write_fn *write;
     void *ctx;
@@ -61,7 +62,7 @@ struct snapshots {
 
     /* of the thread */
     pthread_t thread;
-    struct store *store;
+    struct store *store;                 /* NULL: not yet */
     char last[FILE_NAME];                /* what the row names; "": none */
 };
 
@@ -170,9 +171,28 @@ static int write_file(struct snapshots *x, const char *name, struct err *e)
     return rc;
 }
 
+static int open_store(struct snapshots *x, struct err *e)
+{
+    size_t tokens;
+    int64_t job, attempt;
+    bool aside;
+    if (store_again(&x->store, x->of, e))
+        return -1;
+    if (store_snapshot_get(x->store, x->claim.job, x->last, sizeof x->last, &tokens, e)) {
+        store_close(x->store);
+        x->store = NULL;
+        return -1;
+    }
+    if (!parse_name(x->last, &job, &attempt, &aside) || aside || job != x->claim.job)
+        x->last[0] = 0;                  /* nothing of ours, nothing to delete */
+    return 0;
+}
+
 static int write_one(struct snapshots *x, struct err *e)
 {
     char name[FILE_NAME], path[FILE_PATH];
+    if (!x->store && open_store(x, e))
+        return -1;
     snprintf(name, sizeof name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job, x->claim.attempt, x->tokens, ENDING);
     if (strcmp(name, x->last) == 0)      /* it is there */
         return 0;
@@ -226,23 +246,13 @@ static void *snapshots_thread(void *p)
 int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
 {
     struct snapshots *x = calloc(1, sizeof *x);
-    size_t tokens;
-    int64_t job, attempt;
-    bool aside;
     pthread_condattr_t monotonic;
     sigset_t all, before;
     *out = NULL;
     if (!x)
         return err_set(e, ERR_FAILED, "out of memory for snapshots");
-    *x = (struct snapshots){ .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
+    *x = (struct snapshots){ .of = s, .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
     folder_of(s, x->folder);
-    if (store_again(&x->store, s, e) || store_snapshot_get(x->store, c->job, x->last, sizeof x->last, &tokens, e)) {
-        store_close(x->store);
-        free(x);
-        return -1;
-    }
-    if (!parse_name(x->last, &job, &attempt, &aside) || aside || job != c->job)
-        x->last[0] = 0;                  /* nothing of ours, nothing to delete */
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
     pthread_condattr_init(&monotonic);
@@ -254,7 +264,6 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     int rc = pthread_create(&x->thread, NULL, snapshots_thread, x);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {
-        store_close(x->store);
         free(x);
         return err_set(e, ERR_FAILED, "no thread for snapshots: %s", strerror(rc));
     }

@@ -32,6 +32,7 @@ struct snapshots;
 /* max_bytes: that all snapshots of this store may take together, one that is being replaced and those that others write included; 0: any. Independent of it
  * SNAPSHOTS_LEAVE bytes of the file system stay free (a quarter of a small one), for the store. */
 #define SNAPSHOTS_LEAVE ((uint64_t)256 << 20)
+/* The connection is opened by the thread, with the first one that is begun: s must outlive x. */
 int  snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e);
 /* `bytes`: what the file will have. None may be in progress (asserted). */
 void snapshots_start(struct snapshots *x, size_t tokens, uint64_t bytes);

@@ -15,6 +15,15 @@ static void note(struct keeper *k, const char *what, const struct err *why)
         snprintf(k->notice, sizeof k->notice, "%s: %.900s", what, why->msg);
 }
 
+/* One could not be made. */
+static void failed(struct keeper *k, const struct err *why)
+{
+    if (!k->notice[0])
+        snprintf(k->notice, sizeof k->notice, "no snapshot was made: %.900s; it is tried again later", why->msg);
+    k->retry = k->retry > 0 ? MIN(2 * k->retry, KEEPER_RETRY_SECONDS_MAX) : KEEPER_RETRY_SECONDS;
+    k->retry_at = clock_seconds() + k->retry;
+}
+
 static bool on(const struct keeper *k) { return k->mode != KV_SNAPSHOT_OFF && k->image.d; }
 
 void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
@@ -74,8 +83,7 @@ static int open_files(struct keeper *k)
     if (k->files)
         return 0;
     if (snapshots_open(&k->files, k->store, k->claim, k->max_bytes, image_write, &k->image, &e)) {
-        note(k, "no snapshots are made", &e);
-        k->given_up = true;
+        failed(k, &e);
         return -1;
     }
     return 0;
@@ -117,13 +125,13 @@ static void take_result(struct keeper *k)
     checkpoint_add(k->checkpoint, k->metric[CPU_SECONDS], r.cpu_seconds);
     if (r.rc == 0) {
         k->kept = r.tokens;
+        k->retry = k->retry_at = 0;
         if (r.bytes > 8u << 20 && r.cpu_seconds > 0)
             k->rate = (double)r.bytes / r.cpu_seconds;
         checkpoint_add(k->checkpoint, k->metric[MADE], 1);
         checkpoint_add(k->checkpoint, k->metric[BYTES], (double)r.bytes);
     } else if (r.rc < 0 && r.err.code != ERR_AGAIN) {
-        note(k, "no snapshot was made", &r.err);
-        k->given_up = true;
+        failed(k, &r.err);
     }
 }
 
@@ -140,7 +148,7 @@ void keeper_rebuilt(struct keeper *k, double seconds)
     if (open_files(k) || snapshots_busy(k->files))
         return;
     take_result(k);
-    if (k->given_up || rows <= k->kept)
+    if (rows <= k->kept || clock_seconds() < k->retry_at)
         return;
     if (k->mode == KV_SNAPSHOT_ON || (seconds > KEEPER_SECONDS && expected_cost(k, rows) < REBUILD_SHARE * seconds))
         begin(k, rows);
@@ -148,17 +156,19 @@ void keeper_rebuilt(struct keeper *k, double seconds)
 
 void keeper_round(struct keeper *k)
 {
-    if (!k->files || k->given_up)
+    if (!k->files && k->retry == 0)      /* not wanted */
         return;
     double now = clock_seconds();
     if (now - k->looked < LOOK_SECONDS)
         return;
     k->looked = now;
-    if (snapshots_busy(k->files))
+    if (k->files && snapshots_busy(k->files))
         return;
     take_result(k);
+    if (now < k->retry_at || open_files(k))
+        return;
     const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
-    if (k->given_up || rows <= k->kept || k->cost + expected_cost(k, rows) > KEEPER_SHARE * (now - k->started) ||
+    if (rows <= k->kept || k->cost + expected_cost(k, rows) > KEEPER_SHARE * (now - k->started) ||
         (k->mode == KV_SNAPSHOT_ON ? now - k->last < ON_SECONDS : gain(k, rows) <= KEEPER_SECONDS))
         return;
     begin(k, rows);
@@ -166,7 +176,7 @@ void keeper_round(struct keeper *k)
 
 void keeper_reading(struct keeper *k)
 {
-    if (on(k) && !k->files && !k->given_up && (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
+    if (on(k) && !k->files && k->retry == 0 && (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
         return;
     keeper_round(k);
 }

@@ -15,7 +15,8 @@
  * happen again; and at a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
  * `on`: of any text, at most one a second; at interruptions always. `off`: none is made and none is used.
  *
- * Nothing here can fail: what goes wrong is one notice, and the text is read again. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
+ * Nothing here can fail: what goes wrong is one notice of the attempt, and the text is read again. One that could not be made is tried again when
+ * KEEPER_RETRY_SECONDS are over, then twice as many, and so on to KEEPER_RETRY_SECONDS_MAX: a disk that was full may have room by then. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
  * (wall time beside the decode loop), snapshot_cpu_seconds, snapshot_put_seconds (taken from the decode loop); restored_tokens, restore_seconds,
  * restore_saved_seconds (what reading them would have taken, as estimated, less restore_seconds). */
 #pragma once
@@ -26,6 +27,8 @@
 #define KEEPER_SECONDS 5.0
 #define KEEPER_SHARE 0.004
 #define KEEPER_STOP_SECONDS 60.0
+#define KEEPER_RETRY_SECONDS 2.0
+#define KEEPER_RETRY_SECONDS_MAX 600.0
 
 enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
 enum { KEEPER_METRICS = 8 };
@@ -38,7 +41,7 @@ struct keeper {                      /* {0} is closed */
     struct checkpoint *checkpoint;
     struct image image;
     struct snapshots *files;         /* NULL: not opened yet, or never */
-    bool given_up;                   /* after a failure: none but at an interruption */
+    double retry, retry_at;          /* after failures: seconds to the next try, and when (but at an interruption) that is; 0: behind a success */
     char notice[1100];               /* "": none; the first one of the attempt */
     size_t kept;                     /* rows of the last one that counts, or 0 */
     double started, looked, last;    /* on clock_seconds */

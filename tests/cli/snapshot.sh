@@ -79,6 +79,14 @@ kill -9 $pid; wait $pid 2>/dev/null; [ "$(tokens_of $id)" = 0 ]; result killed_w
 # no place for them
 : >"$DIR"; stopped 300; "$L" work -q $W; "$L" text $id >"$TMP/a"; same no_folder_changes_nothing "$TMP/whole" "$TMP/a"
 [ "$(shown 'notice: no snapshot was made: .*Not a directory\|notice: no snapshot was made: .*File exists')" -ge 1 ]; result no_folder_is_noted $? "$("$L" show $id | tail -5)"; rm "$DIR"
+# ... and when there is a place again there is one again: tried anew after 2 s, with one notice. The slow twin writes for long enough
+: >"$DIR"; id=$("$L" submit $G -n 100000)
+LONGHAND_ISA=generic "$L" work --kv-snapshot on --progress none 2>"$TMP/err" & pid=$!
+for i in $(seq 400); do [ "$(shown 'notice: no snapshot was made')" = 1 ] && break; sleep 0.05; done
+sleep 2.5; rm "$DIR"; for i in $(seq 400); do [ "$(files)" -ge 1 ] && [ "$(shown 'snapshot of the KV cache')" = 1 ] && break; sleep 0.05; done
+[ "$(files)" -ge 1 ]; result a_failed_one_is_tried_again $? "$("$L" show $id | tail -5)"
+kill -TERM $pid; wait $pid
+[ "$(grep -c 'no snapshot was made' "$TMP/err")" = 1 ] && [ "$(shown 'notice: ')" = 1 ]; result with_one_notice $? "$(cat "$TMP/err"; "$L" show $id | tail -5)"; "$L" remove $id -q
 W="--kv-snapshot on --kv-snapshot-max 100K"; stopped 300; [ ! -e "$DIR" ] && [ "$(shown 'more than --kv-snapshot-max')" -ge 1 ]; result snapshot_max $? "$("$L" show $id | tail -3)"; "$L" remove $id -q
 check snapshot_max_is_bytes 2 "'1.5G' is not a number of bytes, as 500M or 20G" work --kv-snapshot-max 1.5G
 check snapshot_words 2 "auto\|on\|off" work --kv-snapshot yes
