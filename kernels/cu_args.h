@@ -72,6 +72,8 @@ struct cu_merge {
 struct cu_swiglu { uint16_t *h; const float *gate_up; uint64_t n; uint32_t ffn; };
 struct cu_gather { uint32_t *dst; const uint32_t *src, *index; uint32_t words, n; };
 struct cu_widen { float *y; const uint16_t *x; uint64_t n; };
+/* Value i is a function of (seed, i). */
+struct cu_noise { uint16_t *y; uint64_t n, seed; float scale; uint32_t blocks; };
 struct cu_narrow { uint16_t *y; const float *x; uint64_t n; };
 
 struct cu_cache { char *base; uint64_t head_bytes, layer_bytes; char *scratch; uint64_t node_layer_bytes; };
@@ -104,7 +106,7 @@ struct cu_choose {
 #define CU_KERNELS(X) \
     X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) X(rope, rope) \
     X(attend_64_few, attend) X(attend_64_many, attend) X(attend_128_few, attend) X(attend_128_many, attend) \
-    X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) \
+    X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) X(noise, noise) \
     X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count) X(choose, choose)
 #define X(name, args) CU_##name,
 enum cu_kernel { CU_KERNELS(X) CU_N_KERNELS };

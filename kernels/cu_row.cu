@@ -148,3 +148,23 @@ KERNEL(narrow, narrow, 256, 1)
     if (i < a.n)
         a.y[i] = to_bf16(a.x[i]);
 }
+
+FN uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* About normal: twelve uniform whole numbers less their mean, exact in any order. */
+KERNEL(noise, noise, 256, 1)
+{
+    depend_wait();
+    for (uint64_t i = (uint64_t)block_x() * threads() + tid(); i < a.n; i += (uint64_t)a.blocks * threads()) {
+        int32_t sum = 0;
+        for (uint64_t j = 0; j < 3; j++)
+            for (uint64_t r = mix(a.seed + 3 * i + j + 1), k = 0; k < 4; k++, r >>= 16)
+                sum += (int32_t)(r & 0xffff);
+        a.y[i] = to_bf16((float)(sum - 6 * 65535) * (1.0f / 65536.0f) * a.scale);
+    }
+}

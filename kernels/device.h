@@ -119,6 +119,9 @@ struct device {
     void  (*fetch_mark)(struct device *);                              /* these two: NULL with host_memory */
     int   (*fetch)(struct device *, void *dst, const void *src, size_t bytes, char *why, size_t why_size);   /* on any thread; 0, or -1 and why */
 
+    /* n bf16 values, about normal with this deviation, a function of seed and index; NULL with host_memory. To measure with, not to sample. */
+    void  (*noise)(struct device *, void *dst, size_t n, uint64_t seed, float deviation);
+
     size_t (*head_dim)(const struct device *, size_t head_dim);        /* padded as caches and attention want it; 0: not supported */
     /* Matrices: struct mat with n, k and the type that mat_type gives for what a file holds; w is mat_bytes of the device's memory,
      * zeroed, inside is the device's order. Rows are put from the host, row-major, in any order. */

@@ -102,6 +102,13 @@ static int gpu_fetch(struct device *d, void *dst, const void *src, size_t bytes,
     return g->driver->fetch(g->driver, dst, src, bytes, why, why_size);
 }
 
+static void gpu_noise(struct device *d, void *dst, size_t n, uint64_t seed, float deviation)
+{
+    const size_t blocks = MIN((n + 255) / 256, (size_t)8192);
+    const struct cu_noise a = { dst, n, seed * UINT64_C(0x9e3779b97f4a7c15), deviation, (uint32_t)blocks };
+    LAUNCH((struct gpu *)d, CU_noise, a, blocks, 1, 1, 256, 0);
+}
+
 static size_t gpu_head_dim(const struct device *d, size_t head_dim)
 {
     (void)d;
@@ -596,7 +603,7 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
     }
     g->driver = driver;
     g->d = (struct device){ .kind = driver->kind, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
-        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .fetch_mark = gpu_fetch_mark,
+        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .noise = gpu_noise, .fetch_mark = gpu_fetch_mark,
         .fetch = gpu_fetch, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
         .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
         .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,

@@ -1,6 +1,7 @@
 /* Weights from files into their packed form, held once. */
 #include "src/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ struct part { struct mat *m; size_t r0, rows, cols, seg, seg_pad, col_seg, col_p
 /* Everything model_open goes through in order, once to measure (mem == NULL) and once to load. */
 struct loader {
     struct model *model;
-    const struct tensors *ts;
+    const struct tensors *ts;        /* NULL: there are no files, weights are random */
+    uint64_t seed;                   /* of the next random matrix */
     const struct device *dev;
     char *mem;                       /* the device's; NULL: only sizes are wanted */
     size_t used, done, total;
@@ -84,10 +86,11 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
         snprintf(name, sizeof name, "%s%s.weight", prefix, src[i].name);
-        t[i] = tensors_need(l->ts, name, src[i].rows, cols, l->e);
-        if (!t[i])
+        t[i] = l->ts ? tensors_need(l->ts, name, src[i].rows, cols, l->e) : NULL;
+        if (l->ts && !t[i])
             return -1;
-        m->type = m->type == DT_OTHER || m->type == t[i]->dtype ? t[i]->dtype : DT_F32;
+        const enum dtype type = l->ts ? t[i]->dtype : DT_BF16;
+        m->type = m->type == DT_OTHER || m->type == type ? type : DT_F32;
         rows += src[i].rows;
         params += src[i].rows * cols;
     }
@@ -97,8 +100,14 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
     m->w = take(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     if (!l->mem) {
         l->model->n_params += params;
-        for (size_t i = 0; i < n_src; i++)
+        for (size_t i = 0; i < n_src && l->ts; i++)
             l->total += t[i]->bytes;
+        return 0;
+    }
+    if (!l->ts) {                        /* any order of random values is one; the padding of a matrix would have to stay 0 */
+        const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
+        assert(bytes == m->n * m->k * 2);
+        l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
         return 0;
     }
     for (size_t i = 0, r0 = 0; i < n_src; i++) {
@@ -131,15 +140,23 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
         char name[256];
         float *to = (float *)(void *)l->spread;
         snprintf(name, sizeof name, "%s%s.%s", prefix, src[i].name, kind);
-        const struct tensor *t = tensors_need(l->ts, name, src[i].rows, 0, l->e);
-        if (!t)
+        const struct tensor *t = l->ts ? tensors_need(l->ts, name, src[i].rows, 0, l->e) : NULL;
+        if (l->ts && !t)
             return -1;
         if (!l->mem) {
-            l->total += t->bytes;
+            l->total += t ? t->bytes : 0;
             l->model->n_params += src[i].rows;
             continue;
         }
         const size_t rows = src[i].rows / seg * seg_pad;
+        if (!t) {
+            assert(rows <= SLAB_BYTES / sizeof *to);
+            for (size_t j = 0; j < rows; j++)
+                to[j] = 1;
+            l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
+            at += rows;
+            continue;
+        }
         if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
             return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector", t->name, t->bytes, SLAB_BYTES);
         if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
@@ -183,6 +200,14 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
 static int load_embed(struct loader *l)
 {
     struct model *m = l->model;
+    if (!l->ts) {
+        const size_t n = m->config.vocab * m->config.hidden;
+        m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, take(l, n * 2) };
+        m->n_params += l->mem ? 0 : n;
+        if (l->mem)
+            m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
+        return 0;
+    }
     const struct tensor *t = tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
@@ -241,45 +266,59 @@ static int check_device(const struct model *m, struct err *e)
     return 0;
 }
 
+/* Weights from l->ts, or random ones; what fails leaves a model that model_close takes. */
+static int make(struct loader *l, const char *what)
+{
+    struct model *m = l->model;
+    struct device *dev = m->dev;
+    if (check_device(m, l->e) || load_all(l))
+        return -1;
+    m->mem_bytes = m->weight_bytes = l->used;
+    l->mem = m->mem = dev->alloc(dev, m->mem_bytes);
+    l->slab = mem_alloc(SLAB_BYTES);
+    l->spread = mem_alloc(SLAB_BYTES);
+    m->layers = calloc(m->config.n_layers, sizeof *m->layers);
+    m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
+    int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq ? 0 :
+             err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", what, m->mem_bytes, dev->name);
+    l->used = 0;
+    rc = rc || load_all(l) ? -1 : 0;
+    if (rc == 0 && *dev->error)
+        rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+    if (rc == 0)
+        config_rope(&m->config, m->inv_freq, &m->rope_factor);
+    mem_free(l->slab, SLAB_BYTES);
+    mem_free(l->spread, SLAB_BYTES);
+    return rc;
+}
+
 int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
                struct pool *pool, model_progress *progress, void *ctx, struct err *e)
 {
     struct tensors ts = { 0 };
     struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = progress, .ctx = ctx, .e = e };
-    int rc = -1;
     assert(compute == DT_BF16 || compute == DT_F32);
     assert(!dev->host_memory || dev->compute_f32 == (compute == DT_F32));
     *m = (struct model){ .config = *config, .compute = compute, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
-    if (check_device(m, e) || tensors_open(&ts, dir, e) || load_all(&l))
-        goto out;
-    m->mem_bytes = m->weight_bytes = l.used;
-    l.mem = m->mem = dev->alloc(dev, m->mem_bytes);
-    l.slab = mem_alloc(SLAB_BYTES);
-    l.spread = mem_alloc(SLAB_BYTES);
-    m->layers = calloc(config->n_layers, sizeof *m->layers);
-    m->inv_freq = calloc(config->head_dim / 2, sizeof *m->inv_freq);
-    if (!l.mem || !l.slab || !l.spread || !m->layers || !m->inv_freq) {
-        err_set(e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", dir, m->mem_bytes, dev->name);
-        goto out;
-    }
-    l.used = 0;
-    if (load_all(&l))
-        goto out;
-    if (*dev->error) {
-        err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
-        goto out;
-    }
-    config_rope(config, m->inv_freq, &m->rope_factor);
-    rc = 0;
-out:
-    mem_free(l.slab, SLAB_BYTES);
-    mem_free(l.spread, SLAB_BYTES);
+    int rc = tensors_open(&ts, dir, e) || make(&l, dir) ? -1 : 0;
     tensors_close(&ts);
     if (rc)
         model_close(m);
     return rc;
+}
+
+int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e)
+{
+    struct loader l = { .model = m, .seed = seed, .dev = dev, .e = e };
+    assert(dev->noise);
+    *m = (struct model){ .config = *config, .compute = DT_BF16, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
+    snprintf(m->path, sizeof m->path, "random weights");
+    if (make(&l, m->path) == 0)
+        return 0;
+    model_close(m);
+    return -1;
 }
 
 void model_close(struct model *m)

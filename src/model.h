@@ -46,6 +46,8 @@ int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dty
 /* Read `dir` into the device's form. `config` was read from the same directory. Device, ops and pool are borrowed. */
 int  model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
                 struct pool *pool, model_progress *progress, void *ctx, struct err *e);
+/* The same, with random weights that are made on the device (normal, deviation 1/sqrt(k); norms are 1; no biases): for measuring. Not with host_memory. */
+int  model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e);
 void model_close(struct model *m);
 
 /* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */

@@ -398,6 +398,32 @@ static void weights_beyond_2_31_elements_are_found_again(void)
     sparse_free(w, bytes);
 }
 
+/* Mean, deviation and tails as they should be; the same for the same index, also where a count ends elsewhere; other seeds, other values. */
+static void noise_is_normal_and_a_function_of_its_index(void)
+{
+    enum { N = 70001 };
+    double sum = 0, square = 0, far = 0, both = 0;
+    open_for(1, 64, 4, 2, 64);
+    uint16_t *at = dev->alloc(dev, N * 2);
+    dev->noise(dev, at, N, 7, 3);
+    uint16_t *a = rig_get(dev, at, N * 2);
+    dev->noise(dev, at, N / 2, 7, 3);
+    uint16_t *b = rig_get(dev, at, N * 2);
+    CHECK(memcmp(a, b, N * 2) == 0, "the first half again");
+    free(b);
+    dev->noise(dev, at, N, 8, 3);
+    b = rig_get(dev, at, N * 2);
+    for (size_t i = 0; i < N; i++) {
+        const double x = bf16_to_f32(a[i]), y = bf16_to_f32(b[i]);
+        sum += x, square += x * x, far += fabs(x) > 6, both += x * y;
+    }
+    CHECK(fabs(sum / N) < 0.05 && fabs(sqrt(square / N) - 3) < 0.05 && fabs(far / N - 0.0455) < 0.005, "mean %g, deviation %g, beyond two of them %g", sum / N,
+          sqrt(square / N), far / N);
+    CHECK(fabs(both / N) < 0.15, "two seeds: %g", both / N);
+    free(a), free(b);
+    dev->free(dev, at, 0);
+}
+
 int main(void)
 {
     char why[256];
@@ -412,6 +438,7 @@ int main(void)
     RUN(selection_takes_the_best_rows_in_order);
     RUN(rows_are_copied_and_cleared_where_they_should);
     RUN(attention_reads_the_right_rows_at_100000_positions);
+    RUN(noise_is_normal_and_a_function_of_its_index);
     RUN(weights_beyond_2_31_elements_are_found_again);
     dev->close(dev);
     return test_end();
