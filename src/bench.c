@@ -1,4 +1,5 @@
 #include "src/bench.h"
+#include "src/bench_device.h"
 #include "src/bench_resume.h"
 #include "src/bench_spec.h"
 #include "src/sample.h"
@@ -422,8 +423,8 @@ int cmd_bench(const struct options *o, struct err *e)
         return bench_spec(o, e);
     if (bench_resume_wanted(o->bench_points))
         return bench_resume(o, e);
-    if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
-        return err_set(e, ERR_INPUT, "bench: --device %s: in this version only --points spec and its relatives are measured on a GPU (auto and cpu are allowed)", o->device);
+    if (bench_device_wanted(o))
+        return bench_device(o, e);
     const char *why = NULL;
     struct report *r = calloc(1, sizeof *r);
     int rc = -1;
