@@ -22,7 +22,7 @@ enum {
     CU_BLOCK = 64, CU_CHUNK = 2048,         /* KV_BLOCK, KV_CHUNK */
     CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_GROUP_MAX = 16,
-    CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_SHARED = 2048 * 8 + 128,
+    CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128, CU_CHOOSE_SHARED = 2048 * 8 + 128,
 };
 
 /* One sequence of the pass, and a tile of its rows that a block of `attend` works on. */
@@ -88,16 +88,18 @@ struct cu_kv_select {
 };
 struct cu_count { uint32_t *counts; const uint32_t *list; uint32_t vocab, n; };   /* list [n][3]: id, window, text */
 
-/* One row of logits; offsets into the lists of the call. */
+/* What chooses from one row of logits, as struct device_choice has it; offsets into the lists of the call. */
 struct cu_edit { uint32_t id, spare; double add; };
-struct cu_choice { uint64_t position; uint32_t edit, n_edit, dry, n_dry, count, n_count; };
+struct cu_choice { uint64_t position; uint32_t row, edit, n_edit, dry, n_dry, count, n_count, spare; };
+struct cu_candidate { int32_t id; float score; };
 enum { CU_STEPS_MAX = 8, CU_RANK_MAX = 32 };
 struct cu_choose {
-    float *logits; const struct cu_choice *choice; const struct cu_edit *edit; const uint32_t *count;      /* count [][3]: id, window, text */
+    const float *logits; const struct cu_choice *choice; const struct cu_edit *edit; const uint32_t *count;      /* count [][3]: id, window, text */
     const uint32_t *counts;                                 /* [2][vocab] or NULL */
-    int32_t *id; float *score; uint32_t *found;             /* [n][k], [n][k], [n] */
+    struct cu_candidate *best;                              /* [n][k] */
     double top_p, min_p, eta, presence, frequency, penalty;
     uint64_t seed, *work, work_step;                        /* work [n][work_step]: candidates around a cut; a power of two, not below vocab */
+    float *x;                                               /* [n][vocab]: the logits as the chain changes them */
     float temperature; uint32_t greedy, sample, vocab, top_k, min_keep, k, n_order;
     uint8_t order[CU_STEPS_MAX];                            /* enum device_step */
 };

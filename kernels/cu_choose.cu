@@ -1,9 +1,10 @@
 /* Logits -> tokens on the device: the chain of src/sample.h and the coin of src/coin.h, one block per row. For equal logits the result is
  * the CPU's, bit for bit: weights are whole numbers, and every step in double is the same IEEE operations in the same order
- * (select_exp in select.h, log_own in src/coin.c; compiled without contraction). Candidates that a filter drops become -inf. */
+ * (weigh.h; log_own in src/coin.c; compiled without contraction). Candidates that a filter drops become -inf. */
 #include <assert.h>
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
+#include "kernels/weigh.h"
 
 enum { CHOOSE_BUCKETS = 2048, CHOOSE_TEMPERATURE = 0, CHOOSE_TOP_K, CHOOSE_TOP_P, CHOOSE_MIN_P, CHOOSE_ETA, CHOOSE_PENALTIES, CHOOSE_BIAS, CHOOSE_DRY };   /* enum device_step */
 
@@ -20,31 +21,7 @@ struct choosing {                    /* shared memory */
     uint64_t before;
 };
 
-/* exp(x - top) * 2^43 and *d = x - top, not below -40: select_exp. */
-FN double choose_exp(float x, float top, double *d_out)
-{
-    const double magic = 6755399441055744.0;
-    double d = (double)x - (double)top;
-    d = d > -40 ? d : -40;
-    const double k = d * 1.4426950408889634 + magic, kd = k - magic, r = (d - kd * 0x1.62e42fefap-1) - kd * 0x1.cf79abc9e3b3ap-40;
-    double p = 1.0 / 479001600;
-    p = p * r + 1.0 / 39916800;
-    p = p * r + 1.0 / 3628800;
-    p = p * r + 1.0 / 362880;
-    p = p * r + 1.0 / 40320;
-    p = p * r + 1.0 / 5040;
-    p = p * r + 1.0 / 720;
-    p = p * r + 1.0 / 120;
-    p = p * r + 1.0 / 24;
-    p = p * r + 1.0 / 6;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
-    *d_out = d;
-    return p * as_double((as_bits64(k) + 1023 + 43) << 52);
-}
-FN uint64_t choose_whole(double x) { return as_bits64(x + 0x1p52) & ((1ull << 52) - 1); }
-FN uint64_t choose_weight(float x, float top) { double d; return choose_whole(choose_exp(x, top, &d)); }
+FN uint64_t choose_weight(float x, float top) { double d; return weigh_whole(weigh_exp(x, top, &d)); }
 
 FN double choose_log_sum(double k, double f)
 {
@@ -252,9 +229,9 @@ FN void choose_filter(struct choosing *c, float *x, const struct cu_choose *a, u
         for (uint32_t i = tid(); i < a->vocab; i += threads())
             if (choose_is(x[i])) {
                 double d;
-                const double e = choose_exp(x[i], c->top, &d);
-                w += choose_whole(e);
-                wd += choose_whole(e * -d);
+                const double e = weigh_exp(x[i], c->top, &d);
+                w += weigh_whole(e);
+                wd += weigh_whole(e * -d);
             }
         atomic_add64(&c->sum[0], w);
         atomic_add64(&c->sum[1], wd);
@@ -295,7 +272,7 @@ FN void choose_edit(float *x, const struct cu_edit *list, uint32_t n)
     barrier();
     for (uint32_t i = tid(); i < n; i += threads()) {
         float *at = &x[list[i].id];
-        *at = list[i].add < -FLT_MAX ? -INFINITY : choose_limited(*at, (double)*at + list[i].add);
+        *at = list[i].add == -INFINITY ? -INFINITY : choose_limited(*at, (double)*at + list[i].add);
     }
     barrier();
 }
@@ -333,8 +310,11 @@ KERNEL(choose, choose, CU_CHOOSE_THREADS, 1)
     static_assert(sizeof(struct choosing) <= CU_CHOOSE_SHARED, "cu_args.h");
     depend_wait();
     const struct cu_choice *row = &a.choice[block_x()];
-    float *x = a.logits + (size_t)block_x() * a.vocab;
+    const float *logits = a.logits + (size_t)row->row * a.vocab;
+    float *x = a.x + (size_t)block_x() * a.vocab;
     uint64_t *keys = a.work + (size_t)block_x() * a.work_step;
+    for (uint32_t i = tid(); i < a.vocab; i += threads())
+        x[i] = logits[i];
     for (unsigned s = 0; s < a.n_order; s++) {
         const unsigned step = a.order[s];
         if (step == CHOOSE_TEMPERATURE) {
@@ -353,6 +333,7 @@ KERNEL(choose, choose, CU_CHOOSE_THREADS, 1)
             choose_filter(c, x, &a, keys, step);
         }
     }
+    struct cu_candidate *best = a.best + (size_t)block_x() * a.k;
     uint32_t found = 0, last_id = UINT32_MAX;
     double last = INFINITY;
     if (choose_top(c, x, a.vocab))
@@ -364,12 +345,15 @@ KERNEL(choose, choose, CU_CHOOSE_THREADS, 1)
             last_id = c->best_id;
             if (tid() == 0) {
                 const double score = a.greedy ? last - c->top : last;
-                a.id[(size_t)block_x() * a.k + found] = (int32_t)last_id;
-                a.score[(size_t)block_x() * a.k + found] = (float)(score > -FLT_MAX ? score : -FLT_MAX);
+                best[found].id = (int32_t)last_id;
+                best[found].score = (float)(score > -FLT_MAX ? score : -FLT_MAX);
             }
         }
-    if (tid() == 0)
-        a.found[block_x()] = found;
+    for (; found < a.k; found++)
+        if (tid() == 0) {
+            best[found].id = -1;
+            best[found].score = 0;
+        }
 }
 
 KERNEL(count, count, 256, 1)

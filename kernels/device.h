@@ -16,7 +16,7 @@
  *         graph_end()
  *     }
  *     end(&bad)                           waits; a row that is not finite; an error of the device
- *     choose or download                  tokens or logits
+ *     choose or download                  tokens or logits. choose is what decoding does (src/choose.h): logits stay where they are
  * Between graph_begin and graph_end the calls and all their arguments must be a function of the key and of what was passed to
  * open and alloc: what differs from pass to pass is in `rows` alone. The key says module and number of rows (of each
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
@@ -92,12 +92,21 @@ struct device_chain {
     uint64_t seed; uint32_t sample;  /* of the coins */
     const uint32_t *counts;          /* or NULL: on the device, [2][vocab]: occurrences in the penalty window, in the generated text */
 };
-struct device_choice {               /* one row of logits; arrays are the host's */
+struct device_choice {               /* one choice: from which row of the logits, with which coin, and what of the lists is for it */
     uint64_t position;               /* of the coin */
-    const struct device_edit *edit; size_t n_edit;       /* biases and bans; no id twice */
-    const struct device_edit *dry; size_t n_dry;         /* no id twice */
-    const struct device_count *count; size_t n_count;    /* no id twice; at most 1,024 */
+    uint32_t row;
+    uint32_t edit, n_edit;           /* biases and bans: edits edit .. edit + n_edit - 1, no id twice */
+    uint32_t dry, n_dry;             /* of the same list; no id twice */
+    uint32_t count, n_count;         /* no id twice; at most 128 */
+    uint32_t spare;
 };
+struct device_choices {              /* arrays are the host's */
+    const struct device_choice *choice; size_t n;
+    const struct device_edit *edit; size_t n_edit;
+    const struct device_count *count; size_t n_count;
+    void *work;                      /* the device's: choose_bytes of at least as many choices, edits and counts */
+};
+struct device_candidate { int32_t id; float score; };      /* as struct candidate of src/sample.h */
 
 struct device {
     const char *kind;                /* "cpu", "cuda", "emulated" */
@@ -105,6 +114,7 @@ struct device {
     char numerics[32];
     char error[512];                 /* "": none */
     bool compute_f32, host_memory;   /* host_memory: pointers may be followed by the host */
+    size_t downloaded;               /* bytes that have crossed to the host; 0 with host_memory */
 
     void (*close)(struct device *);
 
@@ -177,11 +187,11 @@ struct device {
     /* ---- logits; NULL with host_memory: src/sample.h does it there ---- */
     /* counts[0][id] += window, counts[1][id] += text: no id twice. The list is the host's. */
     void (*count)(struct device *, uint32_t *counts, size_t vocab, const struct device_count *, size_t n);
-    /* token[i]: the choice of sampler_choose for row i of logits [n][vocab], which are overwritten; -1: no candidate is left. Waits. */
-    int  (*choose)(struct device *, int32_t *token, float *logits, size_t n, size_t vocab, const struct device_chain *, const struct device_choice *);
-    /* id, score [n][k]: as sampler_rank, the best first; found[i] of them. k <= 32. Waits. */
-    int  (*rank)(struct device *, int32_t *id, float *score, uint32_t *found, size_t k, float *logits, size_t n, size_t vocab,
-                 const struct device_chain *, const struct device_choice *);
+    /* best [n][k], k <= 32, of the host: what sampler_rank finds for each choice, the best first, then id -1; the first is that of sampler_choose.
+     * logits [..][vocab] are kept. Waits; 0, or -1 with `error`. */
+    int  (*choose)(struct device *, struct device_candidate *best, size_t k, const float *logits, size_t vocab, const struct device_chain *,
+                   const struct device_choices *);
+    size_t (*choose_bytes)(const struct device *, size_t n, size_t n_edit, size_t n_count, size_t vocab);
 };
 
 /* y [rows][w->n] = (add ? y : 0) + x . w, x [rows][w->k] of act, shared out over a pool: what `cpu` does, for training. */

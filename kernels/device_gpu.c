@@ -25,7 +25,6 @@ struct gpu {
     float *part, *product_part;
     uint32_t *ticket, *list, *select_list; uint64_t *keys; size_t keys_step;
     char *staging;
-    char *call; size_t call_bytes;           /* lists of choose and rank, and their work space; grows */
     /* the pass at hand */
     struct cu_rows rows;
     size_t n, n_want, n_tiles, chunks, n_seqs;
@@ -72,6 +71,7 @@ static int gpu_download(struct device *d, void *dst, const void *src, size_t byt
     struct gpu *g = (struct gpu *)d;
     if (!*d->error)
         check(g, g->driver->download(g->driver, dst, src, bytes));
+    d->downloaded += bytes;
     return *d->error ? -1 : 0;
 }
 
@@ -478,73 +478,49 @@ static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const st
     }
 }
 
-/* What a call of choose or rank has on the device: lists that go up, results that come down, work space. */
-struct call { size_t choice, edit, count, id, score, found, results, work, bytes, work_step; };
+/* What a call of choose has in its working memory: the lists that go up, the candidates that come down, the rows as the chain changes them. */
+struct call { size_t edit, count, best, x, keys, keys_step, bytes; };
 
-static struct call call_of(const struct device_choice *c, size_t n, size_t k, size_t vocab)
+static struct call call_of(size_t n, size_t n_edit, size_t n_count, size_t vocab)
 {
-    struct call s = { .work_step = 1 };
-    size_t n_edit = 0, n_count = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_edit += c[i].n_edit + c[i].n_dry;
-        n_count += c[i].n_count;
-    }
-    while (s.work_step < vocab)
-        s.work_step *= 2;
+    struct call s = { .keys_step = 1 };
+    while (s.keys_step < vocab)
+        s.keys_step *= 2;
     s.edit = n * sizeof(struct cu_choice);
     s.count = s.edit + n_edit * sizeof(struct cu_edit);
-    s.id = (s.count + n_count * sizeof(struct device_count) + 15) / 16 * 16;
-    s.score = s.id + n * k * 4;
-    s.found = s.score + n * k * 4;
-    s.work = (s.found + n * 4 + 255) / 256 * 256;
-    s.results = s.found + n * 4 - s.id;
-    s.bytes = s.work + n * s.work_step * sizeof(uint64_t);
+    s.best = (s.count + n_count * sizeof(struct device_count) + 15) / 16 * 16;
+    s.x = (s.best + n * CU_RANK_MAX * sizeof(struct cu_candidate) + 255) / 256 * 256;
+    s.keys = (s.x + n * vocab * sizeof(float) + 255) / 256 * 256;
+    s.bytes = s.keys + n * s.keys_step * sizeof(uint64_t);
     return s;
 }
 
-/* The lists of all rows, as call_of places them. */
-static void lists_of(char *host, const struct call *s, const struct device_choice *c, size_t n)
+static size_t gpu_choose_bytes(const struct device *d, size_t n, size_t n_edit, size_t n_count, size_t vocab)
 {
-    struct cu_choice *row = (struct cu_choice *)(void *)host;
-    struct cu_edit *edit = (struct cu_edit *)(void *)(host + s->edit);
-    uint32_t n_edit = 0, n_count = 0;
-    for (size_t i = 0; i < n; i++) {
-        assert(c[i].n_count <= CU_CHOOSE_THREADS);
-        row[i] = (struct cu_choice){ c[i].position, n_edit, (uint32_t)c[i].n_edit, n_edit + (uint32_t)c[i].n_edit, (uint32_t)c[i].n_dry, n_count,
-                                     (uint32_t)c[i].n_count };
-        for (size_t j = 0; j < c[i].n_edit + c[i].n_dry; j++) {
-            const struct device_edit *e = j < c[i].n_edit ? &c[i].edit[j] : &c[i].dry[j - c[i].n_edit];
-            edit[n_edit++] = (struct cu_edit){ e->id, 0, e->add };
-        }
-        if (c[i].n_count)
-            memcpy(host + s->count + n_count * sizeof *c[i].count, c[i].count, c[i].n_count * sizeof *c[i].count);
-        n_count += (uint32_t)c[i].n_count;
-    }
+    (void)d;
+    return call_of(n, n_edit, n_count, vocab).bytes;
 }
 
-static int gpu_rank(struct device *d, int32_t *id, float *score, uint32_t *found, size_t k, float *logits, size_t n, size_t vocab,
-                    const struct device_chain *p, const struct device_choice *choice)
+static int gpu_choose(struct device *d, struct device_candidate *best, size_t k, const float *logits, size_t vocab, const struct device_chain *p,
+                      const struct device_choices *c)
 {
     struct gpu *g = (struct gpu *)d;
-    const struct call s = call_of(choice, n, k, vocab);
-    char *host = malloc(s.work);
+    const struct call s = call_of(c->n, c->n_edit, c->n_count, vocab);
+    char *w = c->work;
+    unsigned block = CU_CHOOSE_THREADS_MIN;      /* no result depends on it */
+    while (block < CU_CHOOSE_THREADS && block * 2 < vocab)
+        block *= 2;
+    static_assert(sizeof(struct device_choice) == sizeof(struct cu_choice) && sizeof(struct device_edit) == sizeof(struct cu_edit) &&
+                  sizeof(struct device_candidate) == sizeof(struct cu_candidate), "they go up and come down as they lie");
     assert(k >= 1 && k <= CU_RANK_MAX && p->n_order <= CU_STEPS_MAX && vocab <= SELECT_MAX);
-    if (host && s.bytes > g->call_bytes) {
-        gpu_free(d, g->call, 0);
-        g->call = gpu_alloc(d, s.bytes);
-        g->call_bytes = g->call ? s.bytes : 0;
-    }
-    if (!host || !g->call) {
-        if (!*d->error)
-            snprintf(d->error, sizeof d->error, "%s: out of memory: %zu bytes to choose tokens in", d->name, s.bytes);
-        free(host);
-        return -1;
-    }
-    struct cu_choose a = { .logits = logits, .choice = (void *)g->call, .edit = (void *)(g->call + s.edit), .count = (void *)(g->call + s.count),
-        .counts = p->counts, .id = (void *)(g->call + s.id), .score = (void *)(g->call + s.score), .found = (void *)(g->call + s.found), .top_p = p->top_p,
-        .min_p = p->min_p, .eta = p->eta, .presence = p->presence, .frequency = p->frequency, .penalty = p->penalty, .seed = p->seed,
-        .work = (void *)(g->call + s.work), .work_step = s.work_step, .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample,
-        .vocab = (uint32_t)vocab, .top_k = (uint32_t)MIN(MAX(p->top_k, p->min_keep), vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
+    for (size_t i = 0; i < c->n; i++)
+        assert(c->choice[i].n_count <= block && c->choice[i].count + c->choice[i].n_count <= c->n_count &&
+               c->choice[i].edit + c->choice[i].n_edit <= c->n_edit && c->choice[i].dry + c->choice[i].n_dry <= c->n_edit);
+    struct cu_choose a = { .logits = logits, .choice = (void *)w, .edit = (void *)(w + s.edit), .count = (void *)(w + s.count), .counts = p->counts,
+        .best = (void *)(w + s.best), .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta, .presence = p->presence, .frequency = p->frequency,
+        .penalty = p->penalty, .seed = p->seed, .work = (void *)(w + s.keys), .work_step = s.keys_step, .x = (void *)(w + s.x),
+        .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample, .vocab = (uint32_t)vocab,
+        .top_k = (uint32_t)MIN(MAX(p->top_k, p->min_keep), vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
     for (size_t i = 0; i < p->n_order; i++) {
         const enum device_step step = p->order[i];
         const bool off = (step == DEVICE_TOP_K && !p->top_k) || (step == DEVICE_TOP_P && p->top_p >= 1) || (step == DEVICE_MIN_P && p->min_p <= 0) ||
@@ -552,32 +528,13 @@ static int gpu_rank(struct device *d, int32_t *id, float *score, uint32_t *found
         if (!off)
             a.order[a.n_order++] = (uint8_t)step;
     }
-    lists_of(host, &s, choice, n);
-    gpu_upload(d, g->call, host, s.id);
-    LAUNCH(g, CU_choose, a, n, 1, 1, CU_CHOOSE_THREADS, CU_CHOOSE_SHARED);
-    const int rc = gpu_download(d, host + s.id, g->call + s.id, s.results);
-    if (rc == 0) {
-        memcpy(id, host + s.id, n * k * sizeof *id);
-        memcpy(score, host + s.score, n * k * sizeof *score);
-        memcpy(found, host + s.found, n * sizeof *found);
-    }
-    free(host);
-    return rc;
-}
-
-static int gpu_choose(struct device *d, int32_t *token, float *logits, size_t n, size_t vocab, const struct device_chain *p, const struct device_choice *choice)
-{
-    enum { SOME = 64 };
-    float score[SOME];
-    uint32_t found[SOME];
-    for (size_t i = 0; i < n; i += SOME) {
-        const size_t some = MIN((size_t)SOME, n - i);
-        if (gpu_rank(d, token + i, score, found, 1, logits + i * vocab, some, vocab, p, choice + i))
-            return -1;
-        for (size_t j = 0; j < some; j++)
-            token[i + j] = found[j] ? token[i + j] : -1;
-    }
-    return 0;
+    gpu_upload(d, w, c->choice, c->n * sizeof *c->choice);
+    if (c->n_edit)
+        gpu_upload(d, w + s.edit, c->edit, c->n_edit * sizeof *c->edit);
+    if (c->n_count)
+        gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
+    LAUNCH(g, CU_choose, a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
+    return gpu_download(d, best, w + s.best, c->n * k * sizeof *best);
 }
 
 /* ---- open ------------------------------------------------------------------------------------------------- */
@@ -585,7 +542,7 @@ static int gpu_choose(struct device *d, int32_t *token, float *logits, size_t n,
 static void gpu_close(struct device *d)
 {
     struct gpu *g = (struct gpu *)d;
-    void *const mine[] = { g->table, g->part, g->product_part, g->ticket, g->list, g->select_list, g->keys, g->staging, g->call };
+    void *const mine[] = { g->table, g->part, g->product_part, g->ticket, g->list, g->select_list, g->keys, g->staging };
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         gpu_free(d, mine[i], 0);
     free(g->table_host);
@@ -608,7 +565,7 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
         .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
         .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow, .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
-        .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .count = gpu_count, .choose = gpu_choose, .rank = gpu_rank };
+        .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
     memcpy(g->d.name, driver->name, sizeof g->d.name);
     memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);
     *out = &g->d;

@@ -10,14 +10,12 @@
 #include <math.h>
 #include <string.h>
 #include "kernels/ops.h"
+#include "kernels/weigh.h"
 #if defined __AVX2__
 #include <immintrin.h>
 #endif
 
 enum { SELECT_LANES = 64, SELECT_BLOCK = 512 };
-
-static inline uint64_t select_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-static inline double select_double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
 
 static size_t select_argmax(const float *x, size_t n)
 {
@@ -91,40 +89,11 @@ static size_t select_between(uint32_t *at, size_t max, const float *x, size_t n,
     return found;
 }
 
-/* exp(x - top) * 2^43, not yet rounded to a whole number, and d = x - top, not below -40 (where the weight is 0).
- * exp(d) = 2^k exp(r), |r| <= log(2)/2, by its series to the 12th power: within 1e-15 of the truth. */
-static inline double select_exp(float x, float top, double *d_out)
-{
-    const double magic = 6755399441055744.0;              /* 1.5 * 2^52: adding it rounds to a whole number */
-    double d = (double)x - (double)top;
-    d = d > -40 ? d : -40;
-    double k = d * 1.4426950408889634 + magic, kd = k - magic;
-    double r = (d - kd * 0x1.62e42fefap-1) - kd * 0x1.cf79abc9e3b3ap-40;
-    double p = 1.0 / 479001600;
-    p = p * r + 1.0 / 39916800;
-    p = p * r + 1.0 / 3628800;
-    p = p * r + 1.0 / 362880;
-    p = p * r + 1.0 / 40320;
-    p = p * r + 1.0 / 5040;
-    p = p * r + 1.0 / 720;
-    p = p * r + 1.0 / 120;
-    p = p * r + 1.0 / 24;
-    p = p * r + 1.0 / 6;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
-    *d_out = d;
-    return p * select_double((select_bits(k) + 1023 + 43) << 52);
-}
-
-/* Nearest whole number of 0 <= x < 2^51. */
-static inline uint64_t select_whole(double x) { return select_bits(x + 0x1p52) & ((UINT64_C(1) << 52) - 1); }
-
 static void select_weigh(uint64_t *w, const float *x, size_t n, float top)
 {
     for (size_t i = 0; i < n; i++) {
         double d;
-        w[i] = select_whole(select_exp(x[i], top, &d));
+        w[i] = weigh_whole(weigh_exp(x[i], top, &d));
     }
 }
 
@@ -153,8 +122,8 @@ static void select_moments(uint64_t sum[2], const float *x, size_t n, float top,
 {
     uint64_t s0 = 0, s1 = 0;
     for (size_t i = 0; i < n; i++) {
-        double d, e = select_exp(x[i], top, &d);
-        uint64_t v = select_whole(e), vd = select_whole(e * -d);
+        double d, e = weigh_exp(x[i], top, &d);
+        uint64_t v = weigh_whole(e), vd = weigh_whole(e * -d);
         s0 += x[i] >= cut ? v : 0;
         s1 += x[i] >= cut ? vd : 0;
     }

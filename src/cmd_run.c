@@ -106,6 +106,8 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
             "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->stats.seconds, w->prefill_seconds,
             w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
     stats_json(f, &w->stats, r->fixed_tree);
+    if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */
+        fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f", (double)w->stats.to_host / (double)w->stats.rounds);
     fputs("}\n", f);
     if (ferror(f) | fclose(f))
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));

@@ -65,6 +65,31 @@ static void pop(struct counts *c, const struct history *h, size_t i)
         take(&c->text, token_at(h, i));
 }
 
+static struct device_count *entry_of(struct device_count *list, size_t *n, int32_t id)
+{
+    size_t i = 0;
+    while (i < *n && list[i].id != (uint32_t)id)
+        i++;
+    if (i == *n)
+        list[(*n)++] = (struct device_count){ (uint32_t)id, 0, 0 };
+    return &list[i];
+}
+
+size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to, struct device_count *list)
+{
+    size_t n = 0;
+    for (size_t i = from; i < to; i++) {         /* as push */
+        if (c->on_window) {
+            entry_of(list, &n, token_at(h, i))->window++;
+            if (i >= c->window)
+                entry_of(list, &n, token_at(h, i - c->window))->window--;
+        }
+        if (c->on_text && i >= h->n_prompt)
+            entry_of(list, &n, token_at(h, i))->text++;
+    }
+    return n;
+}
+
 /* Eight sums side by side, so that a step does not wait for the one before. */
 static void hash_on(uint64_t lanes[8], const int32_t *tokens, size_t from, size_t to)
 {

@@ -1,6 +1,7 @@
 /* How often each token occurs in the part of a history that the penalties look at: its last W tokens, and its
  * generated tokens. Derived from the tokens alone; follows a history that grows at the cost of the new tokens. */
 #pragma once
+#include "kernels/device.h"
 #include "src/sample.h"
 
 /* The history that tables were made from: a hash over its tokens (never over a path) notices any other one. */
@@ -23,5 +24,7 @@ size_t counts_bytes(size_t vocab);
 void counts_start(struct counts *c, const struct sampling *p, size_t vocab, void *memory);
 /* The sets of tokens and path of h. goes_on: it begins with the tokens and has the prompt of the h before. */
 void counts_enter(struct counts *c, const struct history *h, bool goes_on);
+/* What tokens from .. to - 1 of h, its path counted on behind its tokens, change: list, no id twice, at most 2 (to - from) of them. Their number. */
+size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to, struct device_count *list);
 /* Take the path of h away again; h is that of counts_enter. */
 void counts_leave(struct counts *c, const struct history *h);

@@ -12,20 +12,19 @@ size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
     return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
 }
 
-static bool wants_residual(const struct decode_setup *s) { return s->heads && s->draft.drafters >> SOURCE_HEADS & 1; }
-
 void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max)
 {
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
-        n_max * sizeof(int32_t), sampler_bytes(m->config.vocab), stats_bytes(n_max), draft_bytes(draft, m, setup->heads),
-        wants_residual(setup) ? decode_verify_rows(setup) * m->config.hidden * sizeof(float) : 0,
+        n_max * sizeof(int32_t), chooser_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max), draft_bytes(draft, m, setup->heads),
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!add_size(n, parts[i], &n))
             n = SIZE_MAX;
     memory_add(plan, "decoder", n);
+    if (!m->dev->host_memory)
+        memory_add_on(plan, m->dev, "choosing tokens", chooser_device_bytes(m, decode_verify_rows(setup)));
     for (size_t i = 0; drafters_all[i]; i++)
         if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
             drafters_all[i]->source == SOURCE_PARTIAL
@@ -43,21 +42,17 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
     d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
-    d->residual_bytes = wants_residual(setup) ? decode_work_rows(setup, n_max) * c->hidden * sizeof *d->residual : 0;
     d->tokens = calloc(n_max, sizeof *d->tokens);
     d->logits = m->dev->alloc(m->dev, d->logits_bytes);
-    d->row = m->dev->host_memory ? NULL : malloc(c->vocab * sizeof *d->row);
-    if (d->residual_bytes)
-        d->residual = mem_alloc(d->residual_bytes);
-    if (!d->tokens || !d->logits || (!d->row && !m->dev->host_memory) || (d->residual_bytes && !d->residual)) {
+    if (!d->tokens || !d->logits) {
         err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
     if (kv_open(&d->kv, m->dev, m->compute, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
-        sampler_open(&d->sampler, p, c->vocab, m->ops, m->pool, e) || stats_open(&d->stats, n_max, e) ||
-        draft_open(&d->draft, &setup->draft, m, setup->heads, &d->kv, d->work, d->sampler, p->penalty, p->penalty_window, n_max, e))
+        chooser_open(&d->chooser, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
+        draft_open(&d->draft, &setup->draft, m, setup->heads, &d->kv, d->work, d->chooser, p->penalty, p->penalty_window, n_max, e))
         goto fail;
     control_start(&d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
                   (double)(kv_bytes(m->compute, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
@@ -71,15 +66,12 @@ void decode_close(struct decoder *d)
 {
     draft_close(&d->draft);
     stats_close(&d->stats);
-    if (d->sampler)
-        sampler_close(d->sampler);
+    chooser_close(d->chooser);
     if (d->work)
         workspace_close(d->work);
     kv_close(&d->kv);
-    mem_free(d->residual, d->residual_bytes);
     if (d->model)
         d->model->dev->free(d->model->dev, d->logits, d->logits_bytes);
-    free(d->row);
     free(d->tokens);
     *d = (struct decoder){0};
 }
@@ -93,7 +85,7 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
     }
 }
 
-/* What drafters may know from here on: the text, and the hidden state of its last committed row. */
+/* What drafters may know from here on: the text, and the hidden state (the device's) of its last committed row. */
 static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
 {
     const struct observed o = { d->n_tokens, hidden, path, n_path };
@@ -235,7 +227,6 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
     struct pass_seq seq[BATCH_MAX];
-    struct tap tap = { TAP_RESIDUAL, d[0]->model->config.n_layers, d[0]->residual };
     for (size_t i = 0; i < n; i++) {
         struct tree *t = d[i]->draft.tree;
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
@@ -249,7 +240,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         d[i]->round.refreshes = d[i]->draft.partial.refreshes;
     }
     double start = clock_seconds();
-    if (model_forward(d[0]->model, d[0]->work, seq, n, &tap, tap.out ? 1 : 0, e))
+    if (model_forward(d[0]->model, d[0]->work, seq, n, NULL, 0, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
@@ -261,19 +252,9 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     return 0;
 }
 
-/* The target's own token behind kept node i, which `path` leads to. `row`: the published verifier draws one per candidate row. */
-static int32_t sample_at(struct decoder *d, size_t i, const int32_t *path, size_t n_path, const uint32_t *row)
+static struct history history_of(const struct decoder *d)
 {
-    const size_t vocab = d->model->config.vocab;
-    struct device *dev = d->model->dev;
-    float *logits = d->logits + i * vocab;
-    const struct history h = { d->tokens, d->n_tokens, d->n_prompt, path, n_path, .known = d->n_tokens };
-    if (!row && dev->host_memory)
-        return sampler_choose(d->sampler, logits, &h);
-    float *mine = row ? d->draft.row : d->row;
-    if (dev->download(dev, mine, logits, vocab * sizeof *logits))
-        return 0;                            /* decode_round looks at the error */
-    return row ? sampler_choose_row(d->sampler, mine, &h, *row) : sampler_choose(d->sampler, mine, &h);
+    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
 }
 
 /* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
@@ -282,10 +263,13 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     struct tree *t = d->draft.tree;
     int32_t token[TREE_DEPTH_MAX + 1];
+    struct history h = history_of(d);
     size_t n = 0, at = 0;
+    chooser_tree(d->chooser, d->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
     for (;;) {
         path[n++] = (uint32_t)at;
-        *bonus = sample_at(d, at, token, n - 1, NULL);
+        h.path = token, h.n_path = n - 1;
+        *bonus = chooser_at(d->chooser, d->logits, at, &h);
         draft_learn(&d->draft, t->kept[at], *bonus);
         size_t next = at + 1;
         while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
@@ -301,6 +285,7 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     const struct tree *t = d->draft.tree;
+    const struct history text = history_of(d);
     size_t n_best = 0, ties = 0;
     int32_t kept_at[TREE_POOL_MAX];
     assert(t->n_kept == t->n);                   /* every candidate row is verified */
@@ -315,12 +300,13 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
             mine[t->node[i].depth] = (uint32_t)kept_at[i];
         mine[0] = 0;
         tree_path(t, end, token);
-        do
-            sample = sample_at(d, mine[n], token, n, &row);
-        while (n < depth && sample == token[n] && ++n <= depth);
+        do {
+            struct history h = text;
+            h.path = token, h.n_path = n;
+            sample = chooser_at_row(d->chooser, d->logits, mine[n], &h, row);
+        } while (n < depth && sample == token[n] && ++n <= depth);
         ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
-        const struct history h = { d->tokens, d->n_tokens, d->n_prompt };
-        bool wins = n + 1 > n_best || (n + 1 == n_best && sampler_pick(d->sampler, &h, row, ties) == 0);
+        bool wins = n + 1 > n_best || (n + 1 == n_best && sampler_pick(chooser_sampler(d->chooser), &text, row, ties) == 0);
         if (wins) {
             n_best = n + 1;
             memcpy(path, mine, n_best * sizeof *path);
@@ -362,7 +348,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     }
 }
 
-/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass, or NULL. */
+/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass. */
 static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
     const struct tree *t = d->draft.tree;
@@ -376,7 +362,7 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     d->tokens[d->n_tokens++] = bonus;
     for (size_t i = 0; i < n; i++)
         nodes[i] = t->kept[path[i]];
-    observe(d, residual ? residual + path[n - 1] * d->model->config.hidden : NULL, nodes, n);
+    observe(d, residual + path[n - 1] * d->model->config.hidden, nodes, n);
 }
 
 /* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes beside the pass. Where no such
@@ -390,6 +376,8 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
 
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
 {
+    const struct device *dev = d[0]->model->dev;
+    const size_t downloaded = dev->downloaded;
     double start = clock_seconds();
     assert(n >= 1 && n <= BATCH_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -404,19 +392,18 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     }
     if (verify(d, n, e))
         return -1;
-    const float *residual = d[0]->residual;  /* of all rows of the pass; without it the others' heads wait for a pass that has one */
+    const float *residual = workspace_residual(d[0]->work);     /* of all rows of the pass */
     for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
         size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
-        const struct device *dev = d[i]->model->dev;
         if (*dev->error)
             return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
         describe(d[i], path, n_path);
         commit(d[i], path, n_path, bonus, residual);
-        if (residual)
-            residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
+        residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
+        d[i]->round.to_host = dev->downloaded - downloaded;
         d[i]->round.plain = plain_seconds(d[i], n_path + 1);
         control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds - d[i]->round.calibrating);
     }
@@ -433,12 +420,12 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
     d->n_tokens = n;
     if (d->kv.n_past > n - 1)
         kv_truncate(&d->kv, n - 1);
-    sampler_close(d->sampler);
-    d->sampler = NULL;
+    chooser_close(d->chooser);
+    d->chooser = NULL;
     stats_clear(&d->stats);
-    if (sampler_open(&d->sampler, p, d->model->config.vocab, d->model->ops, d->model->pool, e))
+    if (chooser_open(&d->chooser, d->model, p, d->rows_max, e))
         return -1;
-    draft_reset(&d->draft, d->sampler);
+    draft_reset(&d->draft, d->chooser);
     observe(d, NULL, NULL, 0);
     return 0;
 }

@@ -15,6 +15,7 @@
  * With the exact verifier the tokens do not depend on drafting at all (DESIGN R1, R2). VERIFY_PAPER is Algorithm 1, lines 12
  * and 13, as published: every candidate row draws its own samples, the longest match wins; its text is not plain decoding's. */
 #pragma once
+#include "src/choose.h"
 #include "src/control.h"
 #include "src/draft.h"
 #include "src/memory.h"
@@ -38,15 +39,12 @@ struct decoder {                     /* {0} is closed */
     const struct model *model;       /* borrowed, shared */
     struct kv kv;
     struct workspace *work;
-    struct sampler *sampler;
+    struct chooser *chooser;         /* which token comes next: the sampler, where the logits are */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */
     float *logits;                   /* the device's [rows_max][vocab] */
     size_t logits_bytes;
-    float *row;                      /* [vocab] of the host, where it cannot read the device's */
-    float *residual;                 /* [rows_max][hidden], where heads want it */
-    size_t residual_bytes;
     struct drafting draft;
     struct control control;
     struct round_stats round;        /* the last one; its user adds it to the statistics with the tokens that count */

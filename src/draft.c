@@ -66,34 +66,31 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
     size_t n = sizeof(struct tree) + 2 * m->config.hidden * sizeof(float), logits;
     if (!s->drafters)
         return 0;
-    if (!mul_size((n_logits(heads) + 1) * m->config.vocab, sizeof(float), &logits) || !add_size(n, logits, &n) ||
+    if (!mul_size(n_logits(heads) * m->config.vocab, sizeof(float), &logits) || !add_size(n, logits, &n) ||
         !add_size(n, heads ? heads_scratch_bytes(heads, m, 1) : 0, &n))
         return SIZE_MAX;
     return n;
 }
 
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
-               struct workspace *work, struct sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e)
+               struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e)
 {
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    *g = (struct drafting){ .set = *s, .model = m, .heads = heads, .kv = kv, .work = work, .sampler = sampler };
+    *g = (struct drafting){ .set = *s, .model = m, .heads = heads, .kv = kv, .work = work, .chooser = chooser };
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
-    g->bytes = sizeof *g->tree + (2 * hidden + vocab) * sizeof(float) + 256;
+    g->bytes = sizeof *g->tree;
+    g->hidden_bytes = 2 * hidden * sizeof(float);
     g->logits = m->dev->alloc(m->dev, g->logits_bytes);
+    g->hidden = m->dev->alloc(m->dev, g->hidden_bytes);
     if (heads)
         g->heads_scratch = m->dev->alloc(m->dev, g->heads_bytes);
-    char *mem = mem_alloc(g->bytes);
-    g->tree = (struct tree *)(void *)mem;
-    if (!g->logits || !mem || (heads && !g->heads_scratch)) {
-        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", g->bytes + g->logits_bytes + g->heads_bytes);
+    g->tree = mem_alloc(g->bytes);
+    if (!g->logits || !g->hidden || !g->tree || (heads && !g->heads_scratch)) {
+        err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)", g->bytes + g->hidden_bytes + g->logits_bytes + g->heads_bytes);
         goto fail;
     }
-    mem += (sizeof *g->tree + 63) / 64 * 64;
-    g->hidden = (float *)(void *)mem;
     g->pass_hidden = g->hidden + hidden;
-    mem += (2 * hidden * sizeof(float) + 63) / 64 * 64;
-    g->row = (float *)(void *)mem;
     g->ngram_delay = s->ngram_delay >= 0 ? (size_t)s->ngram_delay :
                      penalty == 1 || penalty_window == 0 ? 0 : penalty_window < 0 ? SIZE_MAX : (size_t)penalty_window + 1;
     calibrate_start(&g->calibration);
@@ -110,6 +107,7 @@ void draft_close(struct drafting *g)
 {
     if (g->model) {
         g->model->dev->free(g->model->dev, g->logits, g->logits_bytes);
+        g->model->dev->free(g->model->dev, g->hidden, g->hidden_bytes);
         g->model->dev->free(g->model->dev, g->heads_scratch, g->heads_bytes);
     }
     mem_free(g->tree, g->bytes);
@@ -119,9 +117,9 @@ void draft_close(struct drafting *g)
     *g = (struct drafting){0};
 }
 
-void draft_reset(struct drafting *g, struct sampler *sampler)
+void draft_reset(struct drafting *g, struct chooser *chooser)
 {
-    g->sampler = sampler;
+    g->chooser = chooser;
     for (size_t i = 0; drafters_all[i]; i++)
         if (g->set.drafters >> drafters_all[i]->source & 1 && drafters_all[i]->reset)
             drafters_all[i]->reset(g);
@@ -135,20 +133,11 @@ size_t draft_width(const struct drafting *g, uint32_t node)
     return g->tree->node[node].reach > g->min_reach ? 4 : 0;
 }
 
-size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead)
+/* Candidates of one node, ranked, into the tree. */
+static size_t add_ranked(struct drafting *g, uint32_t node, const struct candidate *best, size_t n, size_t k, enum source source, enum guess kind, size_t ahead)
 {
-    struct candidate best[RANK_MAX];
-    int32_t path[TREE_DEPTH_MAX];
-    const struct tree *t = g->tree;
-    const float reach = t->node[node].reach;
-    size_t n_path = t->node[node].depth, added = 0;
-    if (k == 0 || n_path >= t->max_depth)
-        return 0;
-    tree_path(t, node, path);
-    if (g->model->dev->download(g->model->dev, g->row, logits, g->model->config.vocab * sizeof *g->row))
-        return 0;
-    const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, n_path, .known = g->n_tokens };
-    size_t n = sampler_rank(g->sampler, g->row, &h, MIN(k + 1, (size_t)RANK_MAX), best);
+    const float reach = g->tree->node[node].reach;
+    size_t added = 0;
     for (size_t i = 0; i < MIN(n, k); i++) {
         double lead = i > 0 ? (double)best[i].score - best[0].score : n > 1 ? (double)best[0].score - best[1].score : 1e9;
         uint16_t cell = cell_ranked(kind, ahead, i > 0 ? MIN(lead, -1e-6) : lead);
@@ -156,6 +145,27 @@ size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, siz
         if (i > 0 && !g->set.n_width && p * reach < g->min_reach)
             break;
         added += tree_add(g->tree, node, best[i].id, source, p, cell) != 0;
+    }
+    return added;
+}
+
+size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead)
+{
+    struct candidate best[CHOOSER_RANKS * RANK_MAX];
+    int32_t path[CHOOSER_RANKS][TREE_DEPTH_MAX];
+    struct history h[CHOOSER_RANKS];
+    size_t found[CHOOSER_RANKS], ranked = MIN(k + 1, (size_t)RANK_MAX), added = 0;
+    if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth)
+        return 0;
+    for (size_t i = 0, some; i < n; i += some) {
+        some = MIN(n - i, (size_t)CHOOSER_RANKS);
+        for (size_t j = 0; j < some; j++) {
+            tree_path(g->tree, node[i + j], path[j]);
+            h[j] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[j], g->tree->node[node[i + j]].depth, .known = g->n_tokens };
+        }
+        chooser_rank(g->chooser, logits, h, some, ranked, best, found);
+        for (size_t j = 0; j < some; j++)
+            added += add_ranked(g, node[i + j], best + j * ranked, found[j], k, source, kind, ahead);
     }
     return added;
 }
@@ -169,14 +179,19 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
     size_t n_level = 1, rankings = g->set.n_width ? SIZE_MAX : 8;
     level[0] = node;
     for (size_t k = 0; k < n && n_level; k++) {
-        uint32_t below[TREE_POOL_MAX];
-        size_t n_below = 0;
+        uint32_t below[TREE_POOL_MAX], wide[TREE_POOL_MAX];      /* of one depth, so of one width where they have any */
+        size_t n_below = 0, n_wide = 0;
         for (size_t i = 0; i < n_level && rankings; i++) {
-            size_t width = draft_width(g, level[i]), before = n_below;
-            if (width) {
-                rankings--;
-                draft_propose(g, level[i], logits + k * vocab, width, SOURCE_HEADS, kind, k);
-            }
+            if (!draft_width(g, level[i]))
+                continue;
+            wide[n_wide++] = level[i];
+            rankings--;
+        }
+        draft_propose(g, wide, n_wide, logits + k * vocab, n_wide ? draft_width(g, wide[0]) : 0, SOURCE_HEADS, kind, k);
+        for (size_t i = 0, j = 0; i < n_level; i++) {
+            const bool width = j < n_wide && wide[j] == level[i];
+            size_t before = n_below;
+            j += width;
             for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
                 if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX)
                     below[n_below++] = c;

@@ -17,8 +17,8 @@
 #include "ngram/ngram.h"
 #include "ngram/suffix.h"
 #include "src/calibrate.h"
+#include "src/choose.h"
 #include "src/heads.h"
-#include "src/sample.h"
 #include "src/tree.h"
 
 #define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
@@ -57,31 +57,30 @@ struct drafting {
     const struct heads *heads;       /* or NULL */
     struct kv *kv;
     struct workspace *work;
-    struct sampler *sampler;
+    struct chooser *chooser;
     const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
     struct tree *tree;
     struct calibration calibration;
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
     bool have_hidden;
-    float *hidden;                   /* [hidden]: residual of the last committed row, before the final norm */
+    float *hidden;                   /* the device's [hidden]: residual of the last committed row, before the final norm */
     float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
-    float *row;                      /* [vocab] work space of a ranking */
     void *heads_scratch;             /* the device's */
     struct partial partial;
     struct budget_arm { size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
     size_t n_arms, at_arm;
     size_t passes;                   /* draft passes of this round */
     uint32_t pass_node;              /* the node that the last one stood at */
-    float *pass_hidden;              /* [hidden] */
+    float *pass_hidden;              /* the device's [hidden], of the last draft pass */
     struct ngram *ngram; size_t ngram_delay;
     struct suffix *suffix;
-    size_t bytes, logits_bytes, heads_bytes;
+    size_t bytes, hidden_bytes, logits_bytes, heads_bytes;
 };
 
 /* Rows that were committed, with what the pass left of them. */
 struct observed {
     size_t n_tokens;                 /* of g->tokens, the bonus token included */
-    const float *hidden;             /* [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
+    const float *hidden;             /* the device's [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
     const uint32_t *path; size_t n_path;     /* accepted nodes of the tree, for drafters that keep state per node */
 };
 
@@ -109,14 +108,14 @@ extern const struct drafter_ops *const drafters_all[];      /* in the order in w
 /* Bytes that drafters share; those of each are its own `bytes`. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
 int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
-                struct workspace *work, struct sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e);
+                struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */
-void draft_reset(struct drafting *g, struct sampler *sampler);
+void draft_reset(struct drafting *g, struct chooser *chooser);
 
-/* For drafters: the `k` best of the device's `logits` (kept) as children of `node`; `kind` and `ahead` (tokens between the hidden state and the guess)
- * choose the calibration. Returns how many were added. */
-size_t draft_propose(struct drafting *g, uint32_t node, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+/* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
+ * and the guess) choose the calibration. Returns how many were added. */
+size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
 /* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */

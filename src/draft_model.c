@@ -23,7 +23,7 @@ static void heads_observe(struct drafting *g, const struct observed *o)
 {
     g->have_hidden = o->hidden != NULL;
     if (o->hidden)
-        memcpy(g->hidden, o->hidden, g->model->config.hidden * sizeof *g->hidden);
+        g->model->dev->copy(g->model->dev, g->hidden, o->hidden, g->model->config.hidden * sizeof *g->hidden);
 }
 
 static void heads_reset(struct drafting *g) { g->have_hidden = false; }
@@ -66,11 +66,10 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     *more = false;
     if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth || at >= kv->n_max)
         return 0;
-    const struct tap tap = { TAP_RESIDUAL, g->model->config.n_layers, g->pass_hidden };
     struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past, .logits = g->logits };
     double start = clock_seconds();
     kv->n_past = at;
-    int rc = model_forward(g->model, g->work, &seq, 1, &tap, 1, e);
+    int rc = model_forward(g->model, g->work, &seq, 1, NULL, 0, e);
     kv->n_past = n_past;
     struct budget_arm *arm = &g->arm[g->at_arm];
     arm->seconds += (clock_seconds() - start - arm->seconds) / (double)MIN(++arm->n, (size_t)40);
@@ -80,7 +79,9 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     }
     g->pass_node = node;
     g->passes++;
-    size_t added = draft_propose(g, node, g->logits, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+    if (g->heads)
+        g->model->dev->copy(g->model->dev, g->pass_hidden, workspace_residual(g->work), g->model->config.hidden * sizeof *g->pass_hidden);
+    size_t added = draft_propose(g, &node, 1, g->logits, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
     if (g->set.n_width && !draft_ahead(g))       /* with a controller the heads are asked once, behind the last pass */
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);

@@ -9,7 +9,7 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
         tree_path(g->tree, node, path);
         const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth, .known = g->n_tokens };
         float p = calibrate_p(&g->calibration, cell[i]);
-        if (sampler_bans(g->sampler, token[i], &h) || (!g->set.n_width && p * g->tree->node[node].reach < g->min_reach))
+        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) || (!g->set.n_width && p * g->tree->node[node].reach < g->min_reach))
             break;
         uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
         if (!child)

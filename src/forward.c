@@ -349,6 +349,8 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
     return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
 }
 
+const float *workspace_residual(const struct workspace *w) { return w->x; }
+
 int model_head_rows(const struct model *m, struct workspace *w, const int32_t *token, size_t n, float *rows)
 {
     struct device *d = w->dev;

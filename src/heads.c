@@ -300,7 +300,7 @@ void heads_forward(const struct heads *h, const struct model *m, const float *h0
     }
     for (size_t k = 0; k < n; k++) {
         if (k == 0 || !h->chained)
-            dev->upload(dev, hi, h0, rows * d * sizeof *hi);
+            dev->copy(dev, hi, h0, rows * d * sizeof *hi);
         dev->rmsnorm(dev, x, hi, h->head[k].norm_in, rows, d, eps, SIZE_MAX);
         dev->product(dev, hi, d, x, rows, &h->head[k].w, NULL, true, SIZE_MAX);
         for (size_t r = 0; r < rows; r++)

@@ -85,6 +85,9 @@ void workspace_close(struct workspace *w);
 int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                   const struct tap *taps, size_t n_taps, struct err *e);
 
+/* [rows][hidden], the device's: what entered the final norm in the last pass. Until the next one. */
+const float *workspace_residual(const struct workspace *w);
+
 /* Rows of the LM head as floats, [n][hidden] of the host; n <= rows_max. 0, or -1 with the device's error. */
 int  model_head_rows(const struct model *m, struct workspace *w, const int32_t *token, size_t n, float *rows);
 /* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, all the host's, shared out over the pool: for training. */

@@ -2,9 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "src/chain.h"
-#include "src/dry.h"
-#include "src/sample.h"
+#include "src/sample_impl.h"
 
 void sampling_defaults(struct sampling *s)
 {
@@ -121,15 +119,6 @@ int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
     return check_dry(s, vocab, e) || check_order(s, e) || check_ids(s, vocab, e) ? -1 : 0;
 }
 
-struct sampler {
-    struct sampling p;
-    struct past past;
-    struct counts counts;
-    struct dry dry;
-    struct chain chain;
-    size_t bytes;
-};
-
 static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t sampler_bytes(size_t vocab)
@@ -169,23 +158,24 @@ void sampler_close(struct sampler *s)
     mem_free(s, s->bytes);
 }
 
-/* The lowest id that the parameters do not ban now: for a row where no candidate is left. */
-static int32_t lowest_allowed(struct sampler *s, float *logits, bool ban_eos)
-{
-    struct chain *c = &s->chain;
-    memset(logits, 0, c->vocab * sizeof *logits);
-    chain_start(c, logits);
-    for (size_t i = 0; i < s->p.n_bias; i++)
-        if (s->p.bias[i].bias < -FLT_MAX)
-            logits[s->p.bias[i].id] = -INFINITY;
-    for (size_t i = 0; ban_eos && i < s->p.n_eos; i++)
-        logits[s->p.eos[i]] = -INFINITY;
-    return chain_best(c);
-}
-
-static bool eos_banned(const struct sampling *p, const struct history *h)
+bool sampler_bans_eos(const struct sampling *p, const struct history *h)
 {
     return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
+}
+
+int32_t sampler_lowest(struct sampler *s, const struct history *h)
+{
+    uint32_t *banned = s->chain.at;              /* work space of a chain that has come to its end */
+    const bool eos = sampler_bans_eos(&s->p, h);
+    int32_t id = 0;
+    memset(banned, 0, s->chain.vocab * sizeof *banned);
+    for (size_t i = 0; i < s->p.n_bias; i++)
+        banned[s->p.bias[i].id] |= s->p.bias[i].bias < -FLT_MAX;
+    for (size_t i = 0; eos && i < s->p.n_eos; i++)
+        banned[s->p.eos[i]] = 1;
+    while (banned[id])                           /* sampling_check: there is one */
+        id++;
+    return id;
 }
 
 /* The chain from the logits to the candidates that are left. */
@@ -201,7 +191,7 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
     chain_start(c, logits);
     for (size_t i = 0; i < p->n_order; i++)
         switch (p->order[i]) {
-        case STEP_BIAS:        chain_bias(c, p, eos_banned(p, h)); break;
+        case STEP_BIAS:        chain_bias(c, p, sampler_bans_eos(p, h)); break;
         case STEP_PENALTIES:   chain_penalties(c, p, &s->counts); break;
         case STEP_TEMPERATURE: if (!greedy) chain_temperature(c, p->temperature); break;
         case STEP_TOP_K:       if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k, p->min_keep)); break;
@@ -215,10 +205,15 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
     dry_leave(&s->dry);
 }
 
-static struct coin_key key_of(const struct sampler *s, const struct history *h, uint32_t row)
+uint64_t sampler_position(const struct history *h, uint32_t row)
 {
     assert(row < ROWS_MAX);
-    return (struct coin_key){ s->p.seed, h->n + h->n_path + ((uint64_t)row << 40), s->p.sample };
+    return h->n + h->n_path + ((uint64_t)row << 40);
+}
+
+static struct coin_key key_of(const struct sampler *s, const struct history *h, uint32_t row)
+{
+    return (struct coin_key){ s->p.seed, sampler_position(h, row), s->p.sample };
 }
 
 int32_t sampler_choose_row(struct sampler *s, float *logits, const struct history *h, uint32_t row)
@@ -227,7 +222,7 @@ int32_t sampler_choose_row(struct sampler *s, float *logits, const struct histor
     const struct coin_key key = key_of(s, h, row);
     run_chain(s, logits, h);
     int32_t id = s->p.temperature == 0 ? chain_best(&s->chain) : chain_rank(&s->chain, &key, 1, &one) ? one.id : -1;
-    return id < 0 ? lowest_allowed(s, logits, eos_banned(&s->p, h)) : id;
+    return id < 0 ? sampler_lowest(s, h) : id;
 }
 
 size_t sampler_pick(const struct sampler *s, const struct history *h, uint32_t row, size_t n)
@@ -254,7 +249,7 @@ bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h)
     bool banned = false;
     for (size_t i = 0; i < p->n_bias; i++)
         banned |= p->bias[i].id == id && p->bias[i].bias < -FLT_MAX;
-    for (size_t i = 0; eos_banned(p, h) && i < p->n_eos; i++)
+    for (size_t i = 0; sampler_bans_eos(p, h) && i < p->n_eos; i++)
         banned |= p->eos[i] == id;
     return banned;
 }

@@ -55,6 +55,7 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->beta_accepted += r->ngram_covers >= accepted ? accepted : 0;
     s->draft_passes += r->draft_passes;
     s->refreshes += r->refreshes;
+    s->to_host += r->to_host;
     for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {    /* behind the last token of a text nothing was reached */
         s->reached[d] += r->n_reached[d];
         s->accepted_at[d] += d <= accepted;

@@ -69,7 +69,8 @@ static void choices_are_the_samplers(void)
         struct err e;
         struct sampler *sampler;
         struct device_choice choice[ROWS];
-        struct device_count count[ROWS][ROWS + 4];
+        struct device_count count[ROWS * 2 * ROWS];
+        size_t n_count = 0;
         static uint32_t counts[2 * VOCAB];
         s.bias = (void *)bias, s.n_bias = c % 3 ? 3 : 0;
         CHECK(sampling_check(&s, VOCAB, &e) == 0, "%s", e.msg);
@@ -86,41 +87,47 @@ static void choices_are_the_samplers(void)
             all[i] = (struct device_count){ i, (int32_t)counts[i], (int32_t)counts[VOCAB + i] };
         dev->count(dev, dcounts, VOCAB, all, VOCAB);
         for (size_t r = 0; r < ROWS; r++) {
+            struct device_count *mine_count = count + n_count;
             size_t n = 0;
             for (size_t j = 0; j < 2 * r; j++) {             /* r tokens of the path in, r of the text out */
                 const int32_t id = j < r ? path[j] : tokens[PROMPT + TEXT - 30 + (int)(j - r)];
                 size_t k = 0;
-                while (k < n && count[r][k].id != (uint32_t)id)
+                while (k < n && mine_count[k].id != (uint32_t)id)
                     k++;
                 if (k == n)
-                    count[r][n++] = (struct device_count){ (uint32_t)id, 0, 0 };
-                count[r][k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
-                count[r][k].text += j < r && (s.presence != 0 || s.frequency != 0);
+                    mine_count[n++] = (struct device_count){ (uint32_t)id, 0, 0 };
+                mine_count[k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
+                mine_count[k].text += j < r && (s.presence != 0 || s.frequency != 0);
             }
-            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r, .edit = edit, .n_edit = s.n_bias, .count = count[r], .n_count = n };
+            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r, .row = (uint32_t)(ROWS - 1 - r), .n_edit = (uint32_t)s.n_bias,
+                                                .count = (uint32_t)n_count, .n_count = (uint32_t)n };
+            n_count += n;
             random_logits(logits + r * VOCAB, (c + (int)r) % 3);
         }
         const struct device_chain chain = chain_of(&s, dcounts);
         float *dl = rig_put(dev, logits, ROWS * VOCAB * sizeof *logits);
-        int32_t token[ROWS], id[ROWS * 5];
-        float score[ROWS * 5];
-        uint32_t found[ROWS];
-        CHECK(dev->choose(dev, token, dl, ROWS, VOCAB, &chain, choice) == 0, "%s", dev->error);
-        dev->upload(dev, dl, logits, ROWS * VOCAB * sizeof *logits);
-        CHECK(dev->rank(dev, id, score, found, 5, dl, ROWS, VOCAB, &chain, choice) == 0, "%s", dev->error);
+        const struct device_choices choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev, dev->choose_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
+        struct device_candidate first[ROWS], got[ROWS * 5];
+        const size_t before = dev->downloaded;
+        CHECK(dev->choose(dev, first, 1, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
+        CHECK(dev->downloaded - before == sizeof first, "%zu bytes", dev->downloaded - before);
+        CHECK(dev->choose(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);      /* the logits are as they were */
         for (size_t r = 0; r < ROWS; r++) {
             const struct history h = { tokens, PROMPT + TEXT, PROMPT, path, r, 0 };
             struct candidate best[5];
-            memcpy(mine, logits + r * VOCAB, VOCAB * sizeof *mine);
+            const float *row = logits + choice[r].row * VOCAB;
+            memcpy(mine, row, VOCAB * sizeof *mine);
             const int32_t want = sampler_choose(sampler, mine, &h);
-            CHECK(token[r] == want, "case %d row %zu: %d, the sampler chooses %d", c, r, token[r], want);
-            memcpy(mine, logits + r * VOCAB, VOCAB * sizeof *mine);
+            CHECK(first[r].id == want, "case %d row %zu: %d, the sampler chooses %d", c, r, first[r].id, want);
+            memcpy(mine, row, VOCAB * sizeof *mine);
             const size_t n = sampler_rank(sampler, mine, &h, 5, best);
-            CHECK(found[r] == n, "case %d row %zu: %u ranked, %zu by the sampler", c, r, found[r], n);
-            for (size_t k = 0; k < n && k < found[r]; k++)
-                CHECK(id[r * 5 + k] == best[k].id && score[r * 5 + k] == best[k].score, "case %d row %zu rank %zu: %d (%g), by the sampler %d (%g)", c, r, k,
-                      id[r * 5 + k], score[r * 5 + k], best[k].id, best[k].score);
+            for (size_t k = 0; k < 5; k++) {
+                const struct device_candidate *g = &got[r * 5 + k];
+                CHECK(k < n ? g->id == best[k].id && g->score == best[k].score : g->id == -1, "case %d row %zu rank %zu: %d (%g), %zu by the sampler: %d (%g)", c, r, k,
+                      g->id, g->score, n, k < n ? best[k].id : -1, k < n ? best[k].score : 0);
+            }
         }
+        dev->free(dev, choices.work, 0);
         dev->free(dev, dl, 0), dev->free(dev, dcounts, 0);
         sampler_close(sampler);
         if (test_failed_)
@@ -132,14 +139,15 @@ static void choices_are_the_samplers(void)
 static void nothing_left_is_said(void)
 {
     float x[VOCAB];
-    int32_t token;
+    struct device_candidate got;
     struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1, .order = { DEVICE_TOP_P }, .n_order = 1 };
     struct device_choice choice = { .position = 3 };
+    const struct device_choices choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev, dev->choose_bytes(dev, 1, 0, 0, VOCAB)) };
     for (int i = 0; i < VOCAB; i++)
         x[i] = -INFINITY;
     float *dl = rig_put(dev, x, sizeof x);
-    CHECK(dev->choose(dev, &token, dl, 1, VOCAB, &chain, &choice) == 0 && token == -1, "%d", token);
-    dev->free(dev, dl, 0);
+    CHECK(dev->choose(dev, &got, 1, dl, VOCAB, &chain, &choices) == 0 && got.id == -1, "%d", got.id);
+    dev->free(dev, dl, 0), dev->free(dev, choices.work, 0);
 }
 
 int main(void)

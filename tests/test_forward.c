@@ -154,6 +154,104 @@ static void speculation_never_changes_the_text(void)
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }
 
+/* ---- tokens are chosen where the logits are ---- */
+
+enum { CHOSEN = 16, PROMPT = 16 };
+static const int32_t eos[] = { 5, 17 };
+struct asked { const char *name; struct sampling p; };
+
+/* Every filter, penalty and ban, at several temperatures, in the usual order and another one. */
+static size_t everything_asked(struct asked *a)
+{
+    static struct { int32_t id; float bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
+    static const struct dry_breaker breaker[] = { { 1, { 40 } } };
+    static const struct { const char *name; double temperature; long top_k; double top_p, min_p, eta, penalty, presence, frequency, dry; long window; size_t min_tokens; bool turned, biased; } of[] = {
+        { "greedy", 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, false, false },
+        { "greedy, penalties, bans", 0, 0, 1, 0, 0, 1.3, 0.5, 0.1, 0.8, 12, 9, false, true },
+        { "0.3, top-k", 0.3, 7, 1, 0, 0, 1.2, 0, 0, 0, 1024, 0, false, false },
+        { "0.7, top-p, all that was", 0.7, 0, 0.8, 0, 0, 1.1, 0, 0, 0, -1, 0, false, true },
+        { "1, min-p, a short window", 1, 0, 1, 0.05, 0, 1.4, 0, 0.3, 0, 3, CHOSEN + 9, false, true },
+        { "1, eta, DRY", 1, 0, 1, 0, 0.01, 1, 0, 0, 1.5, 0, 11, false, false },
+        { "1.5, all, turned round", 1.5, 60, 0.95, 0.001, 0.0005, 1.2, 0.4, 0.2, 0.7, 20, 5, true, true },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct sampling *p = &a[i].p;
+        a[i].name = of[i].name;
+        sampling_defaults(p);
+        p->seed = 100 + i, p->sample = (uint32_t)i, p->temperature = of[i].temperature, p->top_k = of[i].top_k, p->top_p = of[i].top_p, p->min_p = of[i].min_p;
+        p->eta = of[i].eta, p->penalty = of[i].penalty, p->presence = of[i].presence, p->frequency = of[i].frequency, p->penalty_window = of[i].window;
+        p->dry_multiplier = of[i].dry, p->dry_allowed = 1, p->dry_breakers = breaker, p->n_dry_breakers = 1, p->min_keep = 1 + i % 3;
+        p->min_tokens = of[i].min_tokens, p->eos = eos, p->n_eos = 2, p->text_max = PROMPT + CHOSEN;
+        if (of[i].biased) p->bias = (void *)bias, p->n_bias = sizeof bias / sizeof *bias;
+        for (size_t j = 0; of[i].turned && j < CHAIN_STEPS; j++) p->order[j] = (enum chain_step)(CHAIN_STEPS - 1 - j);
+    }
+    return sizeof of / sizeof *of;
+}
+
+/* The device's logits, one row a pass, brought to the host, where the sampler chooses. */
+static void sampled_on_the_host(const struct rig *r, const struct sampling *p, int32_t *text)
+{
+    struct err e = { 0 };
+    struct kv kv;
+    struct sampler *s;
+    rig_kv(r, &kv, PROMPT + CHOSEN, 0);
+    if (sampler_open(&s, p, r->c.vocab, ops_all[0], NULL, &e)) rig_die("sampler", &e);
+    for (size_t i = 0; i + 1 < PROMPT + CHOSEN; i++) {
+        float *x = pass(r, &kv, text + i, NULL, 1);
+        if (i + 1 >= PROMPT) text[i + 1] = sampler_choose(s, x, &(struct history){ text, i + 1, PROMPT, NULL, 0, 0 });
+        free(x);
+    }
+    sampler_close(s), kv_close(&kv);
+}
+
+/* Write the text that is known; what crosses to the host in a round is ids, scores and the word that says that all is finite. */
+static void chosen_on_the_device(const struct rig *r, const struct asked *a, const struct decode_setup *setup, const char *how, const int32_t *text)
+{
+    struct err e = { 0 };
+    struct decoder d;
+    size_t rounds = 0;
+    if (decode_open(&d, &r->m, &a->p, setup, text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(&d, NULL, NULL, &e)) rig_die("decoder", &e);
+    for (; d.n_tokens < d.n_max; rounds++) {
+        if (decode_step(&d, &e)) rig_die("round", &e);
+        const size_t row = r->c.vocab * sizeof(float), most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
+        CHECK(d.round.to_host > 0 && d.round.to_host <= most && most < row, "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
+              d.round.to_host, d.round.rows, most);
+    }
+    CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0, "%s, %s: another text than the host's sampler writes", a->name, how);
+    CHECK(setup ? rounds < CHOSEN : rounds == CHOSEN, "%s, %s: %zu rounds", a->name, how, rounds);
+    decode_close(&d);
+}
+
+static void tokens_are_chosen_on_the_device(void)
+{
+    char dir[4096];
+    struct rig r;
+    struct tiny t = tiny_models[0];
+    struct decode_setup setup = { 0 };
+    struct heads heads;
+    struct err e = { 0 };
+    static struct asked asked[16];
+    const size_t n = everything_asked(asked);
+    t.heads_inside = 2;
+    tiny_write(&t, dir);
+    device_rig_open(&r, dir, 2, PROMPT + CHOSEN);
+    if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
+    draft_defaults(&setup.draft);
+    setup.heads = &heads;
+    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
+    setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
+    setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true, setup.draft.draft_passes = 1, setup.draft.test_depth = 2;
+    for (size_t i = 0; i < n; i++) {
+        int32_t text[PROMPT + CHOSEN];
+        rig_tokens(text, PROMPT, r.c.vocab, 3);
+        sampled_on_the_host(&r, &asked[i].p, text);
+        chosen_on_the_device(&r, &asked[i], NULL, "plain", text);
+        setup.draft.test_tokens = text, setup.draft.n_test_tokens = PROMPT + CHOSEN;
+        chosen_on_the_device(&r, &asked[i], &setup, "a tree", text);
+    }
+    heads_close(&heads), rig_close(&r), tiny_remove(dir);
+}
+
 int main(void)
 {
     struct device *d;
@@ -166,5 +264,6 @@ int main(void)
     RUN(the_forward_pass_of_every_kind_of_model);
     RUN(a_row_is_a_row_on_the_device);
     RUN(speculation_never_changes_the_text);
+    RUN(tokens_are_chosen_on_the_device);
     return test_end();
 }
