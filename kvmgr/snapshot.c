@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { VERSION = 1, HEADER = 4096, STRETCH = 32 << 20 };
+enum { VERSION = 2, HEADER = 4096, STRETCH = 32 << 20 };
 static const char MAGIC[8] = "LHKVSNAP";
 
 struct section { char name[SNAPSHOT_NAME_BYTES], shape[SNAPSHOT_SHAPE_BYTES]; uint64_t offset, bytes, first_piece; };
@@ -40,13 +40,13 @@ static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) 
 
 /* ---- what of a cache ---- */
 
-size_t kv_parts(const struct kv *kv, size_t n, struct snapshot_part *part)
+size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part *part)
 {
     size_t k = 0;
-    assert(n % KV_BLOCK == 0 && n <= kv->n_max);
+    assert(from % KV_BLOCK == 0 && n % KV_BLOCK == 0 && from <= n && n <= kv->n_max);
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
-            part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes, n / KV_BLOCK * kv->block_bytes };
+            part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes + from / KV_BLOCK * kv->block_bytes, (n - from) / KV_BLOCK * kv->block_bytes };
     return k;
 }
 

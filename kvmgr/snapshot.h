@@ -24,8 +24,8 @@ struct snapshot_owner {
     int64_t job, attempt;
     char fingerprint[68], numerics[36], context[64];     /* of the model; of the arithmetic; --context-scaling */
     uint8_t chain[32];               /* SHA-256 of the ids of the first `tokens` tokens, prompt included, 32 bits each */
-    uint64_t tokens;                 /* rows of the target's cache */
-    double rebuild_seconds;          /* that a pass over them would take, as estimated when it was written */
+    uint64_t from, tokens;           /* rows from .. tokens-1 of the target's cache */
+    double rebuild_seconds;          /* that a pass over the first `tokens` would take, as estimated when it was written */
 };
 
 struct snapshot_part { void *p; size_t n; };             /* memory that a section comes from, or goes to */
@@ -35,9 +35,9 @@ struct snapshot_section {
     struct device *dev;              /* NULL: the parts are the host's memory; else its memory, fetched beside what it does (fetch_mark is the caller's) */
 };
 
-/* The target's cache: "kv", rows 0 .. n-1 with n a multiple of KV_BLOCK, so that rows that are written meanwhile share no block with
+/* The target's cache: "kv", rows from .. n-1, multiples of KV_BLOCK, so that rows that are written meanwhile share no block with
  * them. part[n_layers * n_kv_heads]. */
-size_t kv_parts(const struct kv *kv, size_t n, struct snapshot_part *part);
+size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part *part);
 void   kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES]);
 
 /* Bytes of the file. */

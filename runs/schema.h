@@ -131,4 +131,16 @@ static const char *const store_steps[] = {
 "    tokens INTEGER NOT NULL,\n"
 "    bytes  INTEGER NOT NULL\n"
 ");\n",
+
+"DROP TABLE snapshot;\n"
+"CREATE TABLE snapshot (\n"
+"    -- Files that save a resume the pass over its tokens; never needed. Each holds rows start .. tokens-1 of the caches, and begins\n"
+"    -- where the one before it ends.\n"
+"    job    INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,\n"
+"    start  INTEGER NOT NULL,\n"
+"    tokens INTEGER NOT NULL,\n"
+"    path   TEXT NOT NULL,\n"
+"    bytes  INTEGER NOT NULL,\n"
+"    PRIMARY KEY (job, start)\n"
+") WITHOUT ROWID;\n",
 };

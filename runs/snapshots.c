@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILE_NAME = 96, FOLDER = PATH_MAX, FILE_PATH = FOLDER + FILE_NAME + 16 };
+enum { FILE_NAME = sizeof(((struct snapshot_row *)0)->name), FOLDER = PATH_MAX, FILE_PATH = FOLDER + FILE_NAME + 16 };
 static const char ENDING[] = ".kv", ASIDE[] = ".part";
 
 static void folder_of(const struct store *s, char out[FOLDER])
@@ -55,15 +55,16 @@ struct snapshots {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool busy, ended, close;
-    size_t tokens;
+    struct snapshot_row next;
     uint64_t bytes;
     struct snapshot_result result;
     atomic_bool stop;
+    struct snapshot_row file[STORE_SNAPSHOTS_MAX];   /* what rows name; the thread's while it is busy */
+    size_t n_files;
 
     /* of the thread */
     pthread_t thread;
     struct store *store;                 /* NULL: not yet */
-    char last[FILE_NAME];                /* what the row names; "": none */
 };
 
 static void path_of(const struct snapshots *x, const char *name, const char *more, char out[FILE_PATH])
@@ -171,42 +172,32 @@ static int write_file(struct snapshots *x, const char *name, struct err *e)
     return rc;
 }
 
-static int open_store(struct snapshots *x, struct err *e)
-{
-    size_t tokens;
-    int64_t job, attempt;
-    bool aside;
-    if (store_again(&x->store, x->of, e))
-        return -1;
-    if (store_snapshot_get(x->store, x->claim.job, x->last, sizeof x->last, &tokens, e)) {
-        store_close(x->store);
-        x->store = NULL;
-        return -1;
-    }
-    if (!parse_name(x->last, &job, &attempt, &aside) || aside || job != x->claim.job)
-        x->last[0] = 0;                  /* nothing of ours, nothing to delete */
-    return 0;
-}
-
 static int write_one(struct snapshots *x, struct err *e)
 {
-    char name[FILE_NAME], path[FILE_PATH];
-    if (!x->store && open_store(x, e))
+    char path[FILE_PATH];
+    const struct snapshot_row *r = &x->next;
+    if (!x->store && store_again(&x->store, x->of, e))
         return -1;
-    snprintf(name, sizeof name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job, x->claim.attempt, x->tokens, ENDING);
-    if (strcmp(name, x->last) == 0)      /* it is there */
+    if (x->n_files && strcmp(r->name, x->file[x->n_files - 1].name) == 0)      /* it is there */
         return 0;
-    if (write_file(x, name, e))
+    if (write_file(x, r->name, e))
         return -1;
-    int rc = store_snapshot_set(x->store, &x->claim, name, x->tokens, x->bytes, e);
-    path_of(x, rc ? name : x->last, "", path);
-    if (rc == 0)
-        snprintf(x->last, sizeof x->last, "%s", name);
-    else if (rc < 0)                     /* whether the row names it is not known: the next collection will see */
+    int rc = store_snapshot_set(x->store, &x->claim, r, x->bytes, e);
+    if (rc < 0) {                        /* what the rows name is not known: the next one holds all, and a collection will see */
+        x->n_files = 0;
         return rc;
-    if (path[strlen(path) - 1] != '/')
+    }
+    if (rc) {
+        path_of(x, r->name, "", path);
         unlink(path);
-    return rc;
+        return rc;
+    }
+    for (; x->n_files && x->file[x->n_files - 1].start >= r->start; x->n_files--) {
+        path_of(x, x->file[x->n_files - 1].name, "", path);
+        unlink(path);
+    }
+    x->file[x->n_files++] = *r;
+    return 0;
 }
 
 static double thread_cpu_seconds(void)
@@ -225,7 +216,7 @@ static void *snapshots_thread(void *p)
             pthread_cond_wait(&x->work, &x->lock);
         if (x->close)
             break;
-        struct snapshot_result r = { .tokens = x->tokens, .bytes = x->bytes };
+        struct snapshot_result r = { .tokens = x->next.tokens, .bytes = x->bytes };
         pthread_mutex_unlock(&x->lock);
         double start = clock_seconds(), cpu = thread_cpu_seconds();
         r.rc = write_one(x, &r.err);
@@ -243,7 +234,7 @@ static void *snapshots_thread(void *p)
 
 /* ---- the worker's side ---- */
 
-int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
+int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c, const struct snapshot_row *good, size_t n_good, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
 {
     struct snapshots *x = calloc(1, sizeof *x);
     pthread_condattr_t monotonic;
@@ -253,6 +244,8 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
         return err_set(e, ERR_FAILED, "out of memory for snapshots");
     *x = (struct snapshots){ .of = s, .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
     folder_of(s, x->folder);
+    memcpy(x->file, good, n_good * sizeof *good);
+    x->n_files = n_good;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
     pthread_condattr_init(&monotonic);
@@ -271,11 +264,23 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     return 0;
 }
 
-void snapshots_start(struct snapshots *x, size_t tokens, uint64_t bytes)
+size_t snapshots_from(struct snapshots *x, size_t tokens)
 {
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
-    x->tokens = tokens;
+    size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
+    while (i && (i == STORE_SNAPSHOTS_MAX || from - x->file[i - 1].start <= 2 * (tokens - from)))
+        from = x->file[--i].start;
+    pthread_mutex_unlock(&x->lock);
+    return from;
+}
+
+void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t bytes)
+{
+    pthread_mutex_lock(&x->lock);
+    assert(!x->busy);
+    x->next = (struct snapshot_row){ .start = from, .tokens = tokens };
+    snprintf(x->next.name, sizeof x->next.name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job, x->claim.attempt, tokens, ENDING);
     x->bytes = bytes;
     x->busy = true;
     x->ended = false;
@@ -336,24 +341,26 @@ void snapshots_close(struct snapshots *x)
 
 /* ---- finding and collecting ---- */
 
-int snapshots_find(struct store *s, int64_t job, char *path, size_t size, size_t *tokens, struct err *e)
+int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e)
 {
-    char name[FILE_NAME], folder[FOLDER];
     int64_t of, attempt;
     bool aside;
-    path[0] = 0;
-    if (store_snapshot_get(s, job, name, sizeof name, tokens, e))
-        return -1;
-    if (!name[0])
-        return 0;
-    if (!parse_name(name, &of, &attempt, &aside) || aside || of != job)
-        return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64, name, job);
+    int rc = store_snapshot_list(s, job, row, n, e);
+    for (size_t i = 0; i < *n; i++)
+        if (!parse_name(row[i].name, &of, &attempt, &aside) || aside || of != job) {
+            *n = i;
+            return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64, row[i].name, job);
+        }
+    return rc;
+}
+
+int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size, struct err *e)
+{
+    char folder[FOLDER];
     folder_of(s, folder);
-    if ((size_t)snprintf(path, size, "%s/%s", folder, name) >= size) {
-        path[0] = 0;
-        return err_set(e, ERR_FAILED, "the path of the snapshot of job %" PRId64 " is too long", job);
-    }
-    return 0;
+    if ((size_t)snprintf(path, size, "%s/%s", folder, r->name) < size)
+        return 0;
+    return err_set(e, ERR_FAILED, "the path of the snapshot %s is too long", r->name);
 }
 
 void snapshots_collect(struct store *s)

@@ -43,7 +43,7 @@
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 1 };              /* user_version of the file */
+enum { STORE_VERSION = 2 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -287,12 +287,15 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
 /* Whether the claim still holds: 0 yes, 1 no (e says why), -1. Reads only. */
 int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 
-/* Rows of snapshot files, whose life is in runs/snapshots.h. A file of caches that is complete on disk, by name; replaces the one before. Fenced
- * as store_commit. The row goes with the end of the job (done, failed, cancelled) and with the job. */
-int store_snapshot_set(struct store *s, const struct claim *c, const char *name, size_t tokens, uint64_t bytes, struct err *e);
-/* name "" when there is none. */
-int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, size_t *tokens, struct err *e);
-/* Forget the job's row, which named a file that is not to be had. Fenced as store_commit. */
-int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e);
+/* Rows of snapshot files, whose life is in runs/snapshots.h. */
+enum { STORE_SNAPSHOTS_MAX = 64 };
+struct snapshot_row { char name[96]; size_t start, tokens; };         /* rows start .. tokens-1 of the caches */
+/* A file that is complete on disk takes the place of all that begin at its start or behind it. Fenced as store_commit. Rows go with the end of
+ * the job (done, failed, cancelled) and with the job. */
+int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes, struct err *e);
+/* In their order: n of them, each beginning where the one before it ends, the first at 0. -1: it cannot be read, or what follows these n does not fit. */
+int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e);
+/* Forget the job's rows from this start on, whose files are not to be had. Fenced as store_commit. */
+int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e);
 /* Whether a file of this name, of this job and attempt, is needed: a row names it, or the attempt is at work. 1, 0, -1. */
 int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e);

@@ -451,13 +451,18 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
     return 0;
 }
 
-int store_snapshot_set(struct store *s, const struct claim *c, const char *name, size_t tokens, uint64_t bytes, struct err *e)
+static int snapshot_drop(struct store *s, int64_t job, size_t start, struct err *e)
+{
+    return db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND start >= ?2", "iz", job, start);
+}
+
+int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
     int rc = fence(s, c->job, c->attempt, e);
-    if (rc == 0)
-        rc = db_run(s, e, "INSERT OR REPLACE INTO snapshot (job, path, tokens, bytes) VALUES (?1, ?2, ?3, ?4)", "itzi", c->job, name, tokens, (int64_t)bytes);
+    if (rc == 0 && (rc = snapshot_drop(s, c->job, r->start, e)) == 0)
+        rc = db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)", "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
     if (rc) {
         db_rollback(s);
         return rc;
@@ -465,13 +470,13 @@ int store_snapshot_set(struct store *s, const struct claim *c, const char *name,
     return db_commit(s, e);
 }
 
-int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e)
+int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
     int rc = fence(s, c->job, c->attempt, e);
     if (rc == 0)
-        rc = db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job);
+        rc = snapshot_drop(s, c->job, start, e);
     if (rc) {
         db_rollback(s);
         return rc;
@@ -479,21 +484,25 @@ int store_snapshot_drop(struct store *s, const struct claim *c, struct err *e)
     return db_commit(s, e);
 }
 
-int store_snapshot_get(struct store *s, int64_t job, char *name, size_t size, size_t *tokens, struct err *e)
+int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e)
 {
-    name[0] = 0;
-    *tokens = 0;
-    sqlite3_stmt *q = db_query(s, e, "SELECT path, tokens FROM snapshot WHERE job = ?1", "i", job);
-    int rc = q ? db_step(s, q, e) : -1;
-    if (rc != 1)
-        return rc;
-    const char *text = (const char *)sqlite3_column_text(q, 0);
-    bool fits = text && strlen(text) < size;
-    if (fits)
-        strcpy(name, text);
-    *tokens = (size_t)sqlite3_column_int64(q, 1);
-    db_reset(q);
-    return fits ? 0 : err_set(e, ERR_FAILED, "the name of the snapshot of job %" PRId64 " is too long", job);
+    int rc = -1;
+    *n = 0;
+    sqlite3_stmt *q = db_query(s, e, "SELECT path, start, tokens FROM snapshot WHERE job = ?1 ORDER BY start", "i", job);
+    while (q && (rc = db_step(s, q, e)) == 1) {
+        const char *name = (const char *)sqlite3_column_text(q, 0);
+        struct snapshot_row r = { .start = (size_t)sqlite3_column_int64(q, 1), .tokens = (size_t)sqlite3_column_int64(q, 2) };
+        bool fits = name && strlen(name) < sizeof r.name && r.start < r.tokens && r.start == (*n ? row[*n - 1].tokens : 0) && *n < STORE_SNAPSHOTS_MAX;
+        if (fits)
+            strcpy(r.name, name);
+        else {
+            err_set(e, ERR_FAILED, "the row of job %" PRId64 " that names the snapshot \"%.80s\" does not follow the one before it", job, name ? name : "");
+            db_reset(q);
+            return -1;
+        }
+        row[(*n)++] = r;
+    }
+    return rc;
 }
 
 int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e)

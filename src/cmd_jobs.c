@@ -172,10 +172,10 @@ int cmd_list(const struct options *o, struct err *e)
 /* Tokens of its snapshot, 0: none. */
 static size_t snapshot_of(struct store *s, int64_t job)
 {
-    char name[128];
-    size_t tokens;
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+    size_t n;
     struct err ignored;
-    return store_snapshot_get(s, job, name, sizeof name, &tokens, &ignored) == 0 && name[0] ? tokens : 0;
+    return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
 }
 
 static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)

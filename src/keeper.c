@@ -51,22 +51,26 @@ void keeper_close(struct keeper *k)
 void keeper_restore(struct keeper *k)
 {
     char path[4096], line[200];
-    size_t tokens;
+    size_t n;
     struct err e;
     if (!on(k))
         return;
     double start = clock_seconds();
-    int rc = snapshots_find(k->store, k->claim->job, path, sizeof path, &tokens, &e);
-    if (rc == 0 && !path[0])
-        return;
-    if (rc || image_restore(&k->image, path, &e)) {
-        note(k, "the snapshot is not used, the text is read again", &e);
-        if (store_snapshot_drop(k->store, k->claim, &e) == 0)
-            snapshots_collect(k->store);
-        return;
-    }
-    double seconds = clock_seconds() - start, saved = k->image.restored_seconds - seconds;
+    int rc = snapshots_list(k->store, k->claim->job, k->good, &n, &e);
+    for (; k->n_good < n; k->n_good++)   /* what was restored before a failure stays */
+        if (snapshots_path(k->store, &k->good[k->n_good], path, sizeof path, &e) || image_restore(&k->image, path, &e)) {
+            rc = -1;
+            break;
+        }
     k->kept = k->image.restored;
+    if (rc) {
+        note(k, k->kept ? "the end of the snapshot is not used, the text is read again from there" : "the snapshot is not used, the text is read again", &e);
+        if (store_snapshot_drop(k->store, k->claim, k->kept, &e) == 0)
+            snapshots_collect(k->store);
+    }
+    if (!k->kept)
+        return;
+    double seconds = clock_seconds() - start, saved = k->image.restored_seconds - seconds;
     checkpoint_add(k->checkpoint, k->metric[RESTORED], (double)k->kept);
     checkpoint_add(k->checkpoint, k->metric[RESTORE_SECONDS], seconds);
     checkpoint_add(k->checkpoint, k->metric[SAVED_SECONDS], saved);
@@ -82,7 +86,7 @@ static int open_files(struct keeper *k)
     struct err e;
     if (k->files)
         return 0;
-    if (snapshots_open(&k->files, k->store, k->claim, k->max_bytes, image_write, &k->image, &e)) {
+    if (snapshots_open(&k->files, k->store, k->claim, k->good, k->n_good, k->max_bytes, image_write, &k->image, &e)) {
         failed(k, &e);
         return -1;
     }
@@ -100,14 +104,16 @@ static bool beside(const struct keeper *k) { return !k->image.d->model->dev->hos
 static double expected_cost(const struct keeper *k, size_t rows)
 {
     const struct kv *kv = &k->image.d->kv;
-    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)rows / KV_BLOCK) / (beside(k) ? BESIDE_RATE : k->rate);
+    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)(rows - snapshots_from(k->files, rows)) / KV_BLOCK) /
+                           (beside(k) ? BESIDE_RATE : k->rate);
 }
 
 static void begin(struct keeper *k, size_t rows)
 {
     double start = clock_seconds();
-    uint64_t bytes = image_take(&k->image, rows);
-    snapshots_start(k->files, rows, bytes);
+    const size_t from = snapshots_from(k->files, rows);
+    uint64_t bytes = image_take(&k->image, from, rows);
+    snapshots_start(k->files, from, rows, bytes);
     double put = clock_seconds() - start;
     checkpoint_add(k->checkpoint, k->metric[PUT_SECONDS], put);
     k->cost += put;

@@ -40,6 +40,7 @@ struct keeper {                      /* {0} is closed */
     const struct claim *claim;
     struct checkpoint *checkpoint;
     struct image image;
+    struct snapshot_row good[STORE_SNAPSHOTS_MAX]; size_t n_good;    /* files that rows were restored from */
     struct snapshots *files;         /* NULL: not opened yet, or never */
     double retry, retry_at;          /* after failures: seconds to the next try, and when (but at an interruption) that is; 0: behind a success */
     char notice[1100];               /* "": none; the first one of the attempt */

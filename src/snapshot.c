@@ -54,16 +54,17 @@ static struct device *device_of(const struct decoder *d)
     return d->kv.dev && !d->kv.dev->host_memory ? d->kv.dev : NULL;
 }
 
-uint64_t image_take(struct image *m, size_t rows)
+uint64_t image_take(struct image *m, size_t from, size_t rows)
 {
     const struct decoder *d = m->d;
     struct device *dev = device_of(d);
     if (dev)
         dev->fetch_mark(dev);            /* what commits these rows may be under way */
+    m->owner.from = from;
     m->owner.tokens = rows;
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
     m->n_sections = 0;
-    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, rows, m->part), dev);
+    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, from, rows, m->part), dev);
     for (size_t i = 0; drafters_all[i]; i++) {
         if (m->state[i].room && !m->pending)
             m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
@@ -107,7 +108,9 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
         return err_set(e, ERR_FAILED, "%s: of other arithmetic, %s, not %s", path, o->numerics, mine->numerics);
     if (strcmp(o->context, mine->context))
         return err_set(e, ERR_FAILED, "%s: of another context scaling, \"%s\", not \"%s\"", path, o->context, mine->context);
-    if (o->tokens == 0 || o->tokens % KV_BLOCK || o->tokens > d->n_tokens - 1)
+    if (o->from != m->restored)
+        return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path, (unsigned long long)o->from, m->restored);
+    if (o->tokens <= o->from || o->tokens % KV_BLOCK || o->tokens > d->n_tokens - 1)
         return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path, (unsigned long long)o->tokens, d->n_tokens);
     chain_of(chain, d->tokens, o->tokens);
     if (memcmp(chain, o->chain, sizeof chain))
@@ -136,12 +139,12 @@ int image_restore(struct image *m, const char *path, struct err *e)
 {
     struct decoder *d = m->d;
     struct snapshot *f;
-    assert(d->kv.n_past == 0);
+    assert(d->kv.n_past == m->restored);
     if (snapshot_open(&f, path, e))
         return -1;
     int rc = check_owner(m, f, path, e);
-    const size_t rows = rc ? 0 : (size_t)snapshot_owner(f)->tokens;
-    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, rows, m->part), device_of(d) };
+    const size_t from = m->restored, rows = rc ? from : (size_t)snapshot_owner(f)->tokens;
+    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, from, rows, m->part), device_of(d) };
     size_t want = 0;
     for (size_t i = 0; i < s.n_parts; i++)
         want += s.part[i].n;
@@ -151,10 +154,10 @@ int image_restore(struct image *m, const char *path, struct err *e)
         rc = snapshot_check(f, d->model->pool, e);
     if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0) {
         d->kv.n_written = rows;          /* it changed after it was checked: nothing of it stays */
-        kv_truncate(&d->kv, 0);
+        kv_truncate(&d->kv, from);
     }
     if (rc == 0) {
-        kv_advance(&d->kv, rows);
+        kv_advance(&d->kv, rows - from);
         m->restored = rows;
         m->restored_seconds = snapshot_owner(f)->rebuild_seconds;
         read_states(m, f);

@@ -1,9 +1,9 @@
 /* What a snapshot holds of a decoder, and the way back.
  *
  *     image_open(&m, &decoder, &owner, &e)      behind decode_open; all memory is taken here
- *     image_take(&m, tokens)                    between rounds or passes of decode_prefill: which rows, and a copy of what drafters know (small)
+ *     image_take(&m, from, tokens)              between rounds or passes of decode_prefill: which rows, and a copy of what drafters know (small)
  *     image_write(&m, fd, stop, &e)             on any thread, while the decoder goes on: rows that are committed never change
- *     image_restore(&m, path, &e)               behind decode_append, before decode_prefill
+ *     image_restore(&m, path, &e)               behind decode_append, before decode_prefill; file after file
  *     image_restore_drafters(&m)                behind decode_prefill
  *     image_close(&m)
  *
@@ -32,13 +32,13 @@ void image_close(struct image *m);
 
 /* The most rows, up to `tokens` and those that are committed, that can be kept: how many. */
 size_t image_rows(const struct image *m, size_t tokens);
-/* Of so many rows, as image_rows gives them. The bytes of the file. */
-uint64_t image_take(struct image *m, size_t rows);
+/* Rows from .. rows-1, as image_rows gives them. The bytes of the file. */
+uint64_t image_take(struct image *m, size_t from, size_t rows);
 /* A snapshot_write_fn over what was taken. */
 int  image_write(void *image, int fd, const atomic_bool *stop, struct err *e);
 
-/* The file's rows into the empty cache of a decoder that has all its tokens. On failure (not whole, not of this job, model or arithmetic, not of this
- * text) e says why and the decoder is as it was. */
+/* The file's rows, which follow those that are restored, into the cache of a decoder that has all its tokens. On failure (not whole, not of this job,
+ * model or arithmetic, not of this text, not the next) e says why and the decoder is as it was. */
 int  image_restore(struct image *m, const char *path, struct err *e);
 void image_restore_drafters(struct image *m);
 

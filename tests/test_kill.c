@@ -309,8 +309,9 @@ static void kills_of_a_first_start_are_survived(void)
 
 /* ---- migration: this program itself, under the same library ---- */
 
-static const char *const steps[] = {
-    "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x' || id", "CREATE TABLE more (a); INSERT INTO more SELECT id FROM job; CREATE INDEX more_a ON more (a)",
+enum { OLD = STORE_VERSION, NEW = STORE_VERSION + 2 };
+static const char *const steps[NEW] = {
+    [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x' || id", "CREATE TABLE more (a); INSERT INTO more SELECT id FROM job; CREATE INDEX more_a ON more (a)",
 };
 
 static int migrate(void)
@@ -318,7 +319,7 @@ static int migrate(void)
     struct store *s;
     struct err e = {0};
     const char *path = getenv("LONGHAND_DB");
-    int rc = store_open(&s, path, &(struct store_options){ .mode = STORE_WRITE }, &e) || store_migrate(s, steps, 1, 3, &e);
+    int rc = store_open(&s, path, &(struct store_options){ .mode = STORE_WRITE }, &e) || store_migrate(s, steps, OLD, NEW, &e);
     if (rc)
         fprintf(stderr, "%s\n", e.msg);
     store_close(s);
@@ -358,11 +359,11 @@ static void kills_of_a_migration_leave_the_old_or_the_new(void)
                 }
                 points += fired && !second;
                 int64_t version = rig_sql("PRAGMA user_version"), columns = rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'");
-                CHECK((version == 1 && columns == 0) || (version == 3 && columns == 1), "call %" PRId64 ": version %" PRId64, at, version);
+                CHECK((version == OLD && columns == 0) || (version == NEW && columns == 1), "call %" PRId64 ": version %" PRId64, at, version);
                 CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") == 1 && rig_sql("SELECT count(*) FROM job") == JOBS);
-                old += version == 1;
+                old += version == OLD;
                 faults_none();
-                if (version == 1)
+                if (version == OLD)
                     CHECK(exited(program_wait(program_start_as(self, "--migrate")), 0), "%s", program_err());
                 CHECK(rig_sql("SELECT count(*) FROM job j JOIN more ON more.a = j.id WHERE j.extra = 'x' || j.id") == JOBS, "call %" PRId64, at);
             }

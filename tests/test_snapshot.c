@@ -195,7 +195,7 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
     *tokens = d->n_tokens;
     size_t rows = image_rows(m, d->n_tokens);
     CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past && image_rows(m, 130) == 128);
-    CHECK(image_take(m, rows) > 0);
+    CHECK(image_take(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
     finish(d);
     pthread_join(t, &failed);
@@ -241,6 +241,56 @@ static void the_text_goes_on_as_it_would_have(void)
         }
         image_close(&kept), decode_close(&whole);
     }
+}
+
+/* Rows of several files, one behind the other; where one is not good the text is read again from its beginning. */
+static void files_follow_each_other(void)
+{
+    enum { AT_FIRST = 2 * KV_BLOCK };
+    int32_t prompt[PROMPT];
+    rig_tokens(prompt, PROMPT, rig.c.vocab, 4);
+    const struct setting *x = &settings[1];
+    struct decoder whole, d;
+    struct image kept, m;
+    struct err e = { 0 };
+    struct snapshot_owner o = owner_of(9);
+    char first[sizeof path], second[sizeof path];
+    size_t at;
+    text_and_snapshot(&whole, &kept, x, prompt, 300, &at);
+    snprintf(first, sizeof first, "%s", path);
+    snprintf(path + strlen(path), sizeof path - strlen(path), ".2");
+    snprintf(second, sizeof second, "%s", path);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s", i ? second : first);
+        CHECK(image_take(&kept, i ? AT_FIRST : 0, i ? 256 : AT_FIRST) > 0);
+        CHECK(write_image(&kept) == NULL);
+    }
+    for (int damaged = 0; damaged < 2; damaged++) {
+        open_decoder(&d, x, prompt);
+        if (image_open(&m, &d, &o, &e)) rig_die("image", &e);
+        decode_append(&d, whole.tokens + PROMPT, at - PROMPT);
+        CHECK(image_restore(&m, second, &e) == -1 && strstr(e.msg, "from token 128 on, not from 0") && d.kv.n_past == 0, "%s", e.msg);
+        CHECK(image_restore(&m, first, &e) == 0 && d.kv.n_past == AT_FIRST && m.restored == AT_FIRST, "%s", e.msg);
+        if (damaged) {
+            int fd = open(second, O_RDWR);
+            char byte = 0;
+            CHECK(pread(fd, &byte, 1, 5000) == 1 && (byte ^= 1, pwrite(fd, &byte, 1, 5000) == 1));
+            close(fd);
+        }
+        CHECK(image_restore(&m, second, &e) == (damaged ? -1 : 0), "%s", e.msg);
+        const size_t rows = damaged ? AT_FIRST : 256;
+        CHECK(d.kv.n_past == rows && m.restored == rows && rig_same_rows(&d.kv, &whole.kv, 0, rows), "%zu rows", d.kv.n_past);
+        CHECK(image_restore(&m, first, &e) == -1 && d.kv.n_past == rows, "once more");
+        prefill(&d);
+        CHECK(d.count.prefill_tokens == at - 1 - rows);
+        image_restore_drafters(&m);
+        finish(&d);
+        CHECK(memcmp(d.tokens, whole.tokens, N_MAX * sizeof *d.tokens) == 0);
+        image_close(&m), decode_close(&d);
+    }
+    image_close(&kept), decode_close(&whole);
+    unlink(second);
+    snprintf(path, sizeof path, "%s", first);
 }
 
 /* What is restored is what was saved, and saving it again gives the same bytes. */
@@ -396,6 +446,7 @@ int main(void)
     RUN(every_flipped_bit_is_seen);
     RUN(a_torn_file_is_seen);
     RUN(the_text_goes_on_as_it_would_have);
+    RUN(files_follow_each_other);
     RUN(the_selection_comes_back);
     RUN(foreign_ones_are_refused);
     RUN(the_estimate_grows_with_the_text);

@@ -59,28 +59,50 @@ static int write_content(void *ctx, int fd, const atomic_bool *stop, struct err 
     return snapshot_write(fd, &o, &(struct snapshot_section){ "test", "bytes", &part, 1 }, 1, stop, e);
 }
 
+static int write_little(void *ctx, int fd, const atomic_bool *stop, struct err *e)
+{
+    struct snapshot_owner o;
+    memset(&o, 0, sizeof o);
+    o.job = *(const int64_t *)ctx;
+    const struct snapshot_part part = { content, 100 };
+    return snapshot_write(fd, &o, &(struct snapshot_section){ "test", "bytes", &part, 1 }, 1, stop, e);
+}
+
 static uint64_t content_bytes(void)
 {
     const struct snapshot_part part = { content, CONTENT };
     return snapshot_bytes(&(struct snapshot_section){ "test", "bytes", &part, 1 }, 1);
 }
 
-/* The tokens of the job's snapshot, whose file is whole; 0: there is none; SIZE_MAX: the row names what is not there. */
+/* With the files that are there, up to so many tokens. */
+static int open_with(struct snapshots **x, struct store *s, const struct claim *c, size_t good, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
+{
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+    size_t n;
+    if (snapshots_list(s, c->job, row, &n, e))
+        return -1;
+    while (n && row[n - 1].tokens > good)
+        n--;
+    return snapshots_open(x, s, c, row, n, max_bytes, write, ctx, e);
+}
+
+/* The tokens of the job's snapshot, whose files are whole; 0: there is none; SIZE_MAX: a row names what is not there. */
 static size_t named(struct store *s, int64_t job)
 {
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     char path[4096];
     struct snapshot *f;
     struct err e;
-    size_t tokens;
-    CHECK(snapshots_find(s, job, path, sizeof path, &tokens, &e) == 0, "%s", e.msg);
-    if (!path[0])
-        return 0;
-    if (snapshot_open(&f, path, &e) || snapshot_check(f, NULL, &e)) {
-        printf("    %s\n", e.msg);
-        return SIZE_MAX;
+    size_t n;
+    CHECK(snapshots_list(s, job, row, &n, &e) == 0, "%s", e.msg);
+    for (size_t i = 0; i < n; i++) {
+        if (snapshots_path(s, &row[i], path, sizeof path, &e) || snapshot_open(&f, path, &e) || snapshot_check(f, NULL, &e)) {
+            printf("    %s\n", e.msg);
+            return SIZE_MAX;
+        }
+        snapshot_close(f);
     }
-    snapshot_close(f);
-    return tokens;
+    return n ? row[n - 1].tokens : 0;
 }
 
 /* Files in the folder of snapshots; -1: there is no folder. */
@@ -101,7 +123,7 @@ static int files(void)
 static struct snapshot_result make(struct snapshots *x, size_t tokens)
 {
     struct snapshot_result r = { .rc = -2 };
-    snapshots_start(x, tokens, content_bytes());
+    snapshots_start(x, snapshots_from(x, tokens), tokens, content_bytes());
     snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && !snapshots_ended(x, &r));
     return r;
@@ -123,7 +145,7 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     CHECK(named(s, job) == 0 && files() == -1);
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == 0 && r.tokens == 64 && r.bytes == content_bytes() && r.seconds > 0 && r.cpu_seconds > 0, "%d %s", r.rc, r.err.msg);
@@ -136,11 +158,56 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     const char *renamed = strstr(calls.log, "fsync rename fsync fsync ");     /* file, name, folder, the folder's name; then the store's own; then the old file */
     CHECK(renamed && strstr(renamed + 25, "pwrite") && strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0, "%s", calls.log);
     CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1, "the same again");
-    CHECK(store_snapshot_set(s, &c, "../x", 1, 1, &e) == 0);
-    char path[4096];
-    size_t tokens;
-    CHECK(snapshots_find(s, job, path, sizeof path, &tokens, &e) == -1 && strstr(e.msg, "no snapshot of job"), "%s", e.msg);
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+    size_t n;
+    CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "../x", 128, 129 }, 1, &e) == 0);
+    CHECK(snapshots_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s", e.msg);
+    CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-300.kv", 129, 300 }, 1, &e) == 0);
+    CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-500.kv", 301, 500 }, 1, &e) == 0);
+    CHECK(store_snapshot_list(s, job, row, &n, &e) == -1 && n == 3 && strstr(e.msg, "\"1-1-500.kv\" does not follow"), "%s", e.msg);
+    CHECK(store_snapshot_drop(s, &c, 128, &e) == 0 && named(s, job) == 128);
     snapshots_close(x);
+    store_close(s);
+}
+
+/* Files follow each other without a gap, each more than twice as large as the next, and no row is written often. */
+static void a_new_file_holds_what_came_since_the_last_one(void)
+{
+    struct claim c;
+    struct snapshots *x;
+    struct err e;
+    int64_t job;
+    struct store *s = begin(&job, &c);
+    size_t tokens = 0, written = 0, most = 0, n;
+    uint32_t draw = 1;
+    for (int i = 0; i < 300; i++) {
+        struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+        if (i % 50 == 0) {                       /* the next attempt */
+            if (i)
+                snapshots_close(x);
+            CHECK(open_with(&x, s, &c, tokens, 0, write_little, &job, &e) == 0, "%s", e.msg);
+        }
+        draw = draw * 1664525 + 1013904223;
+        tokens += KV_BLOCK * (1 + (draw >> 24) % 7);
+        const size_t from = snapshots_from(x, tokens);
+        written += tokens - from;
+        CHECK(make(x, tokens).rc == 0 && snapshots_list(s, job, row, &n, &e) == 0 && files() == (int)n, "%d files, %zu rows", files(), n);
+        CHECK(row[n - 1].start == from && row[n - 1].tokens == tokens);
+        for (size_t k = 1; k < n; k++)
+            CHECK(row[k - 1].tokens - row[k - 1].start > 2 * (row[k].tokens - row[k].start), "%zu of %zu", k, n);
+        most = MAX(most, n);
+    }
+    snapshots_close(x);
+    CHECK(most > 3 && most <= 10 && written < 10 * tokens, "%zu files, rows written %.1f times", most, (double)written / (double)tokens);
+    printf("    %zu files at most, a row was written %.1f times\n", most, (double)written / (double)tokens);
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];        /* of the last attempt's only the first file was good: the others are replaced */
+    CHECK(snapshots_list(s, job, row, &n, &e) == 0 && n > 1);
+    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 && snapshots_from(x, row[0].tokens + KV_BLOCK) == row[0].tokens);
+    CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK && rig_sql("SELECT count(*) FROM snapshot") == 2);
+    snapshots_close(x);
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
+    snapshots_collect(s);
+    CHECK(files() == 2, "%d files", files());
     store_close(s);
 }
 
@@ -152,7 +219,7 @@ static void rows_and_files_go_with_the_job(void)
     int64_t job;
     for (int how = 0; how < 4; how++) {
         struct store *s = begin(&job, &c);
-        CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+        CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
         CHECK(make(x, 64).rc == 0);
         snapshots_close(x);
         snapshots_collect(s);
@@ -168,7 +235,7 @@ static void rows_and_files_go_with_the_job(void)
         store_close(s);
     }
     struct store *s = begin(&job, &c);           /* released: it stays for who goes on */
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
     CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
     CHECK(make(x, 128).rc == 1 && named(s, job) == 64 && files() == 1, "who has lost the job names nothing");
     snapshots_close(x);
@@ -184,13 +251,13 @@ static void too_much_is_not_begun(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(snapshots_open(&x, s, &c, content_bytes() * 3 / 2, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, content_bytes() * 3 / 2, write_content, &job, &e) == 0, "%s", e.msg);
     CHECK(make(x, 64).rc == 0);
     struct snapshot_result r = make(x, 128);     /* with the one that it would replace */
     CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
     snapshots_close(x);
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
-    snapshots_start(x, 192, (uint64_t)1 << 60);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    snapshots_start(x, 0, 192, (uint64_t)1 << 60);
     snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
     snapshots_close(x);
@@ -199,7 +266,7 @@ static void too_much_is_not_begun(void)
     getrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1 << 20, before.rlim_max }) == 0);
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     r = make(x, 256);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
@@ -220,7 +287,7 @@ static void the_limit_is_for_all_workers(void)
     job[1] = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), job[1], &c[1]) == 1);
     for (size_t i = 0; i < 2; i++)
-        CHECK(snapshots_open(&x[i], s, &c[i], content_bytes() * 3 / 2, write_content, &job[i], &e) == 0, "%s", e.msg);
+        CHECK(open_with(&x[i], s, &c[i], SIZE_MAX, content_bytes() * 3 / 2, write_content, &job[i], &e) == 0, "%s", e.msg);
     snprintf(other, sizeof other, "%s.snapshots", rig_path);
     mkdir(other, 0700);
     snprintf(other, sizeof other, "%s.snapshots/%d-%d-64.kv.part", rig_path, (int)job[1], (int)c[1].attempt);
@@ -242,7 +309,7 @@ static void the_folder_may_go_before_the_file_is_there(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     calls.folder_goes = true;
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == 0 && !calls.folder_goes && named(s, job) == 64, "%d %s", r.rc, r.err.msg);
@@ -258,7 +325,7 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+    CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
     snapshots_close(x);
     for (int i = 0; i < 12 && rig_state(s, job) != JOB_FAILED; i++) {
         struct wish w = { .worker = rig_worker(s), .max_attempts = 10 };
@@ -271,7 +338,7 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     store_close(s);
     for (int keep = 58; keep <= 60; keep++) {        /* behind a prompt of 5 */
         s = begin(&job, &c);
-        CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+        CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
         snapshots_close(x);
         CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0, "%s", e.msg);
         CHECK(named(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
@@ -289,7 +356,7 @@ static void the_folder_may_be_no_folder(void)
     struct store *s = begin(&job, &c);
     snprintf(path, sizeof path, "%s.snapshots", rig_path);
     fclose(fopen(path, "w"));
-    CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == -1 && named(s, job) == 0, "%s", r.err.msg);
     CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "the job goes on");
@@ -337,7 +404,7 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
             struct err e;
             int64_t job;
             struct store *s = begin(&job, &c);
-            CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
+            CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
             CHECK(make(x, 64).rc == 0);
             calls.n = 0, calls.log[0] = 0, calls.fail_at = k, calls.how = errors[h], calls.on = true;
             struct snapshot_result r = make(x, 128);
@@ -385,7 +452,7 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
             struct claim c;
             struct snapshots *x;
             s = rig_open(STORE_WRITE);
-            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || snapshots_open(&x, s, &c, 0, write_content, &job, &e) || make(x, 64).rc)
+            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, 64).rc)
                 _exit(9);
             calls.n = 0, calls.kill_at = k, calls.on = true;
             make(x, 128);
@@ -428,8 +495,8 @@ static void a_slow_one_is_waited_for_only_so_long(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(snapshots_open(&x, s, &c, 0, write_slowly, &job, &e) == 0, "%s", e.msg);
-    snapshots_start(x, 64, content_bytes());
+    CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_slowly, &job, &e) == 0, "%s", e.msg);
+    snapshots_start(x, 0, 64, content_bytes());
     double start = clock_seconds();
     snapshots_wait(x, 0.2);
     CHECK(snapshots_ended(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 && clock_seconds() - start < 15);
@@ -447,12 +514,12 @@ static void one_that_is_given_up_leaves_nothing(void)
     struct store *s = begin(&job, &c);
     int given_up = 0;
     for (size_t i = 0; i < 20; i++) {
-        CHECK(snapshots_open(&x, s, &c, 0, write_content, &job, &e) == 0, "%s", e.msg);
-        snapshots_start(x, 64 + 64 * i, content_bytes());
+        CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
+        snapshots_start(x, snapshots_from(x, 64 + 64 * i), 64 + 64 * i, content_bytes());
         snapshots_wait(x, 0);
         CHECK(snapshots_ended(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
         given_up += r.rc != 0;
-        snapshots_start(x, 64 + 64 * i, content_bytes());
+        snapshots_start(x, snapshots_from(x, 64 + 64 * i), 64 + 64 * i, content_bytes());
         snapshots_close(x);                      /* in the middle, or before, or behind */
         CHECK(named(s, job) != SIZE_MAX && files() <= 1, "%d files", files());
     }
@@ -466,6 +533,7 @@ int main(void)
     for (size_t i = 0; i < CONTENT; i++)
         content[i] = (char)(i * 2654435761u >> 13);
     RUN(the_row_comes_last_and_the_old_file_goes);
+    RUN(a_new_file_holds_what_came_since_the_last_one);
     RUN(rows_and_files_go_with_the_job);
     RUN(too_much_is_not_begun);
     RUN(the_limit_is_for_all_workers);

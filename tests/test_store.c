@@ -427,7 +427,7 @@ static void a_stale_worker_never_writes(void)
         struct commit b = { .ids = v, .n = 700, .metrics = &m, .n_metrics = 1 };
         CHECK(store_commit(s, &c, &b, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
         CHECK(store_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
-        CHECK(store_snapshot_set(s, &c, "/x", 1, 1, &e) == 1);
+        CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "/x", 0, 1 }, 1, &e) == 1);
         int32_t *ids;
         CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == 1);
         CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_DONE }, &e) == 1);
@@ -559,9 +559,9 @@ static void figures_add_up(void)
     struct job_list l;
     CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].rate == 0 && strcmp(l.v[0].stop_reason, "THE END") == 0 && l.v[0].ended > 0 && !l.v[0].host);
     job_list_free(&l);
-    char path[100];
-    size_t at;
-    CHECK(store_snapshot_get(s, job, path, sizeof path, &at, &e) == 0 && !path[0]);
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
+    size_t files;
+    CHECK(store_snapshot_list(s, job, row, &files, &e) == 0 && files == 0);
     store_close(s);
 }
 

@@ -91,7 +91,7 @@ static void what_is_no_store_is_refused_and_not_touched(void)
         CHECK(refused(mode, "another program") == ERR_INPUT);
         rig_new();
         store_close(rig_open(STORE_CREATE));
-        rig_sql("PRAGMA user_version=2");
+        rig_sql("PRAGMA user_version=999");
         CHECK(refused(mode, "newer longhand") == ERR_INPUT);
     }
     rig_new();
@@ -173,17 +173,38 @@ static void a_read_only_store_can_be_read_and_not_written(void)
 
 static void a_migration_is_all_or_nothing(void)
 {
-    static const char *const good[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE more (a)" };
-    static const char *const bad[] = { "", "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
+    enum { OLD = STORE_VERSION, NEW = STORE_VERSION + 2 };
+    static const char *const good[NEW] = { [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE more (a)" };
+    static const char *const bad[NEW] = { [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
     struct err e = {0};
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     rig_submit(s, 10);
-    CHECK(store_migrate(s, bad, 1, 3, &e) == -1 && strstr(e.msg, "already exists"), "%s", e.msg);
-    CHECK(rig_sql("PRAGMA user_version") == 1 && rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
-    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "%s", e.msg);
-    CHECK(rig_sql("PRAGMA user_version") == 3 && rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
-    CHECK(store_migrate(s, good, 1, 3, &e) == 0, "another process was faster: nothing to do");
+    CHECK(store_migrate(s, bad, OLD, NEW, &e) == -1 && strstr(e.msg, "already exists"), "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == OLD && rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
+    CHECK(store_migrate(s, good, OLD, NEW, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == NEW && rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
+    CHECK(store_migrate(s, good, OLD, NEW, &e) == 0, "another process was faster: nothing to do");
+    store_close(s);
+}
+
+/* Version 1 had one snapshot file per job. Its row goes, and nothing else. */
+static void a_store_of_an_older_longhand_is_brought_up_to_date(void)
+{
+    struct err e = {0};
+    struct claim c;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 1000);
+    CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0);
+    store_close(s);
+    rig_sql("DROP TABLE snapshot; CREATE TABLE snapshot (job INTEGER PRIMARY KEY REFERENCES job(id) ON DELETE CASCADE, path TEXT NOT NULL, tokens INTEGER NOT NULL, "
+            "bytes INTEGER NOT NULL); INSERT INTO snapshot VALUES (1, '1-1-64.kv', 64, 9); PRAGMA user_version=1");
+    uint64_t before = file_hash(rig_path);
+    CHECK(refused(STORE_READ, "older longhand (version 1") == ERR_INPUT && file_hash(rig_path) == before);
+    s = rig_open(STORE_WRITE);
+    CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION && rig_sql("SELECT count(*) FROM snapshot") == 0 && rig_text_is(s, job, 300) && store_check(s, &e) == 0, "%s", e.msg);
+    CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-128.kv", 0, 128 }, 9, &e) == 0, "%s", e.msg);
     store_close(s);
 }
 
@@ -269,6 +290,7 @@ int main(int argc, char **argv)
     RUN(a_damaged_store_is_refused_and_not_touched);
     RUN(a_read_only_store_can_be_read_and_not_written);
     RUN(a_migration_is_all_or_nothing);
+    RUN(a_store_of_an_older_longhand_is_brought_up_to_date);
     RUN(a_wal_store_is_turned_back);
     RUN(a_busy_store_is_waited_for);
     RUN(a_network_file_system_is_named_and_one_host_only);
