@@ -18,33 +18,79 @@ CU_KERNELS(X)
 static void (*const run_[])(const void *) = { CU_KERNELS(X) };
 #undef X
 
+/* For tests of errors: LONGHAND_EMULATED_FAIL=N, the N-th call of a device (counted from 1; allocations are not counted) fails, and all behind it, as after an
+ * error of CUDA; LONGHAND_EMULATED_MEMORY=BYTES is all that it has. */
+struct emulated { struct gpu_driver d; size_t calls, fails_at, memory, used; };
+enum { HEAD = 256 };                             /* before each allocation: its size */
+
+static size_t number_from(const char *name, size_t otherwise)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static int call(struct gpu_driver *d, const char *what)
+{
+    struct emulated *m = (struct emulated *)d;
+    if (++m->calls < m->fails_at)
+        return 0;
+    if (!*d->error)
+        snprintf(d->error, sizeof d->error, "%s: %s: LONGHAND_EMULATED_FAIL, call %zu", d->name, what, m->calls);
+    return -1;
+}
+
 static void emulated_close(struct gpu_driver *d) { free(d); }
 static void *emulated_alloc(struct gpu_driver *d, size_t bytes)
 {
-    (void)d;
+    struct emulated *m = (struct emulated *)d;
     const size_t all = (bytes + 255) / 256 * 256;
-    void *p = all >= bytes ? aligned_alloc(256, all ? all : 256) : NULL;
-    return p ? memset(p, 0, all) : NULL;
+    if (all < bytes || all > m->memory - m->used)
+        return NULL;
+    char *p = aligned_alloc(256, all + HEAD);
+    if (!p)
+        return NULL;
+    m->used += all;
+    memcpy(p, &all, sizeof all);
+    return memset(p + HEAD, 0, all);
 }
-static void emulated_free(struct gpu_driver *d, void *p) { (void)d; free(p); }
-static size_t emulated_bytes_free(struct gpu_driver *d) { (void)d; return SIZE_MAX / 2; }
-static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+static void emulated_free(struct gpu_driver *d, void *p)
 {
-    (void)d;
+    struct emulated *m = (struct emulated *)d;
+    size_t all;
+    memcpy(&all, (char *)p - HEAD, sizeof all);
+    m->used -= all;
+    free((char *)p - HEAD);
+}
+static size_t emulated_bytes_free(struct gpu_driver *d) { return ((struct emulated *)d)->memory - ((struct emulated *)d)->used; }
+static int copy(void *dst, const void *src, size_t bytes)
+{
     if (bytes)
         memcpy(dst, src, bytes);
     return 0;
 }
-static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); return 0; }
+static int emulated_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "upload") || copy(dst, src, bytes); }
+static int emulated_download(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "download") || copy(dst, src, bytes); }
+static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "copy") || copy(dst, src, bytes); }
+static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes)
+{
+    if (call(d, "zero"))
+        return -1;
+    memset(dst, 0, bytes);
+    return 0;
+}
 static int emulated_fetch_mark(struct gpu_driver *d) { (void)d; return 0; }
 static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
 {
-    (void)why, (void)why_size;
-    return emulated_copy(d, dst, src, bytes);
+    (void)d, (void)why, (void)why_size;
+    return copy(dst, src, bytes);
 }
+#define X(name, args) #name,
+static const char *const kernel_name[] = { CU_KERNELS(X) };
+#undef X
 static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
 {
-    (void)d;
+    if (call(d, kernel_name[l->kernel]))
+        return -1;
     emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes);
     return 0;
 }
@@ -58,14 +104,17 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     snprintf(why, why_size, "the thread sanitizer does not know the fibers of the emulation");
     return -1;
 #else
-    struct gpu_driver *d = malloc(sizeof *d);
-    if (!d) {
+    struct emulated *m = calloc(1, sizeof *m);
+    if (!m) {
         snprintf(why, why_size, "out of memory");
         return -1;
     }
-    *d = (struct gpu_driver){ .kind = "emulated", .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
-        .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_copy, .download = emulated_copy,
-        .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
-    return gpu_open(out, d, why, why_size);
+    m->fails_at = number_from("LONGHAND_EMULATED_FAIL", SIZE_MAX);
+    m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
+    m->d = (struct gpu_driver){ .kind = "emulated", .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
+        .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_upload, .download = emulated_download,
+        .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch,
+        .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
+    return gpu_open(out, &m->d, why, why_size);
 #endif
 }

@@ -51,6 +51,10 @@ static int one_job(struct shift *h, struct claim *c, struct err *e)
         stats_close(&r.stats);
         return -1;
     }
+    if (r.end == WORK_BROKEN) {                  /* the next job would not fare better; this one is nobody's fault */
+        stats_close(&r.stats);
+        return err_set(e, ERR_FAILED, "job %" PRId64 ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on", id, r.why.msg, r.tokens, wanted);
+    }
     say(h, id, &r, wanted);
     stats_close(&r.stats);
     h->done += r.end == WORK_DONE || r.end == WORK_FAILED;

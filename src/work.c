@@ -450,7 +450,7 @@ static int end_claim(struct task *t, struct err *e)
         if (t->c->was == JOB_FAILED)
             t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
         break;
-    case WORK_STOPPED: case WORK_OUTPUT: t->end = (struct job_end){ .state = t->how->stopped }; break;
+    case WORK_STOPPED: case WORK_OUTPUT: case WORK_BROKEN: t->end = (struct job_end){ .state = t->how->stopped }; break;
     }
     struct commit b = { .end = &t->end };
     int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e) : store_commit(t->w->store, t->c, &b, e);
@@ -515,7 +515,8 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     if (rc == 0)
         rc = work_on(&t, e);
     if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
-        r->end = how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
+        const struct device *dev = w->engine.dev;
+        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
         r->why = *e;
     }
     if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {

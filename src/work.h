@@ -66,9 +66,10 @@ struct work_out {
     void *ctx;
 };
 
-enum work_end { WORK_DONE, WORK_FAILED, WORK_LOST, WORK_STOPPED, WORK_REFUSED, WORK_OUTPUT };
+enum work_end { WORK_DONE, WORK_FAILED, WORK_LOST, WORK_STOPPED, WORK_REFUSED, WORK_OUTPUT, WORK_BROKEN };
 struct work_result {
-    enum work_end end;                   /* REFUSED: only with restore. OUTPUT: work_out failed; the job is as `stopped` says */
+    enum work_end end;                   /* REFUSED: only with restore. OUTPUT: work_out failed, BROKEN: the device did (the worker should
+                                          * end); the job is as `stopped` says */
     struct err why;                      /* but for DONE */
     size_t tokens, was;                  /* of the text now (given ones included); at the start */
     enum finish finish; char stop_reason[STOP_STRING_BYTES_MAX + 1]; bool by_string;

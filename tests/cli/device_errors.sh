@@ -1,0 +1,45 @@
+#!/bin/bash
+# A device that fails at its n-th call, wherever that is (weights, prompt, rounds, drafts): the text so far stays, exit 1, and going on gives the same
+# bytes. And one with too little memory: refused with the numbers before anything begins.
+. tests/cli/lib.inc
+M=tests/data/models/llama3-old-bf16
+L="$LONGHAND"
+head -c 60 tests/data/models/short.txt >"$TMP/prompt"
+N=12
+G="-m $M -f $TMP/prompt -n $N -s 7 --ignore-eos --device emulated --drafter partial,ngram,suffix --tree 2,1 --draft-passes 1 --kv-sinks 2 --kv-budget 12"
+"$L" run $G -q --format ids >"$TMP/plain" 2>"$TMP/err"; r=$?
+[ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ]; result device_errors_has_its_text $? "exit $r: $(cat "$TMP/err")"
+
+# calls, about evenly over load, prompt and rounds: each next one is 1.6 (LONG: 1.15) times as far, until the text gets through
+step=16; [ -z "${LONG:-}" ] || step=11
+n=1 runs=0 bad= kernels= through=0 some=0
+while [ $runs -lt 80 ]; do
+    LONGHAND_DB=$TMP/db$runs LONGHAND_EMULATED_FAIL=$n "$L" run $G -q --format ids >"$TMP/a" 2>"$TMP/err"; r=$?
+    if [ $r = 0 ]; then through=1; break; fi
+    have=$(wc -l <"$TMP/a")
+    head -$have "$TMP/plain" | cmp -s - "$TMP/a" || bad="$bad text($n)"
+    [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q "emulated GPU: .*LONGHAND_EMULATED_FAIL, call $n.*longhand run --resume 1 goes on" "$TMP/err" || bad="$bad exit($n: $r, $(head -c 300 "$TMP/err"))"
+    LONGHAND_DB=$TMP/db$runs "$L" show 1 | grep -q '^job 1: paused' || bad="$bad state($n)"
+    [ $have = 0 ] || some=$((some + 1))
+    kernels="$kernels $(sed -n 's/.*emulated GPU: \([a-z_0-9]*\): LONGHAND.*/\1/p' "$TMP/err")"
+    LONGHAND_DB=$TMP/db$runs "$L" run --resume 1 --device emulated -q --format ids >"$TMP/b" 2>"$TMP/err" || bad="$bad resume($n: $(head -c 300 "$TMP/err"))"
+    cmp -s "$TMP/plain" "$TMP/b" || bad="$bad bytes($n)"
+    rm -f "$TMP/db$runs"*
+    runs=$((runs + 1)); n=$((n * step / 10 + 1))
+done
+[ -z "$bad" ] && [ $through = 1 ] && [ $runs -ge 10 ] && [ $some -ge 2 ]; result device_errors_lose_nothing $? "$runs runs, $some with text, through $through:$bad"
+[ "$(echo $kernels | tr ' ' '\n' | sort -u | wc -l)" -ge 4 ]; result device_errors_are_of_several_kinds $? "$kernels"
+
+# work: the job is queued again, the worker ends; what comes behind it is left alone
+a=$("$L" submit $G); b=$("$L" submit $G -s 8)
+LONGHAND_EMULATED_FAIL=$n "$L" work -q --device emulated 2>"$TMP/err"; r=$?      # n: enough for one text, not for two
+LONGHAND_EMULATED_FAIL=3 "$L" work -q --device emulated 2>"$TMP/err"; r=$?
+[ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q 'it is queued again' "$TMP/err"; result device_errors_end_the_worker $? "exit $r: $(cat "$TMP/err")"
+"$L" list $a $b | awk 'NR > 2 && $2 == "failed" { bad = 1 } END { exit bad }'; result device_errors_fail_no_job $? "$("$L" list $a $b)"
+"$L" work -q --device emulated 2>"$TMP/err"; "$L" text $a --format ids >"$TMP/a"; same device_errors_and_work_goes_on "$TMP/plain" "$TMP/a"
+
+# memory
+LONGHAND_EMULATED_MEMORY=100000 check device_memory_for_the_text 2 'this needs [0-9.]+ MiB of memory on emulated GPU \(weights [0-9.]+, KV cache [0-9.]+, workspace [0-9.]+, logits [0-9.]+.*0\.1 MiB are free there' run $G
+jobs=$("$L" list --all | awk 'NR > 2' | wc -l)
+LONGHAND_EMULATED_MEMORY=100000 "$L" run $G -q >"$TMP/out" 2>/dev/null; [ "$("$L" list --all | awk 'NR > 2' | wc -l)" = "$jobs" ] && [ ! -s "$TMP/out" ]; result device_memory_refuses_before_there_is_a_job $? "$("$L" list --all)"
+exit $failed
