@@ -4,3 +4,4 @@
 #include "kernels/cu_choose.cu"
 #include "kernels/cu_product.cu"
 #include "kernels/cu_row.cu"
+#include "kernels/cu_train.cu"

@@ -23,6 +23,7 @@ enum {
     CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_GROUP_MAX = 16,
     CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128, CU_CHOOSE_SHARED = 2048 * 8 + 128,
+    CU_SQUARES = 1 << 14,        /* numbers that a block of `squares` adds up */
 };
 
 /* One sequence of the pass, and a tile of its rows that a block of `attend` works on. */
@@ -104,12 +105,21 @@ struct cu_choose {
     uint8_t order[CU_STEPS_MAX];                            /* enum device_step */
 };
 
+/* Training (kernels/device_train.h). */
+struct cu_loss { float top, at, sum; uint32_t above; };                 /* struct xent */
+struct cu_norm_back { float *dx; const float *dy, *x, *w; float *scale; float eps, weight; uint32_t dim, add; };
+struct cu_gain_back { float *dw; const float *dy, *x, *scale; uint32_t rows, dim; float weight; uint32_t spare; };
+struct cu_xent { const float *logits; uint16_t *g; const int32_t *target; struct cu_loss *loss; uint32_t vocab, spare; };
+struct cu_squares { const float *g; double *part; uint64_t n; };
+struct cu_adamw { float *w, *m, *v, *g; uint16_t *w16; uint64_t n, n_matrix; float beta1, beta2, eps, scale, keep, rate, root, spare; };
+
 /* Every kernel and its arguments. Variants (few and many rows, head_dim) give a row the same bits; they differ in what they hold at once. */
 #define CU_KERNELS(X) \
     X(pack, pack) X(embed, embed) X(rmsnorm, rmsnorm) X(product_few, product) X(product_many, product) X(rope, rope) \
     X(attend_64_few, attend) X(attend_64_many, attend) X(attend_128_few, attend) X(attend_128_many, attend) \
     X(merge, merge) X(swiglu, swiglu) X(gather, gather) X(widen, widen) X(narrow, narrow) X(noise, noise) \
-    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count) X(choose, choose)
+    X(kv_copy, kv_copy) X(kv_zero, kv_zero) X(kv_select, kv_select) X(count, count) X(choose, choose) \
+    X(norm_back, norm_back) X(gain_back, gain_back) X(xent, xent) X(squares, squares) X(adamw, adamw)
 #define X(name, args) CU_##name,
 enum cu_kernel { CU_KERNELS(X) CU_N_KERNELS };
 #undef X

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cublas.h"
 #include "kernels/cuda_images.h"
 #include "kernels/device.h"
 #include "kernels/gpu.h"
@@ -58,6 +59,7 @@ struct cuda {
     struct { uint64_t key; CUgraphExec graph; } graph[GRAPHS_MAX];
     size_t n_graphs, next_graph;
     uint64_t recording;
+    struct cublas *cublas;                   /* NULL: not asked for */
     /* fetch: a stream of its own, behind an event of the first one; through pinned memory, which the copy engine reaches beside kernels */
     CUstream beside;
     CUevent mark;
@@ -120,6 +122,7 @@ static void cuda_close(struct gpu_driver *d)
     if (c->stream)
         cu.cuStreamSynchronize_(c->stream);
     forget_graphs(c);
+    cublas_close(c->cublas);
     if (c->beside)
         cu.cuStreamDestroy_(c->beside);
     if (c->mark)
@@ -236,6 +239,23 @@ static int cuda_launch(struct gpu_driver *d, const struct gpu_launch *l)
     return failed(c, cu.cuLaunchKernelEx_(&at, c->kernel[l->kernel], args, NULL), "cuLaunchKernelEx", name);
 }
 
+static int cuda_gemm_open(struct gpu_driver *d, char *why, size_t why_size)
+{
+    struct cuda *c = use(d);
+    return c->cublas ? 0 : cublas_open(&c->cublas, c->stream, why, why_size);
+}
+
+static int cuda_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
+{
+    char why[160];
+    struct cuda *c = use(d);
+    if (cublas_gemm(c->cublas, g, why, sizeof why) == 0)
+        return 0;
+    if (!*d->error)
+        snprintf(d->error, sizeof d->error, "%s: %s", d->name, why);
+    return -1;
+}
+
 static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
 {
     struct cuda *c = use(d);
@@ -336,7 +356,8 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         return -1;
     }
     c->d = (struct gpu_driver){ .kind = "cuda", .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .bytes_free = cuda_bytes_free, .upload = cuda_upload,
-        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark, .fetch = cuda_fetch, .launch = cuda_launch, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
+        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark, .fetch = cuda_fetch, .launch = cuda_launch,
+        .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%.*s", (int)why_size - 1, c->d.error);
         if (c->context)

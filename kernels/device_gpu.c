@@ -48,6 +48,13 @@ static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_
     const struct gpu_launch l = { kernel, args, bytes, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
     check(g, g->driver->launch(g->driver, &l));
 }
+
+struct gpu_driver *gpu_driver_of(struct device *d) { return ((struct gpu *)d)->driver; }
+void gpu_check(struct device *d, int rc) { check((struct gpu *)d, rc); }
+void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t bytes, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+{
+    launch((struct gpu *)d, kernel, args, bytes, x, y, z, block, shared);
+}
 #define LAUNCH(g, kernel, args, x, y, z, block, shared) launch(g, kernel, &(args), sizeof(args), x, y, z, block, shared)
 
 static void gpu_free(struct device *d, void *p, size_t bytes)

@@ -10,6 +10,7 @@
 #include "kernels/cu_choose.cu"
 #include "kernels/cu_product.cu"
 #include "kernels/cu_row.cu"
+#include "kernels/cu_train.cu"
 
 #define X(name, args) static void run_##name(const void *a) { struct cu_##args args_; memcpy(&args_, a, sizeof args_); kernel_##name(args_); }
 CU_KERNELS(X)
@@ -94,6 +95,35 @@ static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
     emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes);
     return 0;
 }
+static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why, (void)why_size; return 0; }
+
+/* In the place of cuBLAS: what column-major, transposed and leading dimensions mean, term by term. */
+static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
+{
+    const uint16_t *a = g->a, *b = g->b;
+    float *left = call(d, "gemm") ? NULL : malloc((g->m * g->k + 1) * sizeof *left);      /* op(a), column after column */
+    if (!left) {
+        if (!*d->error)
+            snprintf(d->error, sizeof d->error, "%s: out of memory for a product", d->name);
+        return -1;
+    }
+    for (size_t p = 0; p < g->k; p++)
+        for (size_t i = 0; i < g->m; i++)
+            left[p * g->m + i] = bf16_to_f32(g->a_t ? a[p + i * g->lda] : a[i + p * g->lda]);
+    for (size_t j = 0; j < g->n; j++) {
+        float *c = g->c + j * g->ldc;
+        for (size_t i = 0; i < g->m && !g->add; i++)
+            c[i] = 0;
+        for (size_t p = 0; p < g->k; p++) {
+            const float x = bf16_to_f32(g->b_t ? b[j + p * g->ldb] : b[p + j * g->ldb]);
+            for (size_t i = 0; i < g->m; i++)
+                c[i] += left[p * g->m + i] * x;
+        }
+    }
+    free(left);
+    return 0;
+}
+
 static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key) { (void)d, (void)key; return false; }
 static int emulated_graph_end(struct gpu_driver *d) { (void)d; return 0; }
 
@@ -114,7 +144,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     m->d = (struct gpu_driver){ .kind = "emulated", .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
         .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_upload, .download = emulated_download,
         .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch,
-        .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
+        .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
     return gpu_open(out, &m->d, why, why_size);
 #endif
 }

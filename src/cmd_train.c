@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/device_train.h"
 #include "src/cmd.h"
 #include "src/heads.h"
 #include "src/train_heads.h"
@@ -203,10 +204,12 @@ static int check_memory(struct job *j, struct err *e)
     for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet: their size is known */
         j->module[i].n_params = j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
     shape.model = &j->engine.model;
-    memory_add(&plan, "weights", j->engine.weight_bytes);
+    struct device *dev = j->engine.dev;
+    memory_add_on(&plan, dev, "weights", j->engine.weight_bytes);
     memory_add(&plan, "tokens", j->train.data.begin[j->train.data.n] * sizeof(int32_t));
-    memory_add(&plan, "cache, workspace, moments", train_bytes(&shape));
-    memory_add(&plan, "heads", j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) + c->hidden * c->vocab * sizeof(float));
+    memory_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
+    memory_add(&plan, "moments", train_host_bytes(&shape));
+    memory_add_on(&plan, dev, "heads", j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) + c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
     return memory_check(&plan, "a smaller --window needs less", e);
 }
 
@@ -273,14 +276,23 @@ static int print_results(const struct job *j, struct err *e)
     return stdout_finish(e);
 }
 
+/* Known before anything is read: a GPU without cuBLAS. */
+static int check_device(struct job *j, struct err *e)
+{
+    struct device *d = j->engine.dev;
+    char why[512];
+    if (!d->host_memory && device_train_open(d, why, sizeof why))
+        return err_set(e, ERR_INPUT, "train heads: %s: %s", d->name, why);
+    return 0;
+}
+
 static int train(struct job *j, struct err *e)
 {
     struct options own = *j->o;
     progress_open(&j->progress, j->o->progress, j->o->quiet);
-    if (strcmp(own.device, "auto") && strcmp(own.device, "cpu"))
-        return err_set(e, ERR_INPUT, "train heads: --device %s: training is on the CPU in this version (auto and cpu are allowed)", own.device);
-    own.device = "cpu";
-    if (engine_open(&j->engine, &own, e) || settings(j, e) || read_data(j, e))
+    if (strcmp(own.device, "auto") == 0)
+        own.device = "cpu";              /* what a training ends with depends on the device: a GPU is asked for */
+    if (engine_open(&j->engine, &own, e) || check_device(j, e) || settings(j, e) || read_data(j, e))
         return -1;
     int rc = train_all(j, e);
     progress_clear(&j->progress);

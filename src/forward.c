@@ -351,15 +351,19 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
 
 const float *workspace_residual(const struct workspace *w) { return w->x; }
 
-int model_head_rows(const struct model *m, struct workspace *w, const int32_t *token, size_t n, float *rows)
+int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row, size_t n, float *rows, void *act)
 {
     struct device *d = w->dev;
-    const struct device_rows r = { .n = n, .token = token, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node, .node = w->node,
+    const struct device_rows r = { .n = n, .token = row, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node, .node = w->node,
                                    .node_step = w->rows_max, .inv_freq = m->inv_freq, .rope_factor = 1 };
     struct device_bad bad;
     assert(n <= w->rows_max);
     d->begin(d, &r);
-    d->embed(d, w->x, &m->lm_head, true);
+    d->embed(d, w->x, mat, true);
+    if (act)
+        d->narrow(d, act, w->x, n * m->config.hidden);
+    if (!rows)
+        return d->end(d, &bad);
     return d->end(d, &bad) || d->download(d, rows, w->x, n * m->config.hidden * sizeof *rows) ? -1 : 0;
 }
 

@@ -32,7 +32,7 @@ static bool head_rows(const struct model *m, float *rows)
         return true;
     if (workspace_open(&w, m, FINGERPRINT_ROWS, KV_BLOCK, &ignored))
         return false;
-    int rc = model_head_rows(m, w, at, FINGERPRINT_ROWS, rows);
+    int rc = model_mat_rows(m, w, &m->lm_head, at, FINGERPRINT_ROWS, rows, NULL);
     workspace_close(w);
     return rc == 0;
 }

@@ -88,7 +88,8 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
 /* [rows][hidden], the device's: what entered the final norm in the last pass. Until the next one. */
 const float *workspace_residual(const struct workspace *w);
 
-/* Rows of the LM head as floats, [n][hidden] of the host; n <= rows_max. 0, or -1 with the device's error. */
-int  model_head_rows(const struct model *m, struct workspace *w, const int32_t *token, size_t n, float *rows);
+/* Rows of a matrix of `hidden` columns, as the device packed it: as floats [n][hidden] of the host, and as act of the device; either may be NULL. n <= rows_max.
+ * 0, or -1 with the device's error. */
+int  model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row, size_t n, float *rows, void *act);
 /* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, all the host's, shared out over the pool: for training. */
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);

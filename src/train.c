@@ -86,9 +86,9 @@ static int look(struct run *r, const struct train_text *text, const struct span 
     kv_truncate(&r->kv, 0);
     for (size_t i = 0; i < n; i += PASS_ROWS) {
         struct pass_seq seq = { .kv = &r->kv, .n = MIN((size_t)PASS_ROWS, n - i), .token = r->token + i };
-        const struct tap tap = { TAP_RESIDUAL, t->model->config.n_layers, r->hidden + i * d };
-        if (model_forward(t->model, r->work, &seq, 1, &tap, 1, e))
+        if (model_forward(t->model, r->work, &seq, 1, NULL, 0, e))
             return err_while(e, "training text, token %zu", span->from + i);
+        t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work), seq.n * d * sizeof *r->hidden);
         kv_advance(&r->kv, seq.n);
     }
     *win = (struct train_window){ r->token, n, r->hidden };
@@ -166,17 +166,25 @@ double train_step(struct module *u, const struct train_settings *s, size_t step,
     const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK;
     struct update x = { .u = u, .m = m, .sum = u->sum };
     double norm = 0;
-    pool_run(m->pool, blocks, square_item, &x);
-    for (size_t i = 0; i < blocks; i++)
-        norm += x.sum[i];
+    if (u->kind->squares) {
+        norm = u->kind->squares(u);
+    } else {
+        pool_run(m->pool, blocks, square_item, &x);
+        for (size_t i = 0; i < blocks; i++)
+            norm += x.sum[i];
+    }
     norm = sqrt(norm);
     x.plain = (struct adamw){ .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f, .keep = 1,
                               .scale = s->clip > 0 && norm > s->clip ? (float)(s->clip / norm) : 1,
                               .rate = (float)(rate / (1 - power(beta1, step + 1))), .root = (float)(1 / sqrt(1 - power(beta2, step + 1))) };
     x.decayed = x.plain;
     x.decayed.keep = (float)(1 - rate * s->decay);
-    pool_run(m->pool, blocks, adamw_item, &x);
-    u->kind->update(u);
+    if (u->kind->adamw) {
+        u->kind->adamw(u, &x.decayed);
+    } else {
+        pool_run(m->pool, blocks, adamw_item, &x);
+        u->kind->update(u);
+    }
     return norm;
 }
 
@@ -193,6 +201,8 @@ static uint64_t identity(const struct train *t)
                                heads_fingerprint(t->model), t->n_prefix, t->n_modules };
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
+    if (!t->model->dev->host_memory)
+        h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct module *u = &t->module[i];
@@ -206,6 +216,14 @@ static uint64_t identity(const struct train *t)
     return h;
 }
 
+static int fetch(struct train *t, struct err *e)
+{
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (t->module[i].kind->fetch && t->module[i].kind->fetch(&t->module[i], e))
+            return -1;
+    return 0;
+}
+
 static int checkpoint_write(struct run *r, struct err *e)
 {
     struct train *t = r->t;
@@ -214,6 +232,8 @@ static int checkpoint_write(struct run *r, struct err *e)
     uint64_t hash = HASH64_INIT;
     size_t n = 0;
     double now = clock_seconds();
+    if (fetch(t, e))
+        return -1;
     if (r->csv) {
         if (fflush(r->csv) || ferror(r->csv))
             return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
@@ -253,7 +273,7 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
     if (hash != hash64(HASH64_INIT, data, n - sizeof hash))
         return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start anew", t->checkpoint);
     if (head.identity != r->identity || head.n_params != params || n != at + 3 * params * sizeof(float) + sizeof hash)
-        return err_set(e, ERR_INPUT, "%s: made with other settings, data or another model; give the same ones to go on, or remove it to start anew",
+        return err_set(e, ERR_INPUT, "%s: made with other settings, data, another model or on another kind of device; give the same ones to go on, or remove it to start anew",
                        t->checkpoint);
     for (size_t i = 0; i < t->n_modules; i++) {
         struct module *u = &t->module[i];
@@ -313,6 +333,13 @@ static void report(struct run *r, bool valid)
         t->report(t->ctx, t, t->step, valid, r->score);
 }
 
+/* What the device may have to say behind work that it was given. */
+static int check_device(const struct train *t, struct err *e)
+{
+    const struct device *d = t->model->dev;
+    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
+}
+
 static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
 
 /* One window through the model and every module. */
@@ -328,7 +355,7 @@ static int one_window(struct run *r, const struct train_text *text, const struct
         t->module[i].kind->window(&t->module[i], &win, weight, r->score + i * TRAIN_OUTPUTS_MAX);
     *forward += mid - start;
     *modules += clock_seconds() - mid;
-    return 0;
+    return check_device(t, e);
 }
 
 static int held_out(struct run *r, struct err *e)
@@ -350,7 +377,8 @@ static int step(struct run *r, struct err *e)
     size_t tokens = 0;
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
     for (size_t i = 0; i < t->n_modules; i++)
-        memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
+        if (!t->module[i].kind->adamw)           /* which leaves it so */
+            memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
     for (size_t b = 0; b < t->s.batch; b++) {
         const size_t at = t->step * t->s.batch + b;
         if (stopped(r))
@@ -365,7 +393,7 @@ static int step(struct run *r, struct err *e)
     const double start = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
         if (!isfinite(train_step(&t->module[i], &t->s, t->step, t->model)))
-            return err_set(e, ERR_FAILED, "%s: the gradient of step %zu is not finite; a lower --learning-rate may help", t->module[i].name, t->step);
+            return check_device(t, e) ? -1 : err_set(e, ERR_FAILED, "%s: the gradient of step %zu is not finite; a lower --learning-rate may help", t->module[i].name, t->step);
     t->seconds[TRAIN_OPTIMISER] += clock_seconds() - start;
     t->step++;
     t->tokens += tokens;
@@ -398,6 +426,8 @@ static int finish(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     char note[160];
+    if (fetch(t, e))
+        return -1;
     snprintf(note, sizeof note, "%zu steps of %zu windows of %zu tokens, rate %g, seed %" PRIu64, t->s.steps, t->s.batch, t->s.window, t->s.rate, t->s.seed);
     for (size_t i = 0; i < t->n_modules; i++)
         if (t->module[i].kind->save(&t->module[i], t->module[i].out, note, e))
@@ -409,15 +439,20 @@ static int finish(struct run *r, struct err *e)
     return 0;
 }
 
-size_t train_bytes(const struct train *t)
+size_t train_host_bytes(const struct train *t)
 {
-    const struct model *m = t->model;
-    const struct config *c = &m->config;
     size_t params = 0;
     for (size_t i = 0; i < t->n_modules; i++)
         params += t->module[i].n_params;
+    return 4 * params * sizeof(float);
+}
+
+size_t train_device_bytes(const struct train *t)
+{
+    const struct model *m = t->model;
+    const struct config *c = &m->config;
     return kv_bytes(m->compute, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0) + workspace_bytes(m, PASS_ROWS, t->s.window) +
-           t->s.window * c->hidden * sizeof(float) + 4 * params * sizeof(float);
+           t->s.window * c->hidden * sizeof(float);
 }
 
 static int open_run(struct run *r, struct err *e)
@@ -434,7 +469,7 @@ static int open_run(struct run *r, struct err *e)
     r->token = malloc(t->s.window * sizeof *r->token);
     r->score = calloc(t->n_modules * TRAIN_OUTPUTS_MAX, sizeof *r->score);
     r->hidden_bytes = t->s.window * c->hidden * sizeof *r->hidden;
-    r->hidden = mem_alloc(r->hidden_bytes);
+    r->hidden = m->dev->alloc(m->dev, r->hidden_bytes);
     if (!r->span || !r->order || !r->held || !r->token || !r->score || !r->hidden)
         return err_set(e, ERR_FAILED, "out of memory for windows of %zu tokens", t->s.window);
     cut(t, &t->data, r->span);
@@ -460,7 +495,7 @@ int train_run(struct train *t, struct err *e)
         module_close(&t->module[i]);
     workspace_close(r.work);
     kv_close(&r.kv);
-    mem_free(r.hidden, r.hidden_bytes);
+    t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);
     free(r.span);
     free(r.order);
     free(r.held);

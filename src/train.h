@@ -8,8 +8,8 @@
  * Optimiser. Gradients are scaled down to a norm of `clip`; AdamW with betas 0.9 and 0.999, epsilon 1e-8, decay for matrices only;
  * the rate rises linearly over `warmup` steps (1/warmup in the first), then falls along a half cosine to 0 after the last step.
  *
- * Results are a function of the settings, the data, the model and --compute: neither of the number of threads nor of
- * interruptions. A checkpoint beside the output holds weights and moments; `train_run` goes on from it and removes it at the end. */
+ * Results are a function of the settings, the data, the model, --compute and the device's numerics id (on a GPU of cuBLAS's version, too): neither of the
+ * number of threads nor of interruptions. A checkpoint goes on where it began: the CPU's is not one of a GPU's, nor the other way round. A checkpoint beside the output holds weights and moments; `train_run` goes on from it and removes it at the end. */
 #pragma once
 #include <signal.h>
 #include "src/model.h"
@@ -17,7 +17,7 @@
 enum { TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
 
 /* A window as a module sees it: tokens and the residual before the final norm, [n][hidden]. */
-struct train_window { const int32_t *token; size_t n; const float *hidden; };
+struct train_window { const int32_t *token; size_t n; const float *hidden; };      /* hidden: the memory of the model's device */
 /* What one output of a module guessed: sums over positions. */
 struct train_score { size_t n, top1, top3; double loss; };
 
@@ -32,6 +32,12 @@ struct module_kind {
     void (*window)(struct module *u, const struct train_window *win, float weight, struct train_score *score);
     /* Write u->w as what the user gets. `note` says how it was trained. */
     int  (*save)(const struct module *u, const char *path, const char *note, struct err *e);
+    /* Where weights, gradient and moments live elsewhere (a GPU), else NULL: bring them to u->w, grad, m and v (update is the way back; the gradient is
+     * then 0); the sum of squares of the gradient; a step of the optimiser, in which the first n_matrix decay by a->keep, with the work of update,
+     * behind which the gradient is 0. Their errors are the device's. */
+    int    (*fetch)(struct module *u, struct err *e);
+    double (*squares)(struct module *u);
+    void   (*adamw)(struct module *u, const struct adamw *a);
 };
 struct module {
     const struct module_kind *kind;
@@ -82,8 +88,9 @@ struct train {
 /* Windows of a text: the number of steps that one pass over it takes is this / batch, rounded up. train_run needs at least one in
  * the data; a text of fewer than 18 tokens has none. */
 size_t train_windows(const struct train *t, const struct train_text *text);
-/* Bytes that train_run takes: cache, workspace, hidden states, weights and moments. */
-size_t train_bytes(const struct train *t);
+/* Bytes that train_run takes: cache, workspace, hidden states (of the device); weights and moments (of the host). */
+size_t train_device_bytes(const struct train *t);
+size_t train_host_bytes(const struct train *t);
 /* Train from the checkpoint or from the start, save every module, remove the checkpoint. ERR_FAILED when stopped. */
 int train_run(struct train *t, struct err *e);
 

@@ -1,4 +1,4 @@
-#include "src/train_heads.h"
+#include "src/train_heads_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,24 +10,6 @@
 enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };   /* tokens worked on together; of them one item of work */
 #define LOGITS_BYTES ((size_t)16 << 20)                  /* that the logits of these tokens should not exceed */
 
-/* One module. Arrays over heads and rows of a piece have the heads outside: row k * rows + r. */
-struct trainer {
-    const struct model *m;
-    const struct lm_back *back;
-    const struct heads *first;                           /* or NULL */
-    size_t n, d, rows_max, seed;
-    bool chained;
-    struct mat w[HEADS_MAX], w_back[HEADS_MAX];          /* as products need them */
-    struct mat x_back;                                   /* [d, rows]: a piece's inputs, for gradients of matrices */
-    float *h;                    /* [n][rows][d]: h_1 .. h_n */
-    float *dh, *dx, *part;       /* [rows][d] each; [row blocks][d]: gradients of gains */
-    float *logits, *dy;          /* [n * rows][vocab], [n * rows][d] */
-    char *x, *y, *g, *du, *du_t; /* act: [n][rows][d], [n * rows][d], [n * rows][vocab], [rows][d], [d][rows] */
-    struct xent *loss;           /* [n * rows] */
-    char *mem; size_t bytes;
-    double seconds[HEADS_TIMES];
-};
-
 /* A piece of a window: rows [r0, r0 + rows). */
 struct piece {
     struct trainer *t;
@@ -38,16 +20,15 @@ struct piece {
     bool add;
 };
 
-static float *matrix_of(const struct trainer *t, float *p, size_t k) { return p + k * t->d * t->d; }
-static float *gain_of(const struct trainer *t, float *p, size_t k, bool out) { return p + t->n * t->d * t->d + (2 * k + out) * t->d; }
-/* Positions of a window that output k is trained on. */
-static size_t positions(const struct train_window *win, size_t k) { return win->n > 2 + k ? win->n - 2 - k : 0; }
+static bool on_gpu(const struct model *m) { return m->dev && !m->dev->host_memory; }
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
 
 int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
 {
     enum { STEP = 64 };
+    if (on_gpu(m))
+        return gpu_lm_open(b, m, e);
     const size_t d = m->config.hidden, vocab = m->config.vocab;
     *b = (struct lm_back){ .mat = { m->compute, d, vocab, NULL } };
     b->bytes = mat_bytes(&b->mat);
@@ -69,7 +50,10 @@ int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
 
 void lm_back_close(struct lm_back *b)
 {
-    mem_free(b->mat.w, b->bytes);
+    if (b->dev)
+        b->dev->free(b->dev, b->mat.w, b->bytes);
+    else
+        mem_free(b->mat.w, b->bytes);
     *b = (struct lm_back){ 0 };
 }
 
@@ -107,6 +91,8 @@ static size_t rows_of(const struct model *m, size_t n)
 size_t train_heads_bytes(const struct model *m, size_t n)
 {
     struct trainer t = { .m = m, .n = n, .d = m->config.hidden, .rows_max = rows_of(m, n) };
+    if (on_gpu(m))
+        return gpu_trainer_bytes(m, n);
     layout(&t);
     return t.bytes;
 }
@@ -121,14 +107,20 @@ static double uniform(uint64_t *s)
     return ((double)((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
 }
 
-static void heads_init(struct module *u)
+void train_heads_random(struct module *u)
 {
-    struct trainer *t = u->self;
+    const struct trainer *t = u->self;
     uint64_t s = t->seed;
     for (size_t i = 0; i < u->n_matrix; i++)
         u->w[i] = (float)(0.02 * sqrt(-2 * log(uniform(&s))) * cos(6.283185307179586 * uniform(&s)));
     for (size_t i = u->n_matrix; i < u->n_params; i++)
         u->w[i] = 1;
+}
+
+static void heads_init(struct module *u)
+{
+    struct trainer *t = u->self;
+    train_heads_random(u);
     for (size_t k = 0; t->first && k < t->n; k++) {
         for (size_t r = 0; r < t->d; r++)
             mat_row(&t->first->head[k].w, r, matrix_of(t, u->w, k) + r * t->d);
@@ -279,12 +271,12 @@ static void backward(struct piece *p, float weight)
     }
 }
 
-static void tally(const struct piece *p, struct train_score *score)
+void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows, const struct xent *loss, struct train_score *score)
 {
-    for (size_t j = 0; j < p->t->n * p->rows; j++) {
-        const size_t k = j / p->rows;
-        const struct xent *x = &p->t->loss[j];
-        if (p->r0 + j % p->rows >= positions(p->win, k))
+    for (size_t j = 0; j < t->n * rows; j++) {
+        const size_t k = j / rows;
+        const struct xent *x = &loss[j];
+        if (r0 + j % rows >= positions(win, k))
             continue;
         score[k].n++;
         score[k].loss += log((double)x->sum) + ((double)x->top - (double)x->at);
@@ -307,7 +299,7 @@ static void heads_window(struct module *u, const struct train_window *win, float
         at[2] = clock_seconds();
         p.add = weight != 0;                 /* gradients are wanted */
         each_block(&p, n, loss_item);
-        tally(&p, score);
+        train_heads_tally(t, win, r0, p.rows, t->loss, score);
         at[3] = at[4] = at[5] = clock_seconds();
         if (weight != 0) {
             model_product(m, t->dy, t->g, n, &t->back->mat, false);
@@ -322,7 +314,7 @@ static void heads_window(struct module *u, const struct train_window *win, float
 
 /* ---- saving ----------------------------------------------------------------------------------------------- */
 
-static int heads_save(const struct module *u, const char *path, const char *note, struct err *e)
+int train_heads_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
     static const char *const norms[] = { "input_layernorm", "post_layernorm" };
     const struct trainer *t = u->self;
@@ -362,7 +354,7 @@ static int heads_save(const struct module *u, const char *path, const char *note
 
 /* ---- the module ------------------------------------------------------------------------------------------- */
 
-static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, heads_save };
+static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, train_heads_save, NULL, NULL, NULL };
 
 int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed,
                      const struct heads *first, struct err *e)
@@ -370,19 +362,27 @@ int train_heads_open(struct module *u, const struct model *m, const struct lm_ba
     const size_t d = m->config.hidden;
     struct trainer *t = calloc(1, sizeof *t);
     assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX && (!first || (first->n == n && first->chained == chained)));
-    if (t) {
+    if (t)
         *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of(m, n), .seed = seed, .chained = chained,
                                .first = first };
+    if (t && on_gpu(m)) {
+        if (gpu_trainer_open(t, e)) {
+            gpu_trainer_close(t);
+            free(t);
+            return -1;
+        }
+    } else if (t) {
         layout(t);
         t->mem = mem_alloc(t->bytes);
     }
-    if (!t || !t->mem) {
+    if (!t || !(t->mem || t->gpu)) {
         size_t bytes = t ? t->bytes : sizeof *t;
         free(t);
         return err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes)", n, bytes);
     }
-    layout(t);
-    u->kind = &heads_kind;
+    if (!t->gpu)
+        layout(t);
+    u->kind = t->gpu ? &train_heads_gpu_kind : &heads_kind;
     u->self = t;
     u->n_outputs = n;
     u->n_matrix = n * d * d;
@@ -393,8 +393,10 @@ int train_heads_open(struct module *u, const struct model *m, const struct lm_ba
 void train_heads_close(struct module *u)
 {
     struct trainer *t = u->self;
-    if (t)
+    if (t) {
         mem_free(t->mem, t->bytes);
+        gpu_trainer_close(t);
+    }
     free(t);
     u->self = NULL;
 }
