@@ -4,6 +4,7 @@
 #include "src/heads.h"
 #include "src/train_heads.h"
 #include "tests/rig.h"
+#include "tests/train_fixture.h"
 
 static const enum dtype acts[] = { DT_BF16, DT_F32 };
 
@@ -156,61 +157,8 @@ static void packing_columns_is_packing_the_transpose(void)
 
 /* ---- the module against PyTorch and finite differences ------------------------------------------------------ */
 
-struct fixture { double *v; size_t n; };
-
-static struct fixture fixture(const char *name)
-{
-    FILE *f = fopen("tests/data/train_fixture.txt", "r");
-    struct fixture x = { 0 };
-    char word[64];
-    if (!f) abort();
-    while (fscanf(f, "%63s %zu", word, &x.n) == 2) {
-        x.v = must_alloc(x.n * sizeof *x.v);
-        for (size_t i = 0; i < x.n; i++)
-            if (fscanf(f, "%lf", &x.v[i]) != 1) abort();
-        if (!strcmp(word, name)) break;
-        free(x.v), x.v = NULL;
-    }
-    fclose(f);
-    if (!x.v) abort();
-    return x;
-}
-
-/* A model that has only what heads need, a window, and a module over them. */
-struct bench { struct model m; struct lm_back back; struct module u; struct train_window win; float *hidden; int32_t *token; size_t n, steps, warmup; };
-
-static void bench_open(struct bench *b, enum dtype compute, const struct ops *o, size_t threads, bool chained)
-{
-    struct fixture sizes = fixture("sizes"), set = fixture("settings"), lm = fixture("lm_head"), h = fixture("hidden"), tok = fixture("token"), first = fixture("first");
-    const size_t d = (size_t)sizes.v[0], vocab = (size_t)sizes.v[1], len = (size_t)sizes.v[3];
-    struct err e = { 0 };
-    memset(b, 0, sizeof *b);
-    b->n = (size_t)sizes.v[2], b->steps = (size_t)sizes.v[4], b->warmup = (size_t)sizes.v[5];
-    b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads) };
-    b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = set.v[3] };
-    b->m.lm_head = (struct mat){ compute, vocab, d, NULL };
-    b->m.lm_head.w = must_alloc(mat_bytes(&b->m.lm_head));
-    float *rows = must_alloc(lm.n * 4);
-    for (size_t i = 0; i < lm.n; i++) rows[i] = (float)lm.v[i];
-    mat_pack(&b->m.lm_head, 0, vocab, rows, DT_F32);
-    b->hidden = must_alloc(h.n * 4), b->token = must_alloc(len * 4);
-    for (size_t i = 0; i < h.n; i++) b->hidden[i] = (float)h.v[i];
-    for (size_t i = 0; i < len; i++) b->token[i] = (int32_t)tok.v[i];
-    b->win = (struct train_window){ b->token, len, b->hidden };
-    b->u.name = "test";
-    if (lm_back_open(&b->back, &b->m, &e) || train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e)) rig_die("module", &e);
-    for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
-    CHECK(first.n == b->u.n_params);
-    b->u.kind->update(&b->u);
-    free(rows), free(sizes.v), free(set.v), free(lm.v), free(h.v), free(tok.v), free(first.v);
-}
-static void bench_close(struct bench *b)
-{
-    module_close(&b->u), train_heads_close(&b->u), lm_back_close(&b->back), pool_close(b->m.pool);
-    free(b->m.lm_head.w), free(b->hidden), free(b->token);
-}
 /* Loss and, with b->u.grad cleared first, gradient. */
-static double bench_loss(struct bench *b, bool gradient, struct train_score score[TRAIN_OUTPUTS_MAX])
+static double bench_loss(struct fixture_bench *b, bool gradient, struct train_score score[TRAIN_OUTPUTS_MAX])
 {
     double loss = 0;
     memset(score, 0, TRAIN_OUTPUTS_MAX * sizeof *score);
@@ -229,9 +177,9 @@ static void training_equals_pytorch(void)
         static const char *const parts[] = { "losses", "gradient", "norms", "last" };
         for (int i = 0; i < 4; i++) snprintf(name, sizeof name, "%s_%s", kinds[kind], parts[i]), want[i] = fixture(name);
         struct train_score score[TRAIN_OUTPUTS_MAX];
-        struct bench b;
+        struct fixture_bench b;
         double worst = 0;
-        bench_open(&b, DT_F32, best_twin(), 2, kind == 0);
+        fixture_bench_open(&b, DT_F32, best_twin(), 2, kind == 0, NULL);
         struct train_settings s = { .steps = b.steps, .warmup = b.warmup, .rate = set.v[0], .decay = set.v[1], .clip = set.v[2] };
         for (size_t step = 0; step < b.steps; step++) {
             bench_loss(&b, true, score);
@@ -249,7 +197,7 @@ static void training_equals_pytorch(void)
             worst = fmax(worst, fabs((double)b.u.w[i] - want[3].v[i]));
         }
         printf("    %s: after %zu steps the largest difference of a parameter is %.2g\n", kinds[kind], b.steps, worst);
-        bench_close(&b);
+        fixture_bench_close(&b);
         for (int i = 0; i < 4; i++) free(want[i].v);
         free(set.v);
     }
@@ -261,8 +209,8 @@ static void gradients_equal_finite_differences(void)
     struct rng rng = { 65 };
     for (int chained = 0; chained < 2; chained++) {
         struct train_score score[TRAIN_OUTPUTS_MAX];
-        struct bench b;
-        bench_open(&b, DT_F32, best_twin(), 1, chained);
+        struct fixture_bench b;
+        fixture_bench_open(&b, DT_F32, best_twin(), 1, chained, NULL);
         const size_t n = b.u.n_params;
         float *w = must_alloc(n * 4), *g = must_alloc(n * 4), *dir = must_alloc(n * 4);
         bench_loss(&b, true, score);
@@ -281,7 +229,7 @@ static void gradients_equal_finite_differences(void)
         }
         CHECK(!memcmp(g, b.u.grad, n * 4), "scoring alone touched the gradient");
         free(w), free(g), free(dir);
-        bench_close(&b);
+        fixture_bench_close(&b);
     }
 }
 
@@ -290,23 +238,23 @@ static void gradients_in_bf16(void)
 {
     for (int chained = 0; chained < 2; chained++) {
         struct train_score score[TRAIN_OUTPUTS_MAX];
-        struct bench b;
+        struct fixture_bench b;
         float *first = NULL;
         double dot = 0, aa = 0, bb = 0;
         FOR_TWINS(o)
             for (size_t threads = 1; threads <= 3; threads += 2) {
-                bench_open(&b, DT_BF16, o, threads, chained);
+                fixture_bench_open(&b, DT_BF16, o, threads, chained, NULL);
                 bench_loss(&b, true, score);
                 if (first) CHECK(!memcmp(first, b.u.grad, b.u.n_params * 4), "%s, %zu threads", o->name, threads);
                 else first = must_alloc(b.u.n_params * 4), memcpy(first, b.u.grad, b.u.n_params * 4);
-                bench_close(&b);
+                fixture_bench_close(&b);
             }
-        bench_open(&b, DT_F32, ops_all[0], 1, chained);
+        fixture_bench_open(&b, DT_F32, ops_all[0], 1, chained, NULL);
         bench_loss(&b, true, score);
         for (size_t i = 0; i < b.u.n_params; i++)
             dot += (double)first[i] * (double)b.u.grad[i], aa += (double)first[i] * (double)first[i], bb += (double)b.u.grad[i] * (double)b.u.grad[i];
         CHECK(dot / sqrt(aa * bb) > 0.9995 && near(sqrt(aa), sqrt(bb), 0, 0.01), "cosine %g, norms %g %g", dot / sqrt(aa * bb), sqrt(aa), sqrt(bb));
-        bench_close(&b), free(first);
+        fixture_bench_close(&b), free(first);
     }
 }
 

@@ -68,4 +68,20 @@ head -c 400 tests/data/models/short.txt >"$TMP/text"
 cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] } END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
 result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
 check device_has_no_f32 2 "--compute f32 is not there on this device" run $G -n 2 --compute f32
+
+# training of heads: the losses of the CPU; killed and gone on with, the same bytes; a checkpoint stays where it began
+if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 --device $D --out "$TMP/h" -q >/dev/null 2>"$TMP/err" && grep -q cuBLAS "$TMP/err"; then
+    [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q -e '--device cpu' "$TMP/err"; result device_training_says_what_it_needs $? "$(cat "$TMP/err")"
+    skip device_trains_heads "$(cat "$TMP/err")"; exit $failed
+fi
+T="train heads -m $M --data $TMP/text --window 64 --heads 2 --steps 5 --batch-windows 1 --lr 0.02 --seed 3 -q"
+"$L" $T --device cpu --out "$TMP/c" --curves "$TMP/c.csv" >/dev/null; "$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"; result device_trains_heads $? "$(cat "$TMP/err")"
+paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 { n++; d = $6 - $15; if ($3 != $12 || $5 != $14 || d * d > 0.005 ^ 2) bad = 1; if (n == 1) first = $15; last = $15 } END { exit bad || n != 10 || !(last < first) }'
+result device_learns_as_the_cpu $? "$(paste -d' ' "$TMP/c.csv" "$TMP/g.csv")"
+"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" --checkpoint-every 0 >/dev/null 2>&1 & pid=$!
+wait_for "[ \$(grep -c train,0 '$TMP/h.csv') -ge 2 ] && [ -e '$TMP/h.checkpoint' ] || ! kill -0 $pid" 2>/dev/null; kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
+if [ -e "$TMP/h.checkpoint" ]; then check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" --curves "$TMP/h.csv"; fi
+"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null; same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"; same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
+"$L" $T --device $D --from "$TMP/g" --steps 1 --lr 0 --out "$TMP/h" >/dev/null; for f in g h; do tail -c $((2 * (48 * 48 * 2 + 2 * 48 * 4))) "$TMP/$f" >"$TMP/$f.w"; done
+same device_training_begins_with_the_heads_of_a_file "$TMP/g.w" "$TMP/h.w"
 exit $failed

@@ -1,0 +1,72 @@
+/* The window that tests/data/train_fixture.txt has PyTorch's results for, as a model that has only what heads need and a module over it. */
+#pragma once
+#include "src/train_heads.h"
+#include "tests/rig.h"
+
+struct fixture { double *v; size_t n; };
+
+static inline struct fixture fixture(const char *name)
+{
+    FILE *f = fopen("tests/data/train_fixture.txt", "r");
+    struct fixture x = { 0 };
+    char word[64];
+    if (!f) abort();
+    while (fscanf(f, "%63s %zu", word, &x.n) == 2) {
+        x.v = must_alloc(x.n * sizeof *x.v);
+        for (size_t i = 0; i < x.n; i++)
+            if (fscanf(f, "%lf", &x.v[i]) != 1) abort();
+        if (!strcmp(word, name)) break;
+        free(x.v), x.v = NULL;
+    }
+    fclose(f);
+    if (!x.v) abort();
+    return x;
+}
+
+/* A model that has only what heads need, a window, and a module over them. */
+struct fixture_bench { struct model m; struct lm_back back; struct module u; struct train_window win; float *hidden, *hidden_there; int32_t *token; size_t n, steps, warmup; };
+
+/* dev: a device, where the model lies on one; NULL: the host. */
+static inline void fixture_bench_open(struct fixture_bench *b, enum dtype compute, const struct ops *o, size_t threads, bool chained, struct device *dev)
+{
+    struct fixture sizes = fixture("sizes"), set = fixture("settings"), lm = fixture("lm_head"), h = fixture("hidden"), tok = fixture("token"), first = fixture("first");
+    const size_t d = (size_t)sizes.v[0], vocab = (size_t)sizes.v[1], len = (size_t)sizes.v[3];
+    struct err e = { 0 };
+    memset(b, 0, sizeof *b);
+    b->n = (size_t)sizes.v[2], b->steps = (size_t)sizes.v[4], b->warmup = (size_t)sizes.v[5];
+    b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads), .dev = dev, .head_dim = 64 };
+    b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = set.v[3], .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .ffn = d };
+    b->m.lm_head = (struct mat){ compute, vocab, d, NULL };
+    float *rows = must_alloc(lm.n * 4);
+    for (size_t i = 0; i < lm.n; i++) rows[i] = (float)lm.v[i];
+    if (dev) {
+        b->m.lm_head.w = dev->alloc(dev, dev->mat_size(dev, DT_BF16, vocab, d));
+        dev->mat_put(dev, &b->m.lm_head, 0, vocab, rows, DT_F32);
+    } else {
+        b->m.lm_head.w = must_alloc(mat_bytes(&b->m.lm_head));
+        mat_pack(&b->m.lm_head, 0, vocab, rows, DT_F32);
+    }
+    b->hidden = must_alloc(h.n * 4), b->token = must_alloc(len * 4);
+    for (size_t i = 0; i < h.n; i++) b->hidden[i] = (float)h.v[i];
+    for (size_t i = 0; i < len; i++) b->token[i] = (int32_t)tok.v[i];
+    if (dev) {
+        b->hidden_there = dev->alloc(dev, h.n * 4);
+        dev->upload(dev, b->hidden_there, b->hidden, h.n * 4);
+    }
+    b->win = (struct train_window){ b->token, len, dev ? b->hidden_there : b->hidden };
+    b->u.name = "test";
+    if (lm_back_open(&b->back, &b->m, &e) || train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e)) rig_die("module", &e);
+    for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
+    CHECK(first.n == b->u.n_params);
+    b->u.kind->update(&b->u);
+    free(rows), free(sizes.v), free(set.v), free(lm.v), free(h.v), free(tok.v), free(first.v);
+}
+static inline void fixture_bench_close(struct fixture_bench *b)
+{
+    module_close(&b->u), train_heads_close(&b->u), lm_back_close(&b->back), pool_close(b->m.pool);
+    if (b->m.dev)
+        b->m.dev->free(b->m.dev, b->m.lm_head.w, 0), b->m.dev->free(b->m.dev, b->hidden_there, 0);
+    else
+        free(b->m.lm_head.w);
+    free(b->hidden), free(b->token);
+}
