@@ -104,7 +104,7 @@ static const struct option table[] = {
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
     { "device", "", "auto|cpu|cuda[:N]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
-      "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU. A text stays with the arithmetic that began it.", MODELS, 0 },
+      "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU). A text stays with the arithmetic that began it.", MODELS, 0 },
     { "kv-dtype", "", "bf16", VERBS_MAKE, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 
