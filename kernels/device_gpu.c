@@ -303,7 +303,7 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     g->n_tiles = cut_tiles(g, r, (g->many ? CU_QUERIES_MANY : CU_QUERIES_FEW) / group, tile);
     deal(g, &at, g->n_tiles * sizeof *tile, (const void **)&g->rows.tile);
     uint32_t *node = deal(g, &at, n_node * sizeof *node, (const void **)&g->rows.node);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; n_node && i < n; i++)      /* without sequences nothing of these was set */
         if (count[i])
             memcpy(node + node_at[i], r->node + i * r->node_step, count[i] * sizeof *node);
     for (g->chunks = 1; g->chunks * KV_CHUNK <= last; )

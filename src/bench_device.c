@@ -8,8 +8,8 @@
 
 #include "src/bench.h"
 
-enum { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, PROJECT, DEMO };
-static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "project", "demo" };
+enum { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO };
+static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train", "project", "demo" };
 const size_t bench_sizes[3] = { 1, 16, 64 };
 static const size_t depths[] = { 0, 4096, 16384, 32768, 65536, 100000 }, tiny_depths[] = { 0, 100 };
 enum { SAMPLES_MAX = 64, TOKENS = 4096, TOKENS_HEADS = 3 };     /* tokens of plain decoding that a depth has room for */
@@ -411,6 +411,11 @@ static int do_random(struct bench_device *b, struct err *e)
                clock_seconds() - start);
     head(b);
     rc = rc || measure(b, &t, b->tiny ? "tiny random" : "8B random", true, e) ? -1 : 0;
+    if (rc == 0 && b->wish[TRAIN]) {
+        kv_close(&t.partial);
+        decode_close(&t.d);
+        rc = bench_train(b, &t.model, e);
+    }
     close_target(&t);
     return rc;
 }
@@ -440,7 +445,7 @@ static void print_json(const struct bench_device *b)
 {
     printf("{\"device\": ");
     put_json(stdout, b->dev->name, strlen(b->dev->name));
-    printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"models\": [", b->dev->numerics, b->copy, b->upload, b->download);
+    printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"train\": %.5g, \"models\": [", b->dev->numerics, b->copy, b->upload, b->download, b->train);
     for (size_t i = 0; i < b->n_of; i++) {
         const struct bench_of *f = &b->of[i];
         printf("%s\n {\"model\": \"%s\", \"weight_bytes\": %.0f, \"row_bytes\": %.0f, \"draft_rows\": %zu, \"draft_seconds\": %.6g, \"heads_seconds\": %.6g, \"depths\": [", i ? "," : "",
@@ -503,14 +508,14 @@ static int read_wish(struct bench_device *b, struct err *e)
                 return -1;
             b->n_depth++;
         } else
-            return err_set(e, ERR_INPUT, "--points: \"%.*s\"; on a GPU are allowed: copy, decode, rows, draft, heads, prefill, project, demo, depth=N (ascending, %d at most); "
+            return err_set(e, ERR_INPUT, "--points: \"%.*s\"; on a GPU are allowed: copy, decode, rows, draft, heads, prefill, train, project, demo, depth=N (ascending, %d at most); "
                            "or spec and its relatives", (int)MIN(len, (size_t)60), list, BENCH_AT_MAX);
     }
     for (size_t k = 0; k < sizeof words / sizeof *words && !any; k++)
         b->wish[k] = true;
     for (size_t k = DECODE; k <= PREFILL; k++)
         b->random |= b->wish[k];
-    b->random |= b->wish[PROJECT];
+    b->random |= b->wish[PROJECT] || b->wish[TRAIN];
     for (size_t k = DECODE; k <= PREFILL && !b->random; k++)       /* demo, and none of the points by name: all of them */
         b->wish[k] = b->wish[DEMO];
     if (b->wish[PROJECT])

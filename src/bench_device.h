@@ -7,6 +7,7 @@
  *     draft     a draft pass over a partial cache of 4,096 rows
  *     heads     three drafting heads with random weights behind one row
  *     prefill   a chunk of PREFILL_ROWS rows at each depth; resume: the sum of all chunks up to a depth, and the upload of such a cache
+ *     train     tokens/s of `train heads` with three heads (src/bench_train.c); skipped without cuBLAS
  *     project   tokens per round of models/demo on real text, and from all that the time of a text as long as the deepest point
  *
  * A cache at a depth holds normal random values. Times are medians of wall-clock times of calls that wait for the device, behind calls that
@@ -43,9 +44,10 @@ struct bench_device {
     struct device *dev;
     const struct ops *ops;
     struct pool *pool;
-    bool tiny, json, wish[8], random;
+    bool tiny, json, wish[9], random;
     size_t depth[BENCH_AT_MAX], n_depth, repeat;
     double copy, upload, download;   /* bytes per second */
+    double train;                    /* tokens per second; 0: not measured */
     struct bench_of of[2]; size_t n_of;
     struct bench_accepted accepted[BENCH_DRAFTS]; size_t n_accepted;
     size_t missed;
@@ -56,6 +58,9 @@ struct bench_device {
 bool bench_device_wanted(const struct options *o);
 int  bench_device(const struct options *o, struct err *e);
 void bench_device_skip(struct bench_device *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* b->train, of the random model; or a line under what was skipped. */
+int  bench_train(struct bench_device *b, const struct model *m, struct err *e);
 
 /* bench_project.c. Tokens per round of models/demo, b->accepted. */
 int  bench_accept(struct bench_device *b, struct err *e);

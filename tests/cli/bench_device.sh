@@ -2,10 +2,11 @@
 # longhand bench on a device: every point of it on the kernels compiled as C, with a tiny model.
 . tests/cli/lib.inc
 D=${DEVICE:-emulated}
-"$LONGHAND" bench --device $D --points copy,decode,rows,draft,heads,prefill,depth=0,depth=70 >"$TMP/out" 2>"$TMP/err"; r=$?
+"$LONGHAND" bench --device $D --points copy,decode,rows,draft,heads,prefill,train,depth=0,depth=70 >"$TMP/out" 2>"$TMP/err"; r=$?
 [ $r = 0 ] && [ ! -s "$TMP/err" ] && [ "$(grep -cE '^(tiny|8B) random +(decode|rows|draft|heads|prefill) ' "$TMP/out")" = 12 ]; result bench_device_has_all_points $? "exit $r: $(cat "$TMP/err" "$TMP/out" | head -20)"
 awk '$3 == "rows" { ms[$4 " " $5] = $6; if (!($6 > 0)) bad = 1 } $3 == "decode" && $10 !~ /^[0-9.]+%$/ { bad = 1 } END { exit bad || !(ms["0 64"] > 0 && ms["70 64"] > 0) }' "$TMP/out"; result bench_device_times_are_positive $? "$(cat "$TMP/out")"
 grep -qE 'resume +70 tokens: [0-9.]+ s by reading them again' "$TMP/out" && grep -q '^random weights of .* made there in' "$TMP/out"; result bench_device_says_what_a_resume_takes $? "$(tail -3 "$TMP/out")"
+grep -qE '^(tiny|8B) random +train +[0-9]+ tokens a window, 3 heads: [0-9]*[1-9][0-9]*\.[0-9] tokens/s' "$TMP/out" || grep -q '^skipped: training of heads: .*cuBLAS' "$TMP/out"; result bench_device_measures_training $? "$(grep -i train "$TMP/out")"
 "$LONGHAND" bench --device $D --points copy,decode,depth=0,depth=70 --json >"$TMP/out" 2>"$TMP/err"; r=$?
 [ $r = 0 ] && python3 -c 'import json, sys
 j = json.load(open(sys.argv[1])); m = j["models"][0]
