@@ -82,8 +82,12 @@ result device_learns_as_the_cpu $? "$(paste -d' ' "$TMP/c.csv" "$TMP/g.csv")"
 wait_for "[ \$(grep -c train,0 '$TMP/h.csv') -ge 2 ] && [ -e '$TMP/h.checkpoint' ] || ! kill -0 $pid" 2>/dev/null; kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
 if [ -e "$TMP/h.checkpoint" ]; then check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" --curves "$TMP/h.csv"; fi
 "$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null; same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"; same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
-[ $D = emulated ] && LONGHAND_EMULATED_MEMORY=3000000 check device_training_is_sized_first 2 "this needs .* MiB of memory on emulated GPU (weights .*, heads .*), .* free there" $T --device $D --out "$TMP/x"
-[ $D = emulated ] && LONGHAND_EMULATED_FAIL=700 check device_error_stops_a_training 1 "emulated GPU: .* call 700" $T --device $D --out "$TMP/x" && [ -e "$TMP/x.checkpoint" ] && [ ! -e "$TMP/x" ]; result device_error_leaves_the_checkpoint $? "$(ls "$TMP")"
+if [ $D = emulated ]; then
+    LONGHAND_EMULATED_MEMORY=3000000 check device_training_is_sized_first 2 "this needs .* MiB of memory on emulated GPU .weights .*, heads .*, .* free there" $T --device $D --out "$TMP/x"
+    LONGHAND_EMULATED_FAIL=200 check device_error_stops_a_training 1 "emulated GPU: .* call 200" $T --device $D --out "$TMP/x"
+    [ -e "$TMP/x.checkpoint" ] && [ ! -e "$TMP/x" ]; result device_error_leaves_the_checkpoint $? "$(ls "$TMP")"
+    "$L" $T --device $D --out "$TMP/x" >/dev/null; same device_goes_on_behind_an_error "$TMP/g" "$TMP/x"
+fi
 "$L" $T --device $D --from "$TMP/g" --steps 1 --lr 0 --out "$TMP/h" >/dev/null; for f in g h; do tail -c $((2 * (48 * 48 * 2 + 2 * 48 * 4))) "$TMP/$f" >"$TMP/$f.w"; done
 same device_training_begins_with_the_heads_of_a_file "$TMP/g.w" "$TMP/h.w"
 exit $failed
