@@ -111,6 +111,9 @@ static int check_whole(struct store *s, struct err *e)
 
 /* ---- errors ---- */
 
+/* How long a database that others hold is waited for. */
+static double busy_most(const struct store *s) { return s->o.stop && *s->o.stop ? MIN(s->o.busy_seconds, STOPPED_SECONDS) : s->o.busy_seconds; }
+
 int db_fail(struct store *s, const char *doing, int rc, struct err *e)
 {
     int system = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -119,7 +122,7 @@ int db_fail(struct store *s, const char *doing, int rc, struct err *e)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return err_set(e, ERR_AGAIN, "%s: %s: another process has held the database for %.0f s; nothing was changed, try again", s->shown, doing,
-                       s->o.busy_seconds);
+                       busy_most(s));
     case SQLITE_FULL:
         return err_set(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
     case SQLITE_IOERR:
@@ -270,8 +273,7 @@ static int busy(void *ctx, int n)
     double now = clock_seconds();
     if (n == 0 || s->busy_since == 0)
         s->busy_since = now;
-    double most = s->o.stop && *s->o.stop ? MIN(s->o.busy_seconds, STOPPED_SECONDS) : s->o.busy_seconds;
-    if (now - s->busy_since >= most)
+    if (now - s->busy_since >= busy_most(s))
         return 0;
     s->jitter = s->jitter * 1664525 + 1013904223;
     long ms = 1 + (long)(s->jitter >> 8) % (n < 20 ? 50 : 250);

@@ -107,7 +107,7 @@ int  json_whole(struct err *e);
 
 /* ---- signals ---- */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; a second one ends the process. */
+/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; the same one again ends the process. See src/stopping.h. */
 extern volatile sig_atomic_t stop_signal;
 void stop_signals_catch(void);
 const char *stop_signal_name(void);

@@ -12,6 +12,7 @@
 
 #include "src/chat.h"
 #include "src/config_tensors.h"
+#include "src/stopping.h"
 #include "src/where.h"
 
 /* ---- where models are ---- */
@@ -431,6 +432,7 @@ volatile sig_atomic_t stop_signal;
 static void on_signal(int number)
 {
     stop_signal = number;
+    stopping_told();
 }
 
 void stop_signals_catch(void)

@@ -9,6 +9,7 @@
 #include "src/cmd_sampling.h"
 #include "src/cmd_store.h"
 #include "src/request.h"
+#include "src/stopping.h"
 
 struct run {
     const struct options *o;
@@ -206,6 +207,8 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     int rc = worker_run(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
         rc = conclude(r, &w, e);
+    else if (stop_signal)                        /* the store failed on the way out */
+        err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint", stop_signal_name(), id);
     stats_close(&w.stats);
     job_list_free(&r->jobs);
     return rc;
@@ -271,15 +274,15 @@ int cmd_run(const struct options *o, struct err *e)
 {
     struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
     struct store *s = NULL;
-    stop_signals_catch();
-    if (o->batch)
-        return cmd_run_batch(o, e);
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
-    int rc = options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);
+    stop_signals_catch();
+    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    int rc = o->batch ? cmd_run_batch(o, e) : options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);
     progress_clear(&r.worker.progress);
     worker_close(&r.worker);
     store_close(s);
     request_close(&r.request);
+    stopping_close();
     return rc;
 }

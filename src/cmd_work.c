@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "src/cmd_store.h"
+#include "src/stopping.h"
 
 static const double LOOK_SECONDS = 0.5;          /* between looks into an empty queue */
 
@@ -155,9 +156,9 @@ int cmd_work(const struct options *o, struct err *e)
     if (o->watch && o->until_empty)
         return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
     stop_signals_catch();
-    if (store_from_options(&s, o, STORE_CREATE, e))
-        return -1;
-    int rc = work_queue(o, s, NULL, e);
+    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    int rc = store_from_options(&s, o, STORE_CREATE, e) || work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
+    stopping_close();
     return rc;
 }

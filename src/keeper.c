@@ -1,4 +1,5 @@
 #include "src/keeper.h"
+#include "src/stopping.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -189,6 +190,7 @@ void keeper_reading(struct keeper *k)
 
 void keeper_stop(struct keeper *k)
 {
+    _Static_assert(KEEPER_STOP_SECONDS == 60.0, "the words below say it");
     struct err e;
     if (!on(k))
         return;
@@ -207,6 +209,8 @@ void keeper_stop(struct keeper *k)
     if (rows <= k->kept)
         return;
     begin(k, rows);
+    stopping_for("a snapshot of the cache, 60 s at most");
     snapshots_wait(k->files, KEEPER_STOP_SECONDS);
+    stopping_for(NULL);
     take_result(k);
 }

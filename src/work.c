@@ -1,4 +1,5 @@
 #include "src/work.h"
+#include "src/stopping.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,10 +115,12 @@ int worker_load(struct worker *w, struct err *e)
     struct engine *g = &w->engine;
     if (w->loaded)
         return 0;
+    stopping_for("the model to be read");
     progress_phase(&w->progress, "checking the model", "bytes", 0);
     int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
+    stopping_for(NULL);
     progress_clear(&w->progress);
     return rc ? rc : stop_signal != 0;
 }
@@ -305,7 +308,9 @@ static int rebuild(struct task *t, struct err *e)
     keeper_restore(&t->keeper);
     notice(t);
     progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens", d->n_tokens - 1);
+    stopping_for("this pass over the text");
     int rc = decode_prefill(d, prefilling, t, e);
+    stopping_for(NULL);
     progress_clear(&t->w->progress);
     t->r->prefill_seconds = clock_seconds() - start;
     checkpoint_add(t->checkpoint, t->prefill_tokens, (double)d->count.prefill_tokens);
@@ -413,11 +418,13 @@ static int write_text(struct task *t, struct err *e)
     progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
     progress_from(&t->w->progress, m->n);
     double start = clock_seconds();
+    stopping_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {
         rc = stops(t) ? 1 : round_of(t, e);
         keeper_round(&t->keeper);
         notice(t);
     }
+    stopping_for(NULL);
     t->r->seconds = clock_seconds() - start;
     progress_clear(&t->w->progress);
     return rc;

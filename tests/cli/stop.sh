@@ -41,4 +41,37 @@ fi
 [ $r = 1 ] && grep -q 'cannot write' "$TMP/err"; result closed_standard_output_is_an_error $? "exit $r: $(cat "$TMP/err")"
 "$LONGHAND" run -m $MODEL -p x -n 5 -s 7 -o "$TMP/o" 2>&- && "$LONGHAND" run -m $MODEL -p x -n 5 -s 7 -q >"$TMP/t" && cmp -s "$TMP/t" "$TMP/o"
 result closed_standard_error_does_not_get_into_the_output $? "differs"
+
+# While another program holds the database the user is told what is waited for; a second Ctrl-C ends it, and the job is resumed all the same
+holder()
+{
+    python3 -c '
+import os, sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+db.execute("BEGIN EXCLUSIVE")
+open(sys.argv[2], "w").close()
+while os.path.exists(sys.argv[2]): time.sleep(0.02)' "$LONGHAND_DB" "$TMP/held" & holds=$!
+    for i in $(seq 600); do [ -e "$TMP/held" ] && break; sleep 0.05; done
+}
+for form in plain json; do
+    rm -f "$TMP/t"
+    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 --progress $form >"$TMP/t" 2>"$TMP/err" &
+    pid=$!
+    for i in $(seq 600); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
+    holder
+    kill -INT $pid
+    if [ $form = json ]; then words='"phase": "stopping", "waiting_for": "the database"'; else words='^stopping: waiting for the database; a second Ctrl-C leaves at once'; fi
+    for i in $(seq 100); do grep -q "$words" "$TMP/err" && break; sleep 0.05; done
+    grep -q "$words" "$TMP/err" && kill -0 $pid; result what_is_waited_for_is_said_$form $? "$(cat "$TMP/err")"
+    if [ $form = plain ]; then                     # the database is free again: a clean end
+        rm "$TMP/held"; wait $holds $pid; r=$?
+        [ $r = 75 ] && [ "$(grep -c '^stopping' "$TMP/err")" = 1 ] && tail -1 "$TMP/err" | grep -q 'stopped by SIGINT after'; result and_then_it_ends_cleanly $? "exit $r: $(cat "$TMP/err")"
+    else
+        kill -INT $pid; wait $pid; r=$?
+        [ $r = 130 ]; result a_second_one_ends_it_at_once $? "exit $r: $(cat "$TMP/err")"
+        rm "$TMP/held"; wait $holds
+    fi
+    id=$(sed -n 's/^job: //p; s/.*"phase": "start", "job": \([0-9]*\).*/\1/p' "$TMP/err")
+    "$LONGHAND" run --resume $id -q 2>"$TMP/err" | head -c $(wc -c <"$TMP/whole") >"$TMP/a"; same and_it_is_resumed_$form "$TMP/whole" "$TMP/a"
+done
 exit $failed
