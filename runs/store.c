@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 
 #include "runs/schema.h"
 
-#define STOPPED_SECONDS 10.0             /* what a process that was told to stop still waits for */
+#define STOPPED_SECONDS 10.0             /* what a process that was told to stop still waits for; once, */
+#define LEAVING_SECONDS 0.5              /* and then, on its way out, so long each time */
 enum { QUICK_CHECK_BYTES_MAX = 64 << 20 };   /* a file up to this size is checked before it is written: 0.2 s */
 
 double wall_seconds(void)
@@ -111,9 +113,6 @@ static int check_whole(struct store *s, struct err *e)
 
 /* ---- errors ---- */
 
-/* How long a database that others hold is waited for. */
-static double busy_most(const struct store *s) { return s->o.stop && *s->o.stop ? MIN(s->o.busy_seconds, STOPPED_SECONDS) : s->o.busy_seconds; }
-
 int db_fail(struct store *s, const char *doing, int rc, struct err *e)
 {
     int system = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -122,7 +121,7 @@ int db_fail(struct store *s, const char *doing, int rc, struct err *e)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return err_set(e, ERR_AGAIN, "%s: %s: another process has held the database for %.0f s; nothing was changed, try again", s->shown, doing,
-                       busy_most(s));
+                       s->waited);
     case SQLITE_FULL:
         return err_set(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
     case SQLITE_IOERR:
@@ -266,6 +265,8 @@ int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const 
 
 /* ---- transactions ---- */
 
+static atomic_bool waited_in_vain;       /* after the process was told to stop */
+
 /* Called while a lock is held by others: sleep 1 to 50 ms, later up to 250 ms, at random so that waiting workers do not march in step. */
 static int busy(void *ctx, int n)
 {
@@ -273,8 +274,14 @@ static int busy(void *ctx, int n)
     double now = clock_seconds();
     if (n == 0 || s->busy_since == 0)
         s->busy_since = now;
-    if (now - s->busy_since >= busy_most(s))
+    const bool stopped = s->o.stop && *s->o.stop;
+    double most = stopped ? MIN(s->o.busy_seconds, atomic_load(&waited_in_vain) ? LEAVING_SECONDS : STOPPED_SECONDS) : s->o.busy_seconds;
+    s->waited = now - s->busy_since;
+    if (s->waited >= most) {
+        if (stopped)
+            atomic_store(&waited_in_vain, true);
         return 0;
+    }
     s->jitter = s->jitter * 1664525 + 1013904223;
     long ms = 1 + (long)(s->jitter >> 8) % (n < 20 ? 50 : 250);
     nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);

@@ -32,7 +32,7 @@ struct store {
     size_t n_q;
     struct owner self;                   /* filled by store_worker_start */
     struct watch watch;
-    double busy_since;
+    double busy_since, waited;           /* seconds, of the wait for others that is or was the last one */
     uint32_t jitter;
     uint64_t dev, ino;                   /* of the file */
     struct open_file *file;              /* in the register of open ones, or NULL */

@@ -516,16 +516,18 @@ static int take_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n
 
 int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text, size_t *n_text, struct err *e)
 {
-    struct json v = l->prompt, one, second;
+    struct json v = l->prompt, one, more;
     *ids = NULL;
     if (js_kind(&v) == JS_ARRAY) {
         struct js_walk w = js_walk(&v);
-        bool any = js_next(&w, NULL, &one), more = any && js_next(&w, NULL, &second);
-        if (any && (js_kind(&one) == JS_STRING || js_kind(&one) == JS_ARRAY)) {
-            if (more)
-                return js_bad(&v, e, "one prompt a line is allowed");
+        const bool any = js_next(&w, NULL, &one), list = any && (js_kind(&one) == JS_STRING || js_kind(&one) == JS_ARRAY);
+        size_t prompts = any;
+        while (list && js_next(&w, NULL, &more))
+            prompts++;
+        if (prompts > 1)
+            return js_bad(&v, e, "it has %zu prompts and one is allowed: give each its own line and custom_id (several texts of one prompt: n)", prompts);
+        if (list)
             v = one;
-        }
     }
     if (js_kind(&v) == JS_ARRAY)
         return take_ids(&v, vocab, ids, n_ids, e);

@@ -6,7 +6,8 @@
  * not implemented would do to the text decides: if it may change it, any value but the neutral one is an error; if it cannot (`user`,
  * `stream`, `logprobs`, ..) it is noted and passed over. An unknown field may change anything, so it is an error.
  *
- *     prompt                    text or token ids (no BOS is added to these); an array of one prompt is that prompt
+ *     prompt                    text or token ids (no BOS is added to these); an array of one prompt is that prompt. Several are an
+ *                               error: a custom_id names one request, whose choices are the samples of one text
  *     messages                  chat: role and content, a text or an array of text parts, which are joined by newlines as vLLM does
  *     max_tokens, max_completion_tokens (wins)    --tokens            n     --samples          seed   --seed, for this line alone
  *     temperature top_p top_k min_p eta min_keep presence_penalty frequency_penalty min_tokens ignore_eos on_loop
