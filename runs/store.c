@@ -456,7 +456,7 @@ static int make_folders(const char *path, const char *shown, struct err *e)
     for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
         *c = 0;
         if (mkdir(p, 0700) && errno != EEXIST)
-            return err_set(e, ERR_FAILED, "%s: cannot make the folder %s: %s", shown, p, strerror(errno));
+            return err_set(e, ERR_FAILED, "%s: cannot make the folder %s: %s; --db FILE or LONGHAND_DB puts the store elsewhere", shown, p, strerror(errno));
         *c = '/';
     }
     for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
@@ -480,7 +480,7 @@ static int find_file(struct store *s, struct err *e)
         if (fd >= 0)
             close(fd);
         else if (errno != EEXIST)
-            return err_set(e, ERR_FAILED, "%s: cannot make it: %s", s->shown, strerror(errno));
+            return err_set(e, ERR_FAILED, "%s: cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere", s->shown, strerror(errno));
     }
     if (stat(s->path, &st))
         return errno == ENOENT ? err_set(e, ERR_INPUT, "%s: there is no store here; `longhand submit` or `longhand run` makes one", s->shown)

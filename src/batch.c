@@ -359,6 +359,10 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
     struct batch_notes notes = {0};
     struct err one = {0};
     size_t line = 0, requests = 0, bad = 0;
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {      /* a byte order mark: of the file, not of its first line */
+        text += 3;
+        n -= 3;
+    }
     for (const char *p = text, *end = text + n; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((stop ? stop : end) - p);

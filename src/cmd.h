@@ -88,7 +88,7 @@ int text_read_utf8(char **data, size_t *n, const char *path, struct err *e);
 int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
 
 /* Output of bytes: standard output, or a file that appears under its name when all is done. */
-struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; bool closed_pipe; };
+struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; };
 int  sink_open(struct sink *s, const char *path, struct err *e);      /* NULL: standard output */
 bool same_file(const char *a, const char *b);      /* Both are there, and one file. */
 int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
@@ -97,7 +97,7 @@ int  sink_finish(struct sink *s, struct err *e);                      /* fsync, 
 void sink_abandon(struct sink *s);
 
 void put_json(FILE *f, const char *s, size_t n);                   /* n bytes of UTF-8, quoted */
-/* Flush standard output and say whether everything arrived. */
+/* Flush standard output and say whether everything arrived. Here and in sink_write a closed pipe is ERR_AGAIN. */
 int  stdout_finish(struct err *e);
 
 /* jansson puts a value for which there is no memory nowhere, and goes on. After json_watch its allocations that fail are noted; whoever

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +326,12 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     return 0;
 }
 
+/* A closed pipe is an interruption: who read has had enough. */
+static int cannot_write(const char *name, int why, struct err *e)
+{
+    return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name) : err_set(e, ERR_FAILED, "%s: cannot write: %s", name, strerror(why));
+}
+
 int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
 {
     const char *p = data;
@@ -332,10 +339,8 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
         ssize_t w = write(s->fd, p, n);
         if (w < 0 && errno == EINTR)
             continue;
-        if (w < 0) {
-            s->closed_pipe = errno == EPIPE;
-            return err_set(e, ERR_FAILED, "%s: cannot write: %s", s->temporary[0] ? s->temporary : "standard output", strerror(errno));
-        }
+        if (w < 0)
+            return cannot_write(s->temporary[0] ? s->temporary : "standard output", errno, e);
         p += w;
         n -= (size_t)w;
     }
@@ -403,8 +408,12 @@ void put_json(FILE *f, const char *s, size_t n)
 
 int stdout_finish(struct err *e)
 {
-    if (fflush(stdout) || ferror(stdout))
-        return err_set(e, ERR_FAILED, "standard output: cannot write: %s", strerror(errno));
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    errno = 0;
+    if (fflush(stdout) || ferror(stdout)) {      /* of an earlier failure only the pipe itself still tells */
+        int why = errno ? errno : poll(&p, 1, 0) == 1 && p.revents & POLLERR ? EPIPE : EIO;
+        return cannot_write("standard output", why, e);
+    }
     return json_whole(e);
 }
 

@@ -59,8 +59,8 @@ static int print_json(json_t *v, struct err *e)
 {
     int rc = v ? json_dumpf(v, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : -1;
     json_decref(v);
-    if (rc)
-        return err_set(e, ERR_FAILED, "standard output: cannot write");
+    if (rc && !ferror(stdout))
+        return err_set(e, ERR_FAILED, "out of memory for JSON");
     putchar('\n');
     return stdout_finish(e);
 }

@@ -167,7 +167,7 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
     sink_abandon(&r->out);
     if (r->out.temporary[0])
         snprintf(more, sizeof more, "; the text so far is in %s", r->out.temporary);
-    r->out = (struct sink){ .fd = STDOUT_FILENO, .closed_pipe = r->out.closed_pipe };
+    r->out = (struct sink){ .fd = STDOUT_FILENO };
     switch (w->end) {
     case WORK_FAILED:
         return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id, w->why.msg, more);
@@ -175,10 +175,6 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
         return err_set(e, w->why.code, "%.900s", w->why.msg);
     case WORK_LOST:
         return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens, r->job->wanted, more);
-    case WORK_OUTPUT:
-        if (r->out.closed_pipe)
-            err_set(&w->why, ERR_AGAIN, "standard output was closed");
-        break;
     default:
         break;
     }

@@ -236,8 +236,10 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     int32_t *ids = NULL;
     size_t n_ids = 0, room = 0, n_bytes;
     const char *bytes;
-    *text = NULL;
     *n = 0;
+    *text = job->tokens ? NULL : calloc(1, 1);
+    if (*text)                           /* nothing yet is nothing, also where the model is not there */
+        return 0;
     int rc = store_input(s, job->id, &in, e);
     if (rc == 0 && (rc = job_parse(&p, in.parameters, e)) == 0 && (rc = text_reader_for(r, job, &p, e)) == 0 &&
         (rc = store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e)) == 0)

@@ -18,11 +18,13 @@ static int submit_one(const struct options *o, struct err *e)
         rc = request_submit(&r, &g, s, false, ids, e);
     for (size_t i = 0; i < o->samples && rc == 0; i++)
         printf("%" PRId64 "\n", ids[i]);
+    if (rc == 0 && (rc = stdout_finish(e)) != 0)
+        err_while(e, "job %" PRId64 " is in the queue", ids[0]);
     store_close(s);
     request_close(&r);
     engine_close(&g);
     free(ids);
-    return rc ? rc : stdout_finish(e);
+    return rc;
 }
 
 static int submit_batch(const struct options *o, struct err *e)

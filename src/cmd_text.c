@@ -173,8 +173,6 @@ int cmd_tail(const struct options *o, struct err *e)
     if (store_from_options(&t.s, o, STORE_READ, e))
         return -1;
     int rc = follow(&t, o->arg[0], e);
-    if (rc && t.out.closed_pipe)
-        err_set(e, ERR_AGAIN, "standard output was closed");
     job_close(&t.params);
     text_reader_close(&t.reader);
     store_close(t.s);

@@ -127,6 +127,8 @@ static int conclude(const struct shift *h, struct err *e)
         return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on", stop_signal_name(), left);
     if (h->late && left)
         return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work goes on", left);
+    if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
+        fprintf(stderr, "%s: no job is waiting\n", store_path(h->store));
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed, h->done);
     return 0;

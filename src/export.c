@@ -449,8 +449,6 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         if (rc && x.out.temporary[0])
             remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
         rc = rc ? rc : sink_finish(&x.out, e);
-        if (rc && x.out.closed_pipe)
-            err_set(e, ERR_AGAIN, "standard output was closed");
         sink_abandon(&x.out);
     }
     if (x.deflating)

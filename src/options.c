@@ -19,7 +19,7 @@ static const struct option table[] = {
       "Hugging Face directory, or org/name found in the local Hugging Face cache.", MODELS, MAIN },
     { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), 0, 0, NULL, NULL, "The text before.", TEXTS, MAIN },
     { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), 0, 0, NULL, NULL,
-      "The text before, from a file; - is standard input.", TEXTS, MAIN },
+      "The text before, from a file (without its byte order mark); - is standard input.", TEXTS, MAIN },
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), 0, 0, NULL, NULL,
       "The prompt is what a user says: it goes through the model's chat template.", TEXTS, MAIN },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), 0, 0, NULL, NULL, "With --chat: the system message before it.", TEXTS, 0 },

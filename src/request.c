@@ -48,6 +48,8 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (text_read_utf8(&text, &r->prompt_bytes, o->prompt_file, e))
             return -1;
         r->prompt = text;
+        if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)   /* a mark of the file, and no part of the text */
+            memmove(text, text + 3, (r->prompt_bytes -= 3) + 1);
     }
     if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, g->dir, g->tokenizer, r->prompt, r->prompt_bytes, e))
         return -1;

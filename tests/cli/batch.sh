@@ -163,4 +163,7 @@ timed "$L" submit --batch "$TMP/big.jsonl" -m $MODEL -q --db "$TMP/big.db"; [ $r
 timed "$L" list --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt 10000 ] && [ "$(wc -l <"$TMP/out")" = $((n + 2)) ]; result large_batch_is_listed_in_seconds $? "$r, $ms ms"; b=$ms
 timed "$L" export @big --format openai-batch --partial --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt 20000 ] && [ "$(wc -l <"$TMP/out")" = $n ]; result large_batch_is_exported_in_seconds $? "$r, $ms ms"
 echo "    $n lines: submit $a ms, list $b ms, export $ms ms"
+# what Windows writes: a byte order mark, and lines that end with CR LF
+(printf '\357\273\277'; printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 4}}\r\n' a b) >"$TMP/windows.jsonl"
+"$LONGHAND" run --batch "$TMP/windows.jsonl" -m $MODEL -o "$TMP/windows.out" -q 2>"$TMP/err" && [ "$(grep -c '"status_code": 200' "$TMP/windows.out")" = 2 ]; result a_batch_file_from_windows $? "$(cat "$TMP/err")"
 exit $failed

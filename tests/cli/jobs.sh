@@ -1,6 +1,11 @@
 #!/bin/bash
 # The queue: submit, work and the verbs about jobs; interruptions of every kind leave the text that an undisturbed run writes.
 . tests/cli/lib.inc
+check work_says_that_there_is_nothing 0 "^$LONGHAND_DB: no job is waiting\$" work
+check and_not_when_it_is_to_be_quiet 0 '' work -q
+mkdir "$TMP/gone"; cp $MODEL/*.json "$TMP/gone"; cp $MODEL/*.safetensors "$TMP/gone"
+id=$("$LONGHAND" submit -m "$TMP/gone" -p x -n 5); rm -r "$TMP/gone"
+check nothing_yet_needs_no_model 0 '' text $id; [ ! -s "$TMP/out" ]; result and_is_nothing $? "$(cat "$TMP/out")"; rm -f "$LONGHAND_DB"
 P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"
 G="-m $MODEL -f $P"
 L="$LONGHAND"

@@ -1,6 +1,9 @@
 #!/bin/bash
 # longhand run: the bytes of the text do not depend on threads, twins or the way they leave; where it ends; aliases.
 . tests/cli/lib.inc
+printf 'Once upon' >"$TMP/p"; (printf '\357\273\277'; cat "$TMP/p") >"$TMP/bom"
+for f in p bom; do "$LONGHAND" run -m $MODEL -f "$TMP/$f" -n 20 -s 1 -q >"$TMP/$f.out"; done
+same a_byte_order_mark_is_no_part_of_the_prompt "$TMP/p.out" "$TMP/bom.out"
 P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"      # short: the plain C twin reads it too
 G="run --model $MODEL --prompt-file $P --tokens 60 --seed 7 -q"
 "$LONGHAND" $G >"$TMP/seed7" || fail run_writes_a_text "exit $?"

@@ -29,7 +29,19 @@ r=${PIPESTATUS[0]}
 head -c 10 "$TMP/whole" >"$TMP/a"
 [ $r = 75 ] && grep -q 'standard output was closed' "$TMP/err"; result closed_pipe_ends_the_run_with_75 $? "exit $r: $(cat "$TMP/err")"
 same closed_pipe_got_the_beginning "$TMP/t" "$TMP/a"
+# verbs that only print: who reads has had enough, or the disk has
+for v in "list" "list --json" "text --all" "show --all" "report --all" "help --all" "export --all --format jsonl --partial"; do
+    exec 3> >(exec true); wait $!                # a pipe that nobody reads any more
+    "$LONGHAND" $v >&3 2>"$TMP/err"; r=$?; exec 3>&-
+    [ $r = 75 ] && grep -q '^longhand: standard output was closed$' "$TMP/err"; result "closed_pipe_ends_${v// /_}_with_75" $? "exit $r: $(cat "$TMP/err")"
+    [ -w /dev/full ] || continue
+    "$LONGHAND" $v >/dev/full 2>"$TMP/err"; r=$?
+    [ $r = 1 ] && grep -q '^longhand: standard output: cannot write: No space left' "$TMP/err"; result "full_disk_ends_${v// /_}_with_1" $? "exit $r: $(cat "$TMP/err")"
+done
 if [ -w /dev/full ]; then
+    "$LONGHAND" submit -m $MODEL -p x -n 5 >/dev/full 2>"$TMP/err"; r=$?
+    id=$(sed -n 's/^longhand: job \([0-9]*\) is in the queue: .*No space left.*/\1/p' "$TMP/err")
+    [ $r = 1 ] && "$LONGHAND" remove -q "${id:-0}"; result a_job_whose_number_is_lost_is_named $? "exit $r: $(cat "$TMP/err")"
     "$LONGHAND" run -m $MODEL -f $P -n 50 -s 7 -q >/dev/full 2>"$TMP/err"; r=$?
     [ $r = 1 ] && grep -q 'No space left' "$TMP/err"; result full_disk_ends_the_run_with_1 $? "exit $r"
     "$LONGHAND" help >/dev/full 2>"$TMP/err"; r=$?
