@@ -34,7 +34,7 @@
  * the worker stops, and who opens the file next begins with what is on the disk.
  * Texts and names come from outside: escape them for terminals (err_set does), HTML and CSV. */
 #pragma once
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "runs/chunk.h"
 #include "runs/select.h"
@@ -58,7 +58,7 @@ struct store_options {
     bool shared_db;                      /* several hosts on a network file system: the user says that its locks are honest */
     double busy_seconds;                 /* how long a busy database is waited for; 0: 300 */
     double lease_seconds;                /* how long a beat may stand still; 0: 60 */
-    const volatile sig_atomic_t *stop;   /* may be NULL: once it is not 0, a busy database is waited for ten seconds at most, and after that in vain hardly more */
+    const atomic_int *stop;              /* may be NULL: once it is not 0, a busy database is waited for ten seconds at most, and after that in vain hardly more */
     long fs_type;                        /* 0: statfs is asked; tests put a file system's magic number here */
 };
 

@@ -3,6 +3,7 @@
  * Each cmd_* does one verb and returns 0, or -1 with the line that main prints and the exit code. */
 #pragma once
 #include <signal.h>
+#include <stdatomic.h>
 #include "src/memory.h"
 #include "src/heads.h"
 #include "src/model.h"
@@ -108,6 +109,6 @@ int  json_whole(struct err *e);
 /* ---- signals ---- */
 
 /* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; the same one again ends the process. See src/stopping.h. */
-extern volatile sig_atomic_t stop_signal;
+extern atomic_int stop_signal;
 void stop_signals_catch(void);
 const char *stop_signal_name(void);

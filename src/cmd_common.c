@@ -436,7 +436,8 @@ int json_whole(struct err *e)
 
 /* ---- signals ---- */
 
-volatile sig_atomic_t stop_signal;
+atomic_int stop_signal;             /* not sig_atomic_t: the threads of the store look at it too */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only touch atomics without a lock");
 
 static void on_signal(int number)
 {

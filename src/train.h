@@ -11,7 +11,7 @@
  * Results are a function of the settings, the data, the model, --compute and the device's numerics id (on a GPU of cuBLAS's version, too): neither of the
  * number of threads nor of interruptions. A checkpoint goes on where it began: the CPU's is not one of a GPU's, nor the other way round. A checkpoint beside the output holds weights and moments; `train_run` goes on from it and removes it at the end. */
 #pragma once
-#include <signal.h>
+#include <stdatomic.h>
 #include "src/model.h"
 
 enum { TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
@@ -74,7 +74,7 @@ struct train {
     int32_t prefix[TRAIN_PREFIX_MAX]; size_t n_prefix;
     const char *checkpoint;              /* path */
     const char *curves;                  /* path of a CSV file, or NULL */
-    volatile sig_atomic_t *stop;         /* a signal's number: save and give up */
+    const atomic_int *stop;              /* a signal's number: save and give up */
     /* After each step, and after each look at held-out text (valid). score[module][TRAIN_OUTPUTS_MAX]. */
     void (*report)(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score);
     void *ctx;

@@ -237,7 +237,7 @@ static void a_busy_store_is_waited_for(void)
     CHECK(t >= 0.3, "%f", t);
     if (long_run) {                      /* ten seconds */
         struct store *told;
-        static const volatile sig_atomic_t stop = 1;
+        static const atomic_int stop = 1;
         t = clock_seconds();
         CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600, .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
         CHECK(clock_seconds() - t < 300 && strstr(e.msg, "for 10 s"), "%s", e.msg);

@@ -1,6 +1,8 @@
 /* Training: every twin gives the same bits; operations and gradients against double precision, finite differences and PyTorch
  * (tests/data/train_fixture.txt, scripts/make_train_fixture.py); a small training whose loss falls, and which ends with the same bytes
  * whatever the twin, the number of threads, and wherever it was interrupted. */
+#include <signal.h>
+
 #include "src/heads.h"
 #include "src/train_heads.h"
 #include "tests/rig.h"
@@ -264,7 +266,7 @@ static const struct tiny model_shape = { "llama-bf16", "llama", 64, 112, 4, 2, 1
 
 struct session {
     const struct ops *ops; size_t threads, stop_at;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     double first, last, valid_first, valid_last; size_t reports, resumed, top1;
 };
 static void on_report(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score)
@@ -306,7 +308,8 @@ static int session(const char *dir, struct session *s, const char *out, struct e
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
     if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, NULL, e) || train_heads_open(&u[1], &r.m, &back, 2, false, 1, NULL, e)) rig_die("session", e);
-    s->stop = 0, s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
+    s->stop = 0;
+    s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
     int rc = train_run(&t, e);
     train_heads_close(&u[0]), train_heads_close(&u[1]), lm_back_close(&back);
     free(t.data.ids), free(t.data.begin), free(t.valid.ids), free(t.valid.begin);
