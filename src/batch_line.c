@@ -442,7 +442,7 @@ static char *join_parts(struct batch_line *l, const struct json *v, struct err *
             return NULL;
         }
         if (any)
-            start[strlen(start)] = '\n';             /* in place of the NUL */
+            l->room[l->used - 1] = '\n';             /* in place of the NUL */
         if (!copy_string(l, &text, e))
             return NULL;
         any = true;
