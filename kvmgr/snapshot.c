@@ -209,7 +209,7 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
               !h->owner.numerics[sizeof h->owner.numerics - 1] && !h->owner.context[sizeof h->owner.context - 1];
     for (size_t i = 0; i < h->n_sections && ok; i++) {
         const struct section *x = &h->section[i];
-        ok = !x->name[sizeof x->name - 1] && !x->shape[sizeof x->shape - 1] && x->offset == HEADER + data && x->first_piece == pieces && x->bytes <= file_bytes;
+        ok = !x->name[sizeof x->name - 1] && !x->shape[sizeof x->shape - 1] && x->offset == HEADER + data && x->first_piece == pieces && x->bytes <= file_bytes - HEADER - data;
         data += x->bytes;
         pieces += pieces_of(x->bytes);
     }
