@@ -4,8 +4,11 @@
 # could not run, and "N passed, N failed, N skipped".
 build=$1
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+found=$(mktemp -d)                    # what sanitizers say, also of programs whose output a test does not look at
+trap 'rm -rf "$log" "$found"' EXIT
 export LONGHAND=$build/longhand
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$found/said TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$found/said
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:log_path=$found/said
 [ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND is not there)"; exit 1; }
 
 run()
@@ -18,6 +21,11 @@ run()
     local rc=${PIPESTATUS[0]}
     if [ "$rc" != 0 ] && [ "$(grep -c '^FAIL' "$log")" = "$from" ]; then
         echo "FAIL $name (exit code $rc)" | tee -a "$log"
+    fi
+    if [ -n "$(ls -A "$found")" ]; then
+        cat "$found"/*
+        rm -f "$found"/*
+        echo "FAIL $name (a sanitizer's finding)" | tee -a "$log"
     fi
 }
 

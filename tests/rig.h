@@ -102,8 +102,4 @@ static inline const struct ops *best_twin(void)
     FOR_TWINS(o) best = o;
     return best;
 }
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW_BUILD true
-#else
-#define SLOW_BUILD false
-#endif
+#define SLOW_BUILD SANITIZED

@@ -7,6 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Built with a sanitizer; limits of time are for other builds, and times SLOWER for these. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+#define SLOWER (SANITIZED ? 10.0 : 1.0)
+
 static int test_failed_, test_n_failed_;
 static const char *test_skipped_;
 

@@ -6,7 +6,7 @@ M=tests/data/models/llama3-old-bf16
 L="$LONGHAND"
 G="-m $M -f $TMP/prompt --ignore-eos --device $D"
 head -c 120 tests/data/models/short.txt >"$TMP/prompt"
-wait_for() { for i in $(seq 1000); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+wait_for() { for i in $(seq $((1000 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
 state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
 numerics_of() { "$L" show "$1" | awk '$1 == "numerics:" { print $2 }'; }

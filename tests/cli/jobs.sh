@@ -9,7 +9,7 @@ check nothing_yet_needs_no_model 0 '' text $id; [ ! -s "$TMP/out" ]; result and_
 P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"
 G="-m $MODEL -f $P"
 L="$LONGHAND"
-wait_for() { for i in $(seq 400); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+wait_for() { for i in $(seq $((400 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
 state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
 
@@ -87,7 +87,7 @@ for v in pause cancel remove; do
     wait_for "[ \$(tokens_of $id) -gt $before ]"
     start=$(date +%s%N); "$L" $v $id -q; wait $pid; r=$?
     ms=$((($(date +%s%N) - start) / 1000000))
-    [ $r = 0 ] && [ $ms -lt 3000 ]; result ${v}_stops_the_worker $? "exit $r, $ms ms: $(cat "$TMP/err")"
+    [ $r = 0 ] && [ $ms -lt $((3000 * slower)) ]; result ${v}_stops_the_worker $? "exit $r, $ms ms: $(cat "$TMP/err")"
     if [ $v = remove ]; then check removed_job_is_gone 2 "there is no job $id" text $id
     else
         [ "$(state_of $id)" = ${v/%pause/pause}$([ $v = pause ] && echo d || echo led) ]; result ${v}_is_its_state $? "$(state_of $id)"

@@ -10,7 +10,7 @@ on_terminal() # COLUMNS ARGS...: what the terminal got
 {
     local wide=$1
     shift
-    timeout 60 python3 tests/cli/terminal.py bash -c "stty cols $wide; exec \"\$@\"" _ "$L" "$@" </dev/null
+    timeout $((60 * slower)) python3 tests/cli/terminal.py bash -c "stty cols $wide; exec \"\$@\"" _ "$L" "$@" </dev/null
 }
 on_terminal 140 run "${G[@]}" -n 5000 -o "$TMP/a" >"$TMP/tty"
 grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m [0-9]+ of 5000 tokens \\([0-9.]+ %\\), [0-9.]+ tokens/s, 1\\.00 a pass, [0-9:]+ left, checkpoint at [0-9]+' "$TMP/tty"
@@ -46,9 +46,9 @@ result progress_json_is_one_object_a_line $? "$(tail -1 "$TMP/err")"
 # a plain line after 10 s and not before: the program sleeps meanwhile
 start=$SECONDS
 "$L" run "${G[@]}" -n 60000 -o "$TMP/long" 2>"$TMP/plain" </dev/null & pid=$!
-for _ in $(seq 100); do grep -q '^job:' "$TMP/plain" && break; sleep 0.1; done
+for _ in $(seq $((100 * slower))); do grep -q '^job:' "$TMP/plain" && break; sleep 0.1; done
 sleep 0.3; kill -STOP $pid; sleep 10.2; kill -CONT $pid
-for _ in $(seq 100); do grep -q '^writing' "$TMP/plain" && break; sleep 0.1; done
+for _ in $(seq $((100 * slower))); do grep -q '^writing' "$TMP/plain" && break; sleep 0.1; done
 kill -TERM $pid; wait $pid
 grep -qE '^writing [0-9]+ of 60000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, 1\.00 a pass, [0-9:]+ left, checkpoint at [0-9]+$' "$TMP/plain" &&
     [ "$(grep -c '^writing' "$TMP/plain")" -le $(((SECONDS - start) / 10)) ] && ! grep -q $'[\x1b\r]' "$TMP/plain"

@@ -34,7 +34,7 @@ element() # I [ARGS]: as Slurm starts element I of 2
         SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}"
 }
 element 1 >"$TMP/log" 2>&1 & script=$!
-for _ in $(seq 200); do [ "$(LONGHAND_DB=$TMP/alone/book-1-of-2.db "$LONGHAND" text 1 --format ids 2>/dev/null | wc -l)" -gt 0 ] && break; sleep 0.05; done
+for _ in $(seq $((200 * slower))); do [ "$(LONGHAND_DB=$TMP/alone/book-1-of-2.db "$LONGHAND" text 1 --format ids 2>/dev/null | wc -l)" -gt 0 ] && break; sleep 0.05; done
 kill -USR1 "$script"; wait "$script"; rc=$?
 [ $rc = 75 ] && [ "$(cat "$TMP/asked")" = 'requeue 77_1' ]; result a_signal_before_the_limit_stores_and_requeues $? "exit $rc, asked '$(cat "$TMP/asked" 2>&1)': $(tail -3 "$TMP/log")"
 rm -f "$TMP/asked"

@@ -123,7 +123,7 @@ if [ -n "${LONG:-}" ]; then
     "$L" run $G -n 40000 -q --kv-snapshot off >"$TMP/long"
     id=$("$L" submit $G -n 40000) kills=0 idle=0 before=0
     while [ "$(state_of)" != done ] && [ "$(state_of)" != failed ]; do
-        timeout -s KILL 20 "$L" work -q
+        timeout -s KILL $((20 * slower)) "$L" work -q
         now=$(tokens_of $id); [ "$now" -gt "$before" ] || idle=$((idle + 1))
         before=$now kills=$((kills + 1))
     done 2>/dev/null

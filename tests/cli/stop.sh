@@ -8,7 +8,7 @@ for s in INT TERM HUP USR1; do
     # a process that was started in the background ignores SIGINT unless it is told otherwise: env resets it
     env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 >"$TMP/t" 2>"$TMP/err" &
     pid=$!
-    for i in $(seq 600); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
+    for i in $(seq $((600 * slower))); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
     kill -$s $pid
     wait $pid
     r=$?
@@ -18,7 +18,7 @@ for s in INT TERM HUP USR1; do
 done
 "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 -o "$TMP/file" -q 2>"$TMP/err" &
 pid=$!
-for i in $(seq 600); do [ -n "$(find "$TMP" -name 'file.part-*' -size +20c)" ] && break; sleep 0.05; done
+for i in $(seq $((600 * slower))); do [ -n "$(find "$TMP" -name 'file.part-*' -size +20c)" ] && break; sleep 0.05; done
 kill -TERM $pid; wait $pid; r=$?
 part=$(ls "$TMP"/file.part-*)
 [ $r = 75 ] && [ ! -e "$TMP/file" ] && grep -q "the text so far is in $part" "$TMP/err" && cmp -s -n 20 "$part" "$TMP/whole"
