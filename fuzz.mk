@@ -9,8 +9,8 @@ FUZZ_BUILD := $(BUILD)-fuzz$(if $(FUZZ_CMP),-cmp)
 FUZZ_NAMES := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
 FUZZ_SAN   := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_COV   := -fsanitize=fuzzer-no-link $(if $(FUZZ_CMP),,-fno-sanitize-coverage=trace-cmp)
-FUZZ_SRC   := $(addprefix src/,base.c json.c safetensors.c config.c config_tensors.c rope.c) $(wildcard src/tokenizer*.c src/unicode*.c)
-FUZZ_OBJ   := $(FUZZ_SRC:%=$(FUZZ_BUILD)/%.o)
+# Everything but the kernels, which parse nothing and would be slow: these are the build's own.
+FUZZ_OBJ   := $(patsubst %,$(FUZZ_BUILD)/%.o,$(filter-out kernels/%,$(SRC))) $(filter $(BUILD)/kernels/%,$(OBJ))
 
 $(FUZZ_BUILD)/%.c.o: %.c fuzz.mk
 	@mkdir -p $(@D)

@@ -1,7 +1,5 @@
 /* The corpora of the fuzzers, replayed: what was interesting once stays harmless. */
-#include "tests/test.h"
-#include <dirent.h>
-#include <stdint.h>
+#include "tests/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "tests/fuzz_safetensors.c"
@@ -22,36 +20,6 @@
 #include "tests/fuzz_encode.c"
 #undef LLVMFuzzerTestOneInput
 #endif
-
-static void replay(const char *folder, int (*target)(const uint8_t *data, size_t n))
-{
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    char path[600], *data;
-    struct err e;
-    size_t n, files = 0;
-    CHECK(d, "%s", folder);
-    while (d && (entry = readdir(d))) {
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (file_read(&data, &n, path, 1 << 26, &e)) {
-            CHECK(0, "%s", e.msg);
-            continue;
-        }
-        /* An allocation of exactly this size, so that a sanitizer sees a read behind it. */
-        uint8_t *exact = malloc(n ? n : 1);
-        memcpy(exact, data, n);
-        free(data);
-        target(exact, n);
-        free(exact);
-        files++;
-    }
-    if (d)
-        closedir(d);
-    CHECK(files > 0, "%s: %zu files", folder, files);
-    printf("    %s: %zu inputs\n", folder, files);
-}
 
 static void safetensors(void) { replay("tests/corpus/safetensors", fuzz_safetensors); }
 static void config(void) { replay("tests/corpus/config", fuzz_config); }

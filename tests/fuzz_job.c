@@ -1,0 +1,89 @@
+/* Fuzz target: the parameters of a job, as the store has them. What is accepted is stored again as it was, and a worker can begin: a decoder of a
+ * tiny model is opened with them and writes a few tokens. */
+#include "src/decode.h"
+#include "src/job.h"
+#include "src/request.h"
+
+static struct engine job_engine;
+static const int32_t job_prompt[] = { 1, 30, 31, 32, 30, 31 };
+enum { JOB_PROMPT = sizeof job_prompt / sizeof *job_prompt, JOB_TEXT_MAX = JOB_PROMPT + 40 };
+
+static void job_start(void)
+{
+    static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m", (char *)"tests/data/models/llama2-bf16", (char *)"-p", (char *)"a", (char *)"-n", (char *)"40",
+                            (char *)"--threads", (char *)"1", (char *)"--device", (char *)"cpu" };
+    struct options o;
+    struct progress quiet;
+    struct err e;
+    progress_open(&quiet, PROGRESS_NONE, true);
+    if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || engine_open(&job_engine, &o, &e) || engine_load(&job_engine, &quiet, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        abort();
+    }
+    options_free(&o);
+}
+
+static void job_refused(const struct err *e)
+{
+    if (e->code != ERR_INPUT || !*e->msg || strchr(e->msg, '\n') || strchr(e->msg, '\r') || strchr(e->msg, '\033'))
+        abort();
+}
+
+static void job_stored_again(const struct job_params *p)
+{
+    struct job_params again;
+    struct err e;
+    char *text = job_text(p->json), *same;
+    if (!text || job_parse(&again, text, &e))
+        abort();
+    same = job_text(again.json);
+    if (!same || strcmp(text, same) || again.sampling.temperature != p->sampling.temperature || again.draft.drafters != p->draft.drafters)
+        abort();
+    job_close(&again);
+    free(text);
+    free(same);
+}
+
+/* Some tokens, all of the vocabulary. */
+static void job_write(const struct job_params *p)
+{
+    struct decode_setup setup = { .draft = p->draft };
+    struct decoder d;
+    struct err e;
+    setup.draft.drafters &= ~(1u << SOURCE_HEADS);           /* the tiny model has none */
+    if (decode_open(&d, &job_engine.model, &p->sampling, &setup, job_prompt, JOB_PROMPT, JOB_TEXT_MAX, &e))
+        return;
+    if (decode_prefill(&d, NULL, NULL, &e))
+        abort();
+    for (int i = 0; i < 3 && d.n_tokens < d.n_max && decode_step(&d, &e) == 0; i++)
+        decode_count(&d, 1);
+    for (size_t i = 0; i < d.n_tokens; i++)
+        if (d.tokens[i] < 0 || (size_t)d.tokens[i] >= job_engine.config.vocab)
+            abort();
+    decode_close(&d);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct job_params p;
+    struct err e;
+    if (!job_engine.tokenizer)
+        job_start();
+    char *text = strndup((const char *)data, n);
+    if (job_parse(&p, text, &e)) {
+        job_refused(&e);
+        if (p.json || p.sampling.bias || p.stop.v)
+            abort();
+    } else {
+        job_stored_again(&p);
+        if (job_bind(&p, &job_engine.config, job_engine.tokenizer, job_engine.dir, 7, 0, JOB_TEXT_MAX, &e) ||
+            job_check_memory(&p, &job_engine, JOB_TEXT_MAX, job_engine.weight_bytes, &e))
+            job_refused(&e);
+        else
+            job_write(&p);
+    }
+    job_close(&p);
+    free(text);
+    return 0;
+}
