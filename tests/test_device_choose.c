@@ -1,6 +1,7 @@
 /* Tokens chosen by the kernel are those that the sampler chooses from the same logits, whatever the chain of filters. */
 #include "kernels/emulate.h"
-#include "src/sample.h"
+#include "src/choose.h"
+#include "src/tree.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;
@@ -150,6 +151,104 @@ static void nothing_left_is_said(void)
     dev->free(dev, dl, 0), dev->free(dev, choices.work, 0);
 }
 
+/* ---- src/choose.h: trees of more rows than a launch has, and texts that grow ---- */
+
+enum { WORDS = 150, NODES = 150, LONGEST = 400, RANKED = 4 };
+
+struct forest { int32_t parent[NODES], token[NODES], path[NODES][TREE_DEPTH_MAX]; size_t depth[NODES]; };
+
+/* Node i below one of the nodes before it; some chains are as deep as they may be. */
+static void grow(struct forest *f)
+{
+    f->parent[0] = -1, f->depth[0] = 0;
+    for (int i = 1; i < NODES; i++) {
+        int up = i % 3 ? i - 1 : (int)(rig_random() % (uint32_t)i);
+        while (f->depth[up] == TREE_DEPTH_MAX)
+            up = f->parent[up];
+        f->parent[i] = up, f->depth[i] = f->depth[up] + 1, f->token[i] = (int32_t)(rig_random() % 12);
+        memcpy(f->path[i], f->path[up], sizeof f->path[up]);
+        f->path[i][f->depth[i] - 1] = f->token[i];
+    }
+}
+
+static struct history behind(const struct forest *f, struct history h, size_t i)
+{
+    h.path = f->path[i], h.n_path = f->depth[i];
+    return h;
+}
+
+/* One round over a text: the tokens behind all nodes, a level of rankings, and a candidate row of the published verifier. */
+static void as_the_sampler(struct chooser *c, struct sampler *s, struct history text, float *logits, float *there, const char *what)
+{
+    static struct forest f;
+    static float mine[WORDS];
+    struct candidate got[CHOOSER_RANKS * RANKED], want[RANKED];
+    struct history level[CHOOSER_RANKS];
+    size_t found[CHOOSER_RANKS];
+    grow(&f);
+    for (size_t i = 0; i < NODES * WORDS; i++)
+        logits[i] = 3 * rig_float();
+    for (size_t i = 0; i < WORDS; i++)
+        logits[7 * WORDS + i] = -INFINITY;                       /* nothing is left there */
+    dev->upload(dev, there, logits, NODES * WORDS * sizeof *logits);
+    chooser_tree(c, there, &text, NODES, f.parent, f.token);
+    for (size_t i = 0; i < NODES; i++) {
+        const struct history h = behind(&f, text, i);
+        memcpy(mine, logits + i * WORDS, sizeof mine);
+        const int32_t token = chooser_at(c, there, i, &h), choice = sampler_choose(s, mine, &h);
+        CHECK(token == choice, "%s, node %zu at depth %zu: %d, the sampler chooses %d", what, i, h.n_path, token, choice);
+    }
+    for (size_t i = 0; i < CHOOSER_RANKS; i++)
+        level[i] = behind(&f, text, NODES - 1 - i);
+    chooser_rank(c, there + 5 * WORDS, level, CHOOSER_RANKS, RANKED, got, found);
+    for (size_t i = 0; i < CHOOSER_RANKS; i++) {
+        memcpy(mine, logits + 5 * WORDS, sizeof mine);
+        const size_t n = sampler_rank(s, mine, &level[i], RANKED, want);
+        CHECK(found[i] == n && memcmp(got + i * RANKED, want, n * sizeof *want) == 0, "%s, ranking %zu: %zu found, %zu by the sampler", what, i, found[i], n);
+    }
+    for (uint32_t row = 0; row < 3; row++) {
+        memcpy(mine, logits + 9 * WORDS, sizeof mine);
+        const int32_t token = chooser_at_row(c, there, 9, &level[3], row), choice = sampler_choose_row(s, mine, &level[3], row);
+        CHECK(token == choice, "%s, row %u of candidates: %d, the sampler chooses %d", what, row, token, choice);
+    }
+}
+
+static void trees_are_the_samplers(void)
+{
+    static const int32_t eos[] = { 11, 3, 20 };
+    static struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 0, -INFINITY }, { 90, -2.5f } };
+    static const struct dry_breaker breaker[] = { { 1, { 2 } } };
+    static const long windows[] = { -1, 40, 0, 5, 1024, 0 };
+    const struct model m = { .dev = dev, .config.vocab = WORDS, .ops = ops_choose(&(const char *){ 0 }) };
+    float *logits = malloc(NODES * WORDS * sizeof *logits), *there = dev->alloc(dev, NODES * WORDS * sizeof *there);
+    int32_t tokens[LONGEST], others[LONGEST];
+    for (int i = 0; i < LONGEST; i++)
+        tokens[i] = (int32_t)(rig_random() % 12), others[i] = (int32_t)(rig_random() % 12);
+    for (int c = 0; c < 6; c++) {
+        struct sampling p = random_sampling(c);
+        struct chooser *chooser;
+        struct sampler *s;
+        struct err e;
+        p.top_k = MIN(p.top_k, WORDS), p.min_keep = MIN(p.min_keep, (size_t)20);
+        p.penalty_window = windows[c], p.bias = (void *)bias, p.n_bias = c % 2 ? 3 : 0;
+        p.eos = eos, p.n_eos = 3, p.min_tokens = c * 3 % 4 * 40, p.ignore_eos = c == 4, p.text_max = LONGEST + 1;
+        p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 4;       /* to where floats end */
+        p.dry_breakers = breaker, p.n_dry_breakers = 1;
+        CHECK(sampling_check(&p, WORDS, &e) == 0, "%s", e.msg);
+        CHECK(chooser_open(&chooser, &m, &p, NODES, &e) == 0 && sampler_open(&s, &p, WORDS, m.ops, NULL, &e) == 0, "%s", e.msg);
+        const struct { const int32_t *tokens; size_t n, known; const char *what; } text[] = {
+            { tokens, 30, 0, "first" }, { tokens, 33, 30, "three more" }, { tokens, 33, 33, "the same" }, { tokens, 180, 33, "many more" },
+            { others, 170, 0, "another text" }, { others, 175, 170, "and five more" } };
+        for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+            char what[64];
+            snprintf(what, sizeof what, "case %d, %s", c, text[i].what);
+            as_the_sampler(chooser, s, (struct history){ text[i].tokens, text[i].n, 20, NULL, 0, text[i].known }, logits, there, what);
+        }
+        chooser_close(chooser), sampler_close(s);
+    }
+    dev->free(dev, there, 0), free(logits);
+}
+
 int main(void)
 {
     char why[256];
@@ -162,6 +261,7 @@ int main(void)
         return 1;
     RUN(choices_are_the_samplers);
     RUN(nothing_left_is_said);
+    RUN(trees_are_the_samplers);
     dev->close(dev);
     return test_end();
 }
