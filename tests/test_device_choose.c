@@ -190,6 +190,9 @@ static void as_the_sampler(struct chooser *c, struct sampler *s, struct history 
         logits[i] = 3 * rig_float();
     for (size_t i = 0; i < WORDS; i++)
         logits[7 * WORDS + i] = -INFINITY;                       /* nothing is left there */
+    for (size_t i = 0; i < WORDS; i++)
+        if ((int32_t)i != text.tokens[text.n - 7])
+            logits[i] = -INFINITY;                               /* behind the text only what would repeat it: penalised, not banned */
     dev->upload(dev, there, logits, NODES * WORDS * sizeof *logits);
     chooser_tree(c, there, &text, NODES, f.parent, f.token);
     for (size_t i = 0; i < NODES; i++) {
@@ -223,7 +226,7 @@ static void trees_are_the_samplers(void)
     float *logits = malloc(NODES * WORDS * sizeof *logits), *there = dev->alloc(dev, NODES * WORDS * sizeof *there);
     int32_t tokens[LONGEST], others[LONGEST];
     for (int i = 0; i < LONGEST; i++)
-        tokens[i] = (int32_t)(rig_random() % 12), others[i] = (int32_t)(rig_random() % 12);
+        tokens[i] = i < 40 ? (int32_t)(rig_random() % 12) : 4 + i % 7, others[i] = (int32_t)(rig_random() % 12);
     for (int c = 0; c < 6; c++) {
         struct sampling p = random_sampling(c);
         struct chooser *chooser;
@@ -232,7 +235,7 @@ static void trees_are_the_samplers(void)
         p.top_k = MIN(p.top_k, WORDS), p.min_keep = MIN(p.min_keep, (size_t)20);
         p.penalty_window = windows[c], p.bias = (void *)bias, p.n_bias = c % 2 ? 3 : 0;
         p.eos = eos, p.n_eos = 3, p.min_tokens = c * 3 % 4 * 40, p.ignore_eos = c == 4, p.text_max = LONGEST + 1;
-        p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 4;       /* to where floats end */
+        p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 100;       /* to where floats end */
         p.dry_breakers = breaker, p.n_dry_breakers = 1;
         CHECK(sampling_check(&p, WORDS, &e) == 0, "%s", e.msg);
         CHECK(chooser_open(&chooser, &m, &p, NODES, &e) == 0 && sampler_open(&s, &p, WORDS, m.ops, NULL, &e) == 0, "%s", e.msg);

@@ -20,6 +20,15 @@ case $D in emulated) ID='^emulated-1$' N=${TOKENS:-60};; *) ID='^cuda-' N=${TOKE
 "$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter none --format ids -q >"$TMP/b"
 "$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter ngram,suffix --format ids -q >"$TMP/a"; same device_greedy_drafting_is_plain "$TMP/b" "$TMP/a"
 differ device_settings_matter "$TMP/plain" "$TMP/b"
+S="-n 20 -s 9 --samples 2 --min-p 0.02 --presence-penalty 0.3 --format ids -q"
+"$L" run $G $S --drafter none -o "$TMP/one"
+"$L" run $G $S --tree 3,2 --drafter partial,ngram -o "$TMP/two" --json-stats "$TMP/stats"
+same device_sample_is_plain "$TMP/one.0" "$TMP/two.0"; same device_other_sample_is_plain "$TMP/one.1" "$TMP/two.1"
+
+# what crosses to the host in a round: ids and scores, where a row of logits has thousands of bytes
+per_round=$(grep -o '"device_to_host_bytes_per_round": [0-9.]*' "$TMP/stats.0" | awk '{ print $2 }')
+awk -v n="$per_round" 'BEGIN { exit !(n >= 16 && n < 600) }'; result device_logits_stay_there $? "$per_round bytes a round"
+"$L" run $G --device cpu -n 4 --json-stats "$TMP/stats" -q >/dev/null; ! grep -q device_to_host "$TMP/stats"; result device_cpu_has_nothing_to_bring $? "$(cat "$TMP/stats")"
 
 # killed again and again, gone on with: nothing is lost, the text is the same
 id=$("$L" submit $G -n $N -s 7)
