@@ -1,7 +1,19 @@
-/* Damage to our own state (foreign, newer, cut or overwritten files; rows that cannot be right): every verb of the real program ends with a
- * documented code and one line, a file that is refused is left as it is, and one damaged job never keeps the others from being done. */
+/* Damage to our own state (foreign, newer, cut or overwritten files; rows that cannot be right; snapshots that are not what they should be):
+ * every verb of the real program ends with a documented code and one line, a file that is refused is left as it is, one damaged job
+ * never keeps the others from being done, and no snapshot changes a text.
+ *
+ *     X1  foreign application_id, newer version, no database, empty, cut    foreign_and_broken_files_are_refused_and_left_alone
+ *         cut write-ahead log                                              a_truncated_wal_is_survived
+ *     X2  snapshot of the KV cache: magic, version, model (its fingerprint  damaged_snapshots_are_not_used; without the program, every bit:
+ *         is of config, tokenizer and weights), arithmetic, type of the     tests/test_snapshot.c; missing, a pipe, no folder, another job's:
+ *         rows, length, a bit in every page, torn                           tests/cli/snapshot.sh
+ *     X3  token beyond the vocabulary, gap, position twice, progress        damaged_jobs_fail_alone; checksums and the chain alone:
+ *         beyond the limit                                                 tests/test_chunk.c
+ *     X4  prompt gone (it is a row, not a path), model gone                 damaged_jobs_fail_alone: "no input", "model gone" */
 #include <sys/wait.h>
+#include <zlib.h>
 
+#include "kvmgr/snapshot.h"
 #include "tests/program.h"
 
 static bool can_run;
@@ -232,6 +244,136 @@ static void damaged_jobs_fail_alone(void)
     }
 }
 
+/* ---- snapshots ---- */
+
+enum { OWNER = 16, LENGTHS = OWNER + sizeof(struct snapshot_owner), SECTION = LENGTHS + 24, CRC = SECTION + SNAPSHOT_SECTIONS_MAX * 120 + 4 };   /* in its header */
+#define OWNER_AT(member) (OWNER + offsetof(struct snapshot_owner, member))
+
+/* A job of 200 tokens that was left with a snapshot: the store, and the file with its path. */
+static struct { char store[128], path[200]; uint8_t *bytes; size_t n; struct text whole; } left;
+
+static void snapshot_folder(char out[128]) { snprintf(out, 128, "%s.snapshots", rig_path); }
+
+static void leave_a_snapshot(void)
+{
+    char prompt[128], words[400], folder[128], command[300];
+    int fd[2];
+    struct err e;
+    rig_new();
+    faults_none();
+    snprintf(prompt, sizeof prompt, "%s.prompt", program_page);
+    FILE *f = fopen(prompt, "w");
+    for (int i = 0; i < 20; i++)
+        fprintf(f, "The %dth day at sea. ", i);
+    fclose(f);
+    snprintf(words, sizeof words, "submit -m " TINY " -f %s -n 200 -s 7 --ignore-eos --threads 1", prompt);
+    for (int i = 0; i < 2; i++)
+        CHECK(exited(program(words), 0), "%s", program_err());
+    unlink(prompt);
+    CHECK(exited(program("run --resume 2 -q --threads 1 --kv-snapshot off"), 0), "%s", program_err());
+    struct store *s = rig_open(STORE_READ);
+    left.whole = stored_text(s, 2);
+    store_close(s);
+    CHECK(exited(program("remove 2 -q"), 0) && pipe(fd) == 0 && left.whole.n == 200, "%s", program_err());
+    close(fd[0]);                        /* nobody reads: it leaves at its first word */
+    program_fd[1] = fd[1];
+    CHECK(exited(program("run --resume 1 -q --threads 1 --kv-snapshot on"), 75), "%s", program_err());
+    program_fd[1] = -1;
+    close(fd[1]);
+    program("resume 1 -q");
+    snapshot_folder(folder);
+    snprintf(command, sizeof command, "ls %s/1-*.kv", folder);
+    FILE *ls = popen(command, "r");
+    CHECK(ls && fgets(left.path, sizeof left.path, ls), "no snapshot");
+    if (ls)
+        pclose(ls);
+    left.path[strcspn(left.path, "\n")] = 0;
+    CHECK(file_read((char **)&left.bytes, &left.n, left.path, 1 << 28, &e) == 0, "%s", e.msg);
+    snprintf(left.store, sizeof left.store, "%s.left", program_page);
+    keep(left.store);
+}
+
+static uint32_t header_crc(const uint8_t *p) { return (uint32_t)crc32_z(0, p, CRC); }
+
+/* The job goes on with this as its snapshot: from it, or, with `why` in a notice, without it; with the same text in any case. */
+static void goes_on_with(const char *name, const uint8_t *p, size_t n, const char *why)
+{
+    char folder[128], sql[300];
+    snapshot_folder(folder);
+    copy_file(rig_path, left.store);
+    mkdir(folder, 0700);
+    FILE *f = fopen(left.path, "wb");
+    CHECK(f && fwrite(p, 1, n, f) == n && fclose(f) == 0, "%s", name);
+    int status = program("work -q --threads 1 --kv-snapshot on");
+    CHECK(exited(status, 0) && !program_err()[0], "%s: status %x, said \"%s\"", name, status, program_err());
+    struct store *s = rig_open(STORE_READ);
+    struct text t = stored_text(s, 1);
+    CHECK(rig_state(s, 1) == JOB_DONE && t.n == left.whole.n && begins_with(&left.whole, &t, t.n), "%s: %zu tokens", name, t.n);
+    free(t.ids);
+    store_close(s);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM event WHERE job = 1 AND kind = 'notice' AND text LIKE 'the snapshot is not used%%%s%%'", why ? why : "");
+    CHECK(rig_sql(sql) == (why ? 1 : 0), "%s: no notice with \"%s\"", name, why);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE job = 1 AND kind = 'restored'") == (why ? 0 : 1), "%s", name);
+    CHECK(access(folder, F_OK) != 0, "%s: the file is still there", name);
+}
+
+static void damaged_snapshots_are_not_used(void)
+{
+    /* A byte of the header turned by `with`; sealed: with the right checksum again */
+    static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why; } cases[] = {
+        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 2, 1 is known" }, { "the header's own sum", CRC, 1, false, "the header is damaged" },
+        { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true, "another model" },
+        { "model, unsealed", OWNER_AT(fingerprint), 1, false, "the header is damaged" }, { "a fingerprint without an end", OWNER_AT(fingerprint) + 67, 1, true, "in the header" },
+        { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" }, { "context scaling", OWNER_AT(context), 'x', true, "another context scaling" },
+        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "a row more", OWNER_AT(tokens), 1, true, "the text has" },
+        { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" }, { "2^63 rows", OWNER_AT(tokens) + 7, 128, true, "the text has" },
+        { "type of the rows", SECTION + SNAPSHOT_NAME_BYTES, 1, true, "no rows of a cache" }, { "name of the section", SECTION, 1, true, "no rows of a cache" },
+        { "254 sections", 12, 0xff, true, "in the header" }, { "length of the file", LENGTHS, 1, true, "in the header" }, { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },
+        { "number of pieces", LENGTHS + 16 + 7, 64, true, "in the header" }, { "place of a section", SECTION + 96, 16, true, "in the header" },
+        { "length of a section", SECTION + 104 + 7, 255, true, "in the header" }, { "first piece of a section", SECTION + 112, 1, true, "in the header" },
+    };
+    uint32_t sum;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    leave_a_snapshot();
+    uint8_t *p = left.bytes;
+    memcpy(&sum, p + CRC, 4);
+    srand(5);
+    CHECK(left.n > 5 * 4096 && sum == header_crc(p), "%zu bytes", left.n);
+    if (test_failed_)
+        return;
+    goes_on_with("as it was", p, left.n, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        p[cases[i].at] ^= cases[i].with;
+        if (cases[i].sealed)
+            memcpy(p + CRC, &(uint32_t){ header_crc(p) }, 4);
+        goes_on_with(cases[i].name, p, left.n, cases[i].why);
+        p[cases[i].at] ^= cases[i].with;
+        memcpy(p + CRC, &sum, 4);
+    }
+    size_t pages = 0;
+    for (size_t page = 0; page < left.n; page += 4096, pages++) {
+        const size_t i = page + (size_t)rand() % MIN((size_t)4096, left.n - page), bit = (size_t)rand() % 8;
+        char name[64];
+        snprintf(name, sizeof name, "bit %zu of byte %zu", bit, i);
+        p[i] ^= (uint8_t)(1 << bit);
+        goes_on_with(name, p, left.n, "");
+        p[i] ^= (uint8_t)(1 << bit);
+    }
+    const size_t lengths[] = { 0, 1, 8, CRC, 4095, 4096, 4097, left.n / 2, left.n - 4096, left.n - 1 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        goes_on_with("torn", p, lengths[i], "");
+    p = realloc(p, left.n + 1);
+    p[left.n] = 0;
+    goes_on_with("a byte more", p, left.n + 1, "in the header");
+    memset(p + left.n - 4096, 0, 4096);
+    goes_on_with("a tail of zeros", p, left.n, "damaged");
+    free(p);
+    free(left.whole.ids);
+    unlink(left.store);
+    printf("    a snapshot of %zu bytes, a bit in each of %zu pages\n", left.n, pages);
+}
+
 int main(void)
 {
     can_run = program_open();
@@ -251,6 +393,7 @@ int main(void)
     RUN(foreign_and_broken_files_are_refused_and_left_alone);
     RUN(a_truncated_wal_is_survived);
     RUN(damaged_jobs_fail_alone);
+    RUN(damaged_snapshots_are_not_used);
     free(second.ids);
     if (good[0])
         unlink(good);

@@ -22,6 +22,7 @@ texts() # FILES: custom_id and text, in order
 for r in sorted((json.loads(l) for f in sys.argv[1:] for l in open(f)), key=lambda r: r["custom_id"]): print(r["custom_id"], json.dumps(r["response"]["body"]["choices"][0]["text"]))' "$@"
 }
 texts "$TMP/whole.jsonl" >"$TMP/want"
+[ "$(awk 'length > 1000' "$TMP/want" | wc -l)" = 4 ]; result there_are_four_texts_to_compare_with $? "$(cut -c1-80 "$TMP/want")"
 
 # ---- the script alone ----
 mkdir "$TMP/bin" "$TMP/alone"
