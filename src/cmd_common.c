@@ -305,7 +305,7 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
     const bool there = stat(s->path, &st) == 0;
-    bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) || strncmp(path, "/proc/", 6) == 0;
     /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);

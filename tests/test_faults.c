@@ -1,12 +1,15 @@
 /* Failing calls under the real program: every write, sync, create and delete, every read, every allocation, once and for ever, and pipes
  * that nobody reads. It never crashes, its exit codes are the documented ones, what could be read before is there, the text ends as that of
- * an undisturbed run, and behind a failed sync nothing more is written.
+ * an undisturbed run, and behind a failed sync nothing more is written. Memory that is missing: for a job of 20 tokens, others for one of 200.
  * Short: a part of the calls for each kind of failure; --long: every one. */
+#include <glob.h>
+
 #include "tests/replay.h"
 
 static bool long_run, can_run;
 static struct text whole;
-static char queued[128];                 /* a store with one queued job of 200 tokens */
+/* Stores with one job: queued, of 200 tokens and of 20; of 20, paused; and the one a test begins with. */
+static struct begun { char path[128]; size_t tokens; uint64_t hash; } queued, small, paused, *begun;
 
 struct failure { const char *name; unsigned classes; enum fault_what what; int error; int64_t times, step; };   /* step: of the short test */
 
@@ -15,7 +18,7 @@ static void fresh(void)
     char journal[128];
     snprintf(journal, sizeof journal, "%s-journal", rig_path);
     unlink(journal);
-    copy_file(rig_path, queued);
+    copy_file(rig_path, begun->path);
 }
 
 static void arm(const struct failure *f, int64_t at)
@@ -35,57 +38,73 @@ static bool documented(int status)
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || ((WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 75) && strlen(program_err()) > 10));
 }
 
-/* The job goes on, whatever state it was left in, and its text is the right one. */
-static void job_is_ended(const struct failure *f, int64_t at)
+/* Whether nothing has happened to the store. */
+static bool untouched(void)
+{
+    char journal[128];
+    snprintf(journal, sizeof journal, "%s-journal", rig_path);
+    return access(journal, F_OK) && file_hash(rig_path) == begun->hash;
+}
+
+/* The jobs go on, whatever state they were left in, and their texts are the right ones. */
+static void jobs_are_ended(const struct failure *f, int64_t at)
 {
     struct err e = {0};
     struct store *s = rig_open(STORE_WRITE);
     CHECK(store_check(s, &e) == 0, "%s, call %" PRId64 ": %s", f->name, at, e.msg);
-    struct text t = stored_text(s, 1);
-    CHECK(begins_with(&whole, &t, 0), "%s, call %" PRId64, f->name, at);
-    free(t.ids);
-    enum job_state state = rig_state(s, 1);
-    if (state == JOB_FAILED || state == JOB_PAUSED)
-        CHECK(store_resume(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0, "%s", e.msg);
+    int64_t jobs = rig_sql("SELECT max(id) FROM job");
+    for (int64_t i = 1; i <= jobs; i++) {
+        struct text t = stored_text(s, i);
+        CHECK(i > 1 ? t.ids != NULL : begins_with(&whole, &t, 0), "%s, call %" PRId64, f->name, at);
+        free(t.ids);
+        enum job_state state = rig_state(s, i);
+        if (state == JOB_FAILED || state == JOB_PAUSED)
+            CHECK(store_resume(s, &i, 1, NULL, &e) == 0, "%s", e.msg);
+    }
     store_close(s);
     faults_none();
     int status = program(WORK);
     CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", f->name, at, status, program_err());
     s = rig_open(STORE_READ);
-    t = stored_text(s, 1);
-    CHECK(begins_with(&whole, &t, whole.n) && rig_state(s, 1) == JOB_DONE, "%s, call %" PRId64 ": %zu tokens", f->name, at, t.n);
-    free(t.ids);
+    for (int64_t i = 1; i <= jobs; i++) {
+        struct text t = stored_text(s, i);
+        CHECK(rig_state(s, i) == JOB_DONE && t.n == begun->tokens && (i > 1 || begins_with(&whole, &t, begun->tokens)), "%s, call %" PRId64 ": %zu tokens", f->name, at, t.n);
+        free(t.ids);
+    }
     store_close(s);
 }
 
 /* `words` with this failure at every call (or every step-th); how many calls failed. */
 static int at_every_call(const struct failure *f, const char *words)
 {
-    int points = 0;
-    bool fired = true;
-    for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : f->step) {
+    int points = 0, missed = 0;          /* how many calls there are depends on the clock: some more are tried beyond the first that is not reached */
+    for (int64_t at = 1; missed < (long_run ? 20 : 1) && !test_failed_; at += long_run ? 1 : f->step) {
         fresh();
         arm(f, at);
         int status = program(words);
-        fired = faults->fired > 0;
+        const bool fired = faults->fired > 0;
         points += fired;
+        missed += !fired;
         CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", words, f->name, at, status, program_err());
         CHECK(fired || exited(status, 0), "%x %s", status, program_err());
         CHECK(faults->journals_behind == 0, "%s, call %" PRId64 ": %" PRId64 " transactions behind a failed sync", f->name, at, (int64_t)faults->journals_behind);
-        if (fired)
-            job_is_ended(f, at);
+        if (fired && (at == 1 || !untouched()))  /* as it was before, it goes on as before */
+            jobs_are_ended(f, at);
     }
     return points;
 }
 
-static void failing_calls(const struct failure *v, size_t n, const char *words, int least)
+/* ... of each kind. */
+static void failing_calls(const struct failure *v, size_t n, struct begun *with, const char *words, int least)
 {
     if (!can_run)
         SKIP(NO_PROGRAM);
+    begun = with;
     for (size_t i = 0; i < n; i++) {
         int points = at_every_call(&v[i], words);
         CHECK(points >= least, "%s: %d calls", v[i].name, points);
-        printf("    %s: %d calls failed\n", v[i].name, points);
+        printf("    %.20s: %s: %d calls failed\n", words, v[i].name, points);
+        fflush(stdout);
     }
 }
 
@@ -98,7 +117,7 @@ static void work_survives_failing_writes(void)
         { "short writes once", CALL_WRITE, FAULT_SHORT, 0, 1, 13 }, { "short writes for ever", CALL_WRITE, FAULT_SHORT, 0, INT64_MAX, 29 },
         { "EIO from a sync", CALL_SYNC, FAULT_ERROR, EIO, 1, 2 },
     };
-    failing_calls(v, sizeof v / sizeof *v, WORK, 4);
+    failing_calls(v, sizeof v / sizeof *v, &queued, WORK, 4);
 }
 
 static void work_survives_failing_reads(void)
@@ -108,7 +127,7 @@ static void work_survives_failing_reads(void)
         { "reading: EINTR once", CALL_READ, FAULT_ERROR, EINTR, 1, 23 }, { "reading: short once", CALL_READ, FAULT_SHORT, 0, 1, 23 },
         { "reading: short for ever", CALL_READ, FAULT_SHORT, 0, INT64_MAX, 47 },
     };
-    failing_calls(v, sizeof v / sizeof *v, WORK, 2);
+    failing_calls(v, sizeof v / sizeof *v, &queued, WORK, 2);
 }
 
 static void work_survives_missing_memory(void)
@@ -116,18 +135,40 @@ static void work_survives_missing_memory(void)
     static const struct failure v[] = {
         { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
     };
-    failing_calls(v, sizeof v / sizeof *v, WORK, 4);
+    failing_calls(v, sizeof v / sizeof *v, &small, WORK, 4);
 }
 
 /* Two texts may be queued then, or one; the first is there in any case. */
 static void submit_survives_failing_calls(void)
 {
     static const struct failure v[] = {
-        { "submit: EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 3 }, { "submit: ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 5 },
-        { "submit: reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 13 }, { "submit: no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 },
-        { "submit: no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
+        { "EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 3 }, { "ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 5 },
+        { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 13 }, { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 },
+        { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
     };
-    failing_calls(v, sizeof v / sizeof *v, "submit -m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1", 2);
+    failing_calls(v, sizeof v / sizeof *v, &small, "submit -m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1", 2);
+}
+
+/* In the foreground: a text of its own, or one that was left. */
+static void run_survives_failing_calls(void)
+{
+    static const struct failure v[] = {
+        { "EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 11 }, { "ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 23 },
+        { "short writes for ever", CALL_WRITE, FAULT_SHORT, 0, INT64_MAX, 41 }, { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 31 },
+        { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 211 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 331 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, &small, "run -m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1", 2);
+    failing_calls(v, sizeof v / sizeof *v, &paused, "run --resume 1 --threads 1", 2);
+}
+
+static void resume_survives_failing_calls(void)
+{
+    static const struct failure v[] = {
+        { "EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 3 }, { "ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 5 },
+        { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 13 }, { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 },
+        { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, &paused, "resume 1", 2);
 }
 
 /* The same bytes, or an error: never something else. */
@@ -137,11 +178,12 @@ static void readers_survive_failing_calls(void)
         { "EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 11 }, { "short reads for ever", CALL_READ, FAULT_SHORT, 0, INT64_MAX, 31 },
         { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 83 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 211 },
     };
-    static const char *const verbs[] = { "text 1", "text 1 --format ids", "list --json", "report --json 1", "show 1" };
+    static const char *const verbs[] = { "text 1", "text 1 --format ids", "list --json", "report 1", "report --json 1", "show 1", "export 1 --format jsonl" };
     char right[2048];
     int points = 0;
     if (!can_run)
         SKIP(NO_PROGRAM);
+    begun = &queued;
     fresh();
     faults_none();
     CHECK(exited(program(WORK), 0));
@@ -166,6 +208,60 @@ static void readers_survive_failing_calls(void)
     printf("    %d calls failed\n", points);
 }
 
+/* Files that an export has left beside its own; none is there any more. */
+static size_t pieces_left(const char *out)
+{
+    char pattern[160];
+    glob_t g;
+    snprintf(pattern, sizeof pattern, "%s.part-*", out);
+    const size_t n = glob(pattern, 0, NULL, &g) == 0 ? g.gl_pathc : 0;
+    for (size_t i = 0; i < n; i++)
+        unlink(g.gl_pathv[i]);
+    globfree(&g);
+    return n;
+}
+
+/* A file that an export replaces is the old one or the new one, whole; what is left beside it is named, or could not be deleted. */
+static void exported_files_survive_failing_calls(void)
+{
+    static const struct failure v[] = {
+        { "EIO once", CALL_CHANGES, FAULT_ERROR, EIO, 1, 1 }, { "ENOSPC for ever", CALL_WRITE | CALL_NAME, FAULT_ERROR, ENOSPC, INT64_MAX, 1 },
+        { "short writes for ever", CALL_WRITE, FAULT_SHORT, 0, INT64_MAX, 1 }, { "EINTR once", CALL_CHANGES, FAULT_ERROR, EINTR, 1, 1 },
+        { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 101 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 211 },
+    };
+    char out[128], words[200], right[2048];
+    int points = 0, replaced = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    begun = &queued;
+    fresh();
+    faults_none();
+    snprintf(out, sizeof out, "%s.exported", program_page);
+    snprintf(words, sizeof words, "export 1 --format text -o %s", out);
+    CHECK(exited(program(WORK), 0) && exited(program(words), 0), "%s", program_err());
+    strcpy(right, file_start(out));
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        bool fired = true;
+        for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : v[i].step) {
+            FILE *f = fopen(out, "w");
+            fputs("old", f);
+            fclose(f);
+            arm(&v[i], at);
+            int status = program(words);
+            fired = faults->fired > 0;
+            points += fired;
+            bool is_new = strcmp(file_start(out), right) == 0;
+            replaced += fired && is_new;
+            CHECK(documented(status) && (is_new || (strcmp(file_start(out), "old") == 0 && !exited(status, 0))), "%s, call %" PRId64 ": status %x, said \"%s\", the file has \"%s\"",
+                  v[i].name, at, status, program_err(), file_start(out));
+            CHECK(!pieces_left(out) || strstr(program_err(), ".part-") || (v[i].times > 1 && v[i].classes & CALL_NAME), "%s, call %" PRId64 ": said \"%s\"", v[i].name, at, program_err());
+        }
+    }
+    unlink(out);
+    CHECK(points > 30 && replaced > 0 && strlen(right) > 200, "%d, %d", points, replaced);
+    printf("    %d calls failed, the file was replaced in spite of %d\n", points, replaced);
+}
+
 static void pipes_that_nobody_reads_lose_nothing(void)
 {
     static const struct { const char *words; int fd, want; } cases[] = {
@@ -179,6 +275,7 @@ static void pipes_that_nobody_reads_lose_nothing(void)
         int fd[2];
         CHECK(pipe(fd) == 0);
         close(fd[0]);
+        begun = &queued;
         fresh();
         faults_none();
         program_fd[cases[i].fd] = fd[1];
@@ -188,8 +285,17 @@ static void pipes_that_nobody_reads_lose_nothing(void)
         CHECK(exited(status, cases[i].want), "%s: %x %s", cases[i].words, status, program_err());
         CHECK(cases[i].fd != 2 || cases[i].want != 0 || rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 1);
         CHECK(cases[i].want != 75 || strstr(program_err(), "goes on") || strstr(cases[i].words, "-q"), "%s", program_err());
-        job_is_ended(&f, (int64_t)i);
+        jobs_are_ended(&f, (int64_t)i);
     }
+}
+
+/* Keep the store as it is. */
+static void keep(struct begun *b, const char *name, size_t tokens)
+{
+    snprintf(b->path, sizeof b->path, "%s.%s", program_page, name);
+    copy_file(b->path, rig_path);
+    b->tokens = tokens;
+    b->hash = file_hash(b->path);
 }
 
 int main(int argc, char **argv)
@@ -200,18 +306,27 @@ int main(int argc, char **argv)
         whole = undisturbed(200);
         rig_new();
         submit_tiny(200, 1);
-        snprintf(queued, sizeof queued, "%s.queued", program_page);
-        copy_file(queued, rig_path);
+        keep(&queued, "queued", 200);
+        rig_new();
+        submit_tiny(20, 1);
+        keep(&small, "small", 20);
+        if (!exited(program("pause 1"), 0))
+            abort();
+        keep(&paused, "paused", 20);
     }
     RUN(work_survives_failing_writes);
     RUN(work_survives_failing_reads);
     RUN(work_survives_missing_memory);
     RUN(submit_survives_failing_calls);
+    RUN(run_survives_failing_calls);
+    RUN(resume_survives_failing_calls);
     RUN(readers_survive_failing_calls);
+    RUN(exported_files_survive_failing_calls);
     RUN(pipes_that_nobody_reads_lose_nothing);
     free(whole.ids);
-    if (queued[0])
-        unlink(queued);
+    for (struct begun *const *b = (struct begun *[]){ &queued, &small, &paused, NULL }; *b; b++)
+        if ((*b)->path[0])
+            unlink((*b)->path);
     rig_end();
     program_close();
     return test_end();

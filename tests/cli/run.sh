@@ -27,6 +27,10 @@ done
 "$LONGHAND" run -m $MODEL -p "$(head -c 200 $P; echo x)" --max_tokens 60 -s7 -q >"$TMP/t"; differ another_prompt_another_text "$TMP/seed7" "$TMP/t"
 "$LONGHAND" $G -o "$TMP/file" >"$TMP/t" && [ ! -s "$TMP/t" ] && [ -z "$(ls "$TMP" | grep part)" ]; result output_goes_to_the_file_only $? "exit or output"
 for o in - /dev/stdout /dev/fd/1; do (echo before; "$LONGHAND" $G -o $o; echo after) >"$TMP/t"; (echo before; cat "$TMP/seed7"; echo after) >"$TMP/a"; same "output_to_${o}_stays_in_its_place" "$TMP/a" "$TMP/t"; done
+if [ -w /dev/shm ]; then                         # a folder for files among the devices
+    shm=/dev/shm/longhand-test-$$; echo old >"$shm"; "$LONGHAND" $G -o "$shm"; same output_in_dev_shm_replaces "$TMP/seed7" "$shm"; rm -f "$shm"
+    "$LONGHAND" $G -o "$shm"; same output_in_dev_shm_is_made "$TMP/seed7" "$shm"; rm -f "$shm"
+fi
 same output_file_holds_the_text "$TMP/seed7" "$TMP/file"
 "$LONGHAND" $G --temp 1 --min_p 0.05 --generation-config none >"$TMP/t"; same models_own_settings_equal_the_flags "$TMP/seed7" "$TMP/t"
 "$LONGHAND" $G --generation-config none >"$TMP/t"; differ neutral_settings_differ "$TMP/seed7" "$TMP/t"
