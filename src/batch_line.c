@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/memory_file.h"
+
 /* ---- the fields ---- */
 
 enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
@@ -621,7 +623,7 @@ static int put_value(FILE *f, const struct json *v, bool top)
 
 int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e)
 {
-    FILE *f = open_memstream(bytes, n);
+    FILE *f = memory_file(bytes, n);
     int rc = -1;
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);

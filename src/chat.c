@@ -7,6 +7,7 @@
 
 #include "runs/sha256.h"
 #include "src/json.h"
+#include "src/memory_file.h"
 #include "src/unicode.h"
 
 enum role { SYSTEM, USER, ASSISTANT };
@@ -711,7 +712,7 @@ static int render(const struct scene *in, char **text, size_t *size, struct err 
 {
     struct scene x = *in;
     *text = NULL;
-    x.out = open_memstream(text, size);
+    x.out = memory_file(text, size);
     if (!x.out)
         return err_set(e, ERR_FAILED, "no memory for a chat");
     int rc = x.c->t->write(&x, e);

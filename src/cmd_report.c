@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "src/cmd_store.h"
+#include "src/memory_file.h"
 #include "src/report.h"
 
 /* All of it in memory first: an output file is whole or not there. */
@@ -11,7 +12,7 @@ static int write_out(const struct reports *l, const struct options *o, struct er
     char *text = NULL;
     size_t n;
     struct sink out;
-    FILE *f = open_memstream(&text, &n);
+    FILE *f = memory_file(&text, &n);
     if (!f)
         return err_set(e, ERR_FAILED, "out of memory for the report");
     int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html : report_table)(f, l, e);

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "src/json.h"
+#include "src/memory_file.h"
 
 struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };    /* first: of its batch, or itself */
 
@@ -398,7 +399,7 @@ static int write_all(struct exporter *x, struct err *e)
         char *bytes = NULL;
         size_t n_bytes = 0;
         bool shown = false;
-        FILE *f = open_memstream(&bytes, &n_bytes);
+        FILE *f = memory_file(&bytes, &n_bytes);
         if (!f)
             return no_memory(e);
         for (n = 1; grouped && i + n < x->n && same_request(&x->v[i], &x->v[i + n]);)

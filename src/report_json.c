@@ -151,6 +151,8 @@ static json_t *object_of(const struct report *r, bool rounds)
     PUT("resumes", json_integer((json_int_t)j->resumes));
     PUT("distinct", json_pack("{s:o, s:o}", "tokens", distinct_of(r->distinct), "words", r->has_words ? distinct_of(r->words) : json_null()));
     PUT("words", r->has_words ? json_integer((json_int_t)r->n_words) : json_null());
+    if (!r->has_words && r->no_text)
+        PUT("words_unknown", text(r->no_text));
     PUT("repetition", repetitions_of(r));
     PUT("windows", windows_of(r));
     PUT("events", events_of(r));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/heads.h"
+#include "src/memory_file.h"
 
 enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };   /* tokens worked on together; of them one item of work */
 #define LOGITS_BYTES ((size_t)16 << 20)                  /* that the logits of these tokens should not exceed */
@@ -322,7 +323,7 @@ int train_heads_save(const struct module *u, const char *path, const char *note,
     char *header = NULL;
     size_t size = 0, at = 0;
     uint16_t *w = malloc(t->n * w_bytes);
-    FILE *f = open_memstream(&header, &size);
+    FILE *f = memory_file(&header, &size);
     if (!f || !w) {
         free(w);
         return err_set(e, ERR_FAILED, "%s: out of memory", path);
@@ -338,7 +339,8 @@ int train_heads_save(const struct module *u, const char *path, const char *note,
     fputc('}', f);
     while (fflush(f) == 0 && size % 8)
         fputc(' ', f);
-    if (fclose(f)) {
+    if (ferror(f) | fclose(f)) {
+        free(header);
         free(w);
         return err_set(e, ERR_FAILED, "%s: out of memory", path);
     }

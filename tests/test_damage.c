@@ -321,11 +321,11 @@ static void damaged_snapshots_are_not_used(void)
 {
     /* A byte of the header turned by `with`; sealed: with the right checksum again */
     static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why; } cases[] = {
-        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 2, 1 is known" }, { "the header's own sum", CRC, 1, false, "the header is damaged" },
+        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 1, 2 is known" }, { "the header's own sum", CRC, 1, false, "the header is damaged" },
         { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true, "another model" },
         { "model, unsealed", OWNER_AT(fingerprint), 1, false, "the header is damaged" }, { "a fingerprint without an end", OWNER_AT(fingerprint) + 67, 1, true, "in the header" },
         { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" }, { "context scaling", OWNER_AT(context), 'x', true, "another context scaling" },
-        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "a row more", OWNER_AT(tokens), 1, true, "the text has" },
+        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "rows from the middle on", OWNER_AT(from), 64, true, "from token 64" }, { "a row more", OWNER_AT(tokens), 1, true, "the text has" },
         { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" }, { "2^63 rows", OWNER_AT(tokens) + 7, 128, true, "the text has" },
         { "type of the rows", SECTION + SNAPSHOT_NAME_BYTES, 1, true, "no rows of a cache" }, { "name of the section", SECTION, 1, true, "no rows of a cache" },
         { "254 sections", 12, 0xff, true, "in the header" }, { "length of the file", LENGTHS, 1, true, "in the header" }, { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },

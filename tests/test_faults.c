@@ -171,7 +171,19 @@ static void resume_survives_failing_calls(void)
     failing_calls(v, sizeof v / sizeof *v, &paused, "resume 1", 2);
 }
 
-/* The same bytes, or an error: never something else. */
+static bool output_has(const char *words)
+{
+    char *p;
+    size_t n;
+    struct err e;
+    if (file_read(&p, &n, program_out, 1 << 28, &e))
+        return false;
+    const bool has = memmem(p, n, words, strlen(words)) != NULL;
+    free(p);
+    return has;
+}
+
+/* The same bytes, or an error: never something else. A report that cannot read the model says that it knows no words. */
 static void readers_survive_failing_calls(void)
 {
     static const struct failure v[] = {
@@ -179,7 +191,7 @@ static void readers_survive_failing_calls(void)
         { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 83 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 211 },
     };
     static const char *const verbs[] = { "text 1", "text 1 --format ids", "list --json", "report 1", "report --json 1", "show 1", "export 1 --format jsonl" };
-    char right[2048];
+    uint64_t right;
     int points = 0;
     if (!can_run)
         SKIP(NO_PROGRAM);
@@ -190,7 +202,7 @@ static void readers_survive_failing_calls(void)
     for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++) {
         faults_none();
         CHECK(exited(program(verbs[k]), 0), "%s", program_err());
-        strcpy(right, file_start(program_out));
+        right = file_hash(program_out);
         for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
             bool fired = true;
             for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : v[i].step) {
@@ -200,7 +212,8 @@ static void readers_survive_failing_calls(void)
                 fired = faults->fired > 0;
                 points += fired;
                 CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", verbs[k], v[i].name, at, status, program_err());
-                CHECK(!exited(status, 0) || strcmp(file_start(program_out), right) == 0, "%s: %s, call %" PRId64 ": %s", verbs[k], v[i].name, at, file_start(program_out));
+                CHECK(!exited(status, 0) || file_hash(program_out) == right || (strncmp(verbs[k], "report", 6) == 0 && output_has("model's folder cannot be read any more")),
+                      "%s: %s, call %" PRId64 ": %s", verbs[k], v[i].name, at, file_start(program_out));
             }
         }
     }

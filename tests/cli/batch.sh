@@ -155,14 +155,14 @@ kill -INT $pid; wait $pid; r=$?
 "$L" export @k --format openai-batch --partial --db "$TMP/s.db" >"$TMP/a"; [ "$(wc -l <"$TMP/a")" = 10 ] && grep -q '"finish_reason": null' "$TMP/a"; result partial_shows_what_is_there $? "$(wc -l <"$TMP/a")"
 "$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db"; normal "$TMP/s.out" >"$TMP/a"; same stopped_batch_goes_on "$TMP/b" "$TMP/a"
 
-# large ones: one transaction, the model read once
+# large ones: one transaction, the model read once. Seconds of processors: a busy machine makes them no slower
 n=1000; [ -z "${LONG:-}" ] || n=10000
 python3 $B line big $n >"$TMP/big.jsonl"
-timed() { local s=$(date +%s%N); "$@" >"$TMP/out" 2>"$TMP/err"; r=$?; ms=$((($(date +%s%N) - s) / 1000000)); }
-timed "$L" submit --batch "$TMP/big.jsonl" -m $MODEL -q --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt $((20000 * slower)) ]; result large_batch_is_submitted_in_seconds $? "$r, $ms ms"; a=$ms
-timed "$L" list --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt $((10000 * slower)) ] && [ "$(wc -l <"$TMP/out")" = $((n + 2)) ]; result large_batch_is_listed_in_seconds $? "$r, $ms ms"; b=$ms
-timed "$L" export @big --format openai-batch --partial --db "$TMP/big.db"; [ $r = 0 ] && [ $ms -lt $((20000 * slower)) ] && [ "$(wc -l <"$TMP/out")" = $n ]; result large_batch_is_exported_in_seconds $? "$r, $ms ms"
-echo "    $n lines: submit $a ms, list $b ms, export $ms ms"
+timed() { local TIMEFORMAT='%U %S'; time_of=$({ time "$@" >"$TMP/out" 2>"$TMP/err" </dev/null; } 2>&1); r=$?; ms=$(echo "$time_of" | awk '{ print int(1000 * ($1 + $2)) }'); }
+timed "$L" submit --batch "$TMP/big.jsonl" -m $MODEL -q --db "$TMP/big.db"; [ $r = 0 ] && [ "$ms" -lt $((10000 * slower)) ]; result large_batch_is_submitted_in_seconds $? "$r, $ms ms"; a=$ms
+timed "$L" list --db "$TMP/big.db"; [ $r = 0 ] && [ "$ms" -lt $((5000 * slower)) ] && [ "$(wc -l <"$TMP/out")" = $((n + 2)) ]; result large_batch_is_listed_in_seconds $? "$r, $ms ms"; b=$ms
+timed "$L" export @big --format openai-batch --partial --db "$TMP/big.db"; [ $r = 0 ] && [ "$ms" -lt $((10000 * slower)) ] && [ "$(wc -l <"$TMP/out")" = $n ]; result large_batch_is_exported_in_seconds $? "$r, $ms ms"
+echo "    $n lines: submit $a ms, list $b ms, export $ms ms of processors"
 # what Windows writes: a byte order mark, and lines that end with CR LF
 (printf '\357\273\277'; printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 4}}\r\n' a b) >"$TMP/windows.jsonl"
 "$LONGHAND" run --batch "$TMP/windows.jsonl" -m $MODEL -o "$TMP/windows.out" -q 2>"$TMP/err" && [ "$(grep -c '"status_code": 200' "$TMP/windows.out")" = 2 ]; result a_batch_file_from_windows $? "$(cat "$TMP/err")"

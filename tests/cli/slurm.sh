@@ -94,6 +94,12 @@ export LONGHAND LONGHAND_DIR=$S
 id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=1 --signal=B:USR1@55 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" 2>"$TMP/err")
 [ -n "$id" ]; result sbatch_takes_the_script $? "$(cat "$TMP/err")"
 for _ in $(seq 600); do [ -z "$(squeue -h -j "$id" 2>/dev/null)" ] && break; sleep 1; done
-[ "$(cat "$S"/log-? | grep -c 'back into the queue')" -ge 2 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
+leaves=$(cat "$S"/log-? | grep -c 'back into the queue') restarts=$(grep -ohE 'start [0-9]+ ends here' "$S"/log-? | sort -u | wc -l)
+[ "$leaves" -ge 2 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
+echo "    2 elements of an array: left with 75 $leaves times, $restarts starts of one"
+! grep -qiE 'time limit' "$S"/log-? "$S/slurmd.log"; result nobody_was_killed_at_the_limit $? "$(grep -iE 'time limit' "$S"/log-? "$S/slurmd.log" | head -3)"
+grep -qi requeue "$S/slurmctld.log"; result slurm_was_asked_to_requeue $? "$(tail -n 5 "$S/slurmctld.log")"
+[ "$(LONGHAND_DB=$S/book-1-of-2.db "$LONGHAND" list | grep -c ' done ')$(LONGHAND_DB=$S/book-2-of-2.db "$LONGHAND" list | grep -c ' done ')" = 22 ]; result a_store_for_each_element $? "$(ls "$S")"
+LONGHAND_DB=$S/book-1-of-2.db "$LONGHAND" show --all | grep -qE '[1-9][0-9]* resumes'; result a_text_was_gone_on_with $? "$(LONGHAND_DB=$S/book-1-of-2.db "$LONGHAND" list)"
 texts "$S"/*.out.jsonl >"$TMP/got"; same texts_are_those_of_one_undisturbed_batch "$TMP/want" "$TMP/got"
 exit $failed
