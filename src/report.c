@@ -545,7 +545,14 @@ void report_name(const struct report *r, char *out, size_t size)
 
 char *report_value(const json_t *v)
 {
-    return json_is_string(v) ? strdup(json_string_value(v)) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15) | JSON_SORT_KEYS);
+    if (json_is_string(v)) {                     /* by jansson's allocator: json_whole knows when there was no memory */
+        json_malloc_t get;
+        json_free_t put;
+        json_get_alloc_funcs(&get, &put);
+        char *s = get(json_string_length(v) + 1);
+        return s ? memcpy(s, json_string_value(v), json_string_length(v) + 1) : NULL;
+    }
+    return json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15) | JSON_SORT_KEYS);
 }
 
 void report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v), void *ctx)
