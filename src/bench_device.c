@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/bench.h"
+#include "src/where.h"
 
 enum { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO };
 static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train", "project", "demo" };
@@ -25,7 +26,7 @@ static const char llama_tiny[] =
     " \"num_attention_heads\": 4, \"num_key_value_heads\": 1, \"head_dim\": 128, \"vocab_size\": 256, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
     " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 0, \"eos_token_id\": 1}";
 
-bool bench_device_wanted(const struct options *o) { return strncmp(o->device, "cuda", 4) == 0 || strcmp(o->device, "emulated") == 0; }
+bool bench_device_wanted(const struct options *o) { return strncmp(o->device, "cuda", 4) == 0 || strncmp(o->device, "emulated", 8) == 0; }
 
 void bench_device_skip(struct bench_device *b, const char *fmt, ...)
 {
@@ -543,8 +544,10 @@ int bench_device(const struct options *o, struct err *e)
 {
     static struct bench_device b;
     const char *why = NULL;
-    b = (struct bench_device){ .o = o, .json = o->json, .tiny = strcmp(o->device, "emulated") == 0 };
+    b = (struct bench_device){ .o = o, .json = o->json, .tiny = strncmp(o->device, "emulated", 8) == 0 };
     b.repeat = o->repeat ? o->repeat : b.tiny ? 1 : 7;
+    if (where_is_all(o->device))
+        return err_set(e, ERR_INPUT, "bench: --device %s: one GPU at a time is measured (cuda:N)", o->device);
     if (read_wish(&b, e))
         return -1;
     if (!(b.ops = ops_choose(&why)))

@@ -103,8 +103,8 @@ static const struct option table[] = {
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
-    { "device", "", "auto|cpu|cuda[:N]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
-      "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU). A text stays with the arithmetic that began it.", MODELS, 0 },
+    { "device", "", "auto|cpu|cuda[:N|:all]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
+      "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU); cuda:all, for work: a worker for each GPU. A text stays with the arithmetic that began it.", MODELS, 0 },
     { "kv-dtype", "", "bf16", VERBS_MAKE, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 

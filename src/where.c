@@ -10,14 +10,20 @@
 #define TEXT_OF(x) TEXT_(x)
 static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
 
-/* "cuda" or "cuda:N". */
+static bool emulated(const char *word) { return strncmp(word, "emulated", 8) == 0; }
+
+bool where_is_all(const char *word) { return strcmp(word, "cuda:all") == 0 || strcmp(word, "emulated:all") == 0; }
+
+size_t where_count(const char *word, char *why, size_t why_size) { return emulated(word) ? EMULATED_GPUS : device_cuda_count(why, why_size); }
+
+/* "cuda" or "cuda:N", and so with "emulated", of which there are as many as are wanted. */
 static bool gpu_word(const char *word, size_t *ordinal)
 {
+    const char *kind = emulated(word) ? "emulated" : "cuda", *n = word + strlen(kind) + 1;
     *ordinal = 0;
-    if (strcmp(word, "cuda") == 0)
+    if (strcmp(word, kind) == 0)
         return true;
-    const char *n = word + 5;
-    if (strncmp(word, "cuda:", 5) || !*n || strlen(n) > 4 || strspn(n, "0123456789") != strlen(n))
+    if (strncmp(word, kind, strlen(kind)) || n[-1] != ':' || !*n || strlen(n) > 4 || strspn(n, "0123456789") != strlen(n))
         return false;
     *ordinal = strtoul(n, NULL, 10);
     return true;
@@ -26,10 +32,8 @@ static bool gpu_word(const char *word, size_t *ordinal)
 int where_check(const char *spelled, const char *word, struct err *e)
 {
     size_t ordinal;
-    if (strcmp(word, "cuda:all") == 0)
-        return err_set(e, ERR_INPUT, "%s cuda:all: not in this version of longhand; start one 'longhand work --device cuda:N' for each GPU, they share the queue", spelled);
-    if (strcmp(word, "auto") && strcmp(word, "cpu") && strcmp(word, "emulated") && !gpu_word(word, &ordinal))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N", spelled, word);
+    if (strcmp(word, "auto") && strcmp(word, "cpu") && !where_is_all(word) && !gpu_word(word, &ordinal))
+        return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N, cuda:all", spelled, word);
     return 0;
 }
 
@@ -38,7 +42,9 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
 {
     char why[512] = "";
     size_t ordinal;
-    if (strcmp(word, "emulated") == 0)
+    if (where_is_all(word))
+        return err_set(e, ERR_INPUT, "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand work --device %s)", word, word);
+    if (emulated(word))
         return device_emulated_open(dev, why, sizeof why) ? err_set(e, ERR_FAILED, "--device emulated: %s", why) : 0;
     gpu_word(word, &ordinal);
     if (device_cuda_open(dev, ordinal, why, sizeof why))

@@ -1,7 +1,8 @@
 /* --device: where to compute. `auto` is the first GPU where there is one that can hold the model, else the CPU: silently, a text says in
  * its job which arithmetic made it. A job that has begun goes on, under `auto`, on the kind of device that its numerics id names.
  *
- * A word is "auto", "cpu", "cuda" (the first GPU), "cuda:N"; "emulated", the GPU's kernels as C, is for tests. */
+ * A word is "auto", "cpu", "cuda" (the first GPU), "cuda:N", "cuda:all" (`work` alone: a worker for each GPU); "emulated"
+ * (:N, :all), the GPU's kernels as C, is for tests. */
 #pragma once
 #include "src/config.h"
 #include "src/safetensors.h"
@@ -13,6 +14,10 @@ struct ops;
 enum { WHERE_IDS = 3 };
 struct where_model { const struct config *config; const struct tensors *tensors; enum dtype compute; const struct ops *ops; struct pool *pool; };
 
+/* Whether the word means every GPU; how many there are (0: why). Counting begins with CUDA: not in a process that forks later. */
+enum { EMULATED_GPUS = 2 };
+bool where_is_all(const char *word);
+size_t where_count(const char *word, char *why, size_t why_size);
 /* ERR_INPUT unless it is such a word; `spelled` is what the message calls the option. */
 int where_check(const char *spelled, const char *word, struct err *e);
 /* Open the device for a model. numerics: of the job, or NULL. ERR_INPUT, one line, where the word asks for what is not here. */

@@ -23,8 +23,9 @@ check budget_below_sinks 2 "must be 1 to 9, below --kv-budget 10" $R --kv-budget
 check verifier_without_a_tree 2 "needs a fixed --tree" $R --verifier paper
 check verifier_without_a_drafter 2 "nothing to verify" $R --verifier paper --drafter none
 check cuda_that_is_not_here 2 "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are there" $R --device cuda:63
-check all_gpus_are_later 2 "--device cuda:all: not in this version.*work --device cuda:N" $R --device cuda:all
-check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N" $R --device tpu
+check all_gpus_are_for_work 2 "--device cuda:all: several GPUs are for .longhand work." $R --device cuda:all
+check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU).*auto and cpu are there" work --device cuda:all
+check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $R --device tpu
 check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
 check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are there" work --device cuda:63
 check training_is_on_the_cpu 2 "training is on the CPU" train heads -m $MODEL --data README.md -o "$TMP/h" --device emulated
