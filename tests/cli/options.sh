@@ -28,7 +28,6 @@ check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU)
 check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $R --device tpu
 check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
 check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are there" work --device cuda:63
-check training_is_on_the_cpu 2 "training is on the CPU" train heads -m $MODEL --data README.md -o "$TMP/h" --device emulated
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0
 check tokens_with_a_tail 2 "'12x' is not a whole number" run -n 12x
