@@ -71,7 +71,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
     for (size_t j = 0; j < pairs; j++) {
         U_ for (int p = 0; p < lines; p++)
-            _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
+            _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
         U_ for (int odd = 1; odd >= 0; odd--) {
             v16 w[4];
             U_ for (int p = 0; p < panels; p++)
@@ -96,7 +96,8 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 /* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill. */
 #define ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
-#define FEW_ROWS 2
+#define FEW_ROWS 0
+#define AHEAD_IN_LINE 1
 #define ATTN_WIDE 1
 #define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
