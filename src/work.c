@@ -305,6 +305,7 @@ static int rebuild(struct task *t, struct err *e)
     if (t->replay.emit.finish != FINISH_NONE)
         return 0;
     decode_append(d, t->ids, t->c->tokens);
+    stopping_for("the snapshot to be read");
     keeper_restore(&t->keeper);
     notice(t);
     progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens", d->n_tokens - 1);
@@ -521,9 +522,10 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     int rc = read_job(&t, e);
     if (rc == 0)
         rc = work_on(&t, e);
+    const bool held = rc < 0 && e->code == ERR_AGAIN;    /* the store, by others: nothing is wrong with the job */
     if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : WORK_FAILED;
+        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : held ? WORK_STOPPED : WORK_FAILED;
         r->why = *e;
     }
     if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
@@ -532,6 +534,10 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     }
     keeper_close(&t.keeper);
     rc = rc == 2 ? -1 : end_claim(&t, e);
+    if (rc == 0 && held && r->end == WORK_STOPPED) {
+        *e = r->why;
+        rc = -1;
+    }
     if (t.replay.at)
         r->tokens = t.replay.emit.n;
     r->stats = t.decoder.stats;
