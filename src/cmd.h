@@ -108,7 +108,8 @@ int  json_whole(struct err *e);
 
 /* ---- signals ---- */
 
-/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; the same one again ends the process. See src/stopping.h. */
+/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number; the same one again ends the process, and so does another one more than a second later.
+ * See src/stopping.h. */
 extern atomic_int stop_signal;
 void stop_signals_catch(void);
 const char *stop_signal_name(void);

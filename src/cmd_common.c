@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/chat.h"
@@ -436,11 +437,23 @@ int json_whole(struct err *e)
 
 /* ---- signals ---- */
 
+enum { PAIR_MS = 1000 };
 atomic_int stop_signal;             /* not sig_atomic_t: the threads of the store look at it too */
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only touch atomics without a lock");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LONG_LOCK_FREE == 2, "a signal handler may only touch atomics without a lock");
 
+/* Whoever stops a service or a job may send a pair at once (TERM and HUP, INT and TERM): that is one word. What comes a second later is another
+ * one, whichever signal it is; its own disposition is the default by then (SA_RESETHAND), and it ends the process as soon as this returns. */
 static void on_signal(int number)
 {
+    static atomic_long first;                    /* milliseconds; 0: none has come */
+    struct timespec t;
+    long before = 0;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const long now = (long)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
+    if (!atomic_compare_exchange_strong(&first, &before, now) && now - before > PAIR_MS) {
+        raise(number);
+        return;
+    }
     stop_signal = number;
     stopping_told();
 }

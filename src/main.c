@@ -51,7 +51,8 @@ int main(int argc, char **argv)
     struct options o;
     struct err e = {0};
     hold_standard_streams();
-    signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write() */
+    signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write(), */
+    signal(SIGXFSZ, SIG_IGN);        /* and a file that may not be so large (ulimit -f) too */
     json_watch();
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {

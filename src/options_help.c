@@ -251,7 +251,7 @@ void options_man(FILE *f)
     for (size_t i = 0; i < N(statuses); i++)
         tagged(f, statuses[i].name, NULL, statuses[i].what);
     section(f, "SH", "SIGNALS");
-    troff(f, "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program leaves with status 75. A second signal ends it at once.");
+    troff(f, "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program leaves with status 75. The same again, or another one more than a second later, ends it at once.");
     fputc('\n', f);
     section(f, "SH", "FILES");
     tagged(f, "~/.local/state/longhand/longhand.db", NULL, "The store, unless --db or the environment names another. Prompts and texts stay in it until remove.");

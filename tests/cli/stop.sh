@@ -38,6 +38,8 @@ for v in "list" "list --json" "text --all" "show --all" "report --all" "help --a
     "$LONGHAND" $v >/dev/full 2>"$TMP/err"; r=$?
     [ $r = 1 ] && grep -q '^longhand: standard output: cannot write: No space left' "$TMP/err"; result "full_disk_ends_${v// /_}_with_1" $? "exit $r: $(cat "$TMP/err")"
 done
+(ulimit -f 1; "$LONGHAND" help --all >"$TMP/t" 2>"$TMP/err"); r=$?
+[ $r = 1 ] && grep -q '^longhand: standard output: cannot write: File too large' "$TMP/err"; result a_limit_of_file_size_ends_help_with_1 $? "exit $r: $(cat "$TMP/err")"
 if [ -w /dev/full ]; then
     "$LONGHAND" submit -m $MODEL -p x -n 5 >/dev/full 2>"$TMP/err"; r=$?
     id=$(sed -n 's/^longhand: job \([0-9]*\) is in the queue: .*No space left.*/\1/p' "$TMP/err")
@@ -65,19 +67,24 @@ open(sys.argv[2], "w").close()
 while os.path.exists(sys.argv[2]): time.sleep(0.02)' "$LONGHAND_DB" "$TMP/held" & holds=$!
     for i in $(seq 600); do [ -e "$TMP/held" ] && break; sleep 0.05; done
 }
-for form in plain json; do
+for form in plain json other; do
     rm -f "$TMP/t"
-    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 --progress $form >"$TMP/t" 2>"$TMP/err" &
+    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 --progress ${form/other/plain} >"$TMP/t" 2>"$TMP/err" &
     pid=$!
     for i in $(seq 600); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
     holder
     kill -INT $pid
+    [ $form = other ] && kill -HUP $pid            # two that come together are one
     if [ $form = json ]; then words='"phase": "stopping", "waiting_for": "the database"'; else words='^stopping: waiting for the database; a second Ctrl-C leaves at once'; fi
     for i in $(seq 100); do grep -q "$words" "$TMP/err" && break; sleep 0.05; done
     grep -q "$words" "$TMP/err" && kill -0 $pid; result what_is_waited_for_is_said_$form $? "$(cat "$TMP/err")"
     if [ $form = plain ]; then                     # the database is free again: a clean end
         rm "$TMP/held"; wait $holds $pid; r=$?
         [ $r = 75 ] && [ "$(grep -c '^stopping' "$TMP/err")" = 1 ] && tail -1 "$TMP/err" | grep -q 'stopped by SIGINT after'; result and_then_it_ends_cleanly $? "exit $r: $(cat "$TMP/err")"
+    elif [ $form = other ]; then                   # a second later it is a second one, whichever it is
+        sleep 1.2; kill -TERM $pid; wait $pid; r=$?
+        [ $r = 143 ]; result another_signal_later_ends_it_at_once $? "exit $r: $(cat "$TMP/err")"
+        rm "$TMP/held"; wait $holds
     else
         kill -INT $pid; wait $pid; r=$?
         [ $r = 130 ]; result a_second_one_ends_it_at_once $? "exit $r: $(cat "$TMP/err")"
