@@ -29,7 +29,10 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
         _exit(write(ends[1], g, sizeof *g) == sizeof *g ? 0 : 1);
     }
     close(ends[1]);
-    const bool whole = pid > 0 && read(ends[0], g, sizeof *g) == sizeof *g;
+    ssize_t n = -1;
+    while (pid > 0 && (n = read(ends[0], g, sizeof *g)) < 0 && errno == EINTR)
+        ;
+    const bool whole = n == sizeof *g;
     close(ends[0]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
@@ -83,6 +86,7 @@ int work_all(const struct options *o, struct err *e)
     int worst = 0, status;
     bool told = false;
     size_t left = 0, bad = 0;
+    signal(SIGCHLD, SIG_DFL);                    /* where it is ignored nobody can be waited for */
     if (count_gpus(o->device, &g, e))
         return -1;
     const pid_t parent = getpid();
