@@ -344,6 +344,13 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
         CHECK(named(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
         store_close(s);
     }
+    s = begin(&job, &c);                         /* of several files those before the cut stay */
+    CHECK(rig_commit(s, &c, 300, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 && make(x, 256).rc == 0);
+    snapshots_close(x);
+    CHECK(files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 200, NULL, 1000, false, &e) == 0, "%s", e.msg);
+    snapshots_collect(s);
+    CHECK(named(s, job) == 192 && files() == 1, "%d files", files());
+    store_close(s);
 }
 
 static void the_folder_may_be_no_folder(void)
@@ -393,26 +400,30 @@ static void strange_files_stay_and_stale_ones_go(void)
     store_close(s);
 }
 
+/* The second snapshot takes the first one in, or follows it. */
+static const struct { size_t first, second; int files; } shapes[] = { { 64, 128, 1 }, { 192, 256, 2 } };
+
 static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
 {
     static const int errors[] = { EIO, ENOSPC };
     int points = 0, failed = 0, stopped = 0;
-    for (size_t h = 0; h < 2; h++)
+    for (size_t h = 0; h < 4; h++)
         for (int k = 1; k < 200; k++) {
+            const size_t first = shapes[h / 2].first, second = shapes[h / 2].second;
             struct claim c;
             struct snapshots *x;
             struct err e;
             int64_t job;
             struct store *s = begin(&job, &c);
             CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-            CHECK(make(x, 64).rc == 0);
-            calls.n = 0, calls.log[0] = 0, calls.fail_at = k, calls.how = errors[h], calls.on = true;
-            struct snapshot_result r = make(x, 128);
+            CHECK(make(x, first).rc == 0);
+            calls.n = 0, calls.log[0] = 0, calls.fail_at = k, calls.how = errors[h % 2], calls.on = true;
+            struct snapshot_result r = make(x, second);
             calls.on = false;
             int n = calls.n;
             calls.fail_at = 0;
             size_t got = named(s, job);
-            CHECK(got == 128 || (got == 64 && r.rc == -1), "call %d of %s: %d, %zu tokens", k, calls.log, r.rc, got);
+            CHECK(got == second || (got == first && r.rc == -1), "call %d of %s: %d, %zu tokens", k, calls.log, r.rc, got);
             CHECK(r.rc == 0 || r.err.msg[0], "call %d", k);
             bool stores = rig_commit(s, &c, 5, NULL, &e) == 0;      /* unless it was the store's own call: then the worker stops */
             CHECK(stores ? rig_text_is(s, job, 5) : strstr(e.msg, "nothing more is written") != NULL, "call %d: %s", k, e.msg);
@@ -424,7 +435,7 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
             CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1, "call %d: %s", k, e.msg);
             got = named(s, job);
             snapshots_collect(s);
-            CHECK((got == 64 || got == 128) && named(s, job) == got && files() == 1, "call %d of %s: %zu, %d files", k, calls.log, got, files());
+            CHECK((got == first || got == second) && named(s, job) == got && files() == (got == first ? 1 : shapes[h / 2].files), "call %d of %s: %zu, %d files", k, calls.log, got, files());
             store_close(s);
             points += n >= k;
             failed += r.rc == -1;
@@ -438,7 +449,8 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
 static void a_kill_at_any_call_leaves_a_good_one(void)
 {
     int points = 0, older = 0;
-    for (int k = 1; k < 200; k++) {
+    for (int i = 0, k = 1; i < 2 && k < 200; k++) {
+        const size_t first = shapes[i].first, second = shapes[i].second;
         struct err e;
         int64_t job;
         int status;
@@ -452,10 +464,10 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
             struct claim c;
             struct snapshots *x;
             s = rig_open(STORE_WRITE);
-            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, 64).rc)
+            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, first).rc)
                 _exit(9);
             calls.n = 0, calls.kill_at = k, calls.on = true;
-            make(x, 128);
+            make(x, second);
             _exit(0);
         }
         waitpid(pid, &status, 0);
@@ -463,16 +475,16 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
         CHECK(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0), "%x", status);
         s = rig_open(STORE_WRITE);
         size_t got = named(s, job);
-        CHECK(got == 64 || got == 128, "killed at call %d: %zu", k, got);
-        older += got == 64;
+        CHECK(got == first || got == second, "killed at call %d: %zu", k, got);
+        older += got == first;
         struct claim c;
         CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0, "%s", e.msg);
         snapshots_collect(s);
-        CHECK(named(s, job) == got && files() == 1, "killed at call %d: %d files", k, files());
+        CHECK(named(s, job) == got && files() == (got == first ? 1 : shapes[i].files), "killed at call %d: %d files", k, files());
         store_close(s);
         points += killed;
         if (!killed)
-            break;
+            i++, k = 0;
     }
     CHECK(points >= 10 && older >= 5 && older < points, "%d kills, %d left the older one", points, older);
     printf("    %d kills, %d left the older one\n", points, older);
