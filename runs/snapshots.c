@@ -264,12 +264,12 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     return 0;
 }
 
-size_t snapshots_from(struct snapshots *x, size_t tokens)
+size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most)
 {
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
-    while (i && (i == STORE_SNAPSHOTS_MAX || from - x->file[i - 1].start <= 2 * (tokens - from)))
+    while (i && (i == STORE_SNAPSHOTS_MAX || (from - x->file[i - 1].start <= 2 * (tokens - from) && tokens - x->file[i - 1].start <= most)))
         from = x->file[--i].start;
     pthread_mutex_unlock(&x->lock);
     return from;

@@ -7,12 +7,13 @@
  *
  * Committed rows of a cache never change, so a file holds those that came since the last one, and a job has several: each begins where the one
  * before it ends. A new one takes in those before it that are at most twice as large as what it has by then, and they are deleted: each is
- * more than twice as large as the next, so there are few of them, and a row is written a number of times that is logarithmic in the text.
+ * more than twice as large as the next, so there are few of them, and a row is written a number of times that is logarithmic in the text. Who has
+ * not the time for that says how many rows the file may have: then there is one file more, until a later one takes it in.
  *
  * Writing is done by a thread with a connection of its own, of whoever works on the job:
  *
  *     snapshots_open(&x, store, &claim, good, n, max_bytes, write, ctx, &e)
- *     from = snapshots_from(x, tokens)          where the next file begins
+ *     from = snapshots_from(x, tokens, most)    where the next file begins
  *     snapshots_start(x, from, tokens, bytes)   never waits; ctx is the thread's until it has ended
  *     if (snapshots_ended(x, &result)) ...      in every round
  *     snapshots_close(x)                        gives up what is being written
@@ -40,8 +41,9 @@ struct snapshots;
 /* The connection is opened by the thread, with the first one that is begun: s must outlive x. */
 int  snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c, const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
                     snapshot_write_fn *write, void *ctx, struct err *e);
-/* Where a file begins that is to end at `tokens`, more than there are. None may be in progress here and in the next (asserted). */
-size_t snapshots_from(struct snapshots *x, size_t tokens);
+/* Where a file begins that is to end at `tokens`, more than there are: no file is taken in with which it had more than `most` rows, but the last where
+ * there is no room for another row of the table. None may be in progress here and in the next (asserted). */
+size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most);
 /* `bytes`: what the file will have. */
 void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t bytes);
 bool snapshots_busy(struct snapshots *x);

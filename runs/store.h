@@ -255,7 +255,7 @@ struct claim {                           /* of one job by one worker; the caller
 /* Take a job (behind store_worker_start). 1: *c is it; 0: there is none now (another worker's jobs may still come back); -1: failed, and with wish.job also when that
  * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows or no row tells of the worker, else after
  * the lease, for which the same store must be asked again and again (once a second will do). A job that max_attempts
- * claims in a row left without a token fails. Queue order: priority, the loaded model, number. */
+ * claims in a row left without a token, and without a snapshot of more of the text, fails. Queue order: priority, the loaded model, number. */
 int store_claim(struct store *s, const struct wish *w, struct claim *c, struct err *e);
 
 /* Before the first token: the numerics id and model fingerprint that the worker has. An unstarted job gets them; one with tokens must have the
@@ -290,8 +290,8 @@ int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 /* Rows of snapshot files, whose life is in runs/snapshots.h. */
 enum { STORE_SNAPSHOTS_MAX = 64 };
 struct snapshot_row { char name[96]; size_t start, tokens; };         /* rows start .. tokens-1 of the caches */
-/* A file that is complete on disk takes the place of all that begin at its start or behind it. Fenced as store_commit. Rows go with the end of
- * the job (done, failed, cancelled) and with the job. */
+/* A file that is complete on disk takes the place of all that begin at its start or behind it. Fenced as store_commit. One that ends behind all that
+ * there were is progress, as a token is (max_attempts). Rows go with the end of the job (done, failed, cancelled) and with the job. */
 int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes, struct err *e);
 /* In their order: n of them, each beginning where the one before it ends, the first at 0. -1: it cannot be read, or what follows these n does not fit. */
 int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e);

@@ -244,7 +244,7 @@ static int take(struct store *s, const struct wish *w, int64_t job, struct claim
     if (rc)
         return -1;
     if (!w->job && w->max_attempts > 0 && idle >= w->max_attempts) {
-        snprintf(text, sizeof text, "%" PRId64 " attempts in a row ended without a token; `longhand show` lists them, `longhand resume` tries again", idle);
+        snprintf(text, sizeof text, "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` lists them, `longhand resume` tries again", idle);
         return db_run(s, e, "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, ended = ?3 WHERE id = ?1", "itr", job, text, now) ||
                db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) || event_add(s, job, c->attempt, "failed", text, e) ? -1 : 0;
     }
@@ -461,6 +461,8 @@ int store_snapshot_set(struct store *s, const struct claim *c, const struct snap
     if (db_begin(s, e))
         return -1;
     int rc = fence(s, c->job, c->attempt, e);
+    if (rc == 0)
+        rc = db_run(s, e, "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM snapshot WHERE job = ?1)", "iz", c->job, r->tokens);
     if (rc == 0 && (rc = snapshot_drop(s, c->job, r->start, e)) == 0)
         rc = db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)", "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
     if (rc) {

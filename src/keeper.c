@@ -7,7 +7,7 @@
 enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
 static const char *const metrics[KEEPER_METRICS] = { "snapshots", "snapshot_bytes", "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
                                                      "restored_tokens", "restore_seconds", "restore_saved_seconds" };
-static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, BESIDE_RATE = 100e9, LOOK_SECONDS = 0.25, ON_SECONDS = 1, REBUILD_SHARE = 0.1;
+static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, BESIDE_RATE = 100e9, LOOK_SECONDS = 0.25, ON_SECONDS = 1;
 enum { LONG_TEXT = 4096 };               /* tokens from which a text of unknown speed may be worth a snapshot */
 
 static void note(struct keeper *k, const char *what, const struct err *why)
@@ -102,17 +102,15 @@ static double gain(const struct keeper *k, size_t rows)
 /* Whether the decode loop leaves a core idle: then what a snapshot takes from it is what the copy takes from the device's memory. */
 static bool beside(const struct keeper *k) { return !k->image.d->model->dev->host_memory && pool_default_threads() > 1; }
 
-static double expected_cost(const struct keeper *k, size_t rows)
+/* One up to `rows`, if it is expected to cost no more than so many seconds, or with `force`. */
+static void begin(struct keeper *k, size_t rows, double seconds, bool force)
 {
     const struct kv *kv = &k->image.d->kv;
-    return FIXED_SECONDS + (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) * ((double)(rows - snapshots_from(k->files, rows)) / KV_BLOCK) /
-                           (beside(k) ? BESIDE_RATE : k->rate);
-}
-
-static void begin(struct keeper *k, size_t rows)
-{
-    double start = clock_seconds();
-    const size_t from = snapshots_from(k->files, rows);
+    const double start = clock_seconds(), of_row = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) / KV_BLOCK / (beside(k) ? BESIDE_RATE : k->rate);
+    const double most = MAX(seconds - FIXED_SECONDS, 0.0) / of_row;
+    const size_t from = snapshots_from(k->files, rows, most < (double)rows ? (size_t)most : rows);
+    if (!force && FIXED_SECONDS + (double)(rows - from) * of_row > seconds)
+        return;
     uint64_t bytes = image_take(&k->image, from, rows);
     snapshots_start(k->files, from, rows, bytes);
     double put = clock_seconds() - start;
@@ -157,11 +155,12 @@ void keeper_rebuilt(struct keeper *k, double seconds)
     take_result(k);
     if (rows <= k->kept || clock_seconds() < k->retry_at)
         return;
-    if (k->mode == KV_SNAPSHOT_ON || (seconds > KEEPER_SECONDS && expected_cost(k, rows) < REBUILD_SHARE * seconds))
-        begin(k, rows);
+    if (k->mode == KV_SNAPSHOT_ON || seconds > KEEPER_SECONDS)
+        begin(k, rows, KEEPER_REBUILD_SHARE * seconds - k->cost, k->mode == KV_SNAPSHOT_ON);
 }
 
-void keeper_round(struct keeper *k)
+/* Between rounds and passes: one that may cost, with all of this attempt, such a share of its time. */
+static void look(struct keeper *k, double share)
 {
     if (!k->files && k->retry == 0)      /* not wanted */
         return;
@@ -175,17 +174,17 @@ void keeper_round(struct keeper *k)
     if (now < k->retry_at || open_files(k))
         return;
     const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
-    if (rows <= k->kept || k->cost + expected_cost(k, rows) > KEEPER_SHARE * (now - k->started) ||
-        (k->mode == KV_SNAPSHOT_ON ? now - k->last < ON_SECONDS : gain(k, rows) <= KEEPER_SECONDS))
-        return;
-    begin(k, rows);
+    if (rows > k->kept && (k->mode == KV_SNAPSHOT_ON ? now - k->last >= ON_SECONDS : gain(k, rows) > KEEPER_SECONDS))
+        begin(k, rows, share * (now - k->started) - k->cost, false);
 }
+
+void keeper_round(struct keeper *k) { look(k, KEEPER_SHARE); }
 
 void keeper_reading(struct keeper *k)
 {
     if (on(k) && !k->files && k->retry == 0 && (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
         return;
-    keeper_round(k);
+    look(k, k->claim->attempt > 1 ? KEEPER_REBUILD_SHARE : KEEPER_SHARE);
 }
 
 void keeper_stop(struct keeper *k)
@@ -208,7 +207,7 @@ void keeper_stop(struct keeper *k)
     take_result(k);
     if (rows <= k->kept)
         return;
-    begin(k, rows);
+    begin(k, rows, KEEPER_SECONDS, true);
     stopping_for("a snapshot of the cache, 60 s at most");
     snapshots_wait(k->files, KEEPER_STOP_SECONDS);
     stopping_for(NULL);

@@ -10,9 +10,11 @@
  *
  * `auto`: one is made when reading what came since the last one again would take more than KEEPER_SECONDS, as far as the cost of all of this
  * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below KEEPER_SHARE of its time. With the cache on a GPU and
- * more than one core here, that thread is in nobody's way: the cost is the copy's share of the GPU's memory, at 100 GB/s. So it is while a text is
- * read, too: who is killed again and again gets through it. At once behind a rebuild that took longer than that, for what has happened once may
- * happen again; and at a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
+ * more than one core here, that thread is in nobody's way: the cost is the copy's share of the GPU's memory, at 100 GB/s. So it is while a prompt is
+ * read for the first time, too. An attempt that is not the job's first reads what was read before, and what has happened once may happen again: while it
+ * reads, and at once behind a rebuild that took longer than KEEPER_SECONDS, the share is KEEPER_REBUILD_SHARE. So who is killed again and again gets through
+ * any text, as far as an attempt lives some multiple of KEEPER_SECONDS. Earlier files are taken into the next as far as the share allows it. And one is made at
+ * a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
  * `on`: of any text, at most one a second; at interruptions always. `off`: none is made and none is used.
  *
  * Nothing here can fail: what goes wrong is one notice of the attempt, and the text is read again. One that could not be made is tried again when
@@ -26,6 +28,7 @@
 
 #define KEEPER_SECONDS 5.0
 #define KEEPER_SHARE 0.004
+#define KEEPER_REBUILD_SHARE 0.1
 #define KEEPER_STOP_SECONDS 60.0
 #define KEEPER_RETRY_SECONDS 2.0
 #define KEEPER_RETRY_SECONDS_MAX 600.0

@@ -168,7 +168,7 @@ static const struct option table[] = {
     { "max-time", "", "S", VERB_WORK, REAL, F(max_time), 0, 1e9, NULL, "no limit", "Checkpoint and leave after S seconds; with work left the exit status is 75.", STORE, 0 },
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), 1, BIG, NULL, "no limit", "Leave after N jobs.", STORE, 0 },
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), 0, 1e6, "10", NULL,
-      "A job fails when N attempts in a row ended without a token; 0: never.", STORE, 0 },
+      "A job fails when N attempts in a row ended without a token or a longer snapshot; 0: never.", STORE, 0 },
     { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERB_WORK, CHOICE, F(kv_snapshot), 0, 3, "auto", NULL,
       "Keep the KV cache in a file beside the store, so that going on with a job need not read its text again. auto: when that would take more than 5 s.", STORE, 0 },
     { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), 0, 0, NULL, "any, as long as 256 MB of the disk stay free",

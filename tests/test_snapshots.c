@@ -123,7 +123,7 @@ static int files(void)
 static struct snapshot_result make(struct snapshots *x, size_t tokens)
 {
     struct snapshot_result r = { .rc = -2 };
-    snapshots_start(x, snapshots_from(x, tokens), tokens, content_bytes());
+    snapshots_start(x, snapshots_from(x, tokens, SIZE_MAX), tokens, content_bytes());
     snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && !snapshots_ended(x, &r));
     return r;
@@ -189,7 +189,7 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
         }
         draw = draw * 1664525 + 1013904223;
         tokens += KV_BLOCK * (1 + (draw >> 24) % 7);
-        const size_t from = snapshots_from(x, tokens);
+        const size_t from = snapshots_from(x, tokens, SIZE_MAX);
         written += tokens - from;
         CHECK(make(x, tokens).rc == 0 && snapshots_list(s, job, row, &n, &e) == 0 && files() == (int)n, "%d files, %zu rows", files(), n);
         CHECK(row[n - 1].start == from && row[n - 1].tokens == tokens);
@@ -202,8 +202,10 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
     printf("    %zu files at most, a row was written %.1f times\n", most, (double)written / (double)tokens);
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];        /* of the last attempt's only the first file was good: the others are replaced */
     CHECK(snapshots_list(s, job, row, &n, &e) == 0 && n > 1);
-    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 && snapshots_from(x, row[0].tokens + KV_BLOCK) == row[0].tokens);
+    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 && snapshots_from(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
     CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK && rig_sql("SELECT count(*) FROM snapshot") == 2);
+    tokens = row[0].tokens + 2 * KV_BLOCK;       /* who has no time for more than so many rows has a file more */
+    CHECK(snapshots_from(x, tokens, 0) == tokens - KV_BLOCK && snapshots_from(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK && snapshots_from(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
     snapshots_close(x);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     snapshots_collect(s);
@@ -527,11 +529,11 @@ static void one_that_is_given_up_leaves_nothing(void)
     int given_up = 0;
     for (size_t i = 0; i < 20; i++) {
         CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-        snapshots_start(x, snapshots_from(x, 64 + 64 * i), 64 + 64 * i, content_bytes());
+        snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
         snapshots_wait(x, 0);
         CHECK(snapshots_ended(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
         given_up += r.rc != 0;
-        snapshots_start(x, snapshots_from(x, 64 + 64 * i), 64 + 64 * i, content_bytes());
+        snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
         snapshots_close(x);                      /* in the middle, or before, or behind */
         CHECK(named(s, job) != SIZE_MAX && files() <= 1, "%d files", files());
     }

@@ -234,6 +234,13 @@ static void a_job_that_never_gets_on_fails(void)
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
+    for (int i = 0; i < 6; i++) {                /* so does a snapshot of more of the text; one of the same does not */
+        const struct snapshot_row row = { "x", 0, (size_t)(i < 5 ? 64 + 64 * i : 64 * 5) };
+        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 && store_snapshot_set(s, &c, &row, 1, &e) == 0, "%d: %s", i, e.msg);
+        rig_sql("UPDATE worker SET start = start - 1");
+        w = rig_worker(s);
+    }
+    CHECK(rig_sql("SELECT idle FROM job") == 1);
     CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 0 }, &c, &e) == 1);
     store_close(s);
 }
