@@ -65,7 +65,7 @@ static inline v16 v16_pair(const char *p, bool odd)
 static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
     const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
-    v16 acc[4][4];
+    v16 acc[6][4];
     U_ for (int r = 0; r < rows; r++)
         U_ for (int p = 0; p < panels; p++)
             acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
@@ -93,13 +93,15 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
-/* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill. */
-#define ROWS_MAX 4
-#define ATTN_ROWS_MAX 4
+/* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill where the left operand has to be widened too. 8 wait for each
+ * other a little: twelve, where it is wide already, take three rows of a pass with a group of two in three quarters of the time. */
+#define ROWS_MAX 6
+#define MUL_ROWS_MAX 4
+#define ATTN_ROWS_MAX 6
 #define FEW_ROWS 0
 #define AHEAD_IN_LINE 1
 #define ATTN_WIDE 1
-#define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1)
+#define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define v16_flush(v) (v)
 static bool supported(void)

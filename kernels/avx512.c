@@ -78,6 +78,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 
 /* 32 registers: the accumulators of a tile take at most 24. */
 #define ROWS_MAX 8
+#define MUL_ROWS_MAX 8
 #define ATTN_ROWS_MAX 8
 #define FEW_ROWS 4
 #define AHEAD_IN_LINE 0

@@ -89,6 +89,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 
 #define UNROLL
 #define ROWS_MAX 4
+#define MUL_ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
 #define FEW_ROWS 4
 #define AHEAD_IN_LINE 0

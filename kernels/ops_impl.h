@@ -11,7 +11,8 @@
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
  *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
  *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
- *   ROWS_MAX, tile_panels(r)  rows of the largest tile; panels beside each other in a tile of r rows
+ *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use
+ *   tile_panels(r)            panels beside each other in a tile of r rows
  *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
  *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
  *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
@@ -173,8 +174,8 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
                        const float *bias, bool add, size_t p0, size_t p1)
 {
     const size_t elt = dtype_size(act), ldb = mat_panel_bytes(w), step = PANEL * (w->type == DT_BF16 ? 4 : dtype_size(w->type));
-    const size_t n_tiles = (m + ROWS_MAX - 1) / ROWS_MAX;
-    float c[ROWS_MAX * 8 * PANEL];
+    const size_t n_tiles = (m + MUL_ROWS_MAX - 1) / MUL_ROWS_MAX;
+    float c[MUL_ROWS_MAX * 8 * PANEL];
     for (size_t p = p0; p < p1;) {
         size_t group = MIN_(tile_panels((int)((m + n_tiles - 1) / n_tiles)), p1 - p);
         for (size_t i = 0; i < n_tiles; i++) {
@@ -269,7 +270,7 @@ static bool OP(finite)(const float *x, size_t n)
 
 /* ---- attention ------------------------------------------------------------------------------------------- */
 
-enum { ATTN_WIDE_TILES = 8 };
+enum { ATTN_WIDE_TILES = 32 / ATTN_ROWS_MAX };
 
 /* Scratch of one thread: scores and weights of a tile, and one private block. */
 struct attn_work {
