@@ -24,7 +24,7 @@ static bool load(struct cublas *b, const char *name)
     const struct { const char *name; void *slot; } call[] = {
         { "cublasCreate_v2", &b->create }, { "cublasDestroy_v2", &b->destroy }, { "cublasSetStream_v2", &b->set_stream }, { "cublasGemmEx", &b->gemm_ex },
     };
-    if (!(b->lib = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
+    if (!(b->lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)))
         return false;
     for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
         void *f = dlsym(b->lib, call[i].name);

@@ -45,7 +45,7 @@ static struct {
 #undef X
 } cu;
 
-enum { GRAPHS_MAX = 256, FETCH_BYTES = 1 << 20 };
+enum { GRAPHS_MAX = 256, FETCH_BYTES = 1 << 20, UP_BYTES = 16 << 20, UP_PIECE = 1 << 20, DOWN_BYTES = 64 << 10 };
 struct cuda {
     struct gpu_driver d;
     CUdevice device;
@@ -54,8 +54,10 @@ struct cuda {
     CUstream stream;
     CUfunction kernel[CU_N_KERNELS];
     size_t shared[CU_N_KERNELS];             /* dynamic shared memory that was asked for so far */
+    bool graphs;
     bool overlaps;                           /* programmatic dependent launch */
     bool plain_next;                         /* weights were written: the next kernel reads nothing ahead */
+    char *up; size_t up_at;                  /* pinned: what is on its way up, behind it DOWN_BYTES for what comes down */
     struct { uint64_t key; CUgraphExec graph; } graph[GRAPHS_MAX];
     size_t n_graphs, next_graph;
     uint64_t recording;
@@ -97,7 +99,7 @@ static int failed(struct cuda *c, CUresult r, const char *what, const char *whic
         return 0;
     cu.cuGetErrorName_(r, &name);
     if (!*c->d.error)
-        snprintf(c->d.error, sizeof c->d.error, "%s: %s%s%s: %s", c->d.name, what, *which ? " " : "", which, name);
+        snprintf(c->d.error, sizeof c->d.error, "%s%s%s: %s", what, *which ? " " : "", which, name);
     return -1;
 }
 
@@ -129,6 +131,8 @@ static void cuda_close(struct gpu_driver *d)
         cu.cuEventDestroy_(c->mark);
     if (c->pinned)
         cu.cuMemFreeHost_(c->pinned);
+    if (c->up)
+        cu.cuMemFreeHost_(c->up);
     if (c->lock_made)
         pthread_mutex_destroy(&c->lock);
     if (c->stream)
@@ -171,18 +175,41 @@ static size_t cuda_bytes_free(struct gpu_driver *d)
     return cu.cuMemGetInfo_(&left, &all) == CUDA_SUCCESS ? left : 0;
 }
 
+/* Nothing is under way any more. */
+static int wait(struct cuda *c)
+{
+    c->up_at = 0;
+    return failed(c, cu.cuStreamSynchronize_(c->stream), "cuStreamSynchronize", "");
+}
+
+/* Through pinned memory: whether a copy from pageable memory is done with it when the call returns, depends on driver and machine. */
 static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = use(d);
-    return bytes ? failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst, src, bytes, c->stream), "cuMemcpyHtoDAsync", "") : 0;
+    for (size_t at = 0, n; at < bytes; at += n) {
+        if (c->up_at == UP_BYTES && wait(c))
+            return -1;
+        n = UP_BYTES - c->up_at < UP_PIECE ? UP_BYTES - c->up_at : UP_PIECE;
+        n = bytes - at < n ? bytes - at : n;
+        memcpy(c->up + c->up_at, (const char *)src + at, n);
+        if (failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst + at, c->up + c->up_at, n, c->stream), "cuMemcpyHtoDAsync", ""))
+            return -1;
+        c->up_at += (n + 63) / 64 * 64;
+    }
+    return 0;
 }
 
 static int cuda_download(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
 {
     struct cuda *c = use(d);
-    if (bytes && failed(c, cu.cuMemcpyDtoHAsync_(dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoHAsync", ""))
+    const bool few = bytes <= DOWN_BYTES;        /* ids and scores of a round: at once, without the driver's own staging */
+    if (bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? c->up + UP_BYTES : dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoHAsync", ""))
         return -1;
-    return failed(c, cu.cuStreamSynchronize_(c->stream), "cuStreamSynchronize", "");
+    if (wait(c))
+        return -1;
+    if (few && bytes)
+        memcpy(dst, c->up + UP_BYTES, bytes);
+    return 0;
 }
 
 static int cuda_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
@@ -235,7 +262,7 @@ static int cuda_launch(struct gpu_driver *d, const struct gpu_launch *l)
             return -1;
         c->shared[l->kernel] = l->shared_bytes;
     }
-    c->plain_next = l->kernel == CU_pack;
+    c->plain_next = l->kernel == CU_pack || l->kernel == CU_noise;
     return failed(c, cu.cuLaunchKernelEx_(&at, c->kernel[l->kernel], args, NULL), "cuLaunchKernelEx", name);
 }
 
@@ -252,13 +279,15 @@ static int cuda_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
     if (cublas_gemm(c->cublas, g, why, sizeof why) == 0)
         return 0;
     if (!*d->error)
-        snprintf(d->error, sizeof d->error, "%s: %s", d->name, why);
+        snprintf(d->error, sizeof d->error, "%s", why);
     return -1;
 }
 
 static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
 {
     struct cuda *c = use(d);
+    if (!c->graphs)
+        return false;
     for (size_t i = 0; i < c->n_graphs; i++)
         if (c->graph[i].key == key) {
             failed(c, cu.cuGraphLaunch_(c->graph[i].graph, c->stream), "cuGraphLaunch", "");
@@ -274,6 +303,8 @@ static int cuda_graph_end(struct gpu_driver *d)
     struct cuda *c = use(d);
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
+    if (!c->graphs)
+        return 0;
     if (failed(c, cu.cuStreamEndCapture_(c->stream, &graph), "cuStreamEndCapture", ""))
         return -1;
     int rc = *c->d.error ? -1 : failed(c, cu.cuGraphInstantiateWithFlags_(&exec, graph, 0), "cuGraphInstantiate", "");
@@ -301,11 +332,34 @@ size_t device_cuda_count(char *why, size_t why_size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* The image for this GPU, its kernels, a stream. */
+/* The kernels out of their image. All of them ask for the same split of an SM's memory: one that asks for another waits until the SM is empty, and would
+ * not overlap with the kernel before it. */
+static int load_kernels(struct cuda *c, const struct cuda_image *image, const char *arch)
+{
+    int version = 0;
+    if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch)) {
+        const size_t n = strlen(c->d.error);
+        if (cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < CUDA_VERSION)
+            snprintf(c->d.error + n, sizeof c->d.error - n, "; the NVIDIA driver knows CUDA up to %d.%d, these kernels are of %d.%d: a newer driver is needed", version / 1000,
+                     version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+        return -1;
+    }
+    for (int i = 0; i < CU_N_KERNELS; i++) {
+        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]))
+            return -1;
+        cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);     /* a wish: no error */
+    }
+    return 0;
+}
+
+/* The image for this GPU, its kernels, streams. LONGHAND_CUDA_OFF=graphs,overlap: without graphs, without kernels that begin early; to find out where an
+ * error comes from. */
 static int start(struct cuda *c, size_t ordinal)
 {
     int major = 0, minor = 0, version = 0;
     char model[96] = "", arch[16];
+    const char *off = getenv("LONGHAND_CUDA_OFF");
+    void *up;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu", ordinal);
     if (failed(c, cu.cuDeviceGet_(&c->device, (int)ordinal), "cuDeviceGet", "") ||
         failed(c, cu.cuDeviceGetName_(model, sizeof model, c->device), "cuDeviceGetName", "") ||
@@ -317,28 +371,27 @@ static int start(struct cuda *c, size_t ordinal)
     cu.cuCtxSetCurrent_(c->context);
     const struct cuda_image *image = cuda_image_for(major, minor);
     if (!image) {
-        snprintf(c->d.error, sizeof c->d.error, "%s has compute capability %d.%d; 8.0 or newer is needed", c->d.name, major, minor);
+        snprintf(c->d.error, sizeof c->d.error, "compute capability %d.%d; 8.0 or newer is needed", major, minor);
         return -1;
     }
     cuda_image_arch(image, arch);
     const bool ptx = strncmp(arch, "compute_", 8) == 0;
     snprintf(c->d.numerics, sizeof c->d.numerics, "cuda-%s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, GPU_NUMERICS_VERSION);
-    if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch) ||
+    if (load_kernels(c, image, arch) ||
         failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuStreamCreate_(&c->beside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuEventCreate_(&c->mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate", "") ||
-        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", ""))
+        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", "") || failed(c, cu.cuMemAllocHost_(&up, UP_BYTES + DOWN_BYTES), "cuMemAllocHost", ""))
         return -1;
+    c->up = up;
     c->lock_made = pthread_mutex_init(&c->lock, NULL) == 0;
     if (!c->lock_made) {
-        snprintf(c->d.error, sizeof c->d.error, "%s: no mutex", c->d.name);
+        snprintf(c->d.error, sizeof c->d.error, "no mutex");
         return -1;
     }
-    for (int i = 0; i < CU_N_KERNELS; i++)
-        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]))
-            return -1;
     /* in graphs the edges between kernels that overlap are known from 12.3 on */
-    c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 && !ptx;
+    c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 && !ptx && !(off && strstr(off, "overlap"));
+    c->graphs = !(off && strstr(off, "graphs"));
     return 0;
 }
 
@@ -359,7 +412,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark, .fetch = cuda_fetch, .launch = cuda_launch,
         .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
-        snprintf(why, why_size, "%.*s", (int)why_size - 1, c->d.error);
+        snprintf(why, why_size, "%s: %s", c->d.name, c->d.error);
         if (c->context)
             cuda_close(&c->d);
         else

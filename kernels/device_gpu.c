@@ -200,8 +200,8 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     struct device_limits *have = &g->limits, l = *want;
     assert(!have->rows_max || memcmp(&have->heads, &l.heads, sizeof l.heads) == 0);
     if (!gpu_head_dim(d, l.heads.head_dim) || l.heads.n_heads / l.heads.n_kv_heads > CU_GROUP_MAX) {
-        snprintf(d->error, sizeof d->error, "%s: heads of %zu dimensions, %zu query heads for each of %zu KV heads; at most 128 dimensions and %d are supported",
-                 d->name, l.heads.head_dim, l.heads.n_heads / l.heads.n_kv_heads, l.heads.n_kv_heads, CU_GROUP_MAX);
+        snprintf(d->error, sizeof d->error, "heads of %zu dimensions, %zu query heads for each of %zu KV heads; at most 128 dimensions and %d are supported",
+                 l.heads.head_dim, l.heads.n_heads / l.heads.n_kv_heads, l.heads.n_kv_heads, CU_GROUP_MAX);
         return -1;
     }
     l.rows_max = MAX(l.rows_max, have->rows_max), l.n_max = MAX(l.n_max, have->n_max), l.node_max = MAX(l.node_max, have->node_max);
@@ -218,7 +218,7 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
         p = gpu_alloc(d, buffers[i].bytes);
         memcpy(buffers[i].slot, &p, sizeof p);
         if (!p && !*d->error)
-            snprintf(d->error, sizeof d->error, "%s: out of memory: %zu bytes of working memory", d->name, gpu_reserve_bytes(d, &l));
+            snprintf(d->error, sizeof d->error, "out of memory: %zu bytes of working memory", gpu_reserve_bytes(d, &l));
     }
     free(g->table_host);
     g->table_host = malloc(s.table);
@@ -320,7 +320,11 @@ static bool gpu_graph_begin(struct device *d, uint64_t key)
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         h = (h ^ shape[i]) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 29;
-    return *d->error ? false : g->driver->graph_begin(g->driver, h);
+    if (*d->error)
+        return false;
+    const bool launched = g->driver->graph_begin(g->driver, h);
+    check(g, *g->driver->error ? -1 : 0);
+    return launched;
 }
 
 static void gpu_graph_end(struct device *d)

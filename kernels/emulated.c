@@ -36,7 +36,7 @@ static int call(struct gpu_driver *d, const char *what)
     if (++m->calls < m->fails_at)
         return 0;
     if (!*d->error)
-        snprintf(d->error, sizeof d->error, "%s: %s: LONGHAND_EMULATED_FAIL, call %zu", d->name, what, m->calls);
+        snprintf(d->error, sizeof d->error, "%s: LONGHAND_EMULATED_FAIL, call %zu", what, m->calls);
     return -1;
 }
 
@@ -104,7 +104,7 @@ static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
     float *left = call(d, "gemm") ? NULL : malloc((g->m * g->k + 1) * sizeof *left);      /* op(a), column after column */
     if (!left) {
         if (!*d->error)
-            snprintf(d->error, sizeof d->error, "%s: out of memory for a product", d->name);
+            snprintf(d->error, sizeof d->error, "out of memory for a product");
         return -1;
     }
     for (size_t p = 0; p < g->k; p++)

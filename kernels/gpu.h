@@ -1,5 +1,6 @@
 /* What runs the kernels of cu_args.h: the CUDA driver (cuda.c) or the emulation (emulated.c), below kernels/device_gpu.c. One queue;
- * functions that return int return -1 with one line in `error`, after which nothing more is launched. */
+ * functions that return int return -1 with one line in `error`,
+ * without the name, after which nothing more is launched. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -30,7 +30,7 @@ static int one_step(struct training *t, size_t step, double seconds[3], struct e
     const double norm = train_step(&t->u, &s, step, t->m), squares = t->u.kind->squares(&t->u);      /* waits */
     seconds[0] += mid - start, seconds[1] += late - mid, seconds[2] += clock_seconds() - late;
     if (*dev->error)
-        return err_set(e, ERR_FAILED, "%s", dev->error);
+        return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
     return norm > 0 && squares == 0 ? 0 : err_set(e, ERR_FAILED, "bench: training of heads: a gradient of norm %g, %g behind the step", norm, squares);
 }
 

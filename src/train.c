@@ -337,7 +337,7 @@ static void report(struct run *r, bool valid)
 static int check_device(const struct train *t, struct err *e)
 {
     const struct device *d = t->model->dev;
-    return *d->error ? err_set(e, ERR_FAILED, "%s", d->error) : 0;
+    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
 }
 
 static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }

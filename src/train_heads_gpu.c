@@ -85,7 +85,7 @@ static int read_first(struct trainer *t, struct err *e)
         dev->download(dev, gain_of(t, t->gpu->first, k, true), h->head[k].norm_out, t->d * sizeof(float));
     }
     workspace_close(w);
-    return *dev->error ? err_set(e, ERR_FAILED, "%s", dev->error) : 0;
+    return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
 }
 
 int gpu_trainer_open(struct trainer *t, struct err *e)
@@ -140,7 +140,7 @@ int gpu_lm_open(struct lm_back *b, const struct model *m, struct err *e)
         model_mat_rows(m, w, &m->lm_head, row, n, NULL, (char *)b->mat.w + v * d * 2);
     }
     workspace_close(w);
-    return *dev->error ? err_set(e, ERR_FAILED, "%s", dev->error) : 0;
+    return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------------- */
@@ -167,7 +167,7 @@ static int gpu_fetch(struct module *u, struct err *e)
 {
     const struct on_gpu *o = ((const struct trainer *)u->self)->gpu;
     if (o->dev->download(o->dev, u->w, o->p[W], 4 * u->n_params * sizeof *u->w))
-        return err_set(e, ERR_FAILED, "%s", o->dev->error);
+        return err_set(e, ERR_FAILED, "%s: %s", o->dev->name, o->dev->error);
     return 0;
 }
 
