@@ -46,6 +46,7 @@ FN float shfl(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
 FN float as_float(uint32_t u) { return __uint_as_float(u); }
 FN uint32_t as_bits(float x) { return __float_as_uint(x); }
+FN unsigned low_bit(unsigned u) { return (unsigned)__ffs((int)u) - 1; }        /* u is not 0 */
 FN double as_double(uint64_t u) { return __longlong_as_double((long long)u); }
 FN uint64_t as_bits64(double x) { return (uint64_t)__double_as_longlong(x); }
 FN float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }

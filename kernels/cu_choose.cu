@@ -6,7 +6,7 @@
 #include "kernels/cu_args.h"
 #include "kernels/weigh.h"
 
-enum { CHOOSE_BUCKETS = 2048, CHOOSE_TEMPERATURE = 0, CHOOSE_TOP_K, CHOOSE_TOP_P, CHOOSE_MIN_P, CHOOSE_ETA, CHOOSE_PENALTIES, CHOOSE_BIAS, CHOOSE_DRY };   /* enum device_step */
+enum { CHOOSE_BUCKETS = 2048, CHOOSE_AT_ONCE = 8, CHOOSE_COUNTS = 4, CHOOSE_TEMPERATURE = 0, CHOOSE_TOP_K, CHOOSE_TOP_P, CHOOSE_MIN_P, CHOOSE_ETA, CHOOSE_PENALTIES, CHOOSE_BIAS, CHOOSE_DRY };   /* enum device_step */
 
 struct choosing {                    /* shared memory */
     union {
@@ -69,6 +69,31 @@ FN double choose_gumbel(uint64_t word)
 FN float choose_bound(uint64_t word) { return 109.51725f - (float)(int32_t)as_bits((float)(int32_t)(word >> 33)) * 8.2629582e-8f; }
 
 FN bool choose_is(float x) { return x >= -FLT_MAX; }
+/* A thread's values i, i + threads(), ..: CHOOSE_AT_ONCE of them asked for at once, as a block alone on its SM has little else to do while one comes. Behind
+ * n there is no candidate. */
+FN void choose_load(float v[CHOOSE_AT_ONCE], const float *x, uint32_t i, uint32_t n)
+{
+    UNROLL_ALL
+    for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++)
+        v[j] = i + j * threads() < n ? x[i + j * threads()] : -INFINITY;
+}
+#define CHOOSE_EACH(i, n) for (uint32_t i = tid(); i < (n); i += CHOOSE_AT_ONCE * threads())
+/* Which of them are candidates, a bit each: for loops that have much to do for one, and few of them. */
+FN unsigned choose_which(const float *x, uint32_t i, uint32_t n)
+{
+    float v[CHOOSE_AT_ONCE];
+    unsigned which = 0;
+    choose_load(v, x, i, n);
+    UNROLL_ALL
+    for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++)
+        which |= choose_is(v[j]) ? 1u << j : 0;
+    return which;
+}
+/* `i` is each candidate of the thread, ascending; a statement follows. */
+#define CHOOSE_CANDIDATES(i, x, n) \
+    CHOOSE_EACH(base_, n) \
+        for (unsigned which_ = choose_which(x, base_, n), i; which_ && (i = base_ + low_bit(which_) * threads(), true); which_ &= which_ - 1)
+
 /* Larger logit first, then the lower id: one whole number; no two are equal. */
 FN uint64_t choose_key(float x, uint32_t id)
 {
@@ -106,11 +131,16 @@ FN bool choose_top(struct choosing *c, const float *x, uint32_t n)
 {
     float top = 0;
     uint32_t id = UINT32_MAX;
-    for (uint32_t i = tid(); i < n; i += threads())
-        if (choose_is(x[i]) && (id == UINT32_MAX || x[i] > top)) {
-            top = x[i];
-            id = i;
-        }
+    CHOOSE_EACH(i, n) {
+        float v[CHOOSE_AT_ONCE];
+        choose_load(v, x, i, n);
+        UNROLL_ALL
+        for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++)
+            if (choose_is(v[j]) && (id == UINT32_MAX || v[j] > top)) {
+                top = v[j];
+                id = i + j * threads();
+            }
+    }
     choose_best(c, top, id);
     if (tid() == 0) {
         c->top = (float)c->best;
@@ -134,13 +164,12 @@ FN void choose_tally(struct choosing *c, const float *x, uint32_t n, bool weight
         c->sum[0] = 0;
     barrier();
     uint64_t sum = 0;
-    for (uint32_t i = tid(); i < n; i += threads())
-        if (choose_is(x[i])) {
-            const float b = (c->top - x[i]) * (CHOOSE_BUCKETS / 32);
-            const uint64_t w = weighted ? choose_weight(x[i], c->top) : 1;
-            atomic_add64(&c->u.hist[b < CHOOSE_BUCKETS - 1 ? (unsigned)b : CHOOSE_BUCKETS - 1], w);
-            sum += w;
-        }
+    CHOOSE_CANDIDATES(i, x, n) {
+        const float b = (c->top - x[i]) * (CHOOSE_BUCKETS / 32);
+        const uint64_t w = weighted ? choose_weight(x[i], c->top) : 1;
+        atomic_add64(&c->u.hist[b < CHOOSE_BUCKETS - 1 ? (unsigned)b : CHOOSE_BUCKETS - 1], w);
+        sum += w;
+    }
     atomic_add64(&c->sum[0], sum);
     barrier();
 }
@@ -158,12 +187,11 @@ FN uint64_t choose_prefix(struct choosing *c, const float *x, uint32_t n, uint64
         c->n = 0;
     }
     barrier();
-    for (uint32_t i = tid(); i < n; i += threads())
-        if (choose_is(x[i])) {
-            const float b = (c->top - x[i]) * (CHOOSE_BUCKETS / 32);
-            if ((b < CHOOSE_BUCKETS - 1 ? (unsigned)b : CHOOSE_BUCKETS - 1) == c->bucket)
-                keys[atomic_add(&c->n, 1)] = choose_key(x[i], i);      /* in any order: they are sorted next */
-        }
+    CHOOSE_CANDIDATES(i, x, n) {
+        const float b = (c->top - x[i]) * (CHOOSE_BUCKETS / 32);
+        if ((b < CHOOSE_BUCKETS - 1 ? (unsigned)b : CHOOSE_BUCKETS - 1) == c->bucket)
+            keys[atomic_add(&c->n, 1)] = choose_key(x[i], i);          /* in any order: they are sorted next */
+    }
     barrier();
     size_t padded = 1;
     while (padded < c->n)
@@ -196,12 +224,16 @@ FN uint64_t choose_first(struct choosing *c, const float *x, uint32_t n, uint64_
 FN void choose_keep(struct choosing *c, float *x, const struct cu_choose *a, uint64_t *keys, uint64_t cut, double d)
 {
     const uint64_t least = a->min_keep > 1 ? choose_first(c, x, a->vocab, keys, a->min_keep) : UINT64_MAX;
-    for (uint32_t i = tid(); i < a->vocab; i += threads())
-        if (choose_is(x[i])) {
-            const uint64_t key = choose_key(x[i], i);
-            if (key < cut && key < least && !((double)x[i] - (double)c->top >= d))
-                x[i] = -INFINITY;
+    CHOOSE_EACH(i, a->vocab) {
+        float v[CHOOSE_AT_ONCE];
+        choose_load(v, x, i, a->vocab);
+        UNROLL_ALL
+        for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++) {
+            const uint64_t key = choose_key(v[j], i + j * threads());
+            if (choose_is(v[j]) && key < cut && key < least && !((double)v[j] - (double)c->top >= d))
+                x[i + j * threads()] = -INFINITY;
         }
+    }
     barrier();
 }
 
@@ -226,13 +258,12 @@ FN void choose_filter(struct choosing *c, float *x, const struct cu_choose *a, u
             c->sum[0] = c->sum[1] = 0;
         barrier();
         uint64_t w = 0, wd = 0;
-        for (uint32_t i = tid(); i < a->vocab; i += threads())
-            if (choose_is(x[i])) {
-                double d;
-                const double e = weigh_exp(x[i], c->top, &d);
-                w += weigh_whole(e);
-                wd += weigh_whole(e * -d);
-            }
+        CHOOSE_CANDIDATES(i, x, a->vocab) {
+            double d;
+            const double e = weigh_exp(x[i], c->top, &d);
+            w += weigh_whole(e);
+            wd += weigh_whole(e * -d);
+        }
         atomic_add64(&c->sum[0], w);
         atomic_add64(&c->sum[1], wd);
         barrier();
@@ -257,8 +288,19 @@ FN void choose_penalties(struct choosing *c, float *x, const struct cu_choose *a
     if (tid() < row->n_count)
         c->u.old[tid()] = x[list[3 * tid()]];
     barrier();
-    for (uint32_t i = tid(); i < a->vocab; i += threads())
-        x[i] = choose_penalised(x[i], a, a->counts[i], a->counts[a->vocab + i]);
+    for (uint32_t i = tid(); i < a->vocab; i += CHOOSE_COUNTS * threads()) {
+        uint32_t window[CHOOSE_COUNTS], text[CHOOSE_COUNTS];
+        UNROLL_ALL
+        for (unsigned j = 0; j < CHOOSE_COUNTS; j++) {
+            const uint32_t at = i + j * threads();
+            window[j] = at < a->vocab ? a->counts[at] : 0;
+            text[j] = at < a->vocab ? a->counts[a->vocab + at] : 0;
+        }
+        UNROLL_ALL
+        for (unsigned j = 0; j < CHOOSE_COUNTS; j++)
+            if (window[j] | text[j])
+                x[i + j * threads()] = choose_penalised(x[i + j * threads()], a, window[j], text[j]);
+    }
     barrier();
     if (tid() < row->n_count) {
         const uint32_t *e = list + 3 * tid();
@@ -287,9 +329,7 @@ FN void choose_next(struct choosing *c, const float *x, const struct cu_choose *
 {
     double best = 0;
     uint32_t id = UINT32_MAX;
-    for (uint32_t i = tid(); i < a->vocab; i += threads()) {
-        if (!choose_is(x[i]))
-            continue;
+    CHOOSE_CANDIDATES(i, x, a->vocab) {
         if (!a->greedy && id != UINT32_MAX) {
             const float u = (x[i] - c->top) + choose_bound(choose_word(a->seed, a->sample, position, i));
             if ((double)u < best - 2e-3 - 3e-7 * fabs(best))
@@ -313,14 +353,26 @@ KERNEL(choose, choose, CU_CHOOSE_THREADS, 1)
     const float *logits = a.logits + (size_t)row->row * a.vocab;
     float *x = a.x + (size_t)block_x() * a.vocab;
     uint64_t *keys = a.work + (size_t)block_x() * a.work_step;
-    for (uint32_t i = tid(); i < a.vocab; i += threads())
-        x[i] = logits[i];
+    CHOOSE_EACH(i, a.vocab) {
+        float v[CHOOSE_AT_ONCE];
+        choose_load(v, logits, i, a.vocab);
+        UNROLL_ALL
+        for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++)
+            if (i + j * threads() < a.vocab)
+                x[i + j * threads()] = v[j];
+    }
     for (unsigned s = 0; s < a.n_order; s++) {
         const unsigned step = a.order[s];
         if (step == CHOOSE_TEMPERATURE) {
             barrier();
-            for (uint32_t i = tid(); i < a.vocab && !a.greedy && a.temperature != 1; i += threads())
-                x[i] = choose_limited(x[i], x[i] / a.temperature);
+            CHOOSE_EACH(i, a.greedy || a.temperature == 1 ? 0 : a.vocab) {
+                float v[CHOOSE_AT_ONCE];
+                choose_load(v, x, i, a.vocab);
+                UNROLL_ALL
+                for (unsigned j = 0; j < CHOOSE_AT_ONCE; j++)
+                    if (i + j * threads() < a.vocab)
+                        x[i + j * threads()] = choose_limited(v[j], v[j] / a.temperature);
+            }
             barrier();
         } else if (step == CHOOSE_PENALTIES) {
             if (a.counts)

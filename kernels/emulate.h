@@ -42,6 +42,7 @@ FN float shfl(float x, int from) { return emulate_shfl(x, from); }
 
 FN float as_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 FN uint32_t as_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+FN unsigned low_bit(unsigned u) { return (unsigned)__builtin_ctz(u); }
 FN double as_double(uint64_t u) { double f; memcpy(&f, &u, 8); return f; }
 FN uint64_t as_bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
 FN float exp2_fast(float x) { return exp2f(x); }
