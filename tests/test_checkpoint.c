@@ -175,6 +175,20 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     CHECK(rig_text_is(s, job, 6));
     checkpoint_close(c);
 
+    job = rig_submit(s, 1000);                   /* what comes while a commit is under way goes with the next one */
+    CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
+    c = opened(s, &claim, 0.01, false);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    checkpoint_note(c, "notice", "one");
+    sleep_ms(200);
+    checkpoint_note(c, "notice", "two");
+    CHECK(put(c, job, 0, 3, &e) == 0);
+    sqlite3_close(other);
+    CHECK(checkpoint_flush(c, &e) == 0 && checkpoint_end(c, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0, "%s", e.msg);
+    events_of(s, job, got, sizeof got);
+    CHECK(strcmp(got, "notice one, notice two, released at token 3") == 0 && rig_text_is(s, job, 3), "%s", got);
+    checkpoint_close(c);
+
     job = rig_submit(s, 3000);                   /* as many as a text can repeat itself, and a long one */
     CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
     c = opened(s, &claim, 30, false);
