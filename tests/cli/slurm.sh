@@ -5,16 +5,9 @@
 LONGHAND=$(readlink -f "$LONGHAND")
 model=$(readlink -f "$MODEL")
 for i in 0 1 2 3; do echo "{\"custom_id\": \"r$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Day $i of the voyage began with rain.\"}}"; done >"$TMP/book.jsonl"
-tokens=2500
 G=(--model "$model" --ignore-eos --seed 5 --drafter none)
-if [ -n "${LONG:-}" ]; then                      # so many that an element takes longer than Slurm waits with its signal, on any machine
-    start=$(date +%s%N)
-    "$LONGHAND" run --prompt x --tokens 1000 --threads 1 "${G[@]}" -q >/dev/null </dev/null
-    tokens=$((1000 * 25 * 1000000000 / ($(date +%s%N) - start)))
-    tokens=$((tokens < 2000 ? 2000 : tokens > 20000 ? 20000 : tokens))
-fi
-G+=(--tokens "$tokens")
-LONGHAND_DB=$TMP/whole.db "$LONGHAND" run --batch "$TMP/book.jsonl" -o "$TMP/whole.jsonl" "${G[@]}" -q </dev/null 2>"$TMP/err"; result the_batch_in_one_piece $? "$(tail -1 "$TMP/err")"
+T=(--tokens 2500)
+LONGHAND_DB=$TMP/whole.db "$LONGHAND" run --batch "$TMP/book.jsonl" -o "$TMP/whole.jsonl" "${G[@]}" "${T[@]}" -q </dev/null 2>"$TMP/err"; result the_batch_in_one_piece $? "$(tail -1 "$TMP/err")"
 
 texts() # FILES: custom_id and text, in order
 {
@@ -32,7 +25,7 @@ element() # I [ARGS]: as Slurm starts element I of 2
     local i=$1
     shift
     exec env PATH="$TMP/bin:$PATH" LONGHAND="$LONGHAND" LONGHAND_DIR="$TMP/alone" SLURM_SUBMIT_DIR="$TMP" SLURM_ARRAY_JOB_ID=77 SLURM_ARRAY_TASK_ID="$i" SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=1 \
-        SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}"
+        SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" "${T[@]}"
 }
 element 1 >"$TMP/log" 2>&1 & script=$!
 for _ in $(seq $((200 * slower))); do [ "$(LONGHAND_DB=$TMP/alone/book-1-of-2.db "$LONGHAND" text 1 --format ids 2>/dev/null | wc -l)" -gt 0 ] && break; sleep 0.05; done
@@ -56,6 +49,43 @@ if [ "$(id -u)" != 0 ]; then skip slurm_requeues_until_all_is_done "slurmd needs
 if [ -z "${LONG:-}" ]; then skip slurm_requeues_until_all_is_done "takes minutes; LONG=1 runs it"; exit $failed; fi
 S=$TMP/slurm host=$(hostname -s)
 mkdir -p "$S/state" "$S/spool"; chmod 755 "$TMP" "$S"
+# Whatever happens: the jobs first, then the daemons, then what Slurm started and would leave behind. All of it has this folder in its environment or its command line
+daemons=
+clean()
+{
+    trap '' INT TERM
+    [ -z "$daemons" ] || timeout 5 scancel --full --signal=KILL -u root 2>/dev/null
+    for p in $daemons; do kill "$p"; done 2>/dev/null
+    for _ in 1 2 3 4 5 6; do
+        for p in /proc/[0-9]*; do [ "${p#/proc/}" = $$ ] || ! grep -qsF "$S" "$p/environ" "$p/cmdline" || kill -KILL "${p#/proc/}"; done 2>/dev/null
+        sleep 0.5
+    done
+    wait
+    rm -rf "$TMP"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+# A text for each element, so long that none is written between Slurm's start and its signal: what a minute of a processor wrote undisturbed, whatever
+# else the machine had to do. Both at the same time, as Slurm runs them; then the shorter one's length is asked for, and these are the texts to have
+for i in 1 2; do echo "{\"custom_id\": \"long$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Night $i of the voyage began with rain.\"}}"; done >"$TMP/voyage.jsonl"
+written=()
+for i in 1 2; do
+    export LONGHAND_DB=$S/calm-$i.db
+    "$LONGHAND" submit --batch "$TMP/voyage.jsonl" --shard $i/2 "${G[@]}" --tokens 100000 -q >/dev/null || exit
+    "$LONGHAND" work --threads 1 -q </dev/null & written[$i]=$!
+done
+for i in 1 2; do
+    while spent=$(awk '{ print int($14 + $15) }' "/proc/${written[$i]}/stat" 2>/dev/null) && [ -n "$spent" ] && [ "$spent" -lt $((60 * $(getconf CLK_TCK))) ]; do sleep 0.2; done
+done
+kill -TERM "${written[@]}" 2>/dev/null; wait "${written[@]}"
+ids() { LONGHAND_DB=$1 "$LONGHAND" text 1 --format ids; }
+for i in 1 2; do ids "$S/calm-$i.db" >"$S/calm-$i"; done
+tokens=$(wc -l "$S/calm-1" "$S/calm-2" | sort -n | awk 'NR == 1 { print $1 }')
+echo "    a minute of a processor wrote $tokens tokens"
+[ "$tokens" -gt 1000 ]; result the_undisturbed_texts $? "$(wc -l "$S"/calm-?)"
+[ "$tokens" -gt 1000 ] || exit 1
+
 head -c 128 /dev/urandom >"$S/munge.key"; chmod 400 "$S/munge.key"
 export SLURM_CONF=$S/slurm.conf
 cat >"$SLURM_CONF" <<CONF
@@ -82,23 +112,46 @@ ReturnToService=2
 NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+ready() { for _ in $(seq 150); do eval "$1" && return; sleep 0.2; done 2>/dev/null; }
 munged --force --foreground --key-file="$S/munge.key" --socket="$S/munge.socket" --pid-file="$S/munge.pid" --log-file="$S/munge.log" --seed-file="$S/munge.seed" >"$S/munge.out" 2>&1 & daemons=$!
-sleep 1
+ready '[ -S "$S/munge.socket" ]'
 slurmctld -D -f "$SLURM_CONF" >"$S/slurmctld.log" 2>&1 & daemons="$! $daemons"
-sleep 1
+ready 'scontrol ping | grep -q UP'
 slurmd -D -f "$SLURM_CONF" >"$S/slurmd.log" 2>&1 & daemons="$! $daemons"
-trap 'scancel -u root 2>/dev/null; sleep 1; for d in $daemons; do kill $d; done; wait; rm -rf "$TMP"' EXIT
-for _ in $(seq 100); do [ "$(sinfo -h -o %T 2>/dev/null)" = idle ] && break; sleep 0.2; done
-# a minute is the least that Slurm knows; its signal may come a minute early
+ready '[ "$(sinfo -h -o %T)" = idle ]'
+
+# Slurm looks at time limits twice a minute, and sends a signal up to half a minute early: here 15 to 45 s behind the start, with more than a
+# minute left. Who has left twice has a limit that it does not reach, so that a slow machine needs no more starts than a quick one
 export LONGHAND LONGHAND_DIR=$S
-id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=1 --signal=B:USR1@55 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" 2>"$TMP/err")
+start=$SECONDS
+id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=2 --signal=B:USR1@75 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/voyage.jsonl" "${G[@]}" --tokens "$tokens" 2>"$TMP/err")
 [ -n "$id" ]; result sbatch_takes_the_script $? "$(cat "$TMP/err")"
-for _ in $(seq 600); do [ -z "$(squeue -h -j "$id" 2>/dev/null)" ] && break; sleep 1; done
-leaves=$(cat "$S"/log-? | grep -c 'back into the queue') restarts=$(grep -ohE 'start [0-9]+ ends here' "$S"/log-? | sort -u | wc -l)
-[ "$leaves" -ge 2 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
-echo "    2 elements of an array: left with 75 $leaves times, $restarts starts of one"
+[ -n "$id" ] || exit 1
+left() { cat "$S/log-$1" 2>/dev/null | grep -c 'back into the queue'; }
+more=()
+while [ $((SECONDS - start)) -lt 1800 ]; do
+    waiting=$(squeue -h -j "$id" 2>"$TMP/err") && [ -z "$waiting" ] && break
+    grep -q 'Invalid job id' "$TMP/err" && break
+    for i in 1 2; do [ -n "${more[$i]:-}" ] || [ "$(left $i)" -lt 2 ] || ! scontrol update JobId="${id}_$i" TimeLimit=600 2>/dev/null || more[$i]=1; done
+    sleep 1
+done
+echo "    left with 75: $(left 1) and $(left 2) times, all done behind $((SECONDS - start)) s"
+[ "$(left 1)" -ge 1 ] && [ "$(left 2)" -ge 1 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
 ! grep -qiE 'time limit' "$S"/log-? "$S/slurmd.log"; result nobody_was_killed_at_the_limit $? "$(grep -iE 'time limit' "$S"/log-? "$S/slurmd.log" | head -3)"
 grep -qi requeue "$S/slurmctld.log"; result slurm_was_asked_to_requeue $? "$(tail -n 5 "$S/slurmctld.log")"
-[ "$(LONGHAND_DB=$S/book-1-of-2.db "$LONGHAND" list | grep -c ' done ')$(LONGHAND_DB=$S/book-2-of-2.db "$LONGHAND" list | grep -c ' done ')" = 22 ]; result a_store_for_each_element $? "$(ls "$S")"
-texts "$S"/*.out.jsonl >"$TMP/got"; same texts_are_those_of_one_undisturbed_batch "$TMP/want" "$TMP/got"
+for i in 1 2; do
+    export LONGHAND_DB=$S/voyage-$i-of-2.db
+    [ "$("$LONGHAND" list | grep -c ' done ')" = 1 ]; result "the_store_of_element_$i" $? "$("$LONGHAND" list 2>&1; ls "$S")"
+    # where the long text was left: further each time, and in its middle; and it was gone on with behind each
+    at=$("$LONGHAND" show 1 | sed -n 's/.*  released: at token \([0-9]*\).*/\1/p')
+    echo "    the long text of element $i was left at tokens $(echo $at) of $tokens"
+    echo "$at" | awk -v end="$tokens" -v left="$(left $i)" '!($1 > last && $1 < end) { bad = 1 } { last = $1 } END { exit bad || NR < 1 || NR > left }'; result "each_start_of_element_${i}_got_on" $? "$("$LONGHAND" show 1)"
+    "$LONGHAND" show 1 --json | python3 -c '
+import json, sys
+j, left = json.load(sys.stdin), len(sys.argv[2:])
+assert left >= 1 and j["state"] == "done" and j["resumes"] == left and j["tokens"] == int(sys.argv[1]), (j["state"], j["resumes"], j["tokens"])' "$tokens" $at 2>"$TMP/err"; result "a_text_of_element_${i}_was_gone_on_with" $? "$(tail -1 "$TMP/err")"
+    head -n "$tokens" "$S/calm-$i" >"$TMP/want"; ids "$LONGHAND_DB" >"$TMP/got"
+    [ "$(wc -l <"$TMP/got")" = "$tokens" ] && [ "$(grep -c "\"custom_id\": \"long$i\"" "$S/voyage-$i-of-2.out.jsonl")" = 1 ]; result "the_text_of_element_${i}_is_there" $? "$(wc -l <"$TMP/got"); $(ls "$S")"
+    same "the_text_of_element_${i}_is_the_undisturbed_one" "$TMP/want" "$TMP/got"
+done
 exit $failed

@@ -6,6 +6,7 @@ P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"
 G="-m $MODEL -f $P --ignore-eos -s 8"
 L="$LONGHAND"; DIR=$LONGHAND_DB.snapshots
 tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; }
+kept_of() { "$L" show "$1" --json | sed -n 's/.*"snapshot_tokens": \([0-9]*\).*/\1/p'; }    # prompt and text that the next attempt need not read
 files() { ls "$DIR" 2>/dev/null | wc -l; }
 shown() { "$L" show "$id" | grep -c "$1"; }
 # A job that is stopped behind about N bytes, at any speed: nobody reads on. Then it waits in the queue
@@ -124,15 +125,30 @@ if [ -n "${LONG:-}" ]; then
     "$L" run $G -n 2000 -q --kv-snapshot off >"$TMP/long"
     n=$((2000 * 60 * 1000000000 / ($(date +%s%N) - start))); n=$((n < 4000 ? 4000 : n > 40000 ? 40000 : n))
     "$L" run $G -n $n -q --kv-snapshot off >"$TMP/long"
-    id=$("$L" submit $G -n $n) kills=0 idle=0 before=0
+    id=$("$L" submit $G -n $n) kills=0 idle=0 before=0 stuck=0 kept_before=0
     while [ "$(state_of)" != done ] && [ "$(state_of)" != failed ]; do
         timeout -s KILL $((20 * slower)) "$L" work -q
-        now=$(tokens_of $id); [ "$now" -gt "$before" ] || idle=$((idle + 1))
-        before=$now kills=$((kills + 1))
+        now=$(tokens_of $id) kept=$(kept_of $id); kept=${kept:-0}
+        [ "$now" -gt "$before" ] || idle=$((idle + 1))
+        [ "$now" -gt "$before" ] || [ "$kept" -gt "$kept_before" ] || { stuck=$((stuck + 1)); echo "    attempt $((kills + 1)): $before tokens and $kept_before rows before, $now and $kept behind it"; }
+        before=$now kept_before=$kept kills=$((kills + 1))
     done 2>/dev/null
     echo "    a book of $n tokens"; told a_book_killed_every_20_seconds
-    [ $kills -ge 2 ] && [ $((2 * idle)) -lt $kills ]; result most_20_seconds_get_on $? "$idle of $kills attempts made no token"
+    [ $kills -ge 2 ] && [ $stuck = 0 ]; result every_20_seconds_get_on $? "$stuck of $kills attempts wrote nothing and read nothing that the next one has"
     "$L" text $id >"$TMP/a"; same a_killed_book_has_the_same_bytes "$TMP/long" "$TMP/a"
+    # a prompt that takes several lives to read: of all but the first, which does not know that it will be killed, each hands something on
+    for i in $(seq 60); do cat models/demo/openings/*.txt; done | head -c 120000 >"$TMP/prompt-long"
+    start=$SECONDS; "$L" run -m $MODEL -f "$TMP/prompt-long" --ignore-eos -s 8 -n 5 -q --kv-snapshot off >"$TMP/b"; start=$((SECONDS - start))
+    id=$("$L" submit -m $MODEL -f "$TMP/prompt-long" --ignore-eos -s 8 -n 5) kills=0 stuck=0 kept_before=0 way=
+    while [ "$(state_of)" != done ] && [ "$(state_of)" != failed ]; do
+        timeout -s KILL 12 "$L" work -q --max-attempts 3
+        kept=$(kept_of $id); kept=${kept:-0}
+        [ "$(state_of)" = done ] || [ $kills = 0 ] || [ "$kept" -gt "$kept_before" ] || stuck=$((stuck + 1))
+        kept_before=$kept way="$way $kept" kills=$((kills + 1))
+    done 2>/dev/null
+    echo "    a prompt that is read in $start s: $kills attempts of 12 s, rows handed on by each:$way"
+    [ "$(state_of)" = done ] && { [ $kills -ge 3 ] || [ $start -lt 24 ]; } && [ $stuck = 0 ]; result every_12_seconds_of_reading_get_on $? "$(state_of), $stuck of $kills attempts handed nothing on: $("$L" show $id | tail -4)"
+    "$L" text $id >"$TMP/a"; same a_prompt_read_in_many_lives_changes_nothing "$TMP/b" "$TMP/a"
 else
     skip a_book_killed_every_20_seconds "LONG=1 runs it"
 fi
