@@ -138,7 +138,6 @@ done
 echo "    left with 75: $(left 1) and $(left 2) times, all done behind $((SECONDS - start)) s"
 [ "$(left 1)" -ge 1 ] && [ "$(left 2)" -ge 1 ] && [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]; result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
 ! grep -qiE 'time limit' "$S"/log-? "$S/slurmd.log"; result nobody_was_killed_at_the_limit $? "$(grep -iE 'time limit' "$S"/log-? "$S/slurmd.log" | head -3)"
-grep -qi requeue "$S/slurmctld.log"; result slurm_was_asked_to_requeue $? "$(tail -n 5 "$S/slurmctld.log")"
 for i in 1 2; do
     export LONGHAND_DB=$S/voyage-$i-of-2.db
     [ "$("$LONGHAND" list | grep -c ' done ')" = 1 ]; result "the_store_of_element_$i" $? "$("$LONGHAND" list 2>&1; ls "$S")"
