@@ -55,6 +55,7 @@ struct snapshots {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool busy, ended, close;
+    bool failed;                         /* the last one: then the next takes in no other, for want of room may have been the reason */
     struct snapshot_row next;
     uint64_t bytes;
     struct snapshot_result result;
@@ -224,6 +225,7 @@ static void *snapshots_thread(void *p)
         r.cpu_seconds = thread_cpu_seconds() - cpu;
         pthread_mutex_lock(&x->lock);
         x->result = r;
+        x->failed = r.rc < 0;
         x->busy = false;
         x->ended = true;
         pthread_cond_broadcast(&x->done);
@@ -269,7 +271,7 @@ size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most)
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
-    while (i && (i == STORE_SNAPSHOTS_MAX || (from - x->file[i - 1].start <= 2 * (tokens - from) && tokens - x->file[i - 1].start <= most)))
+    while (i && (i == STORE_SNAPSHOTS_MAX || (!x->failed && from - x->file[i - 1].start <= 2 * (tokens - from) && tokens - x->file[i - 1].start <= most)))
         from = x->file[--i].start;
     pthread_mutex_unlock(&x->lock);
     return from;

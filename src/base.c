@@ -193,6 +193,12 @@ fail:
     return -1;
 }
 
+int stream_end(FILE *f)
+{
+    const int lost = ferror(f);
+    return fclose(f) || lost;
+}
+
 double clock_seconds(void)
 {
     struct timespec t;

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { ERR_FAILED = 1, ERR_INPUT = 2, ERR_AGAIN = 75 };   /* the exit codes of INTERFACES */
 
@@ -42,6 +43,8 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
  * cut, it is the old one or the new one. */
 struct slice { const void *p; size_t n; };
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e);
+
+int stream_end(FILE *f);                        /* closes it; not 0: something that was written to it is lost */
 
 double clock_seconds(void);                     /* monotonic */
 uint64_t hash64(uint64_t h, const void *p, size_t n);   /* FNV-1a step; start with HASH64_INIT */

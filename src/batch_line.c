@@ -628,7 +628,7 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
     if (f) {
         fputs(l->chat ? "chat" : "completions", f);
         rc = put_value(f, &l->body, true);
-        if (ferror(f) | fclose(f))
+        if (stream_end(f))
             rc = -1;
     }
     if (rc && f)

@@ -110,7 +110,7 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
     if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */
         fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f", (double)w->stats.to_host / (double)w->stats.rounds);
     fputs("}\n", f);
-    if (ferror(f) | fclose(f))
+    if (stream_end(f))
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     return 0;
 }

@@ -407,7 +407,7 @@ static int write_all(struct exporter *x, struct err *e)
         if (stop_signal)
             rc = err_set(e, ERR_AGAIN, "stopped by %s; nothing was exported", stop_signal_name());
         rc = rc ? rc : render(x, f, &x->v[i], n, &shown, e);
-        if ((ferror(f) | fclose(f)) && rc == 0)
+        if (stream_end(f) && rc == 0)
             rc = no_memory(e);
         rc = rc ? rc : put(x, bytes, n_bytes, e);
         *(shown ? &x->counts->exported : &x->counts->left_out) += n;

@@ -3,7 +3,7 @@
  *
  *     FILE *f = memory_file(&text, &n);        NULL: out of memory
  *     ... fprintf(f, ...)
- *     if (ferror(f) | fclose(f)) ...           out of memory
+ *     if (stream_end(f)) ...                   out of memory
  *     free(text)                               in both cases
  *
  * After fflush or fclose *text is what was written, a NUL behind it that *n does not count; the caller frees it. */

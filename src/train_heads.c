@@ -339,7 +339,7 @@ int train_heads_save(const struct module *u, const char *path, const char *note,
     fputc('}', f);
     while (fflush(f) == 0 && size % 8)
         fputc(' ', f);
-    if (ferror(f) | fclose(f)) {
+    if (stream_end(f)) {
         free(header);
         free(w);
         return err_set(e, ERR_FAILED, "%s: out of memory", path);

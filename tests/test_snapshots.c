@@ -262,6 +262,7 @@ static void too_much_is_not_begun(void)
     snapshots_start(x, 0, 192, (uint64_t)1 << 60);
     snapshots_wait(x, FOREVER);
     CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(snapshots_from(x, 192, SIZE_MAX) == 64, "the next one is as small as can be");
     snapshots_close(x);
 
     struct rlimit before;                        /* the disk is full in the middle, as far as this process goes */
@@ -272,7 +273,7 @@ static void too_much_is_not_begun(void)
     r = make(x, 256);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
-    CHECK(make(x, 256).rc == 0 && named(s, job) == 256, "and later again");
+    CHECK(make(x, 256).rc == 0 && named(s, job) == 256 && files() == 2 && snapshots_from(x, 512, SIZE_MAX) == 0, "and later again; then they may be one");
     snapshots_close(x);
     store_close(s);
 }
