@@ -129,11 +129,13 @@ size_t sampler_bytes(size_t vocab)
 
 int sampler_open(struct sampler **out, const struct sampling *p, size_t vocab, const struct ops *ops, struct pool *pool, struct err *e)
 {
-    struct err why;
-    assert(!sampling_check(p, vocab, &why));
+    *out = NULL;
+    if (sampling_check(p, vocab, e)) {
+        assert(e->code == ERR_FAILED);       /* the caller has checked: only memory can be missing */
+        return -1;
+    }
     size_t bytes = sampler_bytes(vocab);
     char *m = mem_alloc(bytes);
-    *out = NULL;
     if (!m)
         return err_set(e, ERR_FAILED, "sampler: no memory for %zu bytes", bytes);
     struct sampler *s = (struct sampler *)(void *)m;
