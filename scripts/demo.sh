@@ -3,7 +3,7 @@
 # on, every token is derived again and compared, and a report says how it went. Everything is in build/demo. TOKENS=N SEED=S DEMO=DIR choose others;
 # KILL_AT=N: tokens of the first book that can be read when the program is killed (checkpoints are 0.8 s apart, so a fast machine wants long books).
 cd "$(dirname "$0")/.." || exit 1
-tokens=${TOKENS:-10000} seed=${SEED:-1} at=${DEMO:-build/demo}
+tokens=${TOKENS:-6000} seed=${SEED:-1} at=${DEMO:-build/demo}
 kill_at=${KILL_AT:-$((tokens / 4))}
 longhand=${LONGHAND:-./longhand}
 rm_old() { rm -f "$at"/longhand.db* "$at"/*.txt "$at"/report.html; }
