@@ -31,7 +31,14 @@ static inline bool near(double got, double want, double atol, double rtol)
     return isfinite(got) && isfinite(want) && fabs(got - want) <= atol + rtol * fabs(want);
 }
 #define SKIP(why) do { test_skipped_ = (why); return; } while (0)
-#define RUN(f) do { test_failed_ = 0; test_skipped_ = NULL; fflush(stdout); f(); \
+/* TEST_ONLY=words: of a program's tests only those that have these in their name. */
+static inline bool test_left_out(const char *name)
+{
+    const char *only = getenv("TEST_ONLY");
+    return only && !strstr(name, only);
+}
+#define RUN(f) do { test_failed_ = 0; test_skipped_ = test_left_out(#f) ? "not asked for" : NULL; fflush(stdout); \
+    if (!test_skipped_) f(); \
     if (test_failed_) { test_n_failed_++; printf("FAIL %s\n", #f); } \
     else if (test_skipped_) printf("skip %s (%s)\n", #f, test_skipped_); \
     else printf("ok %s\n", #f); \
