@@ -326,7 +326,7 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
         x[i] = v16_load(s + 16 * i);
     float m = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3])));
     m = state[0] > m ? state[0] : m;
-    const float a = exp2_f(state[0] - m);
+    const float a = state[0] == m ? 1.0f : exp2_f(state[0] - m);   /* 2^0, but most blocks of a long text move no maximum */
     const v16 top = v16_set1(m);
     state[0] = m;
     UNROLL for (int i = 0; i < 4; i++) {
