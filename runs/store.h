@@ -124,12 +124,13 @@ struct job {
     int64_t attempt;                     /* raised by every claim, pause, cancel, resume, take-over */
     size_t prompt_tokens, tokens, given, wanted;
     size_t resumes;                      /* claims that found tokens */
-    double rate;                         /* tokens per second of late while it runs, else 0 */
+    double rate;                         /* tokens per second of late while it runs, else 0; 0 when it is `gone` */
     const char *finish_reason, *stop_reason;   /* length, stop, repetition; NULL while unfinished */
     const char *error;                   /* of a failed job; else NULL */
     int64_t parent; size_t parent_at;    /* fork: of which job, at which token; 0: none */
     double created, started, updated, ended;   /* seconds since 1970, by the wall clock, for people only; 0: not yet */
     const char *host; int64_t pid;       /* of the worker while it runs; else NULL and 0 */
+    bool gone;                           /* it runs by name only: the kernel says that its worker has ended, and the next one takes it */
 };
 
 struct job_list { struct job *v; size_t n; struct strings *text; };   /* strings live as long as the list */
@@ -153,7 +154,7 @@ struct store_counts {
     size_t jobs[JOB_STATES];
     size_t tokens, wanted;               /* of queued, running, paused and done jobs: done of total */
     size_t open_tokens;                  /* still to make by queued and running jobs: over `rate` the ETA of the queue */
-    double rate;                         /* tokens per second of all that run */
+    double rate;                         /* tokens per second of all that run; of workers that have ended nothing */
 };
 /* Of the jobs of a batch; NULL: of all. */
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e);

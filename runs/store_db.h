@@ -30,7 +30,7 @@ struct store {
     char notice[400];
     struct { const char *sql; sqlite3_stmt *st; } q[STATEMENTS_MAX];
     size_t n_q;
-    struct owner self;                   /* filled by store_worker_start */
+    struct owner self;                   /* filled by store_worker_start, and where others' workers are looked at; pid 0: not yet */
     struct watch watch;
     double busy_since, waited;           /* seconds, of the wait for others that is or was the last one */
     uint32_t jitter;

@@ -222,7 +222,26 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
 
 /* ---- listing ---- */
 
-static bool fill_job(struct job *j, sqlite3_stmt *q, struct strings **t)
+/* Columns i .. i + 4 of a running job are its worker's host, boot, spaces, pid and start: whether that process has ended, as far as the kernel tells. A
+ * worker without a row has (store_claim sees it so too). */
+static bool has_ended(struct store *s, sqlite3_stmt *q, int i)
+{
+    struct owner o = {0};
+    struct err ignored;
+    if (sqlite3_column_type(q, i) == SQLITE_NULL)
+        return true;
+    if (!s->self.pid && owner_self(&s->self, &ignored)) {
+        s->self.pid = 0;
+        return false;
+    }
+    snprintf(o.boot, sizeof o.boot, "%s", (const char *)sqlite3_column_text(q, i + 1));
+    snprintf(o.spaces, sizeof o.spaces, "%s", (const char *)sqlite3_column_text(q, i + 2));
+    o.pid = sqlite3_column_int64(q, i + 3);
+    o.start = (uint64_t)sqlite3_column_int64(q, i + 4);
+    return owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
+}
+
+static bool fill_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
     bool failed = false;
     struct err ignored;
@@ -236,9 +255,13 @@ static bool fill_job(struct job *j, sqlite3_stmt *q, struct strings **t)
         .rate = sqlite3_column_double(q, 17), .finish_reason = column_text(q, 18, t, &failed), .stop_reason = column_text(q, 19, t, &failed),
         .error = column_text(q, 20, t, &failed), .parent = sqlite3_column_int64(q, 21), .parent_at = (size_t)sqlite3_column_int64(q, 22),
         .created = sqlite3_column_double(q, 23), .started = sqlite3_column_double(q, 24), .updated = sqlite3_column_double(q, 25), .ended = sqlite3_column_double(q, 26),
-        .host = column_text(q, 27, t, &failed), .pid = sqlite3_column_int64(q, 28),
+        .host = column_text(q, 27, t, &failed), .pid = sqlite3_column_int64(q, 30),
     };
-    return !failed && job_state_parse(&j->state, state ? state : "", &ignored) == 0;
+    if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
+        return false;
+    j->gone = j->state == JOB_RUNNING && has_ended(s, q, 27);
+    j->rate = j->gone ? 0 : j->rate;
+    return true;
 }
 
 int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *out, struct err *e)
@@ -250,12 +273,12 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
     for (size_t i = 0; i < n && rc == 0; i++) {
         sqlite3_stmt *q = db_query(s, e, "SELECT j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, j.priority, j.attempt, "
                                          "j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, "
-                                         "j.created, j.started, j.updated, j.ended, w.host, w.pid "
+                                         "j.created, j.started, j.updated, j.ended, w.host, w.boot, w.spaces, w.pid, w.start "
                                          "FROM job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i", ids[i]);
         rc = q ? db_step(s, q, e) : -1;
         if (rc != 1)
             continue;
-        rc = fill_job(&out->v[out->n++], q, &out->text) ? 0 : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
+        rc = fill_job(s, &out->v[out->n++], q, &out->text) ? 0 : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
         db_reset(q);
     }
     if (rc || (rc = db_commit(s, e))) {
@@ -328,7 +351,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 {
     int rc;
     *out = (struct store_counts){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT state, count(*), sum(tokens), sum(wanted), sum(rate), sum(max(wanted - tokens, 0)) FROM job "
+    sqlite3_stmt *q = db_query(s, e, "SELECT state, count(*), sum(tokens), sum(wanted), sum(max(wanted - tokens, 0)) FROM job "
                                      "WHERE ?1 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?1) GROUP BY state", "t", batch);
     while ((rc = q ? db_step(s, q, e) : -1) == 1) {
         enum job_state state;
@@ -342,10 +365,14 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
             out->wanted += (size_t)sqlite3_column_int64(q, 3);
         }
         if (state == JOB_QUEUED || state == JOB_RUNNING)
-            out->open_tokens += (size_t)sqlite3_column_int64(q, 5);
-        if (state == JOB_RUNNING)
-            out->rate = sqlite3_column_double(q, 4);
+            out->open_tokens += (size_t)sqlite3_column_int64(q, 4);
     }
+    if (rc || !out->jobs[JOB_RUNNING])
+        return rc;
+    q = db_query(s, e, "SELECT sum(j.rate), w.host, w.boot, w.spaces, w.pid, w.start FROM job j LEFT JOIN worker w ON w.id = j.worker "
+                       "WHERE j.state = 'running' AND (?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker", "t", batch);
+    while ((rc = q ? db_step(s, q, e) : -1) == 1)
+        out->rate += has_ended(s, q, 1) ? 0 : sqlite3_column_double(q, 0);
     return rc;
 }
 

@@ -97,7 +97,7 @@ int  sink_finish(struct sink *s, struct err *e);                      /* fsync, 
 /* Give up: what was written stays under the temporary name, which is removed if it is empty. */
 void sink_abandon(struct sink *s);
 
-void put_json(FILE *f, const char *s, size_t n);                   /* n bytes of UTF-8, quoted */
+void put_json(FILE *f, const char *s, size_t n);                   /* n bytes, quoted; one that is no UTF-8, as names of files may have it, as the text \xNN */
 /* Flush standard output and say whether everything arrived. Here and in sink_write a closed pipe is ERR_AGAIN. */
 int  stdout_finish(struct err *e);
 

@@ -388,10 +388,14 @@ void sink_abandon(struct sink *s)
 
 void put_json(FILE *f, const char *s, size_t n)
 {
+    size_t valid = utf8_valid_prefix(s, n);
     putc_unlocked('"', f);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\')
+        if (i == valid) {
+            fprintf(f, "\\\\x%02x", c);
+            valid = i + 1 + utf8_valid_prefix(s + i + 1, n - i - 1);
+        } else if (c == '"' || c == '\\')
             putc_unlocked('\\', f), putc_unlocked(c, f);
         else if (c == '\n')
             fputs_unlocked("\\n", f);

@@ -8,7 +8,6 @@
 #include "runs/snapshots.h"
 #include "src/cmd_store.h"
 
-static json_t *text_or_null(const char *s) { return s ? json_string(s) : json_null(); }
 static json_t *time_or_null(double t) { return t > 0 ? json_real(t) : json_null(); }
 
 static const char *time_text(char out[32], double t)
@@ -33,11 +32,11 @@ static void duration(char out[32], double seconds)
 
 static json_t *job_json(const struct job *j)
 {
-    json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", text_or_null(j->batch),
-                          "custom_id", text_or_null(j->custom_id), "state", job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens",
-                          (json_int_t)j->given, "of", (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", j->model, "priority",
-                          (json_int_t)j->priority, "tokens_per_second", j->rate, "finish_reason", text_or_null(j->finish_reason), "stop_reason",
-                          text_or_null(j->stop_reason), "error", text_or_null(j->error), "sample", (json_int_t)j->sample, "numerics", text_or_null(j->numerics));
+    json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", json_text(j->batch),
+                          "custom_id", json_text(j->custom_id), "state", job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens",
+                          (json_int_t)j->given, "of", (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", json_text(j->model), "priority",
+                          (json_int_t)j->priority, "tokens_per_second", j->rate, "finish_reason", json_text(j->finish_reason), "stop_reason",
+                          json_text(j->stop_reason), "error", json_text(j->error), "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     json_object_set_new(o, "seed", json_integer((json_int_t)j->seed));       /* beyond 2^63 as `seed_text` has it */
@@ -50,8 +49,9 @@ static json_t *job_json(const struct job *j)
     json_object_set_new(o, "started", time_or_null(j->started));
     json_object_set_new(o, "updated", time_or_null(j->updated));
     json_object_set_new(o, "ended", time_or_null(j->ended));
-    json_object_set_new(o, "host", text_or_null(j->host));
+    json_object_set_new(o, "host", json_text(j->host));
     json_object_set_new(o, "pid", j->host ? json_integer(j->pid) : json_null());
+    json_object_set_new(o, "worker_ended", j->state == JOB_RUNNING ? json_boolean(j->gone) : json_null());
     return o;
 }
 
@@ -90,11 +90,11 @@ static json_t *list_json(const struct store_counts *n, const struct store_parts 
     for (int i = 0; i < JOB_STATES; i++)
         json_object_set_new(states, job_state_name((enum job_state)i), json_integer((json_int_t)n->jobs[i]));
     for (size_t i = 0; i < p->n; i++) {
-        json_array_append_new(paths, json_string(store_path(p->v[i].store)));
+        json_array_append_new(paths, json_text(store_path(p->v[i].store)));
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {
             json_t *one = job_json(&p->v[i].jobs.v[k]);
             if (p->n > 1)
-                json_object_set_new(one, "db", json_string(store_path(p->v[i].store)));
+                json_object_set_new(one, "db", json_text(store_path(p->v[i].store)));
             json_array_append_new(list, one);
         }
     }
@@ -120,7 +120,7 @@ static void list_job(const struct job *j)
 {
     char name[80], error[100], rate[16] = "", tokens[48];
     name_of(name, sizeof name, j);
-    printable(error, sizeof error, j->error ? j->error : "");
+    printable(error, sizeof error, j->gone ? "its process has ended, longhand work goes on with it" : j->error ? j->error : "");
     if (j->rate > 0)
         snprintf(rate, sizeof rate, "%.1f", j->rate);
     snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
@@ -183,9 +183,9 @@ static json_t *show_json(const struct job *j, size_t snapshot, const struct job_
     json_t *o = job_json(j), *list = json_array(), *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : json_null();
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
-        json_array_append_new(list, json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt", (json_int_t)v->attempt, "kind", v->kind, "text", text_or_null(v->text)));
+        json_array_append_new(list, json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt", (json_int_t)v->attempt, "kind", v->kind, "text", json_text(v->text)));
     }
-    json_object_set_new(o, "fingerprint", text_or_null(j->fingerprint));
+    json_object_set_new(o, "fingerprint", json_text(j->fingerprint));
     json_object_set_new(o, "parameters", json_loads(in->parameters, 0, NULL));
     json_object_set_new(o, "metadata", meta ? meta : json_string(in->metadata));      /* numbers that jansson does not hold: as it stands in the line */
     json_object_set_new(o, "prompt", json_stringn(in->prompt, in->prompt_bytes));
@@ -213,7 +213,9 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
     printable(text, sizeof text, j->model);
     printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-", j->numerics ? j->numerics : "-");
     printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
-    if (j->host)
+    if (j->gone)
+        printf("  worker: its process has ended; longhand work goes on with it\n");
+    else if (j->host)
         printf("  worker: process %" PRId64 " on %s, %.1f tokens/s\n", j->pid, j->host, j->rate);
     printf("  created %s", time_text(when, j->created));
     printf(", started %s", time_text(when, j->started));
@@ -281,7 +283,8 @@ int cmd_change(const struct options *o, struct err *e)
     if (rc == 0 && changed)
         snapshots_collect(s);
     if (rc == 0 && changed == 0 && jobs.n == 1)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s", jobs.v[0].id, job_state_name(jobs.v[0].state), verbs[k].what);
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id, job_state_name(jobs.v[0].state), verbs[k].what,
+                     jobs.v[0].gone ? "; its process has ended, and longhand work goes on with it" : "");
     else if (rc == 0 && !o->quiet)
         fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done, changed < jobs.n ? "; the others were not " : "",
                 changed < jobs.n ? verbs[k].what : "");

@@ -19,6 +19,15 @@ enum { N_POLICIES = sizeof policies / sizeof *policies };
 
 /* ---- out ---- */
 
+json_t *json_text(const char *s)
+{
+    struct err shown;
+    json_t *v = s ? json_string(s) : json_null();
+    if (!v)
+        err_set(&shown, 0, "%s", s);
+    return v ? v : json_string(shown.msg);
+}
+
 /* Whole numbers as such. */
 static json_t *number(double v)
 {

@@ -22,6 +22,8 @@
 #include "src/loop.h"
 #include "src/sample.h"
 
+json_t *json_text(const char *s);         /* as put_json does it; NULL: null */
+
 struct job_params {                  /* {0} is closed */
     json_t *json;                    /* owns the strings */
     struct sampling sampling;        /* without EOS ids, breakers and seed before job_bind */

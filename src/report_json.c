@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/job.h"
 #include "src/report.h"
 
 /* ---- JSON ---- */
@@ -11,11 +12,7 @@
 /* Numbers of a report: the shortest that says what was measured; counts are whole. */
 static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 static json_t *count(double x) { return json_integer((json_int_t)llround(x)); }
-static json_t *text(const char *s)
-{
-    json_t *v = s ? json_string(s) : json_null();
-    return v ? v : json_null();                  /* not UTF-8: cannot be told */
-}
+static json_t *text(const char *s) { return json_text(s); }
 
 static json_t *list_of(const double *v, size_t from)
 {
