@@ -128,6 +128,24 @@ int cmd_extend(const struct options *o, struct err *e)
     return rc;
 }
 
+/* Where the tokens before --at end the text by themselves, the new one would end at once, whatever stands behind them. */
+static int check_fork_goes_on(struct edit *d, struct err *e)
+{
+    const struct job *j = d->job;
+    size_t keep, n_rest;
+    char *rest = NULL, why[80];
+    if (d->o->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
+        return 0;
+    if (cut_stop(d, &keep, &rest, &n_rest, e))
+        return -1;
+    free(rest);
+    if (keep == j->tokens)                       /* an end-of-text token, which is not stored */
+        return 0;
+    printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
+    return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has ended by itself (%s) with the tokens before, and so would its fork; --at %zu leaves that out", d->o->at,
+                   j->id, why, keep);
+}
+
 static int fork_job(struct edit *d, int64_t *id, struct err *e)
 {
     const struct options *o = d->o;
@@ -138,7 +156,7 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (o->at > d->job->tokens)
         return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens", o->at, d->job->id, d->job->tokens);
-    if (encode_given(d, "", 0, e))
+    if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
         return -1;
     const size_t wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
     if (wanted <= o->at + d->n_given)
@@ -159,5 +177,5 @@ int cmd_fork(const struct options *o, struct err *e)
     if (rc)
         return rc;
     printf("%" PRId64 "\n", id);
-    return stdout_finish(e);
+    return (rc = stdout_finish(e)) ? err_while(e, "job %" PRId64 " is in the queue", id) : 0;
 }

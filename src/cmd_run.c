@@ -257,11 +257,16 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
 {
     const struct options *o = r->o;
     const char *own = options_of_job(o);
+    struct job_list named;
     if (own)
-        return err_set(e, ERR_INPUT, "--resume %" PRIu64 " and --%s: the job has its own", o->resume, own);
-    if (store_from_options(s, o, STORE_WRITE, e) || open_output(r, 0, e))
+        return err_set(e, ERR_INPUT, "--resume %s and --%s: the job has its own", o->resume, own);
+    if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
         return -1;
-    int rc = start_worker(r, *s, e) || work_on(r, (int64_t)o->resume, e) ? -1 : 0;
+    const int64_t id = named.v[0].id;
+    job_list_free(&named);
+    if (open_output(r, 0, e))
+        return -1;
+    int rc = start_worker(r, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);
     return rc;
 }

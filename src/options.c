@@ -156,7 +156,7 @@ static const struct option table[] = {
       "The store: where jobs, texts and figures are.", STORE, MAIN },
     { "shared-db", "", NULL, VERBS_STORE, FLAG, F(shared_db), 0, 0, NULL, NULL,
       "The store is on a network file system and several machines use it: its locks are honest.", STORE, 0 },
-    { "resume", "", "JOB", VERB_RUN, U64, F(resume), 0, 0, NULL, NULL, "Go on with this job here, and print its text from the start.", STORE, 0 },
+    { "resume", "", "JOB", VERB_RUN, TEXT, F(resume), 0, 0, NULL, NULL, "Go on with this job here, and print its text from the start.", STORE, 0 },
     { "from-here", "", NULL, VERB_RUN, FLAG, F(from_here), 0, 0, NULL, NULL, "With --resume: print only what is new.", STORE, 0 },
     { "batch", "", "FILE.jsonl", VERBS_MAKE, TEXT, F(batch), 0, 0, NULL, NULL,
       "Requests in the format of the OpenAI Batch API, one a line; options are the defaults of lines that lack a field.", STORE, 0 },

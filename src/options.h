@@ -72,8 +72,7 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
     struct text_list db;                         /* jobs */
-    const char *batch, *name, *shard, *state, *by, *append, *more_tokens;
-    uint64_t resume;
+    const char *batch, *name, *shard, *state, *by, *append, *more_tokens, *resume;
     long priority;
     double max_time;
     int kv_snapshot;

@@ -74,6 +74,21 @@ check resume_with_another_sampling 2 'and --top-p: the job has its own' run --re
 check resume_with_another_length_of_context 2 'and --context-scaling: the job has its own' run --resume $id --threads 1 -q --context-scaling yarn:2
 check resume_with_a_prompt 2 'the job has its own' run --resume $id -p x
 
+printf '{"custom_id": "one", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 9}}\n' >"$TMP/book.jsonl"
+"$L" submit --batch "$TMP/book.jsonl" -m $MODEL -q >/dev/null; "$L" run --resume @book/one -q >"$TMP/a"; "$L" text @book/one >"$TMP/b"; [ -s "$TMP/b" ]; result resume_by_name $? "$(cat "$TMP/b")"; same resume_by_name_is_that_job "$TMP/a" "$TMP/b"
+
+# a worker that was killed: whoever looks is told, and no speed or time that was its own
+id=$("$L" submit $G -n 100000 -s 8 --ignore-eos)
+"$L" work -q & pid=$!
+wait_for "[ \$(tokens_of $id) -gt 600 ]"
+"$L" list $id --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; assert j["state"] == "running" and j["worker_ended"] is False, j' 2>"$TMP/err"; result a_living_worker_is_one $? "$(tail -1 "$TMP/err")"
+kill -9 $pid; wait $pid 2>/dev/null
+"$L" list $id >"$TMP/a"; [ "$(state_of $id)" = running ] && grep -q 'its process has ended, longhand work goes on with it' "$TMP/a" && ! grep -q 'tokens/s,' "$TMP/a"; result list_knows_a_dead_worker $? "$(cat "$TMP/a")"
+"$L" list $id --json | python3 -c 'import json,sys; a=json.load(sys.stdin); j=a["jobs"][0]; assert j["worker_ended"] is True and not j["tokens_per_second"] and not a["tokens_per_second"] and a["eta_seconds"] is None, a' 2>"$TMP/err"; result list_json_knows_it $? "$(tail -1 "$TMP/err")"
+"$L" show $id | grep -q 'worker: its process has ended'; result show_knows_it $? "$("$L" show $id | head -8)"
+check resume_of_it_says_what_does 2 'is running, not paused or failed; its process has ended, and longhand work goes on with it' resume $id
+"$L" cancel $id -q
+
 # limits of a shift
 id=$("$L" submit $G -n 100000 -s 8 --ignore-eos); id2=$("$L" submit $G -n 20 -s 8 --priority 5)
 "$L" work --max-jobs 1 -q; [ "$(state_of $id2)" = done ] && [ "$(tokens_of $id)" = 0 ]; result priority_and_max_jobs $? "$(state_of $id2)"
@@ -139,6 +154,10 @@ check extend_of_a_stopped_text 2 'has ended by itself' extend $id --tokens +20
 Chapter $word
 
 " && "$L" work -q; "$L" text $id >"$TMP/a"
+end=$("$L" submit $G -n 300 -s 7 --stop "$word"); "$L" work -q; n=$(tokens_of $end)
+check fork_behind_the_end_of_a_stopped_text 2 "--at $n: job $end has ended by itself .*--at [0-9]+ leaves that out" fork $end --at $n
+at=$(sed -n 's/.*--at \([0-9]*\) leaves.*/\1/p' "$TMP/err"); fork=$("$L" fork $end --at "$at" --seed 8 --append ' and'); "$L" work -q; "$L" text $fork >"$TMP/c"; (cat "$TMP/before"; printf ' and') >"$TMP/b"
+[ "$at" -gt 0 ] && [ "$(wc -c <"$TMP/c")" -gt "$(wc -c <"$TMP/b")" ]; result fork_before_it_goes_on $? "at $at: $(cat "$TMP/c")"
 (cat "$TMP/before"; printf '\n\nChapter %s\n\n' "$word") >"$TMP/b"; cmp -s -n "$(wc -c <"$TMP/b")" "$TMP/b" "$TMP/a" && [ "$(wc -c <"$TMP/a")" -gt "$(wc -c <"$TMP/b")" ]
 result append_stands_behind_the_text_before_the_stop_string $? "$(cat "$TMP/a")"
 "$L" text $id --format ids >"$TMP/a"; g=$("$L" list $id --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(j["tokens"]-j["given_tokens"])'); [ "$(wc -l <"$TMP/a")" = "$g" ]; result ids_are_generated_ones_only $? "$(wc -l <"$TMP/a"), not $g"
@@ -147,6 +166,20 @@ id=$("$L" submit -m "$TMP/model" -f "$P" -n 60 -s 7); "$L" work -q 2>/dev/null; 
 "$L" text $id --format ids >"$TMP/b"; "$L" tail $id --from 0 --format ids >"$TMP/a"; same tail_ids_need_no_model "$TMP/b" "$TMP/a"
 "$L" tail $id --from 55 --format ids -f >"$TMP/a"; tail -5 "$TMP/b" >"$TMP/c"; same tail_ids_follow_ends_with_the_text "$TMP/c" "$TMP/a"
 check tail_text_needs_the_model 2 'format ids reads it without' tail $id
+
+# names that are no UTF-8 are shown, and JSON stays JSON
+strange=$TMP/$(printf 'caf\351'); mkdir "$strange"; cp $MODEL/*.json $MODEL/model.safetensors "$strange"
+id=$("$L" submit -m "$strange" -p x -n 5 -s 1); "$L" work -q; "$L" text $id >"$strange/text"
+("$L" list $id --json; "$L" show $id --json; "$L" report $id --json; "$L" export $id --format openai-batch; "$L" inspect -m "$strange" --json; "$L" distinct --json "$strange/text") >"$TMP/a" 2>"$TMP/err"
+python3 -c '
+import json, sys
+s, at, n = open(sys.argv[1], encoding="utf-8").read(), 0, 0
+while s[at:].strip():
+    at += len(s[at:]) - len(s[at:].lstrip())
+    v, at = json.JSONDecoder().raw_decode(s, at)
+    assert "caf\\\\xe9" in json.dumps(v), v
+    n += 1
+assert n == 6, n' "$TMP/a" 2>>"$TMP/err"; result names_that_are_no_utf8 $? "$(tail -1 "$TMP/err")"
 
 # stores that cannot be used
 check no_store_here 2 'there is no store here' list --db "$TMP/none.db"
