@@ -127,25 +127,10 @@ static int open_aside(const struct snapshots *x, const char *path, struct err *e
     return fd >= 0 ? fd : err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
 }
 
-/* The names in a folder, on the disk. */
-static int sync_folder(const char *path, struct err *e)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : fsync(fd);
-    if (rc)
-        err_set(e, ERR_FAILED, "%s: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return rc ? -1 : 0;
-}
-
 /* The file's name in the folder, and the folder's beside the database: it may be new, whoever made it. */
 static int sync_names(const struct snapshots *x, struct err *e)
 {
-    char parent[FOLDER];
-    snprintf(parent, sizeof parent, "%s", x->folder);
-    char *end = strrchr(parent, '/');
-    end[end == parent] = 0;
-    return sync_folder(x->folder, e) || sync_folder(parent, e) ? -1 : 0;
+    return folder_sync(x->folder) || name_sync(x->folder) ? err_set(e, ERR_FAILED, "%s: cannot be written to the disk: %s", x->folder, strerror(errno)) : 0;
 }
 
 /* Aside, synced, renamed, the folders synced. A sync that fails is not tried again. */

@@ -433,14 +433,9 @@ static int look_inside(struct store *s, struct err *e)
     return 0;
 }
 
-/* The names in a folder, on the disk. One that may not be read, or whose file system cannot do it, is left out. */
 static int sync_folder(const char *path, const char *shown, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd >= 0 ? fsync(fd) : 0, why = errno;
-    if (fd >= 0)
-        close(fd);
-    return rc && why == EIO ? err_set(e, ERR_FAILED, "%s: the folder %s cannot be written to the disk: %s", shown, path, strerror(why)) : 0;
+    return folder_sync(path) ? err_set(e, ERR_FAILED, "%s: the folder %s cannot be written to the disk: %s", shown, path, strerror(errno)) : 0;
 }
 
 /* Missing folders of `path`, 0700 each. A power cut must not take the folder of a store away: all the way down is synced before there is a

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,9 +229,28 @@ static int write_all(int fd, const char *p, size_t n)
     return 0;
 }
 
+int folder_sync(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd >= 0 ? fsync(fd) : 0, why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return rc && (why == EIO || why == ENOSPC || why == EDQUOT) ? -1 : 0;
+}
+
+int name_sync(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    return folder_sync(slash ? folder : ".");
+}
+
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e)
 {
-    char aside[4096], folder[4096];
+    char aside[4096];
     mode_t mask = umask(0);
     umask(mask);
     if ((size_t)snprintf(aside, sizeof aside, "%s.part-XXXXXX", path) >= sizeof aside)
@@ -247,15 +267,7 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
         return -1;
     }
     close(fd);
-    /* The new name is on the disk once the folder is; not every file system can do that. */
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = 0;
-    fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
+    if (name_sync(path))
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", path, strerror(errno));
     return 0;
 }

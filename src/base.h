@@ -44,6 +44,11 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
 struct slice { const void *p; size_t n; };
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e);
 
+/* The names in a folder, or in the one that `path` stands in, on the disk: what was made, renamed or deleted there lasts through a power cut. -1 and errno
+ * when the disk cannot; a folder that may not be read, or whose file system has no such call, is left out. */
+int folder_sync(const char *folder);
+int name_sync(const char *path);
+
 int stream_end(FILE *f);                        /* closes it; not 0: something that was written to it is lost */
 
 double clock_seconds(void);                     /* monotonic */

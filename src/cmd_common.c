@@ -350,7 +350,6 @@ int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
 
 int sink_finish(struct sink *s, struct err *e)
 {
-    char folder[PATH_BYTES];
     if (!s->temporary[0])
         return json_whole(e);
     if (json_whole(e))
@@ -359,17 +358,9 @@ int sink_finish(struct sink *s, struct err *e)
         return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno), s->temporary);
     close(s->fd);
     s->temporary[0] = 0;
-    /* The new name lasts through a power cut once the folder is on the disk; not every file system can do that. */
-    snprintf(folder, sizeof folder, "%s", s->path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
     s->fd = STDOUT_FILENO;
+    if (name_sync(s->path))
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", s->path, strerror(errno));
     return 0;
 }
 
