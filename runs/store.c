@@ -566,7 +566,7 @@ int store_migrate(struct store *s, const char *const *steps, int have, int want,
     return db_commit(s, e);
 }
 
-static int quick_check(struct store *s, const char *pragma, struct err *e)
+int db_check(struct store *s, const char *pragma, struct err *e)
 {
     sqlite3_stmt *q;
     int rc = sqlite3_prepare_v2(s->db, pragma, -1, &q, NULL);
@@ -602,7 +602,7 @@ static int versions(struct store *s, bool first, struct err *e)
     if (application != STORE_APPLICATION_ID || version > STORE_VERSION || version < 1)     /* changed since it was looked at */
         return err_set(e, ERR_INPUT, "%s: not a database of this longhand (application_id 0x%08x, version %d); it is left as it is", s->shown,
                        (unsigned)application, (int)version);
-    if (first && s->o.mode != STORE_READ && bytes <= QUICK_CHECK_BYTES_MAX && quick_check(s, "PRAGMA quick_check(1)", e))
+    if (first && s->o.mode != STORE_READ && bytes <= QUICK_CHECK_BYTES_MAX && db_check(s, "PRAGMA quick_check(1)", e))
         return -1;
     if (version < STORE_VERSION && s->o.mode == STORE_READ)
         return err_set(e, ERR_INPUT, "%s: of an older longhand (version %d of the tables, this one has %d); a verb that writes brings it up to date", s->shown,
@@ -718,30 +718,3 @@ void store_close(struct store *s)
 const char *store_notice(const struct store *s) { return s->notice[0] ? s->notice : NULL; }
 const char *store_path(const struct store *s) { return s->path; }
 double store_lease_seconds(const struct store *s) { return s->o.lease_seconds; }
-
-int store_check(struct store *s, struct err *e)
-{
-    int64_t *ids = NULL, bad;
-    size_t n = 0;
-    struct selection all = {0};
-    if (quick_check(s, "PRAGMA integrity_check(1)", e))
-        return -1;
-    int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
-    if (rc == 1 && bad)
-        return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
-    if (rc < 0 || store_select(s, &all, &ids, &n, e))
-        return -1;
-    rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        int32_t *tokens;
-        struct chunks_end end;
-        if (db_begin_read(s, e))
-            rc = -1;
-        else if (chunks_read(s, ids[i], &tokens, &end, e))
-            rc = db_rollback(s);
-        else
-            rc = (free(tokens), db_commit(s, e));
-    }
-    free(ids);
-    return rc;
-}

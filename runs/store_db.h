@@ -45,6 +45,7 @@ int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
 int  db_begin_read(struct store *s, struct err *e);  /* for several reads of one moment; end with db_commit */
 int  db_commit(struct store *s, struct err *e);
 int  db_rollback(struct store *s);
+int  db_check(struct store *s, const char *pragma, struct err *e);    /* the one of SQLite's checks that this pragma is: ERR_FAILED with what it found */
 int  db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
 int64_t db_changes(const struct store *s);           /* rows changed by the last db_run */
 sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...);   /* NULL: failed */

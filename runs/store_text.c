@@ -485,3 +485,30 @@ LIST_FREE(span_list)
 LIST_FREE(metric_list)
 LIST_FREE(round_list)
 LIST_FREE(event_list)
+
+int store_check(struct store *s, struct err *e)
+{
+    int64_t *ids = NULL, bad;
+    size_t n = 0;
+    struct selection all = {0};
+    if (db_check(s, "PRAGMA integrity_check(1)", e))
+        return -1;
+    int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
+    if (rc == 1 && bad)
+        return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
+    if (rc < 0 || store_select(s, &all, &ids, &n, e))
+        return -1;
+    rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        int32_t *tokens;
+        struct chunks_end end;
+        if (db_begin_read(s, e))
+            rc = -1;
+        else if (chunks_read(s, ids[i], &tokens, &end, e))
+            rc = db_rollback(s);
+        else
+            rc = (free(tokens), db_commit(s, e));
+    }
+    free(ids);
+    return rc;
+}

@@ -22,8 +22,9 @@ void printable(char *out, size_t size, const char *s);
 /* `work`, on the jobs of one batch or (NULL) all: 0 when there are no more to take; else -1 with the line and the exit code that `work` ends with, ERR_FAILED
  * also when the only thing wrong is that jobs failed. */
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e);
-/* The same by a worker for each GPU, in processes (src/work_all.c): `--device cuda:all`. Before a store is open and a thread is started. */
-int work_all(const struct options *o, struct err *e);
+/* `--device cuda:all`: `work` in a process for each GPU (src/work_all.c). Before a store is open and a thread is started. */
+typedef int work_fn(const struct options *o, struct err *e);
+int work_all(const struct options *o, work_fn *work, struct err *e);
 
 /* What it takes to read a job's text: configuration and tokenizer of its model, kept for the next one of the same model. {0} is closed. */
 struct text_reader { char path[PATH_BYTES], scaling[64]; struct config config; struct tokenizer *tokenizer; };

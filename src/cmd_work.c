@@ -152,17 +152,20 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
     return rc ? rc : conclude(&h, e);
 }
 
-int cmd_work(const struct options *o, struct err *e)
+static int work_here(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
-    if (o->watch && o->until_empty)
-        return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
-    stop_signals_catch();
-    if (where_is_all(o->device))
-        return work_all(o, e);
     stopping_open(o->progress == PROGRESS_JSON, o->quiet);
     int rc = store_from_options(&s, o, STORE_CREATE, e) || work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
     stopping_close();
     return rc;
+}
+
+int cmd_work(const struct options *o, struct err *e)
+{
+    if (o->watch && o->until_empty)
+        return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
+    stop_signals_catch();
+    return where_is_all(o->device) ? work_all(o, work_here, e) : work_here(o, e);
 }

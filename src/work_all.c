@@ -42,7 +42,7 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
 }
 
 /* In a process of its own; in a group of its own too, so that Ctrl-C comes once, from here, and the second one does what a second one does. */
-static void be_worker(const struct options *o, size_t i, pid_t parent)
+static void be_worker(const struct options *o, size_t i, pid_t parent, work_fn *work)
 {
     char word[32];
     struct options mine = *o;
@@ -55,7 +55,7 @@ static void be_worker(const struct options *o, size_t i, pid_t parent)
     mine.device = word;
     if (mine.progress == PROGRESS_AUTO)          /* several workers share the terminal: whole lines */
         mine.progress = PROGRESS_PLAIN;
-    int rc = cmd_work(&mine, &e);
+    int rc = work(&mine, &e);
     if (rc)
         fprintf(stderr, "longhand: %s: %s\n", word, e.msg);
     fflush(NULL);
@@ -79,7 +79,7 @@ static int worse(int a, int b)
     return 0;
 }
 
-int work_all(const struct options *o, struct err *e)
+int work_all(const struct options *o, work_fn *work, struct err *e)
 {
     struct gpus g;
     pid_t pid[GPUS_MAX];
@@ -94,7 +94,7 @@ int work_all(const struct options *o, struct err *e)
     for (size_t i = 0; i < g.n; i++, left++) {
         pid[i] = fork();
         if (pid[i] == 0)
-            be_worker(o, i, parent);
+            be_worker(o, i, parent, work);
         if (pid[i] < 0) {
             err_set(e, ERR_FAILED, "--device %s: cannot start a process: %s", o->device, strerror(errno));
             tell(pid, i, SIGTERM);
