@@ -437,11 +437,13 @@ static int by_value(const void *a, const void *b)
 
 static int make_groups(struct reports *l, struct err *e)
 {
-    char **value = calloc(l->n + 1, sizeof *value);
+    char **value = calloc(l->n + 1, sizeof *value), *name = strdup(l->o.by);
     bool any = false;
-    int rc = value && (l->group = calloc(l->n + 1, sizeof *l->group)) ? 0 : no_memory(e);
+    int rc = value && name && (l->group = calloc(l->n + 1, sizeof *l->group)) ? 0 : no_memory(e);
+    for (char *p = name; p && (p = strchr(p, '-'));)       /* min-p, as the option is spelled */
+        *p = '_';
     for (size_t i = 0; i < l->n && rc == 0; i++) {
-        value[i] = parameter_of(&l->v[i], l->o.by);
+        value[i] = parameter_of(&l->v[i], name);
         any |= value[i] != NULL;
         if (!value[i] && !(value[i] = strdup("")))
             rc = no_memory(e);
@@ -468,6 +470,7 @@ static int make_groups(struct reports *l, struct err *e)
     for (size_t i = 0; value && i < l->n; i++)
         free(value[i]);
     free(value);
+    free(name);
     return rc;
 }
 

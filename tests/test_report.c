@@ -235,6 +235,9 @@ static void by_a_parameter(void)
     CHECK(near(number(g, "distinct-2", "mean"), brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
     CHECK(isnan(number(json_array_get(a, 1), "tokens/s", "sd")), "one job has no deviation");
     json_decref(a);
+    a = json_of(ids, 3, &(struct report_options){ .by = "top-k" });
+    CHECK(json_array_size(a) >= 1 && json_object_get(json_array_get(a, 0), "top-k"), "as the option is spelled");
+    json_decref(a);
     struct reports l;
     struct err e = {0};
     CHECK(reports_open(&l, &(struct report_from){ store, ids, 3 }, 1, &(struct report_options){ .by = "nothing" }, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "drafting.drafter"), "%s", e.msg);
