@@ -1,6 +1,7 @@
 /* longhand work: takes jobs until there are none, or watches for them. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -97,6 +98,8 @@ static int work(struct shift *h, struct err *e)
         struct claim claim;
         wish.max_attempts = (int)h->o->max_attempts;
         wish.batch = h->batch;
+        if (h->o->accept_change)
+            wish.n_numerics = 0;
         if (stop_signal || out_of_time(h) || (h->o->max_jobs && h->done >= h->o->max_jobs))
             return 0;
         int rc = store_claim(h->store, &wish, &claim, e);
@@ -114,6 +117,41 @@ static int work(struct shift *h, struct err *e)
         }
     }
     return 0;
+}
+
+static bool is_for(const struct worker *w, const struct job *j)
+{
+    bool can = !j->numerics || !j->tokens;
+    for (size_t i = 0; i < w->n_numerics && !can; i++)
+        can = strcmp(w->numerics[i], j->numerics) == 0;
+    return can;
+}
+
+/* Queued jobs that stay because other arithmetic began them: an empty-handed worker says so. */
+static int say_what_stays(const struct shift *h, struct err *e)
+{
+    const struct selection queued = { .by_state = true, .state = JOB_QUEUED };
+    const struct job *first = NULL;
+    struct job_list jobs = {0};
+    int64_t *ids = NULL;
+    size_t n, others = 0;
+    if (h->o->quiet || h->o->accept_change)
+        return 0;
+    int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
+    for (size_t i = 0; i < jobs.n; i++)
+        if (!is_for(&h->worker, &jobs.v[i]) && (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
+            first = first ? first : &jobs.v[i];
+            others++;
+        }
+    if (first && h->o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"not for this worker\", \"jobs\": %zu, \"job\": %" PRId64 ", \"numerics\": \"%s\", \"here\": \"%s\"}\n", others, first->id,
+                first->numerics, h->worker.numerics[0]);
+    else if (first)
+        fprintf(stderr, "%zu %s queued that other arithmetic began (job %" PRId64 ": %s, here it is %s): a worker that has it goes on with them, or --accept-numerics-change\n",
+                others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics, h->worker.numerics[0]);
+    job_list_free(&jobs);
+    free(ids);
+    return rc;
 }
 
 /* With nothing wrong so far: what the exit status says. */
@@ -148,6 +186,8 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
     if (rc == 0)
         rc = work(&h, e);
     h.late = out_of_time(&h);
+    if (rc == 0 && !stop_signal && !h.late)
+        rc = say_what_stays(&h, e);
     worker_close(&h.worker);
     return rc ? rc : conclude(&h, e);
 }

@@ -139,6 +139,14 @@ before=$(tokens_of $id); "$L" retry $id -q; "$L" work -q --accept-numerics-chang
 "$L" cancel $id -q
 "$L" show $id | grep -q 'numerics changed\|instead of'; result accepted_change_is_recorded $? "$("$L" show $id | tail -4)"
 
+# a text that other arithmetic began: a worker without it says so and leaves it; --accept-numerics-change takes it
+id=$("$L" submit $G -n 40 -s 7); "$L" work -q; "$L" extend $id --tokens +20
+python3 -c 'import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute("UPDATE job SET numerics = \x27cuda-9-bf16\x27 WHERE id = ?", (sys.argv[2],)); c.commit()' "$LONGHAND_DB" $id
+check work_says_what_stays 0 "^1 job stays queued that other arithmetic began \(job $id: cuda-9-bf16, here it is cpu-1-bf16\)" work
+check work_says_it_as_json 0 '^\{"phase": "not for this worker", "jobs": 1, "job": '$id', ' work --progress json
+[ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" = 40 ]; result other_arithmetic_stays $? "$(state_of $id)"
+"$L" work -q --accept-numerics-change; [ "$(state_of $id)" = done ] && "$L" show $id | grep -q 'accepted change: .*cuda-9-bf16'; result work_takes_it_when_told $? "$("$L" show $id | tail -3)"
+
 # extend and fork
 id=$("$L" submit $G -n 150 -s 7); "$L" work -q; "$L" extend $id --tokens +150; "$L" work -q; "$L" text $id >"$TMP/a"; same extend_equals_one_longer_run "$TMP/whole" "$TMP/a"
 check extend_needs_a_plus 2 "--tokens \+N is needed" extend $id --tokens 5
