@@ -328,8 +328,32 @@ static void say_notes(const struct batch *b, const struct batch_notes *notes)
 {
     char names[800];
     batch_notes_text(names, sizeof names, notes);
-    if (*names && !b->o->quiet)
+    if (!*names || b->o->quiet)
+        return;
+    if (b->o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"fields passed over\", \"lines\": %zu, \"fields\": \"%s\"}\n", notes->lines, names);
+    else
         fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file, notes->lines, names);
+}
+
+static void say_submitted_json(const struct batch *b)
+{
+    char own[256];
+    fputs("{\"phase\": \"submitted\", \"name\": ", stderr);
+    put_json(stderr, b->name, strlen(b->name));
+    fprintf(stderr, ", \"jobs\": %zu, \"new\": %zu", b->n, b->n_new);
+    if (b->n_new)
+        fprintf(stderr, ", \"seed\": %" PRIu64, b->seed);
+    fputs("}\n", stderr);
+    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
+        *own = 0;
+        sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
+        fputs("{\"phase\": \"settings\", \"model\": ", stderr);
+        put_json(stderr, b->model[i].name, strlen(b->model[i].name));
+        fputs(", \"generation_config\": ", stderr);
+        put_json(stderr, own, strlen(own));
+        fputs("}\n", stderr);
+    }
 }
 
 /* What became of the submission, and what decides the new texts beside the lines. */
@@ -338,6 +362,10 @@ static void say_submitted(const struct batch *b)
     char own[256] = "";
     if (b->o->quiet)
         return;
+    if (b->o->progress == PROGRESS_JSON) {
+        say_submitted_json(b);
+        return;
+    }
     fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
     if (b->n_new < b->n)
         fprintf(stderr, ", %zu were there already and stay as they are", b->n - b->n_new);

@@ -42,6 +42,15 @@ for l in writing:
     assert l["eta_seconds"] is None or l["eta_seconds"] >= 0
 PY
 result progress_json_is_one_object_a_line $? "$(tail -1 "$TMP/err")"
+printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 5, "user": "u"}}\n' >"$TMP/in.jsonl"
+"$L" run --batch "$TMP/in.jsonl" -o "$TMP/a" -m $MODEL --progress json 2>"$TMP/json" </dev/null
+python3 - "$TMP/json" <<'PY' 2>"$TMP/err"
+import json, sys
+lines = {l["phase"]: l for l in map(json.loads, open(sys.argv[1]))}
+assert lines["fields passed over"]["fields"] == "user" and lines["submitted"]["new"] == 1 and lines["submitted"]["name"] == "in" and lines["submitted"]["seed"] >= 0, lines
+assert "min-p" in lines["settings"]["generation_config"] and lines["done"]["tokens"] == 5, lines
+PY
+result of_a_batch_too $? "$(tail -1 "$TMP/err")"
 
 # a plain line after 10 s and not before: the program sleeps meanwhile
 start=$SECONDS
