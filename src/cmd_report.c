@@ -40,6 +40,11 @@ int cmd_report(const struct options *o, struct err *e)
         from[i] = (struct report_from){ p.v[i].store, p.v[i].ids, p.v[i].jobs.n };
     if (rc == 0)
         rc = reports_open(&l, from, p.n, &(struct report_options){ .rounds = o->rounds, .by = o->by }, e);
+    size_t rounds = 0;
+    for (size_t i = 0; i < l.n; i++)
+        rounds += l.v[i].rounds.n;
+    if (rc == 0 && o->rounds && !rounds)
+        fprintf(stderr, "no rounds are stored; run or work with --rounds keeps them\n");
     if (rc == 0)
         rc = write_out(&l, o, e);
     reports_close(&l);

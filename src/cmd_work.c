@@ -158,6 +158,7 @@ static int say_what_stays(const struct shift *h, struct err *e)
 static int conclude(const struct shift *h, struct err *e)
 {
     struct store_counts n;
+    char paused[80] = "";
     if (store_counts(h->store, h->batch, &n, e))
         return -1;
     const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
@@ -165,8 +166,10 @@ static int conclude(const struct shift *h, struct err *e)
         return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on", stop_signal_name(), left);
     if (h->late && left)
         return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work goes on", left);
+    if (n.jobs[JOB_PAUSED])
+        snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
-        fprintf(stderr, "%s: no job is waiting\n", store_path(h->store));
+        fprintf(stderr, "%s: no job is waiting%s\n", store_path(h->store), paused);
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed, h->done);
     return 0;

@@ -65,9 +65,11 @@ env --default-signal=INT "$L" run $G -n 2000 -s 8 --ignore-eos >"$TMP/first" 2>"
 wait_for "[ -s '$TMP/first' ]"; kill -INT $pid; wait $pid; r=$?
 id=$(sed -n 's/^job: //p' "$TMP/err")
 [ $r = 75 ] && grep -q "longhand run --resume $id goes on" "$TMP/err" && [ "$(state_of $id)" = paused ]; result run_says_how_it_goes_on $? "exit $r: $(cat "$TMP/err")"
+check work_tells_of_paused_ones 0 ': no job is waiting; longhand resume queues paused ones \(1\)' work
 "$L" work -q; [ "$(state_of $id)" = paused ]; result an_interrupted_run_waits_for_its_user $? "$(state_of $id)"
 "$L" text $id >"$TMP/a"; same what_run_wrote_is_stored "$TMP/first" "$TMP/a"
 "$L" run --resume $id --from-here -q >"$TMP/rest"; cat "$TMP/first" "$TMP/rest" >"$TMP/a"; same resume_from_here_writes_the_rest "$TMP/long" "$TMP/a"
+check report_of_rounds_that_were_not_kept 0 '^no rounds are stored; run or work with --rounds keeps them$' report $id --rounds
 check resume_of_a_done_job 2 'is done; `longhand extend`' run --resume $id
 check resume_of_no_job 2 'there is no job 999' run --resume 999
 check resume_with_another_sampling 2 'and --top-p: the job has its own' run --resume $id --top-p 0.5
