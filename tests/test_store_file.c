@@ -1,19 +1,8 @@
 /* The file of a job store: made private, refused when it is not one or damaged, read-only, migrations, a busy one, network file systems. */
-#include <sched.h>
-#include <signal.h>
-#include <time.h>
-
 #include "runs/store_db.h"
 #include "tests/store_rig.h"
 
 static bool long_run;
-
-static void write_file(const char *path, const void *p, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(p, 1, n, f) == n);
-    fclose(f);
-}
 
 static size_t files_in_rig(void)
 {
@@ -79,9 +68,9 @@ static void what_is_no_store_is_refused_and_not_touched(void)
     CHECK(refused(STORE_READ, "no store here") == ERR_INPUT);
     for (int mode = STORE_READ; mode <= STORE_CREATE; mode++) {
         rig_new();
-        write_file(rig_path, junk, 20);
+        rig_write(junk, 20);
         CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
-        write_file(rig_path, junk, sizeof junk);
+        rig_write(junk, sizeof junk);
         CHECK(refused(mode, "not a database of longhand") == ERR_INPUT);
         rig_new();
         rig_sql("CREATE TABLE t (a); INSERT INTO t VALUES (1)");
@@ -98,7 +87,7 @@ static void what_is_no_store_is_refused_and_not_touched(void)
     CHECK(mkdir(rig_path, 0700) == 0);
     CHECK(refused(STORE_CREATE, "not a regular file") == ERR_INPUT);
     rig_new();
-    write_file(rig_path, "", 0);         /* as a kill right behind the making of the file leaves it */
+    rig_write("", 0);         /* as a kill right behind the making of the file leaves it */
     CHECK(refused(STORE_READ, "nothing in this store yet") == ERR_INPUT);
     store_close(rig_open(STORE_WRITE));
     CHECK(rig_sql("SELECT count(*) FROM job") == 0);
@@ -121,13 +110,13 @@ static void a_damaged_store_is_refused_and_not_touched(void)
         char *bad = malloc(n);
         memcpy(bad, good, n);
         memcpy(bad + places[i], noise, sizeof noise);
-        write_file(rig_path, bad, n);
+        rig_write(bad, n);
         refused(STORE_WRITE, "damaged");
         free(bad);
     }
-    write_file(rig_path, good, n / 2);
+    rig_write(good, n / 2);
     refused(STORE_WRITE, "damaged");
-    write_file(rig_path, good, n);
+    rig_write(good, n);
     s = rig_open(STORE_WRITE);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);
     store_close(s);
