@@ -40,22 +40,21 @@ static void check(struct gpu *g, int rc)
         snprintf(g->d.error, sizeof g->d.error, "%s", g->driver->error);
 }
 
-static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t bytes, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared)
 {
     if (*g->d.error || !x || !y || !z)
         return;
     assert(x < (size_t)1 << 31 && y < 65536 && z < 65536);
-    const struct gpu_launch l = { kernel, args, bytes, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
+    const struct gpu_launch l = { kernel, args, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
     check(g, g->driver->launch(g->driver, &l));
 }
 
 struct gpu_driver *gpu_driver_of(struct device *d) { return ((struct gpu *)d)->driver; }
 void gpu_check(struct device *d, int rc) { check((struct gpu *)d, rc); }
-void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t bytes, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared)
 {
-    launch((struct gpu *)d, kernel, args, bytes, x, y, z, block, shared);
+    launch((struct gpu *)d, kernel, args, x, y, z, block, shared);
 }
-#define LAUNCH(g, kernel, args, x, y, z, block, shared) launch(g, kernel, &(args), sizeof(args), x, y, z, block, shared)
 
 static void gpu_free(struct device *d, void *p, size_t bytes)
 {
@@ -113,7 +112,7 @@ static void gpu_noise(struct device *d, void *dst, size_t n, uint64_t seed, floa
 {
     const size_t blocks = MIN((n + 255) / 256, (size_t)8192);
     const struct cu_noise a = { dst, n, seed * UINT64_C(0x9e3779b97f4a7c15), deviation, (uint32_t)blocks };
-    LAUNCH((struct gpu *)d, CU_noise, a, blocks, 1, 1, 256, 0);
+    launch((struct gpu *)d, CU_noise, &a, blocks, 1, 1, 256, 0);
 }
 
 static size_t gpu_head_dim(const struct device *d, size_t head_dim)
@@ -155,7 +154,7 @@ static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
         const size_t rows = MIN(some, n - i);
         const struct cu_pack a = { m->w, g->staging, from, (uint32_t)(r0 + i), (uint32_t)rows, (uint32_t)m->k };
         gpu_upload(d, g->staging, (const char *)src + i * row, rows * row);
-        LAUNCH(g, CU_pack, a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
+        launch(g, CU_pack, &a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
     }
 }
 
@@ -348,14 +347,14 @@ static void gpu_embed(struct device *d, float *x, const struct mat *table, bool 
 {
     struct gpu *g = (struct gpu *)d;
     const struct cu_embed a = { g->rows, x, table->w, table->type, packed, (uint32_t)table->k };
-    LAUNCH(g, CU_embed, a, g->n, 1, 1, 256, 0);
+    launch(g, CU_embed, &a, g->n, 1, 1, 256, 0);
 }
 
 static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place)
 {
     struct gpu *g = (struct gpu *)d;
     const struct cu_rmsnorm a = { y, x, w, (uint64_t *)(void *)g->table, place_of(place), (uint32_t)dim, eps };
-    LAUNCH(g, CU_rmsnorm, a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
+    launch(g, CU_rmsnorm, &a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
 }
 
 static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
@@ -367,7 +366,7 @@ static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, s
         const size_t rows = MIN(some, n - r);
         const struct cu_product a = { y + r * ldy, ldy, (const uint16_t *)x + r * w->k, w->w, bias, g->product_part, g->ticket, (uint64_t *)(void *)g->table,
                                       place_of(place), (uint32_t)rows, (uint32_t)w->n, (uint32_t)w->k, add, (uint32_t)pieces, 0 };
-        LAUNCH(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, a, (rows + tile - 1) / tile, pieces, 1, 128,
+        launch(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile, pieces, 1, 128,
                CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
     }
 }
@@ -378,7 +377,7 @@ static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_
     struct gpu *g = (struct gpu *)d;
     const struct cu_rope a = { g->rows, q, qkv, q_tap, q_norm, k_norm, eps, (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
                                (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim, (uint32_t)h->padded, (uint32_t)layer };
-    LAUNCH(g, CU_rope, a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
+    launch(g, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
 }
 
 /* Slab by slab: the chunk states of so many rows fit the memory that is there. */
@@ -395,15 +394,15 @@ static void gpu_attend(struct device *d, void *out, const void *q, const struct 
         const struct cu_attend a = { g->rows, q, g->part, (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)layer, (uint32_t)window,
                                      (uint32_t)g->chunks, (uint32_t)t0, (uint32_t)row0, 0 };
         const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp, (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
-        LAUNCH(g, kernel, a, t1 - t0, h->n_kv_heads, g->chunks, 128, frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
-        LAUNCH(g, CU_merge, b, (rows * h->n_heads + 3) / 4, 1, 1, 128, 0);
+        launch(g, kernel, &a, t1 - t0, h->n_kv_heads, g->chunks, 128, frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
+        launch(g, CU_merge, &b, (rows * h->n_heads + 3) / 4, 1, 1, 128, 0);
     }
 }
 
 static void gpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
 {
     const struct cu_swiglu a = { h, gate_up, n * ffn, (uint32_t)ffn };
-    LAUNCH((struct gpu *)d, CU_swiglu, a, (n * ffn + 255) / 256, 1, 1, 256, 0);
+    launch((struct gpu *)d, CU_swiglu, &a, (n * ffn + 255) / 256, 1, 1, 256, 0);
 }
 
 static void gpu_gather(struct device *d, void *dst, const void *src, size_t row_bytes)
@@ -411,19 +410,19 @@ static void gpu_gather(struct device *d, void *dst, const void *src, size_t row_
     struct gpu *g = (struct gpu *)d;
     const struct cu_gather a = { dst, src, g->rows.want, (uint32_t)(row_bytes / 4), (uint32_t)g->n_want };
     assert(row_bytes % 4 == 0);
-    LAUNCH(g, CU_gather, a, g->n_want, 1, 1, 256, 0);
+    launch(g, CU_gather, &a, g->n_want, 1, 1, 256, 0);
 }
 
 static void gpu_widen(struct device *d, float *y, const void *x, size_t n)
 {
     const struct cu_widen a = { y, x, n };
-    LAUNCH((struct gpu *)d, CU_widen, a, (n + 255) / 256, 1, 1, 256, 0);
+    launch((struct gpu *)d, CU_widen, &a, (n + 255) / 256, 1, 1, 256, 0);
 }
 
 static void gpu_narrow(struct device *d, void *y, const float *x, size_t n)
 {
     const struct cu_narrow a = { y, x, n };
-    LAUNCH((struct gpu *)d, CU_narrow, a, (n + 255) / 256, 1, 1, 256, 0);
+    launch((struct gpu *)d, CU_narrow, &a, (n + 255) / 256, 1, 1, 256, 0);
 }
 
 /* ---- caches ----------------------------------------------------------------------------------------------- */
@@ -443,7 +442,7 @@ static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct d
             gpu_upload(&g->d, g->list + LIST_MAX, to + i, some * sizeof *to);
         const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL, 0, (uint32_t)(to0 + i), (uint32_t)some, 0,
                                       (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, nodes, 0 };
-        LAUNCH(g, CU_kv_copy, a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
+        launch(g, CU_kv_copy, &a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
     }
 }
 
@@ -460,7 +459,7 @@ static void gpu_kv_copy(struct device *d, const struct device_kv *dst, const str
 static void gpu_kv_zero(struct device *d, const struct device_kv *kv, size_t from, size_t to)
 {
     const struct cu_kv_zero a = { cache_of(kv), (uint32_t)from, (uint32_t)(to - from), (uint32_t)kv->n_kv_heads, (uint32_t)kv->head_dim };
-    LAUNCH((struct gpu *)d, CU_kv_zero, a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32, 0);
+    launch((struct gpu *)d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32, 0);
 }
 
 static void gpu_kv_select(struct device *d, const struct device_kv *dst, const struct device_kv *src, size_t layer, const float *importance,
@@ -472,8 +471,8 @@ static void gpu_kv_select(struct device *d, const struct device_kv *dst, const s
                                     (uint32_t)sinks, (uint32_t)budget, 0 };
     const struct cu_kv_copy b = { cache_of(dst), cache_of(src), g->select_list, NULL, (uint32_t)budget, 0, (uint32_t)budget, (uint32_t)layer,
                                   (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
-    LAUNCH(g, CU_kv_select, a, dst->n_kv_heads, 1, 1, 1024, 256 * 4 + 8 + 8);
-    LAUNCH(g, CU_kv_copy, b, budget, dst->n_kv_heads, 1, 32, 0);
+    launch(g, CU_kv_select, &a, dst->n_kv_heads, 1, 1, 1024, 256 * 4 + 8 + 8);
+    launch(g, CU_kv_copy, &b, budget, dst->n_kv_heads, 1, 32, 0);
 }
 
 /* ---- logits ----------------------------------------------------------------------------------------------- */
@@ -485,7 +484,7 @@ static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const st
         const size_t some = MIN((size_t)LIST_MAX, n - i);
         const struct cu_count a = { counts, g->list, (uint32_t)vocab, (uint32_t)some };
         gpu_upload(d, g->list, list + i, some * sizeof *list);
-        LAUNCH(g, CU_count, a, (some + 255) / 256, 1, 1, 256, 0);
+        launch(g, CU_count, &a, (some + 255) / 256, 1, 1, 256, 0);
     }
 }
 
@@ -544,7 +543,7 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
         gpu_upload(d, w + s.edit, c->edit, c->n_edit * sizeof *c->edit);
     if (c->n_count)
         gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
-    LAUNCH(g, CU_choose, a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
+    launch(g, CU_choose, &a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
     return gpu_download(d, best, w + s.best, c->n * k * sizeof *best);
 }
 

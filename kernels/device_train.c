@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof(struct xent) == sizeof(struct cu_loss) && offsetof(struct xent, above) == offsetof(struct cu_loss, above), "one form of a loss");
 
-#define LAUNCH(d, kernel, args, x, block, shared) gpu_launch(d, kernel, &(args), sizeof(args), x, 1, 1, block, shared)
+#define LAUNCH(d, kernel, args, x, block, shared) gpu_launch(d, kernel, &(args), x, 1, 1, block, shared)
 
 int device_train_open(struct device *d, char *why, size_t why_size)
 {

@@ -12,7 +12,7 @@ struct device;
 
 /* Raised when a kernel's definition of its result changes: tile sizes, orders of sums. */
 #define GPU_NUMERICS_VERSION 1
-struct gpu_launch { enum cu_kernel kernel; const void *args; size_t args_bytes; unsigned grid[3], block; size_t shared_bytes; };
+struct gpu_launch { enum cu_kernel kernel; const void *args; unsigned grid[3], block; size_t shared_bytes; };
 /* Products of training as BLAS has them: column-major, c float [m x n] = op(a) op(b) + (add ? c : 0), op(a) [m x k], op(b) [k x n], bf16; a_t: a is
  * [k x m]. Columns begin ld elements after each other. */
 struct gpu_gemm { float *c; const void *a, *b; size_t m, n, k, lda, ldb, ldc; bool a_t, b_t, add; };
@@ -41,4 +41,4 @@ int gpu_open(struct device **, struct gpu_driver *, char *why, size_t why_size);
 /* For device_train.c: the driver below a device of gpu_open; its error kept; a launch, unless there was an error. */
 struct gpu_driver *gpu_driver_of(struct device *);
 void gpu_check(struct device *, int rc);
-void gpu_launch(struct device *, enum cu_kernel kernel, const void *args, size_t bytes, size_t x, size_t y, size_t z, unsigned block, size_t shared);
+void gpu_launch(struct device *, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared);

@@ -31,7 +31,6 @@ enum {
     PANEL = 16,              /* columns of a packed matrix that lie side by side */
     KV_BLOCK = 64,           /* keys of a cache block, aligned to absolute position */
     KV_CHUNK = 2048,         /* keys of a chunk: blocks merge inside it, then chunks merge */
-    MATMUL_ROWS_MAX = 64,    /* rows a matmul call is fastest with; any number is allowed */
 };
 
 /* A matrix of n output columns by k inputs, packed in panels of 16 outputs:

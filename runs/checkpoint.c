@@ -37,7 +37,6 @@ struct checkpoint {
     bool stop, ended;
     int status;                          /* 0; 1 lost; -1 failed: then `err` */
     struct err err;
-    struct checkpoint_cost cost;
 
     /* of the store's thread */
     pthread_t thread;
@@ -46,13 +45,6 @@ struct checkpoint {
     struct metric *out;                  /* [n_windows * CHECKPOINT_METRICS_MAX] */
     double last_start, rate;             /* of the last commit; 0: none yet */
 };
-
-static double thread_cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the store's thread ---- */
 
@@ -140,10 +132,6 @@ static void *checkpoint_thread(void *p)
             c->status = rc;
             c->err = e;
         }
-        c->cost.commits++;
-        c->cost.commit_seconds += seconds;
-        c->cost.commit_longest = MAX(c->cost.commit_longest, seconds);
-        c->cost.cpu_seconds += cpu;
         size_t window = MIN((c->base + n_put) / METRIC_WINDOW - c->window0, c->n_windows - 1);
         c->sum[window][OWN_COMMITS]++;
         c->sum[window][OWN_SECONDS] += seconds;
@@ -264,7 +252,6 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
         c->rounds[c->n_rounds++].tokens = n;
     }
     c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
-    c->cost.put_seconds += c->put_seconds;
     for (int i = 0; i < c->n_metrics; i++)
         c->sum[window][i] += c->round_sum[i];
     c->dirty_from = MIN(c->dirty_from, window);
@@ -347,11 +334,4 @@ size_t checkpoint_committed(struct checkpoint *c)
     size_t n = c->base + c->n_committed;
     pthread_mutex_unlock(&c->lock);
     return n;
-}
-
-void checkpoint_cost(struct checkpoint *c, struct checkpoint_cost *out)
-{
-    pthread_mutex_lock(&c->lock);
-    *out = c->cost;
-    pthread_mutex_unlock(&c->lock);
 }

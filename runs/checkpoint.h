@@ -34,8 +34,6 @@ struct checkpoint_options {
     bool rounds;                     /* keep the rounds that checkpoint_put brings */
 };
 
-struct checkpoint_cost { size_t commits; double commit_seconds, commit_longest, cpu_seconds, put_seconds; };
-
 /* A thread and a connection like s (which stays the caller's) for the job that *claim holds; the claim is copied. */
 int checkpoint_open(struct checkpoint **c, const struct store *s, const struct claim *claim, const struct checkpoint_options *o, struct err *e);
 /* A counter; source and name must outlive c. At most CHECKPOINT_METRICS_MAX - 4 (asserted). */
@@ -58,4 +56,3 @@ void checkpoint_close(struct checkpoint *c);
 
 /* Tokens of the job that are committed now, those of before included. */
 size_t checkpoint_committed(struct checkpoint *c);
-void checkpoint_cost(struct checkpoint *c, struct checkpoint_cost *out);

@@ -186,13 +186,6 @@ static int write_one(struct snapshots *x, struct err *e)
     return 0;
 }
 
-static double thread_cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void *snapshots_thread(void *p)
 {
     struct snapshots *x = p;

@@ -31,7 +31,8 @@ double wall_seconds(void)
 
 /* ---- strings of lists ---- */
 
-char *string_add(struct strings **t, const void *p, size_t n)
+/* Room for n bytes and a NUL behind them, NULL without memory. */
+static char *string_add(struct strings **t, const void *p, size_t n)
 {
     struct strings *b = *t;
     if (!b || b->size - b->used < n + 1) {
@@ -113,7 +114,8 @@ static int check_whole(struct store *s, struct err *e)
 
 /* ---- errors ---- */
 
-int db_fail(struct store *s, const char *doing, int rc, struct err *e)
+/* Always -1. */
+static int db_fail(struct store *s, const char *doing, int rc, struct err *e)
 {
     int system = s->db ? sqlite3_system_errno(s->db) : 0;
     const char *why = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc);

@@ -222,8 +222,6 @@ struct event { double at; int64_t job, attempt; const char *kind, *text; };
 struct event_list { struct event *v; size_t n; struct strings *text; };
 int  store_events(struct store *s, int64_t job, struct event_list *out, struct err *e);
 void event_list_free(struct event_list *l);
-/* Add one, of the caller's, at once. What a worker has to say of its job goes with its commits (checkpoint_note). */
-int  store_event(struct store *s, int64_t job, const char *kind, const char *text, struct err *e);
 
 /* ---- working ---- */
 
@@ -241,7 +239,7 @@ struct wish {
     const char *batch;                   /* only jobs of this batch; NULL: any */
     const char *model;                   /* the path of the loaded one, preferred within equal priority; NULL: none */
     const char *const *numerics; size_t n_numerics;   /* what this worker can compute; n_numerics 0: anything */
-    int max_attempts;                    /* in a row that commit nothing; 0: never give up */
+    int max_attempts;                    /* in a row that get nowhere (store_claim); 0: never give up */
 };
 
 struct claim {                           /* of one job by one worker; the caller keeps it, store_begin and store_commit change it */
@@ -256,7 +254,7 @@ struct claim {                           /* of one job by one worker; the caller
 /* Take a job (behind store_worker_start). 1: *c is it; 0: there is none now (another worker's jobs may still come back); -1: failed, and with wish.job also when that
  * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows or no row tells of the worker, else after
  * the lease, for which the same store must be asked again and again (once a second will do). A job that max_attempts
- * claims in a row left without a token, and without a snapshot of more of the text, fails. Queue order: priority, the loaded model, number. */
+ * claims in a row left without a token, without a snapshot of more of the text and without putting it back, fails. Queue order: priority, the loaded model, number. */
 int store_claim(struct store *s, const struct wish *w, struct claim *c, struct err *e);
 
 /* Before the first token: the numerics id and model fingerprint that the worker has. An unstarted job gets them; one with tokens must have the

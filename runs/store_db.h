@@ -40,7 +40,6 @@ struct store {
 };
 
 /* store.c */
-int  db_fail(struct store *s, const char *doing, int rc, struct err *e);      /* always -1 */
 int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
 int  db_begin_read(struct store *s, struct err *e);  /* for several reads of one moment; end with db_commit */
 int  db_commit(struct store *s, struct err *e);
@@ -58,8 +57,6 @@ int  store_migrate(struct store *s, const char *const *steps, int have, int want
 
 /* Strings of a list: blocks that live until the list is freed. */
 struct strings { struct strings *next; size_t used, size; char v[]; };
-/* Room for n bytes and a NUL behind them, NULL without memory. */
-char *string_add(struct strings **t, const void *p, size_t n);
 void  strings_free(struct strings *t);
 /* Column `i` of a row as a string in *t; NULL where it is NULL, or without memory (then *failed). */
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);

@@ -16,19 +16,6 @@ int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, c
     return event_put(s, job, attempt, kind, text, wall_seconds(), e);
 }
 
-int store_event(struct store *s, int64_t job, const char *kind, const char *text, struct err *e)
-{
-    int64_t attempt;
-    if (db_begin(s, e))
-        return -1;
-    int rc = db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job);
-    if (rc == 0)
-        err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    if (rc != 1 || event_add(s, job, attempt, kind, text, e))
-        return db_rollback(s);
-    return db_commit(s, e);
-}
-
 /* ---- submitting ---- */
 
 static int find_batch(struct store *s, const char *name, int64_t *id, struct err *e)

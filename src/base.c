@@ -200,12 +200,15 @@ int stream_end(FILE *f)
     return fclose(f) || lost;
 }
 
-double clock_seconds(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double clock_seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
+double thread_cpu_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 uint64_t hash64(uint64_t h, const void *p, size_t n)
 {

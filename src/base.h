@@ -52,6 +52,7 @@ int name_sync(const char *path);
 int stream_end(FILE *f);                        /* closes it; not 0: something that was written to it is lost */
 
 double clock_seconds(void);                     /* monotonic */
+double thread_cpu_seconds(void);                /* that the calling thread has taken */
 uint64_t hash64(uint64_t h, const void *p, size_t n);   /* FNV-1a step; start with HASH64_INIT */
 #define HASH64_INIT 0xcbf29ce484222325u
 

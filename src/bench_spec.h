@@ -65,8 +65,6 @@ int spec_prompts(struct spec *s, struct err *e);
 /* Append tokens to a text until there are n: auto's drafting, the sampling of the run. tokens has place for n. */
 int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e);
 
-/* The median over the runs of what is per token. */
-struct spec_run spec_median(const struct spec *s, const struct spec_window *w, size_t setting);
 void spec_print_head(const struct spec *s, const struct spec_text *t);
 void spec_print_window(const struct spec *s, const struct spec_window *w);
 void spec_print_text(const struct spec *s, const struct spec_text *t);

@@ -39,7 +39,8 @@ static struct spec_run median_of(const struct spec_run *run, size_t n)
 
 static const struct spec_run *runs_of(const struct spec *s, const struct spec_window *w, size_t setting) { return &w->run[setting * s->repeat]; }
 
-struct spec_run spec_median(const struct spec *s, const struct spec_window *w, size_t setting) { return median_of(runs_of(s, w, setting), s->repeat); }
+/* Of what is per token, over the runs. */
+static struct spec_run setting_median(const struct spec *s, const struct spec_window *w, size_t setting) { return median_of(runs_of(s, w, setting), s->repeat); }
 
 /* Seconds of plain decoding in the repetition r: its two runs, at both ends of it. */
 static double plain_seconds(const struct spec *s, const struct spec_window *w, size_t r)
@@ -77,8 +78,8 @@ static struct total total_of(const struct spec *s, const struct spec_text *t, si
     struct total x = {0};
     for (size_t k = 0; k < t->n_windows && t->window[k].lo < tokens; k++) {
         const struct spec_window *w = &t->window[k];
-        const struct spec_run m = spec_median(s, w, setting);
-        const double n = (double)(MIN(w->hi, tokens) - w->lo), pass = spec_median(s, w, SPEC_PLAIN).verify;
+        const struct spec_run m = setting_median(s, w, setting);
+        const double n = (double)(MIN(w->hi, tokens) - w->lo), pass = setting_median(s, w, SPEC_PLAIN).verify;
         x.plain += n * plain_median(s, w);
         x.seconds += n * m.seconds;
         x.tokens += n;
@@ -175,7 +176,7 @@ static void print_best(const struct spec *s, const struct spec_text *t)
         const struct spec_window *w = &t->window[k];
         double seconds[SPEC_SETTINGS_MAX], n = (double)(w->hi - w->lo);
         for (size_t i = 0; i < s->n_settings; i++) {
-            seconds[i] = i < SPEC_AUTO ? plain_median(s, w) : spec_median(s, w, i).seconds;
+            seconds[i] = i < SPEC_AUTO ? plain_median(s, w) : setting_median(s, w, i).seconds;
             sum[i] += n * seconds[i];
         }
         size_t best = best_fixed(s, seconds);
@@ -259,7 +260,7 @@ static void json_window(const struct spec *s, const struct spec_window *w)
     printf("\n   {\"from\": %zu, \"tokens\": %zu, \"stands_for\": [%zu, %zu], \"plain_seconds_per_token\": %.6g, \"settings\": {", w->from, w->tokens, w->lo, w->hi,
            plain_median(s, w));
     for (size_t i = 0; i < s->n_settings; i++) {
-        const struct spec_run m = spec_median(s, w, i);
+        const struct spec_run m = setting_median(s, w, i);
         printf("%s\n    \"%s\": {\"speedup\": %.4f, \"seconds_per_token\": %.6g, \"tokens_per_round\": %.4f, \"rows_per_round\": %.4f, \"runs\": [", i ? "," : "",
                s->setting[i].name, window_speedup(s, w, i), m.seconds, 1 / m.rounds, m.rows / m.rounds);
         for (size_t r = 0; r < s->repeat; r++)

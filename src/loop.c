@@ -27,8 +27,6 @@ int loop_open(struct loop **l, struct err *e)
 
 void loop_close(struct loop *l) { free(l); }
 
-void loop_reset(struct loop *l) { memset(l, 0, sizeof *l); }
-
 static bool same_gram(const struct loop *l, size_t a, size_t b)
 {
     for (size_t i = 0; i < LOOP_GRAM; i++)

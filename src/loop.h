@@ -36,7 +36,6 @@ struct repetition {                  /* positions: tokens from 0, behind the pro
 struct loop;
 int  loop_open(struct loop **l, struct err *e);
 void loop_close(struct loop *l);     /* NULL is fine */
-void loop_reset(struct loop *l);     /* another text */
 
 /* The next token. True when the text has fallen into repetition with it: once in a repetition. */
 bool loop_token(struct loop *l, int32_t id);

@@ -379,7 +379,7 @@ static bool only(const char *s, const char *allowed)
     return *s && strspn(s, allowed) == strlen(s);
 }
 
-int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max, struct err *e)
+static int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max, struct err *e)
 {
     errno = 0;
     unsigned long long v = only(s, "0123456789") ? strtoull(s, NULL, 10) : (errno = EINVAL, 0);
@@ -398,7 +398,8 @@ int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t 
     return 0;
 }
 
-int parse_bytes(uint64_t *out, const char *name, const char *s, struct err *e)
+/* A number, then nothing or K, M, G, T for powers of 1,024. */
+static int parse_bytes(uint64_t *out, const char *name, const char *s, struct err *e)
 {
     static const char units[] = "KMGT";
     char digits[24];

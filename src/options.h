@@ -40,7 +40,6 @@ enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { THINKING_ON, THINKING_OFF };
-enum { SNAPSHOT_AUTO, SNAPSHOT_ON, SNAPSHOT_OFF };
 enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
 
 struct options {
@@ -75,7 +74,7 @@ struct options {
     const char *batch, *name, *shard, *state, *by, *append, *more_tokens, *resume;
     long priority;
     double max_time;
-    int kv_snapshot;
+    int kv_snapshot;                             /* enum kv_snapshot of src/keeper.h */
     uint64_t kv_snapshot_max;
     size_t max_jobs, max_attempts, from, at, sample;
     bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
@@ -108,8 +107,5 @@ void options_completion(FILE *f, int shell);
 
 /* The whole of `s` as a number in [min, max]; `name` is what the message calls it. */
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
-int parse_u64(uint64_t *out, const char *name, const char *s, uint64_t min, uint64_t max, struct err *e);
-/* Bytes: a number, then nothing or K, M, G, T for powers of 1,024. */
-int parse_bytes(uint64_t *out, const char *name, const char *s, struct err *e);
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e);
 int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e);

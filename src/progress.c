@@ -45,11 +45,6 @@ void progress_from(struct progress *p, size_t done)
     p->done = p->mark_done[0] = p->mark_done[1] = done;
 }
 
-double progress_seconds(const struct progress *p)
-{
-    return clock_seconds() - p->start;
-}
-
 void progress_clear(struct progress *p)
 {
     if (p->drawn)

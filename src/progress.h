@@ -24,4 +24,3 @@ void progress_at(struct progress *p, size_t done);       /* cheap: looks at the 
 void progress_clear(struct progress *p);                 /* remove the redrawn line, before other output */
 /* Show nothing more (text and progress share a terminal). */
 void progress_stop(struct progress *p);
-double progress_seconds(const struct progress *p);       /* of this phase */

@@ -135,17 +135,6 @@ size_t tokenizer_bytes(const struct tokenizer *t)
 
 size_t tokenizer_size(const struct tokenizer *t) { return t->n; }
 
-bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
-{
-    return id >= 0 && (size_t)id < t->n && (t->shown_flags[id] & SHOWN_SPECIAL);
-}
-
-int32_t tokenizer_find(const struct tokenizer *t, const char *content)
-{
-    uint32_t id = tok_find(t, content, strlen(content));
-    return id == NO_ID ? -1 : (int32_t)id;
-}
-
 /* ---- normalizers ---- */
 
 void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to)

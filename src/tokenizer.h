@@ -20,10 +20,6 @@ size_t tokenizer_size(const struct tokenizer *t);    /* tokens: ids from here to
 int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
                      bool specials, struct err *e);
 
-bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
-/* id of a token by its content, -1 if there is none. */
-int32_t tokenizer_find(const struct tokenizer *t, const char *content);
-
 /* Whole-list decoding as Hugging Face's decode(ids, skip_special_tokens): invalid sequences become
  * U+FFFD as there. *text malloc'ed, NUL-terminated. Ids outside the model's vocabulary are ERR_INPUT. */
 int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids,
@@ -39,7 +35,7 @@ int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const in
 enum { DECODE_HELD_MAX = 1024 };
 struct decode_stream {
     const struct tokenizer *t;
-    bool at_start, skip_special;
+    bool skip_special;
     /* private to tokenizer_decode.c */
     bool first; int run;
     size_t strip;

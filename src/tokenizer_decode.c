@@ -114,7 +114,7 @@ enum { RUN_NONE, RUN_GOOD, RUN_BAD };            /* of byte tokens: may still be
 
 void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start, bool skip_special)
 {
-    *s = (struct decode_stream){ .t = t, .at_start = at_start, .skip_special = skip_special, .first = at_start,
+    *s = (struct decode_stream){ .t = t, .skip_special = skip_special, .first = at_start,
                                  .strip = at_start ? t->strip_n : 0 };
 }
 

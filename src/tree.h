@@ -9,7 +9,6 @@ enum {
     TREE_ROWS_MAX = 1024,            /* kept nodes: the paper's widest, [1,9,9,9] and 20 chains, has 900 */
     TREE_DEPTH_MAX = 32,
     TREE_CHAINS_MAX = 1024,          /* candidate rows of the published verifier */
-    SOURCES_MAX = 8,
 };
 
 enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_TEST, N_SOURCES };

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define ONE(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
-const struct work_counter work_counters[] = {
+/* Of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
+static const struct counter { const char *name; size_t offset; size_t first, n; bool real; } counters[] = {
     ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false), ONE("verified_rows", verified_rows, false),
     ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted", beta_accepted, false),
     ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds, true), ONE("draft_seconds", draft, true),
@@ -17,7 +18,6 @@ const struct work_counter work_counters[] = {
     { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },
     { NULL, 0, 0, 0, false },
 };
-const char WORK_DRAFTED[] = "drafted", WORK_ACCEPTED[] = "accepted", WORK_PREFILL_TOKENS[] = "prefill_tokens", WORK_PREFILL_SECONDS[] = "prefill_seconds";
 
 /* ---- replay ---- */
 
@@ -324,15 +324,15 @@ static int rebuild(struct task *t, struct err *e)
 static void open_counters(struct task *t)
 {
     size_t k = 0;
-    for (const struct work_counter *c = work_counters; c->name; c++)
+    for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++)
             t->counter[k++] = checkpoint_metric(t->checkpoint, "", c->name, (unsigned)i);
     for (size_t i = 0; i < N_SOURCES; i++) {
-        t->drafted[i] = checkpoint_metric(t->checkpoint, source_names[i], WORK_DRAFTED, 0);
-        t->accepted[i] = checkpoint_metric(t->checkpoint, source_names[i], WORK_ACCEPTED, 0);
+        t->drafted[i] = checkpoint_metric(t->checkpoint, source_names[i], "drafted", 0);
+        t->accepted[i] = checkpoint_metric(t->checkpoint, source_names[i], "accepted", 0);
     }
-    t->prefill_tokens = checkpoint_metric(t->checkpoint, "", WORK_PREFILL_TOKENS, 0);
-    t->prefill_seconds = checkpoint_metric(t->checkpoint, "", WORK_PREFILL_SECONDS, 0);
+    t->prefill_tokens = checkpoint_metric(t->checkpoint, "", "prefill_tokens", 0);
+    t->prefill_seconds = checkpoint_metric(t->checkpoint, "", "prefill_seconds", 0);
 }
 
 /* What the round added to the statistics goes to the store. */
@@ -340,7 +340,7 @@ static void count(struct task *t)
 {
     const struct draft_stats *now = &t->decoder.stats;
     size_t k = 0;
-    for (const struct work_counter *c = work_counters; c->name; c++)
+    for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++, k++) {
             const char *a = (const char *)now + c->offset, *b = (const char *)&t->before + c->offset;
             double add = c->real ? *(const double *)(const void *)a - *(const double *)(const void *)b

@@ -1,6 +1,6 @@
 /* The worker: takes jobs of the store and writes their texts.
  *
- *     worker_open(&w, &e)                        known to the store, its heart beats
+ *     worker_open(&w, store, &e)                 known to the store, its heart beats
  *     store_claim(w.store, &wish, &claim, &e)    worker_wish says what this process can do
  *     worker_run(&w, &claim, &how, &out, &e)     from where the text is to its end
  *     worker_close(&w)
@@ -10,7 +10,7 @@
  * read from a snapshot or rebuilt at prefill speed; then rounds, each handed to the store's thread with its counters. The token list alone decides what comes next, so
  * the text is that of a run that was never interrupted.
  *
- * Counters. Every field of struct draft_stats is a counter of the store (work_counters): what a report reads is what `run` adds up. */
+ * Counters. Every field of struct draft_stats is a counter of the store (counters in src/work.c): what a report reads is what `run` adds up. */
 #pragma once
 #include "runs/checkpoint.h"
 #include "runs/heartbeat.h"
@@ -20,11 +20,6 @@
 #include "src/job.h"
 #include "src/keeper.h"
 #include "src/where.h"
-
-/* Counters of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
-struct work_counter { const char *name; size_t offset; size_t first, n; bool real; };
-extern const struct work_counter work_counters[];        /* name NULL at the end */
-extern const char WORK_DRAFTED[], WORK_ACCEPTED[], WORK_PREFILL_TOKENS[], WORK_PREFILL_SECONDS[];   /* by source; of every attempt */
 
 struct worker {
     struct store *store;                 /* borrowed */

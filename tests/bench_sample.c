@@ -1,21 +1,13 @@
 /* Milliseconds per token of sampler_choose and of sampler_rank on one thread, for every twin this machine has: processor time, which a
- * busy machine does not change. Built by hand or by `make bench`; never a test.
+ * busy machine does not change. Built by hand; never a test.
  *     bench_sample [vocabulary (151936)] [history (100000)] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "src/sample.h"
 
 enum { ROWS = 4, TIMES = 24 };
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct setting { const char *name; void (*set)(struct sampling *p); };
 static void greedy(struct sampling *p) { p->temperature = 0; }
@@ -77,12 +69,12 @@ static double ms_per_row(const struct ops *ops, const struct setting *setting, s
     for (size_t j = 0; j < TIMES; j++) {
         struct history h = { history, n_history + j, n_history / 2, NULL, 0, 0 };
         memcpy(x, rows + j % ROWS * vocab, vocab * sizeof *x);
-        double from = cpu_seconds();
+        double from = thread_cpu_seconds();
         if (k)
             sampler_rank(s, x, &h, k, out);
         else
             sampler_choose(s, x, &h);
-        ms[j] = 1e3 * (cpu_seconds() - from);
+        ms[j] = 1e3 * (thread_cpu_seconds() - from);
         for (size_t m = j; m > 0 && ms[m] < ms[m - 1]; m--) {
             double swap = ms[m];
             ms[m] = ms[m - 1];

@@ -12,10 +12,17 @@ static size_t random_below(size_t n)
 
 static struct loop *l;
 
+static void another_text(void)
+{
+    struct err e;
+    loop_close(l);
+    CHECK(loop_open(&l, &e) == 0, "%s", e.msg);
+}
+
 /* The first position at which the rule speaks; SIZE_MAX when it does not. */
 static size_t first_found(const int32_t *t, size_t n)
 {
-    loop_reset(l);
+    another_text();
     for (size_t i = 0; i < n; i++)
         if (loop_token(l, t[i]))
             return i;
@@ -122,7 +129,7 @@ static void found_once_and_left(void)
         t[i] = (i >= 520 && i < 1000) || (i >= 2020 && i < 2500) ? t[i - 20] : (int32_t)random_below(30000);
     size_t found = 0, left = 0;
     struct repetition r;
-    loop_reset(l);
+    another_text();
     for (size_t i = 0; i < 3000; i++) {
         found += loop_token(l, t[i]);
         if (loop_left(l, &r)) {
@@ -133,7 +140,7 @@ static void found_once_and_left(void)
     }
     CHECK(found == 2 && left == 2, "found %zu, left %zu", found, left);
     /* given tokens: known, but they do not count */
-    loop_reset(l);
+    another_text();
     found = 0;
     for (size_t i = 0; i < 1000; i++) {
         if (i >= 520 && i < 700)
@@ -297,7 +304,7 @@ static void emission_ends_with_the_rule(void)
 int main(void)
 {
     struct err e = {0};
-    if (loop_open(&l, &e) || tokenizer_open(&demo, "models/demo", SIZE_MAX, &e)) {
+    if (tokenizer_open(&demo, "models/demo", SIZE_MAX, &e)) {
         printf("FAIL test_loop (%s)\n", e.msg);
         return 1;
     }

@@ -162,7 +162,7 @@ static void whatever_write_fails_the_file_is_whole(void)
             if (s && rc && way < 5) {    /* this connection writes no more: nothing is tried again */
                 int64_t before = vfs.n;
                 struct err again = {0};
-                CHECK(store_event(s, 1, "x", "", &again) == -1 && strstr(again.msg, "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
+                CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &again) == -1 && strstr(again.msg, "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
                 CHECK(vfs.n == before);
                 refusals++;
             }
@@ -221,7 +221,6 @@ static void a_failed_checkpoint_is_not_tried_again(void)
     struct err e = {0};
     struct claim claim;
     struct checkpoint *c;
-    struct checkpoint_cost cost;
     rig_new();
     vfs_reset();
     struct store *s = rig_open(STORE_CREATE);
@@ -234,15 +233,12 @@ static void a_failed_checkpoint_is_not_tried_again(void)
     CHECK(checkpoint_put(c, v + 10, 10, NULL, &e) == 0);
     CHECK(checkpoint_flush(c, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
     int64_t ops = vfs.n;
-    checkpoint_cost(c, &cost);
-    size_t commits = cost.commits;
     for (size_t i = 20; i < 60; i += 10) {
-        CHECK(checkpoint_put(c, v + i, 10, NULL, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
+        CHECK(checkpoint_put(c, v + i, 10, NULL, &e) == -1 && strstr(e.msg, "disk I/O error") && !strstr(e.msg, "nothing more is written"), "%s", e.msg);
         usleep(3000);
     }
     CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == -1);
-    checkpoint_cost(c, &cost);
-    CHECK(cost.commits == commits && vfs.n == ops, "%zu commits more, %" PRId64 " operations", cost.commits - commits, vfs.n - ops);
+    CHECK(vfs.n == ops, "%" PRId64 " operations more", vfs.n - ops);
     checkpoint_close(c);
     free(v);
     CHECK(rig_text_is(s, job, 10));
@@ -255,9 +251,10 @@ static bool recover_until(int64_t at)
 {
     struct store *s = NULL;
     struct err e;
+    int64_t worker;
     vfs.cut_at = at;
     if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, &e) == 0)
-        store_event(s, 1, "recovered", "", &e);
+        store_worker_start(s, &worker, &e);
     store_close(s);
     bool cut = vfs.dead;
     vfs.dead = false;
