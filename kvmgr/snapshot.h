@@ -7,7 +7,7 @@
  *
  * Numbers are little-endian, data is what memory holds. The header is written last, so that a file which was not finished has none.
  *
- *     write   snapshot_write(fd, &owner, sections, n, &stop, &bytes, &e)     syncing and renaming is the caller's
+ *     write   snapshot_write(fd, &owner, sections, n, &stop, &e)     syncing and renaming is the caller's
  *     read    snapshot_open(&f, path, &e)      header and table
  *             snapshot_check(f, pool, &e)      every piece, before anything is touched
  *             snapshot_read(f, ...)            into place; each piece is checked once more on its way

@@ -1,5 +1,5 @@
 /* The tables, as whoever opens the file with sqlite3 sees them (.schema shows the comments). A change is a new step at the end of
- * `store_steps`: step i brings user_version i to i + 1. Steps that were released are never edited. */
+ * `store_steps`: step i brings user_version i to i + 1. Of steps that were released nothing but comments is edited. */
 #pragma once
 
 #define STORE_APPLICATION_ID 0x4c484e44          /* "LHND" at offset 68 of the file */
@@ -42,7 +42,7 @@ static const char *const store_steps[] = {
 "    state         TEXT NOT NULL CHECK (state IN ('queued', 'running', 'paused', 'done', 'failed', 'cancelled')),\n"
 "    priority      INTEGER NOT NULL DEFAULT 0,   -- higher first\n"
 "    attempt       INTEGER NOT NULL DEFAULT 0,   -- fence: a worker writes WHERE id = its job AND attempt = its attempt\n"
-"    idle          INTEGER NOT NULL DEFAULT 0,   -- claims in a row that added no token\n"
+"    idle          INTEGER NOT NULL DEFAULT 0,   -- claims in a row that got nowhere: no token, no snapshot of more, not put back\n"
 "    resumes       INTEGER NOT NULL DEFAULT 0,\n"
 "    worker        INTEGER REFERENCES worker(id),\n"
 "    rate          REAL NOT NULL DEFAULT 0,      -- tokens per second of late, while running\n"

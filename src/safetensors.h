@@ -38,8 +38,8 @@ struct tensors {                 /* {0} is closed */
 int  tensors_open(struct tensors *ts, const char *dir, struct err *e);
 /* Open one file of any name. */
 int  tensors_open_file(struct tensors *ts, const char *path, struct err *e);
-/* Parse one header already in memory (`n` bytes of JSON, `data_bytes` behind it); the fuzz entry and
- * the body of tensors_open. Nothing can be read from the result. */
+/* One header already in memory (`n` bytes of JSON, `data_bytes` behind it), as tensors_open takes that of
+ * each file: for tests and the fuzzer. Nothing can be read from the result. */
 int  tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
                    struct err *e);
 void tensors_close(struct tensors *ts);
