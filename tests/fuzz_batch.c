@@ -7,6 +7,7 @@
 static const char BATCH_WHERE[] = "in.jsonl: line 7";
 static struct options batch_options;
 static struct engine batch_engine;
+static size_t batch_rendered, batch_ready;   /* chats that a template took, requests that may be stored: a test looks */
 
 static void batch_start(void)
 {
@@ -54,6 +55,7 @@ static void batch_chat(struct batch_line *l)
         } else {
             batch_text(text, size);
             free(text);
+            batch_rendered++;
         }
         chat_close(&c);
     }
@@ -83,6 +85,8 @@ static void batch_request(struct batch_line *l)
     if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) || request_check_stop("body.stop", &l->o.stop, &e) ||
         request_describe(&r, &batch_engine, &e) || request_check(&r, &batch_engine, &e))
         batch_refused(&e);
+    else
+        batch_ready++;
     request_close(&r);
 }
 

@@ -5,6 +5,7 @@
 #include "src/request.h"
 
 static struct engine job_engine;
+static size_t job_written;                   /* how many texts were begun: a test looks */
 static const int32_t job_prompt[] = { 1, 30, 31, 32, 30, 31 };
 enum { JOB_PROMPT = sizeof job_prompt / sizeof *job_prompt, JOB_TEXT_MAX = JOB_PROMPT + 40 };
 
@@ -60,6 +61,7 @@ static void job_write(const struct job_params *p)
     for (size_t i = 0; i < d.n_tokens; i++)
         if (d.tokens[i] < 0 || (size_t)d.tokens[i] >= job_engine.config.vocab)
             abort();
+    job_written += d.n_tokens > JOB_PROMPT;
     decode_close(&d);
 }
 

@@ -51,6 +51,12 @@ static void options_are_spelled_in_every_way(void)
     GOOD("run --compute f32 --format ids --progress json --generation-config none --drafter none --device cpu -q --ignore-eos");
     CHECK(o.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON && o.generation_config == GENERATION_NONE && o.quiet && o.ignore_eos);
     options_free(&o);
+    GOOD("train heads --device cuda:1 --heads 2 --steps 5 --batch-windows 3");
+    CHECK(o.device && !strcmp(o.device, "cuda:1") && o.heads == 2 && o.train_steps == 5 && o.train_batch == 3);
+    options_free(&o);
+    GOOD("train heads");
+    CHECK(o.device && !strcmp(o.device, "auto") && !options_given(&o, "device"));
+    options_free(&o);
     GOOD("distinct a -- --json");
     CHECK(o.n_args == 2 && !strcmp(o.arg[1], "--json") && !o.json);
     options_free(&o);
@@ -76,6 +82,8 @@ static void options_refuse_what_they_do_not_take(void)
     BAD("run --kv-dtype int8", "not in this version");
     BAD("run --weights int4", "not one of");
     BAD("run --per-token", "is an option of score");
+    BAD("tokenize --device cpu", "is an option of");
+    BAD("train heads --device", "--device needs a value");
     BAD("run --tempature 1", "did you mean '--temperature'");
     BAD("run -x", "unknown option '-x'");
     BAD("run a", "one word too many");

@@ -536,7 +536,7 @@ static void one_that_is_given_up_leaves_nothing(void)
         given_up += r.rc != 0;
         snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
         snapshots_close(x);                      /* in the middle, or before, or behind */
-        CHECK(named(s, job) != SIZE_MAX && files() <= 1, "%d files", files());
+        CHECK(named(s, job) != SIZE_MAX && MAX(files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"), "%d files", files());
     }
     CHECK(given_up > 0);
     store_close(s);

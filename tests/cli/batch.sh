@@ -53,7 +53,7 @@ ids_of() { python3 -c 'import json, sys; print(*dict.fromkeys(json.loads(l)["cus
 check what_is_left_out_is_told 0 '^1 jobs are not done and were left out' export @in/new --format openai-batch
 check quiet_export 0 '' export @in/new --format openai-batch -q
 "$L" cancel @in/new -q; "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'; result cancelled_line_is_an_error $? ""
-(cd "$TMP" && cp in.jsonl books.jsonl && "$OLDPWD/$L" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
+(P=$(readlink -f "$L"); cd "$TMP" && cp in.jsonl books.jsonl && "$P" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
 
 # a second submission says nothing of settings that it did not use; a request keeps its samples
 "$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err" >/dev/null; [ "$(wc -l <"$TMP/err")" = 2 ] && ! grep -q 'seed\|own settings' "$TMP/err"; result nothing_new_has_no_seed $? "$(cat "$TMP/err")"

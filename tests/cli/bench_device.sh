@@ -13,7 +13,7 @@ j = json.load(open(sys.argv[1])); m = j["models"][0]
 assert j["copy"] > 0 and [d["depth"] for d in m["depths"]] == [0, 70] and m["weight_bytes"] > 0 and m["row_bytes"] > 0
 assert all(d["decode_seconds"] > 0 and abs(d["decode_share"] - (m["weight_bytes"] + d["depth"] * m["row_bytes"]) / d["decode_seconds"] / j["copy"]) < 1e-3 for d in m["depths"])' "$TMP/out"; result bench_device_json $? "exit $r: $(head -c 600 "$TMP/out" "$TMP/err")"
 check bench_device_unknown_point 2 "on a GPU are allowed: copy, decode" bench --device $D --points nonsense
-check bench_device_depths_ascend 2 "depth" bench --device $D --points decode,depth=70,depth=0
+check bench_device_depths_ascend 2 "depth: '0' is not a whole number from 71 to" bench --device $D --points decode,depth=70,depth=0
 if [ -z "${LONG:-}" ]; then skip bench_device_projection "LONG=1 runs it"; exit $failed; fi
 "$LONGHAND" bench --device $D --points project >"$TMP/out" 2>"$TMP/err"; r=$?
 [ $r = 0 ] && [ "$(grep -c '^demo on real text, .* tokens a round' "$TMP/out")" = 3 ] && [ "$(grep -c 'choice = decode - one row = [0-9.]* min$' "$TMP/out")" = 3 ] &&

@@ -31,12 +31,17 @@ done
 [ "$(echo $kernels | tr ' ' '\n' | sort -u | wc -l)" -ge 4 ]; result device_errors_are_of_several_kinds $? "$kernels"
 
 # work: the job is queued again, the worker ends; what comes behind it is left alone
-a=$("$L" submit $G); b=$("$L" submit $G -s 8)
-LONGHAND_EMULATED_FAIL=$n "$L" work -q --device emulated 2>"$TMP/err"; r=$?      # n: enough for one text, not for two
-LONGHAND_EMULATED_FAIL=3 "$L" work -q --device emulated 2>"$TMP/err"; r=$?
-[ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q 'it is queued again' "$TMP/err"; result device_errors_end_the_worker $? "exit $r: $(cat "$TMP/err")"
-"$L" list $a $b | awk 'NR > 2 && $2 == "failed" { bad = 1 } END { exit bad }'; result device_errors_fail_no_job $? "$("$L" list $a $b)"
-"$L" work -q --device emulated 2>"$TMP/err"; "$L" text $a --format ids >"$TMP/a"; same device_errors_and_work_goes_on "$TMP/plain" "$TMP/a"
+"$L" run $G -s 8 -q --format ids >"$TMP/plain8"
+a=$("$L" submit $G); b=$("$L" submit $G -s 8); c=$("$L" submit $G -s 9)
+for when in behind_a_text while_loading; do      # n: enough for one text, not for two
+    if [ $when = while_loading ]; then fail=3; else fail=$n; fi
+    LONGHAND_EMULATED_FAIL=$fail "$L" work -q --device emulated 2>"$TMP/err"; r=$?
+    [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q "^longhand: job $b: .*LONGHAND_EMULATED_FAIL, call $fail.*it is queued again" "$TMP/err"; result device_errors_end_the_worker_$when $? "exit $r: $(cat "$TMP/err")"
+    [ "$(echo $("$L" list $a $b $c | awk 'NR > 2 { print $2 }'))" = 'done queued queued' ] && ! "$L" show $c | grep -q claimed; result device_errors_fail_no_job_$when $? "$("$L" list $a $b $c)"
+done
+"$L" work -q --device emulated 2>"$TMP/err"; result device_errors_and_work_goes_on $? "$(cat "$TMP/err")"
+"$L" text $a --format ids >"$TMP/a"; same device_errors_and_the_text_before_stays "$TMP/plain" "$TMP/a"
+"$L" text $b --format ids >"$TMP/a"; same device_errors_and_a_text_gone_on_with "$TMP/plain8" "$TMP/a"
 
 # memory
 LONGHAND_EMULATED_MEMORY=100000 check device_memory_for_the_text 2 'this needs [0-9.]+ MiB of memory on emulated GPU \(weights [0-9.]+, KV cache [0-9.]+, workspace [0-9.]+, logits [0-9.]+.*0\.1 MiB are free there' run $G

@@ -28,6 +28,10 @@ check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU)
 check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $R --device tpu
 check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
 check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are there" work --device cuda:63
+T="train heads --model $MODEL --data $MODEL/openings/portrait.txt --out $TMP/h"
+check training_without_its_gpu 2 "^longhand: --device cuda:63: .*auto and cpu are there" $T --device cuda:63
+check training_is_not_for_all_gpus 2 "--device cuda:all: several GPUs are for .longhand work." $T --device cuda:all
+check training_on_an_unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $T --device tpu
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0
 check tokens_with_a_tail 2 "'12x' is not a whole number" run -n 12x
