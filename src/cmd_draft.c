@@ -1,5 +1,6 @@
 #include "src/cmd_draft.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,17 @@ static int parse_budget(struct draft_settings *s, const char *text, size_t n_pro
     return 0;
 }
 
+bool draft_model_has_heads(const char *dir)
+{
+    static char last[PATH_BYTES];
+    static bool had;
+    if (!last[0] || strcmp(last, dir)) {
+        had = heads_present(dir);
+        snprintf(last, sizeof last, "%s", dir);
+    }
+    return had;
+}
+
 int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o, const char *model_dir, size_t n_prompt,
                        struct err *e)
 {
@@ -124,7 +136,7 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
         if (parse_drafters(s, heads_file, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX | (unsigned)heads_present(model_dir) << SOURCE_HEADS;
+        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX | (unsigned)draft_model_has_heads(model_dir) << SOURCE_HEADS;
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;

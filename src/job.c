@@ -1,5 +1,6 @@
 #include "src/job.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,21 @@ static json_t *chat_object(const struct options *o, const char *name)
                      "date", o->chat_date ? json_string(o->chat_date) : json_null());
 }
 
+/* A worker elsewhere finds it too. */
+static int whole_path(char heads_file[PATH_BYTES], struct err *e)
+{
+    char *path = realpath(heads_file, NULL);
+    if (!path)
+        return err_set(e, ERR_INPUT, "--drafter: heads:%s: cannot open: %s", heads_file, strerror(errno));
+    const size_t n = strlen(path);
+    int rc = n < PATH_BYTES ? text_check_utf8("--drafter: the path of heads:FILE", path, n, e)
+                            : err_set(e, ERR_INPUT, "--drafter: heads:%.200s: a path of %zu bytes, at most %d are allowed", heads_file, n, PATH_BYTES - 1);
+    if (rc == 0)
+        memcpy(heads_file, path, n + 1);
+    free(path);
+    return rc;
+}
+
 int job_describe(json_t **out, const struct options *o, const struct sampling *s, const struct engine *g, size_t n_prompt, const char *chat_template,
                  struct err *e)
 {
@@ -96,11 +112,11 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
     char heads_file[PATH_BYTES];
     if (draft_from_options(&d, heads_file, o, g->dir, n_prompt, e))
         return -1;
-    if (heads_file[0]) {
-        char *path = realpath(heads_file, NULL);         /* a worker elsewhere finds it too */
-        snprintf(heads_file, sizeof heads_file, "%s", path ? path : heads_file);
-        free(path);
-    }
+    if (heads_file[0] && whole_path(heads_file, e))
+        return -1;
+    if ((d.drafters >> SOURCE_HEADS & 1) && !heads_file[0] && !draft_model_has_heads(g->dir))
+        return err_set(e, ERR_INPUT, "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter heads:FILE names some",
+                       o->preset ? "preset" : "drafter", g->dir);
     json_t *order = json_array();
     for (size_t i = 0; i < s->n_order; i++)
         json_array_append_new(order, json_string(step_names[s->order[i]]));

@@ -80,6 +80,9 @@ for a in "--tree 1 --drafter partial,ngram,suffix --ngram-lead all" "--preset to
     "$LONGHAND" $G -n 60 $a --verifier paper >"$TMP/t" 2>"$TMP/err"; r=$?
     [ $r = 0 ] && [ -s "$TMP/t" ]; result "the_published_rule_runs_with_${a// /_}" $? "exit $r: $(head -c 300 "$TMP/err")"
 done
+check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
+check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
+check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
 check verifier_needs_a_tree 2 'verifier paper: needs a fixed --tree' $G -n 5 --verifier paper
 check verifier_needs_drafts 2 'nothing to verify' $G -n 5 --verifier paper --drafter none
 check sinks_below_the_budget 2 'kv-sinks 16: must be 1 to 9' $G -n 5 --kv-budget 10
