@@ -41,12 +41,12 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
             p += strcspn(p, ",");
         }
     for (const char *p = opt->arg; strchr(opt->arg, '|') && *p; p += *p == '|') {
-        if (islower((unsigned char)*p))          /* LIST and N are no words */
-            add_word(words, p, strcspn(p, "|"));
+        if (islower((unsigned char)*p))          /* LIST and N are no words, nor is what may follow one: [:N] */
+            add_word(words, p, strcspn(p, "|["));
         p += strcspn(p, "|");
     }
     if (strcmp(opt->name, "drafter") == 0)
-        for (size_t i = 0; i < N_SOURCES; i++)
+        for (size_t i = 0; i < SOURCE_TEST; i++)
             add_word(words, source_names[i], strlen(source_names[i]));
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }

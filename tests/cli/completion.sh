@@ -46,6 +46,8 @@ done <"$TMP/verbs"
 offers bash_offers_nothing_for_a_number ' ' run --tokens ''
 offers bash_completes_a_verb 'extend ' ext
 offers bash_completes_choices 'bf16 f32 ' run --compute ''
+offers bash_completes_devices 'auto cpu cuda ' run --device ''
+offers bash_completes_drafters 'auto none heads partial ngram suffix ' run --drafter ''
 offers bash_completes_behind_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =
 offers bash_completes_states 'queued ' list --state q
@@ -72,8 +74,8 @@ else
     skip zsh_completes "no zsh here"
 fi
 if command -v fish >/dev/null; then
-    HOME=$TMP fish -c "source $TMP/c.fish; for l in 'longhand exte' 'longhand run --compute ' 'longhand list --state q' 'longhand distinct READ' 'longhand extend --at'; complete -C \$l; end" | cut -f1 >"$TMP/fish"
-    [ "$(tr '\n' ' ' <"$TMP/fish")" = 'extend bf16 f32 queued README.md ' ]; result fish_completes $? "$(cat "$TMP/fish")"
+    HOME=$TMP fish -c "source $TMP/c.fish; for l in 'longhand exte' 'longhand run --compute ' 'longhand list --state q' 'longhand distinct READ' 'longhand extend --at'; complete -C \$l; end" 2>"$TMP/err" | cut -f1 >"$TMP/fish"
+    [ "$(tr '\n' ' ' <"$TMP/fish")" = 'extend bf16 f32 queued README.md ' ] && [ ! -s "$TMP/err" ]; result fish_completes $? "$(head -5 "$TMP/fish" "$TMP/err")"
 else
     skip fish_completes "no fish here"
 fi
