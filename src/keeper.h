@@ -15,7 +15,7 @@
  * reads, and at once behind a rebuild that took longer than KEEPER_SECONDS, the share is KEEPER_REBUILD_SHARE. So who is killed again and again gets through
  * any text, as far as an attempt lives some multiple of KEEPER_SECONDS. Earlier files are taken into the next as far as the share allows it. And one is made at
  * a clean interruption, which waits KEEPER_STOP_SECONDS for it at most: who stops a process soon kills it.
- * `on`: of any text, at most one a second; at interruptions always. `off`: none is made and none is used.
+ * `on`: of any text, at most one a second as far as the shares allow it; behind a rebuild and at interruptions always. `off`: none is made and none is used.
  *
  * Nothing here can fail: what goes wrong is one notice of the attempt, and the text is read again. One that could not be made is tried again when
  * KEEPER_RETRY_SECONDS are over, then twice as many, and so on to KEEPER_RETRY_SECONDS_MAX: a disk that was full may have room by then. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
