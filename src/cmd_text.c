@@ -1,5 +1,6 @@
 /* longhand text, tail: what jobs have written, at any moment. */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,13 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer, at_start && !t->params.chat, e);
 }
 
+/* A pipe that nobody reads any more; a write would tell, but none may come for long. */
+static bool output_closed(void)
+{
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
 /* Show and, with --follow, go on while somebody may still write. */
 static int follow(struct tail *t, const char *word, struct err *e)
 {
@@ -158,6 +166,8 @@ static int follow(struct tail *t, const char *word, struct err *e)
             rc = n && t->replay.at > t->from ? sink_write(&t->out, bytes, n, e) : 0;
         }
         job_list_free(&jobs);
+        if (more && rc == 0 && output_closed())
+            rc = err_set(e, ERR_AGAIN, "standard output was closed");
         if (more && rc == 0)
             nanosleep(&(struct timespec){ .tv_nsec = (long)(FOLLOW_SECONDS * 1e9) }, NULL);
     }

@@ -96,6 +96,11 @@ id=$("$L" submit $G -n 100000 -s 8 --ignore-eos); id2=$("$L" submit $G -n 20 -s 
 "$L" work --max-jobs 1 -q; [ "$(state_of $id2)" = done ] && [ "$(tokens_of $id)" = 0 ]; result priority_and_max_jobs $? "$(state_of $id2)"
 "$L" work --max-time 2 -q 2>"$TMP/err"; r=$?; [ $r = 75 ] && [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" -gt 0 ]; result max_time_leaves_with_75 $? "exit $r: $(cat "$TMP/err")"
 
+# whoever follows a text that does not grow leaves with the reader
+("$L" tail $id -f --from 0 2>"$TMP/err"; echo $? >"$TMP/rc") | head -c 1 >"$TMP/a" & pid=$!
+wait_for "[ -s '$TMP/rc' ]"; [ "$(cat "$TMP/rc")" = 75 ] && [ -s "$TMP/a" ]; result tail_leaves_with_its_reader $? "exit $(cat "$TMP/rc"): $(cat "$TMP/err")"
+kill $pid 2>/dev/null; wait $pid
+
 # pause, cancel and remove stop a running job within about a second; what it wrote stays, but for remove
 for v in pause cancel remove; do
     [ $v = pause ] || id=$("$L" submit $G -n 100000 -s 8 --ignore-eos)
