@@ -245,14 +245,10 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
 }
 
-/* A notice for people: on standard error and in the job's history, once. */
-static void notice(struct task *t)
+/* A notice for people: on standard error and in the job's history. */
+static void tell(struct task *t, const char *line)
 {
     struct worker *w = t->w;
-    const char *line = t->keeper.notice;
-    if (t->noticed || !line[0])
-        return;
-    t->noticed = true;
     checkpoint_note(t->checkpoint, "notice", line);
     if (w->quiet)
         return;
@@ -264,6 +260,24 @@ static void notice(struct task *t)
     } else {
         fprintf(stderr, "job %" PRId64 ": %s\n", t->c->job, line);
     }
+}
+
+/* What the keeper of snapshots had to say, once. */
+static void notice(struct task *t)
+{
+    if (!t->noticed && t->keeper.notice[0]) {
+        t->noticed = true;
+        tell(t, t->keeper.notice);
+    }
+}
+
+static void tell_of_heads(struct task *t)
+{
+    char line[PATH_BYTES + 128];
+    if (!t->setup.heads || !t->setup.heads->foreign)
+        return;
+    snprintf(line, sizeof line, "%s: these heads were trained for another model: few of their guesses will come true, and the text is the same", t->w->heads_path);
+    tell(t, line);
 }
 
 /* What may be kept, and whose it is. */
@@ -418,6 +432,7 @@ static int write_text(struct task *t, struct err *e)
     int rc = 0;
     progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
     progress_from(&t->w->progress, m->n);
+    tell_of_heads(t);
     double start = clock_seconds();
     stopping_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {

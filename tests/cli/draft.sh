@@ -83,6 +83,12 @@ done
 check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
 check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
 check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
+# heads of another model: said, and the same text; nothing is said of one's own
+LC_ALL=C sed 's/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' $MODEL/heads.safetensors >"$TMP/foreign"
+check heads_of_another_model_are_told_of 0 'trained for another model' ${G/ -q/} -n 60 --drafter "heads:$TMP/foreign"
+cp "$TMP/out" "$TMP/t"
+"$LONGHAND" $G -n 60 --drafter none >"$TMP/want"; same heads_of_another_model_write_the_same_text "$TMP/want" "$TMP/t"
+"$LONGHAND" ${G/ -q/} -n 60 --drafter heads 2>&1 >"$TMP/t" | grep -q 'another model'; [ $? = 1 ] && cmp -s "$TMP/want" "$TMP/t"; result heads_of_the_model_are_not $?
 check verifier_needs_a_tree 2 'verifier paper: needs a fixed --tree' $G -n 5 --verifier paper
 check verifier_needs_drafts 2 'nothing to verify' $G -n 5 --verifier paper --drafter none
 check sinks_below_the_budget 2 'kv-sinks 16: must be 1 to 9' $G -n 5 --kv-budget 10
