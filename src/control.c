@@ -20,7 +20,10 @@ static double scale(const struct control *c, size_t length) { return bytes(c, le
 
 /* Rounds of a trial, of which the first are not counted, as they still find the caches of the other mode. */
 static const size_t trial[2] = { 24, 64 };
-enum { SETTLE = 6, ENOUGH = 16, INTERVAL_MIN = 300, INTERVAL_MAX = 20000 };
+/* A machine that others use too is faster at one moment than at the next: a mode takes over when it has won so many trials, one behind the other. Lean
+ * rounds have the shorter trials, and more to lose. */
+static const size_t wins[2] = { 2, 1 };
+enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000 };
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
 
@@ -46,6 +49,12 @@ static void choose_mode(struct control *c)
     else if (c->mode == c->better && --c->to_go == 0)
         enter(c, other, trial[other]);
     else if (c->mode != c->better && (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < 0.8 * its))) {
+        c->won = mine > its ? c->won + 1 : 0;
+        if (c->won > 0 && c->won < wins[c->mode]) {
+            enter(c, other, AGAIN);
+            return;
+        }
+        c->won = 0;
         c->better = mine > its ? c->mode : other;
         double loss = MAX(mine, its) / MIN(mine, its) - 1, rounds = (double)trial[c->mode == c->better ? other : c->mode] * loss / SHARE;
         enter(c, c->better, (size_t)MIN(MAX(rounds, (double)INTERVAL_MIN), (double)INTERVAL_MAX));
@@ -224,11 +233,11 @@ void control_verified(struct control *c, size_t length, size_t rows, double seco
     double expected = scale(c, length) * pass_cost(c, rows), ratio = seconds / expected;
     ratio = MIN(MAX(ratio, 0.5), 2);             /* a pass that was put aside says little */
     c->drift += 0.03 * (ratio - c->drift);
-    /* the sizes around this one, by nearness; the others a little, as what slows one pass often slows all */
+    /* all sizes, as what slows one pass (another guest of the host, say) mostly slows all, and those around this one a little more, by nearness */
     for (size_t i = 0; i < CONTROL_GRID; i++) {
         double lo = i ? (double)control_grid[i - 1] : 0, mid = (double)control_grid[i], hi = i + 1 < CONTROL_GRID ? (double)control_grid[i + 1] : 1e9;
         double r = (double)rows, near = r <= lo || r >= hi ? 0 : r <= mid ? (r - lo) / (mid - lo) : (hi - r) / (hi - mid);
-        c->cost[i] *= 1 + (0.02 + 0.1 * near) * (ratio - 1);
+        c->cost[i] *= 1 + (0.08 + 0.04 * near) * (ratio - 1);
     }
     for (size_t i = 1; i < CONTROL_GRID; i++)
         c->cost[i] = MAX(c->cost[i], c->cost[i - 1]);

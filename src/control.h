@@ -24,7 +24,7 @@ enum control_mode { MODE_LEAN, MODE_FULL };
 struct control {
     bool on;
     enum control_mode mode, better;
-    size_t in_mode, to_go;                       /* rounds since it was entered; until it ends */
+    size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
     double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
