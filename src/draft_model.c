@@ -1,4 +1,5 @@
 /* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial cache. */
+#include <math.h>
 #include <string.h>
 
 #include "src/control.h"
@@ -108,7 +109,20 @@ bool draft_ahead(struct drafting *g)
     return true;
 }
 
-enum { ARM_TRIALS = 256, ARM_STALE = 10000 };     /* passes to know a budget by; rounds after which it may be looked at again */
+enum { ARM_TRIALS = 256, ARM_PASSES = 16, ARM_STALE = 10000 };    /* passes to know a budget by, and its price; rounds after which it may be looked at again */
+
+/* Whether the budget at hand, which is not known yet, could still be the best: with as many more guesses that come true as chance may have hidden. Another
+ * one that is better for certain ends the trial: what a poor budget costs would count against drafting at all. */
+static bool may_be_best(const struct drafting *g, const struct control *c)
+{
+    const struct budget_arm *a = &g->arm[g->at_arm];
+    const double p = MIN(a->hit, HOPE), hit = MIN(p + 2 * sqrt(p * (1 - p) / (double)(a->trials + 8)), 0.99);
+    const double most = control_chain_value(c, hit, a->seconds);
+    for (size_t i = 0; i < g->n_arms && a->n >= ARM_PASSES; i++)
+        if (g->arm[i].n >= ARM_TRIALS && i != g->at_arm && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > most)
+            return false;
+    return true;
+}
 
 void draft_choose_budget(struct drafting *g, const struct control *c)
 {
@@ -120,8 +134,9 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
         return;
     for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].idle += i != g->at_arm;
-    if (g->arm[g->at_arm].n < ARM_TRIALS)
+    if (g->arm[g->at_arm].n < ARM_TRIALS && may_be_best(g, c))
         return;
+    g->arm[g->at_arm].n = MAX(g->arm[g->at_arm].n, (size_t)ARM_TRIALS);
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
         const struct budget_arm *a = &g->arm[i];
         double value = control_chain_value(c, a->hit, a->seconds) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
