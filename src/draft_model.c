@@ -118,7 +118,9 @@ static bool may_be_best(const struct drafting *g, const struct control *c)
     const struct budget_arm *a = &g->arm[g->at_arm];
     const double p = MIN(a->hit, HOPE), hit = MIN(p + 2 * sqrt(p * (1 - p) / (double)(a->trials + 8)), 0.99);
     const double most = control_chain_value(c, hit, a->seconds);
-    for (size_t i = 0; i < g->n_arms && a->n >= ARM_PASSES; i++)
+    if (a->n < ARM_PASSES)
+        return true;
+    for (size_t i = 0; i < g->n_arms; i++)
         if (g->arm[i].n >= ARM_TRIALS && i != g->at_arm && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > most)
             return false;
     return true;
