@@ -23,6 +23,7 @@ enum {
     CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_GROUP_MAX = 16,
     CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128, CU_CHOOSE_SHARED = 2048 * 8 + 128,
+    CU_SELECT_SHARED = 256 * 4 + 32,
     CU_SQUARES = 1 << 14,        /* numbers that a block of `squares` adds up */
 };
 
@@ -78,14 +79,15 @@ struct cu_noise { uint16_t *y; uint64_t n, seed; float scale; uint32_t blocks; }
 struct cu_narrow { uint16_t *y; const float *x; uint64_t n; };
 
 struct cu_cache { char *base; uint64_t head_bytes, layer_bytes; char *scratch; uint64_t node_layer_bytes; };
-/* Row from[h * from_step + i] of src (its scratch node, if `nodes`) to slot to[i], or to0 + i with to NULL. */
-struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n, layer0, n_kv_heads, dp, nodes, spare; };
+/* Row from[(layer * n_kv_heads + head) * from_step + i] of src (its scratch node, if `nodes`) to slot to[i], or to0 + i with to NULL. */
+struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n_kv_heads, dp, nodes, spare; };
 struct cu_kv_zero { struct cu_cache dst; uint32_t from, n, n_kv_heads, dp; };
-/* list [n_kv_heads][step]: the slots that kv_select takes, sinks included; keys [n_kv_heads][keys_step] work space. */
+/* struct device_selection; keys [n_layers][n_kv_heads][keys_step], a power of two, not below budget - sinks. */
 struct cu_kv_select {
-    const float *importance; uint64_t importance_step, keys_step;
-    uint32_t *list; uint64_t *keys;
-    uint32_t step, from, n_past, sinks, budget, spare;
+    const float *importance; uint64_t importance_step, keys_step, row_step;
+    const uint32_t *from;
+    uint32_t *row; uint64_t *keys;
+    uint32_t n_past, sinks, budget, n_kv_heads;
 };
 struct cu_count { uint32_t *counts; const uint32_t *list; uint32_t vocab, n; };   /* list [n][3]: id, window, text */
 

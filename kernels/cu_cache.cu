@@ -1,4 +1,5 @@
 /* Caches: rows copied from here to there, and the selection of the most important ones. */
+#include <assert.h>
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
@@ -10,10 +11,10 @@ FN char *cache_row(const struct cu_cache *c, size_t layer, size_t head, size_t s
 /* A warp per row, layer and head: block (row, layer * heads + head). */
 KERNEL(kv_copy, kv_copy, WARP, 1)
 {
-    const size_t i = block_x(), layer = a.layer0 + block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads, v = CU_BLOCK * (size_t)a.dp * 2;
+    const size_t i = block_x(), layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads, v = CU_BLOCK * (size_t)a.dp * 2;
     const unsigned chunks = a.dp / 8;            /* of 16 bytes in a row of K */
     depend_wait();
-    const size_t from = a.from[head * a.from_step + i], to = a.to ? a.to[i] : a.to0 + i;
+    const size_t from = a.from[(size_t)block_y() * a.from_step + i], to = a.to ? a.to[i] : a.to0 + i;
     char *dst = cache_row(&a.dst, layer, head, to, a.dp);
     const char *k = a.nodes ? a.src.scratch + layer * a.src.node_layer_bytes + (from * a.n_kv_heads + head) * 4 * a.dp
                             : cache_row(&a.src, layer, head, from, a.dp);
@@ -36,6 +37,9 @@ KERNEL(kv_zero, kv_zero, WARP, 1)
         store16(dst + c % chunks * 16 + (c < chunks ? 0 : v), zero);
 }
 
+enum { SELECT_AT_ONCE = 8 };
+struct selecting { uint32_t hist[256]; uint64_t cut; uint32_t left, taken, found; };     /* shared memory */
+
 /* Larger score first, then the later position: one whole number that orders candidates; no two are equal. */
 FN uint64_t select_key(float score, uint32_t position)
 {
@@ -43,51 +47,75 @@ FN uint64_t select_key(float score, uint32_t position)
     return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | position;
 }
 
-/* One block per head. The want-th largest key by digits of 8 bits, from the top; then those not below it, sorted. */
+/* A thread's keys i, i + threads(), .. of n, behind `first`: several scores asked for at once, as in choose_load. 0 is no key: positions are above the sinks. */
+FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t first, uint32_t i, uint32_t n)
+{
+    float x[SELECT_AT_ONCE];
+    UNROLL_ALL
+    for (unsigned j = 0; j < SELECT_AT_ONCE; j++)
+        x[j] = i + j * threads() < n ? score[first + i + j * threads()] : 0;
+    UNROLL_ALL
+    for (unsigned j = 0; j < SELECT_AT_ONCE; j++)
+        key[j] = i + j * threads() < n ? select_key(x[j], first + i + j * threads()) : 0;
+}
+#define SELECT_EACH(i, n) for (uint32_t i = tid(); i < (n); i += SELECT_AT_ONCE * threads())
+
+/* One block per head and layer: (head, layer). The want-th largest key by digits of 8 bits, from the top, as long as more keys than are wanted begin
+ * with the digits so far; then those not below it, sorted. */
 KERNEL(kv_select, kv_select, 1024, 1)
 {
-    const size_t head = block_x();
-    const unsigned want = a.budget - a.sinks, first = a.from > a.sinks ? a.from : a.sinks, n = a.n_past > first ? a.n_past - first : 0;
-    const float *score = a.importance + head * a.importance_step;
-    uint32_t *list = a.list + head * a.step, *hist = (uint32_t *)shared();
-    uint64_t *keys = a.keys + head * a.keys_step, *cut = (uint64_t *)(hist + 256);
-    uint32_t *left = (uint32_t *)(cut + 1), *taken = left + 1;
-    const unsigned take = n < want ? n : want;
-    size_t padded = 1;
+    const size_t at = block_y() * (size_t)a.n_kv_heads + block_x();
+    struct selecting *s = (struct selecting *)shared();
+    static_assert(sizeof *s <= CU_SELECT_SHARED, "cu_args.h");
     depend_wait();
+    const uint32_t from = a.from[block_y()], want = a.budget - a.sinks, first = from > a.sinks ? from : a.sinks, n = a.n_past > first ? a.n_past - first : 0;
+    const uint32_t take = n < want ? n : want;
+    const float *score = a.importance + at * a.importance_step;
+    uint32_t *row = a.row + at * a.row_step;
+    uint64_t *keys = a.keys + at * a.keys_step, key[SELECT_AT_ONCE];
+    size_t padded = 1;
     while (padded < take)
         padded *= 2;
-    if (tid() == 0)
-        *cut = 0, *left = want, *taken = 0;
-    for (int shift = 56; shift >= 0 && n > want; shift -= 8) {
+    if (tid() == 0) {
+        s->cut = 0;
+        s->left = want;
+        s->taken = 0;
+        s->found = n <= want;
+    }
+    barrier();
+    for (int shift = 56; shift >= 0 && !s->found; shift -= 8) {
         for (unsigned i = tid(); i < 256; i += threads())
-            hist[i] = 0;
+            s->hist[i] = 0;
         barrier();
-        for (unsigned i = tid(); i < n; i += threads()) {
-            const uint64_t key = select_key(score[first + i], first + i);
-            if (shift == 56 || key >> (shift + 8) == *cut >> (shift + 8))
-                atomic_add(&hist[key >> shift & 255], 1);
+        SELECT_EACH(i, n) {
+            select_keys(key, score, first, i, n);
+            UNROLL_ALL
+            for (unsigned j = 0; j < SELECT_AT_ONCE; j++)
+                if (key[j] && (shift == 56 || key[j] >> (shift + 8) == s->cut >> (shift + 8)))
+                    atomic_add(&s->hist[key[j] >> shift & 255], 1);
         }
         barrier();
         if (tid() == 0) {
             unsigned digit = 255;
-            for (; *left > hist[digit]; digit--)
-                *left -= hist[digit];
-            *cut |= (uint64_t)digit << shift;
+            for (; s->left > s->hist[digit]; digit--)
+                s->left -= s->hist[digit];
+            s->cut |= (uint64_t)digit << shift;
+            s->found = s->left == s->hist[digit];
         }
         barrier();
     }
-    barrier();
-    for (unsigned i = tid(); i < n; i += threads()) {
-        const uint64_t key = select_key(score[first + i], first + i);
-        if (key >= *cut)
-            keys[atomic_add(taken, 1)] = key;              /* in any order: they are sorted next */
+    SELECT_EACH(i, n) {
+        select_keys(key, score, first, i, n);
+        UNROLL_ALL
+        for (unsigned j = 0; j < SELECT_AT_ONCE; j++)
+            if (key[j] && key[j] >= s->cut)
+                keys[atomic_add(&s->taken, 1)] = key[j];   /* in any order: they are sorted next */
     }
     for (size_t i = take + tid(); i < padded; i += threads())
         keys[i] = 0;
     sort_keys(keys, padded);
     for (unsigned i = tid(); i < a.sinks; i += threads())
-        list[i] = i;
+        row[i] = i;
     for (unsigned i = tid(); i < want; i += threads())      /* behind a layer's window: its nearest rows */
-        list[a.sinks + i] = i < take ? (uint32_t)keys[i] : first - 1 - (i - take);
+        row[a.sinks + i] = i < take ? (uint32_t)keys[i] : first - 1 - (i - take);
 }

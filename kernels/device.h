@@ -75,6 +75,15 @@ struct device_rows {
 /* The first value, in order of (place, row), that was not finite; place as the operation was told. */
 struct device_bad { bool any; size_t row, place; };
 
+/* What partial caches take over of a text (kvmgr/partial.h), all layers and heads at once. */
+struct device_selection {
+    const float *importance; size_t importance_step;     /* the device's [n_layers][n_kv_heads][importance_step] */
+    const uint32_t *from;            /* the host's [n_layers]: `importance` is defined for from .. n_past-1 */
+    size_t n_layers, n_kv_heads, n_past, sinks, budget;
+    uint32_t *row; size_t row_step;  /* the device's [n_layers][n_kv_heads][row_step]: the result, row of the text for each slot below budget */
+    void *work;                      /* the device's: select_bytes of at least as many */
+};
+
 struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };   /* true head_dim, and as device->head_dim pads it */
 
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; };   /* n_max: slots of the longest cache */
@@ -178,11 +187,12 @@ struct device {
     void (*kv_copy)(struct device *, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t n);
     /* Slots from .. to-1 to zero. */
     void (*kv_zero)(struct device *, const struct device_kv *, size_t from, size_t to);
-    /* The selection of a partial cache (kvmgr/partial.h) for `layer`: slots 0..sinks-1 of dst are those of src; slots sinks..budget-1 the
-     * budget - sinks rows in from' = max(from, sinks) .. n_past-1 of the largest importance (the later one first on ties), best first,
-     * per head; where there are fewer, then the rows before from', from the nearest on. */
-    void (*kv_select)(struct device *, const struct device_kv *dst, const struct device_kv *src, size_t layer, const float *importance,
-                      size_t importance_step, size_t from, size_t n_past, size_t sinks, size_t budget);
+    /* row[..][i] = i for i < sinks; the next budget - sinks are the rows of largest importance in from' = max(from, sinks) .. n_past-1 (the later one
+     * first on ties), best first, per layer and head; where there are fewer, then the rows before from', from the nearest on. */
+    void (*kv_select)(struct device *, const struct device_selection *);
+    size_t (*select_bytes)(const struct device *, size_t n_layers, size_t n_kv_heads, size_t budget);
+    /* Slot row[layer][head][i] of src to slot i of dst, i < n. */
+    void (*kv_take)(struct device *, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n);
 
     /* ---- logits; NULL with host_memory: src/sample.h does it there ---- */
     /* counts[0][id] += window, counts[1][id] += text: no id twice. The list is the host's. */

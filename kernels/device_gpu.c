@@ -23,7 +23,7 @@ struct gpu {
     char *table; size_t table_bytes;         /* of the pass at hand: `bad`, then struct cu_rows' arrays */
     char *table_host;
     float *part, *product_part;
-    uint32_t *ticket, *list, *select_list; uint64_t *keys; size_t keys_step;
+    uint32_t *ticket, *list;
     char *staging;
     /* the pass at hand */
     struct cu_rows rows;
@@ -31,6 +31,14 @@ struct gpu {
     bool many;
     const struct cu_tile *tile;              /* on the host */
 };
+
+static size_t power_of_two(size_t n)         /* not below n */
+{
+    size_t p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
 
 /* ---- errors, launches, memory ----------------------------------------------------------------------------- */
 
@@ -160,15 +168,13 @@ static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
 
 /* ---- working memory --------------------------------------------------------------------------------------- */
 
-struct sizes { size_t slab, chunks_max, table, part, product_part, ticket, list, select_list, keys, keys_step; };
+struct sizes { size_t slab, chunks_max, table, part, product_part, ticket, list; };
 
 static struct sizes sizes_of(const struct device_limits *l)
 {
     struct sizes s;
     const size_t dp = gpu_head_dim(NULL, l->heads.head_dim), paths = MIN(l->rows_max, MAX(l->node_max, 1));
-    s.chunks_max = 1;
-    while (s.chunks_max * KV_CHUNK < l->n_max)
-        s.chunks_max *= 2;
+    s.chunks_max = power_of_two((l->n_max + KV_CHUNK - 1) / KV_CHUNK);
     const size_t per_row = s.chunks_max * l->heads.n_heads * (2 + dp) * sizeof(float);
     s.slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, l->rows_max), PART_BYTES / per_row));
     s.part = s.slab * per_row;
@@ -178,11 +184,6 @@ static struct sizes sizes_of(const struct device_limits *l)
     s.product_part = tiles * CU_PIECES * 2 * CU_TILE_N * (l->rows_max > CU_ROWS_FEW ? CU_ROWS_MANY : CU_ROWS_FEW) * sizeof(float);
     s.ticket = tiles * tiles_n(l->n_out_max) * sizeof(uint32_t);
     s.list = 2 * LIST_MAX * 3 * sizeof(uint32_t);
-    s.keys_step = 1;
-    while (s.keys_step < l->n_max)
-        s.keys_step *= 2;
-    s.keys = l->heads.n_kv_heads * s.keys_step * sizeof(uint64_t);
-    s.select_list = l->heads.n_kv_heads * l->n_max * sizeof(uint32_t);
     return s;
 }
 
@@ -190,7 +191,7 @@ static size_t gpu_reserve_bytes(const struct device *d, const struct device_limi
 {
     const struct sizes s = sizes_of(l);
     (void)d;
-    return s.table + s.part + s.product_part + s.ticket + s.list + s.keys + s.select_list;
+    return s.table + s.part + s.product_part + s.ticket + s.list;
 }
 
 static int gpu_reserve(struct device *d, const struct device_limits *want)
@@ -208,7 +209,6 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     const struct sizes s = sizes_of(&l);
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &g->table, s.table }, { &g->part, s.part }, { &g->product_part, s.product_part }, { &g->ticket, s.ticket }, { &g->list, s.list },
-        { &g->keys, s.keys }, { &g->select_list, s.select_list },
     };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         void *p;
@@ -223,7 +223,7 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     g->table_host = malloc(s.table);
     if (!g->table_host && !*d->error)
         snprintf(d->error, sizeof d->error, "out of memory (%zu bytes)", s.table);
-    g->table_bytes = s.table, g->slab = s.slab, g->chunks_max = s.chunks_max, g->keys_step = s.keys_step;
+    g->table_bytes = s.table, g->slab = s.slab, g->chunks_max = s.chunks_max;
     g->limits = l;
     return *d->error ? -1 : 0;
 }
@@ -440,7 +440,7 @@ static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct d
         gpu_upload(&g->d, g->list, from + i, some * sizeof *from);
         if (to)
             gpu_upload(&g->d, g->list + LIST_MAX, to + i, some * sizeof *to);
-        const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL, 0, (uint32_t)(to0 + i), (uint32_t)some, 0,
+        const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL, 0, (uint32_t)(to0 + i),
                                       (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, nodes, 0 };
         launch(g, CU_kv_copy, &a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
     }
@@ -462,17 +462,26 @@ static void gpu_kv_zero(struct device *d, const struct device_kv *kv, size_t fro
     launch((struct gpu *)d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32, 0);
 }
 
-static void gpu_kv_select(struct device *d, const struct device_kv *dst, const struct device_kv *src, size_t layer, const float *importance,
-                          size_t importance_step, size_t from, size_t n_past, size_t sinks, size_t budget)
+static size_t gpu_select_bytes(const struct device *d, size_t n_layers, size_t n_kv_heads, size_t budget)
+{
+    (void)d;
+    return n_layers * n_kv_heads * power_of_two(budget) * sizeof(uint64_t);
+}
+
+static void gpu_kv_select(struct device *d, const struct device_selection *s)
 {
     struct gpu *g = (struct gpu *)d;
-    assert(n_past <= g->limits.n_max && budget <= n_past && sinks < budget);
-    const struct cu_kv_select a = { importance, importance_step, g->keys_step, g->select_list, g->keys, (uint32_t)budget, (uint32_t)from, (uint32_t)n_past,
-                                    (uint32_t)sinks, (uint32_t)budget, 0 };
-    const struct cu_kv_copy b = { cache_of(dst), cache_of(src), g->select_list, NULL, (uint32_t)budget, 0, (uint32_t)budget, (uint32_t)layer,
-                                  (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
-    launch(g, CU_kv_select, &a, dst->n_kv_heads, 1, 1, 1024, 256 * 4 + 8 + 8);
-    launch(g, CU_kv_copy, &b, budget, dst->n_kv_heads, 1, 32, 0);
+    const struct cu_kv_select a = { s->importance, s->importance_step, power_of_two(s->budget), s->row_step, g->list, s->row, s->work, (uint32_t)s->n_past,
+                                    (uint32_t)s->sinks, (uint32_t)s->budget, (uint32_t)s->n_kv_heads };
+    assert(s->budget <= s->n_past && s->sinks >= 1 && s->sinks < s->budget && s->budget <= s->row_step && s->n_layers <= LIST_MAX);
+    gpu_upload(d, g->list, s->from, s->n_layers * sizeof *s->from);
+    launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, 1024, CU_SELECT_SHARED);
+}
+
+static void gpu_kv_take(struct device *d, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n)
+{
+    const struct cu_kv_copy a = { cache_of(dst), cache_of(src), row, NULL, (uint32_t)row_step, 0, (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
+    launch((struct gpu *)d, CU_kv_copy, &a, n, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
 }
 
 /* ---- logits ----------------------------------------------------------------------------------------------- */
@@ -493,9 +502,7 @@ struct call { size_t edit, count, best, x, keys, keys_step, bytes; };
 
 static struct call call_of(size_t n, size_t n_edit, size_t n_count, size_t vocab)
 {
-    struct call s = { .keys_step = 1 };
-    while (s.keys_step < vocab)
-        s.keys_step *= 2;
+    struct call s = { .keys_step = power_of_two(vocab) };
     s.edit = n * sizeof(struct cu_choice);
     s.count = s.edit + n_edit * sizeof(struct cu_edit);
     s.best = (s.count + n_count * sizeof(struct device_count) + 15) / 16 * 16;
@@ -552,7 +559,7 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
 static void gpu_close(struct device *d)
 {
     struct gpu *g = (struct gpu *)d;
-    void *const mine[] = { g->table, g->part, g->product_part, g->ticket, g->list, g->select_list, g->keys, g->staging };
+    void *const mine[] = { g->table, g->part, g->product_part, g->ticket, g->list, g->staging };
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         gpu_free(d, mine[i], 0);
     free(g->table_host);
@@ -575,7 +582,8 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
         .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
         .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow, .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
-        .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
+        .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .select_bytes = gpu_select_bytes,
+        .kv_take = gpu_kv_take, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
     memcpy(g->d.name, driver->name, sizeof g->d.name);
     memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);
     *out = &g->d;

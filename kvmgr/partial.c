@@ -1,10 +1,23 @@
 #include "kvmgr/partial.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budget)
 {
     return policy != KV_FULL && budget < full->n_max;
+}
+
+static bool in_host_memory(const struct kv *full) { return !full->dev || full->dev->host_memory; }
+
+static void *get(const struct kv *full, size_t bytes) { return in_host_memory(full) ? mem_alloc(bytes) : full->dev->alloc(full->dev, bytes); }
+
+static void give(const struct kv *full, void *p, size_t bytes)
+{
+    if (p && in_host_memory(full))
+        mem_free(p, bytes);
+    else if (p)
+        full->dev->free(full->dev, p, bytes);
 }
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max)
@@ -13,7 +26,11 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
     if (policy == KV_FULL || budget >= n_max)
         return 0;
     n = kv_bytes(full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0);
-    return mul_size(n_max, sizeof(uint32_t), &bytes) && mul_size(bytes, full->n_kv_heads, &bytes) && n != SIZE_MAX && add_size(n, bytes, &n) &&
+    if (!in_host_memory(full))
+        bytes = full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
+    else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
+        return SIZE_MAX;
+    return n != SIZE_MAX && add_size(n, bytes, &n) &&
            mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows, &n) ? n : SIZE_MAX;
 }
 
@@ -23,12 +40,14 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
     *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
-    p->slot_bytes = full->n_kv_heads * full->n_max * sizeof *p->slot_of;
-    p->slot_of = mem_alloc(p->slot_bytes);
+    p->work_bytes = in_host_memory(full) ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
+                                         : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
+    p->work = get(full, p->work_bytes);
     p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
-    p->row = mem_alloc(p->row_bytes);
-    if (!p->slot_of || !p->row) {
-        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->slot_bytes + p->row_bytes);
+    p->row = get(full, p->row_bytes);
+    p->from = calloc(full->n_layers, sizeof *p->from);
+    if (!p->work || !p->row || !p->from) {
+        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->work_bytes + p->row_bytes);
         partial_close(p);
         return -1;
     }
@@ -42,14 +61,15 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
 void partial_close(struct partial *p)
 {
     kv_close(&p->kv);
-    mem_free(p->slot_of, p->slot_bytes);
-    mem_free(p->row, p->row_bytes);
+    give(p->full, p->work, p->work_bytes);
+    give(p->full, p->row, p->row_bytes);
+    free(p->from);
     *p = (struct partial){0};
 }
 
 void partial_resize(struct partial *p, size_t budget)
 {
-    if (!p->slot_of || budget == p->budget)
+    if (!p->work || budget == p->budget)
         return;
     assert(budget > p->sinks && budget <= p->budget_max);
     p->budget = budget;
@@ -70,12 +90,10 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
     p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
-static bool on_host(const struct partial *p) { return !p->full->dev || p->full->dev->host_memory; }
-
 /* Rows from[i] of the full cache to slots to[i], all layers and heads; none twice in `to`. */
 static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *to, size_t n)
 {
-    if (!on_host(p)) {
+    if (!in_host_memory(p->full)) {
         const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
         p->full->dev->kv_copy(p->full->dev, &dst, &src, from, to, n);
         return;
@@ -88,7 +106,7 @@ static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *t
 
 bool partial_wants_scores(const struct partial *p)
 {
-    if (!p->slot_of || p->policy == KV_WINDOW || p->full->n_past <= p->budget)
+    if (!p->work || p->policy == KV_WINDOW || p->full->n_past <= p->budget)
         return false;
     return !p->filled || (p->policy == KV_DYNAMIC && p->n_recent >= p->budget - p->sinks);
 }
@@ -163,7 +181,7 @@ static void select_head(void *ctx, size_t h, size_t thread)
     struct partial *p = x->p;
     const size_t n_past = p->full->n_past, want = p->budget - p->sinks, first = MAX(x->from, p->sinks);
     const float *s = x->score + h * x->step;
-    uint32_t *at = p->slot_of + h * p->full->n_max;
+    uint32_t *at = (uint32_t *)p->work + h * p->full->n_max;
     size_t n = 0;
     (void)thread;
     for (size_t i = first; i < n_past; i++)
@@ -181,13 +199,25 @@ static void select_head(void *ctx, size_t h, size_t thread)
         copy_row(p, x->layer, h, at[i], p->sinks + i);
 }
 
+/* All layers in one launch: one layer has fewer heads than a GPU has multiprocessors. */
+static void select_on_device(struct partial *p, const float *score, size_t step)
+{
+    struct device *dev = p->full->dev;
+    const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
+    const struct device_selection s = { score, step, p->from, p->kv.n_layers, p->kv.n_kv_heads, p->full->n_past, p->sinks, p->budget,
+                                        p->row, p->budget_max, p->work };
+    dev->kv_select(dev, &s);
+    dev->kv_take(dev, &dst, &src, p->row, p->budget_max, p->budget);
+}
+
 void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from)
 {
     struct partial *p = partial;
     struct selecting x = { p, layer, score, step, from };
-    if (!on_host(p)) {
-        const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
-        p->full->dev->kv_select(p->full->dev, &dst, &src, layer, score, step, from, p->full->n_past, p->sinks, p->budget);
+    if (!in_host_memory(p->full)) {
+        p->from[layer] = (uint32_t)from;
+        if (layer + 1 == p->kv.n_layers)
+            select_on_device(p, score - layer * p->kv.n_kv_heads * step, step);
     } else if (p->pool)
         pool_run(p->pool, p->kv.n_kv_heads, select_head, &x);
     else
@@ -235,7 +265,7 @@ static void copy_sinks(struct partial *p)
 void partial_follow(struct partial *p)
 {
     const size_t n_past = p->full->n_past;
-    if (!p->slot_of)
+    if (!p->work)
         return;
     if (n_past < p->n_seen || n_past <= p->budget) {    /* taken back, or short: begin again */
         p->filled = false;
@@ -260,14 +290,14 @@ void partial_follow(struct partial *p)
 
 struct state { uint64_t budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget] */
 
-size_t partial_state_bytes(const struct partial *p) { return p->slot_of ? sizeof(struct state) + p->row_bytes : 0; }
+size_t partial_state_bytes(const struct partial *p) { return p->work ? sizeof(struct state) + p->row_bytes : 0; }
 
 size_t partial_save(const struct partial *p, void *out)
 {
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
     const struct state s = { p->budget, p->n_recent, p->n_seen, heads };
     char *to = out;
-    if (!p->slot_of || !p->filled || !on_host(p))        /* a device does not tell what it selected */
+    if (!p->work || !p->filled || !in_host_memory(p->full))        /* a device does not tell what it selected */
         return 0;
     memcpy(to, &s, sizeof s);
     to += sizeof s;
@@ -281,7 +311,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     struct state s;
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, n_past = p->full->n_past;
     const char *from = (const char *)state + sizeof s;
-    if (!p->slot_of || n < sizeof s || !on_host(p))
+    if (!p->work || n < sizeof s || !in_host_memory(p->full))
         return false;
     memcpy(&s, state, sizeof s);
     if (s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||

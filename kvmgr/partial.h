@@ -31,10 +31,11 @@ struct partial {                         /* {0} is closed */
     size_t n_recent;                     /* rows taken over since the last selection */
     size_t n_seen;                       /* rows of the full cache that it has seen committed */
     size_t refreshes;
-    uint32_t *slot_of;                   /* work space of a selection, [n_kv_heads][full n_max] */
-    size_t slot_bytes;
-    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot */
+    void *work;                          /* of a selection: uint32_t [n_kv_heads][full n_max], or what the device wants. NULL: there is no copy */
+    size_t work_bytes;
+    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot. On a device: was selected for it */
     size_t row_bytes;
+    uint32_t *from;                      /* [n_layers]: a device selects in all layers at once */
 };
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max);

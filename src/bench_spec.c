@@ -210,7 +210,7 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         if (c->mode == c->better && c->rounds)
             c->to_go = 1;
     }
-    if (!p->slot_of || n_past <= x->budget || p->policy == KV_WINDOW)
+    if (!p->work || n_past <= x->budget || p->policy == KV_WINDOW)
         return;
     if (!x->selected)
         x->selected = MAX(x->budget + 1, d->n_prompt - 1);
@@ -227,7 +227,7 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
     static const uint8_t none[] = { 0 };
     struct partial *p = &d->draft.partial;
     const size_t n_past = d->kv.n_past;
-    if (!p->slot_of)
+    if (!p->work)
         return 0;
     p->budget = x->budget;
     p->filled = false;

@@ -47,7 +47,7 @@ double draft_pass_reach(const struct drafting *g)
 {
     uint32_t node = g->passes ? best_child(g->tree, g->pass_node) : 0;
     const struct partial *p = &g->partial;
-    bool waits = p->slot_of && !p->filled && p->full->n_past > p->budget && !g->set.n_width;
+    bool waits = p->work && !p->filled && p->full->n_past > p->budget && !g->set.n_width;
     return (g->passes && !node) || waits ? 0 : g->tree->node[node].reach;
 }
 
@@ -180,7 +180,7 @@ static void partial_observe(struct drafting *g, const struct observed *o)
 
 static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
-    const struct kv full = { .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
+    const struct kv full = { .dev = m->dev, .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
     return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
 }

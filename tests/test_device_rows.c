@@ -236,46 +236,58 @@ static void same_slot(const uint16_t *a, const struct device_kv *ka, size_t pa, 
 
 static bool before(const float *s, uint32_t a, uint32_t b) { return s[a] > s[b] || (s[a] == s[b] && a > b); }
 
+/* All layers at once, each with a window of its own and scores of its own kind. */
 static void selection_takes_the_best_rows_in_order(void)
 {
-    static const struct { size_t n_past, sinks, budget, from; int kind; } cases[] = {
-        { 390, 4, 100, 0, 0 }, { 390, 4, 5, 0, 0 }, { 390, 1, 380, 0, 1 }, { 390, 4, 100, 300, 0 }, { 390, 4, 100, 200, 2 }, { 350, 16, 64, 0, 2 },
+    static const struct { size_t n_past, sinks, budget, from[LAYERS]; int kind; } cases[] = {
+        { 390, 4, 100, { 0, 0 }, 0 }, { 390, 4, 5, { 0, 380 }, 0 }, { 390, 1, 380, { 0, 11 }, 1 }, { 390, 4, 100, { 300, 0 }, 0 }, { 390, 4, 100, { 293, 295 }, 1 },
+        { 390, 4, 100, { 3, 200 }, 2 }, { 350, 16, 64, { 0, 286 }, 2 }, { 390, 2, 66, { 0, 326 }, 3 }, { 390, 2, 390, { 0, 0 }, 3 },
     };
     open_for(16, SLOTS, 6, HEADS, DP);
     struct device_kv full = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0), part = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0);
     uint16_t *host = malloc(LAYERS * full.layer_bytes);
+    uint32_t *row = dev->alloc(dev, LAYERS * HEADS * SLOTS * sizeof *row);
+    void *work = dev->alloc(dev, dev->select_bytes(dev, LAYERS, HEADS, SLOTS));
     for (size_t i = 0; i < LAYERS * full.layer_bytes / 2; i++)
         host[i] = rig_bf16();
     dev->upload(dev, full.base, host, LAYERS * full.layer_bytes);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        const size_t n_past = cases[c].n_past, sinks = cases[c].sinks, budget = cases[c].budget, first = cases[c].from > sinks ? cases[c].from : sinks;
-        float score[HEADS * SLOTS];
-        for (size_t i = 0; i < HEADS * SLOTS; i++)       /* any; many ties; all but equal, zeros of both signs */
-            score[i] = cases[c].kind == 0 ? rig_float() : cases[c].kind == 1 ? (float)(rig_random() % 5) - 2 : i % 7 ? 0.0f : -0.0f;
-        float *ds = rig_put(dev, score, sizeof score);
-        dev->kv_select(dev, &part, &full, 1, ds, SLOTS, cases[c].from, n_past, sinks, budget);
-        uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
-        for (size_t h = 0; h < HEADS; h++) {
-            const float *s = score + h * SLOTS;
-            bool taken[SLOTS] = { false };
-            for (size_t i = 0; i < sinks; i++)
-                same_slot(got, &part, i, host, &full, i, 1, h);
-            for (size_t i = sinks, back = first; i < budget; i++) {
-                uint32_t best = UINT32_MAX;
-                for (uint32_t j = (uint32_t)first; j < n_past; j++)
-                    if (!taken[j] && (best == UINT32_MAX || before(s, j, best)))
-                        best = j;
-                if (best == UINT32_MAX)
-                    best = (uint32_t)--back;             /* behind the window: nearest first */
-                else
-                    taken[best] = true;
-                same_slot(got, &part, i, host, &full, best, 1, h);
-            }
+        const size_t n_past = cases[c].n_past, sinks = cases[c].sinks, budget = cases[c].budget;
+        static float score[LAYERS * HEADS * SLOTS];
+        uint32_t from[LAYERS];
+        for (size_t l = 0; l < LAYERS; l++)
+            from[l] = (uint32_t)cases[c].from[l];
+        for (size_t i = 0; i < LAYERS * HEADS * SLOTS; i++) {    /* any; many ties; all but equal, zeros of both signs; equal but for the last bits */
+            const int kind = (cases[c].kind + (i / SLOTS == 1)) % 4;
+            score[i] = kind == 0 ? rig_float() : kind == 1 ? (float)(rig_random() % 5) - 2 : kind == 2 ? i % 7 ? 0.0f : -0.0f : 1 + (float)(rig_random() % 9) * 0x1p-23f;
         }
-        free(got);
+        float *ds = rig_put(dev, score, sizeof score);
+        dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget, row, SLOTS, work });
+        dev->kv_take(dev, &part, &full, row, SLOTS, budget);
+        uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
+        uint32_t *rows = rig_get(dev, row, LAYERS * HEADS * SLOTS * sizeof *row);
+        for (size_t l = 0; l < LAYERS; l++)
+            for (size_t h = 0; h < HEADS; h++) {
+                const float *s = score + (l * HEADS + h) * SLOTS;
+                const size_t first = from[l] > sinks ? from[l] : sinks;
+                bool taken[SLOTS] = { false };
+                for (size_t i = 0, back = first; i < budget; i++) {
+                    uint32_t best = i < sinks ? (uint32_t)i : UINT32_MAX;
+                    for (uint32_t j = (uint32_t)first; i >= sinks && j < n_past; j++)
+                        if (!taken[j] && (best == UINT32_MAX || before(s, j, best)))
+                            best = j;
+                    if (best == UINT32_MAX)
+                        best = (uint32_t)--back;             /* behind the window: nearest first */
+                    taken[best] = true;
+                    CHECK(rows[(l * HEADS + h) * SLOTS + i] == best, "case %zu, layer %zu, head %zu, slot %zu: row %u, not %u", c, l, h, i, rows[(l * HEADS + h) * SLOTS + i], best);
+                    same_slot(got, &part, i, host, &full, best, l, h);
+                }
+            }
+        free(got), free(rows);
         dev->free(dev, ds, 0);
     }
     free(host);
+    dev->free(dev, row, 0), dev->free(dev, work, 0);
     rig_cache_free(dev, &full), rig_cache_free(dev, &part);
 }
 

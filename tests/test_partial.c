@@ -257,7 +257,7 @@ static void no_copy_where_none_is_needed(void)
     CHECK(partial_kv(&b.p) == &b.full);
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, 64, 1);
-    CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >= kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.slot_bytes);
+    CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >= kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.work_bytes);
     both_close(&b);
 }
 
