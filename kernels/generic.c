@@ -93,7 +93,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 #define ATTN_ROWS_MAX 4
 #define FEW_ROWS 4
 #define AHEAD_IN_LINE 0
-#define ATTN_WIDE 0
+#define WIDE 0
 #define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { (void)rows; return 1; }
 #undef FTZ_BEGIN              /* every flush is spelled out */

@@ -5,7 +5,7 @@
  *                             v16_max (a > b ? a : b), v16_top (the largest, by halves)
  *   v16_pow2(t)               floats whose bits are (bits of t << 23) + bits of 1.0
  *   v16_zero_below(y, x, c)   0 where x < c, else y
- *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN; with ATTN_WIDE v16_round_bf16(v), the same as floats
+ *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN; with WIDE v16_round_bf16(v), the same as floats
  *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
@@ -20,8 +20,8 @@
  *                             is narrower than a block the hardware follows no stream, and each first touch of a line waits (one row at
  *                             depth 15K on Zen 3: 2.9 ms, with prefetching in the order of the panels 2.7 ms, line after line 2.3 ms)
  *   ATTN_ROWS_MAX             rows of the largest tile that has all 64 columns of a block beside each other, where there is one
- *   ATTN_WIDE                 1: queries and weights of bf16 attention pass to the products as floats that hold bf16 values, which
- *                             are widened once instead of once for every panel; dot_bf16's left operand is then float where `wide`
+ *   WIDE                      1: left operands of bf16 products (rows of x, queries, weights of attention) are floats that hold bf16
+ *                             values, widened once instead of once for every panel; dot_bf16's left operand is then float where `wide`
  *
  * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
  * arithmetic is the same however wide the compiler makes it, as long as it neither contracts nor reorders,
@@ -122,7 +122,7 @@ struct tile_args {
     float *c; size_t ldc; const float *alpha; enum dtype act, type;
     const char *a; size_t lda; const char *b; size_t ldb, step, n;
     size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware */
-    bool wide;                       /* a holds floats (ATTN_WIDE) */
+    bool wide;                       /* a holds floats (WIDE) */
 };
 
 /* 16 columns of a cache block and a step of k take as many bytes in bf16, two by two, as in f32. */
@@ -131,7 +131,7 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
 /* Every (rows, panels) that is used is compiled with constants; attention with 64 dimensions, scores and values alike, has constant
  * strides too, which leaves the registers to the accumulators. Out of line, so that a change of MXCSR stays outside. */
 #define TILE_64(LINES, R, P) \
-    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, ATTN_WIDE, R, P)
+    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, WIDE, R, P)
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
@@ -142,8 +142,10 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
             default: TILE_64(P, R, P); \
             } \
         else if (t->act == DT_BF16 && t->lines) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, ATTN_WIDE, R, P); \
-        else if (t->act == DT_BF16 && ATTN_WIDE && t->wide) \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, WIDE, R, P); \
+        else if (t->act == DT_BF16 && WIDE && t->wide && t->step == 4 * PANEL) \
+            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, 4 * PANEL, t->n, 0, 0, true, R, P); \
+        else if (t->act == DT_BF16 && WIDE && t->wide) \
             tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, true, R, P); \
         else if (t->act == DT_BF16) \
             tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, false, R, P); \
@@ -170,19 +172,20 @@ static void tile_span(struct tile_args t, int rows, size_t panels)
     }
 }
 
-static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
-                       const float *bias, bool add, size_t p0, size_t p1)
+/* OP(matmul) for rows of x that are floats where `wide`. */
+static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, bool wide, size_t m, const struct mat *w,
+                        const float *bias, bool add, size_t p0, size_t p1)
 {
-    const size_t elt = dtype_size(act), ldb = mat_panel_bytes(w), step = PANEL * (w->type == DT_BF16 ? 4 : dtype_size(w->type));
-    const size_t n_tiles = (m + MUL_ROWS_MAX - 1) / MUL_ROWS_MAX;
-    float c[MUL_ROWS_MAX * 8 * PANEL];
+    const size_t elt = wide ? sizeof(float) : dtype_size(act), ldb = mat_panel_bytes(w), step = PANEL * (w->type == DT_BF16 ? 4 : dtype_size(w->type));
+    const size_t rows_max = wide ? ROWS_MAX : MUL_ROWS_MAX, n_tiles = (m + rows_max - 1) / rows_max;
+    float c[ROWS_MAX * 8 * PANEL];
     for (size_t p = p0; p < p1;) {
         size_t group = MIN_(tile_panels((int)((m + n_tiles - 1) / n_tiles)), p1 - p);
         for (size_t i = 0; i < n_tiles; i++) {
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0, false };
+                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0, wide };
             FTZ_BEGIN(act == DT_BF16);
             tile_span(t, (int)rows, group);
             FTZ_END;
@@ -199,6 +202,27 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
         }
         p += group;
     }
+}
+
+static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
+                       const float *bias, bool add, size_t p0, size_t p1)
+{
+#if WIDE
+    /* As many rows at once as leave room in a second-level cache: the panels come by once for each lot. A single row is as fast as it is. */
+    enum { FLOATS = 32 << 10 };
+    float left[FLOATS];
+    const size_t k = (w->k + 1) / 2 * 2, fit = act == DT_BF16 && m > 1 ? FLOATS / k : 0, lot = m <= fit ? m : fit / ROWS_MAX * ROWS_MAX;
+    for (size_t r0 = 0, n; lot > 0 && r0 < m; r0 += n) {
+        n = MIN_(lot, m - r0);
+        for (size_t r = 0; r < n; r++)
+            for (size_t i = 0; i < k; i++)
+                left[r * k + i] = from_bits((uint32_t)((const uint16_t *)x)[(r0 + r) * ldx + i] << 16);
+        matmul_rows(y + r0 * ldy, ldy, act, left, k, true, n, w, bias, add, p0, p1);
+    }
+    if (lot > 0)
+        return;
+#endif
+    matmul_rows(y, ldy, act, x, ldx, false, m, w, bias, add, p0, p1);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------ */
@@ -278,13 +302,13 @@ struct attn_work {
     float p[ATTN_ROWS_MAX][KV_BLOCK];       /* act [ATTN_ROWS_MAX][KV_BLOCK] */
     float alpha[ATTN_ROWS_MAX];
     size_t wide[ATTN_WIDE_TILES];           /* the tiles that have been widened: first row, rows - 1 below it */
-    char block[];                           /* with ATTN_WIDE behind it their queries: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim] */
+    char block[];                           /* with WIDE behind it their queries: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim] */
 };
 
 /* The queries of rows from..to-1 of a head, which lie at q, as the products take them; tile i of those at hand. */
 static const char *left_operand(const struct attn *a, const char *q, size_t from, size_t to, size_t i, struct attn_work *w)
 {
-#if ATTN_WIDE
+#if WIDE
     const size_t d = a->head_dim, at = i % ATTN_WIDE_TILES, name = from * ATTN_ROWS_MAX + (to - from - 1);
     float *wide = (float *)(void *)(w->block + a->block_bytes) + at * ATTN_ROWS_MAX * d;
     if (a->type != DT_BF16)
@@ -331,7 +355,7 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
     state[0] = m;
     UNROLL for (int i = 0; i < 4; i++) {
         x[i] = v16_exp2(v16_sub(x[i], top));
-#if ATTN_WIDE
+#if WIDE
         v16_store((float *)p + 16 * i, act == DT_BF16 ? v16_round_bf16(x[i]) : x[i]);
 #else
         if (act == DT_BF16)
@@ -364,7 +388,7 @@ static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, con
 {
     const size_t d = t->a->head_dim;
     struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
-                           t->ahead, t->lines, ATTN_WIDE };
+                           t->ahead, t->lines, WIDE };
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
@@ -390,7 +414,7 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
         if (t->a->importance && r == 0)
             score_block(t, b, s, t->t0 + (size_t)j == 0);
-        void *p = ATTN_WIDE || t->a->type != DT_BF16 ? (void *)w->p[j] : (uint16_t *)w->p + j * KV_BLOCK;
+        void *p = WIDE || t->a->type != DT_BF16 ? (void *)w->p[j] : (uint16_t *)w->p + j * KV_BLOCK;
         w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, p, DT_BF16, from, to) : soften(state, s, p, DT_F32, from, to);
     }
 }
@@ -399,7 +423,7 @@ static __attribute__((noinline)) void tile_values(const struct tile_rows *t, con
 {
     const size_t d = t->a->head_dim, elt = dtype_size(t->a->type);
     struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
-                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, ATTN_WIDE };
+                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE };
     tile_span(v, t->rows, d / PANEL);
 }
 
