@@ -180,7 +180,7 @@ FN uint64_t choose_prefix(struct choosing *c, const float *x, uint32_t n, uint64
     if (tid() == 0) {
         uint64_t sum = 0;
         unsigned b = 0;
-        for (; sum + c->u.hist[b] < target; b++)
+        for (; sum + c->u.hist[b] < target && b + 1 < CHOOSE_BUCKETS; b++)      /* with infinite logits nothing has a weight */
             sum += c->u.hist[b];
         c->bucket = b;
         c->before = sum;

@@ -199,16 +199,22 @@ static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t 
     return 0;
 }
 
-static int cuda_download(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+static int cuda_download(struct gpu_driver *d, const struct gpu_piece *p, size_t n)
 {
     struct cuda *c = use(d);
+    char *at = c->up + UP_BYTES;
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += p[i].bytes;
     const bool few = bytes <= DOWN_BYTES;        /* ids and scores of a round: at once, without the driver's own staging */
-    if (bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? c->up + UP_BYTES : dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoHAsync", ""))
-        return -1;
+    bytes = 0;
+    for (size_t i = 0; i < n; bytes += p[i++].bytes)
+        if (p[i].bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? at + bytes : p[i].dst, (CUdeviceptr)p[i].src, p[i].bytes, c->stream), "cuMemcpyDtoHAsync", ""))
+            return -1;
     if (wait(c))
         return -1;
-    if (few && bytes)
-        memcpy(dst, c->up + UP_BYTES, bytes);
+    for (size_t i = 0; i < n && few; at += p[i++].bytes)
+        memcpy(p[i].dst, at, p[i].bytes);
     return 0;
 }
 

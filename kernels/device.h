@@ -5,7 +5,7 @@
  *   emulated   kernels/device_gpu.c over emulate.c: the very same kernels compiled as C, threads and all. For tests: slow
  *
  * An operation here is a whole one (all rows, all heads, all columns) where ops.h has the piece that one thread works on. All
- * operations go to one queue in the order of the calls and return at once; `download` and `end` wait for them. Buffers
+ * operations go to one queue in the order of the calls and return at once; `download`, `choose` and `end` wait for them. Buffers
  * between operations are the device's, named by pointers that the host must not follow (except on `cpu`, where it may). All
  * functions are called from one thread. Nothing but alloc, mat_put and the first pass of a key takes memory.
  *
@@ -15,8 +15,10 @@
  *         embed, [rmsnorm, product, rope, attend, product, rmsnorm, product, swiglu, product] per layer, rmsnorm, gather, product
  *         graph_end()
  *     }
- *     end(&bad)                           waits; a row that is not finite; an error of the device
  *     choose or download                  tokens or logits. choose is what decoding does (src/choose.h): logits stay where they are
+ *     end(&bad)                           waits; a row that is not finite; an error of the device
+ * A choose before `end` brings what `end` tells along, so that a pass and its tokens are one wait. Of logits that are not finite it chooses
+ * something or nothing.
  * Between graph_begin and graph_end the calls and all their arguments must be a function of the key and of what was passed to
  * open and alloc: what differs from pass to pass is in `rows` alone. The key says module and number of rows (of each
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
@@ -123,7 +125,7 @@ struct device {
     char numerics[32];
     char error[512];                 /* "": none */
     bool compute_f32, host_memory;   /* host_memory: pointers may be followed by the host */
-    size_t downloaded;               /* bytes that have crossed to the host; 0 with host_memory */
+    size_t downloaded, waits;        /* bytes that have crossed to the host, and how often it waited for some; 0 with host_memory */
 
     void (*close)(struct device *);
 

@@ -29,6 +29,7 @@ struct gpu {
     struct cu_rows rows;
     size_t n, n_want, n_tiles, chunks, n_seqs;
     bool many;
+    bool open, told; uint64_t bad;           /* between begin and end; what `end` tells has come down */
     const struct cu_tile *tile;              /* on the host */
 };
 
@@ -80,13 +81,19 @@ static void gpu_upload(struct device *d, void *dst, const void *src, size_t byte
         check(g, g->driver->upload(g->driver, dst, src, bytes));
 }
 
+static int bring(struct gpu *g, const struct gpu_piece *p, size_t n)
+{
+    if (!*g->d.error)
+        check(g, g->driver->download(g->driver, p, n));
+    for (size_t i = 0; i < n; i++)
+        g->d.downloaded += p[i].bytes;
+    g->d.waits++;
+    return *g->d.error ? -1 : 0;
+}
+
 static int gpu_download(struct device *d, void *dst, const void *src, size_t bytes)
 {
-    struct gpu *g = (struct gpu *)d;
-    if (!*d->error)
-        check(g, g->driver->download(g->driver, dst, src, bytes));
-    d->downloaded += bytes;
-    return *d->error ? -1 : 0;
+    return bring((struct gpu *)d, &(struct gpu_piece){ dst, src, bytes }, 1);
 }
 
 static void gpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
@@ -309,6 +316,7 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
         g->chunks *= 2;
     assert(g->chunks <= g->chunks_max);
     g->n = n, g->n_seqs = r->n_seqs, g->n_want = r->n_want;
+    g->open = true, g->told = false;
     gpu_upload(d, g->table, g->table_host, at);
 }
 
@@ -335,9 +343,10 @@ static void gpu_graph_end(struct device *d)
 static int gpu_end(struct device *d, struct device_bad *bad)
 {
     struct gpu *g = (struct gpu *)d;
-    uint64_t word = UINT64_MAX;
-    int rc = gpu_download(d, &word, g->table, sizeof word);
-    *bad = (struct device_bad){ word != UINT64_MAX, (size_t)(word & UINT32_MAX), (size_t)(word >> 32) };
+    const struct gpu_piece word = { &g->bad, g->table, sizeof g->bad };
+    const int rc = g->told && !*d->error ? 0 : bring(g, &word, 1);
+    g->open = false;
+    *bad = (struct device_bad){ g->bad != UINT64_MAX, (size_t)(g->bad & UINT32_MAX), (size_t)(g->bad >> 32) };
     return rc;
 }
 
@@ -551,7 +560,10 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
     if (c->n_count)
         gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
     launch(g, CU_choose, &a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
-    return gpu_download(d, best, w + s.best, c->n * k * sizeof *best);
+    const struct gpu_piece piece[] = { { best, w + s.best, c->n * k * sizeof *best }, { &g->bad, g->table, sizeof g->bad } };
+    const bool tells = g->open && !g->told;
+    g->told |= tells;
+    return bring(g, piece, tells ? 2 : 1);
 }
 
 /* ---- open ------------------------------------------------------------------------------------------------- */

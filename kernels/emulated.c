@@ -70,7 +70,14 @@ static int copy(void *dst, const void *src, size_t bytes)
     return 0;
 }
 static int emulated_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "upload") || copy(dst, src, bytes); }
-static int emulated_download(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "download") || copy(dst, src, bytes); }
+static int emulated_download(struct gpu_driver *d, const struct gpu_piece *p, size_t n)
+{
+    if (call(d, "download"))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        copy(p[i].dst, p[i].src, p[i].bytes);
+    return 0;
+}
 static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "copy") || copy(dst, src, bytes); }
 static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes)
 {

@@ -12,6 +12,7 @@ struct device;
 
 /* Raised when a kernel's definition of its result changes: tile sizes, orders of sums. */
 #define GPU_NUMERICS_VERSION 1
+struct gpu_piece { void *dst; const void *src; size_t bytes; };
 struct gpu_launch { enum cu_kernel kernel; const void *args; unsigned grid[3], block; size_t shared_bytes; };
 /* Products of training as BLAS has them: column-major, c float [m x n] = op(a) op(b) + (add ? c : 0), op(a) [m x k], op(b) [k x n], bf16; a_t: a is
  * [k x m]. Columns begin ld elements after each other. */
@@ -24,7 +25,7 @@ struct gpu_driver {
     void  (*free)(struct gpu_driver *, void *p);
     size_t (*bytes_free)(struct gpu_driver *);
     int   (*upload)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
-    int   (*download)(struct gpu_driver *, void *dst, const void *src, size_t bytes);     /* waits */
+    int   (*download)(struct gpu_driver *, const struct gpu_piece *, size_t n);           /* waits, once for all */
     int   (*copy)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
     int   (*zero)(struct gpu_driver *, void *dst, size_t bytes);
     int   (*fetch_mark)(struct gpu_driver *);                        /* these two as struct device has them */

@@ -123,10 +123,16 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
 
 /* ---- one round -------------------------------------------------------------------------------------------- */
 
+static struct history history_of(const struct decoder *d)
+{
+    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
+}
+
 /* Time passes of several sizes behind the text; their rows are forgotten. */
 static int calibrate(struct decoder *d, struct err *e)
 {
     static const uint8_t all[64] = { [0 ... 63] = 1 };      /* logits of every row, as verification wants them */
+    static const int32_t parent[64] = { -1 };               /* all but the first below the root */
     size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
     int32_t token[64];
     double best[CONTROL_GRID], spent = 0;
@@ -137,8 +143,12 @@ static int calibrate(struct decoder *d, struct err *e)
     for (int again = 0; again < 2; again++)      /* all sizes, then all again: a bad moment is not one size's alone */
         for (size_t i = 0; i < n; i++) {
             struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
+            const struct history h = history_of(d);
             double start = clock_seconds(), seconds;
-            if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
+            if (model_begin(d->model, d->work, &seq, 1, e))
+                return -1;
+            chooser_tree(d->chooser, d->logits, &h, seq.n, parent, token);
+            if (model_end(d->model, d->work, &seq, 1, e))
                 return -1;
             seconds = clock_seconds() - start;
             best[i] = again ? MIN(best[i], seconds) : seconds;
@@ -222,7 +232,8 @@ static int draft(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* One pass of the model over the kept nodes of all decoders. A chain is written straight behind the cache. */
+/* One pass of the model over the kept nodes of all decoders, and where the device chooses what it samples behind each of them. A chain is written
+ * straight behind the cache. */
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
@@ -240,7 +251,14 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         d[i]->round.refreshes = d[i]->draft.partial.refreshes;
     }
     double start = clock_seconds();
-    if (model_forward(d[0]->model, d[0]->work, seq, n, NULL, 0, e))
+    int rc = model_begin(d[0]->model, d[0]->work, seq, n, e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const struct tree *t = d[i]->draft.tree;
+        const struct history h = history_of(d[i]);
+        if (d[i]->draft.set.verifier != VERIFY_PAPER)
+            chooser_tree(d[i]->chooser, d[i]->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
+    }
+    if (rc || model_end(d[0]->model, d[0]->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
@@ -252,11 +270,6 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     return 0;
 }
 
-static struct history history_of(const struct decoder *d)
-{
-    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
-}
-
 /* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
  * root first; returns how many. */
 static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
@@ -265,7 +278,6 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     int32_t token[TREE_DEPTH_MAX + 1];
     struct history h = history_of(d);
     size_t n = 0, at = 0;
-    chooser_tree(d->chooser, d->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
     for (;;) {
         path[n++] = (uint32_t)at;
         h.path = token, h.n_path = n - 1;

@@ -149,23 +149,38 @@ static size_t add_ranked(struct drafting *g, uint32_t node, const struct candida
     return added;
 }
 
-size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead)
+void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, struct ranking *r)
 {
-    struct candidate best[CHOOSER_RANKS * RANK_MAX];
     int32_t path[CHOOSER_RANKS][TREE_DEPTH_MAX];
     struct history h[CHOOSER_RANKS];
-    size_t found[CHOOSER_RANKS], ranked = MIN(k + 1, (size_t)RANK_MAX), added = 0;
+    assert(n <= CHOOSER_RANKS);
+    r->each = MIN(k + 1, (size_t)RANK_MAX);
+    memset(r->found, 0, sizeof r->found);
     if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth)
-        return 0;
+        return;
+    for (size_t i = 0; i < n; i++) {
+        tree_path(g->tree, node[i], path[i]);
+        h[i] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth, .known = g->n_tokens };
+    }
+    chooser_rank(g->chooser, logits, h, n, r->each, r->best, r->found);
+}
+
+size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k, enum source source, enum guess kind, size_t ahead)
+{
+    size_t added = 0;
+    for (size_t i = 0; i < n; i++)
+        added += add_ranked(g, node[i], r->best + i * r->each, r->found[i], k, source, kind, ahead);
+    return added;
+}
+
+size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead)
+{
+    struct ranking r;
+    size_t added = 0;
     for (size_t i = 0, some; i < n; i += some) {
         some = MIN(n - i, (size_t)CHOOSER_RANKS);
-        for (size_t j = 0; j < some; j++) {
-            tree_path(g->tree, node[i + j], path[j]);
-            h[j] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[j], g->tree->node[node[i + j]].depth, .known = g->n_tokens };
-        }
-        chooser_rank(g->chooser, logits, h, some, ranked, best, found);
-        for (size_t j = 0; j < some; j++)
-            added += add_ranked(g, node[i + j], best + j * ranked, found[j], k, source, kind, ahead);
+        draft_rank(g, node + i, some, logits, k, &r);
+        added += draft_add(g, node + i, some, &r, k, source, kind, ahead);
     }
     return added;
 }

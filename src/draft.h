@@ -116,6 +116,10 @@ void draft_reset(struct drafting *g, struct chooser *chooser);
 /* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
  * and the guess) choose the calibration. Returns how many were added. */
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+/* Its two halves, for at most CHOOSER_RANKS nodes: a pass is looked at between them. */
+struct ranking { struct candidate best[CHOOSER_RANKS * RANK_MAX]; size_t found[CHOOSER_RANKS], each; };
+void   draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, struct ranking *r);
+size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k, enum source source, enum guess kind, size_t ahead);
 /* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */

@@ -69,20 +69,30 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
         return 0;
     struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past, .logits = g->logits };
     double start = clock_seconds();
+    struct device *dev = g->model->dev;
+    struct ranking r;
     kv->n_past = at;
-    int rc = model_forward(g->model, g->work, &seq, 1, NULL, 0, e);
+    int rc = model_begin(g->model, g->work, &seq, 1, e);
+    double seconds = clock_seconds() - start;
+    g->passes++;
+    if (rc == 0) {
+        draft_rank(g, &node, 1, g->logits, draft_width(g, node), &r);
+        rc = model_end(g->model, g->work, &seq, 1, e);
+    }
     kv->n_past = n_past;
+    if (!dev->host_memory)
+        seconds = clock_seconds() - start;   /* the end of the pass is seen with the ranking */
     struct budget_arm *arm = &g->arm[g->at_arm];
-    arm->seconds += (clock_seconds() - start - arm->seconds) / (double)MIN(++arm->n, (size_t)40);
+    arm->seconds += (seconds - arm->seconds) / (double)MIN(++arm->n, (size_t)40);
     if (rc) {                                /* nothing but guesses is lost; no NaN may stay in a slot */
+        g->passes--;
         kv_truncate(kv, n_past);
         return 0;
     }
     g->pass_node = node;
-    g->passes++;
     if (g->heads)
-        g->model->dev->copy(g->model->dev, g->pass_hidden, workspace_residual(g->work), g->model->config.hidden * sizeof *g->pass_hidden);
-    size_t added = draft_propose(g, &node, 1, g->logits, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+        dev->copy(dev, g->pass_hidden, workspace_residual(g->work), g->model->config.hidden * sizeof *g->pass_hidden);
+    size_t added = draft_add(g, &node, 1, &r, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
     if (g->set.n_width && !draft_ahead(g))       /* with a controller the heads are asked once, behind the last pass */
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);

@@ -325,28 +325,56 @@ static int not_finite(const struct pass *p, const struct device_bad *bad, struct
                    (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
 }
 
+static void queue(struct pass *p)
+{
+    struct device *d = p->w->dev;
+    place(p);
+    d->begin(d, &p->rows);
+    if (!p->recorded || d->host_memory) {
+        run(p);
+    } else if (!d->graph_begin(d, key(p))) {
+        run(p);
+        d->graph_end(d);
+    }
+}
+
+static int settle(const struct pass *p, struct err *e)
+{
+    const struct workspace *w = p->w;
+    const size_t n_layers = p->m->config.n_layers;
+    struct device *d = w->dev;
+    struct device_bad bad;
+    if (d->end(d, &bad))
+        return err_set(e, ERR_FAILED, "%s: %s", d->name, d->error);
+    if (bad.any)
+        return not_finite(p, &bad, e);
+    tap_fetch(p, TAP_RESIDUAL, n_layers, w->x, p->m->config.hidden);
+    for (size_t l = 0; l < n_layers && !d->host_memory; l++)
+        hand_scores(p, l);
+    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
+}
+
 int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                   const struct tap *taps, size_t n_taps, struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs, .taps = taps, .n_taps = n_taps };
-    struct device *d = w->dev;
-    struct device_bad bad;
-    place(&p);
-    d->begin(d, &p.rows);
-    if (!p.recorded || d->host_memory) {
-        run(&p);
-    } else if (!d->graph_begin(d, key(&p))) {
-        run(&p);
-        d->graph_end(d);
-    }
-    if (d->end(d, &bad))
-        return err_set(e, ERR_FAILED, "%s: %s", d->name, d->error);
-    if (bad.any)
-        return not_finite(&p, &bad, e);
-    tap_fetch(&p, TAP_RESIDUAL, m->config.n_layers, w->x, m->config.hidden);
-    for (size_t l = 0; l < m->config.n_layers && !d->host_memory; l++)
-        hand_scores(&p, l);
-    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
+    queue(&p);
+    return settle(&p, e);
+}
+
+int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+{
+    struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
+    queue(&p);
+    return w->dev->host_memory ? settle(&p, e) : 0;
+}
+
+int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+{
+    struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
+    for (size_t i = 0; i < n_seqs; i++)
+        p.rows.n += seqs[i].n;
+    return w->dev->host_memory ? 0 : settle(&p, e);
 }
 
 const float *workspace_residual(const struct workspace *w) { return w->x; }

@@ -151,6 +151,27 @@ static void nothing_left_is_said(void)
     dev->free(dev, dl, 0), dev->free(dev, choices.work, 0);
 }
 
+/* Nobody looks at the logits of heads: a row that nothing can be chosen from must end all the same, and leave the others alone. */
+static void infinite_logits_end_too(void)
+{
+    float x[2 * VOCAB];
+    struct device_candidate got[2];
+    struct device_chain chain = { .temperature = 1, .top_k = 5, .min_keep = 2, .top_p = 0.5, .min_p = 0.1, .eta = 0.01, .penalty = 1,
+                                  .order = { DEVICE_TOP_P, DEVICE_TOP_K, DEVICE_MIN_P, DEVICE_ETA }, .n_order = 4 };
+    struct device_choice choice[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
+    const struct device_choices choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev, dev->choose_bytes(dev, 2, 0, 0, VOCAB)) };
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < VOCAB; i++) {
+            x[i] = kind == 0 ? NAN : kind == 1 && i == 9 ? INFINITY : kind == 2 ? INFINITY : (float)(i % 50);
+            x[VOCAB + i] = i == 17 ? 80 : 0;
+        }
+        float *dl = rig_put(dev, x, sizeof x);
+        CHECK(dev->choose(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 && got[0].id < VOCAB && got[1].id == 17, "kind %d: %d, %d", kind, got[0].id, got[1].id);
+        dev->free(dev, dl, 0);
+    }
+    dev->free(dev, choices.work, 0);
+}
+
 /* ---- src/choose.h: trees of more rows than a launch has, and texts that grow ---- */
 
 enum { WORDS = 150, NODES = 150, LONGEST = 400, RANKED = 4 };
@@ -264,6 +285,7 @@ int main(void)
         return 1;
     RUN(choices_are_the_samplers);
     RUN(nothing_left_is_said);
+    RUN(infinite_logits_end_too);
     RUN(trees_are_the_samplers);
     dev->close(dev);
     return test_end();

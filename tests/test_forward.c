@@ -259,6 +259,121 @@ static void tokens_are_chosen_on_the_device(void)
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }
 
+/* ---- one wait a round ---- */
+
+struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_setup setup; int32_t text[PROMPT + CHOSEN]; };
+
+static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_passes)
+{
+    struct err e = { 0 };
+    struct decoder d;
+    *x = (struct drawn){ 0 };
+    tiny_write(&tiny_models[0], x->dir);
+    if (cpu)
+        rig_open(&x->r, x->dir, DT_BF16, best_twin(), 1, 2, PROMPT + CHOSEN);
+    else
+        device_rig_open(&x->r, x->dir, 2, PROMPT + CHOSEN);
+    sampling_defaults(&x->p);
+    x->p.seed = 3, x->p.text_max = PROMPT + CHOSEN;
+    rig_tokens(x->text, PROMPT, x->r.c.vocab, 3);
+    if (decode_open(&d, &x->r.m, &x->p, NULL, x->text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(&d, NULL, NULL, &e)) rig_die("decoder", &e);
+    while (d.n_tokens < d.n_max)
+        if (decode_step(&d, &e)) rig_die("round", &e);
+    memcpy(x->text, d.tokens, sizeof x->text);
+    decode_close(&d);
+    draft_defaults(&x->setup.draft);
+    x->setup.draft.drafters = drafters;
+    x->setup.draft.width[0] = 2, x->setup.draft.width[1] = 2, x->setup.draft.n_width = 2;
+    x->setup.draft.kv_sinks = 2, x->setup.draft.kv_budget = 12, x->setup.draft.kv_fixed = true, x->setup.draft.draft_passes = draft_passes;
+    x->setup.draft.test_tokens = x->text, x->setup.draft.n_test_tokens = PROMPT + CHOSEN, x->setup.draft.test_depth = 2;
+}
+static void drawn_close(struct drawn *x) { rig_close(&x->r), tiny_remove(x->dir); }
+static void drawn_start(struct drawn *x, struct decoder *d)
+{
+    struct err e = { 0 };
+    if (decode_open(d, &x->r.m, &x->p, &x->setup, x->text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+}
+
+/* The pass and the tokens come together; each draft pass comes with its ranking. */
+static void a_round_waits_once(void)
+{
+    static const struct { const char *name; unsigned drafters; int passes; } of[] = {
+        { "plain", 0, 0 }, { "a tree", 1u << SOURCE_TEST | 1u << SOURCE_NGRAM, 0 }, { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_TEST, 2 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct err e = { 0 };
+        struct drawn x;
+        struct decoder d;
+        size_t trees = 0, passes = 0;
+        drawn_open(&x, false, of[i].drafters, of[i].passes);
+        drawn_start(&x, &d);
+        while (d.n_tokens < d.n_max) {
+            const size_t before = x.r.dev->waits;
+            if (decode_step(&d, &e)) rig_die("round", &e);
+            CHECK(x.r.dev->waits - before == 1 + d.round.draft_passes, "%s: %zu waits in a round of %zu rows and %zu draft passes", of[i].name, x.r.dev->waits - before,
+                  d.round.rows, d.round.draft_passes);
+            trees += d.round.rows > 2, passes += d.round.draft_passes;
+        }
+        CHECK(memcmp(d.tokens, x.text, sizeof x.text) == 0, "%s: another text", of[i].name);
+        CHECK((trees > 0) == (i > 0) && (passes > 0) == (i == 2), "%s: %zu rounds of a tree, %zu draft passes", of[i].name, trees, passes);
+        decode_close(&d), drawn_close(&x);
+    }
+}
+
+/* NaN in a layer, infinite weights of the vocabulary: found before anything is taken, with the words of a pass that is looked at alone. */
+static void a_round_that_is_not_finite_is_not_taken(void)
+{
+    const uint16_t infinite[] = { 0x7f80, 0x7f80, 0x7f80, 0x7f80 };
+    const float nan[] = { NAN };
+    for (int form = 0; form < 4; form++)         /* a row, a tree; on the CPU too */
+        for (int at_end = 0; at_end < 2; at_end++) {
+            struct err e = { 0 }, alone = { 0 };
+            struct drawn x;
+            struct decoder d;
+            drawn_open(&x, form & 2, form & 1 ? 1u << SOURCE_TEST : 0, 0);
+            drawn_start(&x, &d);
+            if (decode_step(&d, &e)) rig_die("round", &e);
+            const size_t n = d.n_tokens, past = d.kv.n_past;
+            if (at_end)
+                x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.lm_head.w, infinite, sizeof infinite);
+            else
+                x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.layers[1].norm_mlp, nan, sizeof nan);
+            struct pass_seq s = { .kv = &d.kv, .n = 1, .token = d.tokens + n - 1, .logits = d.logits };
+            CHECK(model_forward(&x.r.m, d.work, &s, 1, NULL, 0, &alone) == -1 && strstr(alone.msg, at_end ? "a logit is not a finite number" : "layer 1"), "%s", alone.msg);
+            CHECK(decode_step(&d, &e) == -1 && strstr(e.msg, at_end ? "a logit is not a finite number" : alone.msg) && !strstr(e.msg, "GPU"), "%s, not %s", e.msg, alone.msg);
+            CHECK(d.n_tokens == n && d.kv.n_past == past && memcmp(d.tokens, x.text, n * sizeof *d.tokens) == 0, "%zu tokens, %zu rows", d.n_tokens, d.kv.n_past);
+            decode_close(&d), drawn_close(&x);
+        }
+}
+
+/* A draft pass over a partial cache that is not finite: its guesses are lost, nothing else. */
+static void a_draft_pass_that_is_not_finite_guesses_nothing(void)
+{
+    struct err e = { 0 };
+    struct drawn x;
+    struct decoder d;
+    size_t before = 0, lost = 0, refreshes = 0;
+    drawn_open(&x, false, 1u << SOURCE_PARTIAL, 1);
+    drawn_start(&x, &d);
+    while (d.n_tokens < d.n_max && !lost) {
+        if (decode_step(&d, &e)) rig_die("round", &e);
+        const struct kv *kv = &d.draft.partial.kv;
+        before += d.round.draft_passes;
+        if (before && d.draft.partial.filled) {
+            const uint16_t none = 0x7fc0;
+            x.r.dev->upload(x.r.dev, kv->base, &none, sizeof none);
+            refreshes = d.draft.partial.refreshes;
+            if (decode_step(&d, &e)) rig_die("round", &e);
+            lost++;
+            CHECK(d.round.draft_passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows", d.round.draft_passes, d.round.rows);
+        }
+    }
+    while (d.n_tokens < d.n_max)
+        if (decode_step(&d, &e)) rig_die("round", &e);
+    CHECK(lost && d.draft.partial.refreshes >= refreshes && memcmp(d.tokens, x.text, sizeof x.text) == 0, "%zu lost", lost);
+    decode_close(&d), drawn_close(&x);
+}
+
 int main(void)
 {
     struct device *d;
@@ -272,5 +387,8 @@ int main(void)
     RUN(a_row_is_a_row_on_the_device);
     RUN(speculation_never_changes_the_text);
     RUN(tokens_are_chosen_on_the_device);
+    RUN(a_round_waits_once);
+    RUN(a_round_that_is_not_finite_is_not_taken);
+    RUN(a_draft_pass_that_is_not_finite_guesses_nothing);
     return test_end();
 }
