@@ -100,6 +100,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define ATTN_ROWS_MAX 6
 #define FEW_ROWS 0
 #define AHEAD_IN_LINE 1
+#define SCORES_FIRST 0
 #define WIDE 1
 #define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }

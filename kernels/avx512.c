@@ -82,6 +82,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define ATTN_ROWS_MAX 8
 #define FEW_ROWS 4
 #define AHEAD_IN_LINE 0
+#define SCORES_FIRST 1
 #define WIDE 0
 #define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)

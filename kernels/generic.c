@@ -91,8 +91,9 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 #define ROWS_MAX 4
 #define MUL_ROWS_MAX 4
 #define ATTN_ROWS_MAX 4
-#define FEW_ROWS 4
+#define FEW_ROWS 0
 #define AHEAD_IN_LINE 0
+#define SCORES_FIRST 1           /* so that this order too is tested on every machine */
 #define WIDE 0
 #define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { (void)rows; return 1; }

@@ -19,6 +19,8 @@
  *   AHEAD_IN_LINE             1: dot_bf16 prefetches line after line, `lines` of them at a step, and not what its panels lie behind: where a tile
  *                             is narrower than a block the hardware follows no stream, and each first touch of a line waits (one row at
  *                             depth 15K on Zen 3: 2.9 ms, with prefetching in the order of the panels 2.7 ms, line after line 2.3 ms)
+ *   SCORES_FIRST              1: where one tile has all rows, the scores of the next block come before the values of this one, so that neither waits
+ *                             for the other; on Zen 3 two blocks are too much for the first level: one row at depth 28,672 is 9 % slower with it
  *   ATTN_ROWS_MAX             rows of the largest tile that has all 64 columns of a block beside each other, where there is one
  *   WIDE                      1: left operands of bf16 products (rows of x, queries, weights of attention) are floats that hold bf16
  *                             values, widened once instead of once for every panel; dot_bf16's left operand is then float where `wide`
@@ -494,7 +496,7 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
     }
     last = (last + KV_BLOCK - 1) / KV_BLOCK;
     last = last < b1 ? last : b1;
-    const bool overlap = (r1 - r0) * group > FEW_ROWS && (r1 - r0) * group <= ATTN_ROWS_MAX;
+    const bool overlap = SCORES_FIRST && (r1 - r0) * group > FEW_ROWS && (r1 - r0) * group <= ATTN_ROWS_MAX;
     for (size_t b = first > b0 ? first : b0, n; b < last; b += n) {
         const char *block = a->kv + h * a->head_bytes + b * a->block_bytes;
         for (n = 0; overlap && b + n < last && all_see(a, r0, r1, b + n);)
