@@ -8,6 +8,7 @@
 #include "kernels/cuda_images.h"
 #include "kernels/device.h"
 #include "kernels/gpu.h"
+#include "kernels/graphs.h"
 
 #ifndef WITH_CUDA
 
@@ -32,7 +33,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
 #define CALLS(X) \
     X(cuInit, ) X(cuDriverGetVersion, ) X(cuDeviceGetCount, ) X(cuDeviceGet, ) X(cuDeviceGetName, ) X(cuDeviceGetAttribute, ) \
     X(cuDevicePrimaryCtxRetain, ) X(cuDevicePrimaryCtxRelease, _v2) X(cuCtxSetCurrent, ) X(cuModuleLoadData, ) X(cuModuleUnload, ) \
-    X(cuModuleGetFunction, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) \
+    X(cuModuleGetFunction, ) X(cuFuncGetAttribute, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) \
     X(cuMemcpyDtoHAsync, _v2) X(cuMemcpyDtoDAsync, _v2) X(cuMemsetD8Async, ) X(cuStreamCreate, ) X(cuStreamDestroy, _v2) X(cuStreamSynchronize, ) \
     X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) \
     X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) X(cuGetErrorName, ) \
@@ -44,8 +45,9 @@ static struct {
     CALLS(X)
 #undef X
 } cu;
+static CUresult (*cu_func_load)(CUfunction);    /* cuFuncLoad, from 12.4 on; before, whatever asks about a function loads it */
 
-enum { GRAPHS_MAX = 256, FETCH_BYTES = 1 << 20, UP_BYTES = 16 << 20, UP_PIECE = 1 << 20, DOWN_BYTES = 64 << 10 };
+enum { FETCH_BYTES = 1 << 20, UP_BYTES = 16 << 20, UP_PIECE = 1 << 20, DOWN_BYTES = 64 << 10 };
 struct cuda {
     struct gpu_driver d;
     CUdevice device;
@@ -53,14 +55,12 @@ struct cuda {
     CUmodule module;
     CUstream stream;
     CUfunction kernel[CU_N_KERNELS];
-    size_t shared[CU_N_KERNELS];             /* dynamic shared memory that was asked for so far */
     bool graphs;
     bool overlaps;                           /* programmatic dependent launch */
     bool plain_next;                         /* weights were written: the next kernel reads nothing ahead */
     char *up; size_t up_at;                  /* pinned: what is on its way up, behind it DOWN_BYTES for what comes down */
-    struct { uint64_t key; CUgraphExec graph; } graph[GRAPHS_MAX];
-    size_t n_graphs, next_graph;
-    uint64_t recording;
+    struct graphs recorded;                  /* CUgraphExec */
+    uint64_t key; bool recording;
     struct cublas *cublas;                   /* NULL: not asked for */
     /* fetch: a stream of its own, behind an event of the first one; through pinned memory, which the copy engine reaches beside kernels */
     CUstream beside;
@@ -82,6 +82,8 @@ static int load(char *why, size_t size)
       memcpy(&cu.name##_, &f, sizeof f); }
     CALLS(X)
 #undef X
+    void *func_load = dlsym(lib, "cuFuncLoad");
+    memcpy(&cu_func_load, &func_load, sizeof cu_func_load);
     CUresult r = cu.cuInit_(0);
     if (r != CUDA_SUCCESS) {
         const char *name = "?";
@@ -113,9 +115,9 @@ static struct cuda *use(struct gpu_driver *d)
 
 static void forget_graphs(struct cuda *c)
 {
-    for (size_t i = 0; i < c->n_graphs; i++)
-        cu.cuGraphExecDestroy_(c->graph[i].graph);
-    c->n_graphs = c->next_graph = 0;
+    for (size_t i = 0; i < c->recorded.n; i++)
+        cu.cuGraphExecDestroy_(c->recorded.at[i].graph);
+    c->recorded.n = c->recorded.bytes = 0;
 }
 
 static void cuda_close(struct gpu_driver *d)
@@ -263,11 +265,6 @@ static int cuda_launch(struct gpu_driver *d, const struct gpu_launch *l)
     CUlaunchAttribute overlap = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1 };
     const CUlaunchConfig at = { .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2], .blockDimX = l->block, .blockDimY = 1, .blockDimZ = 1,
                                 .sharedMemBytes = (unsigned)l->shared_bytes, .hStream = c->stream, .attrs = &overlap, .numAttrs = c->overlaps && !c->plain_next };
-    if (l->shared_bytes > 48 << 10 && l->shared_bytes > c->shared[l->kernel]) {
-        if (failed(c, cu.cuFuncSetAttribute_(c->kernel[l->kernel], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)l->shared_bytes), "cuFuncSetAttribute", name))
-            return -1;
-        c->shared[l->kernel] = l->shared_bytes;
-    }
     c->plain_next = l->kernel == CU_pack || l->kernel == CU_noise;
     return failed(c, cu.cuLaunchKernelEx_(&at, c->kernel[l->kernel], args, NULL), "cuLaunchKernelEx", name);
 }
@@ -292,40 +289,53 @@ static int cuda_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
 static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
 {
     struct cuda *c = use(d);
+    void *known, *old;
     if (!c->graphs)
         return false;
-    for (size_t i = 0; i < c->n_graphs; i++)
-        if (c->graph[i].key == key) {
-            failed(c, cu.cuGraphLaunch_(c->graph[i].graph, c->stream), "cuGraphLaunch", "");
-            return true;
-        }
-    c->recording = key;
-    failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture", "");
+    if ((known = graphs_find(&c->recorded, key))) {
+        failed(c, cu.cuGraphLaunch_(known, c->stream), "cuGraphLaunch", "");
+        return true;
+    }
+    if (!graphs_room(&c->recorded, &old))
+        return false;
+    if (old) {
+        cu.cuStreamSynchronize_(c->stream);
+        cu.cuGraphExecDestroy_(old);
+    }
+    c->key = key;
+    c->recording = !failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture", "");
     return false;
 }
 
+/* A graph for which there is no memory is done without, and so are others from here on. */
 static int cuda_graph_end(struct gpu_driver *d)
 {
     struct cuda *c = use(d);
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
-    if (!c->graphs)
+    if (!c->recording)
         return 0;
+    c->recording = false;
     if (failed(c, cu.cuStreamEndCapture_(c->stream, &graph), "cuStreamEndCapture", ""))
         return -1;
-    int rc = *c->d.error ? -1 : failed(c, cu.cuGraphInstantiateWithFlags_(&exec, graph, 0), "cuGraphInstantiate", "");
+    const size_t before = cuda_bytes_free(d);
+    CUresult r = *c->d.error ? CUDA_SUCCESS : cu.cuGraphInstantiateWithFlags_(&exec, graph, 0);
     cu.cuGraphDestroy_(graph);
-    if (rc)
+    if (*c->d.error)
         return -1;
-    const bool full = c->n_graphs == GRAPHS_MAX;
-    const size_t i = full ? c->next_graph++ % GRAPHS_MAX : c->n_graphs++;
-    if (full) {
-        cu.cuStreamSynchronize_(c->stream);
-        cu.cuGraphExecDestroy_(c->graph[i].graph);
+    if (r == CUDA_SUCCESS && (r = cu.cuGraphLaunch_(exec, c->stream)) == CUDA_SUCCESS) {
+        const size_t after = cuda_bytes_free(d);     /* some drivers take the memory at the first launch */
+        graphs_keep(&c->recorded, c->key, exec, before > after ? before - after : 0);
+        return 0;
     }
-    c->graph[i].key = c->recording;
-    c->graph[i].graph = exec;
-    return failed(c, cu.cuGraphLaunch_(exec, c->stream), "cuGraphLaunch", "");
+    if (exec)
+        cu.cuGraphExecDestroy_(exec);
+    if (r != CUDA_ERROR_OUT_OF_MEMORY)
+        return failed(c, r, "cuGraphInstantiate", "");
+    c->graphs = false;
+    cu.cuStreamSynchronize_(c->stream);
+    forget_graphs(c);
+    return 1;
 }
 
 size_t device_cuda_count(char *why, size_t why_size)
@@ -338,11 +348,14 @@ size_t device_cuda_count(char *why, size_t why_size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* The kernels out of their image. All of them ask for the same split of an SM's memory: one that asks for another waits until the SM is empty, and would
+/* The kernels out of their image, now and not at their first launch, which may be one that is recorded (CUDA_MODULE_LOADING is lazy unless told otherwise).
+ * All of them ask for the same split of an SM's memory: one that asks for another waits until the SM is empty, and would
  * not overlap with the kernel before it. */
 static int load_kernels(struct cuda *c, const struct cuda_image *image, const char *arch)
 {
-    int version = 0;
+    int version = 0, shared = 0;
+    if (failed(c, cu.cuDeviceGetAttribute_(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device), "cuDeviceGetAttribute", ""))
+        return -1;
     if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch)) {
         const size_t n = strlen(c->d.error);
         if (cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < CUDA_VERSION)
@@ -351,7 +364,10 @@ static int load_kernels(struct cuda *c, const struct cuda_image *image, const ch
         return -1;
     }
     for (int i = 0; i < CU_N_KERNELS; i++) {
-        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]))
+        int registers;
+        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]) ||
+            failed(c, cu_func_load ? cu_func_load(c->kernel[i]) : cu.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, c->kernel[i]), "cuFuncLoad", kernel_name[i]) ||
+            failed(c, cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared), "cuFuncSetAttribute", kernel_name[i]))
             return -1;
         cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);     /* a wish: no error */
     }
@@ -398,6 +414,7 @@ static int start(struct cuda *c, size_t ordinal)
     /* in graphs the edges between kernels that overlap are known from 12.3 on */
     c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 && !ptx && !(off && strstr(off, "overlap"));
     c->graphs = !(off && strstr(off, "graphs"));
+    c->d.graph_bytes = c->graphs ? GRAPHS_BYTES : 0;
     return 0;
 }
 

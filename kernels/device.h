@@ -13,7 +13,7 @@
  *     begin(&rows)                        where each row stands: everything that may change from pass to pass
  *     if (!graph_begin(key)) {            CUDA: a graph of that key was recorded, and has been launched: nothing else to do
  *         embed, [rmsnorm, product, rope, attend, product, rmsnorm, product, swiglu, product] per layer, rmsnorm, gather, product
- *         graph_end()
+ *         if (!graph_end()) the same once more     nothing was launched: there was no memory for a graph
  *     }
  *     choose or download                  tokens or logits. choose is what decoding does (src/choose.h): logits stay where they are
  *     end(&bad)                           waits; a row that is not finite; an error of the device
@@ -124,6 +124,7 @@ struct device {
     char name[128];                  /* for people: "cuda:0 NVIDIA H200" */
     char numerics[32];
     char error[512];                 /* "": none */
+    size_t graph_bytes;              /* of its memory, for recorded passes: besides what alloc gives */
     bool compute_f32, host_memory;   /* host_memory: pointers may be followed by the host */
     size_t downloaded, waits;        /* bytes that have crossed to the host, and how often it waited for some; 0 with host_memory */
 
@@ -153,7 +154,7 @@ struct device {
     /* ---- a pass ---- */
     void (*begin)(struct device *, const struct device_rows *);
     bool (*graph_begin)(struct device *, uint64_t key);
-    void (*graph_end)(struct device *);
+    bool (*graph_end)(struct device *);
     int  (*end)(struct device *, struct device_bad *);
 
     /* x[r] = row token[r] of the table: packed: a matrix as above; else row-major [n][k] of table->type. */

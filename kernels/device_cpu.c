@@ -186,7 +186,7 @@ static void cpu_begin(struct device *d, const struct device_rows *p)
 }
 
 static bool cpu_graph_begin(struct device *d, uint64_t key) { (void)d, (void)key; return false; }
-static void cpu_graph_end(struct device *d) { (void)d; }
+static bool cpu_graph_end(struct device *d) { (void)d; return true; }
 
 static int cpu_end(struct device *d, struct device_bad *bad)
 {

@@ -334,10 +334,12 @@ static bool gpu_graph_begin(struct device *d, uint64_t key)
     return launched;
 }
 
-static void gpu_graph_end(struct device *d)
+static bool gpu_graph_end(struct device *d)
 {
     struct gpu *g = (struct gpu *)d;
-    check(g, g->driver->graph_end(g->driver));
+    const int rc = g->driver->graph_end(g->driver);
+    check(g, rc < 0 ? -1 : 0);
+    return rc <= 0;
 }
 
 static int gpu_end(struct device *d, struct device_bad *bad)
@@ -597,6 +599,7 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .select_bytes = gpu_select_bytes,
         .kv_take = gpu_kv_take, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
     memcpy(g->d.name, driver->name, sizeof g->d.name);
+    g->d.graph_bytes = driver->graph_bytes;
     memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);
     *out = &g->d;
     return 0;

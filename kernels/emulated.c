@@ -1,10 +1,12 @@
 /* The emulated driver: the kernels themselves, compiled as C. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/device.h"
 #include "kernels/gpu.h"
+#include "kernels/graphs.h"
 #include "kernels/cu_attend.cu"
 #include "kernels/cu_cache.cu"
 #include "kernels/cu_choose.cu"
@@ -19,9 +21,25 @@ CU_KERNELS(X)
 static void (*const run_[])(const void *) = { CU_KERNELS(X) };
 #undef X
 
+#define X(name, args) struct cu_##args name;
+union any_args { CU_KERNELS(X) };
+#undef X
+#define X(name, args) sizeof(struct cu_##args),
+static const size_t args_bytes[] = { CU_KERNELS(X) };
+#undef X
+
+/* A recorded pass: launches with the arguments as they were. Nothing but launches may be called while one is recorded. */
+struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args args; } *launch; };
+
 /* For tests of errors: LONGHAND_EMULATED_FAIL=N, the N-th call of a device (counted from 1; allocations are not counted) fails, and all behind it, as after an
- * error of CUDA; LONGHAND_EMULATED_MEMORY=BYTES is all that it has. */
-struct emulated { struct gpu_driver d; size_t calls, fails_at, memory, used; };
+ * error of CUDA; LONGHAND_EMULATED_MEMORY=BYTES is all that it has; LONGHAND_EMULATED_GRAPHS=N: there is memory for so many recorded passes. */
+struct emulated {
+    struct gpu_driver d;
+    size_t calls, fails_at, memory, used, graphs_left;
+    struct graphs graphs;                        /* struct recorded */
+    struct recorded *recording; uint64_t key;
+    bool graphs_off;
+};
 enum { HEAD = 256 };                             /* before each allocation: its size */
 
 static size_t number_from(const char *name, size_t otherwise)
@@ -30,17 +48,38 @@ static size_t number_from(const char *name, size_t otherwise)
     return s && *s ? strtoull(s, NULL, 10) : otherwise;
 }
 
-static int call(struct gpu_driver *d, const char *what)
+static int call_as(struct gpu_driver *d, const char *what, bool is_kernel)
 {
     struct emulated *m = (struct emulated *)d;
+    assert((!m->recording || is_kernel) && "nothing but launches while a pass is recorded");
     if (++m->calls < m->fails_at)
         return 0;
     if (!*d->error)
         snprintf(d->error, sizeof d->error, "%s: LONGHAND_EMULATED_FAIL, call %zu", what, m->calls);
     return -1;
 }
+static int call(struct gpu_driver *d, const char *what) { return call_as(d, what, false); }
 
-static void emulated_close(struct gpu_driver *d) { free(d); }
+static void forget(struct recorded *r)
+{
+    if (r)
+        free(r->launch);
+    free(r);
+}
+
+static void forget_graphs(struct emulated *m)
+{
+    for (size_t i = 0; i < m->graphs.n; i++)
+        forget(m->graphs.at[i].graph);
+    m->graphs.n = m->graphs.bytes = 0;
+}
+
+static void emulated_close(struct gpu_driver *d)
+{
+    forget(((struct emulated *)d)->recording);
+    forget_graphs((struct emulated *)d);
+    free(d);
+}
 static void *emulated_alloc(struct gpu_driver *d, size_t bytes)
 {
     struct emulated *m = (struct emulated *)d;
@@ -58,6 +97,7 @@ static void emulated_free(struct gpu_driver *d, void *p)
 {
     struct emulated *m = (struct emulated *)d;
     size_t all;
+    forget_graphs(m);                            /* they may name this address */
     memcpy(&all, (char *)p - HEAD, sizeof all);
     m->used -= all;
     free((char *)p - HEAD);
@@ -95,11 +135,30 @@ static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size
 #define X(name, args) #name,
 static const char *const kernel_name[] = { CU_KERNELS(X) };
 #undef X
+static void run(const struct gpu_launch *l) { emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes); }
+
+static int record(struct recorded *r, const struct gpu_launch *l)
+{
+    if (r->n == r->room) {
+        void *more = realloc(r->launch, 2 * (r->room + 16) * sizeof *r->launch);
+        if (!more)
+            return -1;
+        r->launch = more;
+        r->room = 2 * (r->room + 16);
+    }
+    r->launch[r->n].l = *l;
+    memcpy(&r->launch[r->n++].args, l->args, args_bytes[l->kernel]);
+    return 0;
+}
+
 static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
 {
-    if (call(d, kernel_name[l->kernel]))
+    struct emulated *m = (struct emulated *)d;
+    if (call_as(d, kernel_name[l->kernel], true))
         return -1;
-    emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes);
+    if (m->recording)
+        return record(m->recording, l);
+    run(l);
     return 0;
 }
 static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why, (void)why_size; return 0; }
@@ -131,8 +190,52 @@ static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
     return 0;
 }
 
-static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key) { (void)d, (void)key; return false; }
-static int emulated_graph_end(struct gpu_driver *d) { (void)d; return 0; }
+static void play(struct recorded *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct gpu_launch l = r->launch[i].l;
+        l.args = &r->launch[i].args;
+        run(&l);
+    }
+}
+
+static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key)
+{
+    struct emulated *m = (struct emulated *)d;
+    void *known, *old;
+    if (m->graphs_off)
+        return false;
+    if ((known = graphs_find(&m->graphs, key))) {
+        if (!call(d, "graph"))
+            play(known);
+        return true;
+    }
+    if (!graphs_room(&m->graphs, &old))
+        return false;
+    forget(old);
+    m->key = key;
+    m->recording = calloc(1, sizeof *m->recording);
+    return false;
+}
+
+static int emulated_graph_end(struct gpu_driver *d)
+{
+    struct emulated *m = (struct emulated *)d;
+    struct recorded *r = m->recording;
+    m->recording = NULL;
+    if (!r)
+        return 0;
+    if (*d->error || m->graphs_left == 0) {
+        forget(r);
+        forget_graphs(m);
+        m->graphs_off = true;
+        return *d->error ? -1 : 1;
+    }
+    m->graphs_left--;
+    graphs_keep(&m->graphs, m->key, r, r->n * GRAPH_NODE_BYTES);
+    play(r);
+    return 0;
+}
 
 int device_emulated_open(struct device **out, char *why, size_t why_size)
 {
@@ -148,7 +251,8 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     }
     m->fails_at = number_from("LONGHAND_EMULATED_FAIL", SIZE_MAX);
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
-    m->d = (struct gpu_driver){ .kind = "emulated", .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
+    m->graphs_left = number_from("LONGHAND_EMULATED_GRAPHS", SIZE_MAX);
+    m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
         .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_upload, .download = emulated_download,
         .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch,
         .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };

@@ -20,6 +20,7 @@ struct gpu_gemm { float *c; const void *a, *b; size_t m, n, k, lda, ldb, ldc; bo
 struct gpu_driver {
     const char *kind;
     char name[128], numerics[32], error[512];
+    size_t graph_bytes;                                              /* as struct device has it */
     void  (*close)(struct gpu_driver *);
     void *(*alloc)(struct gpu_driver *, size_t bytes);               /* zeroed; NULL when there is none */
     void  (*free)(struct gpu_driver *, void *p);
@@ -34,7 +35,7 @@ struct gpu_driver {
     int   (*gemm_open)(struct gpu_driver *, char *why, size_t why_size);      /* before the first gemm; 0, or -1 and why, no `error` */
     int   (*gemm)(struct gpu_driver *, const struct gpu_gemm *);
     bool  (*graph_begin)(struct gpu_driver *, uint64_t key);         /* true: launched as recorded */
-    int   (*graph_end)(struct gpu_driver *);
+    int   (*graph_end)(struct gpu_driver *);                         /* 0: launched, 1: not, it is to be launched without a graph */
 };
 /* Takes the driver over. 0, or -1 and why (no memory). */
 int gpu_open(struct device **, struct gpu_driver *, char *why, size_t why_size);

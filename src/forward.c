@@ -334,7 +334,8 @@ static void queue(struct pass *p)
         run(p);
     } else if (!d->graph_begin(d, key(p))) {
         run(p);
-        d->graph_end(d);
+        if (!d->graph_end(d))
+            run(p);
     }
 }
 

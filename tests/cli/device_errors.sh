@@ -10,8 +10,8 @@ G="-m $M -f $TMP/prompt -n $N -s 7 --ignore-eos --device emulated --drafter part
 "$L" run $G -q --format ids >"$TMP/plain" 2>"$TMP/err"; r=$?
 [ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ]; result device_errors_has_its_text $? "exit $r: $(cat "$TMP/err")"
 
-# calls, about evenly over load, prompt and rounds: each next one is 1.6 (LONG: 1.15) times as far, until the text gets through
-step=16; [ -z "${LONG:-}" ] || step=11
+# calls, about evenly over load, prompt and rounds: each next one is 1.3 (LONG: 1.1) times as far, until the text gets through
+step=13; [ -z "${LONG:-}" ] || step=11
 n=1 runs=0 bad= kernels= through=0 some=0
 while [ $runs -lt 80 ]; do
     LONGHAND_DB=$TMP/db$runs LONGHAND_EMULATED_FAIL=$n "$L" run $G -q --format ids >"$TMP/a" 2>"$TMP/err"; r=$?
@@ -44,7 +44,7 @@ done
 "$L" text $b --format ids >"$TMP/a"; same device_errors_and_a_text_gone_on_with "$TMP/plain8" "$TMP/a"
 
 # memory
-LONGHAND_EMULATED_MEMORY=100000 check device_memory_for_the_text 2 'this needs [0-9.]+ MiB of memory on emulated GPU \(weights [0-9.]+, KV cache [0-9.]+, workspace [0-9.]+, logits [0-9.]+.*0\.1 MiB are free there' run $G
+LONGHAND_EMULATED_MEMORY=100000 check device_memory_for_the_text 2 'this needs [0-9.]+ MiB of memory on emulated GPU \(weights [0-9.]+, KV cache [0-9.]+, workspace [0-9.]+, logits [0-9.]+, recorded passes 256.*0\.1 MiB are free there' run $G
 jobs=$("$L" list --all | awk 'NR > 2' | wc -l)
 LONGHAND_EMULATED_MEMORY=100000 "$L" run $G -q >"$TMP/out" 2>/dev/null; [ "$("$L" list --all | awk 'NR > 2' | wc -l)" = "$jobs" ] && [ ! -s "$TMP/out" ]; result device_memory_refuses_before_there_is_a_job $? "$("$L" list --all)"
 exit $failed

@@ -1,0 +1,101 @@
+/* Which recorded passes are kept (kernels/graphs.h), and that texts do not depend on it. */
+#include "kernels/graphs.h"
+#include "src/decode.h"
+#include "tests/device_open.h"
+#include "tests/rig.h"
+
+static int mark[2 * GRAPHS_MAX];             /* their addresses stand for graphs */
+
+static void graphs_are_found_by_key(void)
+{
+    static struct graphs g;
+    void *old;
+    for (size_t i = 0; i < 5; i++) {
+        CHECK(graphs_find(&g, 100 + i) == NULL && graphs_room(&g, &old) && !old);
+        graphs_keep(&g, 100 + i, &mark[i], 10);
+    }
+    for (size_t i = 0; i < 5; i++)
+        CHECK(graphs_find(&g, 104 - i) == &mark[4 - i]);
+    CHECK(g.n == 5 && g.bytes == 50 && g.passes == 10);
+}
+
+/* Full by number or by bytes: the one that was used longest ago goes when it is stale, else nothing more is recorded. */
+static void a_stale_graph_makes_room(void)
+{
+    for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
+        static struct graphs g;
+        void *old;
+        const size_t n = by_bytes ? 8 : GRAPHS_MAX, bytes = by_bytes ? GRAPHS_BYTES / 8 : 1;
+        g = (struct graphs){ 0 };
+        for (size_t i = 0; i < n; i++) {
+            graphs_find(&g, i + 1);
+            CHECK(graphs_room(&g, &old) && !old, "%zu of %zu", i, n);
+            graphs_keep(&g, i + 1, &mark[i], bytes);
+        }
+        CHECK(graphs_find(&g, 9999) == NULL && !graphs_room(&g, &old) && !old && g.n == n);
+        for (size_t i = 0; i < GRAPHS_STALE; i++)
+            for (size_t k = 0; k < n; k++)
+                if (k != 3)
+                    CHECK(graphs_find(&g, k + 1) == &mark[k]);
+        CHECK(graphs_room(&g, &old) && old == &mark[3] && g.n == n - 1 && g.bytes == (n - 1) * bytes && graphs_find(&g, 4) == NULL);
+        graphs_keep(&g, 9999, &mark[n], bytes);
+        CHECK(graphs_find(&g, 9999) == &mark[n] && !graphs_room(&g, &old));
+        for (size_t k = 0; k < n; k++)
+            CHECK(k == 3 || graphs_find(&g, k + 1) == &mark[k], "%zu", k);
+    }
+}
+
+/* Memory for no recorded pass, for two, for all: the same text. Of two texts behind each other the second is written from the first one's graphs. */
+static void a_text_does_not_depend_on_graphs(void)
+{
+    enum { PROMPT = 40, TEXT = 40 };
+    static const char *const room[] = { NULL, "0", "2" };
+    int32_t text[3][PROMPT + TEXT];
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
+        struct rig r = { 0 };
+        struct decoder d;
+        struct decode_setup setup = { 0 };
+        struct sampling p;
+        struct err e = { 0 };
+        char dir[4096];
+        if (room[i]) setenv("LONGHAND_EMULATED_GRAPHS", room[i], 1);
+        tiny_write(&tiny_models[0], dir);
+        r.pool = pool_open(1);
+        if (test_device_open(&r.dev, e.msg, sizeof e.msg)) rig_die("device", &e);
+        if (config_read(&r.c, dir, &e) || model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e)) rig_die("model", &e);
+        sampling_defaults(&p);
+        p.seed = 6, p.text_max = PROMPT + TEXT;
+        rig_tokens(text[i], PROMPT, r.c.vocab, 3);
+        draft_defaults(&setup.draft);
+        setup.draft.drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
+        setup.draft.width[0] = 2, setup.draft.width[1] = 1, setup.draft.n_width = 2, setup.draft.draft_passes = 1;
+        setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true;
+        setup.draft.test_tokens = text[0], setup.draft.n_test_tokens = i ? PROMPT + TEXT : 0, setup.draft.test_depth = 2;
+        if (decode_open(&d, &r.m, &p, &setup, text[i], PROMPT, PROMPT + TEXT, &e)) rig_die("decoder", &e);
+        for (int again = 0; again < 2; again++) {
+            if (again && decode_restart(&d, PROMPT, &p, &e)) rig_die("restart", &e);
+            if (decode_prefill(&d, NULL, NULL, &e)) rig_die("prefill", &e);
+            while (d.n_tokens < d.n_max)
+                if (decode_step(&d, &e)) rig_die("round", &e);
+            if (!again) memcpy(text[i], d.tokens, sizeof text[i]);
+            CHECK(memcmp(text[i], d.tokens, sizeof text[i]) == 0 && memcmp(text[0], text[i], sizeof text[i]) == 0, "room for %s graphs, time %d", room[i] ? room[i] : "all", again);
+        }
+        decode_close(&d), rig_close(&r), tiny_remove(dir);
+        unsetenv("LONGHAND_EMULATED_GRAPHS");
+    }
+}
+
+int main(void)
+{
+    struct device *d;
+    char why[256];
+    RUN(graphs_are_found_by_key);
+    RUN(a_stale_graph_makes_room);
+    if (test_device_open(&d, why, sizeof why)) {
+        printf("skip a_text_does_not_depend_on_graphs (%s)\n", why);
+        return test_end();
+    }
+    d->close(d);
+    RUN(a_text_does_not_depend_on_graphs);
+    return test_end();
+}
