@@ -234,10 +234,17 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
 
 enum { SOME = 64 };
 
+/* Slots that new rows take turns in, from the last one on. */
+static size_t turn_of(const struct partial *p)
+{
+    const size_t free = p->budget - p->sinks;
+    return p->policy == KV_STATIC ? (free + 1) / 2 : free;
+}
+
 /* Rows from .. to-1 of the full cache take the places of the least important rows, or of the oldest recent ones. */
 static void take_over(struct partial *p, size_t from, size_t to)
 {
-    const size_t free = p->budget - p->sinks, turn = p->policy == KV_STATIC ? (free + 1) / 2 : free;
+    const size_t turn = turn_of(p);
     const size_t skip = to - from > turn ? to - from - turn : 0;         /* rows that others would replace at once */
     p->n_recent += skip;
     for (size_t i = from + skip; i < to;) {
@@ -292,18 +299,47 @@ struct state { uint64_t budget, n_recent, n_seen, rows; };      /* then uint32_t
 
 size_t partial_state_bytes(const struct partial *p) { return p->work ? sizeof(struct state) + p->row_bytes : 0; }
 
+/* The device's list says what was selected; the rest follows: the k-th row since then stands in slot budget - 1 - k % turn, where no later one does. */
+static bool rows_of_device(const struct partial *p, uint32_t *row)
+{
+    const size_t n_rows = p->kv.n_layers * p->kv.n_kv_heads, first = p->n_seen - p->n_recent;
+    if (p->full->dev->download(p->full->dev, row, p->row, p->row_bytes))
+        return false;
+    for (size_t i = 0; i < n_rows; i++) {
+        uint32_t *at = row + i * p->budget;
+        memmove(at, row + i * p->budget_max, p->budget * sizeof *row);
+        for (size_t slot = 0; slot < p->sinks; slot++)
+            at[slot] = (uint32_t)slot;
+        for (size_t back = 0; back < MIN(turn_of(p), p->n_recent); back++)
+            at[p->budget - 1 - back] = (uint32_t)(first + (p->n_recent - 1) - (p->n_recent - 1 - back) % turn_of(p));
+    }
+    return true;
+}
+
 size_t partial_save(const struct partial *p, void *out)
 {
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
     const struct state s = { p->budget, p->n_recent, p->n_seen, heads };
     char *to = out;
-    if (!p->work || !p->filled || !in_host_memory(p->full))        /* a device does not tell what it selected */
+    if (!p->work || !p->filled)
         return 0;
     memcpy(to, &s, sizeof s);
     to += sizeof s;
+    if (!in_host_memory(p->full))
+        return rows_of_device(p, (uint32_t *)(void *)to) ? sizeof s + heads * bytes : 0;
     for (size_t i = 0; i < heads; i++, to += bytes)
         memcpy(to, p->row + i * p->budget_max, bytes);
     return (size_t)(to - (char *)out);
+}
+
+static void take_on_device(struct partial *p, const char *row)
+{
+    struct device *dev = p->full->dev;
+    const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
+    const size_t bytes = p->budget * sizeof *p->row;
+    for (size_t i = 0; i < p->kv.n_layers * p->kv.n_kv_heads; i++)
+        dev->upload(dev, p->row + i * p->budget_max, row + i * bytes, bytes);
+    dev->kv_take(dev, &dst, &src, p->row, p->budget_max, p->budget);
 }
 
 bool partial_load(struct partial *p, const void *state, size_t n)
@@ -311,7 +347,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     struct state s;
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, n_past = p->full->n_past;
     const char *from = (const char *)state + sizeof s;
-    if (!p->work || n < sizeof s || !in_host_memory(p->full))
+    if (!p->work || n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
     if (s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||
@@ -324,7 +360,9 @@ bool partial_load(struct partial *p, const void *state, size_t n)
             return false;
     }
     p->budget = s.budget;
-    for (size_t l = 0; l < p->kv.n_layers; l++)
+    if (!in_host_memory(p->full))
+        take_on_device(p, from);
+    for (size_t l = 0; l < p->kv.n_layers && in_host_memory(p->full); l++)
         for (size_t h = 0; h < p->kv.n_kv_heads; h++)
             for (size_t i = 0; i < s.budget; i++, from += sizeof(uint32_t)) {
                 uint32_t row;

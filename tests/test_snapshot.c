@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "src/snapshot.h"
+#include "tests/device_open.h"
 #include "tests/rig.h"
 
 static char path[64];
@@ -338,6 +339,77 @@ static void the_selection_comes_back(void)
     }
 }
 
+/* On a device, whose list of what was selected is not the host's: the same slots, and the budget that was learned. */
+static void the_selection_comes_back_on_a_device(void)
+{
+    enum { TEXT = 25, END = 32 };
+    static const struct setting of[] = {
+        { "dynamic", BIT(PARTIAL), { 1, 1 }, 2, KV_DYNAMIC, 3, 40 }, { "static", BIT(PARTIAL), { 1, 1 }, 2, KV_STATIC, 2, 33 },
+        { "window", BIT(PARTIAL), { 1, 1 }, 2, KV_WINDOW, 4, 30 }, { "auto", BIT(PARTIAL), { 0 }, 0, KV_DYNAMIC, 4, 60 },
+    };
+    char dir[4096], why[256];
+    struct rig r = { 0 };
+    struct err e = { 0 };
+    int32_t prompt[PROMPT];
+    if (test_device_open(&r.dev, why, sizeof why)) {
+        printf("skip the_selection_comes_back_on_a_device (%s)\n", why);
+        return;
+    }
+    tiny_write(&tiny_models[0], dir);
+    r.pool = pool_open(1);
+    if (config_read(&r.c, dir, &e) || model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e)) rig_die("model", &e);
+    const struct rig host = rig;
+    rig = r;                                     /* for open_decoder */
+    rig_tokens(prompt, PROMPT, r.c.vocab, 4);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct decoder d[2];
+        struct image m[2];
+        struct snapshot_owner o = owner_of(9);
+        char *state[2];
+        size_t n[2], drafter = 0, bytes;
+        while (drafters_all[drafter] != &draft_partial) drafter++;
+        for (int k = 0; k < 2; k++) {
+            open_decoder(&d[k], &of[i], prompt);
+            if (image_open(&m[k], &d[k], &o, &e)) rig_die("image", &e);
+            struct partial *p = &d[k].draft.partial;
+            if (k == 0) {
+                prefill(&d[0]);
+                while (d[0].n_tokens < PROMPT + TEXT || (of[i].n_width && p->n_recent < 3))
+                    if (decode_step(&d[0], &e)) rig_die("step", &e);
+                CHECK(image_take(&m[0], 0, image_rows(&m[0], d[0].n_tokens)) > 0 && !write_image(&m[0]));
+                CHECK(!of[i].n_width || (p->filled && p->n_recent > 0), "%s: %zu recent rows", of[i].name, p->n_recent);
+            } else {
+                decode_append(&d[1], d[0].tokens + PROMPT, d[0].n_tokens - PROMPT);
+                CHECK(image_restore(&m[1], path, &e) == 0, "%s: %s", of[i].name, e.msg);
+                prefill(&d[1]);
+                image_restore_drafters(&m[1]);
+                CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 && d[1].draft.at_arm == d[0].draft.at_arm &&
+                      memcmp(d[1].draft.arm, d[0].draft.arm, sizeof d[0].draft.arm) == 0, "%s: selected anew, or another budget", of[i].name);
+            }
+            bytes = p->kv.layer_bytes * p->kv.n_layers;
+            state[k] = malloc(m[k].state[drafter].room + bytes);
+            n[k] = drafters_all[drafter]->save(&d[k].draft, state[k]);
+            CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled && r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
+        }
+        CHECK(n[0] == n[1] && (n[0] || !of[i].n_width) && memcmp(state[0], state[1], n[0]) == 0, "%s: another selection", of[i].name);
+        const struct partial *p = &d[0].draft.partial;
+        for (size_t l = 0; l < p->kv.n_layers && n[0]; l++)
+            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+                for (size_t slot = 0; slot < p->budget; slot++) {      /* the bytes of all slots below the budget: K, then V 64 rows further on */
+                    const size_t row = p->kv.head_dim * 2, at = n[0] + l * p->kv.layer_bytes + h * p->kv.head_bytes + slot / KV_BLOCK * p->kv.block_bytes + slot % KV_BLOCK * row;
+                    CHECK(memcmp(state[0] + at, state[1] + at, row) == 0 && memcmp(state[0] + at + KV_BLOCK * row, state[1] + at + KV_BLOCK * row, row) == 0, "%s: slot %zu", of[i].name, slot);
+                }
+        for (int k = 0; k < 2; k++)
+            while (d[k].n_tokens < PROMPT + END)
+                if (decode_step(&d[k], &e)) rig_die("step", &e);
+        CHECK(memcmp(d[0].tokens, d[1].tokens, (PROMPT + END) * sizeof *d[0].tokens) == 0 && d[0].draft.partial.refreshes >= d[1].draft.partial.refreshes, "%s", of[i].name);
+        for (int k = 0; k < 2; k++)
+            free(state[k]), image_close(&m[k]), decode_close(&d[k]);
+    }
+    rig = host;
+    rig_close(&r), tiny_remove(dir);
+}
+
 /* `why` is in the message, and the cache is as if nothing had been tried. */
 static void refused(struct decoder *d, struct image *m, const char *why)
 {
@@ -448,6 +520,7 @@ int main(void)
     RUN(the_text_goes_on_as_it_would_have);
     RUN(files_follow_each_other);
     RUN(the_selection_comes_back);
+    RUN(the_selection_comes_back_on_a_device);
     RUN(foreign_ones_are_refused);
     RUN(the_estimate_grows_with_the_text);
     rig_close(&rig);
