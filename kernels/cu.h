@@ -80,7 +80,9 @@ FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 FN uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
 FN void atomic_add64(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }
 FN void atomic_min64(uint64_t *p, uint64_t v) { atomicMin((unsigned long long *)p, (unsigned long long)v); }
-FN void fence(void) { __threadfence(); }
+/* Orders what this thread did before against what it does behind, for the whole GPU, and what it saw others do (through a barrier): release and acquire, not
+ * sequential consistency (__threadfence), which waits longer. */
+FN void fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 FN void depend_wait(void)
 {
 #if __CUDA_ARCH__ >= 900

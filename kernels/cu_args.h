@@ -23,7 +23,8 @@ enum {
     CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_GROUP_MAX = 16,
     CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128, CU_CHOOSE_SHARED = 2048 * 8 + 128,
-    CU_SELECT_SHARED = 256 * 4 + 32,
+    CU_SELECT_THREADS = 512, CU_SELECT_SHARED = 256 * 4 + 32,
+    CU_SHARED_MAX = (96 << 10) + 16,        /* that a block may ask for; sm_86 and sm_89 give 99 KB, sm_90 counts 1 KB of its own in a block */
     CU_SQUARES = 1 << 14,        /* numbers that a block of `squares` adds up */
 };
 

@@ -62,7 +62,7 @@ FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t f
 
 /* One block per head and layer: (head, layer). The want-th largest key by digits of 8 bits, from the top, as long as more keys than are wanted begin
  * with the digits so far; then those not below it, sorted. */
-KERNEL(kv_select, kv_select, 1024, 1)
+KERNEL(kv_select, kv_select, CU_SELECT_THREADS, 2)
 {
     const size_t at = block_y() * (size_t)a.n_kv_heads + block_x();
     struct selecting *s = (struct selecting *)shared();

@@ -105,18 +105,18 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
             UNROLL_ALL
             for (unsigned e = 0; e < 4; e++)
                 mine[((i * (nr / 8) + j) * 4 + e) * 128 + tid()] = acc[i][j][e];
-    fence();
     barrier();
-    if (tid() == 0) {
+    if (tid() == 0) {                            /* one thread for all: the barriers before and behind carry its fences to the others */
         uint32_t *ticket = a->ticket + block_x() * n_tiles + n_tile;
+        fence();
         *came_last = atomic_add(ticket, 1) == p1 - p0;
         if (*came_last)
             *ticket = 0;                         /* for the next product */
+        fence();
     }
     barrier();
     if (!*came_last)
         return false;
-    fence();
     for (unsigned p = p0; p <= p1; p++) {
         const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size + (product_from(tiles, p, a->pieces) > first ? 0 : size);
         UNROLL_ALL

@@ -353,9 +353,7 @@ size_t device_cuda_count(char *why, size_t why_size)
  * not overlap with the kernel before it. */
 static int load_kernels(struct cuda *c, const struct cuda_image *image, const char *arch)
 {
-    int version = 0, shared = 0;
-    if (failed(c, cu.cuDeviceGetAttribute_(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device), "cuDeviceGetAttribute", ""))
-        return -1;
+    int version = 0;
     if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch)) {
         const size_t n = strlen(c->d.error);
         if (cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < CUDA_VERSION)
@@ -367,7 +365,7 @@ static int load_kernels(struct cuda *c, const struct cuda_image *image, const ch
         int registers;
         if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]) ||
             failed(c, cu_func_load ? cu_func_load(c->kernel[i]) : cu.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, c->kernel[i]), "cuFuncLoad", kernel_name[i]) ||
-            failed(c, cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared), "cuFuncSetAttribute", kernel_name[i]))
+            failed(c, cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_SHARED_MAX), "cuFuncSetAttribute", kernel_name[i]))
             return -1;
         cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);     /* a wish: no error */
     }
@@ -398,7 +396,7 @@ static int start(struct cuda *c, size_t ordinal)
     }
     cuda_image_arch(image, arch);
     const bool ptx = strncmp(arch, "compute_", 8) == 0;
-    snprintf(c->d.numerics, sizeof c->d.numerics, "cuda-%s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, GPU_NUMERICS_VERSION);
+    cuda_numerics(image, major, minor, c->d.numerics);
     if (load_kernels(c, image, arch) ||
         failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuStreamCreate_(&c->beside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||

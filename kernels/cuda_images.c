@@ -5,6 +5,7 @@
 
 #include "kernels/cuda_images.h"
 #include "kernels/device.h"
+#include "kernels/gpu.h"
 
 #ifdef WITH_CUDA
 #define IMAGE(name, file) \
@@ -74,6 +75,18 @@ const struct cuda_image *cuda_image_for(int major, int minor)
         if (strncmp(cuda_image_arch(&all_[i], arch), "compute_", 8) == 0 && atoi(arch + 8) <= major * 10 + minor)
             return &all_[i];
     return NULL;
+}
+
+const char *cuda_numerics(const struct cuda_image *i, int major, int minor, char text[32])
+{
+    char arch[16], own[16] = "";
+    cuda_image_arch(i, arch);
+    const bool ptx = strncmp(arch, "compute_", 8) == 0;
+    snprintf(own, sizeof own, "sm_%d%d", major, minor);
+    const bool same = strncmp(arch, own, strlen(own)) == 0 && strspn(arch + strlen(own), "0123456789") == 0;
+    snprintf(own, sizeof own, "-on-%d%d", major, minor);
+    snprintf(text, 32, "cuda-%s%.8s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, same ? "" : own, GPU_NUMERICS_VERSION);
+    return text;
 }
 
 const char *device_cuda_images(char *text, size_t size)

@@ -24,7 +24,7 @@
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The bits belong to the numerics id
- * (`numerics`): "cpu-1-bf16", "cpu-1-f32", and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-1", "emulated-1".
+ * (`numerics`): "cpu-1-bf16", "cpu-1-f32", and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-on-120-1", "emulated-1".
  *
  * Errors. What cannot go on (a CUDA error, a launch that fails) is kept in `error`, one line without the name, the first one; from then on
  * operations do nothing, and `end` and `download` return -1. The caches are then worth nothing. alloc returns NULL, no error.

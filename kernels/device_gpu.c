@@ -53,7 +53,7 @@ static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_
 {
     if (*g->d.error || !x || !y || !z)
         return;
-    assert(x < (size_t)1 << 31 && y < 65536 && z < 65536);
+    assert(x < (size_t)1 << 31 && y < 65536 && z < 65536 && shared <= CU_SHARED_MAX);
     const struct gpu_launch l = { kernel, args, { (unsigned)x, (unsigned)y, (unsigned)z }, block, shared };
     check(g, g->driver->launch(g->driver, &l));
 }
@@ -486,7 +486,7 @@ static void gpu_kv_select(struct device *d, const struct device_selection *s)
                                     (uint32_t)s->sinks, (uint32_t)s->budget, (uint32_t)s->n_kv_heads };
     assert(s->budget <= s->n_past && s->sinks >= 1 && s->sinks < s->budget && s->budget <= s->row_step && s->n_layers <= LIST_MAX);
     gpu_upload(d, g->list, s->from, s->n_layers * sizeof *s->from);
-    launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, 1024, CU_SELECT_SHARED);
+    launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, CU_SELECT_THREADS, CU_SELECT_SHARED);
 }
 
 static void gpu_kv_take(struct device *d, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n)
