@@ -138,14 +138,14 @@ void emulate_launch(void (*kernel)(const void *args), const void *args, const un
     args_ = args;
     emulate_at.threads = block;
     emulate_at.shared = shared_;
-    for (unsigned z = 0; z < grid[2]; z++)
-        for (unsigned y = 0; y < grid[1]; y++)
-            for (unsigned x = 0; x < grid[0]; x++) {
-                emulate_at.block[0] = x, emulate_at.block[1] = y, emulate_at.block[2] = z;
-                if (shared_bytes)
-                    memset(shared_, 0xff, shared_bytes);
-                run_block(block);
-            }
+    const size_t blocks = (size_t)grid[0] * grid[1] * grid[2];
+    for (size_t i = 0; i < blocks; i++) {
+        const size_t at = order_ == EMULATE_ASCENDING ? i : blocks - 1 - i;
+        emulate_at.block[0] = (unsigned)(at % grid[0]), emulate_at.block[1] = (unsigned)(at / grid[0] % grid[1]), emulate_at.block[2] = (unsigned)(at / grid[0] / grid[1]);
+        if (shared_bytes)
+            memset(shared_, 0xff, shared_bytes);
+        run_block(block);
+    }
 }
 
 /* ---- what a warp does together ---------------------------------------------------------------------------- */

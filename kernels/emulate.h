@@ -1,5 +1,5 @@
 /* The host's half of cu.h: the same words for kernels compiled as C. Threads of a block are fibers that change places at
- * barriers and at what a warp does together; blocks run one after the other. cp.async copies arrive at the wait, not before. */
+ * barriers and at what a warp does together; blocks run one after the other, in either order. cp.async copies arrive at the wait, not before. */
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #define UNROLL_ALL
 #define UNROLL_NONE
 
-/* Order in which the threads of a block run between barriers: results must not depend on it. */
+/* Order in which the threads of a block run between barriers, and the blocks of a grid one after the other: results must not depend on it. */
 enum emulate_order { EMULATE_ASCENDING, EMULATE_DESCENDING };
 void emulate_set_order(enum emulate_order order);
 /* Run `kernel(args)` in every thread of a grid. shared_bytes of shared memory, filled with NaNs before each block. */

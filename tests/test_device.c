@@ -37,6 +37,11 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
     float *db = rig_put(dev, bias, n * sizeof *bias);
     for (size_t i = 0; i < n_rows; i++) {
         float *dy = rig_put(dev, before, 128 * n * sizeof *before);
+        emulate_set_order(EMULATE_DESCENDING);               /* another block comes last to what several of them add up */
+        dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
+        emulate_set_order(EMULATE_ASCENDING);
+        float *again = rig_get(dev, dy, rows[i] * n * sizeof *again);
+        dev->upload(dev, dy, before, 128 * n * sizeof *before);
         dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
         float *y = rig_get(dev, dy, rows[i] * n * sizeof *y);
         for (size_t r = 0; i == 0 && r < rows[0]; r++)
@@ -53,6 +58,8 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
                     return;
             }
         CHECK(!first || memcmp(first, y, (rows[i] < rows[0] ? rows[i] : rows[0]) * n * sizeof *y) == 0, "%zu rows of %zux%zu", rows[i], n, k);
+        CHECK(memcmp(again, y, rows[i] * n * sizeof *y) == 0, "%zu rows of %zux%zu: blocks in another order give another result", rows[i], n, k);
+        free(again);
         if (first)
             free(y);
         else

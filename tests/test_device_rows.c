@@ -1,6 +1,7 @@
 /* The kernels that work row by row, those on caches, and their index arithmetic where 32 bits do not reach. */
 #include <sys/mman.h>
 
+#include "kernels/emulate.h"
 #include "kernels/twins.h"
 #include "tests/device_rig.h"
 
@@ -262,8 +263,10 @@ static void selection_takes_the_best_rows_in_order(void)
             score[i] = kind == 0 ? rig_float() : kind == 1 ? (float)(rig_random() % 5) - 2 : kind == 2 ? i % 7 ? 0.0f : -0.0f : 1 + (float)(rig_random() % 9) * 0x1p-23f;
         }
         float *ds = rig_put(dev, score, sizeof score);
+        emulate_set_order(c % 2 ? EMULATE_DESCENDING : EMULATE_ASCENDING);
         dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget, row, SLOTS, work });
         dev->kv_take(dev, &part, &full, row, SLOTS, budget);
+        emulate_set_order(EMULATE_ASCENDING);
         uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
         uint32_t *rows = rig_get(dev, row, LAYERS * HEADS * SLOTS * sizeof *row);
         for (size_t l = 0; l < LAYERS; l++)
