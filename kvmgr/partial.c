@@ -36,7 +36,7 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
 
 int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
 {
-    assert(sinks >= 1 && sinks < budget);
+    assert(sinks >= 1 && sinks < budget && policy != KV_AUTO);
     *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
@@ -67,11 +67,12 @@ void partial_close(struct partial *p)
     *p = (struct partial){0};
 }
 
-void partial_resize(struct partial *p, size_t budget)
+void partial_change(struct partial *p, enum kv_policy policy, size_t budget)
 {
-    if (!p->work || budget == p->budget)
+    if (!p->work || (policy == p->policy && budget == p->budget))
         return;
-    assert(budget > p->sinks && budget <= p->budget_max);
+    assert(budget > p->sinks && budget <= p->budget_max && policy <= KV_WINDOW);
+    p->policy = policy;
     p->budget = budget;
     p->filled = false;
     p->kv.n_past = 0;
@@ -295,7 +296,7 @@ void partial_follow(struct partial *p)
 
 /* ---- what is selected, kept and taken over again ---- */
 
-struct state { uint64_t budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget] */
+struct state { uint64_t policy, budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget] */
 
 size_t partial_state_bytes(const struct partial *p) { return p->work ? sizeof(struct state) + p->row_bytes : 0; }
 
@@ -319,7 +320,7 @@ static bool rows_of_device(const struct partial *p, uint32_t *row)
 size_t partial_save(const struct partial *p, void *out)
 {
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
-    const struct state s = { p->budget, p->n_recent, p->n_seen, heads };
+    const struct state s = { p->policy, p->budget, p->n_recent, p->n_seen, heads };
     char *to = out;
     if (!p->work || !p->filled)
         return 0;
@@ -350,7 +351,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     if (!p->work || n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||
+    if (s.policy > KV_WINDOW || s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||
         n_past <= s.budget || s.n_recent > n_past)
         return false;
     for (size_t i = 0; i < heads * s.budget; i++) {
@@ -359,6 +360,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
         if (row >= n_past)
             return false;
     }
+    p->policy = (enum kv_policy)s.policy;
     p->budget = s.budget;
     if (!in_host_memory(p->full))
         take_on_device(p, from);

@@ -18,7 +18,7 @@
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 
-enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_FULL };
+enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_FULL, KV_AUTO };      /* auto: in settings only, for whoever chooses */
 enum { PARTIAL_ROWS_MAX = 16 };          /* rows in flight: draft passes of a round */
 
 struct partial {                         /* {0} is closed */
@@ -43,8 +43,9 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
 int  partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
 void partial_close(struct partial *p);
 
-/* Another budget from here on, at most the one it was opened with: the next verification pass selects anew. */
-void partial_resize(struct partial *p, size_t budget);
+/* Another policy (not full) and budget from here on, at most the one it was opened with: the next verification pass selects anew, or the
+ * window is taken now. */
+void partial_change(struct partial *p, enum kv_policy policy, size_t budget);
 
 /* The cache that a draft pass reads now; row i of the pass stands at slot kv->n_past + i, at the position full->n_past + i. */
 struct kv *partial_kv(struct partial *p);

@@ -14,14 +14,15 @@ static const struct spec_setting table_settings[] = {
 };
 static const struct spec_setting window_settings[] = { COMMON };
 /* Fixed trees, the controller off: what could be found by hand. */
-#define CHAINS(budget) \
-    { "chain1/" #budget, "--drafter partial --tree 1 --draft-passes 1 --kv-budget " #budget }, \
-    { "chain2/" #budget, "--drafter partial --tree 1 --draft-passes 2 --kv-budget " #budget }, \
-    { "chain3/" #budget, "--drafter partial --tree 1 --draft-passes 3 --kv-budget " #budget }, \
-    { "chain4/" #budget, "--drafter partial --tree 1 --draft-passes 4 --kv-budget " #budget }, \
-    { "chain6/" #budget, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " #budget }
+#define CHAINS(name, flags) \
+    { "chain1/" name, "--drafter partial --tree 1 --draft-passes 1 --kv-budget " flags }, \
+    { "chain2/" name, "--drafter partial --tree 1 --draft-passes 2 --kv-budget " flags }, \
+    { "chain3/" name, "--drafter partial --tree 1 --draft-passes 3 --kv-budget " flags }, \
+    { "chain4/" name, "--drafter partial --tree 1 --draft-passes 4 --kv-budget " flags }, \
+    { "chain6/" name, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " flags }
 static const struct spec_setting best_settings[] = {
-    COMMON, CHAINS(256), CHAINS(1024), CHAINS(4096),
+    COMMON, CHAINS("256", "256"), CHAINS("1024", "1024"), CHAINS("4096", "4096"),
+    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096", "4096 --kv-policy window"),
     { "wide2/256", "--drafter partial --tree 2 --draft-passes 3 --kv-budget 256" },
     { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21", "--drafter heads --tree 2,1" },
     { "heads-22", "--drafter heads --tree 2,2" }, { "heads-311", "--drafter heads --tree 3,1,1" },
@@ -175,6 +176,7 @@ struct state {
     struct calibration calibration;
     struct budget_arm arm[BUDGET_ARMS];
     size_t at_arm, budget, selected;
+    enum kv_policy policy;
 };
 
 struct table {                       /* work on one text */
@@ -192,8 +194,8 @@ struct table {                       /* work on one text */
 static void take_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
-    *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget,
-                         .selected = g->partial.filled ? d->kv.n_past - g->partial.n_recent : 0 };
+    *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
+                         .selected = g->partial.filled && g->partial.policy != KV_WINDOW ? d->kv.n_past - g->partial.n_recent : 0 };
     memcpy(x->arm, g->arm, sizeof x->arm);
 }
 
@@ -210,13 +212,13 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         if (c->mode == c->better && c->rounds)
             c->to_go = 1;
     }
-    if (!p->work || n_past <= x->budget || p->policy == KV_WINDOW)
+    if (!p->work || n_past <= x->budget || x->policy == KV_WINDOW)
         return;
     if (!x->selected)
         x->selected = MAX(x->budget + 1, d->n_prompt - 1);
     if (x->selected >= n_past)                           /* the next pass is the first that selects */
         x->selected = 0;
-    while (x->selected && p->policy == KV_DYNAMIC && x->selected + x->budget - p->sinks < n_past)
+    while (x->selected && x->policy == KV_DYNAMIC && x->selected + x->budget - p->sinks < n_past)
         x->selected += x->budget - p->sinks;
 }
 
@@ -230,6 +232,7 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
     if (!p->work)
         return 0;
     p->budget = x->budget;
+    p->policy = x->policy;
     p->filled = false;
     p->n_recent = 0;
     p->n_seen = n_past;

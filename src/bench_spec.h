@@ -15,7 +15,7 @@
 #include "src/cmd.h"
 #include "src/decode.h"
 
-enum { SPEC_SETTINGS_MAX = 48, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5 };
+enum { SPEC_SETTINGS_MAX = 64, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5 };
 enum spec_kind { SPEC_LONG, SPEC_SHORT, SPEC_COPY, SPEC_WINDOWS, SPEC_BEST };
 /* The first settings of every list: plain twice, as each other's control, and the one that writes the text. */
 enum { SPEC_PLAIN, SPEC_AGAIN, SPEC_AUTO, SPEC_OTHERS };

@@ -8,7 +8,7 @@ void draft_defaults(struct draft_settings *s)
 {
     *s = (struct draft_settings){
         .drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX, .ngram_k = 20, .ngram_delay = -1, .draft_passes = -1,
-        .kv_sinks = 16, .kv_budget = 4096,
+        .kv_policy = KV_AUTO, .kv_sinks = 16, .kv_budget = 4096,
     };
 }
 

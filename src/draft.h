@@ -22,7 +22,7 @@
 #include "src/tree.h"
 
 #define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
-enum { BUDGET_ARMS = 3, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
+enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
 
@@ -34,7 +34,7 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     long ngram_delay;                /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is on */
     long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
     enum kv_policy kv_policy;
-    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget */
+    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or window */
     size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
     enum verifier verifier;
     size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
@@ -67,7 +67,7 @@ struct drafting {
     float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
     void *heads_scratch;             /* the device's */
     struct partial partial;
-    struct budget_arm { size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
+    struct budget_arm { enum kv_policy policy; size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
     size_t n_arms, at_arm;
     size_t passes;                   /* draft passes of this round */
     uint32_t pass_node;              /* the node that the last one stood at */
@@ -124,7 +124,7 @@ size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struc
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* Take the budget of the partial cache that pays best by what is known of each; now and then another one, to know it. */
+/* Take the budget and policy of the partial cache that pay best by what is known of each; now and then another one, to know it. */
 void draft_choose_budget(struct drafting *g, const struct control *c);
 /* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
 double draft_pass_reach(const struct drafting *g);

@@ -166,7 +166,7 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
             g->arm[at].n = MIN(g->arm[at].n, (size_t)ARM_TRIALS / 2);
         g->at_arm = at;
         g->arm[at].idle = 0;
-        partial_resize(&g->partial, g->arm[at].budget);
+        partial_change(&g->partial, g->arm[at].policy, g->arm[at].budget);
     }
 }
 
@@ -188,6 +188,15 @@ static void partial_observe(struct drafting *g, const struct observed *o)
     partial_follow(&g->partial);
 }
 
+/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the text (models/demo: it does not). */
+static void add_arms(struct drafting *g, size_t budget)
+{
+    const enum kv_policy p = g->set.kv_policy;
+    if (p == KV_AUTO && !g->set.kv_fixed)
+        g->arm[g->n_arms++] = (struct budget_arm){ .policy = KV_WINDOW, .budget = budget, .hit = HOPE };
+    g->arm[g->n_arms++] = (struct budget_arm){ .policy = p == KV_AUTO ? KV_DYNAMIC : p, .budget = budget, .hit = HOPE };
+}
+
 static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
     const struct kv full = { .dev = m->dev, .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
@@ -199,12 +208,12 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 {
     const struct draft_settings *s = &g->set;
     (void)n_max;
-    if (partial_open(&g->partial, g->kv, g->model->pool, s->kv_policy, s->kv_sinks, s->kv_budget, e))
+    for (size_t budget = 256; budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
+        add_arms(g, budget);
+    add_arms(g, s->kv_budget);
+    if (partial_open(&g->partial, g->kv, g->model->pool, g->arm[0].policy, s->kv_sinks, s->kv_budget, e))
         return -1;
-    for (size_t budget = 256; g->n_arms < BUDGET_ARMS - 1 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
-        g->arm[g->n_arms++] = (struct budget_arm){ .budget = budget, .hit = HOPE };
-    g->arm[g->n_arms++] = (struct budget_arm){ .budget = s->kv_budget, .hit = HOPE };
-    partial_resize(&g->partial, g->arm[0].budget);
+    partial_change(&g->partial, g->arm[0].policy, g->arm[0].budget);
     return 0;
 }
 
@@ -239,7 +248,7 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     memcpy(&k, state, sizeof k);
     bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms;
     for (size_t i = 0; i < g->n_arms && same; i++)
-        same = k.arm[i].budget == g->arm[i].budget;
+        same = k.arm[i].policy == g->arm[i].policy && k.arm[i].budget == g->arm[i].budget;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
         return false;
     memcpy(g->arm, k.arm, sizeof k.arm);

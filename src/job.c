@@ -14,7 +14,7 @@
 
 static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p", "min_p", "eta" };
 static const char *const compute_names[] = { "bf16", "f32" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
-static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW } };
+static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "auto", KV_AUTO } };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
 

@@ -99,7 +99,7 @@ static const struct option table[] = {
     { "draft-passes", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(draft_passes), 0, 16, NULL, "what pays", "Passes over the partial cache in a round.", DRAFTING, 0 },
     { "kv-budget", "", "N|prompt", VERBS_MAKE | VERB_BENCH, TEXT, F(kv_budget), 0, 0, NULL, "4096", "Keys of the partial cache.", DRAFTING, 0 },
     { "kv-sinks", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(kv_sinks), 1, BIG, NULL, "16", "First tokens that always stay in it.", DRAFTING, 0 },
-    { "kv-policy", "", "full|static|dynamic|window", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 4, NULL, "dynamic",
+    { "kv-policy", "", "full|static|dynamic|window", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 4, NULL, "what pays; dynamic with --tree, --kv-budget or --preset",
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },

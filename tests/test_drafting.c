@@ -13,7 +13,7 @@ struct setting { const char *name; unsigned drafters; size_t width[8], n_width; 
 #define BIT(x) (1u << SOURCE_##x)
 static const struct setting settings[] = {
     { "plain", 0, { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
-    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 16, 4096, LEAD_FIRST },
     { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128, LEAD_FIRST },
     { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
     { "window", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, 4, KV_WINDOW, 4, 64, LEAD_FIRST },
@@ -99,6 +99,47 @@ static void nothing_is_allocated_in_a_round(void)
             decode_close(&d);
         }
     rig_close(&two);
+}
+
+/* ---- what the controller may choose of the partial cache ---- */
+
+static bool arm_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget) { return g->arm[i].policy == policy && g->arm[i].budget == budget; }
+static void arms_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
+{
+    struct decode_setup s = { 0 };
+    struct sampling p;
+    int32_t prompt[700];
+    draft_defaults(&s.draft);
+    s.draft.drafters = BIT(PARTIAL), s.draft.kv_policy = policy, s.draft.kv_fixed = fixed, s.draft.kv_budget = budget;
+    sampling_of(&p, 3);
+    prompt_of(prompt, 700, rig.c.vocab, 6);
+    open_decoder(d, &rig, &p, &s, prompt, 700, 900);
+}
+static void the_policy_that_comes_true_more_often_is_taken(void)
+{
+    struct decoder d;
+    struct drafting *g = &d.draft;
+    arms_of(&d, KV_AUTO, true, 300);
+    CHECK(g->n_arms == 1 && arm_is(g, 0, KV_DYNAMIC, 300));
+    decode_close(&d);
+    arms_of(&d, KV_STATIC, false, 4096);
+    CHECK(g->n_arms == 3 && arm_is(g, 0, KV_STATIC, 256) && arm_is(g, 1, KV_STATIC, 1024) && arm_is(g, 2, KV_STATIC, 4096));
+    decode_close(&d);
+
+    arms_of(&d, KV_AUTO, false, 600);
+    CHECK(g->n_arms == 4 && arm_is(g, 0, KV_WINDOW, 256) && arm_is(g, 1, KV_DYNAMIC, 256) && arm_is(g, 2, KV_WINDOW, 600) && arm_is(g, 3, KV_DYNAMIC, 600));
+    CHECK(g->at_arm == 0 && g->partial.policy == KV_WINDOW && g->partial.budget == 256);
+    for (size_t better = 0; better < 2; better++) {
+        for (size_t i = 0; i < g->n_arms; i++) {     /* known for sure, at one price */
+            struct budget_arm *a = &g->arm[i];
+            a->n = a->trials = 1000, a->idle = 0, a->seconds = 1e-4, a->hit = i == better ? 0.9 : 0.6;
+        }
+        draft_choose_budget(g, &d.control);
+        CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_WINDOW) && g->partial.budget == 256, "arm %zu instead of %zu", g->at_arm, better);
+        while (partial_kv(&g->partial) == g->kv && d.n_tokens < d.n_max) step(&d);
+        CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections", g->partial.refreshes);
+    }
+    decode_close(&d);
 }
 
 /* ---- the table of 4-grams in a running decoder ---- */
@@ -464,6 +505,7 @@ int main(void)
     rig_open(&rig, demo, DT_BF16, best_twin(), 1, 8, 64);
     if (heads_open(&heads, NULL, &rig.m, &e)) rig_die("heads", &e);
     RUN(nothing_is_allocated_in_a_round);
+    RUN(the_policy_that_comes_true_more_often_is_taken);
     RUN(ngrams_lag_behind_the_penalty_window);
     RUN(statistics_equal_a_log);
     RUN(windows_of_a_long_text);

@@ -206,7 +206,7 @@ static void resized(void)
         for (size_t i = 0; i < 150 && !test_failed_; i++) {
             if (i % 9 == 4) {
                 size_t budget = budgets[i / 9 % 6];
-                partial_resize(&b.p, budget);
+                partial_change(&b.p, (enum kv_policy)policy, budget);
                 if (budget != b.r.budget) {
                     b.r.budget = budget, b.r.filled = false;
                     rule_follow(&b.r, b.r.n_past);
@@ -253,7 +253,7 @@ static void no_copy_where_none_is_needed(void)
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, N_MAX, 1);
     prefill(&b, N_MAX - 1);
     CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_DYNAMIC, N_MAX, N_MAX) == 0);
-    partial_resize(&b.p, 20);
+    partial_change(&b.p, KV_DYNAMIC, 20);
     CHECK(partial_kv(&b.p) == &b.full);
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, 64, 1);

@@ -134,7 +134,7 @@ static const struct setting { const char *name; unsigned drafters; size_t width[
     { "partial, dynamic", BIT(PARTIAL) | BIT(NGRAM), { 1, 3, 3 }, 3, KV_DYNAMIC, 8, 100 },
     { "partial, static", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, KV_STATIC, 4, 90 },
     { "partial, window", BIT(PARTIAL), { 2, 2 }, 2, KV_WINDOW, 4, 64 },
-    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, KV_DYNAMIC, 4, 200 },
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, KV_AUTO, 4, 200 },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -345,7 +345,7 @@ static void the_selection_comes_back_on_a_device(void)
     enum { TEXT = 25, END = 32 };
     static const struct setting of[] = {
         { "dynamic", BIT(PARTIAL), { 1, 1 }, 2, KV_DYNAMIC, 3, 40 }, { "static", BIT(PARTIAL), { 1, 1 }, 2, KV_STATIC, 2, 33 },
-        { "window", BIT(PARTIAL), { 1, 1 }, 2, KV_WINDOW, 4, 30 }, { "auto", BIT(PARTIAL), { 0 }, 0, KV_DYNAMIC, 4, 60 },
+        { "window", BIT(PARTIAL), { 1, 1 }, 2, KV_WINDOW, 4, 30 }, { "auto", BIT(PARTIAL), { 0 }, 0, KV_AUTO, 4, 60 },
     };
     char dir[4096], why[256];
     struct rig r = { 0 };

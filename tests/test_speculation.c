@@ -17,8 +17,8 @@ struct text { int32_t *tokens; size_t n_prompt, n; };
 struct setting { const char *name; unsigned drafters; size_t width[8], n_width; long passes; enum kv_policy policy; size_t budget; enum ngram_lead lead; };
 #define BIT(x) (1u << SOURCE_##x)
 static const struct setting settings[] = {
-    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_DYNAMIC, 4096, LEAD_FIRST },
-    { "auto, small cache", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_DYNAMIC, 100, LEAD_FIRST },
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
+    { "auto, small cache", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 100, LEAD_FIRST },
     { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 128, LEAD_FIRST },
     { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 4096, LEAD_FIRST },
     { "text alone", BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, -1, KV_DYNAMIC, 4096, LEAD_ROOT },
