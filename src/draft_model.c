@@ -136,6 +136,19 @@ static bool may_be_best(const struct drafting *g, const struct control *c)
     return true;
 }
 
+static bool is_known(const struct budget_arm *a) { return a->n >= ARM_TRIALS && a->idle <= ARM_STALE; }
+
+/* A trial of drafting is no time to try another budget, if one is known to pay: drafting would be judged by what the other one costs. */
+static bool has_to_win(const struct drafting *g, const struct control *c)
+{
+    if (c->mode == c->better)
+        return false;
+    for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++)
+        if (is_known(&g->arm[i]) && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > control_chain_value(c, 0, 0) + 0.05)
+            return true;
+    return false;
+}
+
 void draft_choose_budget(struct drafting *g, const struct control *c)
 {
     double best = -1e9;
@@ -149,10 +162,13 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
     if (g->arm[g->at_arm].n < ARM_TRIALS && may_be_best(g, c))
         return;
     g->arm[g->at_arm].n = MAX(g->arm[g->at_arm].n, (size_t)ARM_TRIALS);
+    const bool sure = has_to_win(g, c);
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
         const struct budget_arm *a = &g->arm[i];
         double value = control_chain_value(c, a->hit, a->seconds) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
-        if (a->n < ARM_TRIALS || a->idle > ARM_STALE) {      /* not known, or long ago: what could it be at best? */
+        if (!is_known(a) && sure)
+            continue;
+        if (!is_known(a)) {                                  /* or long ago: what could it be at best? */
             double hit = i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
             value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, a->budget));
         }
