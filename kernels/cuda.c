@@ -296,12 +296,13 @@ static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
         failed(c, cu.cuGraphLaunch_(known, c->stream), "cuGraphLaunch", "");
         return true;
     }
-    if (!graphs_room(&c->recorded, &old))
-        return false;
+    const bool room = graphs_room(&c->recorded, &old);
     if (old) {
         cu.cuStreamSynchronize_(c->stream);
         cu.cuGraphExecDestroy_(old);
     }
+    if (!room)
+        return false;
     c->key = key;
     c->recording = !failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture", "");
     return false;
@@ -331,7 +332,7 @@ static int cuda_graph_end(struct gpu_driver *d)
     if (exec)
         cu.cuGraphExecDestroy_(exec);
     if (r != CUDA_ERROR_OUT_OF_MEMORY)
-        return failed(c, r, "cuGraphInstantiate", "");
+        return failed(c, r, exec ? "cuGraphLaunch" : "cuGraphInstantiate", "");
     c->graphs = false;
     cu.cuStreamSynchronize_(c->stream);
     forget_graphs(c);

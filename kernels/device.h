@@ -127,6 +127,7 @@ struct device {
     size_t graph_bytes;              /* of its memory, for recorded passes: besides what alloc gives */
     bool compute_f32, host_memory;   /* host_memory: pointers may be followed by the host */
     size_t downloaded, waits;        /* bytes that have crossed to the host, and how often it waited for some; 0 with host_memory */
+    size_t played;                   /* passes that were launched as recorded ones */
 
     void (*close)(struct device *);
 

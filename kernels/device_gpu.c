@@ -331,6 +331,7 @@ static bool gpu_graph_begin(struct device *d, uint64_t key)
         return false;
     const bool launched = g->driver->graph_begin(g->driver, h);
     check(g, *g->driver->error ? -1 : 0);
+    d->played += launched;
     return launched;
 }
 

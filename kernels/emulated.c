@@ -210,9 +210,10 @@ static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key)
             play(known);
         return true;
     }
-    if (!graphs_room(&m->graphs, &old))
-        return false;
+    const bool room = graphs_room(&m->graphs, &old);
     forget(old);
+    if (!room)
+        return false;
     m->key = key;
     m->recording = calloc(1, sizeof *m->recording);
     return false;

@@ -26,7 +26,7 @@ static inline void *graphs_find(struct graphs *g, uint64_t key)
     return NULL;
 }
 
-/* Whether one more may be recorded. *old: the one to be destroyed first, taken out, or NULL. Without one that is stale nothing is: a pass without a graph costs
+/* Whether one more may be recorded. *old: one to be destroyed in either case, taken out, or NULL. Without one that is stale nothing is: a pass without a graph costs
  * less than recording one again and again. */
 static inline bool graphs_room(struct graphs *g, void **old)
 {
@@ -42,7 +42,7 @@ static inline bool graphs_room(struct graphs *g, void **old)
     *old = g->at[oldest].graph;
     g->bytes -= g->at[oldest].bytes;
     g->at[oldest] = g->at[--g->n];
-    return true;
+    return g->bytes < GRAPHS_BYTES;
 }
 
 static inline void graphs_keep(struct graphs *g, uint64_t key, void *graph, size_t bytes)

@@ -11,7 +11,7 @@
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
  *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
  *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
- *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use
+ *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use whose left operand is not widened
  *   tile_panels(r)            panels beside each other in a tile of r rows
  *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
  *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K

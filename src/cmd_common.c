@@ -152,7 +152,8 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     memory_add_on(plan, g->dev, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
     memory_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_add_on(plan, g->dev, "logits", logits);
-    memory_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
+    if (g->dev->graph_bytes)
+        memory_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
     memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
 }
 

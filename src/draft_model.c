@@ -138,13 +138,15 @@ static bool may_be_best(const struct drafting *g, const struct control *c)
 
 static bool is_known(const struct budget_arm *a) { return a->n >= ARM_TRIALS && a->idle <= ARM_STALE; }
 
-/* A trial of drafting is no time to try another budget, if one is known to pay: drafting would be judged by what the other one costs. */
+/* A trial of drafting is no time to try another budget, if one is known to pay: drafting would be judged by what the other one costs. It pays if it is
+ * better than plain decoding and than the rate that has been reached so far (a value of 0), perhaps without draft passes. */
 static bool has_to_win(const struct drafting *g, const struct control *c)
 {
+    const double without = control_chain_value(c, 0, 0);
     if (c->mode == c->better)
         return false;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++)
-        if (is_known(&g->arm[i]) && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > control_chain_value(c, 0, 0) + 0.05)
+        if (is_known(&g->arm[i]) && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > MAX(without, 0) + 0.05)
             return true;
     return false;
 }

@@ -45,12 +45,25 @@ static void a_stale_graph_makes_room(void)
     }
 }
 
+/* A small one that goes does not make room for a large one: what is kept stays below the plan, but for the last one. */
+static void a_small_one_is_not_room_enough(void)
+{
+    static struct graphs g;
+    void *old;
+    graphs_find(&g, 1), graphs_keep(&g, 1, &mark[0], 10);
+    graphs_find(&g, 2), graphs_keep(&g, 2, &mark[1], GRAPHS_BYTES);
+    g.passes += GRAPHS_STALE;
+    CHECK(!graphs_room(&g, &old) && old == &mark[0] && g.n == 1);
+    CHECK(graphs_room(&g, &old) && old == &mark[1] && g.n == 0 && g.bytes == 0);
+}
+
 /* Memory for no recorded pass, for two, for all: the same text. Of two texts behind each other the second is written from the first one's graphs. */
 static void a_text_does_not_depend_on_graphs(void)
 {
     enum { PROMPT = 40, TEXT = 40 };
     static const char *const room[] = { NULL, "0", "2" };
     int32_t text[3][PROMPT + TEXT];
+    size_t played[3];
     for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
         struct rig r = { 0 };
         struct decoder d;
@@ -80,9 +93,12 @@ static void a_text_does_not_depend_on_graphs(void)
             if (!again) memcpy(text[i], d.tokens, sizeof text[i]);
             CHECK(memcmp(text[i], d.tokens, sizeof text[i]) == 0 && memcmp(text[0], text[i], sizeof text[i]) == 0, "room for %s graphs, time %d", room[i] ? room[i] : "all", again);
         }
+        played[i] = r.dev->played;
         decode_close(&d), rig_close(&r), tiny_remove(dir);
         unsetenv("LONGHAND_EMULATED_GRAPHS");
     }
+    if (!test_on_gpu())                              /* the emulation alone has room for so many */
+        CHECK(played[0] > played[2] && played[1] == 0, "played %zu, %zu, %zu times", played[0], played[2], played[1]);
 }
 
 int main(void)
@@ -91,6 +107,7 @@ int main(void)
     char why[256];
     RUN(graphs_are_found_by_key);
     RUN(a_stale_graph_makes_room);
+    RUN(a_small_one_is_not_room_enough);
     if (test_device_open(&d, why, sizeof why)) {
         printf("skip a_text_does_not_depend_on_graphs (%s)\n", why);
         return test_end();
