@@ -50,6 +50,7 @@ struct device_kv {
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as device->head_dim pads it */
     char *base;    size_t block_bytes, head_bytes, layer_bytes;
     char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads][2][head_dim], NULL without */
+    const float *bias;                       /* or NULL; with host_memory alone. As struct attn has it, the same in all layers */
 };
 
 /* Where the rows of a pass stand. Arrays are the host's, and are read before begin returns (by `cpu` until `end`). */

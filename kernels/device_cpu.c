@@ -421,7 +421,7 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step : NULL, .node_max = w->node_step,
             .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
             .chunk0 = first / KV_CHUNK, .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
-            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step } };
+            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step, .bias = kv->bias } };
         assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
         const size_t items = p.a.n_chunks * h->n_kv_heads;
         p.pieces = threads == 1 ? 1 : MIN(rows, MAX(1, (4 * threads + items - 1) / items));

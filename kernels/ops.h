@@ -57,7 +57,7 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
  *
  * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
  *   state of a chunk: m = -inf, l[16] = 0, o[head_dim] = 0; for its blocks with a visible key, ascending:
- *     s[64] = dot(q, K), invisible slots -inf;  m' = max(m, max s);  a = exp2(m - m')
+ *     s[64] = dot(q, K) + bias of the slots (where there is one), invisible slots -inf;  m' = max(m, max s);  a = exp2(m - m')
  *     p[64] = exp2(s - m');  l[i] = fma(l[i], a, p[i]) (bf16: flushed), then + p[16+i], + p[32+i], + p[48+i]
  *     o = fma(o, a, +0), then dot-accumulated over the 64 keys of act(p) with V (in pairs, odd first, for bf16)
  *   Invisible slots have p = +0; the fma at the next step makes a -0 they might leave +0, so what lies
@@ -80,6 +80,8 @@ struct attn {
                                       * the sum over the group's query heads, ascending, of q.k as defined above (TokenSwift eq. 2, times
                                       * log2(e)/sqrt(head_dim)): fused with the pass's own QK, whose scores it takes */
     size_t importance_step;
+    const float *bias;               /* or NULL: nothing is added. Of every slot of the blocks that are seen, the same for all heads: 0, or at least 2^-64
+                                      * in size and finite. What stands for n alike keys has log2(n) */
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
@@ -179,6 +181,8 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
 /* Put a stored K,V into slot (0..63) of a block, and read it back. */
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored);
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);
+/* k[] and v[] plus the rows in slots from .. to-1 of a block. */
+void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block, size_t from, size_t to);
 /* cos and sin of fp32(position) * inv_freq, times `factor`; [n_freq] each. Double arithmetic of our own. */
 void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor);
 uint16_t f32_to_bf16(float x);

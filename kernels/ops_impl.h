@@ -416,6 +416,8 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
         if (t->a->importance && r == 0)
             score_block(t, b, s, t->t0 + (size_t)j == 0);
+        for (size_t i = 0; t->a->bias && i < KV_BLOCK; i++)
+            s[i] += t->a->bias[begin + i];
         void *p = WIDE || t->a->type != DT_BF16 ? (void *)w->p[j] : (uint16_t *)w->p + j * KV_BLOCK;
         w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, p, DT_BF16, from, to) : soften(state, s, p, DT_F32, from, to);
     }

@@ -152,6 +152,56 @@ void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void
         kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, false);
 }
 
+/* A block is read in the order that it lies in. */
+static void kv_sum16(float *k, float *v, size_t d, const uint32_t *block, size_t from, size_t to)
+{
+    enum { LANES = 16 };
+    const size_t whole = from + (to - from) / LANES * LANES;
+    for (size_t i = 0; i < d / 2; i++, block += KV_BLOCK) {          /* a word is a pair of dimensions */
+        float even[LANES] = { 0 }, odd[LANES] = { 0 };
+        for (size_t s = from; s < whole; s += LANES)
+            for (size_t j = 0; j < LANES; j++) {
+                even[j] += bf16_to_f32((uint16_t)block[s + j]);
+                odd[j] += bf16_to_f32((uint16_t)(block[s + j] >> 16));
+            }
+        for (size_t n = LANES / 2; n && whole > from; n /= 2)
+            for (size_t j = 0; j < n; j++) {
+                even[j] += even[j + n];
+                odd[j] += odd[j + n];
+            }
+        for (size_t s = whole; s < to; s++) {
+            even[0] += bf16_to_f32((uint16_t)block[s]);
+            odd[0] += bf16_to_f32((uint16_t)(block[s] >> 16));
+        }
+        k[2 * i] += even[0];
+        k[2 * i + 1] += odd[0];
+    }
+    for (size_t s = from; s < to; s += 2 - s % 2) {                  /* a word is a pair of rows */
+        const uint32_t *row = block + s / 2 * d;
+        if (s % 2 == 0 && s + 1 < to)
+            for (size_t i = 0; i < d; i++)
+                v[i] += bf16_to_f32((uint16_t)row[i]) + bf16_to_f32((uint16_t)(row[i] >> 16));
+        else
+            for (size_t i = 0; i < d; i++)
+                v[i] += bf16_to_f32((uint16_t)(row[i] >> 16 * (s % 2)));
+    }
+}
+
+void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block, size_t from, size_t to)
+{
+    const float *x = block;
+    if (t != DT_F32) {
+        kv_sum16(k, v, head_dim, block, from, to);
+        return;
+    }
+    for (size_t i = 0; i < head_dim; i++)
+        for (size_t s = from; s < to; s++)
+            k[i] += x[i * KV_BLOCK + s];
+    for (size_t s = from; s < to; s++)
+        for (size_t i = 0; i < head_dim; i++)
+            v[i] += x[(KV_BLOCK + s) * head_dim + i];
+}
+
 size_t attn_work_bytes(enum dtype t, size_t head_dim)
 {
     /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a multiple of a cache line */

@@ -57,7 +57,7 @@ void kv_close(struct kv *kv)
 struct device_kv kv_view(const struct kv *kv)
 {
     return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base, kv->block_bytes, kv->head_bytes, kv->layer_bytes,
-                               kv->scratch, kv->node_max };
+                               kv->scratch, kv->node_max, kv->bias };
 }
 
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)

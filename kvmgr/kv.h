@@ -22,6 +22,7 @@ struct kv {                        /* {0} is closed */
     size_t block_bytes, head_bytes, layer_bytes;
     char *base;                    /* [n_layers][n_kv_heads][blocks] */
     char *scratch;                 /* [n_layers][node_max][n_kv_heads][2][head_dim] */
+    const float *bias;             /* or NULL: what is added to the scores of each slot (struct attn); its owner's, in whole blocks */
 };
 
 size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max);

@@ -1,5 +1,6 @@
 #include "kvmgr/partial.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,13 @@ static void give(const struct kv *full, void *p, size_t bytes)
         full->dev->free(full->dev, p, bytes);
 }
 
+/* Sums of the last mean, and the bias of every slot. */
+static size_t mean_bytes(const struct kv *full, size_t budget)
+{
+    const size_t sums = full->n_layers * full->n_kv_heads * 2 * full->head_dim, slots = (budget + PARTIAL_ROWS_MAX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    return in_host_memory(full) ? (sums + slots) * sizeof(float) : 0;
+}
+
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max)
 {
     size_t n, bytes, rows;
@@ -30,13 +38,13 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
         bytes = full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
         return SIZE_MAX;
-    return n != SIZE_MAX && add_size(n, bytes, &n) &&
+    return n != SIZE_MAX && add_size(n, bytes, &n) && add_size(n, mean_bytes(full, budget), &n) &&
            mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows, &n) ? n : SIZE_MAX;
 }
 
 int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
 {
-    assert(sinks >= 1 && sinks < budget && policy != KV_AUTO);
+    assert(sinks >= 1 && sinks < budget && policy != KV_AUTO && (policy != KV_MEAN || in_host_memory(full)));
     *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
@@ -46,8 +54,11 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
     p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
     p->row = get(full, p->row_bytes);
     p->from = calloc(full->n_layers, sizeof *p->from);
-    if (!p->work || !p->row || !p->from) {
-        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->work_bytes + p->row_bytes);
+    p->mean_bytes = mean_bytes(full, budget);
+    p->sum = p->mean_bytes ? mem_alloc(p->mean_bytes) : NULL;
+    p->bias = p->sum ? p->sum + full->n_layers * full->n_kv_heads * 2 * full->head_dim : NULL;
+    if (!p->work || !p->row || !p->from || (p->mean_bytes && !p->sum)) {
+        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->work_bytes + p->row_bytes + p->mean_bytes);
         partial_close(p);
         return -1;
     }
@@ -63,6 +74,8 @@ void partial_close(struct partial *p)
     kv_close(&p->kv);
     give(p->full, p->work, p->work_bytes);
     give(p->full, p->row, p->row_bytes);
+    if (p->sum)
+        mem_free(p->sum, p->mean_bytes);
     free(p->from);
     *p = (struct partial){0};
 }
@@ -71,7 +84,7 @@ void partial_change(struct partial *p, enum kv_policy policy, size_t budget)
 {
     if (!p->work || (policy == p->policy && budget == p->budget))
         return;
-    assert(budget > p->sinks && budget <= p->budget_max && policy <= KV_WINDOW);
+    assert(budget > p->sinks && budget <= p->budget_max && (kv_selects(policy) || policy == KV_WINDOW || (policy == KV_MEAN && p->sum)));
     p->policy = policy;
     p->budget = budget;
     p->filled = false;
@@ -107,7 +120,7 @@ static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *t
 
 bool partial_wants_scores(const struct partial *p)
 {
-    if (!p->work || p->policy == KV_WINDOW || p->full->n_past <= p->budget)
+    if (!p->work || !kv_selects(p->policy) || p->full->n_past <= p->budget)
         return false;
     return !p->filled || (p->policy == KV_DYNAMIC && p->n_recent >= p->budget - p->sinks);
 }
@@ -230,6 +243,7 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
         p->n_seen = p->full->n_past;
         p->refreshes++;
         p->kv.n_past = p->kv.n_written = p->budget;
+        p->kv.bias = NULL;
     }
 }
 
@@ -270,6 +284,122 @@ static void copy_sinks(struct partial *p)
     }
 }
 
+/* ---- means ---- */
+
+static size_t means_max(const struct partial *p) { return (p->budget - p->sinks) / 2; }
+static size_t n_means(size_t far, size_t group) { return (far + group - 1) / group; }
+
+static float bias_of(size_t n) { return (float)(1.3 * log2((double)n) - 0.4 * 0x1.71547652b82fep0 * (1 - 1 / (double)n)); }
+
+/* From p->n_far rows in means of `group` to `to` in means of p->group, in one layer and head. */
+struct averaging { struct partial *p; size_t group, to; };
+
+static void put_mean(const struct partial *p, size_t l, size_t h, size_t at, const float *sum, size_t n)
+{
+    const struct kv *kv = &p->kv;
+    const size_t d = kv->head_dim, slot = p->budget - means_max(p) + at;
+    float mean[2 * 1024], row[2 * 1024];
+    assert(d <= 1024);
+    for (size_t i = 0; i < 2 * d; i++)
+        mean[i] = sum[i] / (float)n;
+    kv_store(row, kv->type, mean, mean + d, d);
+    kv_put(kv_block(kv, l, h, slot), kv->type, d, slot % KV_BLOCK, row);
+}
+
+/* sum += times the mean in a slot */
+static void add_mean(const struct partial *p, size_t l, size_t h, size_t at, float *sum, size_t times)
+{
+    const struct kv *kv = &p->kv;
+    const size_t d = kv->head_dim, slot = p->budget - means_max(p) + at;
+    float mean[2 * 1024] = { 0 };
+    kv_sum(mean, mean + d, kv->type, d, kv_block(kv, l, h, slot), slot % KV_BLOCK, slot % KV_BLOCK + 1);
+    for (size_t i = 0; i < 2 * d; i++)
+        sum[i] += (float)times * mean[i];
+}
+
+/* Neighbours become one, n means of `group` rows half as many. Of the last one there is the sum, which goes on. */
+static void merge_means(const struct partial *p, size_t l, size_t h, size_t n, size_t group, float *sum)
+{
+    const size_t last = n - 1;
+    for (size_t i = 0; 2 * i + 1 < last; i++) {
+        float both[2 * 1024] = { 0 };
+        add_mean(p, l, h, 2 * i, both, 1);
+        add_mean(p, l, h, 2 * i + 1, both, 1);
+        put_mean(p, l, h, i, both, 2);
+    }
+    if (last % 2)
+        add_mean(p, l, h, last - 1, sum, group);
+    put_mean(p, l, h, last / 2, sum, p->n_far - last / 2 * 2 * group);
+}
+
+static void average_head(void *ctx, size_t i, size_t thread)
+{
+    const struct averaging *x = ctx;
+    const struct partial *p = x->p;
+    const struct kv *full = p->full;
+    const size_t d = full->head_dim, l = i / full->n_kv_heads, h = i % full->n_kv_heads;
+    float *sum = p->sum + i * 2 * d;
+    (void)thread;
+    for (size_t group = x->group; group < p->group && p->n_far; group *= 2)
+        merge_means(p, l, h, n_means(p->n_far, group), group, sum);
+    for (size_t far = p->n_far; far < x->to;) {
+        const size_t at = far / p->group, begin = at * p->group, end = MIN(x->to, begin + p->group);
+        if (far == begin)
+            memset(sum, 0, 2 * d * sizeof *sum);
+        while (far < end) {
+            const size_t pos = p->sinks + far, n = MIN(end - far, KV_BLOCK - pos % KV_BLOCK);
+            kv_sum(sum, sum + d, full->type, d, kv_block(full, l, h, pos), pos % KV_BLOCK, pos % KV_BLOCK + n);
+            far += n;
+        }
+        put_mean(p, l, h, at, sum, end - begin);
+    }
+}
+
+/* The first `to` rows behind the sinks stand in means. */
+static void average(struct partial *p, size_t to)
+{
+    const size_t max = means_max(p), first = p->budget - max, heads = p->kv.n_layers * p->kv.n_kv_heads;
+    struct averaging x = { p, p->group, to };
+    while (n_means(to, p->group) > max)
+        p->group *= 2;
+    if (p->pool && (to - p->n_far >= KV_BLOCK || p->group > x.group))
+        pool_run(p->pool, heads, average_head, &x);
+    else
+        for (size_t i = 0; i < heads; i++)
+            average_head(&x, i, 0);
+    for (size_t i = p->group > x.group ? 0 : p->n_far / p->group; i < max; i++)
+        p->bias[first + i] = i * p->group < to ? bias_of(MIN(p->group, to - i * p->group)) : 0;
+    p->n_far = to;
+    p->kv.n_past = first + n_means(to, p->group);
+    p->kv.n_written = MAX(p->kv.n_written, p->kv.n_past);
+}
+
+static void follow_means(struct partial *p, size_t n_past)
+{
+    const size_t max = means_max(p), recent = p->budget - p->sinks - max;
+    if (!p->filled) {
+        copy_sinks(p);
+        p->filled = true;
+        p->n_recent = p->n_far = p->n_seen = 0;
+        p->group = MEAN_ROWS;
+        memset(p->bias, 0, (char *)p->sum + p->mean_bytes - (char *)p->bias);
+        p->kv.bias = p->bias;
+    }
+    for (size_t i = MAX(p->n_seen, n_past - recent); i < n_past;) {
+        uint32_t rows[SOME], slots[SOME];
+        size_t n = 0;
+        for (; n < SOME && i < n_past; n++, i++) {
+            rows[n] = (uint32_t)i;
+            slots[n] = (uint32_t)(p->sinks + (i - p->sinks) % recent);
+        }
+        copy_rows(p, rows, slots, n);
+    }
+    if (max)
+        average(p, n_past - recent - p->sinks);
+    else
+        p->kv.n_past = p->kv.n_written = p->budget;
+}
+
 void partial_follow(struct partial *p)
 {
     const size_t n_past = p->full->n_past;
@@ -288,15 +418,18 @@ void partial_follow(struct partial *p)
         p->n_recent = 0;
         p->n_seen = n_past - (p->budget - p->sinks);
         p->kv.n_past = p->kv.n_written = p->budget;
+        p->kv.bias = NULL;
     }
-    if (p->filled)
+    if (p->policy == KV_MEAN)
+        follow_means(p, n_past);
+    else if (p->filled)
         take_over(p, p->n_seen, n_past);
     p->n_seen = n_past;
 }
 
 /* ---- what is selected, kept and taken over again ---- */
 
-struct state { uint64_t policy, budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget] */
+struct state { uint64_t policy, budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget]; no rows of means, which are made again */
 
 size_t partial_state_bytes(const struct partial *p) { return p->work ? sizeof(struct state) + p->row_bytes : 0; }
 
@@ -320,12 +453,14 @@ static bool rows_of_device(const struct partial *p, uint32_t *row)
 size_t partial_save(const struct partial *p, void *out)
 {
     const size_t heads = p->kv.n_layers * p->kv.n_kv_heads, bytes = p->budget * sizeof *p->row;
-    const struct state s = { p->policy, p->budget, p->n_recent, p->n_seen, heads };
+    const struct state s = { p->policy, p->budget, p->n_recent, p->n_seen, p->policy == KV_MEAN ? 0 : heads };
     char *to = out;
     if (!p->work || !p->filled)
         return 0;
     memcpy(to, &s, sizeof s);
     to += sizeof s;
+    if (p->policy == KV_MEAN)
+        return sizeof s;
     if (!in_host_memory(p->full))
         return rows_of_device(p, (uint32_t *)(void *)to) ? sizeof s + heads * bytes : 0;
     for (size_t i = 0; i < heads; i++, to += bytes)
@@ -351,9 +486,16 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     if (!p->work || n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.policy > KV_WINDOW || s.budget <= p->sinks || s.budget > p->budget_max || s.rows != heads || n != sizeof s + heads * s.budget * sizeof(uint32_t) || s.n_seen > n_past ||
-        n_past <= s.budget || s.n_recent > n_past)
+    if (s.policy > KV_MEAN || s.budget <= p->sinks || s.budget > p->budget_max || s.rows != (s.policy == KV_MEAN ? 0 : heads) ||
+        n != sizeof s + s.rows * s.budget * sizeof(uint32_t) || s.n_seen > n_past || n_past <= s.budget || s.n_recent > n_past)
         return false;
+    if (s.policy == KV_MEAN) {
+        if (!p->sum)
+            return false;
+        partial_change(p, KV_MEAN, s.budget);
+        partial_follow(p);
+        return true;
+    }
     for (size_t i = 0; i < heads * s.budget; i++) {
         uint32_t row;
         memcpy(&row, from + i * sizeof row, sizeof row);
@@ -375,6 +517,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     p->n_recent = s.n_recent;
     p->n_seen = s.n_seen;
     p->kv.n_past = p->kv.n_written = p->budget;
+    p->kv.bias = NULL;
     partial_follow(p);
     return true;
 }

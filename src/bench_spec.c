@@ -195,7 +195,7 @@ static void take_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
     *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
-                         .selected = g->partial.filled && g->partial.policy != KV_WINDOW ? d->kv.n_past - g->partial.n_recent : 0 };
+                         .selected = g->partial.filled && kv_selects(g->partial.policy) ? d->kv.n_past - g->partial.n_recent : 0 };
     memcpy(x->arm, g->arm, sizeof x->arm);
 }
 
@@ -212,7 +212,7 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         if (c->mode == c->better && c->rounds)
             c->to_go = 1;
     }
-    if (!p->work || n_past <= x->budget || x->policy == KV_WINDOW)
+    if (!p->work || n_past <= x->budget || !kv_selects(x->policy))
         return;
     if (!x->selected)
         x->selected = MAX(x->budget + 1, d->n_prompt - 1);

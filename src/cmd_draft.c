@@ -143,7 +143,7 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
     if (options_given(o, "ngram-lead")) s->ngram_lead = (enum ngram_lead)o->ngram_lead;
     if (options_given(o, "ngram-delay")) s->ngram_delay = (long)o->ngram_delay;
     if (options_given(o, "draft-passes")) s->draft_passes = (long)o->draft_passes;
-    static const enum kv_policy policy[] = { KV_FULL, KV_STATIC, KV_DYNAMIC, KV_WINDOW };
+    static const enum kv_policy policy[] = { KV_FULL, KV_STATIC, KV_DYNAMIC, KV_WINDOW, KV_MEAN };
     if (options_given(o, "kv-policy")) s->kv_policy = policy[o->kv_policy];
     s->verifier = o->verifier ? VERIFY_PAPER : VERIFY_EXACT;
     s->kv_fixed = preset || o->kv_budget || o->tree;

@@ -33,6 +33,13 @@ int draft_check(const struct draft_settings *s, struct err *e)
     return 0;
 }
 
+int draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e)
+{
+    if (s->drafters >> SOURCE_PARTIAL & 1 && s->kv_policy == KV_MEAN && !dev->host_memory)
+        return err_set(e, ERR_INPUT, "%s: --kv-policy mean is not there on this device; --device cpu has it", dev->name);
+    return 0;
+}
+
 size_t draft_rows(const struct draft_settings *s)
 {
     size_t rows = 1, level = 1, leads = 1;
@@ -81,6 +88,8 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;
     g->hidden_bytes = 2 * hidden * sizeof(float);
+    if (draft_check_device(s, m->dev, e))
+        goto fail;
     g->logits = m->dev->alloc(m->dev, g->logits_bytes);
     g->hidden = m->dev->alloc(m->dev, g->hidden_bytes);
     if (heads)

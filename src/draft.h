@@ -34,7 +34,7 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     long ngram_delay;                /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is on */
     long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
     enum kv_policy kv_policy;
-    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or window */
+    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or what selects nothing: mean, on a device window */
     size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
     enum verifier verifier;
     size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
@@ -45,6 +45,7 @@ enum { ROWS_AUTO = 48 };
 void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `heads` and SOURCE_TEST, controller on */
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
+int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
 

@@ -206,12 +206,22 @@ static void partial_observe(struct drafting *g, const struct observed *o)
     partial_follow(&g->partial);
 }
 
-/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the text (models/demo: it does not). */
+/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the text (models/demo: it does not). Means beside these are worth more
+ * still (docs/bench.md), but are not for layers whose window hides what they stand for. */
+static enum kv_policy unselected(const struct drafting *g)
+{
+    const struct config *c = &g->model->config;
+    bool mean = g->model->dev->host_memory;
+    for (size_t l = 0; l < c->n_layers; l++)
+        mean &= !c->windowed[l];
+    return mean ? KV_MEAN : KV_WINDOW;
+}
+
 static void add_arms(struct drafting *g, size_t budget)
 {
     const enum kv_policy p = g->set.kv_policy;
     if (p == KV_AUTO && !g->set.kv_fixed)
-        g->arm[g->n_arms++] = (struct budget_arm){ .policy = KV_WINDOW, .budget = budget, .hit = HOPE };
+        g->arm[g->n_arms++] = (struct budget_arm){ .policy = unselected(g), .budget = budget, .hit = HOPE };
     g->arm[g->n_arms++] = (struct budget_arm){ .policy = p == KV_AUTO ? KV_DYNAMIC : p, .budget = budget, .hit = HOPE };
 }
 

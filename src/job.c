@@ -14,7 +14,7 @@
 
 static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p", "min_p", "eta" };
 static const char *const compute_names[] = { "bf16", "f32" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
-static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "auto", KV_AUTO } };
+static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
 
@@ -456,6 +456,8 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
     struct memory_plan plan = {0};
     const struct heads usual = { .n = 4 };       /* before they are read */
     struct decode_setup setup = { .draft = p->draft };
+    if (draft_check_device(&p->draft, g->dev, e))
+        return -1;
     setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
     engine_plan(&plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
     decode_plan(&plan, &setup, &g->model, n_max);

@@ -52,7 +52,7 @@ int  job_bind(struct job_params *p, const struct config *c, const struct tokeniz
 
 /* Whether prompt and tokens fit the model's context: ERR_INPUT that names both and the options that help. */
 int  job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e);
-/* Whether the decoder of such a job, with the weights, fits into memory. `held`: bytes of weights that are there already. */
+/* Whether the device has what the job drafts with, and the decoder, with the weights, fits into memory. `held`: bytes of weights that are there already. */
 int  job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e);
 
 /* Token ids of text[0..n) as they are in the middle of a text; free(*ids). */

@@ -18,6 +18,7 @@ static const struct setting settings[] = {
     { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
     { "window", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, 4, KV_WINDOW, 4, 64, LEAD_FIRST },
     { "all leads", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 2, 2 }, 2, 2, KV_STATIC, 1, 90, LEAD_ALL },
+    { "mean", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, 4, KV_MEAN, 4, 9, LEAD_FIRST },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -134,15 +135,15 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
     decode_close(&d);
 
     arms_of(&d, KV_AUTO, false, 600);
-    CHECK(g->n_arms == 4 && arm_is(g, 0, KV_WINDOW, 256) && arm_is(g, 1, KV_DYNAMIC, 256) && arm_is(g, 2, KV_WINDOW, 600) && arm_is(g, 3, KV_DYNAMIC, 600));
-    CHECK(g->at_arm == 0 && g->partial.policy == KV_WINDOW && g->partial.budget == 256);
+    CHECK(g->n_arms == 4 && arm_is(g, 0, KV_MEAN, 256) && arm_is(g, 1, KV_DYNAMIC, 256) && arm_is(g, 2, KV_MEAN, 600) && arm_is(g, 3, KV_DYNAMIC, 600));
+    CHECK(g->at_arm == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
     for (size_t better = 0; better < 2; better++) {
         for (size_t i = 0; i < g->n_arms; i++) {     /* known for sure, at one price */
             struct budget_arm *a = &g->arm[i];
             a->n = a->trials = 1000, a->idle = 0, a->seconds = 1e-4, a->hit = i == better ? 0.9 : 0.6;
         }
         choose_where_a_row_costs_a_tenth(&d, 1);
-        CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_WINDOW) && g->partial.budget == 256, "arm %zu instead of %zu", g->at_arm, better);
+        CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_MEAN) && g->partial.budget == 256, "arm %zu instead of %zu", g->at_arm, better);
         while (partial_kv(&g->partial) == g->kv && d.n_tokens < d.n_max) step(&d);
         CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections", g->partial.refreshes);
     }
@@ -150,7 +151,7 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < g->n_arms; k++)
             g->arm[k].hit = i == 2 ? 0.01 : i == 3 ? 0.7 : 0.9;
-        g->arm[2] = (struct budget_arm){ .policy = KV_WINDOW, .budget = 600, .hit = 0.95, .n = 1, .seconds = 1e-6 };
+        g->arm[2] = (struct budget_arm){ .policy = KV_MEAN, .budget = 600, .hit = 0.95, .n = 1, .seconds = 1e-6 };
         g->at_arm = 1;
         d.control.mode = MODE_FULL, d.control.better = i == 0 ? MODE_FULL : MODE_LEAN;
         choose_where_a_row_costs_a_tenth(&d, i == 3 ? 3 : 1);

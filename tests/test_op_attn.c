@@ -511,6 +511,77 @@ static void importance_is_that_of_the_first_row(void)
     }
 }
 
+/* ---- bias ---- */
+
+/* Twins, rows and splits agree with a bias on every slot, trees equal their chains, and what `importance` takes is without it. */
+static void twins_agree_on_a_bias(void)
+{
+    struct rng rng = { 43 };
+    for (size_t i = 0; i < 24; i++) {
+        static const size_t ms[] = { 1, 2, 5, 12, 33 }, his[] = { 1, 63, 64, 65, 200, 2048, 2100 };
+        struct problem p;
+        int parent[64];
+        const size_t m = i % 7 > 4 ? 3 : ms[i % 5], hi = his[i % 7];
+        problem_open(&p, i % 5 == 4 ? DT_F32 : DT_BF16, m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
+        float *bias = must_alloc(p.n_blocks * KV_BLOCK * sizeof *bias);
+        for (size_t s = 0; s < p.n_blocks * KV_BLOCK; s++) bias[s] = s % 3 ? (float)(rng_next(&rng) % 500) / 64 - (s < hi ? 6 : 0) : 0;
+        for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1, p.hi[r] = hi + r, p.lo[r] = i % 4 == 1 ? hi / 2 : 0;
+        if (i % 2) tree_rows(&p, parent, hi, (size_t)-1);
+        void *without = attend(ops_all[0], &p, m);
+        p.a.bias = bias;
+        void *with = attend(ops_all[0], &p, m);
+        CHECK(hi < 63 || memcmp(with, without, m * p.a.n_heads * p.a.head_dim * elt(&p)), "the bias does nothing");
+        invariants(&p, 3, &rng);
+        if (i % 2) tree_equals_chains(&p, hi, 2, &rng);
+        check_importance(&p, &rng);
+        guard_free(with), guard_free(without), free(bias), problem_close(&p);
+    }
+}
+
+/* The largest difference of two outputs, in units of the largest value of the second. */
+static double apart(const struct problem *p, const void *a, const void *b)
+{
+    double most = 0, size = 0;
+    for (size_t i = 0; i < p->a.m * p->a.n_heads * p->a.head_dim; i++) {
+        most = fmax(most, fabs((double)act_get(p->a.type, a, i) - (double)act_get(p->a.type, b, i)));
+        size = fmax(size, fabs((double)act_get(p->a.type, b, i)));
+    }
+    return most / size;
+}
+/* A key with a bias of log2 n is n keys; n of 1 to 8, over several blocks and a chunk. */
+static void a_bias_of_log2_n_is_n_keys(void)
+{
+    enum { KEYS = 700, TIMES = 8 };
+    struct rng rng = { 44 };
+    for (int t = 0; t < 2; t++) {
+        struct problem few, many;
+        float bias[KEYS + 3 * KV_BLOCK] = { 0 };
+        size_t times[KEYS], n = 0;
+        for (size_t pos = 0; pos < KEYS; pos++) times[pos] = 1 + rng_below(&rng, TIMES), n += times[pos], bias[pos] = log2f((float)times[pos]);
+        problem_open(&few, t ? DT_F32 : DT_BF16, 2, 2, 2, 32, KEYS, 0, &rng);
+        problem_open(&many, t ? DT_F32 : DT_BF16, 2, 2, 2, 32, n, 0, &rng);
+        memcpy(many.q, few.q, 2 * 2 * 2 * 32 * elt(&few));
+        for (size_t h = 0; h < 2; h++)
+            for (size_t pos = 0, at = 0; pos < KEYS; pos++) {
+                for (size_t i = 0; i < 64; i++) act_put(few.a.type, stored_row(&few, h, pos), i, rng_normal(&rng) * 2);
+                put(&few, h, pos, stored_row(&few, h, pos));
+                for (size_t k = 0; k < times[pos]; k++) put(&many, h, at++, stored_row(&few, h, pos));
+            }
+        for (size_t r = 0; r < 2; r++) few.hi[r] = KEYS, many.hi[r] = n;
+        FOR_TWINS(o) {
+            const double bound = t ? 1e-5 : 0x1p-6;
+            void *want = attend(o, &many, 2), *plain = attend(o, &few, 2);
+            few.a.bias = bias;
+            void *got = attend(o, &few, 2);
+            few.a.bias = NULL;
+            CHECK(apart(&few, got, want) <= bound, "%s: %g", o->name, apart(&few, got, want));
+            CHECK(apart(&few, plain, want) > 3 * bound, "%s: without a bias %g", o->name, apart(&few, plain, want));
+            guard_free(want), guard_free(plain), guard_free(got);
+        }
+        problem_close(&few), problem_close(&many);
+    }
+}
+
 /* ---- the double-precision reference ---- */
 
 /* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output is outside it. */
@@ -611,6 +682,8 @@ int main(void)
     RUN(trees_under_a_window);
     RUN(trees_and_plain_rows_mix);
     RUN(importance_is_that_of_the_first_row);
+    RUN(twins_agree_on_a_bias);
+    RUN(a_bias_of_log2_n_is_n_keys);
     RUN(plain_c_is_near_the_reference);
     RUN(reference_notices_a_missing_key);
     return test_end();

@@ -92,7 +92,7 @@ static void options_refuse_what_they_do_not_take(void)
     BAD("plan", "not in this version");
     BAD("tokenise", "did you mean 'tokenize'");
     BAD("run --ngram-lead none", "first|all|root");
-    BAD("run --kv-policy some", "full|static|dynamic|window");
+    BAD("run --kv-policy some", "full|static|dynamic|window|mean");
     BAD("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1", "unknown option");
 }
 

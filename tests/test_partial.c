@@ -2,6 +2,8 @@
  * follow replace slots from the least important end; slots hold the bytes of their rows of the full cache. The scores that a pass hands
  * over are the root row's query against the keys, in double.
  *
+ * Means are compared with what the text's length alone says of them: which rows are recent, how many a mean has, and their mean in double.
+ *
  * The rule is ours, not that of TokenSwift's program: the selecting query is the root row's of the verification pass (there: whatever row comes
  * last), and equal scores go to the later position. */
 #include "kvmgr/partial.h"
@@ -261,6 +263,169 @@ static void no_copy_where_none_is_needed(void)
     both_close(&b);
 }
 
+/* ---- means ---- */
+
+static void row_of(double *x, const struct kv *kv, size_t l, size_t h, size_t pos)
+{
+    float row[2 * DIM];
+    kv_get(row, kv->type, DIM, pos % KV_BLOCK, kv_block(kv, l, h, pos));
+    for (size_t i = 0; i < 2 * DIM; i++) x[i] = (double)act_get(kv->type, row, i);
+}
+/* What a cache of means over the first n rows holds, whatever way it came there; why not, or NULL. */
+static const char *means_differ(struct both *b)
+{
+    static char why[120];
+    const struct partial *p = &b->p;
+    const size_t n = b->full.n_past, sinks = p->sinks, max = (p->budget - sinks) / 2, recent = p->budget - sinks - max, far = max ? n - recent - sinks : 0;
+    size_t group = 64;
+    double want[2 * DIM], got[2 * DIM], x[2 * DIM];
+    if (partial_wants_scores(p)) return "it wants scores";
+    if (n <= p->budget) return partial_kv(&b->p) == &b->full ? NULL : "a copy of a short text";
+    if (partial_kv(&b->p) != &p->kv || p->policy != KV_MEAN) return "no copy";
+    while (max && (far + group - 1) / group > max) group *= 2;
+    const size_t means = max ? (far + group - 1) / group : 0, slots = sinks + recent + means;
+    if (p->kv.n_past != slots || slots > p->budget) return "another number of slots";
+    if (!p->kv.bias) return "no bias";
+    for (size_t s = 0; s < (p->kv.n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; s++) {
+        const size_t i = s - sinks - recent, count = s < slots && s >= sinks + recent ? MIN(group, far - i * group) : 1;
+        const double bias = (1.3 * log((double)count) - 0.4 * (1 - 1 / (double)count)) / log(2);
+        snprintf(why, sizeof why, "n %zu slot %zu of %zu rows: bias %g, not %g", n, s, count, (double)p->kv.bias[s], bias);
+        if (!(fabs(p->kv.bias[s] - bias) <= 1e-5)) return why;
+    }
+    for (size_t l = 0; l < LAYERS; l++)
+        for (size_t h = 0; h < HEADS; h++)
+            for (size_t s = 0; s < slots; s++) {
+                const bool mean = s >= sinks + recent;
+                size_t pos = s < sinks ? s : n - recent, count = 1;
+                if (mean) pos = sinks + (s - sinks - recent) * group, count = MIN(group, sinks + far - pos);
+                else if (s >= sinks) while ((pos - sinks) % recent != s - sinks) pos++;
+                memset(want, 0, sizeof want);
+                for (size_t k = 0; k < count; k++) {
+                    row_of(x, &b->full, l, h, pos + k);
+                    for (size_t i = 0; i < 2 * DIM; i++) want[i] += x[i] / (double)count;
+                }
+                row_of(got, &p->kv, l, h, s);
+                for (size_t i = 0; i < 2 * DIM; i++) {
+                    /* stored once for each doubling */
+                    const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6 : 5 * (fabs(want[i]) + 0.1) / 256;
+                    snprintf(why, sizeof why, "n %zu layer %zu head %zu slot %zu, rows %zu + %zu: [%zu] is %g, not %g", n, l, h, s, pos, count, i, got[i], want[i]);
+                    if (!(fabs(got[i] - want[i]) <= bound)) return why;
+                }
+            }
+    return NULL;
+}
+#define MEANS(b, ...) do { const char *why_ = means_differ(b); CHECK(!why_, __VA_ARGS__); if (why_) printf("    %s\n", why_); } while (0)
+/* A round under `mean`: rows in flight, rows committed. */
+static void mean_round(struct both *b, size_t n)
+{
+    if (partial_kv(&b->p) == &b->p.kv) random_rows(&b->p.kv, b->p.kv.n_past, rng_below(&b->rng, PARTIAL_ROWS_MAX + 1), &b->rng);
+    random_rows(&b->full, b->full.n_past, n, &b->rng);
+    kv_advance(&b->full, n);
+    partial_follow(&b->p);
+}
+static const struct { size_t sinks, budget, doublings; } mean_cases[] = {
+    { 4, 12, 2 }, { 1, 2, 0 }, { 1, 3, 4 }, { 2, 5, 4 }, { 3, 10, 3 }, { 2, 13, 2 }, { 16, 40, 1 }, { 5, 130, 0 }, { 60, 80, 1 },
+};
+enum { N_MEAN_CASES = sizeof mean_cases / sizeof *mean_cases };
+static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
+{
+    struct err e = { 0 };
+    *b = (struct both){ .rng = { 90 + c } };
+    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
+        partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e)) rig_die("cache", &e);
+}
+static void means_are_means(void)
+{
+    struct pool *pool = pool_open(2);
+    for (size_t i = 0; i < 4 * N_MEAN_CASES && !test_failed_; i++) {
+        struct both b;
+        const size_t c = i / 4;
+        mean_open(&b, i & 1 ? DT_F32 : DT_BF16, c, i & 2 ? pool : NULL);
+        size_t group = 0, doublings = 0;
+        for (size_t round = 0; b.full.n_past < N_MAX - 1 && !test_failed_; round++) {
+            const size_t n = i & 2 ? (round % 7 == 6 ? 90 : 1 + rng_below(&b.rng, 9)) : 1;
+            mean_round(&b, MIN(n, N_MAX - 1 - b.full.n_past));
+            MEANS(&b, "case %zu of form %zu", c, i % 4);
+            doublings += group && b.p.group > group;
+            group = b.p.filled ? b.p.group : 0;
+        }
+        CHECK(i & 2 || doublings == mean_cases[c].doublings, "case %zu: %zu doublings", c, doublings);
+        both_close(&b);
+    }
+    pool_close(pool);
+}
+/* Text is taken back and written again, budgets and policies change, and the means are those of the text as it is. */
+static void means_made_anew(void)
+{
+    static const size_t none[LAYERS] = { 0 };
+    for (size_t i = 0; i < 2 * N_MEAN_CASES && !test_failed_; i++) {
+        struct both b, other;
+        const size_t c = i / 2, sinks = mean_cases[c].sinks, budget = mean_cases[c].budget;
+        char state[4096];
+        mean_open(&b, i & 1 ? DT_F32 : DT_BF16, c, NULL);
+        for (size_t turn = 0; turn < 25 && !test_failed_; turn++) {
+            mean_round(&b, MIN(1 + rng_below(&b.rng, 300), N_MAX - 1 - b.full.n_past));
+            mean_round(&b, MIN((size_t)1, N_MAX - 1 - b.full.n_past));
+            MEANS(&b, "case %zu, turn %zu", c, turn);
+            if (turn % 3 == 0) {                         /* a truncated text is followed from the next row on */
+                kv_truncate(&b.full, b.full.n_past - rng_below(&b.rng, b.full.n_past));
+                partial_follow(&b.p);
+                mean_round(&b, 1);
+                MEANS(&b, "case %zu, turn %zu, truncated", c, turn);
+            } else if (turn % 3 == 1) {
+                partial_change(&b.p, KV_MEAN, sinks + 1 + rng_below(&b.rng, budget - sinks));
+                MEANS(&b, "case %zu, turn %zu, another budget", c, turn);
+            } else {
+                b.r = (struct rule){ .policy = turn % 2 ? KV_WINDOW : KV_DYNAMIC, .sinks = sinks, .budget = b.p.budget, .refreshes = b.p.refreshes };
+                partial_change(&b.p, b.r.policy, b.r.budget);
+                rule_follow(&b.r, b.full.n_past);
+                for (size_t round = 0; round < 8 && b.full.n_past < N_MAX - 8; round++) {
+                    round_of(&b, 3, none, false);
+                    compare(&b, "away from means");
+                    CHECK(!b.r.filled || !b.p.kv.bias, "a bias under policy %d", b.r.policy);
+                }
+                partial_change(&b.p, KV_MEAN, budget);
+                MEANS(&b, "case %zu, turn %zu, back", c, turn);
+            }
+            if (b.full.n_past > N_MAX - 320) kv_truncate(&b.full, 1 + rng_below(&b.rng, 300)), partial_follow(&b.p);
+        }
+        /* a snapshot: another cache of the same text */
+        mean_round(&b, 200);
+        size_t n = partial_save(&b.p, state);
+        CHECK(n > 0 && n <= partial_state_bytes(&b.p) && n <= sizeof state, "%zu bytes", n);
+        other = b;
+        struct err e = { 0 };
+        if (partial_open(&other.p, &other.full, NULL, KV_WINDOW, sinks, budget, &e)) rig_die("cache", &e);
+        CHECK(!partial_load(&other.p, state, n - 1) && other.p.policy == KV_WINDOW && partial_load(&other.p, state, n));
+        MEANS(&other, "case %zu, loaded", c);
+        partial_close(&other.p);
+        both_close(&b);
+    }
+}
+/* The comparison above sees a row in the wrong mean, a mean not rewritten, a wrong count. */
+static void wrong_means_are_seen(void)
+{
+    struct both b;
+    float row[2 * DIM], kept[2 * DIM];
+    mean_open(&b, DT_F32, 0, NULL);
+    mean_round(&b, 700);
+    MEANS(&b, "as it is");
+    const size_t last = b.p.kv.n_past - 1;
+    char *block = kv_block(&b.p.kv, 1, 2, last);
+    kv_get(kept, DT_F32, DIM, last % KV_BLOCK, block);
+    for (size_t i = 0; i < 2 * DIM; i += 2 * DIM - 1) {
+        memcpy(row, kept, sizeof row);
+        row[i] += 0.5f / 256;                            /* about one row of the group */
+        kv_put(block, DT_F32, DIM, last % KV_BLOCK, row);
+        CHECK(means_differ(&b));
+    }
+    kv_put(block, DT_F32, DIM, last % KV_BLOCK, kept);
+    MEANS(&b, "put back");
+    b.p.bias[last] += 0.01f;
+    CHECK(means_differ(&b));
+    both_close(&b);
+}
+
 /* ---- scores of a real pass ---- */
 
 struct caught { float *score; size_t n_kv, step, n_max, from[16], calls; };
@@ -332,6 +497,9 @@ int main(void)
     RUN(resized);
     RUN(truncated_and_written_again);
     RUN(no_copy_where_none_is_needed);
+    RUN(means_are_means);
+    RUN(means_made_anew);
+    RUN(wrong_means_are_seen);
     RUN(scores_of_a_pass);
     return test_end();
 }

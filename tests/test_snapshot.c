@@ -135,6 +135,7 @@ static const struct setting { const char *name; unsigned drafters; size_t width[
     { "partial, static", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, KV_STATIC, 4, 90 },
     { "partial, window", BIT(PARTIAL), { 2, 2 }, 2, KV_WINDOW, 4, 64 },
     { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, KV_AUTO, 4, 200 },
+    { "partial, mean", BIT(PARTIAL), { 2, 2 }, 2, KV_MEAN, 4, 64 },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -300,7 +301,8 @@ static void the_selection_comes_back(void)
     int32_t prompt[PROMPT];
     char *again;
     rig_tokens(prompt, PROMPT, rig.c.vocab, 4);
-    for (size_t i = 1; i < 4; i++) {
+    for (size_t i = 1; i < N_SETTINGS; i++) {
+        if (!settings[i].n_width) continue;
         struct decoder whole, d;
         struct image kept, m;
         struct err e;
@@ -320,7 +322,9 @@ static void the_selection_comes_back(void)
             size_t n = drafters_all[k]->save(&d.draft, again);
             CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes", settings[i].name, n, kept.state[k].n);
             const struct partial *p = &d.draft.partial;
-            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+            if (p->policy == KV_MEAN)        /* made again: tests/test_partial.c */
+                CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 && p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
+            for (size_t h = 0; h < p->kv.n_kv_heads && p->policy != KV_MEAN; h++)
                 for (size_t slot = 0; slot < p->budget; slot++) {
                     float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];
                     size_t row = p->row[h * p->budget_max + slot];
@@ -336,6 +340,24 @@ static void the_selection_comes_back(void)
         }
         CHECK(compared == 1, "%s", settings[i].name);
         image_close(&m), decode_close(&d), image_close(&kept), decode_close(&whole);
+    }
+}
+
+/* Means are for the host's memory: elsewhere they are refused, and the controller does without. */
+static void means_are_refused(const int32_t *prompt)
+{
+    struct decoder d;
+    struct decode_setup s = { 0 };
+    struct sampling p;
+    struct err e = { 0 };
+    draft_defaults(&s.draft);
+    s.draft.drafters = BIT(PARTIAL), s.draft.kv_budget = 60;
+    sampling_defaults(&p);
+    for (int mean = 0; mean < 2; mean++) {
+        s.draft.kv_policy = mean ? KV_MEAN : KV_AUTO;
+        int rc = decode_open(&d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e);
+        CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not there") : rc == 0 && d.draft.arm[0].policy == KV_WINDOW, "%s", e.msg);
+        if (rc == 0) decode_close(&d);
     }
 }
 
@@ -361,6 +383,7 @@ static void the_selection_comes_back_on_a_device(void)
     const struct rig host = rig;
     rig = r;                                     /* for open_decoder */
     rig_tokens(prompt, PROMPT, r.c.vocab, 4);
+    means_are_refused(prompt);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct decoder d[2];
         struct image m[2];

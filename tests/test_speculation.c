@@ -25,6 +25,7 @@ static const struct setting settings[] = {
     { "window, 5 passes", BIT(PARTIAL), { 2, 2 }, 2, 5, KV_WINDOW, 64, LEAD_FIRST },
     { "static, all leads", BIT(PARTIAL) | BIT(NGRAM), { 3, 2 }, 2, 2, KV_STATIC, 90, LEAD_ALL },
     { "full cache", BIT(PARTIAL), { 1 }, 1, 7, KV_FULL, 4096, LEAD_FIRST },
+    { "mean, 3 passes", BIT(PARTIAL), { 2, 1 }, 2, 3, KV_MEAN, 40, LEAD_FIRST },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
