@@ -77,7 +77,7 @@ $(BUILD)/kernels/generic.c.o: CFLAGS += $(if $(findstring clang,$(CC)),-mllvm -a
 endif
 ifneq ($(filter x86_64% amd64%,$(shell $(CC) -dumpmachine)),)
 $(BUILD)/kernels/avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c
-$(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mprefer-vector-width=512
+$(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mavx512vnni -mprefer-vector-width=512
 endif
 $(BUILD)/%.c.o: %.c Makefile | have-deps
 	@mkdir -p $(@D)

@@ -23,6 +23,13 @@ static inline float v16_top(v16 a)
     n = _mm_max_ps(n, _mm_movehl_ps(n, n));
     return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
 }
+static inline float v16_sum(v16 a)
+{
+    __m256 m = _mm256_add_ps(a.lo, a.hi);
+    __m128 n = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_add_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_add_ss(n, _mm_movehdup_ps(n)));
+}
 static inline __m256 pow2(__m256 t)
 {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3f800000)));
@@ -41,6 +48,11 @@ static inline __m256 rounded(__m256 v)
     return _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32((int)0xffff0000)));
 }
 static inline v16 v16_round_bf16(v16 v) { return (v16){ rounded(v.lo), rounded(v.hi) }; }
+static inline void v16_store_i16(int16_t *p, v16 v)
+{
+    const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));      /* by halves of 128 bits */
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(w, 0xd8));
+}
 static inline v16 v16_weights(enum dtype type, const char *p)
 {
     if (type == DT_F32)
@@ -93,6 +105,39 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
+/* As FMA_INTO: the sum stays where it is. */
+#define ADD_INTO(c, a) __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(a))
+
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a,
+    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+{
+    __m256i acc[6][8];
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < 2 * panels; p++)
+            acc[r][p] = _mm256_setzero_si256();
+    for (size_t j = 0; j < pairs; j++) {
+        U_ for (int p = 0; p < lines; p++)
+            _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
+        __m256i w[8];
+        U_ for (int p = 0; p < 2 * panels; p++)
+            w[p] = _mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2);
+        U_ for (int r = 0; r < rows; r++) {
+            int pair;
+            memcpy(&pair, a + (size_t)r * lda + 2 * j, sizeof pair);
+            const __m256i x = _mm256_set1_epi32(pair);
+            U_ for (int p = 0; p < 2 * panels; p++)
+                ADD_INTO(acc[r][p], _mm256_madd_epi16(x, w[p]));
+        }
+    }
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < 2 * panels; p++) {
+            float *to = c + (size_t)r * ldc + 8 * (size_t)p;
+            const __m256 sum = _mm256_cvtepi32_ps(acc[r][p]), s = _mm256_set1_ps(scale[r]);
+            _mm256_storeu_ps(to, col ? _mm256_mul_ps(_mm256_mul_ps(sum, _mm256_loadu_ps(col + 8 * (size_t)p)), s)
+                                     : _mm256_fmadd_ps(sum, s, _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(alpha[r]))));
+        }
+}
+
 /* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill where the left operand has to be widened too. 8 wait for each
  * other a little: twelve, where it is wide already, take three rows of a pass with a group of two in three quarters of the time. */
 #define ROWS_MAX 6
@@ -102,8 +147,9 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define AHEAD_IN_LINE 1
 #define SCORES_FIRST 0
 #define WIDE 1
-#define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 static inline size_t tile_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+static inline size_t int_panels(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 #define v16_flush(v) (v)
 static bool supported(void)
 {

@@ -24,6 +24,13 @@ static inline float v16_top(v16 a)
     n = _mm_max_ps(n, _mm_movehl_ps(n, n));
     return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
 }
+static inline float v16_sum(v16 a)
+{
+    __m256 m = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 n = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_add_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_add_ss(n, _mm_movehdup_ps(n)));
+}
 static inline v16 v16_pow2(v16 t)
 {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3f800000)));
@@ -35,6 +42,10 @@ static inline v16 v16_zero_below(v16 y, v16 x, float c)
 static inline void v16_store_bf16(uint16_t *p, v16 v)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(v));
+}
+static inline void v16_store_i16(int16_t *p, v16 v)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)));
 }
 static inline v16 v16_weights(enum dtype type, const char *p)
 {
@@ -76,6 +87,35 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a,
+    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+{
+    __m512i acc[8][8];
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++)
+            acc[r][p] = _mm512_setzero_si512();
+    for (size_t j = 0; j < pairs; j++) {
+        __m512i w[8];
+        U_ for (int p = 0; p < lines; p++)
+            _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
+        U_ for (int p = 0; p < panels; p++)
+            w[p] = _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
+        U_ for (int r = 0; r < rows; r++) {
+            int pair;
+            memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
+            const __m512i x = _mm512_set1_epi32(pair);
+            U_ for (int p = 0; p < panels; p++)
+                acc[r][p] = _mm512_dpwssd_epi32(acc[r][p], x, w[p]);
+        }
+    }
+    U_ for (int r = 0; r < rows; r++)
+        U_ for (int p = 0; p < panels; p++) {
+            float *to = c + (size_t)r * ldc + 16 * (size_t)p;
+            const v16 sum = _mm512_cvtepi32_ps(acc[r][p]), s = v16_set1(scale[r]);
+            v16_store(to, col ? v16_mul(v16_mul(sum, v16_load(col + 16 * (size_t)p)), s) : v16_fma(sum, s, v16_mul(v16_load(to), v16_set1(alpha[r]))));
+        }
+}
+
 /* 32 registers: the accumulators of a tile take at most 24. */
 #define ROWS_MAX 8
 #define MUL_ROWS_MAX 8
@@ -87,12 +127,13 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
 static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
+#define int_panels tile_panels
 #define v16_flush(v) (v)
 static bool supported(void)
 {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx2") &&
            __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 #define TWIN "avx512"

@@ -24,7 +24,7 @@
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The bits belong to the numerics id
- * (`numerics`): "cpu-1-bf16", "cpu-1-f32", and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-on-120-1", "emulated-1".
+ * (`numerics`): "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (what the cache holds), and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-on-120-1", "emulated-1".
  *
  * Errors. What cannot go on (a CUDA error, a launch that fails) is kept in `error`, one line without the name, the first one; from then on
  * operations do nothing, and `end` and `download` return -1. The caches are then worth nothing. alloc returns NULL, no error.
@@ -32,7 +32,7 @@
  * Beside the queue. A snapshot of a cache is fetched by another thread while the queue goes on: `fetch_mark` on the queue's thread, then `fetch`,
  * which sees what was called for before the mark. The bytes must not be written meanwhile: committed rows never are. It keeps out of `error`.
  *
- * Types. `act` is bf16, or float under --compute f32, which `cpu` alone has (`compute_f32`). x, qkv, gate_up and logits are float. */
+ * Types. `act` is bf16, or float under --compute f32, which `cpu` alone has (`compute_f32`). Caches hold `kv_type`: on `cpu` int16 or bf16 (float with f32), else bf16. x, qkv, gate_up and logits are float. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ struct device_kv {
     enum dtype type;
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as device->head_dim pads it */
     char *base;    size_t block_bytes, head_bytes, layer_bytes;
-    char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads][2][head_dim], NULL without */
+    char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads] rows, NULL without */
     const float *bias;                       /* or NULL; with host_memory alone. As struct attn has it, the same in all layers */
 };
 
@@ -126,6 +126,7 @@ struct device {
     char numerics[32];
     char error[512];                 /* "": none */
     size_t graph_bytes;              /* of its memory, for recorded passes: besides what alloc gives */
+    enum dtype kv_type;              /* what its caches hold */
     bool compute_f32, host_memory;   /* host_memory: pointers may be followed by the host */
     size_t downloaded, waits;        /* bytes that have crossed to the host, and how often it waited for some; 0 with host_memory */
     size_t played;                   /* passes that were launched as recorded ones */
@@ -213,7 +214,7 @@ struct device {
 void pool_product(struct pool *, const struct ops *, float *y, enum dtype act, const void *x, size_t rows, const struct mat *w, bool add);
 
 /* 0, or -1 and why not (one line). The pool is borrowed. */
-int device_cpu_open(struct device **, const struct ops *, struct pool *, bool compute_f32, char *why, size_t why_size);
+int device_cpu_open(struct device **, const struct ops *, struct pool *, enum dtype kv_type, char *why, size_t why_size);
 int device_cuda_open(struct device **, size_t ordinal, char *why, size_t why_size);
 int device_emulated_open(struct device **, char *why, size_t why_size);
 /* Number of GPUs that could be opened; 0 and why. A build without CUDA, or a machine without a driver, has none. */

@@ -26,7 +26,7 @@ struct cpu {
     struct device_limits limits;
     char *mem;                       /* of the buffers below */
     size_t bytes, slab, work_bytes, part_bytes;
-    float *cos, *sin, *part;
+    float *cos, *sin, *part, *q_scale;       /* q_scale: [rows_max][n_heads], in the order of q */
     size_t *lo, *hi;                 /* visible committed slots [lo, hi) of the layer at hand */
     uint32_t *seq_of;                /* sequence of a row */
     char *work;                      /* [threads][work_bytes] */
@@ -91,10 +91,10 @@ static void layout(struct cpu *c, const struct device_limits *l)
     const size_t per_row = (l->n_max / KV_CHUNK + 2) * l->heads.n_heads * ATTN_STATE(dp) * sizeof(float);
     c->slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, n), PART_BYTES / per_row));
     c->part_bytes = c->slab * per_row;
-    c->work_bytes = attn_work_bytes(c->d.compute_f32 ? DT_F32 : DT_BF16, dp);
+    c->work_bytes = attn_work_bytes(c->d.kv_type, dp);
     const struct { void *slot; size_t bytes; } buffers[] = {
         { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
-        { &c->part, c->part_bytes },
+        { &c->part, c->part_bytes }, { &c->q_scale, n * l->heads.n_heads * sizeof(float) },
         { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
         { &c->work, pool_threads(c->pool) * c->work_bytes },
     };
@@ -325,14 +325,14 @@ static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos
 
 static char *node_at(const struct device_kv *kv, size_t l, size_t node)
 {
-    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
 }
 
 /* Store k and v of row r in the form the cache has, before any attention reads them. */
 static void store_kv(const struct cpu *c, const struct turn *p, size_t r, const float *k, const float *v)
 {
     const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
-    const size_t dp = p->h->padded, pos = c->rows->pos[r], bytes = 2 * dp * dtype_size(s->kv->type);
+    const size_t dp = p->h->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
     char *node = s->tree ? node_at(s->kv, p->layer, r - s->row0) : NULL;
     for (size_t h = 0; h < p->h->n_kv_heads; h++, k += dp, v += dp) {
         if (node) {
@@ -350,7 +350,7 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
 {
     const struct turn *p = args;
     const struct device_heads *g = p->h;
-    const enum dtype type = c->d.compute_f32 ? DT_F32 : DT_BF16;
+    const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2, group = g->n_heads / g->n_kv_heads;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
@@ -368,7 +368,10 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
         const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab, rows = MIN(c->slab, s->row0 + s->n - first);
         for (size_t h = 0; h < g->n_heads; h++) {
             const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
-            c->ops->round(p->q + at * dp * dtype_size(type), type, q + h * dp, p->scale, dp);
+            if (type == DT_I16)
+                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * dp, p->scale, dp);
+            else
+                c->ops->round(p->q + at * dp * dtype_size(type), type, q + h * dp, p->scale, dp);
         }
     }
 }
@@ -403,7 +406,7 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
 {
     struct cpu *c = (struct cpu *)d;
     const struct device_rows *w = c->rows;
-    const enum dtype type = d->compute_f32 ? DT_F32 : DT_BF16;
+    const enum dtype type = d->kv_type;
     const size_t row_bytes = h->n_heads * h->padded * dtype_size(type), threads = pool_threads(c->pool);
     for (size_t row0 = 0, rows; row0 < w->n; row0 += rows) {
         const struct device_seq *s = &w->seq[c->seq_of[row0]];
@@ -416,7 +419,7 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             last = MAX(last, w->pos[r]);
         }
         struct attending p = { .c = c, .out = (char *)out + row0 * row_bytes, .a = {
-            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded, .q = (const char *)q + row0 * row_bytes,
+            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded, .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
             .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes, .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
             .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step : NULL, .node_max = w->node_step,
             .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
@@ -439,7 +442,7 @@ static void cpu_close(struct device *d)
     free(c);
 }
 
-int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, bool compute_f32, char *why, size_t why_size)
+int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, enum dtype kv_type, char *why, size_t why_size)
 {
     struct cpu *c = calloc(1, sizeof *c);
     if (!c) {
@@ -448,14 +451,14 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
     }
     c->ops = ops;
     c->pool = pool;
-    c->d = (struct device){ .kind = "cpu", .compute_f32 = compute_f32, .host_memory = true, .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
+    c->d = (struct device){ .kind = "cpu", .kv_type = kv_type, .compute_f32 = kv_type == DT_F32, .host_memory = true, .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
         .bytes_free = cpu_bytes_free, .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero, .head_dim = cpu_head_dim,
         .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin, .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm, .product = cpu_product, .rope = cpu_rope,
         .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen, .narrow = cpu_narrow,
         .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };
     snprintf(c->d.name, sizeof c->d.name, "cpu (%s)", ops->name);
-    snprintf(c->d.numerics, sizeof c->d.numerics, "cpu-%d-%s", NUMERICS_VERSION, compute_f32 ? "f32" : "bf16");
+    snprintf(c->d.numerics, sizeof c->d.numerics, "cpu-%d-%s", NUMERICS_VERSION, kv_type_name(kv_type));
     *out = &c->d;
     return 0;
 }

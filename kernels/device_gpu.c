@@ -591,7 +591,7 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         return -1;
     }
     g->driver = driver;
-    g->d = (struct device){ .kind = driver->kind, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
+    g->d = (struct device){ .kind = driver->kind, .kv_type = DT_BF16, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
         .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .noise = gpu_noise, .fetch_mark = gpu_fetch_mark,
         .fetch = gpu_fetch, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
         .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,

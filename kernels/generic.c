@@ -27,6 +27,13 @@ static inline float v16_top(v16 a)
             a.f[i] = a.f[i] > a.f[i + n] ? a.f[i] : a.f[i + n];
     return a.f[0];
 }
+static inline float v16_sum(v16 a)
+{
+    for (int n = 8; n >= 1; n /= 2)
+        for (int i = 0; i < n; i++)
+            a.f[i] += a.f[i + n];
+    return a.f[0];
+}
 static inline v16 v16_pow2(v16 t)
 {
     uint32_t u[16];
@@ -37,6 +44,16 @@ static inline v16 v16_pow2(v16 t)
 }
 static inline v16 v16_zero_below(v16 y, v16 x, float c) { LANES y.f[i] = x.f[i] < c ? 0.0f : y.f[i]; return y; }
 static inline void v16_store_bf16(uint16_t *p, v16 v) { LANES p[i] = f32_to_bf16(v.f[i]); }
+/* A whole number up to 2^15 is in the low bits of its sum with 1.5 * 2^23. */
+static inline void v16_store_i16(int16_t *p, v16 v)
+{
+    LANES {
+        const float r = v.f[i] + 0x1.8p23f;
+        uint32_t bits;
+        memcpy(&bits, &r, 4);
+        p[i] = (int16_t)(uint16_t)bits;
+    }
+}
 static inline v16 v16_weights(enum dtype type, const char *p)
 {
     v16 v;
@@ -87,6 +104,23 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
         }
 }
 
+/* Sums wrap only where a scale is not finite, and the result is not. */
+static inline void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
+                           size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+{
+    (void)ahead, (void)lines;
+    for (int r = 0; r < rows; r++)
+        for (int p = 0; p < panels; p++) {
+            float *to = c + (size_t)r * ldc + 16 * (size_t)p;
+            uint32_t acc[16] = { 0 };
+            for (size_t j = 0; j < pairs; j++) {
+                const int16_t *w = (const int16_t *)(const void *)(b + (size_t)p * ldb + step * j), *x = a + (size_t)r * lda + 2 * j;
+                LANES acc[i] += (uint32_t)(x[0] * w[2 * i]) + (uint32_t)(x[1] * w[2 * i + 1]);
+            }
+            LANES to[i] = col ? (float)(int32_t)acc[i] * col[16 * p + i] * scale[r] : fmaf((float)(int32_t)acc[i], scale[r], to[i] * alpha[r]);
+        }
+}
+
 #define UNROLL
 #define ROWS_MAX 4
 #define MUL_ROWS_MAX 4
@@ -97,6 +131,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 #define WIDE 0
 #define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows) { (void)rows; return 1; }
+#define int_panels tile_panels
 #undef FTZ_BEGIN              /* every flush is spelled out */
 #undef FTZ_END
 #define FTZ_BEGIN(on) (void)(on)

@@ -24,13 +24,14 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32 };
+enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16 };     /* DT_I16: caches alone, see struct attn */
 static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_OTHER ? 0 : 2; }
 
 enum {
     PANEL = 16,              /* columns of a packed matrix that lie side by side */
     KV_BLOCK = 64,           /* keys of a cache block, aligned to absolute position */
     KV_CHUNK = 2048,         /* keys of a chunk: blocks merge inside it, then chunks merge */
+    KV_SCALES = 2 * KV_BLOCK, /* floats between K and V of an int16 block */
 };
 
 /* A matrix of n output columns by k inputs, packed in panels of 16 outputs:
@@ -47,13 +48,14 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
  *
  * The cache of a layer and KV head is contiguous, in blocks of 64 keys; a block is
  *   K [head_dim/2][64][2] then V [32][head_dim][2]      (bf16: pairs of dimensions, pairs of keys)
+ *   K [head_dim/2][64][2], float ks[64], float vs[64], V [32][head_dim][2]      (int16: a key is K ks, a value V vs)
  *   K [head_dim][64]      then V [64][head_dim]         (f32)
  * so that one pass over its keys or dimensions reads it from the first byte to the last, as the prefetchers of CPUs like it.
  * head_dim is a multiple of 16 here; smaller ones are padded with +0 by the model.
  *
  * Row r sees positions lo[r] <= p < hi[r] of the cache. A tree row also sees its ancestors and itself:
  * node[r*node_max + i], i < n_node[r], are indices into the scratch, standing at positions hi[r] + i.
- * Scratch node s, KV head h: K then V of [head_dim] in stored form, at scratch + (s*n_kv_heads + h)*2*head_dim elements.
+ * Scratch node s, KV head h: K then V of [head_dim] in stored form (int16: then its ks and vs), at scratch + (s*n_kv_heads + h) * kv_row_bytes.
  *
  * For a query row q (already times log2(e)/sqrt(head_dim), rounded to act):
  *   state of a chunk: m = -inf, l[16] = 0, o[head_dim] = 0; for its blocks with a visible key, ascending:
@@ -62,13 +64,18 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat
  *     o = fma(o, a, +0), then dot-accumulated over the 64 keys of act(p) with V (in pairs, odd first, for bf16)
  *   Invisible slots have p = +0; the fma at the next step makes a -0 they might leave +0, so what lies
  *   in such a slot cannot be seen as long as it is finite.
+ *   int16: products are summed in int32, exact in any order and below 2^31 (see kv_store):
+ *     s = (float(sum q K) * ks) * qs;  p and l as for f32
+ *     w[64] = p * vs;  u = max(w) * (1/32767) or sum(w) * (1/261888), whichever is larger, at least 2^-100 (sum: "sums"; both factors rounded to float)
+ *     o = fma(float(sum W V), u, o * a) with W = w * (1/u) rounded to nearest even: 12 to 15 bits, where act(p) has 8
  *   chunks, ascending: m' = max(m, mc); a = exp2(m - m'), b = exp2(mc - m');
  *     l = fma(lc, b, l*a);  o = fma(oc, b, fma(o, a, +0)); the first one is taken as it is (l summed as "sums").
  *   out = act(fma(o, 1/l, +0)).  */
 struct attn {
-    enum dtype type;                 /* DT_BF16 or DT_F32: cache, q and out */
+    enum dtype type;                 /* of cache and q: DT_BF16 or DT_I16 (out is bf16), DT_F32 (out is float) */
     size_t m, n_heads, n_kv_heads, head_dim;
-    const void *q;                   /* act [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
+    const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
+    const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
     const char *kv;                  /* block b of head h at kv + h*head_bytes + b*block_bytes */
     size_t head_bytes, block_bytes;
     const size_t *lo, *hi;           /* [m] */
@@ -85,7 +92,10 @@ struct attn {
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
-static inline size_t kv_block_bytes(enum dtype t, size_t head_dim) { return 2 * KV_BLOCK * head_dim * dtype_size(t); }
+static inline const char *kv_type_name(enum dtype t) { return t == DT_F32 ? "f32" : t == DT_I16 ? "int16" : "bf16"; }
+/* One position of a KV head: K and V in stored form. */
+static inline size_t kv_row_bytes(enum dtype t, size_t head_dim) { return 2 * head_dim * dtype_size(t) + (t == DT_I16 ? 2 * sizeof(float) : 0); }
+static inline size_t kv_block_bytes(enum dtype t, size_t head_dim) { return KV_BLOCK * kv_row_bytes(t, head_dim); }
 
 /* Selection and logits processing (bodies in select.h). A row of logits holds floats and -inf, never NaN or +inf.
  *
@@ -176,8 +186,11 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
 void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum dtype from);
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
-/* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V. */
+/* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V.
+ * int16: round(x / u), u = max|x| / 8191, then u of K and of V; a row that is not finite has u = NaN. The query beside it: round(x / u),
+ * u = max|x| / 32767 or sum|x| / 261888, whichever is larger: so |sum q K| <= (261888 + head_dim/2) * 8191 < 2^31 up to 512 dimensions. */
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim);
+void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head_dim);     /* of x * times */
 /* Put a stored K,V into slot (0..63) of a block, and read it back. */
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored);
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);

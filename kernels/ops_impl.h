@@ -5,14 +5,17 @@
  *                             v16_max (a > b ? a : b), v16_top (the largest, by halves)
  *   v16_pow2(t)               floats whose bits are (bits of t << 23) + bits of 1.0
  *   v16_zero_below(y, x, c)   0 where x < c, else y
+ *   v16_sum(v)                "sums" of 16
  *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN; with WIDE v16_round_bf16(v), the same as floats
+ *   v16_store_i16(p, v)       rounded to nearest even, for v in [0, 32767]; anything for NaN
  *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
  *   dot_bf16(...)             the tile product of ops.h "dot bf16"
+ *   dot_i16(...)              the same of int16, to floats: c = col ? (sum * col) * scale[row] : fma(sum, scale[row], c * alpha[row])
  *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
  *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
  *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use whose left operand is not widened
- *   tile_panels(r)            panels beside each other in a tile of r rows
+ *   tile_panels(r)            panels beside each other in a tile of r rows; int_panels(r) for int16
  *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
  *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
  *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
@@ -111,11 +114,13 @@ INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, c
 
 /* One tile; n counts k (elements), rounded up to pairs for bf16. Loads are in bytes from b: panels are ldb apart, one k (bf16:
  * one pair) and the next are step apart. */
-INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a, size_t lda,
+INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a, size_t lda, const float *scale, const float *col,
              const char *b, size_t ldb, size_t step, size_t n, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
     if (act == DT_BF16)
         dot_bf16(c, ldc, alpha, a, lda, b, ldb, step, (n + 1) / 2, ahead, lines, wide, rows, panels);
+    else if (act == DT_I16)
+        dot_i16(c, ldc, alpha, scale, col, (const int16_t *)(const void *)a, lda, b, ldb, step, n / 2, ahead, lines, rows, panels);
     else
         dot_f32(c, ldc, alpha, type, (const float *)(const void *)a, lda, b, ldb, step, n, rows, panels);
 }
@@ -125,6 +130,7 @@ struct tile_args {
     const char *a; size_t lda; const char *b; size_t ldb, step, n;
     size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware */
     bool wide;                       /* a holds floats (WIDE) */
+    const float *scale, *col;        /* DT_I16: of the rows of a, of the columns of b or NULL */
 };
 
 /* 16 columns of a cache block and a step of k take as many bytes in bf16, two by two, as in f32. */
@@ -132,27 +138,36 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
 
 /* Every (rows, panels) that is used is compiled with constants; attention with 64 dimensions, scores and values alike, has constant
  * strides too, which leaves the registers to the accumulators. Out of line, so that a change of MXCSR stays outside. */
-#define TILE_64(LINES, R, P) \
-    tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, 64, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, WIDE, R, P)
+#define TILE_64(TYPE, LINES, R, P) \
+    tile(t->c, t->ldc, t->alpha, TYPE, TYPE, t->a, 64, t->scale, t->col, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, TYPE == DT_BF16 && WIDE, R, P)
+#define TILE_64_LINES(TYPE, R, P) \
+    switch (t->lines) { \
+    case 0:  TILE_64(TYPE, 0, R, P); break; \
+    case 2:  TILE_64(TYPE, P < 2 ? P : 2, R, P); break; \
+    default: TILE_64(TYPE, P, R, P); \
+    }
+#define TILE_ANY(ACT, TYPE, STEP, AHEAD, LINES, IS_WIDE, R, P) \
+    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, t->lda, t->scale, t->col, t->b, t->ldb, STEP, t->n, AHEAD, LINES, IS_WIDE, R, P)
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
-        if (t->act == DT_BF16 && t->lda == 64 && t->ldb == COLUMN_BYTES && t->step == 256 && t->n == 64) \
-            switch (t->lines) { \
-            case 0:  TILE_64(0, R, P); break; \
-            case 2:  TILE_64(P < 2 ? P : 2, R, P); break; \
-            default: TILE_64(P, R, P); \
-            } \
+        const bool head_64 = t->lda == 64 && t->ldb == COLUMN_BYTES && t->step == 256 && t->n == 64; \
+        if (t->act == DT_I16 && head_64) \
+            TILE_64_LINES(DT_I16, R, P) \
+        else if (t->act == DT_BF16 && head_64) \
+            TILE_64_LINES(DT_BF16, R, P) \
+        else if (t->act == DT_I16) \
+            TILE_ANY(DT_I16, DT_I16, t->step, 0, 0, false, R, P); \
         else if (t->act == DT_BF16 && t->lines) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, t->ahead, P, WIDE, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->step, t->ahead, P, WIDE, R, P); \
         else if (t->act == DT_BF16 && WIDE && t->wide && t->step == 4 * PANEL) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, 4 * PANEL, t->n, 0, 0, true, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, 4 * PANEL, 0, 0, true, R, P); \
         else if (t->act == DT_BF16 && WIDE && t->wide) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, true, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->step, 0, 0, true, R, P); \
         else if (t->act == DT_BF16) \
-            tile(t->c, t->ldc, t->alpha, DT_BF16, DT_BF16, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, false, R, P); \
+            TILE_ANY(DT_BF16, DT_BF16, t->step, 0, 0, false, R, P); \
         else \
-            tile(t->c, t->ldc, t->alpha, DT_F32, t->type, t->a, t->lda, t->b, t->ldb, t->step, t->n, 0, 0, false, R, P); \
+            TILE_ANY(DT_F32, t->type, t->step, 0, 0, false, R, P); \
     }
 TILES(TILE_FN)
 #define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
@@ -162,7 +177,7 @@ static void (*const tiles[ROWS_MAX + 1][9])(const struct tile_args *) = { TILES(
 static void tile_span(struct tile_args t, int rows, size_t panels)
 {
     for (size_t p = 0; p < panels;) {
-        size_t w = tile_panels(rows);
+        size_t w = t.act == DT_I16 ? int_panels(rows) : tile_panels(rows);
         while (w > panels - p || !tiles[rows][w])
             w--;
         tiles[rows][w](&t);
@@ -170,6 +185,7 @@ static void tile_span(struct tile_args t, int rows, size_t panels)
         if (AHEAD_IN_LINE && t.lines)    /* behind the lines of all its steps, and not behind its columns */
             t.ahead += w * t.ldb * ((t.n + 1) / 2 - 1);
         t.c += w * PANEL;
+        t.col += t.col ? w * PANEL : 0;
         p += w;
     }
 }
@@ -187,7 +203,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0, wide };
+                                   (const char *)w->w + p * ldb, ldb, step, w->k, 0, 0, wide, NULL, NULL };
             FTZ_BEGIN(act == DT_BF16);
             tile_span(t, (int)rows, group);
             FTZ_END;
@@ -302,7 +318,7 @@ enum { ATTN_WIDE_TILES = 32 / ATTN_ROWS_MAX };
 struct attn_work {
     float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* of this block and the next */
     float p[ATTN_ROWS_MAX][KV_BLOCK];       /* act [ATTN_ROWS_MAX][KV_BLOCK] */
-    float alpha[ATTN_ROWS_MAX];
+    float alpha[ATTN_ROWS_MAX], unit[ATTN_ROWS_MAX];    /* unit: of the weights in int16 */
     size_t wide[ATTN_WIDE_TILES];           /* the tiles that have been widened: first row, rows - 1 below it */
     char block[];                           /* with WIDE behind it their queries: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim] */
 };
@@ -339,9 +355,24 @@ INLINE v16 v16_exp2(v16 x)
     return v16_zero_below(v16_mul(p, v16_pow2(t)), x, -126.0f);
 }
 
-/* Scores to weights for one row: state m and l move on, p = weights in act; returns what o is to be multiplied by. Slots
- * outside [from, to) are invisible. */
-INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from, size_t to)
+/* w = x * scale to int16 in units of the result: 32,767 of them at most, and 261,888 in all. */
+INLINE float weigh_i16(int16_t *p, v16 *x, const float *scale)
+{
+    UNROLL for (int i = 0; i < 4; i++)
+        x[i] = v16_mul(x[i], v16_load(scale + 16 * i));
+    float unit = v16_sum(v16_add(v16_add(v16_add(x[0], x[1]), x[2]), x[3])) * (1.0f / 261888);
+    const float peak = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3]))) * (1.0f / 32767);
+    unit = peak > unit ? peak : unit;
+    unit = unit < 0x1p-100f ? 0x1p-100f : unit;
+    const v16 inverse = v16_set1(1.0f / unit);
+    UNROLL for (int i = 0; i < 4; i++)
+        v16_store_i16(p + 16 * i, v16_mul(x[i], inverse));
+    return unit;
+}
+
+/* Scores to weights for one row: state m and l move on, p = weights in act (int16: times scale, in units of *unit); returns what o is to be
+ * multiplied by. Slots outside [from, to) are invisible. */
+INLINE float soften(float *state, float *s, void *p, enum dtype act, const float *scale, float *unit, size_t from, size_t to)
 {
     float *l = state + 16;
     if (from > 0 || to < KV_BLOCK)
@@ -357,6 +388,8 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
     state[0] = m;
     UNROLL for (int i = 0; i < 4; i++) {
         x[i] = v16_exp2(v16_sub(x[i], top));
+        if (act == DT_I16)
+            continue;
 #if WIDE
         v16_store((float *)p + 16 * i, act == DT_BF16 ? v16_round_bf16(x[i]) : x[i]);
 #else
@@ -370,6 +403,8 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, size_t from
     if (act == DT_BF16)
         sum = v16_flush(sum);
     v16_store(l, v16_add(v16_add(v16_add(sum, x[1]), x[2]), x[3]));
+    if (act == DT_I16)
+        *unit = weigh_i16(p, x, scale);
     return a;
 }
 
@@ -378,6 +413,7 @@ struct tile_rows {
     const struct attn *a;
     const char *q;
     const char *left;                /* q as the products take it */
+    const float *q_scale;            /* of int16 */
     float *state;
     size_t t0;
     int rows;
@@ -386,11 +422,18 @@ struct tile_rows {
     struct attn_work *w;
 };
 
+/* Where the scales of a block's keys and values lie, and its values. */
+INLINE const float *block_scales(const struct attn *a, const char *block) { return (const float *)(const void *)(block + KV_BLOCK * a->head_dim * dtype_size(a->type)); }
+INLINE const char *block_values(const struct attn *a, const char *block)
+{
+    return (const char *)block_scales(a, block) + (a->type == DT_I16 ? KV_SCALES * sizeof(float) : 0);
+}
+
 static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
     const size_t d = t->a->head_dim;
     struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
-                           t->ahead, t->lines, WIDE };
+                           t->ahead, t->lines, WIDE, t->q_scale, t->a->type == DT_I16 ? block_scales(t->a, block) : NULL };
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
@@ -406,10 +449,14 @@ static __attribute__((noinline)) void score_block(const struct tile_rows *t, siz
         to[i] = first ? s[i] : to[i] + s[i];
 }
 
-static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, int turn)
+static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, const char *block, int turn)
 {
     const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads, begin = b * KV_BLOCK;
+    const enum dtype type = t->a->type;
+    const float *scale = block_scales(t->a, block) + KV_BLOCK;
     struct attn_work *w = t->w;
+    for (size_t i = 0; type == DT_I16 && t->lines && i < KV_SCALES * sizeof(float); i += 64)
+        __builtin_prefetch((const char *)(scale - KV_BLOCK) + t->ahead + i, 0, 2);
     for (int j = 0; j < t->rows; j++) {
         const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
         const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
@@ -418,16 +465,19 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
             score_block(t, b, s, t->t0 + (size_t)j == 0);
         for (size_t i = 0; t->a->bias && i < KV_BLOCK; i++)
             s[i] += t->a->bias[begin + i];
-        void *p = WIDE || t->a->type != DT_BF16 ? (void *)w->p[j] : (uint16_t *)w->p + j * KV_BLOCK;
-        w->alpha[j] = t->a->type == DT_BF16 ? soften(state, s, p, DT_BF16, from, to) : soften(state, s, p, DT_F32, from, to);
+        float *p = w->p[j];
+        int16_t *p16 = (int16_t *)w->p + j * KV_BLOCK;
+        w->alpha[j] = type == DT_I16 ? soften(state, s, p16, DT_I16, scale, &w->unit[j], from, to)
+                    : type == DT_BF16 ? soften(state, s, WIDE ? (void *)p : (void *)p16, DT_BF16, NULL, NULL, from, to)
+                                      : soften(state, s, p, DT_F32, NULL, NULL, from, to);
     }
 }
 
 static __attribute__((noinline)) void tile_values(const struct tile_rows *t, const char *block)
 {
-    const size_t d = t->a->head_dim, elt = dtype_size(t->a->type);
+    const size_t d = t->a->head_dim;
     struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
-                           KV_BLOCK, block + KV_BLOCK * d * elt, COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE };
+                           KV_BLOCK, block_values(t->a, block), COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE, t->w->unit, NULL };
     tile_span(v, t->rows, d / PANEL);
 }
 
@@ -440,15 +490,16 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
 {
     const size_t d = a->head_dim, row = d * dtype_size(a->type), rows = t1 - t0;
     const char *q = (const char *)a->q + h * a->m * (a->n_heads / a->n_kv_heads) * row;
+    const float *q_scale = a->type == DT_I16 ? a->q_scale + h * a->m * (a->n_heads / a->n_kv_heads) : NULL;
     const size_t n_tiles = (rows + ATTN_ROWS_MAX - 1) / ATTN_ROWS_MAX;
     for (size_t i = 0; i < n_tiles; i++) {
         const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
         const int lines = ahead == 0 || rows <= FEW_ROWS || i > !AHEAD_IN_LINE ? 0 : n_tiles == 1 || AHEAD_IN_LINE ? 4 : 2;
-        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), state + from * ATTN_STATE(d), from, (int)(to - from), extra,
+        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), q_scale ? q_scale + from : NULL, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
                                      ahead + 2 * COLUMN_BYTES * i, lines, w };
         tile_scores(&t, block, 0);
         for (size_t j = 0; j < n; j++) {
-            tile_weights(&t, b + j, j & 1);
+            tile_weights(&t, b + j, block + j * a->block_bytes, j & 1);
             if (j + 1 < n)
                 tile_scores(&t, block + (j + 1) * a->block_bytes, ~j & 1);
             tile_values(&t, block + j * a->block_bytes);
@@ -459,14 +510,14 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
 /* The block of row r that its ancestors stand in, as if they had been committed. */
 static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char *block)
 {
-    const size_t d = a->head_dim, elt = dtype_size(a->type), begin = b * KV_BLOCK, hi = a->hi[r], n = a->n_node[r];
+    const size_t d = a->head_dim, begin = b * KV_BLOCK, hi = a->hi[r], n = a->n_node[r];
     if (begin < hi)
         memcpy(block, a->kv + h * a->head_bytes + b * a->block_bytes, a->block_bytes);
     else
         memset(block, 0, a->block_bytes);
     for (size_t slot = begin < hi ? hi - begin : 0; slot < KV_BLOCK && begin + slot < hi + n; slot++) {
         size_t node = a->node[r * a->node_max + (begin + slot - hi)];
-        kv_put(block, a->type, d, slot, (const char *)a->scratch + (node * a->n_kv_heads + h) * 2 * d * elt);
+        kv_put(block, a->type, d, slot, (const char *)a->scratch + (node * a->n_kv_heads + h) * kv_row_bytes(a->type, d));
     }
 }
 
@@ -566,7 +617,7 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
             }
             const float inv = 1.0f / l;
             const size_t at = (r * a->n_heads + head) * d;
-            if (a->type == DT_BF16)
+            if (a->type != DT_F32)
                 for (size_t i = 0; i < d; i++) ((uint16_t *)out)[at + i] = round_bf16(fmaf(o[i], inv, 0.0f));
             else
                 for (size_t i = 0; i < d; i++) ((float *)out)[at + i] = fmaf(o[i], inv, 0.0f);

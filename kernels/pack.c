@@ -97,11 +97,53 @@ void mat_row(const struct mat *m, size_t r, float *y)
         y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
 }
 
+/* y = x / u rounded to nearest even, u the larger one of max|x| / top and sum|x| / total. Returns u. */
+static float quantize(int16_t *y, const float *x, size_t n, float top, float total)
+{
+    float most = 0, s[16] = { 0 };
+    for (size_t i = 0; i < n; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            const float a = fabsf(x[i + j]);
+            most = a > most ? a : most;
+            s[j] += a;
+        }
+    for (size_t k = 8; k > 0; k /= 2)
+        for (size_t i = 0; i < k; i++)
+            s[i] += s[i + k];
+    float u = s[0] / total;
+    u = most / top > u ? most / top : u;
+    u = u < 0x1p-100f ? 0x1p-100f : u;
+    u = s[0] < INFINITY ? u : NAN;
+    const float inverse = 1.0f / u;
+    for (size_t i = 0; i < n; i++) {
+        const float r = x[i] * inverse + 0x1.8p23f;      /* the low bits of the sum are the whole number */
+        uint32_t bits;
+        memcpy(&bits, &r, 4);
+        y[i] = (int16_t)(uint16_t)bits;
+    }
+    return u;
+}
+
+void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head_dim)
+{
+    float turned[512];
+    assert(head_dim <= 512 && head_dim % 16 == 0);
+    for (size_t i = 0; i < head_dim; i++)
+        turned[i] = x[i] * times;
+    *scale = quantize(q, turned, head_dim, 32767, 261888);
+}
+
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim)
 {
     if (t == DT_F32) {
         memcpy(dst, k, head_dim * sizeof *k);
         memcpy((float *)dst + head_dim, v, head_dim * sizeof *v);
+        return;
+    }
+    if (t == DT_I16) {
+        int16_t *to = dst;
+        const float scale[2] = { quantize(to, k, head_dim, 8191, INFINITY), quantize(to + head_dim, v, head_dim, 8191, INFINITY) };
+        memcpy(to + 2 * head_dim, scale, sizeof scale);
         return;
     }
     uint16_t *to = dst;
@@ -111,7 +153,7 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
     }
 }
 
-/* Copy between a stored row and slot `slot` of a block. Pairs of bf16 lie in one word: of dimensions for K, of keys for V. */
+/* Copy between a stored row and slot `slot` of a block. Pairs of 16 bits lie in one word: of dimensions for K, of keys for V. */
 #define KV_MOVE(NAME, TYPE, K_AT, V_AT) \
     static void NAME(TYPE *block, TYPE *row, size_t d, size_t slot, bool put) \
     { \
@@ -123,9 +165,11 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
     }
 KV_MOVE(kv_move32, float, i * KV_BLOCK + slot, slot * d + i)
 
-static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, bool put)
+static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, bool scaled, bool put)
 {
-    uint16_t *k = block + slot * 2, *v = block + KV_BLOCK * d + slot / 2 * d * 2 + slot % 2;
+    uint16_t *k = block + slot * 2, *scale = block + KV_BLOCK * d, *v = scale + (scaled ? KV_SCALES : 0) * 2 + slot / 2 * d * 2 + slot % 2;
+    for (size_t i = 0; i < 2 && scaled; i++)             /* floats */
+        memcpy(put ? scale + 2 * (i * KV_BLOCK + slot) : row + 2 * (d + i), put ? row + 2 * (d + i) : scale + 2 * (i * KV_BLOCK + slot), 4);
     for (size_t i = 0; i < d; i += 2)                    /* a pair of dimensions is a word */
         memcpy(put ? k + i * KV_BLOCK : row + i, put ? row + i : k + i * KV_BLOCK, 4);
     if (put)
@@ -141,7 +185,7 @@ void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void 
     if (t == DT_F32)
         kv_move32(block, (float *)(uintptr_t)stored, head_dim, slot, true);
     else
-        kv_move16(block, (uint16_t *)(uintptr_t)stored, head_dim, slot, true);
+        kv_move16(block, (uint16_t *)(uintptr_t)stored, head_dim, slot, t == DT_I16, true);
 }
 
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block)
@@ -149,7 +193,7 @@ void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void
     if (t == DT_F32)
         kv_move32((float *)(uintptr_t)block, stored, head_dim, slot, false);
     else
-        kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, false);
+        kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, t == DT_I16, false);
 }
 
 /* A block is read in the order that it lies in. */
@@ -205,7 +249,7 @@ void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block
 size_t attn_work_bytes(enum dtype t, size_t head_dim)
 {
     /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a multiple of a cache line */
-    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 1 + sizeof(size_t)) * sizeof(float) + kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127)
+    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 2 + sizeof(size_t)) * sizeof(float) + kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127)
            / 64 * 64;
 }
 

@@ -7,9 +7,9 @@ static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_
                   size_t *cache, size_t *scratch)
 {
     size_t blocks = n_max / KV_BLOCK + (n_max % KV_BLOCK != 0), heads, per_block, n;
-    return mul_size(2 * KV_BLOCK * dtype_size(t), head_dim, &per_block) && mul_size(n_layers, n_kv_heads, &heads) &&
+    return mul_size(KV_BLOCK, kv_row_bytes(t, head_dim), &per_block) && mul_size(n_layers, n_kv_heads, &heads) &&
            mul_size(heads, per_block, &n) && mul_size(n, blocks, cache) &&
-           mul_size(heads, 2 * dtype_size(t) * head_dim, &n) && mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
+           mul_size(heads, kv_row_bytes(t, head_dim), &n) && mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
 }
 
 size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max)
@@ -24,7 +24,7 @@ int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, si
             size_t node_max, struct err *e)
 {
     size_t cache, scratch;
-    assert((t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
+    assert((t == DT_I16 || t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
     *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
     if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses", n_max);
@@ -42,7 +42,7 @@ int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, si
 
 void kv_close(struct kv *kv)
 {
-    const size_t scratch = kv->n_layers * kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+    const size_t scratch = kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
     if (on_host(kv))
         mem_free(kv->base, kv->layer_bytes * kv->n_layers);
     else
@@ -69,7 +69,7 @@ void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos)
 void *kv_node(const struct kv *kv, size_t l, size_t node)
 {
     assert(l < kv->n_layers && node < kv->node_max && on_host(kv));
-    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * 2 * kv->head_dim * dtype_size(kv->type);
+    return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
 }
 
 void kv_advance(struct kv *kv, size_t n)
@@ -82,7 +82,7 @@ void kv_advance(struct kv *kv, size_t n)
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
 {
     assert(n <= kv->n_max - kv->n_past);
-    const size_t row = 2 * kv->head_dim * dtype_size(kv->type);
+    const size_t row = kv_row_bytes(kv->type, kv->head_dim);
     if (!on_host(kv)) {
         const struct device_kv view = kv_view(kv);
         kv->dev->kv_commit(kv->dev, &view, kv->n_past, node, n);

@@ -14,14 +14,14 @@
 
 struct kv {                        /* {0} is closed */
     struct device *dev;            /* borrowed; NULL: the host's memory */
-    enum dtype type;               /* DT_BF16 or DT_F32 */
+    enum dtype type;               /* DT_I16, DT_BF16 or DT_F32; of the device (kv_type) */
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
     size_t n_max, n_past;          /* positions */
     size_t n_written;              /* slots from here on were never written: a pass raises it before it writes */
     size_t node_max;               /* rows of the node scratch, 0: none */
     size_t block_bytes, head_bytes, layer_bytes;
     char *base;                    /* [n_layers][n_kv_heads][blocks] */
-    char *scratch;                 /* [n_layers][node_max][n_kv_heads][2][head_dim] */
+    char *scratch;                 /* [n_layers][node_max][n_kv_heads] rows */
     const float *bias;             /* or NULL: what is added to the scores of each slot (struct attn); its owner's, in whole blocks */
 };
 
@@ -35,7 +35,7 @@ struct device_kv kv_view(const struct kv *kv);
 
 /* Where row `pos` of layer l, head h is written: the block and the slot in it. */
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos);
-void *kv_node(const struct kv *kv, size_t l, size_t node);      /* [n_kv_heads][2][head_dim] */
+void *kv_node(const struct kv *kv, size_t l, size_t node);      /* [n_kv_heads] rows, as kv_store makes them */
 void kv_advance(struct kv *kv, size_t n);                        /* rows n_past .. n_past+n-1 are committed */
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies, then advances */
 void kv_truncate(struct kv *kv, size_t n_past);                  /* forget rows from n_past on (zeroed) */

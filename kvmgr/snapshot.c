@@ -52,7 +52,7 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part
 
 void kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES])
 {
-    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d", kv->type == DT_F32 ? "f32" : "bf16", kv->n_layers, kv->n_kv_heads,
+    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d", kv_type_name(kv->type), kv->n_layers, kv->n_kv_heads,
              kv->head_dim, KV_BLOCK);
 }
 

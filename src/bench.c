@@ -3,6 +3,7 @@
 #include "src/bench_resume.h"
 #include "src/bench_spec.h"
 #include "src/sample.h"
+#include "src/where.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -271,7 +272,7 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
         if (w->depth[i] + BENCH_ROWS_MAX <= most)
             deepest = w->depth[i];
     n_max = MAX(n_max, deepest + BENCH_ROWS_MAX);
-    if (bench_open(t, name, dir, n_max, r->bench.compute, r->bench.ops, r->bench.pool, 20261120, e))
+    if (bench_open(t, name, dir, n_max, r->bench.compute, r->bench.kv, r->bench.ops, r->bench.pool, 20261120, e))
         return -1;
     double pass = 0;
     struct bench_point p = { .model = name };
@@ -438,7 +439,9 @@ int cmd_bench(const struct options *o, struct err *e)
     if (o->tokens)
         while (r->wish.n_depth > 1 && r->wish.depth[r->wish.n_depth - 1] > o->tokens)
             r->wish.n_depth--;
-    b->compute = o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16;
+    b->compute = compute_of(o);
+    if (where_cpu_kv(&b->kv, b->compute, kv_of(o), e))
+        goto out;
     b->ops = ops_choose(&why);
     if (!b->ops) {
         err_set(e, ERR_INPUT, "%s", why);

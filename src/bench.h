@@ -27,7 +27,7 @@ struct bench_target {                /* {0} is closed */
 };
 
 /* Open the model in `dir` with a cache of n_max positions. Memory is checked first. */
-int  bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, const struct ops *ops,
+int  bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, enum dtype kv, const struct ops *ops,
                 struct pool *pool, uint64_t seed, struct err *e);
 void bench_close(struct bench_target *t);
 /* Write a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936) into a new directory. */
@@ -69,7 +69,7 @@ struct bench_point {
 struct bench {
     struct pool *pool;
     const struct ops *ops;
-    enum dtype compute;
+    enum dtype compute, kv;
     enum probe_mul used, best;       /* instruction of this twin's products; fastest of this CPU */
     struct probe_costs costs;
     double reference;                /* peak of `used` when the machine is undisturbed, as seen so far */

@@ -157,12 +157,12 @@ static int plan_check(const struct config *c, const char *dir, enum dtype comput
     if (rc)
         return -1;
     memory_add(&plan, "weights", weights);
-    memory_add(&plan, "KV cache", kv_bytes(compute, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
+    memory_add(&plan, "KV cache", kv_bytes(dev->kv_type, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
     memory_add(&plan, "logits and noise", extra);
     return memory_check(&plan, "--tokens N (the deepest point)", e);
 }
 
-int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, const struct ops *ops,
+int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, enum dtype kv, const struct ops *ops,
                struct pool *pool, uint64_t seed, struct err *e)
 {
     struct config config;
@@ -173,7 +173,7 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
     if (!mul_size(config.vocab, BENCH_ROWS_MAX * sizeof(float), &t->logits_bytes))
         return err_set(e, ERR_INPUT, "%s/config.json: vocab_size %zu is too large", dir, config.vocab);
     t->noise_bytes = NOISE * 2 + kv_block_bytes(DT_F32, HEAD_DIM_MAX);
-    if (device_cpu_open(&t->dev, ops, pool, compute == DT_F32, e->msg, sizeof e->msg))
+    if (device_cpu_open(&t->dev, ops, pool, kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "%s: out of memory", name);
     if (plan_check(&config, dir, compute, t->dev, n_max, t->logits_bytes + t->noise_bytes, e) ||
         model_open(&t->model, dir, &config, compute, t->dev, ops, pool, NULL, NULL, e))
@@ -189,7 +189,7 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
     fill_normal(t->noise, t->noise_bytes / 2, 1.0f, &t->random);
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(next_random(&t->random) % config.vocab);
-    if (kv_open(&t->kv, t->dev, compute, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
+    if (kv_open(&t->kv, t->dev, t->dev->kv_type, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
         workspace_open(&t->pass, &t->model, BENCH_ROWS_MAX, n_max, e) ||
         workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, n_max, e))
         goto fail;
@@ -216,6 +216,17 @@ void bench_close(struct bench_target *t)
     *t = (struct bench_target){ 0 };
 }
 
+/* Of int16 blocks the numbers, a third of what the bits of bf16 say as whole ones, are within bounds; and their scales make them a few units. */
+static void make_int16(struct kv *kv, char *block)
+{
+    const size_t scales = KV_BLOCK * kv->head_dim * sizeof(int16_t), behind = scales + KV_SCALES * sizeof(float);
+    int16_t *n = (int16_t *)(void *)block;
+    for (size_t i = 0; i < kv->block_bytes / sizeof *n; i++)
+        n[i] /= 3;
+    for (size_t at = scales; at < behind; at += sizeof(float))
+        memcpy(block + at, &(float){ 3e-4f }, sizeof(float));
+}
+
 /* Blocks are filled whole; what lies behind n_past is finite, and the kernels give it no weight. As f32 a pair of
  * normal bf16 values is one normal float. */
 void bench_depth(struct bench_target *t, size_t depth)
@@ -224,8 +235,11 @@ void bench_depth(struct bench_target *t, size_t depth)
     assert(depth == 0 || depth >= kv->n_past);
     for (size_t pos = kv->n_past / KV_BLOCK * KV_BLOCK; pos < depth; pos += KV_BLOCK)
         for (size_t l = 0; l < kv->n_layers; l++)
-            for (size_t h = 0; h < kv->n_kv_heads; h++)
+            for (size_t h = 0; h < kv->n_kv_heads; h++) {
                 memcpy(kv_block(kv, l, h, pos), t->noise + next_random(&t->random) % NOISE / 32 * 32, kv->block_bytes);
+                if (kv->type == DT_I16)
+                    make_int16(kv, kv_block(kv, l, h, pos));
+            }
     kv->n_past = depth;
     kv->n_written = MAX(kv->n_written, depth);
 }
@@ -272,7 +286,7 @@ struct bench_work bench_pass_work(const struct bench_target *t, size_t depth, si
 {
     const struct model *m = &t->model;
     const struct config *c = &m->config;
-    const double key_bytes = 2.0 * (double)(c->n_kv_heads * m->head_dim * dtype_size(m->compute));
+    const double key_bytes = (double)(c->n_kv_heads * kv_row_bytes(m->dev->kv_type, m->head_dim));
     struct bench_work w = { 0 };
     for (size_t l = 0; l < c->n_layers; l++) {
         const struct layer *y = &m->layers[l];

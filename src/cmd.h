@@ -57,13 +57,21 @@ struct engine {
     const struct ops *ops;
     struct pool *pool;
     struct device *dev;
-    enum dtype compute;
+    enum dtype compute, kv;          /* as asked for; kv DT_OTHER: auto */
     struct tensors tensors;          /* headers only; closed again by engine_load */
     struct model model;              /* before engine_load: only what sizes are computed from */
     size_t weight_bytes;
 };
 /* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
-struct engine_spec { const char *dir; enum dtype compute; const char *scaling; size_t threads; const char *device, *numerics; };   /* scaling NULL: the model's own; threads 0: the default; see src/where.h */
+struct engine_spec {
+    const char *dir; enum dtype compute;
+    const char *scaling; size_t threads;           /* NULL: the model's own; 0: the default */
+    const char *device, *numerics;                 /* see src/where.h */
+    enum dtype kv;                                 /* DT_OTHER: auto */
+};
+/* --compute, --kv-dtype */
+enum dtype compute_of(const struct options *o);
+enum dtype kv_of(const struct options *o);
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */

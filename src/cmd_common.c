@@ -90,18 +90,25 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 
 /* ---- the engine ---- */
 
+enum dtype compute_of(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
+
+enum dtype kv_of(const struct options *o)
+{
+    return o->kv_dtype == KV_DTYPE_INT16 ? DT_I16 : o->kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
+}
+
 int engine_open(struct engine *g, const struct options *o, struct err *e)
 {
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16, o->context_scaling, o->threads, o->device, NULL }, e);
+    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads, o->device, NULL, kv_of(o) }, e);
 }
 
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
-    *g = (struct engine){ .compute = s->compute };
+    *g = (struct engine){ .compute = s->compute, .kv = s->kv };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
     char *path = realpath(g->dir, NULL);
@@ -125,7 +132,7 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
         err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
         goto fail;
     }
-    const struct where_model wanted = { &g->config, &g->tensors, g->compute, g->ops, g->pool };
+    const struct where_model wanted = { &g->config, &g->tensors, g->compute, g->kv, g->ops, g->pool };
     if (where_open(&g->dev, s->device, s->numerics, &wanted, e))
         goto fail;
     g->model.config = g->config;
@@ -149,7 +156,7 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
     memory_add_on(plan, g->dev, "weights", g->weight_bytes);
-    memory_add_on(plan, g->dev, "KV cache", kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
+    memory_add_on(plan, g->dev, "KV cache", kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
     memory_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_add_on(plan, g->dev, "logits", logits);
     if (g->dev->graph_bytes)

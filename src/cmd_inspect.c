@@ -10,6 +10,7 @@
 #include "src/cmd.h"
 #include "src/config_tensors.h"
 #include "src/decode.h"
+#include "src/where.h"
 
 enum { MISSING_MAX = 10000, DTYPES_MAX = 16 };
 
@@ -126,7 +127,8 @@ static int look(struct inspect *s, struct err *e)
 {
     struct engine *g = &s->engine;
     const char *why = "";
-    g->compute = s->o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16;
+    enum dtype kv;
+    g->compute = compute_of(s->o);
     if (model_dir(g->dir, s->o, e) || config_read(&g->config, g->dir, e))
         return -1;
     if (s->o->context_scaling && config_scale_context(&g->config, s->o->context_scaling, e))
@@ -141,7 +143,9 @@ static int look(struct inspect *s, struct err *e)
     g->model.compute = g->compute;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    if (device_cpu_open(&g->dev, g->ops, g->pool, g->compute == DT_F32, e->msg, sizeof e->msg))
+    if (where_cpu_kv(&kv, g->compute, kv_of(s->o), e))
+        return -1;
+    if (device_cpu_open(&g->dev, g->ops, g->pool, kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "out of memory");
     g->model.dev = g->dev;
     g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
@@ -149,7 +153,7 @@ static int look(struct inspect *s, struct err *e)
     look_at_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
-    s->kv_per_token = kv_bytes(g->compute, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
+    s->kv_per_token = kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
     struct decode_setup setup;
     draft_defaults(&setup.draft);
     setup.heads = NULL;
@@ -209,7 +213,7 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     printf("%s\ncontext       %zu, RoPE %s", s->n_dtypes ? ")" : "", c->context, rope_name(c));
     if (c->window)
         printf(", sliding window %zu", c->window);
-    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token, s->engine.compute == DT_F32 ? "f32" : "bf16");
+    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token, kv_type_name(s->engine.dev->kv_type));
     printf("\nmemory for %zu tokens, MiB\n", s->tokens);
     for (size_t i = 0; i < s->plan.n; i++)
         printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);

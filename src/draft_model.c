@@ -227,7 +227,7 @@ static void add_arms(struct drafting *g, size_t budget)
 
 static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
-    const struct kv full = { .dev = m->dev, .type = m->compute, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
+    const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
     return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
 }

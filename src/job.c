@@ -13,7 +13,7 @@
 #include "src/emit.h"
 
 static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p", "min_p", "eta" };
-static const char *const compute_names[] = { "bf16", "f32" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
+static const char *const compute_names[] = { "bf16", "f32" }, *const kv_names[] = { "auto", "int16", "bf16" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
 static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
@@ -86,7 +86,7 @@ static json_t *chat_object(const struct options *o, const char *name)
 {
     if (!name)
         return json_null();
-    return json_pack("{s:s, s:o, s:b, s:o}", "template", name, "system", o->system ? json_string(o->system) : json_null(), "thinking", (int)(o->thinking == THINKING_ON),
+    return json_pack("{s:s, s:s, s:o, s:b, s:o}", "template", name, "system", o->system ? json_string(o->system) : json_null(), "thinking", (int)(o->thinking == THINKING_ON),
                      "date", o->chat_date ? json_string(o->chat_date) : json_null());
 }
 
@@ -120,7 +120,7 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
     json_t *order = json_array();
     for (size_t i = 0; i < s->n_order; i++)
         json_array_append_new(order, json_string(step_names[s->order[i]]));
-    *out = json_pack("{s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:b, s:o, s:s, s:o, s:s, s:o, s:b, s:o}",
+    *out = json_pack("{s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:b, s:o, s:s, s:o, s:s, s:s, s:o, s:b, s:o}",
                      "temperature", number(s->temperature), "top_k", (json_int_t)s->top_k, "top_p", number(s->top_p), "min_p", number(s->min_p),
                      "eta", number(s->eta), "min_keep", (json_int_t)s->min_keep, "penalty", number(s->penalty), "penalty_window", (json_int_t)s->penalty_window,
                      "presence_penalty", number(s->presence), "frequency_penalty", number(s->frequency),
@@ -129,6 +129,7 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
                      "dry_sequence_breakers", o->dry_breakers.n ? text_array(&o->dry_breakers) : json_null(),
                      "logit_bias", bias_object(s), "order", order, "min_tokens", (json_int_t)s->min_tokens, "ignore_eos", (int)s->ignore_eos,
                      "stop", text_array(&o->stop), "on_loop", on_loop_names[o->on_loop], "chat", chat_object(o, chat_template), "compute", compute_names[g->compute == DT_F32],
+                     "kv_dtype", kv_names[o->kv_dtype],
                      "context_scaling", g->scaling[0] ? json_string(g->scaling) : json_null(), "allow_beyond_context", (int)o->allow_beyond_context,
                      "drafting", draft_object(&d, strcmp(o->drafter, "auto") == 0 && !o->preset, heads_file));
     if (*out && json_whole(e) == 0)
@@ -394,6 +395,9 @@ int job_parse(struct job_params *p, const char *text, struct err *e)
     const json_t *chat = member(&r, "chat");
     p->chat = chat && !json_is_null(chat);
     p->compute = word_of(&r, "compute", compute_names, N(compute_names)) ? DT_F32 : DT_BF16;
+    p->kv = DT_BF16;                         /* jobs from before there was a choice */
+    if (json_object_get(p->json, "kv_dtype"))
+        p->kv = (enum dtype[]){ DT_OTHER, DT_I16, DT_BF16 }[word_of(&r, "kv_dtype", kv_names, N(kv_names))];
     p->scaling = text_of(&r, "context_scaling");
     p->allow_beyond_context = bool_of(&r, "allow_beyond_context");
     struct reader d = { .o = member(&r, "drafting"), .e = e, .failed = r.failed };

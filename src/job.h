@@ -12,7 +12,7 @@
  *     "dry_multiplier" "dry_base" "dry_allowed_length" "dry_penalty_last_n" "dry_sequence_breakers" (texts, null: the default ones)
  *     "logit_bias" {"ID": number or "-inf"} "order" ["bias", ..] "min_tokens" "ignore_eos" "stop" [..]
  *     "on_loop" "chat" (null, or {"template", "system", "thinking", "date"}: how the prompt became tokens, for the reader)
- *     "compute" "context_scaling" (null: the model's own) "allow_beyond_context"
+ *     "compute" "kv_dtype" (missing: bf16) "context_scaling" (null: the model's own) "allow_beyond_context"
  *     "drafting" {"drafter" ("auto", "none", a list) "heads_file" "tree" "ngram_k" "ngram_lead" "ngram_delay" "draft_passes"
  *                 "kv_policy" "kv_sinks" "kv_budget" "kv_fixed" "rows_max" "verifier"} */
 #pragma once
@@ -30,7 +30,7 @@ struct job_params {                  /* {0} is closed */
     struct text_list stop, breakers; /* breakers.n == 0: the default ones, unless no_breakers */
     enum on_loop on_loop;
     bool chat;                       /* the text begins behind an opening of the assistant's turn */
-    enum dtype compute;
+    enum dtype compute, kv;          /* kv DT_OTHER: auto */
     const char *scaling;             /* or NULL */
     bool allow_beyond_context;
     struct draft_settings draft;

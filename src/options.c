@@ -86,6 +86,8 @@ static const struct option table[] = {
       "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(compute), 0, 2, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
+    { "kv-dtype", "", "auto|int16|bf16", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(kv_dtype), 0, 3, "auto", NULL,
+      "What the KV cache holds. int16, with a scale for each row: as large as bf16, more exact and faster; auto: int16 on the CPU, bf16 on a GPU. It is part of the arithmetic that makes a text.", MODELS, 0 },
     { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
       "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
     { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), 0, 0, NULL, NULL,
@@ -105,7 +107,6 @@ static const struct option table[] = {
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
     { "device", "", "auto|cpu|cuda[:N|:all]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
       "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU); cuda:all, for work: a worker for each GPU. A text stays with the arithmetic that began it.", MODELS, 0 },
-    { "kv-dtype", "", "bf16", VERBS_MAKE, CHOICE, F(kv_dtype), 0, 1, "bf16", NULL, "", MODELS, HIDDEN },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), 0, 2, "text", NULL,

@@ -36,6 +36,7 @@ struct text_list { const char **v; size_t n; };
 
 /* What choices stand for: the index of the word in the row's argument "a|b|c". */
 enum { COMPUTE_BF16, COMPUTE_F32 };
+enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
 enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };

@@ -8,7 +8,7 @@
 
 #define TEXT_(x) #x
 #define TEXT_OF(x) TEXT_(x)
-static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
+static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
 
 static bool emulated(const char *word) { return strncmp(word, "emulated", 8) == 0; }
 
@@ -56,6 +56,8 @@ static int can_hold(const struct device *dev, const struct where_model *m, struc
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
         return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it", dev->name);
+    if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
+        return err_set(e, ERR_INPUT, "%s: --kv-dtype int16 is not there on this device (auto and bf16 are); --device cpu has it", dev->name);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", dev->name, m->config->head_dim);
     return 0;
@@ -67,7 +69,7 @@ static bool open_first(struct device **dev, const struct where_model *m)
     struct err ignored;
     char why[512];
     size_t weights, room;
-    if (m->compute == DT_F32 || !device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
+    if (m->compute == DT_F32 || m->kv == DT_I16 || !device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
         return false;
     room = (*dev)->bytes_free(*dev);
     if (can_hold(*dev, m, &ignored) == 0 && model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 && weights <= room - room / 10)
@@ -75,6 +77,14 @@ static bool open_first(struct device **dev, const struct where_model *m)
     (*dev)->close(*dev);
     *dev = NULL;
     return false;
+}
+
+int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e)
+{
+    *kv = compute == DT_F32 ? DT_F32 : wanted == DT_OTHER ? DT_I16 : wanted;
+    if (compute == DT_F32 && wanted != DT_OTHER)
+        return err_set(e, ERR_INPUT, "--kv-dtype %s: under --compute f32 the cache is f32 (auto)", wanted == DT_I16 ? "int16" : "bf16");
+    return 0;
 }
 
 int where_open(struct device **dev, const char *word, const char *numerics, const struct where_model *m, struct err *e)
@@ -93,7 +103,10 @@ int where_open(struct device **dev, const char *word, const char *numerics, cons
     const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
     if (strcmp(word, "auto") == 0 && !begun_here && open_first(dev, m))
         return 0;
-    if (device_cpu_open(dev, m->ops, m->pool, m->compute == DT_F32, why, sizeof why))
+    enum dtype kv;
+    if (where_cpu_kv(&kv, m->compute, m->kv, e))
+        return -1;
+    if (device_cpu_open(dev, m->ops, m->pool, kv, why, sizeof why))
         return err_set(e, ERR_FAILED, "%s", why);
     return 0;
 }
@@ -106,7 +119,7 @@ int where_numerics(const char *word, const char *id[WHERE_IDS], size_t *n, struc
     const bool any = strcmp(word, "auto") == 0, cpu = any || strcmp(word, "cpu") == 0;
     *n = 0;
     if (cpu)
-        for (size_t i = 0; i < 2; i++)
+        for (size_t i = 0; i < sizeof cpu_ids / sizeof *cpu_ids; i++)
             id[(*n)++] = cpu_ids[i];
     if (cpu && !any)
         return 0;

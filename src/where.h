@@ -11,8 +11,11 @@ struct device;
 struct pool;
 struct ops;
 
-enum { WHERE_IDS = 3 };
-struct where_model { const struct config *config; const struct tensors *tensors; enum dtype compute; const struct ops *ops; struct pool *pool; };
+enum { WHERE_IDS = 4 };
+struct where_model { const struct config *config; const struct tensors *tensors; enum dtype compute, kv; const struct ops *ops; struct pool *pool; };     /* kv DT_OTHER: auto */
+
+/* What a cache on the CPU holds. ERR_INPUT where --compute f32 and a type of --kv-dtype are both asked for. */
+int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e);
 
 /* Whether the word means every GPU; how many there are (0: why). Counting begins with CUDA: not in a process that forks later. */
 enum { EMULATED_GPUS = 2 };

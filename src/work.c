@@ -96,13 +96,13 @@ static bool hashing(void *ctx, size_t done, size_t of)
 int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
 {
     struct engine *g = &w->engine;
-    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && g->kv == p->kv && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
                 where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error;
     if (!same) {
         engine_close(g);
         w->loaded = false;
         w->heads_path[0] = 0;
-        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads, w->device, job->numerics }, e)) {
+        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads, w->device, job->numerics, p->kv }, e)) {
             g->path[0] = 0;
             return -1;
         }

@@ -15,7 +15,7 @@ static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, 
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
     r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
-    if (device_cpu_open(&r->dev, o, r->pool, compute == DT_F32, e.msg, sizeof e.msg)) rig_die("device", &e);
+    if (device_cpu_open(&r->dev, o, r->pool, compute == DT_F32 ? DT_F32 : DT_I16, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e)) rig_die("config", &e);
     if (model_open(&r->m, dir, &r->c, compute, r->dev, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
@@ -28,7 +28,7 @@ static inline void rig_close(struct rig *r)
 static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size_t node_max)
 {
     struct err e = { 0 };
-    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, r->m.compute, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
+    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, r->dev->kv_type, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
 }
 /* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, whatever the type. */
 static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
@@ -42,7 +42,7 @@ static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
 {
     struct rng rng = { seed };
     uint32_t row[2 * HEAD_DIM_MAX];
-    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK, words = 2 * kv->head_dim * dtype_size(kv->type) / 4;
+    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK, words = kv_row_bytes(kv->type, kv->head_dim) / 4;
     if (!n)
         return;
     for (size_t l = 0; l < kv->n_layers; l++)
@@ -86,7 +86,7 @@ static inline void rig_tokens(int32_t *token, size_t n, size_t vocab, uint64_t s
 static inline bool rig_same_rows(const struct kv *a, const struct kv *b, size_t from, size_t to)
 {
     float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];
-    size_t bytes = 2 * a->head_dim * dtype_size(a->type);
+    size_t bytes = kv_row_bytes(a->type, a->head_dim);
     for (size_t l = 0; l < a->n_layers; l++)
         for (size_t h = 0; h < a->n_kv_heads; h++)
             for (size_t pos = from; pos < to; pos++) {

@@ -14,7 +14,7 @@ static void get(const struct kv *kv, size_t l, size_t h, size_t pos, void *row)
 {
     kv_get(row, kv->type, kv->head_dim, pos % KV_BLOCK, kv_block(kv, l, h, pos));
 }
-static size_t row_bytes(const struct kv *kv) { return 2 * kv->head_dim * dtype_size(kv->type); }
+static size_t row_bytes(const struct kv *kv) { return kv_row_bytes(kv->type, kv->head_dim); }
 static bool is_zero(const void *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -116,7 +116,7 @@ static int forward_dir(const char *dir, enum dtype compute, bool no_qk_norm, con
     if (config.vocab != f->vocab)
         return err_set(e, ERR_INPUT, "vocabulary %zu instead of %u", config.vocab, (unsigned)f->vocab);
     struct device *dev;
-    if (device_cpu_open(&dev, ops, pool, compute == DT_F32, e->msg, sizeof e->msg))
+    if (device_cpu_open(&dev, ops, pool, compute == DT_F32 ? DT_F32 : DT_I16, e->msg, sizeof e->msg))
         return -1;
     int rc = model_open(&m, dir, &config, compute, dev, ops, pool, NULL, NULL, e);
     assert(!no_qk_norm || config.qk_norm);

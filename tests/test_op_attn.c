@@ -7,7 +7,8 @@
  * A score is d fused steps: |ds| <= d * 2^-24 * sum|q k|, and half an ulp more for s - m'. So a weight moves by
  * dp <= p * (ln2 * 2 ds + 2^-21) before it is rounded; where that can move it over a rounding border of bf16 (both
  * neighbours are tried) it moves by the whole step. Sums over n keys add n * 2^-24 of sum p|v| and of sum p, and
- * each chunk 4 * 2^-24. The quotient moves by (d_num + |out| d_den) / den. */
+ * each chunk 4 * 2^-24. The quotient moves by (d_num + |out| d_den) / den. In int16 q, K and V are what their whole numbers stand for,
+ * a score moves by four roundings, and a weight by half a unit of its block besides. */
 #include "tests/reference.h"
 #include "tests/test.h"
 
@@ -15,25 +16,70 @@
 struct problem {
     struct attn a;
     size_t group, n_pos, n_blocks, n_nodes;
-    char *kv, *scratch, *stored;             /* stored: [n_kv][n_pos][2][d], the truth behind kv */
+    char *kv, *scratch, *stored;             /* stored: [n_kv][n_pos] rows, the truth behind kv */
     void *q;
+    float *q_scale;
     size_t *lo, *hi;
     uint32_t *n_node, *node;
 };
 
+static enum dtype kind(size_t i) { return (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4]; }
 static size_t elt(const struct problem *p) { return dtype_size(p->a.type); }
-static char *stored_row(const struct problem *p, size_t h, size_t pos) { return p->stored + (h * p->n_pos + pos) * 2 * p->a.head_dim * elt(p); }
-static char *node_row(const struct problem *p, size_t h, size_t s) { return p->scratch + (s * p->a.n_kv_heads + h) * 2 * p->a.head_dim * elt(p); }
+static enum dtype out_type(const struct problem *p) { return p->a.type == DT_I16 ? DT_BF16 : p->a.type; }
+static size_t row_bytes(const struct problem *p) { return kv_row_bytes(p->a.type, p->a.head_dim); }
+static char *stored_row(const struct problem *p, size_t h, size_t pos) { return p->stored + (h * p->n_pos + pos) * row_bytes(p); }
+static char *node_row(const struct problem *p, size_t h, size_t s) { return p->scratch + (s * p->a.n_kv_heads + h) * row_bytes(p); }
+/* Element i of a stored row, K then V; its unit where it is a whole number. */
+static float unit_of(const struct problem *p, const char *row, size_t i)
+{
+    float u = 1;
+    if (p->a.type == DT_I16) memcpy(&u, row + 4 * p->a.head_dim + (i < p->a.head_dim ? 0 : 4), 4);
+    return u;
+}
+static double stored_at(const struct problem *p, const char *row, size_t i)
+{
+    int16_t n;
+    if (p->a.type != DT_I16) return (double)act_get(p->a.type, row, i);
+    memcpy(&n, row + 2 * i, 2);
+    return (double)n * (double)unit_of(p, row, i);
+}
+static double query_at(const struct problem *p, size_t row, size_t i)
+{
+    if (p->a.type != DT_I16) return (double)act_get(p->a.type, p->q, row * p->a.head_dim + i);
+    return (double)((const int16_t *)p->q)[row * p->a.head_dim + i] * (double)p->q_scale[row];
+}
+static void put_query(struct problem *p, size_t row, const float *x)
+{
+    const size_t d = p->a.head_dim;
+    if (p->a.type == DT_I16)
+        kv_query((int16_t *)p->q + row * d, &p->q_scale[row], x, 1, d);
+    for (size_t i = 0; p->a.type != DT_I16 && i < d; i++)
+        act_put(p->a.type, p->q, row * d + i, x[i]);
+}
+static void make_row(const struct problem *p, char *row, const float *x)
+{
+    kv_store(row, p->a.type, x, x + p->a.head_dim, p->a.head_dim);
+}
 static void put(struct problem *p, size_t h, size_t pos, const void *row)
 {
     kv_put(p->kv + h * p->a.head_bytes + pos / KV_BLOCK * p->a.block_bytes, p->a.type, p->a.head_dim, pos % KV_BLOCK, row);
 }
 static void random_row(const struct problem *p, char *row, struct rng *rng)
 {
+    float x[2 * 128];
     for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
-        float x = rng_next(rng) % 50 ? rng_normal(rng) : rng_finite(rng);
-        act_put(p->a.type, row, i, fabsf(x) < 100 ? x : 1);
+        x[i] = rng_next(rng) % 50 ? rng_normal(rng) : rng_finite(rng);
+        x[i] = fabsf(x[i]) < 100 ? x[i] : 1;
     }
+    make_row(p, row, x);
+}
+/* A key that query row `q` looks at above all. */
+static void looked_at_row(const struct problem *p, char *row, size_t q, struct rng *rng)
+{
+    float x[2 * 128];
+    for (size_t i = 0; i < p->a.head_dim; i++)
+        x[i] = 2 * (float)query_at(p, q, i), x[p->a.head_dim + i] = rng_normal(rng);
+    make_row(p, row, x);
 }
 /* Any finite bits: huge, tiny, denormal, both zeros. */
 static void junk_row(const struct problem *p, char *row, struct rng *rng)
@@ -43,7 +89,11 @@ static void junk_row(const struct problem *p, char *row, struct rng *rng)
         if ((u & 0x7f800000) == 0x7f800000)
             u &= 0xff7fffff;
         uint16_t h = (uint16_t)(u >> 16);
-        memcpy(row + i * elt(p), p->a.type == DT_BF16 ? (void *)&h : (void *)&u, elt(p));
+        memcpy(row + i * elt(p), p->a.type != DT_F32 ? (void *)&h : (void *)&u, elt(p));
+    }
+    for (size_t i = 0; i < 2 && p->a.type == DT_I16; i++) {
+        const float u = ref_float((uint32_t)rng_next(rng) & 0x7effffff);
+        memcpy(row + 4 * p->a.head_dim + 4 * i, &u, 4);
     }
 }
 static void junk_slots(struct problem *p, size_t h, size_t from, size_t to, struct rng *rng)
@@ -67,6 +117,7 @@ static void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv,
     p->stored = must_alloc(n_kv * n_pos * 2 * d * 4);
     p->scratch = must_alloc((n_nodes + 1) * n_kv * 2 * d * 4);
     p->q = must_alloc(n_kv * m * group * d * 4);
+    p->q_scale = must_alloc(n_kv * m * group * sizeof(float));
     p->lo = must_alloc(m * sizeof *p->lo), p->hi = must_alloc(m * sizeof *p->hi);
     p->n_node = must_alloc(m * sizeof *p->n_node);
     p->node = must_alloc(m * (n_nodes + 1) * sizeof *p->node);
@@ -79,13 +130,17 @@ static void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv,
         for (size_t s = 0; s < n_nodes; s++)
             random_row(p, node_row(p, h, s), rng);
     }
-    for (size_t i = 0; i < n_kv * m * group * d; i++)   /* already times log2(e)/sqrt(d): scores of a few units */
-        act_put(t, p->q, i, rng_normal(rng) * 3 / sqrtf((float)d));
-    p->a.q = p->q, p->a.kv = p->kv, p->a.lo = p->lo, p->a.hi = p->hi, p->a.scratch = p->scratch;
+    for (size_t row = 0; row < n_kv * m * group; row++) {      /* already times log2(e)/sqrt(d): scores of a few units */
+        float x[128];
+        for (size_t i = 0; i < d; i++)
+            x[i] = rng_normal(rng) * 3 / sqrtf((float)d);
+        put_query(p, row, x);
+    }
+    p->a.q = p->q, p->a.q_scale = p->q_scale, p->a.kv = p->kv, p->a.lo = p->lo, p->a.hi = p->hi, p->a.scratch = p->scratch;
 }
 static void problem_close(struct problem *p)
 {
-    free(p->kv), free(p->stored), free(p->scratch), free(p->q), free(p->lo), free(p->hi), free(p->n_node), free(p->node);
+    free(p->kv), free(p->stored), free(p->scratch), free(p->q), free(p->q_scale), free(p->lo), free(p->hi), free(p->n_node), free(p->node);
 }
 static void use_tree(struct problem *p) { p->a.n_node = p->n_node, p->a.node = p->node, p->a.node_max = p->n_nodes + 1; }
 
@@ -119,13 +174,16 @@ static void *attend_alone(const struct ops *o, const struct problem *p, size_t r
     struct problem one = *p;
     size_t row = p->group * p->a.head_dim * elt(p);
     char *q = must_alloc(p->a.n_kv_heads * row);
-    for (size_t h = 0; h < p->a.n_kv_heads; h++)
+    float *scale = must_alloc(p->a.n_heads * sizeof *scale);
+    for (size_t h = 0; h < p->a.n_kv_heads; h++) {
         memcpy(q + h * row, (const char *)p->q + (h * p->a.m + r) * row, row);
-    one.a.m = 1, one.a.q = q, one.a.lo = p->lo + r, one.a.hi = p->hi + r;
+        memcpy(scale + h * p->group, p->q_scale + (h * p->a.m + r) * p->group, p->group * sizeof *scale);
+    }
+    one.a.m = 1, one.a.q = q, one.a.q_scale = scale, one.a.lo = p->lo + r, one.a.hi = p->hi + r;
     if (p->a.n_node)
         one.a.n_node = p->n_node + r, one.a.node = p->node + r * p->a.node_max;
     void *out = attend(o, &one, 1);
-    free(q);
+    free(q), free(scale);
     return out;
 }
 static bool same_row(const struct problem *p, const void *all, size_t r, const void *alone)
@@ -147,7 +205,7 @@ static void invariants(struct problem *p, size_t rows, struct rng *rng)
     size_t n = p->a.m * p->a.n_heads * p->a.head_dim;
     void *want = attend(ops_all[0], p, p->a.m);
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(act_get(p->a.type, want, i))) {
+        if (!isfinite(act_get(out_type(p), want, i))) {
             CHECK(false, "output %zu is not finite", i);
             describe(p, ops_all[0], "not finite");
             break;
@@ -158,7 +216,7 @@ static void invariants(struct problem *p, size_t rows, struct rng *rng)
             if (s && steps[s] >= p->a.m)
                 break;
             void *got = attend(o, p, s ? steps[s] : p->a.m);
-            bool equal = act_differ(p->a.type, want, got, n) == n;
+            bool equal = act_differ(out_type(p), want, got, n) == n;
             CHECK(equal, "step %zu", s ? steps[s] : p->a.m);
             if (!equal)
                 describe(p, o, "differs from plain C");
@@ -185,7 +243,7 @@ static void rows_twins_and_splits_agree(void)
     for (size_t i = 0; i < 35; i++) {
         struct problem p;
         size_t m = ms[i % 7], d = dims[i % 5], g = groups[(i / 2) % 5], n = m + rng_below(&rng, 400 / (1 + g * d / 256));
-        problem_open(&p, i % 4 == 3 ? DT_F32 : DT_BF16, m, 1 + i % 3, g, d, n, 0, &rng);
+        problem_open(&p, kind(i), m, 1 + i % 3, g, d, n, 0, &rng);
         size_t window = i % 3 == 1 ? 1 + rng_below(&rng, 100) : (size_t)-1;
         for (size_t r = 0; r < m; r++) {                   /* as a pass over m new rows at the end */
             p.hi[r] = n - m + r + 1;
@@ -198,9 +256,9 @@ static void rows_twins_and_splits_agree(void)
 static void a_pass_of_256_rows(void)
 {
     struct rng rng = { 22 };
-    for (int t = 0; t < 2; t++) {
+    for (size_t t = 0; t < 4; t++) {
         struct problem p;
-        problem_open(&p, t ? DT_F32 : DT_BF16, 256, 2, 2, 16, 300, 0, &rng);
+        problem_open(&p, kind(t), 256, 2, 2, 16, 300, 0, &rng);
         for (size_t r = 0; r < 256; r++)
             p.hi[r] = 45 + r, p.lo[r] = t && r > 30 ? r - 30 : 0;
         invariants(&p, 6, &rng);
@@ -211,9 +269,9 @@ static void a_pass_of_256_rows(void)
 static void ranges_of_any_kind(void)
 {
     struct rng rng = { 23 };
-    for (int k = 0; k < 12; k++) {
+    for (size_t k = 0; k < 12; k++) {
         struct problem p;
-        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 9, 2, 1 + (size_t)k % 3, 32, 700, 0, &rng);
+        problem_open(&p, kind(k), 9, 2, 1 + k % 3, 32, 700, 0, &rng);
         for (size_t r = 0; r < 9; r++) {
             p.hi[r] = r % 4 == 0 ? KV_BLOCK * (1 + rng_below(&rng, 10)) : 1 + rng_below(&rng, 700);
             p.lo[r] = rng_below(&rng, p.hi[r]);
@@ -227,12 +285,12 @@ static void chunk_borders(void)
 {
     static const size_t his[] = { 2047, 2048, 2049, 4095, 4096, 4097, 2111, 2112 };
     struct rng rng = { 24 };
-    for (int k = 0; k < 4; k++) {
+    for (size_t k = 0; k < 8; k++) {
         struct problem p;
-        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 8, 1, 2, 16, 4200, 0, &rng);
+        problem_open(&p, kind(k), 8, 1, 2, 16, 4200, 0, &rng);
         for (size_t r = 0; r < 8; r++) {
             p.hi[r] = his[r];
-            p.lo[r] = k < 2 ? 0 : r % 2 ? his[r] - 1 - rng_below(&rng, 60) : his[r] > 2100 ? 2047 + r % 3 : 2046;
+            p.lo[r] = k < 4 ? 0 : r % 2 ? his[r] - 1 - rng_below(&rng, 60) : his[r] > 2100 ? 2047 + r % 3 : 2046;
         }
         invariants(&p, 8, &rng);
         problem_close(&p);
@@ -244,9 +302,9 @@ static void chunk_borders(void)
 static void junk_cannot_be_seen(void)
 {
     struct rng rng = { 25 };
-    for (int k = 0; k < 8; k++) {
+    for (size_t k = 0; k < 8; k++) {
         struct problem p;
-        problem_open(&p, k & 1 ? DT_F32 : DT_BF16, 5, 2, 2, 48, 500, 0, &rng);
+        problem_open(&p, kind(k), 5, 2, 2, 48, 500, 0, &rng);
         size_t lo = 70 + rng_below(&rng, 200), hi = lo + 1 + rng_below(&rng, 220);
         for (size_t r = 0; r < 5; r++)
             p.lo[r] = lo + (r == 3), p.hi[r] = hi + r;
@@ -259,12 +317,12 @@ static void junk_cannot_be_seen(void)
                     junk_slots(&p, h, hi + 4, p.n_blocks * KV_BLOCK, &rng);
                 }
                 void *after = attend(o, &p, 5);
-                CHECK(act_differ(p.a.type, before, after, n) == n, "%s", o->name);
+                CHECK(act_differ(out_type(&p), before, after, n) == n, "%s", o->name);
                 guard_free(after);
             }
             junk_slots(&p, 1, hi - 1, hi, &rng);           /* control: a visible slot */
             void *after = attend(o, &p, 5);
-            CHECK(act_differ(p.a.type, before, after, n) < n, "%s: a visible key does not matter", o->name);
+            CHECK(act_differ(out_type(&p), before, after, n) < n, "%s: a visible key does not matter", o->name);
             guard_free(before), guard_free(after);
             put(&p, 1, hi - 1, stored_row(&p, 1, hi - 1));
         }
@@ -276,24 +334,29 @@ static void not_finite_is_not_lost(void)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     struct rng rng = { 26 };
-    for (int t = 0; t < 2; t++)
+    for (size_t t = 1; t < 4; t++)
         for (size_t where = 0; where < 70; where += 23)
             for (int b = 0; b < 3; b++)
                 for (size_t part = 0; part < 2; part++) {  /* in K, in V */
                     struct problem p;
-                    problem_open(&p, t ? DT_F32 : DT_BF16, 2, 1, 2, 16, 70, 0, &rng);
+                    problem_open(&p, kind(t), 2, 1, 2, 16, 70, 0, &rng);
                     p.hi[0] = p.hi[1] = 70;
-                    act_put(p.a.type, stored_row(&p, 0, where), part * 16 + 5, bad[b]);
+                    float x[32], half[16];
+                    for (size_t i = 0; i < 32; i++)
+                        x[i] = i == part * 16 + 5 ? bad[b] : (float)stored_at(&p, stored_row(&p, 0, where), i);
+                    make_row(&p, stored_row(&p, 0, where), x);
                     put(&p, 0, where, stored_row(&p, 0, where));
-                    for (size_t i = 0; i < 4 * 16; i++)    /* every score gets its share */
-                        act_put(p.a.type, p.q, i, 0.5f);
+                    for (size_t i = 0; i < 16; i++)        /* every score gets its share */
+                        half[i] = 0.5f;
+                    for (size_t i = 0; i < 4; i++)
+                        put_query(&p, i, half);
                     FOR_TWINS(o) {
                         void *out = attend(o, &p, 2);
                         size_t finite = 0;
                         for (size_t i = 5; i < 4 * 16; i += 16)
-                            finite += isfinite(act_get(p.a.type, out, i)) != 0;
+                            finite += isfinite(act_get(out_type(&p), out, i)) != 0;
                         /* a score of -inf is a weight of +0: only that may pass, from K */
-                        CHECK(finite == 0 || (part == 0 && b == 2), "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b], part ? "V" : "K", where, finite);
+                        CHECK(finite == 0 || (part == 0 && b == 2 && p.a.type != DT_I16), "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b], part ? "V" : "K", where, finite);
                         guard_free(out);
                     }
                     problem_close(&p);
@@ -345,7 +408,7 @@ static void tree_rows(struct problem *p, const int *parent, size_t base, size_t 
 /* Each tree row equals the row of a plain cache in which its ancestors were committed. */
 static void tree_equals_chains(struct problem *p, size_t base, size_t rows, struct rng *rng)
 {
-    size_t d2 = 2 * p->a.head_dim * elt(p), st = p->a.m;
+    size_t d2 = row_bytes(p), st = p->a.m;
     for (size_t i = 0; i < rows; i++) {
         size_t r = i == 0 ? st - 1 : rng_below(rng, st), depth = p->n_node[r];
         struct problem chain = *p;
@@ -373,7 +436,7 @@ static void tree_equals_chains(struct problem *p, size_t base, size_t rows, stru
         size_t far = lo > base ? lo - base : 0;
         char *row = node_row(p, 0, p->node[r * p->a.node_max + far]), *kept = must_alloc(d2);
         memcpy(kept, row, d2);
-        random_row(p, row, rng);
+        looked_at_row(p, row, r * p->group, rng);
         void *other = attend_alone(ops_all[0], p, r);
         CHECK(memcmp(want, other, p->a.n_heads * p->a.head_dim * elt(p)), "base %zu depth %zu: an ancestor does not matter", base, depth);
         memcpy(row, kept, d2);
@@ -403,11 +466,11 @@ static void trees_cross_blocks(void)
     static const size_t bases[] = { 0, 1, 30, 62, 63, 64, 65, 127, 128 };
     struct rng rng = { 27 };
     for (size_t i = 0; i < 9; i++) {
-        tree_at(DT_BF16, bases[i], 5, 0, (size_t)-1, 2, 32, &rng);
-        tree_at(i & 1 ? DT_F32 : DT_BF16, bases[i], 70, 1, (size_t)-1, 1, 16, &rng);     /* one and two boundaries */
-        tree_at(DT_BF16, bases[i], 40, 2, (size_t)-1, 4, 64, &rng);
+        tree_at(DT_I16, bases[i], 5, 0, (size_t)-1, 2, 32, &rng);
+        tree_at(kind(i), bases[i], 70, 1, (size_t)-1, 1, 16, &rng);     /* one and two boundaries */
+        tree_at(i & 1 ? DT_I16 : DT_BF16, bases[i], 40, 2, (size_t)-1, 4, 64, &rng);
     }
-    tree_at(DT_BF16, 63, 140, 0, (size_t)-1, 1, 16, &rng);      /* three blocks, the first slot of the last one and beyond */
+    tree_at(DT_I16, 63, 140, 0, (size_t)-1, 1, 16, &rng);      /* three blocks, the first slot of the last one and beyond */
     tree_at(DT_F32, 10, 200, 0, (size_t)-1, 1, 16, &rng);
 }
 static void trees_cross_chunks(void)
@@ -415,7 +478,7 @@ static void trees_cross_chunks(void)
     struct rng rng = { 28 };
     static const size_t bases[] = { 2046, 2047, 2048, 1990, 4095 };
     for (size_t i = 0; i < 5; i++)
-        tree_at(i == 3 ? DT_F32 : DT_BF16, bases[i], i == 3 ? 80 : 6, i & 1, (size_t)-1, 2, 16, &rng);
+        tree_at(kind(i), bases[i], i == 3 ? 80 : 6, i & 1, (size_t)-1, 2, 16, &rng);
 }
 static void trees_under_a_window(void)
 {
@@ -423,8 +486,8 @@ static void trees_under_a_window(void)
     static const size_t windows[] = { 1, 3, 20, 64, 65, 100 }, bases[] = { 0, 5, 64, 100, 2047, 2050 };
     for (size_t i = 0; i < 6; i++)
         for (size_t k = 0; k < 6; k++)
-            tree_at((i + k) % 5 == 4 ? DT_F32 : DT_BF16, bases[k], 12, k & 1, windows[i], 2, 16, &rng);
-    tree_at(DT_BF16, 50, 90, 0, 30, 1, 16, &rng);
+            tree_at(kind(i + k), bases[k], 12, k & 1, windows[i], 2, 16, &rng);
+    tree_at(DT_I16, 50, 90, 0, 30, 1, 16, &rng);
 }
 /* Rows with and without nodes in one pass. */
 static void trees_and_plain_rows_mix(void)
@@ -432,7 +495,7 @@ static void trees_and_plain_rows_mix(void)
     struct rng rng = { 30 };
     struct problem p;
     int parent[9] = { -1, 0, 1, -1, 3, 2, 5, 6, 7 };
-    problem_open(&p, DT_BF16, 9, 2, 2, 32, 130, 9, &rng);
+    problem_open(&p, DT_I16, 9, 2, 2, 32, 130, 9, &rng);
     tree_rows(&p, parent, 125, (size_t)-1);
     for (size_t r = 0; r < 9; r += 2)
         p.n_node[r] = 0, p.hi[r] = 100 + r;
@@ -448,6 +511,11 @@ static float defined_score(const struct problem *p, size_t h, size_t j, size_t p
     const size_t d = p->a.head_dim;
     const char *q = (const char *)p->q + (h * p->a.m * p->group + j) * d * elt(p), *k = stored_row(p, h, pos);
     float acc = 0;
+    int64_t sum = 0;
+    for (size_t i = 0; p->a.type == DT_I16 && i < d; i++)
+        sum += (int64_t)((const int16_t *)(const void *)q)[i] * ((const int16_t *)(const void *)k)[i];
+    if (p->a.type == DT_I16)
+        return (float)sum * unit_of(p, k, 0) * p->q_scale[h * p->a.m * p->group + j];
     for (size_t i = 0; i < d; i += 2) {
         uint32_t x, y;
         memcpy(&x, q + i * 2, 4), memcpy(&y, k + i * 2, 4);
@@ -499,7 +567,7 @@ static void importance_is_that_of_the_first_row(void)
         struct problem p;
         int parent[64];
         const size_t m = i % 9 > 6 ? 3 : ms[i % 6], hi = his[i % 9], window = i % 4 == 1 ? 1 + rng_below(&rng, 150) : (size_t)-1;
-        problem_open(&p, i % 5 == 4 ? DT_F32 : DT_BF16, m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
+        problem_open(&p, kind(i / 2), m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
         if (i % 2) {                                       /* a tree: the last block is built for its row */
             for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1;
             tree_rows(&p, parent, hi, window);
@@ -588,7 +656,8 @@ static void a_bias_of_log2_n_is_n_keys(void)
 static double reference_row(const struct problem *p, const void *out, size_t h, size_t r, size_t j, bool quiet)
 {
     const size_t d = p->a.head_dim, lo = p->lo[r], hi = p->hi[r];
-    const char *q = (const char *)p->q + ((h * p->a.m + r) * p->group + j) * d * elt(p);
+    const size_t q = (h * p->a.m + r) * p->group + j;
+    const enum dtype act = out_type(p);
     double *num = must_alloc(d * sizeof *num), *mass = must_alloc(d * sizeof *mass), *slip = must_alloc(d * sizeof *slip);
     double den = 0, den_slip = 0, top = -INFINITY, worst = 0;
     size_t blocks = 0, chunk = (size_t)-1;
@@ -600,36 +669,42 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
         for (size_t pos = from; pos < to; pos++) {
             double sum = 0, absolute = 0;
             for (size_t i = 0; i < d; i++) {
-                double x = (double)act_get(p->a.type, q, i) * (double)act_get(p->a.type, stored_row(p, h, pos), i);
+                double x = query_at(p, q, i) * stored_at(p, stored_row(p, h, pos), i);
                 sum += x, absolute += fabs(x);
             }
-            s[pos - from] = sum, ds[pos - from] = ((double)d + 1) * 0x1p-24 * absolute;
+            s[pos - from] = sum, ds[pos - from] = p->a.type == DT_I16 ? 4 * 0x1p-24 * fabs(sum) : ((double)d + 1) * 0x1p-24 * absolute;
             chunk_top = fmax(chunk_top, sum);
         }
         double new_top = fmax(top, chunk_top), scale = isfinite(top) ? exp2(top - new_top) : 0;
         for (size_t i = 0; i < d; i++) num[i] *= scale, mass[i] *= scale, slip[i] *= scale;
         den *= scale, den_slip *= scale, top = new_top;
         double lift = exp2(chunk_top - top);               /* p is rounded against the maximum of its own chunk so far */
+        double most = 0, all = 0;                          /* of weights times the units of values */
+        for (size_t pos = from; pos < to; pos++) {
+            double w = exp2(s[pos - from] - chunk_top) * (double)unit_of(p, stored_row(p, h, pos), d);
+            most = fmax(most, w), all += w;
+        }
+        double half_unit = p->a.type == DT_I16 ? 0.501 * fmax(fmax(most / 32767, all / 261888), 0x1p-100) : 0;
         for (size_t pos = from; pos < to; pos++) {
             double x = exp2(s[pos - from] - chunk_top), rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
-            double w = act_round(p->a.type, (float)x), up = act_round(p->a.type, (float)(x * (1 + rel))), down = act_round(p->a.type, (float)(x * (1 - rel)));
+            double w = p->a.type == DT_I16 ? x : act_round(p->a.type, (float)x), up = act_round(p->a.type, (float)(x * (1 + rel))), down = act_round(p->a.type, (float)(x * (1 - rel)));
             double step = (p->a.type == DT_BF16 ? fmax(up - w, w - down) : x * rel) * lift;
             w *= lift, den += x * lift, den_slip += x * rel * lift;
             for (size_t i = 0; i < d; i++) {
-                double v = act_get(p->a.type, stored_row(p, h, pos), d + i);
-                num[i] += w * v, mass[i] += w * fabs(v), slip[i] += step * fabs(v);
+                double v = stored_at(p, stored_row(p, h, pos), d + i);
+                num[i] += w * v, mass[i] += w * fabs(v), slip[i] += step * fabs(v) + half_unit * lift * fabs(v) / (double)unit_of(p, stored_row(p, h, pos), d);
             }
         }
     }
     double sums = ((double)(hi - lo) + 8 * (double)(blocks + 4)) * 0x1p-24;
     for (size_t i = 0; i < d; i++) {
         double want = num[i] / den, tol = (slip[i] + sums * mass[i] + fabs(want) * (den_slip + sums * den)) / den + 0x1p-22 * fabs(want) + 1e-30;
-        float got = act_get(p->a.type, out, (r * p->a.n_heads + h * p->group + j) * d + i);
-        bool good = act_near(p->a.type, got, want, tol);
+        float got = act_get(act, out, (r * p->a.n_heads + h * p->group + j) * d + i);
+        bool good = act_near(act, got, want, tol);
         CHECK(good || quiet, "row %zu head %zu dim %zu: %g, reference %g, bound %g", r, h * p->group + j, i, (double)got, want, tol);
         if (!good)
             worst = INFINITY;
-        double round = p->a.type == DT_BF16 ? 0x1p-8 * fabs(want) : 0;
+        double round = act == DT_BF16 ? 0x1p-8 * fabs(want) : 0;
         worst = fmax(worst, fabs((double)got - want) / (tol + round));
     }
     free(num), free(mass), free(slip);
@@ -638,18 +713,18 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
 static void plain_c_is_near_the_reference(void)
 {
     struct rng rng = { 31 };
-    for (size_t i = 0; i < 10; i++) {
+    for (size_t i = 0; i < 20; i++) {
         struct problem p;
         double worst = 0;
-        size_t n = i < 5 ? 1 + rng_below(&rng, 300) : i < 8 ? 2040 + rng_below(&rng, 300) : 4300;
-        problem_open(&p, i & 1 ? DT_F32 : DT_BF16, 3, 1, 2, dims[i % 5], n, 0, &rng);
+        size_t n = i < 10 ? 1 + rng_below(&rng, 300) : i < 16 ? 2040 + rng_below(&rng, 300) : 4300;
+        problem_open(&p, kind(i), 3, 1, 2, dims[i % 5], n, 0, &rng);
         for (size_t r = 0; r < 3; r++)
             p.hi[r] = n - (r && n > 10 ? r * 3 : 0), p.lo[r] = r == 2 ? p.hi[r] / 3 : 0;
         void *out = attend(ops_all[0], &p, 3);
         for (size_t r = 0; r < 3; r++)
             for (size_t j = 0; j < 2; j++)
                 worst = fmax(worst, reference_row(&p, out, 0, r, j, false));
-        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", i & 1 ? "f32" : "bf16", dims[i % 5], n, worst);
+        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", (const char *[]){ "int16", "bf16", "int16", "f32" }[i % 4], dims[i % 5], n, worst);
         guard_free(out);
         problem_close(&p);
     }
@@ -658,14 +733,18 @@ static void plain_c_is_near_the_reference(void)
 static void reference_notices_a_missing_key(void)
 {
     struct rng rng = { 32 };
-    struct problem p;
-    problem_open(&p, DT_BF16, 1, 1, 1, 64, 200, 0, &rng);
-    p.hi[0] = 200;
-    void *out = attend(ops_all[0], &p, 1);
-    p.hi[0] = 199;
-    CHECK(reference_row(&p, out, 0, 0, 0, true) > 1);
-    guard_free(out);
-    problem_close(&p);
+    for (size_t i = 0; i < 2; i++) {
+        struct problem p;
+        problem_open(&p, kind(i), 1, 1, 1, 64, 200, 0, &rng);
+        p.hi[0] = 200;
+        looked_at_row(&p, stored_row(&p, 0, 199), 0, &rng);
+        put(&p, 0, 199, stored_row(&p, 0, 199));
+        void *out = attend(ops_all[0], &p, 1);
+        p.hi[0] = 199;
+        CHECK(reference_row(&p, out, 0, 0, 0, true) > 1);
+        guard_free(out);
+        problem_close(&p);
+    }
 }
 
 int main(void)

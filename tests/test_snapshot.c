@@ -330,7 +330,7 @@ static void the_selection_comes_back(void)
                     size_t row = p->row[h * p->budget_max + slot];
                     kv_get(x, p->kv.type, p->kv.head_dim, slot % KV_BLOCK, kv_block(&p->kv, 0, h, slot));
                     kv_get(y, p->kv.type, p->kv.head_dim, row % KV_BLOCK, kv_block(&d.kv, 0, h, row));
-                    CHECK(memcmp(x, y, 2 * p->kv.head_dim * dtype_size(p->kv.type)) == 0, "slot %zu", slot);
+                    CHECK(memcmp(x, y, kv_row_bytes(p->kv.type, p->kv.head_dim)) == 0, "slot %zu", slot);
                 }
             CHECK(!drafters_all[k]->load(&d.draft, again, n - 1) && !drafters_all[k]->load(&d.draft, again, 3), "a shorter one");
             memset(again + n - 4, 0xff, 4);
