@@ -10,15 +10,20 @@ static inline void rig_die(const char *what, const struct err *e)
     printf("FAIL cannot go on: %s: %s\n", what, e->msg);
     exit(1);
 }
-static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
+static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype compute, enum dtype kv, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
 {
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
     r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
-    if (device_cpu_open(&r->dev, o, r->pool, compute == DT_F32 ? DT_F32 : DT_I16, e.msg, sizeof e.msg)) rig_die("device", &e);
+    if (device_cpu_open(&r->dev, o, r->pool, kv, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e)) rig_die("config", &e);
     if (model_open(&r->m, dir, &r->c, compute, r->dev, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
+}
+/* With the cache that --kv-dtype auto makes. */
+static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
+{
+    rig_open_kv(r, dir, compute, compute == DT_F32 ? DT_F32 : DT_I16, o, threads, rows_max, n_max);
 }
 static inline void rig_close(struct rig *r)
 {
@@ -36,27 +41,51 @@ static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
     for (size_t i = 0; i < words; i++)
         w[i] = ((uint32_t)rng_next(rng) & 0x83ff83ff) | 0x3c003c00;       /* exponents 2^-7 .. 2^0 */
 }
+/* A stored row of such numbers. */
+static inline void rig_random_row(void *row, enum dtype type, size_t head_dim, struct rng *rng)
+{
+    float x[2 * HEAD_DIM_MAX];
+    if (type != DT_I16) {
+        rig_random_words(row, kv_row_bytes(type, head_dim) / 4, rng);
+        return;
+    }
+    for (size_t i = 0; i < 2 * head_dim; i += 2) {
+        uint32_t w;
+        rig_random_words(&w, 1, rng);
+        x[i] = ref_bf16(w & 0xffff), x[i + 1] = ref_bf16(w >> 16);
+    }
+    kv_store(row, type, x, x + head_dim, head_dim);
+}
+/* Element i of a stored row, K then V. */
+static inline double rig_row_at(const void *row, enum dtype type, size_t head_dim, size_t i)
+{
+    float unit;
+    if (type != DT_I16) return (double)act_get(type, row, i);
+    memcpy(&unit, (const char *)row + 4 * head_dim + (i < head_dim ? 0 : 4), sizeof unit);
+    return (double)((const int16_t *)row)[i] * (double)unit;
+}
 /* Make the first n positions of the cache random numbers, the same ones for the same seed. Long caches are filled byte by
  * byte, in the order of the blocks; up to 10,000 positions row by row, so that the layout does not matter. */
 static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
 {
     struct rng rng = { seed };
     uint32_t row[2 * HEAD_DIM_MAX];
-    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK, words = kv_row_bytes(kv->type, kv->head_dim) / 4;
+    size_t blocks = (n + KV_BLOCK - 1) / KV_BLOCK;
+    const bool by_row = n <= 10000 || kv->type == DT_I16;
     if (!n)
         return;
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++) {
-            if (n > 10000) {
+            if (!by_row) {
                 rig_random_words(kv_block(kv, l, h, 0), blocks * kv->block_bytes / 4, &rng);
                 continue;
             }
             for (size_t pos = 0; pos < n; pos++) {
-                rig_random_words(row, words, &rng);
+                rig_random_row(row, kv->type, kv->head_dim, &rng);
                 kv_put(kv_block(kv, l, h, pos), kv->type, kv->head_dim, pos % KV_BLOCK, row);
             }
         }
-    kv->n_past = kv->n_written = n > 10000 ? MIN(blocks * KV_BLOCK, kv->n_max) : n;
+    kv->n_past = kv->n_written = !by_row ? MIN(blocks * KV_BLOCK, kv->n_max) : n;
     kv_truncate(kv, n);
 }
 /* Rows of one sequence, all logits (or only the last row's with want_all false). Exits when the pass fails. */

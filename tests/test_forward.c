@@ -50,7 +50,7 @@ static void logits_are_near_the_cpus(const struct tiny *t)
     struct kv a, b;
     int32_t token[N];
     tiny_write(t, dir);
-    rig_open(&cpu, dir, DT_BF16, best_twin(), 1, ROWS, N), device_rig_open(&gpu, dir, ROWS, N);
+    rig_open_kv(&cpu, dir, DT_BF16, DT_BF16, best_twin(), 1, ROWS, N), device_rig_open(&gpu, dir, ROWS, N);
     rig_kv(&cpu, &a, N, 0), rig_kv(&gpu, &b, N, 0);
     rig_tokens(token, N, t->vocab, 7);
     float *x = run_in(&cpu, &a, token, N, ROWS), *y = run_in(&gpu, &b, token, N, ROWS);

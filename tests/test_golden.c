@@ -34,12 +34,12 @@ static void golden(const char *name, const struct ops *o, uint64_t hash)
 }
 
 /* 40 rows from the beginning, then 12 at 2,040 of random cache: a block and a chunk border, and a window in some. */
-static uint64_t logits_hash(const char *dir, enum dtype compute, const struct ops *o)
+static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind, const struct ops *o)
 {
     struct rig r;
     struct kv kv;
     int32_t token[52];
-    rig_open(&r, dir, compute, o, 2, 40, 2100);
+    rig_open_kv(&r, dir, compute, kind, o, 2, 40, 2100);
     rig_kv(&r, &kv, 2100, 0);
     rig_tokens(token, 52, r.c.vocab, 77);
     float *logits = must_alloc(52 * r.c.vocab * sizeof *logits);
@@ -56,28 +56,32 @@ static uint64_t logits_hash(const char *dir, enum dtype compute, const struct op
     kv_close(&kv), rig_close(&r);
     return hash;
 }
+static const enum dtype kinds[] = { DT_BF16, DT_F32, DT_I16 };      /* of caches */
+static const char *const kind_name[] = { "compute-bf16", "compute-f32", "kv-int16" };
+
 static void logits_are_golden(void)
 {
     for (size_t t = 0; t < N_TINY; t++) {
         char dir[4096], name[128];
         tiny_write(&tiny_models[t], dir);
-        for (int f32 = 0; f32 < 2; f32++) {
-            snprintf(name, sizeof name, "%s-compute-%s", tiny_models[t].name, f32 ? "f32" : "bf16");
+        for (size_t kv = 0; kv < 3; kv++) {
+            snprintf(name, sizeof name, "%s-%s", tiny_models[t].name, kind_name[kv]);
             FOR_TWINS(o) {
                 if (writing && o != ops_all[0]) continue;
-                golden(name, o, logits_hash(dir, f32 ? DT_F32 : DT_BF16, o));
+                golden(name, o, logits_hash(dir, kinds[kv] == DT_F32 ? DT_F32 : DT_BF16, kinds[kv], o));
             }
         }
         tiny_remove(dir);
     }
     FOR_TWINS(o) {
         if (writing && o != ops_all[0]) continue;
-        golden("demo-compute-bf16", o, logits_hash(demo, DT_BF16, o));
+        golden("demo-compute-bf16", o, logits_hash(demo, DT_BF16, DT_BF16, o));
+        golden("demo-kv-int16", o, logits_hash(demo, DT_BF16, DT_I16, o));
     }
 }
 
 /* 200 tokens behind a prompt of 30 ids. */
-static void text(const char *name, const struct sampling *p)
+static void text_of(const char *name, enum dtype kv, const struct sampling *p)
 {
     enum { PROMPT = 30, TOKENS = 200 };
     const char *why;
@@ -88,7 +92,7 @@ static void text(const char *name, const struct sampling *p)
     int32_t prompt[PROMPT];
     CHECK(o, "%s", why);
     if (!o) return;
-    rig_open(&r, demo, DT_BF16, o, pool_default_threads(), 1, 64);
+    rig_open_kv(&r, demo, DT_BF16, kv, o, pool_default_threads(), 1, 64);
     rig_tokens(prompt, PROMPT, r.c.vocab - 2, 79);
     prompt[0] = r.c.bos;
     CHECK(!decode_open(&d, &r.m, p, NULL, prompt, PROMPT, PROMPT + TOKENS, &e), "%s", e.msg);
@@ -105,6 +109,13 @@ static void text(const char *name, const struct sampling *p)
     golden(name, o, hash64(HASH64_INIT, d.tokens + PROMPT, TOKENS * sizeof *d.tokens));
     decode_close(&d);
     rig_close(&r);
+}
+static void text(const char *name, const struct sampling *p)
+{
+    char int16[128];
+    text_of(name, DT_BF16, p);
+    snprintf(int16, sizeof int16, "%s-kv-int16", name);
+    text_of(int16, DT_I16, p);
 }
 static void texts_are_golden(void)
 {

@@ -3,7 +3,7 @@
 #include "tests/reference.h"
 #include "tests/test.h"
 
-static const enum dtype types[] = { DT_BF16, DT_F32 };
+static const enum dtype types[] = { DT_BF16, DT_F32, DT_I16 };
 
 static void random_bytes(void *p, size_t n, struct rng *rng)
 {
@@ -63,7 +63,7 @@ static void sizes_are_checked(void)
 /* Every (layer, head, block) has its own bytes, inside the allocation, ready to be written whole. */
 static void blocks_do_not_overlap(void)
 {
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 3; t++) {
         struct kv kv;
         struct err e;
         CHECK(!kv_open(&kv, NULL, types[t], 3, 2, 48, 200, 7, &e), "%s", e.msg);
@@ -84,7 +84,7 @@ static void blocks_do_not_overlap(void)
                     for (size_t k = 0; k < bb; k++)
                         CHECK(((char *)kv_block(&kv, l, h, b * 64))[k] == (char)(i + 1));
         i = 0;
-        size_t node = 2 * 2 * 48 * dtype_size(types[t]);
+        size_t node = 2 * kv_row_bytes(types[t], 48);
         for (size_t l = 0; l < 3; l++)
             for (size_t s = 0; s < 7; s++)
                 memset(kv_node(&kv, l, s), (int)++i, node);
@@ -105,7 +105,7 @@ static void a_path_is_copied_byte_for_byte(void)
         struct kv kv;
         struct err e;
         size_t layers = 1 + k % 3, heads = 1 + k % 2, d = k % 4 ? 16 : 128, n_max = 400;
-        CHECK(!kv_open(&kv, NULL, types[k & 1], layers, heads, d, n_max, 160, &e), "%s", e.msg);
+        CHECK(!kv_open(&kv, NULL, types[k % 3], layers, heads, d, n_max, 160, &e), "%s", e.msg);
         size_t bytes = row_bytes(&kv);
         unsigned char *truth = must_alloc(layers * heads * n_max * bytes);
         append(&kv, (size_t)(k * 7) % 130, &rng, truth);
@@ -133,7 +133,7 @@ static void truncation_forgets(void)
 {
     struct rng rng = { 72 };
     static const size_t lengths[] = { 0, 1, 63, 64, 65, 128, 190, 191 };
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < 3; t++)
         for (size_t i = 0; i < 8; i++) {
             struct kv kv;
             struct err e;

@@ -83,11 +83,11 @@ static void both_close(struct both *b) { partial_close(&b->p), kv_close(&b->full
 
 static void random_rows(struct kv *kv, size_t from, size_t n, struct rng *rng)
 {
-    uint32_t row[2 * DIM];
+    uint32_t row[2 * DIM + 2];
     for (size_t l = 0; l < LAYERS; l++)
         for (size_t h = 0; h < HEADS; h++)
             for (size_t pos = from; pos < from + n; pos++) {
-                rig_random_words(row, 2 * DIM * dtype_size(kv->type) / 4, rng);
+                rig_random_row(row, kv->type, DIM, rng);
                 kv_put(kv_block(kv, l, h, pos), kv->type, DIM, pos % KV_BLOCK, row);
             }
     kv->n_written = MAX(kv->n_written, from + n);
@@ -95,8 +95,8 @@ static void random_rows(struct kv *kv, size_t from, size_t n, struct rng *rng)
 /* Every slot holds its position's bytes. */
 static bool same_slots(const struct both *b)
 {
-    float x[2 * DIM], y[2 * DIM];
-    const size_t bytes = 2 * DIM * dtype_size(b->full.type);
+    float x[2 * DIM + 2], y[2 * DIM + 2];
+    const size_t bytes = kv_row_bytes(b->full.type, DIM);
     for (size_t l = 0; l < LAYERS; l++)
         for (size_t h = 0; h < HEADS; h++)
             for (size_t s = 0; s < b->r.budget; s++) {
@@ -165,7 +165,7 @@ static void slots_after_many_rounds(void)
             char what[80];
             const size_t c = i / 2;
             snprintf(what, sizeof what, "case %zu policy %d", i, policy);
-            both_open(&b, i % 4 == 3 ? DT_F32 : DT_BF16, (enum kv_policy)policy, cases[c].sinks, cases[c].budget, 7 + i);
+            both_open(&b, (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4], (enum kv_policy)policy, cases[c].sinks, cases[c].budget, 7 + i);
             prefill(&b, cases[c].prompt);
             compare(&b, what);
             for (size_t accepted; (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
@@ -444,7 +444,7 @@ static void scores_of_a_pass(void)
     enum { PAST = 333, ROWS = 6 };
     static const int32_t parent[ROWS] = { -1, 0, 0, 1, 2, 3 };
     for (size_t m = 0; m < N_TINY; m++)
-        for (int form = 0; form < 4; form++) {
+        for (int form = 0; form < 6; form++) {           /* rows or a tree, in each kind of cache */
             struct rig r;
             struct kv kv;
             struct err e = { 0 };
@@ -452,9 +452,9 @@ static void scores_of_a_pass(void)
             int32_t token[PAST + ROWS];
             double worst = 0;
             tiny_write(&tiny_models[m], dir);
-            rig_open(&r, dir, form & 1 ? DT_F32 : DT_BF16, best_twin(), 2, 64, 512);
+            rig_open_kv(&r, dir, form / 2 == 2 ? DT_F32 : DT_BF16, (enum dtype[]){ DT_I16, DT_BF16, DT_F32 }[form / 2], best_twin(), 2, 64, 512);
             const struct config *c = &r.c;
-            const size_t group = c->n_heads / c->n_kv_heads, n = form & 2 ? ROWS : 1, d = c->head_dim;
+            const size_t group = c->n_heads / c->n_kv_heads, n = form & 1 ? ROWS : 1, d = c->head_dim;
             rig_kv(&r, &kv, 512, 64);
             rig_tokens(token, PAST + ROWS, c->vocab, 5 + m);
             float *last = must_alloc(c->vocab * 4), *query = must_alloc(c->n_layers * ROWS * c->n_heads * d * 4);
@@ -462,7 +462,7 @@ static void scores_of_a_pass(void)
             struct tap taps[16];
             rig_run(&r, &kv, token, PAST, 64, NULL, last);
             for (size_t l = 0; l < c->n_layers; l++) taps[l] = (struct tap){ TAP_QUERY, l, query + l * n * c->n_heads * d };
-            struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 2 ? parent : NULL, .scored = catch_scores, .scored_ctx = &got };
+            struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 1 ? parent : NULL, .scored = catch_scores, .scored_ctx = &got };
             if (model_forward(&r.m, r.w, &s, 1, taps, c->n_layers, &e)) rig_die("pass", &e);
             CHECK(got.calls == c->n_layers, "%zu calls", got.calls);
             for (size_t l = 0; l < c->n_layers; l++) {
@@ -471,14 +471,18 @@ static void scores_of_a_pass(void)
                 for (size_t h = 0; h < c->n_kv_heads; h++)
                     for (size_t pos = from; pos < PAST; pos++) {
                         float row[2 * HEAD_DIM_MAX];
-                        double sum = 0, size = 0, scale = 1.4426950408889634 / sqrt((double)d);
+                        double sum = 0, size = 0, slip = 0, scale = 1.4426950408889634 / sqrt((double)d);
                         kv_get(row, kv.type, r.m.head_dim, pos % KV_BLOCK, kv_block(&kv, l, h, pos));
-                        for (size_t j = 0; j < group; j++)
+                        for (size_t j = 0; j < group; j++) {
+                            double most = 0, all = 0, keys = 0;
                             for (size_t i = 0; i < d; i++) {
-                                double x = scale * taps[l].out[(h * group + j) * d + i] * act_get(kv.type, row, i);
-                                sum += x, size += fabs(x);
+                                double q = scale * taps[l].out[(h * group + j) * d + i], k = rig_row_at(row, kv.type, r.m.head_dim, i);
+                                sum += q * k, size += fabs(q * k);
+                                most = fmax(most, fabs(q)), all += fabs(q), keys += fabs(k);
                             }
-                        double off = fabs(got.score[(l * c->n_kv_heads + h) * 512 + pos] - sum), bound = size * (form & 1 ? 0x1p-18 : 0x1.1p-8) + 1e-30;
+                            slip += 0.501 * fmax(most / 32767, all / 261888) * keys;      /* half a unit of the query in int16 */
+                        }
+                        double off = fabs(got.score[(l * c->n_kv_heads + h) * 512 + pos] - sum), bound = size * (kv.type == DT_BF16 ? 0x1.1p-8 : 0x1p-18) + (kv.type == DT_I16 ? slip : 0) + 1e-30;
                         worst = fmax(worst, off / bound);
                         CHECK(off <= bound, "%s layer %zu head %zu position %zu: %g, not %g", tiny_models[m].name, l, h, pos,
                               (double)got.score[(l * c->n_kv_heads + h) * 512 + pos], sum);

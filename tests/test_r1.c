@@ -141,9 +141,9 @@ static void one_byte_far_back_is_seen(void)
     for (int part = 0; part < 2; part++) {
         kv_truncate(&kv, len);
         char *block = kv_block(&kv, 0, 0, 1234);
-        char *byte = block + (part ? KV_BLOCK * kv.head_dim * 2 : 0) + 2 * 40 + 1;
+        char *byte = block + KV_BLOCK * kv.head_dim * 2 + (part ? KV_BLOCK * 4 : 0) + 4 * (1234 % KV_BLOCK) + 3;     /* of the row's unit */
         char kept = *byte;
-        *byte = 0x44;                                          /* 2^9: 1/100,000 of the weight shows */
+        *byte = 0x44;                                          /* above 2^9: 1/100,000 of the weight shows */
         rig_run(&r, &kv, token, 1, 1, got, NULL);
         CHECK(memcmp(want, got, r.c.vocab * 4), "part %d", part);
         *byte = kept;
