@@ -196,17 +196,21 @@ void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void
         kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, t == DT_I16, false);
 }
 
+/* What 16 stored bits stand for; unit: of int16. */
+static inline float from_16(uint32_t x, const bool int16, float unit) { return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x); }
+
 /* A block is read in the order that it lies in. */
-static void kv_sum16(float *k, float *v, size_t d, const uint32_t *block, size_t from, size_t to)
+static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, const bool int16, size_t d, const uint32_t *block, size_t from, size_t to)
 {
+    const float *unit = (const float *)(const void *)(block + d / 2 * KV_BLOCK);       /* of K, then of V */
     enum { LANES = 16 };
     const size_t whole = from + (to - from) / LANES * LANES;
     for (size_t i = 0; i < d / 2; i++, block += KV_BLOCK) {          /* a word is a pair of dimensions */
         float even[LANES] = { 0 }, odd[LANES] = { 0 };
         for (size_t s = from; s < whole; s += LANES)
             for (size_t j = 0; j < LANES; j++) {
-                even[j] += bf16_to_f32((uint16_t)block[s + j]);
-                odd[j] += bf16_to_f32((uint16_t)(block[s + j] >> 16));
+                even[j] += from_16(block[s + j], int16, int16 ? unit[s + j] : 0);
+                odd[j] += from_16(block[s + j] >> 16, int16, int16 ? unit[s + j] : 0);
             }
         for (size_t n = LANES / 2; n && whole > from; n /= 2)
             for (size_t j = 0; j < n; j++) {
@@ -214,34 +218,36 @@ static void kv_sum16(float *k, float *v, size_t d, const uint32_t *block, size_t
                 odd[j] += odd[j + n];
             }
         for (size_t s = whole; s < to; s++) {
-            even[0] += bf16_to_f32((uint16_t)block[s]);
-            odd[0] += bf16_to_f32((uint16_t)(block[s] >> 16));
+            even[0] += from_16(block[s], int16, int16 ? unit[s] : 0);
+            odd[0] += from_16(block[s] >> 16, int16, int16 ? unit[s] : 0);
         }
         k[2 * i] += even[0];
         k[2 * i + 1] += odd[0];
     }
+    block += int16 ? KV_SCALES : 0;
     for (size_t s = from; s < to; s += 2 - s % 2) {                  /* a word is a pair of rows */
+        const float *u = unit + KV_BLOCK + s;
         const uint32_t *row = block + s / 2 * d;
         if (s % 2 == 0 && s + 1 < to)
             for (size_t i = 0; i < d; i++)
-                v[i] += bf16_to_f32((uint16_t)row[i]) + bf16_to_f32((uint16_t)(row[i] >> 16));
+                v[i] += from_16(row[i], int16, int16 ? u[0] : 0) + from_16(row[i] >> 16, int16, int16 ? u[1] : 0);
         else
             for (size_t i = 0; i < d; i++)
-                v[i] += bf16_to_f32((uint16_t)(row[i] >> 16 * (s % 2)));
+                v[i] += from_16(row[i] >> 16 * (s % 2), int16, int16 ? u[0] : 0);
     }
 }
 
 void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block, size_t from, size_t to)
 {
     const float *x = block;
-    if (t != DT_F32) {
-        kv_sum16(k, v, head_dim, block, from, to);
-        return;
-    }
-    for (size_t i = 0; i < head_dim; i++)
+    if (t == DT_I16)
+        kv_sum16(k, v, true, head_dim, block, from, to);
+    else if (t == DT_BF16)
+        kv_sum16(k, v, false, head_dim, block, from, to);
+    for (size_t i = 0; t == DT_F32 && i < head_dim; i++)
         for (size_t s = from; s < to; s++)
             k[i] += x[i * KV_BLOCK + s];
-    for (size_t s = from; s < to; s++)
+    for (size_t s = from; t == DT_F32 && s < to; s++)
         for (size_t i = 0; i < head_dim; i++)
             v[i] += x[(KV_BLOCK + s) * head_dim + i];
 }

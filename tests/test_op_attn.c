@@ -590,7 +590,7 @@ static void twins_agree_on_a_bias(void)
         struct problem p;
         int parent[64];
         const size_t m = i % 7 > 4 ? 3 : ms[i % 5], hi = his[i % 7];
-        problem_open(&p, i % 5 == 4 ? DT_F32 : DT_BF16, m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
+        problem_open(&p, kind(i / 2), m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
         float *bias = must_alloc(p.n_blocks * KV_BLOCK * sizeof *bias);
         for (size_t s = 0; s < p.n_blocks * KV_BLOCK; s++) bias[s] = s % 3 ? (float)(rng_next(&rng) % 500) / 64 - (s < hi ? 6 : 0) : 0;
         for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1, p.hi[r] = hi + r, p.lo[r] = i % 4 == 1 ? hi / 2 : 0;
@@ -611,8 +611,8 @@ static double apart(const struct problem *p, const void *a, const void *b)
 {
     double most = 0, size = 0;
     for (size_t i = 0; i < p->a.m * p->a.n_heads * p->a.head_dim; i++) {
-        most = fmax(most, fabs((double)act_get(p->a.type, a, i) - (double)act_get(p->a.type, b, i)));
-        size = fmax(size, fabs((double)act_get(p->a.type, b, i)));
+        most = fmax(most, fabs((double)act_get(out_type(p), a, i) - (double)act_get(out_type(p), b, i)));
+        size = fmax(size, fabs((double)act_get(out_type(p), b, i)));
     }
     return most / size;
 }
@@ -621,23 +621,26 @@ static void a_bias_of_log2_n_is_n_keys(void)
 {
     enum { KEYS = 700, TIMES = 8 };
     struct rng rng = { 44 };
-    for (int t = 0; t < 2; t++) {
+    for (size_t t = 1; t < 4; t++) {
         struct problem few, many;
         float bias[KEYS + 3 * KV_BLOCK] = { 0 };
         size_t times[KEYS], n = 0;
         for (size_t pos = 0; pos < KEYS; pos++) times[pos] = 1 + rng_below(&rng, TIMES), n += times[pos], bias[pos] = log2f((float)times[pos]);
-        problem_open(&few, t ? DT_F32 : DT_BF16, 2, 2, 2, 32, KEYS, 0, &rng);
-        problem_open(&many, t ? DT_F32 : DT_BF16, 2, 2, 2, 32, n, 0, &rng);
+        problem_open(&few, kind(t), 2, 2, 2, 32, KEYS, 0, &rng);
+        problem_open(&many, kind(t), 2, 2, 2, 32, n, 0, &rng);
         memcpy(many.q, few.q, 2 * 2 * 2 * 32 * elt(&few));
+        memcpy(many.q_scale, few.q_scale, 2 * 2 * 2 * sizeof(float));
         for (size_t h = 0; h < 2; h++)
             for (size_t pos = 0, at = 0; pos < KEYS; pos++) {
-                for (size_t i = 0; i < 64; i++) act_put(few.a.type, stored_row(&few, h, pos), i, rng_normal(&rng) * 2);
+                float x[64];
+                for (size_t i = 0; i < 64; i++) x[i] = rng_normal(&rng) * 2;
+                make_row(&few, stored_row(&few, h, pos), x);
                 put(&few, h, pos, stored_row(&few, h, pos));
                 for (size_t k = 0; k < times[pos]; k++) put(&many, h, at++, stored_row(&few, h, pos));
             }
         for (size_t r = 0; r < 2; r++) few.hi[r] = KEYS, many.hi[r] = n;
         FOR_TWINS(o) {
-            const double bound = t ? 1e-5 : 0x1p-6;
+            const double bound = few.a.type == DT_F32 ? 1e-5 : 0x1p-6;
             void *want = attend(o, &many, 2), *plain = attend(o, &few, 2);
             few.a.bias = bias;
             void *got = attend(o, &few, 2);

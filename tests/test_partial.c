@@ -267,9 +267,9 @@ static void no_copy_where_none_is_needed(void)
 
 static void row_of(double *x, const struct kv *kv, size_t l, size_t h, size_t pos)
 {
-    float row[2 * DIM];
+    float row[2 * DIM + 2];
     kv_get(row, kv->type, DIM, pos % KV_BLOCK, kv_block(kv, l, h, pos));
-    for (size_t i = 0; i < 2 * DIM; i++) x[i] = (double)act_get(kv->type, row, i);
+    for (size_t i = 0; i < 2 * DIM; i++) x[i] = rig_row_at(row, kv->type, DIM, i);
 }
 /* What a cache of means over the first n rows holds, whatever way it came there; why not, or NULL. */
 static const char *means_differ(struct both *b)
@@ -307,7 +307,7 @@ static const char *means_differ(struct both *b)
                 row_of(got, &p->kv, l, h, s);
                 for (size_t i = 0; i < 2 * DIM; i++) {
                     /* stored once for each doubling */
-                    const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6 : 5 * (fabs(want[i]) + 0.1) / 256;
+                    const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6 : b->full.type == DT_I16 ? 6 * 2.0 / 16382 : 5 * (fabs(want[i]) + 0.1) / 256;
                     snprintf(why, sizeof why, "n %zu layer %zu head %zu slot %zu, rows %zu + %zu: [%zu] is %g, not %g", n, l, h, s, pos, count, i, got[i], want[i]);
                     if (!(fabs(got[i] - want[i]) <= bound)) return why;
                 }
@@ -334,13 +334,15 @@ static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
     if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
         partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e)) rig_die("cache", &e);
 }
+static const enum dtype kinds[] = { DT_I16, DT_F32, DT_BF16 };
+
 static void means_are_means(void)
 {
     struct pool *pool = pool_open(2);
     for (size_t i = 0; i < 4 * N_MEAN_CASES && !test_failed_; i++) {
         struct both b;
         const size_t c = i / 4;
-        mean_open(&b, i & 1 ? DT_F32 : DT_BF16, c, i & 2 ? pool : NULL);
+        mean_open(&b, kinds[i % 3], c, i & 2 ? pool : NULL);
         size_t group = 0, doublings = 0;
         for (size_t round = 0; b.full.n_past < N_MAX - 1 && !test_failed_; round++) {
             const size_t n = i & 2 ? (round % 7 == 6 ? 90 : 1 + rng_below(&b.rng, 9)) : 1;
@@ -363,7 +365,7 @@ static void means_made_anew(void)
         struct both b, other;
         const size_t c = i / 2, sinks = mean_cases[c].sinks, budget = mean_cases[c].budget;
         char state[4096];
-        mean_open(&b, i & 1 ? DT_F32 : DT_BF16, c, NULL);
+        mean_open(&b, kinds[i % 3], c, NULL);
         for (size_t turn = 0; turn < 25 && !test_failed_; turn++) {
             mean_round(&b, MIN(1 + rng_below(&b.rng, 300), N_MAX - 1 - b.full.n_past));
             mean_round(&b, MIN((size_t)1, N_MAX - 1 - b.full.n_past));
