@@ -112,9 +112,12 @@ static int measure_machine(struct report *r, struct err *e)
                 r->peak[k][all] = MAX(r->peak[k][all], f);
             }
     b->reference = r->peak[b->used][1];
-    for (int k = 0; k < PROBE_MULS; k++)
+    for (int k = 0; k < PROBE_I16_YMM; k++)
         if (r->peak[k][0] > 1.02 * r->peak[b->best][0])      /* on one thread, which neighbours disturb less */
             b->best = (enum probe_mul)k;
+    b->used_peak = r->peak[b->used][1];
+    b->best_peak = r->peak[b->best][1];
+    b->int16_peak = strcmp(b->ops->name, "avx512") == 0 ? r->peak[PROBE_I16_ZMM][1] : strcmp(b->ops->name, "avx2") == 0 ? r->peak[PROBE_I16_YMM][1] : 0;
     b->costs = probe_costs(strcmp(b->ops->name, "avx512") == 0 ? PROBE_ISA_AVX512 : strcmp(b->ops->name, "avx2") == 0 ? PROBE_ISA_AVX2
                                                                                                                     : PROBE_ISA_PLAIN, 0.03);
     r->dispatch = probe_dispatch(b->pool, 0.02);

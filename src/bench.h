@@ -10,9 +10,9 @@
 
 enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048, BENCH_PREFILL_CHUNK = PREFILL_ROWS };
 
-/* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products
+/* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products (int16: those of whole numbers)
  * and attention. The rest are elements of the attention's softmax (blocks of 64 whole) and of the activations. */
-struct bench_work { double bytes, flops, exps, maxes, converts; };
+struct bench_work { double bytes, flops, int16, exps, maxes, converts; };
 
 struct bench_target {                /* {0} is closed */
     char name[64];
@@ -72,6 +72,8 @@ struct bench {
     enum dtype compute, kv;
     enum probe_mul used, best;       /* instruction of this twin's products; fastest of this CPU */
     struct probe_costs costs;
+    double used_peak, best_peak;     /* of all threads, when the machine was measured */
+    double int16_peak;               /* of what sums int16 on this twin; 0: as fast as `used` */
     double reference;                /* peak of `used` when the machine is undisturbed, as seen so far */
     size_t repeat;                   /* clean samples wanted */
     double patience;                 /* seconds a point may take while it waits for them, beyond `repeat` passes */

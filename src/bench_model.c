@@ -299,6 +299,7 @@ struct bench_work bench_pass_work(const struct bench_target *t, size_t depth, si
             size_t from = first_seen(c, l, depth + r), to = depth + r + 1;
             size_t slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
             w.flops += 4.0 * (double)(c->n_heads * m->head_dim) * (double)(to - from);
+            w.int16 += m->dev->kv_type == DT_I16 ? 4.0 * (double)(c->n_heads * m->head_dim) * (double)(to - from) : 0;
             w.exps += (double)(c->n_heads * slots);
         }
         w.maxes = w.exps;
@@ -318,6 +319,7 @@ struct bench_work bench_prefill_work(const struct bench_target *t)
         struct bench_work w = bench_pass_work(t, at, BENCH_PREFILL_CHUNK, at + BENCH_PREFILL_CHUNK == BENCH_PREFILL);
         sum.bytes += w.bytes;
         sum.flops += w.flops;
+        sum.int16 += w.int16;
         sum.exps += w.exps;
         sum.maxes += w.maxes;
         sum.converts += w.converts;

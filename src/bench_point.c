@@ -36,11 +36,18 @@ static int run_once(struct bench_target *t, const struct bench_point *p, struct 
     return p->kind == BENCH_PREFILLING ? bench_prefill(t, e) : bench_pass(t, p->rows, e);
 }
 
+/* Seconds of the products at the peak of p->mul; those of int16 are as much faster as they were when the machine was measured. */
+static double products(const struct bench *b, const struct bench_point *p, double peak)
+{
+    const double gain = b->int16_peak > 0 ? b->int16_peak / (p->mul == b->used ? b->used_peak : b->best_peak) : 1;
+    return (p->work.flops - p->work.int16 + p->work.int16 / gain) / peak;
+}
+
 /* The place of a sample under its own roof: machines move between a fast and a slow memory within minutes, so medians of
  * times and of bandwidths would not belong together. */
-static double share_of(const struct bench_point *p, const struct sample *s)
+static double share_of(const struct bench *b, const struct bench_point *p, const struct sample *s)
 {
-    return MAX(p->work.bytes / s->bandwidth, p->work.flops / s->peak) / s->seconds;
+    return MAX(p->work.bytes / s->bandwidth, products(b, p, s->peak)) / s->seconds;
 }
 
 /* One sample: clock, bandwidth, the point, bandwidth, clock. A moment in which a thread was put aside, or in which the
@@ -67,7 +74,7 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
     s->seconds = spent / (double)runs;
     s->bandwidth = (read + read_after) / 2;
     s->peak = MAX(before, after);
-    s->share = share_of(p, s);
+    s->share = share_of(b, p, s);
     s->disturbed = (double)aside / (spent + 2 * sweep) + 100 * (1 - MIN(before, after) / MAX(before, after)) +
                    100 * (1 - MIN(read, read_after) / MAX(read, read_after));
     if (p->mul == b->used)
@@ -108,7 +115,7 @@ static void conclude(struct bench *b, struct bench_point *p, struct sample *s, s
     p->peak = median(peak, m);
     p->worst_bandwidth = bandwidth[0];
     p->best_bandwidth = bandwidth[m - 1];
-    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth, compute = p->work.flops / p->peak;
+    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth, compute = products(b, p, p->peak);
     p->memory_bound = memory >= compute;
     p->share = median(share, m);
     p->roof = p->share * p->seconds;

@@ -7,6 +7,7 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl")))
 #define AVX512BF16 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512bf16")))
+#define AVX512VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
 #endif
 
 /* ---- multiply-adds ---------------------------------------------------------------------------
@@ -77,6 +78,22 @@ AVX512BF16 static void mul_bf16_zmm(size_t n)
     MUL_LOOP(__m512, "v", zero, STEP);
 #undef STEP
 }
+AVX2 static void mul_i16_ymm(size_t n)
+{
+    __m256i x = _mm256_set1_epi16(3);
+    KEEP("x", x);
+#define STEP(c) do { __m256i t_ = _mm256_madd_epi16(x, x); KEEP("x", t_); c = _mm256_add_epi32(c, t_); } while (0)
+    MUL_LOOP(__m256i, "x", x, STEP);
+#undef STEP
+}
+AVX512VNNI static void mul_i16_zmm(size_t n)
+{
+    __m512i x = _mm512_set1_epi16(3);
+    KEEP("v", x);
+#define STEP(c) c = _mm512_dpwssd_epi32(c, x, x)
+    MUL_LOOP(__m512i, "v", x, STEP);
+#undef STEP
+}
 #endif
 
 static const struct { const char *name; size_t flops; void (*run)(size_t n); } mul_table[PROBE_MULS] = {
@@ -86,6 +103,8 @@ static const struct { const char *name; size_t flops; void (*run)(size_t n); } m
     [PROBE_FMA_ZMM]   = { "fp32 FMA, zmm", 32, mul_fma_zmm },
     [PROBE_BF16_YMM]  = { "vdpbf16ps, ymm", 32, mul_bf16_ymm },
     [PROBE_BF16_ZMM]  = { "vdpbf16ps, zmm", 64, mul_bf16_zmm },
+    [PROBE_I16_YMM]   = { "vpmaddwd + vpaddd, ymm", 32, mul_i16_ymm },
+    [PROBE_I16_ZMM]   = { "vpdpwssd, zmm", 64, mul_i16_zmm },
 #endif
 };
 
@@ -97,11 +116,13 @@ bool probe_mul_supported(enum probe_mul k)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl");
-    bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+    bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16"), vnni = avx512 && __builtin_cpu_supports("avx512vnni");
     switch (k) {
     case PROBE_FMA_YMM: return avx2;
     case PROBE_FMA_ZMM: return avx512;
     case PROBE_BF16_YMM: case PROBE_BF16_ZMM: return bf16;
+    case PROBE_I16_YMM: return avx2;
+    case PROBE_I16_ZMM: return vnni;
     default: break;
     }
 #endif

@@ -7,8 +7,9 @@
 #include "kernels/pool.h"
 #include "src/base.h"
 
-/* Multiply-adds. bf16: two products per lane and instruction. PLAIN: what the compiler makes of a*b + c in C. */
-enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_YMM, PROBE_BF16_ZMM, PROBE_MULS };
+/* Multiply-adds. bf16: two products per lane and instruction. PLAIN: what the compiler makes of a*b + c in C. I16: whole numbers, two products
+ * per lane; ymm takes an addition besides. */
+enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_YMM, PROBE_BF16_ZMM, PROBE_I16_YMM, PROBE_I16_ZMM, PROBE_MULS };
 const char *probe_mul_name(enum probe_mul k);
 bool probe_mul_supported(enum probe_mul k);
 /* FLOP/s (2 per multiply-add) over about `seconds`; p == NULL: the calling thread alone. */

@@ -52,11 +52,11 @@ id=$("$L" submit $G -n $N -s 7)
 wait_for "[ \$(tokens_of $id) -gt 0 ]"; kill -TERM $pid; wait $pid 2>/dev/null
 if [ "$(state_of $id)" = done ]; then skip device_other_arithmetic_refuses "the text was written before it could be stopped"; else
     "$L" pause $id -q 2>/dev/null
-    check device_other_arithmetic_refuses 2 "tokens made with numerics id .* here it is cpu-1-bf16" run --resume $id --device cpu
+    check device_other_arithmetic_refuses 2 "tokens made with numerics id .* here it is cpu-1-int16" run --resume $id --device cpu
     "$L" run --resume $id --device $D --format ids -q >"$TMP/a" 2>"$TMP/err"; same device_resume_goes_on "$TMP/plain" "$TMP/a"
 fi
 "$L" verify 1 --device $D --sample 5 >"$TMP/out" 2>"$TMP/err" && grep -q ', 5 derived again: identical' "$TMP/out"; result device_verifies_its_text $? "$(cat "$TMP/out" "$TMP/err")"
-check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-bf16" verify 1 --device cpu
+check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-int16" verify 1 --device cpu
 
 # snapshots of the cache on the device: killed, gone on with, the same bytes; a damaged one is not used (one of other arithmetic: test_snapshot)
 shown() { "$L" show "$1" | grep -c "$2"; }
