@@ -24,7 +24,8 @@
  * sequence, of wanted logits); the device adds what its own grids need. `cpu` records nothing: graph_begin returns false.
  *
  * R1 holds on every device: the result for a row is a function of the tokens before it alone. The bits belong to the numerics id
- * (`numerics`): "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (what the cache holds), and per architecture and kernel configuration "cuda-sm_90a-1", "cuda-ptx_80-on-120-1", "emulated-1".
+ * (`numerics`): "cpu-1-int16", "cpu-1-bf16", "cpu-1-f32" (what the cache holds), and per architecture and kernel configuration "cuda-sm_90a-1",
+ * "cuda-ptx_80-on-120-1", "emulated-1".
  *
  * Errors. What cannot go on (a CUDA error, a launch that fails) is kept in `error`, one line without the name, the first one; from then on
  * operations do nothing, and `end` and `download` return -1. The caches are then worth nothing. alloc returns NULL, no error.
@@ -32,7 +33,8 @@
  * Beside the queue. A snapshot of a cache is fetched by another thread while the queue goes on: `fetch_mark` on the queue's thread, then `fetch`,
  * which sees what was called for before the mark. The bytes must not be written meanwhile: committed rows never are. It keeps out of `error`.
  *
- * Types. `act` is bf16, or float under --compute f32, which `cpu` alone has (`compute_f32`). Caches hold `kv_type`: on `cpu` int16 or bf16 (float with f32), else bf16. x, qkv, gate_up and logits are float. */
+ * Types. `act` is bf16, or float under --compute f32, which `cpu` alone has (`compute_f32`). Caches hold `kv_type`: on `cpu` int16 or bf16 (float
+ * with f32), else bf16. x, qkv, gate_up and logits are float. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,7 +52,7 @@ struct device_kv {
     size_t n_layers, n_kv_heads, head_dim;   /* head_dim: as device->head_dim pads it */
     char *base;    size_t block_bytes, head_bytes, layer_bytes;
     char *scratch; size_t node_max;          /* [n_layers][node_max][n_kv_heads] rows, NULL without */
-    const float *bias;                       /* or NULL; with host_memory alone. As struct attn has it, the same in all layers */
+    const float *bias;                       /* or NULL: struct attn's, for every layer. With host_memory alone */
 };
 
 /* Where the rows of a pass stand. Arrays are the host's, and are read before begin returns (by `cpu` until `end`). */

@@ -187,8 +187,9 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
 /* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V.
- * int16: round(x / u), u = max|x| / 8191, then u of K and of V; a row that is not finite has u = NaN. The query beside it: round(x / u),
- * u = max|x| / 32767 or sum|x| / 261888, whichever is larger: so |sum q K| <= (261888 + head_dim/2) * 8191 < 2^31 up to 512 dimensions. */
+ * int16: x * (1/u) rounded to float, then to the nearest whole number (even on ties), u = max|x| / 8191, at least 2^-100; then u of K and of V.
+ * u is NaN where the sum of |x| is not finite. The query beside it the same with u = max|x| / 32767 or sum|x| / 261888 ("sums"), whichever is
+ * larger: so |sum q K| <= (261888 + head_dim/2) * 8191 < 2^31 up to 512 dimensions. */
 void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t head_dim);
 void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head_dim);     /* of x * times */
 /* Put a stored K,V into slot (0..63) of a block, and read it back. */

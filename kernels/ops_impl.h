@@ -156,6 +156,8 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
             TILE_64_LINES(DT_I16, R, P) \
         else if (t->act == DT_BF16 && head_64) \
             TILE_64_LINES(DT_BF16, R, P) \
+        else if (t->act == DT_I16 && t->lines) \
+            TILE_ANY(DT_I16, DT_I16, t->step, t->ahead, P, false, R, P); \
         else if (t->act == DT_I16) \
             TILE_ANY(DT_I16, DT_I16, t->step, 0, 0, false, R, P); \
         else if (t->act == DT_BF16 && t->lines) \
@@ -495,8 +497,8 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
     for (size_t i = 0; i < n_tiles; i++) {
         const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
         const int lines = ahead == 0 || rows <= FEW_ROWS || i > !AHEAD_IN_LINE ? 0 : n_tiles == 1 || AHEAD_IN_LINE ? 4 : 2;
-        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), q_scale ? q_scale + from : NULL, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
-                                     ahead + 2 * COLUMN_BYTES * i, lines, w };
+        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), q_scale ? q_scale + from : NULL,
+                                     state + from * ATTN_STATE(d), from, (int)(to - from), extra, ahead + 2 * COLUMN_BYTES * i, lines, w };
         tile_scores(&t, block, 0);
         for (size_t j = 0; j < n; j++) {
             tile_weights(&t, b + j, block + j * a->block_bytes, j & 1);

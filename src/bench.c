@@ -157,7 +157,7 @@ static int measure_machine(struct report *r, struct err *e)
 static void print_machine(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    printf("machine: %zu threads, twin %s, products by %s; best of this CPU: %s\n", pool_threads(b->pool), b->ops->name,
+    printf("machine: %zu threads, twin %s, cache of %s, products by %s; best of this CPU: %s\n", pool_threads(b->pool), b->ops->name, kv_type_name(b->kv),
            probe_mul_name(b->used), probe_mul_name(b->best));
     printf("  %-22s %10s %10s GFLOP/s\n", "multiply-add", "1 thread", "all");
     for (int k = 0; k < PROBE_MULS; k++)
@@ -376,8 +376,8 @@ static void json_point(const struct bench_point *p, bool first)
 static void print_json(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    printf("{\"threads\": %zu, \"isa\": \"%s\", \"compute\": \"%s\", \"peak\": {", pool_threads(b->pool), b->ops->name,
-           b->compute == DT_F32 ? "f32" : "bf16");
+    printf("{\"threads\": %zu, \"isa\": \"%s\", \"compute\": \"%s\", \"kv_dtype\": \"%s\", \"peak\": {", pool_threads(b->pool), b->ops->name,
+           b->compute == DT_F32 ? "f32" : "bf16", kv_type_name(b->kv));
     for (int k = 0, n = 0; k < PROBE_MULS; k++)
         if (r->peak[k][1] > 0)
             printf("%s\"%s\": [%.5g, %.5g]", n++ ? ", " : "", probe_mul_name((enum probe_mul)k), r->peak[k][0], r->peak[k][1]);

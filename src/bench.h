@@ -10,7 +10,7 @@
 
 enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048, BENCH_PREFILL_CHUNK = PREFILL_ROWS };
 
-/* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products (int16: those of whole numbers)
+/* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products (int16: the part of them that is done in int16)
  * and attention. The rest are elements of the attention's softmax (blocks of 64 whole) and of the activations. */
 struct bench_work { double bytes, flops, int16, exps, maxes, converts; };
 

@@ -216,7 +216,7 @@ void bench_close(struct bench_target *t)
     *t = (struct bench_target){ 0 };
 }
 
-/* Of int16 blocks the numbers, a third of what the bits of bf16 say as whole ones, are within bounds; and their scales make them a few units. */
+/* The bits of bf16 values taken as whole numbers: a third of them is within the bounds of int16 rows. Scaled to a few units. */
 static void make_int16(struct kv *kv, char *block)
 {
     const size_t scales = KV_BLOCK * kv->head_dim * sizeof(int16_t), behind = scales + KV_SCALES * sizeof(float);

@@ -86,7 +86,7 @@ static json_t *chat_object(const struct options *o, const char *name)
 {
     if (!name)
         return json_null();
-    return json_pack("{s:s, s:s, s:o, s:b, s:o}", "template", name, "system", o->system ? json_string(o->system) : json_null(), "thinking", (int)(o->thinking == THINKING_ON),
+    return json_pack("{s:s, s:o, s:b, s:o}", "template", name, "system", o->system ? json_string(o->system) : json_null(), "thinking", (int)(o->thinking == THINKING_ON),
                      "date", o->chat_date ? json_string(o->chat_date) : json_null());
 }
 
@@ -395,7 +395,7 @@ int job_parse(struct job_params *p, const char *text, struct err *e)
     const json_t *chat = member(&r, "chat");
     p->chat = chat && !json_is_null(chat);
     p->compute = word_of(&r, "compute", compute_names, N(compute_names)) ? DT_F32 : DT_BF16;
-    p->kv = DT_BF16;                         /* jobs from before there was a choice */
+    p->kv = p->compute == DT_F32 ? DT_OTHER : DT_BF16;     /* what jobs have from before there was a choice */
     if (json_object_get(p->json, "kv_dtype"))
         p->kv = (enum dtype[]){ DT_OTHER, DT_I16, DT_BF16 }[word_of(&r, "kv_dtype", kv_names, N(kv_names))];
     p->scaling = text_of(&r, "context_scaling");

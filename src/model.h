@@ -23,7 +23,7 @@ struct layer {                           /* all of it the device's */
 
 struct model {                           /* {0} is closed */
     struct config config;
-    enum dtype compute;                  /* DT_BF16 or DT_F32: activations and cache */
+    enum dtype compute;                  /* DT_BF16 or DT_F32: activations. Caches hold dev->kv_type */
     struct device *dev;                  /* where passes run; borrowed */
     const struct ops *ops;               /* the host's, for sampling and training */
     struct pool *pool;

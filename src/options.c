@@ -87,7 +87,7 @@ static const struct option table[] = {
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(compute), 0, 2, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
     { "kv-dtype", "", "auto|int16|bf16", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE, F(kv_dtype), 0, 3, "auto", NULL,
-      "What the KV cache holds. int16, with a scale for each row: as large as bf16, more exact and faster; auto: int16 on the CPU, bf16 on a GPU. It is part of the arithmetic that makes a text.", MODELS, 0 },
+      "What the KV cache holds. int16, with a scale for each row: nearer to f32 than bf16, and faster on CPUs; auto: int16 on the CPU, bf16 on a GPU. A text stays with what it began with.", MODELS, 0 },
     { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
       "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
     { "preset", "", "NAME", VERBS_MAKE | VERB_BENCH, TEXT, F(preset), 0, 0, NULL, NULL,

@@ -201,7 +201,7 @@ static uint64_t identity(const struct train *t)
                                heads_fingerprint(t->model), t->n_prefix, t->n_modules };
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
-    if (!t->model->dev->host_memory)
+    if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)     /* checkpoints of the CPU from before int16 have none */
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
     for (size_t i = 0; i < t->n_modules; i++) {

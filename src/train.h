@@ -8,7 +8,7 @@
  * Optimiser. Gradients are scaled down to a norm of `clip`; AdamW with betas 0.9 and 0.999, epsilon 1e-8, decay for matrices only;
  * the rate rises linearly over `warmup` steps (1/warmup in the first), then falls along a half cosine to 0 after the last step.
  *
- * Results are a function of the settings, the data, the model, --compute and the device's numerics id (on a GPU of cuBLAS's version, too): neither of the
+ * Results are a function of the settings, the data, the model, --compute, --kv-dtype and the device's numerics id (on a GPU of cuBLAS's version, too): neither of the
  * number of threads nor of interruptions. A checkpoint goes on where it began: the CPU's is not one of a GPU's, nor the other way round. A checkpoint beside the output holds weights and moments; `train_run` goes on from it and removes it at the end. */
 #pragma once
 #include <stdatomic.h>

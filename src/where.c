@@ -57,7 +57,8 @@ static int can_hold(const struct device *dev, const struct where_model *m, struc
     if (m->compute == DT_F32 && !dev->compute_f32)
         return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it", dev->name);
     if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
-        return err_set(e, ERR_INPUT, "%s: --kv-dtype int16 is not there on this device (auto and bf16 are); --device cpu has it", dev->name);
+        return err_set(e, ERR_INPUT, "%s: --kv-dtype %s is not there on this device (auto and %s are); --device cpu has it", dev->name, kv_type_name(m->kv),
+                       kv_type_name(dev->kv_type));
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", dev->name, m->config->head_dim);
     return 0;
@@ -83,7 +84,7 @@ int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct e
 {
     *kv = compute == DT_F32 ? DT_F32 : wanted == DT_OTHER ? DT_I16 : wanted;
     if (compute == DT_F32 && wanted != DT_OTHER)
-        return err_set(e, ERR_INPUT, "--kv-dtype %s: under --compute f32 the cache is f32 (auto)", wanted == DT_I16 ? "int16" : "bf16");
+        return err_set(e, ERR_INPUT, "--kv-dtype %s: under --compute f32 the cache is f32 (auto)", kv_type_name(wanted));
     return 0;
 }
 

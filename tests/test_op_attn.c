@@ -23,6 +23,7 @@ struct problem {
     uint32_t *n_node, *node;
 };
 
+enum { DIM_MAX = 512 };
 static enum dtype kind(size_t i) { return (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4]; }
 static size_t elt(const struct problem *p) { return dtype_size(p->a.type); }
 static enum dtype out_type(const struct problem *p) { return p->a.type == DT_I16 ? DT_BF16 : p->a.type; }
@@ -66,7 +67,7 @@ static void put(struct problem *p, size_t h, size_t pos, const void *row)
 }
 static void random_row(const struct problem *p, char *row, struct rng *rng)
 {
-    float x[2 * 128];
+    float x[2 * DIM_MAX];
     for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
         x[i] = rng_next(rng) % 50 ? rng_normal(rng) : rng_finite(rng);
         x[i] = fabsf(x[i]) < 100 ? x[i] : 1;
@@ -76,7 +77,7 @@ static void random_row(const struct problem *p, char *row, struct rng *rng)
 /* A key that query row `q` looks at above all. */
 static void looked_at_row(const struct problem *p, char *row, size_t q, struct rng *rng)
 {
-    float x[2 * 128];
+    float x[2 * DIM_MAX];
     for (size_t i = 0; i < p->a.head_dim; i++)
         x[i] = 2 * (float)query_at(p, q, i), x[p->a.head_dim + i] = rng_normal(rng);
     make_row(p, row, x);
@@ -131,7 +132,7 @@ static void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv,
             random_row(p, node_row(p, h, s), rng);
     }
     for (size_t row = 0; row < n_kv * m * group; row++) {      /* already times log2(e)/sqrt(d): scores of a few units */
-        float x[128];
+        float x[DIM_MAX];
         for (size_t i = 0; i < d; i++)
             x[i] = rng_normal(rng) * 3 / sqrtf((float)d);
         put_query(p, row, x);
@@ -386,6 +387,41 @@ static void tiny_values_are_flushed(void)
         guard_free(out);
     }
     problem_close(&p);
+}
+
+/* Sums as large as they become in int16, of either sign, and rows of nothing, of very little and of as much as is finite. */
+static void int16_at_its_bounds(void)
+{
+    enum { D = 512, KEYS = 70 };
+    static const float sizes[] = { 1, -1, 0, 0x1p-140f, 1e34f };
+    struct rng rng = { 45 };
+    for (size_t i = 0; i < 5; i++) {
+        struct problem p;
+        float x[2 * D];
+        problem_open(&p, DT_I16, 1, 1, 1, D, KEYS, 0, &rng);
+        for (size_t pos = 0; pos < KEYS; pos++) {
+            for (size_t k = 0; k < D; k++)
+                x[k] = k % 2 ? -1 : 1, x[D + k] = sizes[i];
+            make_row(&p, stored_row(&p, 0, pos), x);
+            put(&p, 0, pos, stored_row(&p, 0, pos));
+        }
+        put_query(&p, 0, x);
+        int64_t sum = 0;
+        for (size_t k = 0; k < D; k++)
+            sum += (int64_t)((const int16_t *)p.q)[k] * ((const int16_t *)(const void *)stored_row(&p, 0, 0))[k];
+        CHECK(sum > INT64_C(2140000000) && sum <= INT32_MAX, "a sum of %lld", (long long)sum);
+        p.hi[0] = KEYS;
+        FOR_TWINS(o) {
+            void *out = attend(o, &p, 1);
+            for (size_t k = 0; k < D; k++) {
+                const float got = act_get(DT_BF16, out, k), want = fabsf(sizes[i]) < 0x1p-126f ? 0 : sizes[i];
+                CHECK(fabsf(got - want) <= fabsf(want) / 128, "%s: values of %g: [%zu] is %g", o->name, (double)sizes[i], k, (double)got);
+                if (test_failed_) break;
+            }
+            guard_free(out);
+        }
+        problem_close(&p);
+    }
 }
 
 /* ---- trees ---- */
@@ -759,6 +795,7 @@ int main(void)
     RUN(junk_cannot_be_seen);
     RUN(not_finite_is_not_lost);
     RUN(tiny_values_are_flushed);
+    RUN(int16_at_its_bounds);
     RUN(trees_cross_blocks);
     RUN(trees_cross_chunks);
     RUN(trees_under_a_window);

@@ -155,13 +155,16 @@ check work_says_it_as_json 0 '^\{"phase": "not for this worker", "jobs": 1, "job
 "$L" work -q --accept-numerics-change; [ "$(state_of $id)" = done ] && "$L" show $id | grep -q 'accepted change: .*cuda-9-bf16'; result work_takes_it_when_told $? "$("$L" show $id | tail -3)"
 
 # what the cache holds is part of the arithmetic; jobs from before there was a choice have bf16
-"$L" submit $G -n 60 -s 7 --kv-dtype bf16 >"$TMP/id"; bf16=$(cat "$TMP/id"); old=$("$L" submit $G -n 60 -s 7); int16=$("$L" submit $G -n 60 -s 7 --kv-dtype int16)
+bf16=$("$L" submit $G -n 60 -s 7 --kv-dtype bf16); old=$("$L" submit $G -n 60 -s 7); f32=$("$L" submit $G -n 60 -s 7 --compute f32); int16=$("$L" submit $G -n 60 -s 7 --kv-dtype int16)
 python3 -c 'import json, sqlite3, sys
-c = sqlite3.connect(sys.argv[1]); p = json.loads(c.execute("SELECT parameters FROM input WHERE job = ?", (sys.argv[2],)).fetchone()[0])
-assert p.pop("kv_dtype") == "auto"
-c.execute("UPDATE input SET parameters = ? WHERE job = ?", (json.dumps(p), sys.argv[2])); c.commit()' "$LONGHAND_DB" $old; result the_parameters_say_what_the_cache_holds $?
-"$L" work -q; for id in $bf16 $old $int16; do "$L" show $id --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["numerics"])'; done | tr '\n' ' ' >"$TMP/a"
-[ "$(cat "$TMP/a")" = "cpu-1-bf16 cpu-1-bf16 cpu-1-int16 " ]; result each_cache_has_its_numerics_id $? "$(cat "$TMP/a")"
+c = sqlite3.connect(sys.argv[1])
+for job in sys.argv[2:]:
+    p = json.loads(c.execute("SELECT parameters FROM input WHERE job = ?", (job,)).fetchone()[0])
+    assert p.pop("kv_dtype") == "auto"
+    c.execute("UPDATE input SET parameters = ? WHERE job = ?", (json.dumps(p), job))
+c.commit()' "$LONGHAND_DB" $old $f32; result the_parameters_say_what_the_cache_holds $?
+"$L" work -q; for id in $bf16 $old $f32 $int16; do "$L" show $id --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["numerics"])'; done | tr '\n' ' ' >"$TMP/a"
+[ "$(cat "$TMP/a")" = "cpu-1-bf16 cpu-1-bf16 cpu-1-f32 cpu-1-int16 " ]; result each_cache_has_its_numerics_id $? "$(cat "$TMP/a")"
 "$L" text $bf16 --format ids >"$TMP/a"; "$L" text $old --format ids >"$TMP/b"; same a_job_without_a_kv_dtype_is_bf16 "$TMP/a" "$TMP/b"
 check f32_has_its_own_cache 2 '--kv-dtype int16: under --compute f32 the cache is f32' run $G -n 5 --compute f32 --kv-dtype int16
 check a_device_without_int16_says_so 2 '--kv-dtype int16 is not there on this device .auto and bf16 are.' run $G -n 5 --device emulated --kv-dtype int16
