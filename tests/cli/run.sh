@@ -7,9 +7,11 @@ same a_byte_order_mark_is_no_part_of_the_prompt "$TMP/p.out" "$TMP/bom.out"
 P=$TMP/prompt; head -c 300 models/demo/openings/portrait.txt >"$P"      # short: the plain C twin reads it too
 G="run --model $MODEL --prompt-file $P --tokens 60 --seed 7 -q"
 "$LONGHAND" $G >"$TMP/seed7" || fail run_writes_a_text "exit $?"
-expected text_of_seed_7_is_the_known_one "$TMP/seed7" seed7.txt
+expected text_of_seed_7_is_the_known_one "$TMP/seed7" seed7-int16.txt
+"$LONGHAND" $G --kv-dtype bf16 >"$TMP/a"; expected text_of_seed_7_and_a_bf16_cache_is_the_known_one "$TMP/a" seed7.txt
 "$LONGHAND" $G --temperature 0 >"$TMP/greedy"
-expected greedy_text_is_the_known_one "$TMP/greedy" greedy.txt
+expected greedy_text_is_the_known_one "$TMP/greedy" greedy-int16.txt
+"$LONGHAND" $G --kv-dtype bf16 --temperature 0 >"$TMP/a"; expected greedy_text_with_a_bf16_cache_is_the_known_one "$TMP/a" greedy.txt
 "$LONGHAND" $G --temperature 0 --seed 8 >"$TMP/greedy2"
 same greedy_does_not_depend_on_the_seed "$TMP/greedy" "$TMP/greedy2"
 "$LONGHAND" $G --seed 8 >"$TMP/seed8"

@@ -57,7 +57,7 @@ printf '"ok"\n"ab\xff"\n' >"$TMP/j"
 "$LONGHAND" $J "$TMP/j" >/dev/null 2>"$TMP/err"; r=$?
 [ $r = 2 ] && grep -q 'line 2, offset 8: invalid UTF-8' "$TMP/err"; result jsonl_invalid_utf8_has_its_offset $? "exit $r: $(cat "$TMP/err")"
 
-"$LONGHAND" inspect -m $MODEL --tokens 1000 >"$TMP/t" && grep -qE '^missing +nothing' "$TMP/t" && grep -qE '^KV cache +3072 bytes per token' "$TMP/t"; result inspect_describes_the_model $? "$(tail -2 "$TMP/t")"
+"$LONGHAND" inspect -m $MODEL --tokens 1000 >"$TMP/t" && grep -qE '^missing +nothing' "$TMP/t" && grep -qE '^KV cache +3168 bytes per token .int16.' "$TMP/t"; result inspect_describes_the_model $? "$(tail -2 "$TMP/t")"
 mkdir "$TMP/model" && cp $MODEL/*.json "$TMP/model"
 "$LONGHAND" inspect -m "$TMP/model" --json >"$TMP/t" 2>"$TMP/err"; r=$?
 [ $r = 2 ] && grep -q '"missing": \["model.safetensors"\]' "$TMP/t" && grep -q '"parameters": 5475584' "$TMP/t" && [ "$(wc -l <"$TMP/err")" = 1 ]
