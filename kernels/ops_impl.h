@@ -357,39 +357,27 @@ INLINE v16 v16_exp2(v16 x)
     return v16_zero_below(v16_mul(p, v16_pow2(t)), x, -126.0f);
 }
 
-/* w = x * scale to int16 in units of the result: 32,767 of them at most, and 261,888 in all. */
-INLINE float weigh_i16(int16_t *p, v16 *x, const float *scale)
+/* The largest score so far of one row: state m moves on. Returns what l and o are to be multiplied by. Slots outside [from, to) are invisible. */
+INLINE float raise_top(float *state, float *s, size_t from, size_t to)
 {
-    UNROLL for (int i = 0; i < 4; i++)
-        x[i] = v16_mul(x[i], v16_load(scale + 16 * i));
-    float unit = v16_sum(v16_add(v16_add(v16_add(x[0], x[1]), x[2]), x[3])) * (1.0f / 261888);
-    const float peak = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3]))) * (1.0f / 32767);
-    unit = peak > unit ? peak : unit;
-    unit = unit < 0x1p-100f ? 0x1p-100f : unit;
-    const v16 inverse = v16_set1(1.0f / unit);
-    UNROLL for (int i = 0; i < 4; i++)
-        v16_store_i16(p + 16 * i, v16_mul(x[i], inverse));
-    return unit;
-}
-
-/* Scores to weights for one row: state m and l move on, p = weights in act (int16: times scale, in units of *unit); returns what o is to be
- * multiplied by. Slots outside [from, to) are invisible. */
-INLINE float soften(float *state, float *s, void *p, enum dtype act, const float *scale, float *unit, size_t from, size_t to)
-{
-    float *l = state + 16;
     if (from > 0 || to < KV_BLOCK)
         for (size_t i = 0; i < KV_BLOCK; i++)
             s[i] = i >= from && i < to ? s[i] : -INFINITY;
-    v16 x[4];
-    UNROLL for (int i = 0; i < 4; i++)
-        x[i] = v16_load(s + 16 * i);
-    float m = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3])));
+    float m = v16_top(v16_max(v16_max(v16_load(s), v16_load(s + 16)), v16_max(v16_load(s + 32), v16_load(s + 48))));
     m = state[0] > m ? state[0] : m;
     const float a = state[0] == m ? 1.0f : exp2_f(state[0] - m);   /* 2^0, but most blocks of a long text move no maximum */
-    const v16 top = v16_set1(m);
     state[0] = m;
+    return a;
+}
+
+/* Scores to weights for one row: state l moves on, p = weights in act; int16: s = weights times scale, whose unit is returned. */
+INLINE float soften(float *state, float a, float *s, void *p, enum dtype act, const float *scale)
+{
+    float *l = state + 16;
+    const v16 top = v16_set1(state[0]);
+    v16 x[4];
     UNROLL for (int i = 0; i < 4; i++) {
-        x[i] = v16_exp2(v16_sub(x[i], top));
+        x[i] = v16_exp2(v16_sub(v16_load(s + 16 * i), top));
         if (act == DT_I16)
             continue;
 #if WIDE
@@ -405,9 +393,16 @@ INLINE float soften(float *state, float *s, void *p, enum dtype act, const float
     if (act == DT_BF16)
         sum = v16_flush(sum);
     v16_store(l, v16_add(v16_add(v16_add(sum, x[1]), x[2]), x[3]));
-    if (act == DT_I16)
-        *unit = weigh_i16(p, x, scale);
-    return a;
+    if (act != DT_I16)
+        return 0;
+    UNROLL for (int i = 0; i < 4; i++) {
+        x[i] = v16_mul(x[i], v16_load(scale + 16 * i));
+        v16_store(s + 16 * i, x[i]);
+    }
+    float unit = v16_sum(v16_add(v16_add(v16_add(x[0], x[1]), x[2]), x[3])) * (1.0f / 261888);
+    const float peak = v16_top(v16_max(v16_max(x[0], x[1]), v16_max(x[2], x[3]))) * (1.0f / 32767);
+    unit = peak > unit ? peak : unit;
+    return unit < 0x1p-100f ? 0x1p-100f : unit;
 }
 
 /* Up to ATTN_ROWS_MAX query rows of a head that lie one after the other, t0, t0 + 1, .. (row of the pass = t / group). */
@@ -457,21 +452,30 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
     const enum dtype type = t->a->type;
     const float *scale = block_scales(t->a, block) + KV_BLOCK;
     struct attn_work *w = t->w;
+    int16_t *p16 = (int16_t *)w->p;          /* 16-bit weights */
     for (size_t i = 0; type == DT_I16 && t->lines && i < KV_SCALES * sizeof(float); i += 64)
         __builtin_prefetch((const char *)(scale - KV_BLOCK) + t->ahead + i, 0, 2);
+    /* Step by step for all rows, which do not wait for each other: 1 to 3 % less than row after row. */
     for (int j = 0; j < t->rows; j++) {
         const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
         const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
-        float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
+        float *s = w->s[turn][j];
         if (t->a->importance && r == 0)
             score_block(t, b, s, t->t0 + (size_t)j == 0);
         for (size_t i = 0; t->a->bias && i < KV_BLOCK; i++)
             s[i] += t->a->bias[begin + i];
-        float *p = w->p[j];
-        int16_t *p16 = (int16_t *)w->p + j * KV_BLOCK;
-        w->alpha[j] = type == DT_I16 ? soften(state, s, p16, DT_I16, scale, &w->unit[j], from, to)
-                    : type == DT_BF16 ? soften(state, s, WIDE ? (void *)p : (void *)p16, DT_BF16, NULL, NULL, from, to)
-                                      : soften(state, s, p, DT_F32, NULL, NULL, from, to);
+        w->alpha[j] = raise_top(t->state + (size_t)j * st, s, from, to);
+    }
+    for (int j = 0; j < t->rows; j++) {
+        float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
+        w->unit[j] = type == DT_I16 ? soften(state, w->alpha[j], s, NULL, DT_I16, scale)
+                   : type == DT_BF16 ? soften(state, w->alpha[j], s, WIDE ? (void *)w->p[j] : (void *)(p16 + j * KV_BLOCK), DT_BF16, NULL)
+                                     : soften(state, w->alpha[j], s, w->p[j], DT_F32, NULL);
+    }
+    for (int j = 0; type == DT_I16 && j < t->rows; j++) {
+        const v16 inverse = v16_set1(1.0f / w->unit[j]);
+        UNROLL for (int i = 0; i < 4; i++)
+            v16_store_i16(p16 + j * KV_BLOCK + 16 * i, v16_mul(v16_load(w->s[turn][j] + 16 * i), inverse));
     }
 }
 
