@@ -105,7 +105,8 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
 }
 
 /* The same from a folder; no_qk_norm leaves out the norms of queries and keys. */
-static int forward_dir(const char *dir, enum dtype compute, bool no_qk_norm, const struct fixture *f, row_fn *row, void *ctx, struct err *e)
+/* kv: what the cache holds; DT_F32 is --compute f32. */
+static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const struct fixture *f, row_fn *row, void *ctx, struct err *e)
 {
     struct config config;
     struct model m = { 0 };
@@ -116,9 +117,9 @@ static int forward_dir(const char *dir, enum dtype compute, bool no_qk_norm, con
     if (config.vocab != f->vocab)
         return err_set(e, ERR_INPUT, "vocabulary %zu instead of %u", config.vocab, (unsigned)f->vocab);
     struct device *dev;
-    if (device_cpu_open(&dev, ops, pool, compute == DT_F32 ? DT_F32 : DT_I16, e->msg, sizeof e->msg))
+    if (device_cpu_open(&dev, ops, pool, kv, e->msg, sizeof e->msg))
         return -1;
-    int rc = model_open(&m, dir, &config, compute, dev, ops, pool, NULL, NULL, e);
+    int rc = model_open(&m, dir, &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool, NULL, NULL, e);
     assert(!no_qk_norm || config.qk_norm);
     if (no_qk_norm)
         m.config.qk_norm = false;
@@ -230,24 +231,29 @@ static void take_kl(void *ctx, size_t pos, const float *logits)
         c->against_hf += divergence(f->logits + c->next_at++ * f->vocab, logits, f->vocab);
 }
 
-/* Mean KL from transformers at the stored positions, and from --compute f32, which equals it, at all. */
+/* Mean KL from transformers at the stored positions, and from --compute f32, which equals it, at all, with either kind of cache. */
 static void bf16_is_near_transformers(void)
 {
+    double kl[2] = { 0 };                    /* of bf16 and int16, all fixtures */
     for (size_t i = 0; i < n_fixtures; i++) {
         const struct fixture *f = &fixtures[i];
         struct err e = { 0 };
-        struct kl_ctx c = { .f = f, .f32 = calloc((size_t)f->n * f->vocab, sizeof *c.f32) };
-        int rc = forward_dir(f->dir, DT_F32, false, f, keep_row, &c, &e) || forward_dir(f->dir, DT_BF16, false, f, take_kl, &c, &e);
+        struct kl_ctx c = { .f = f, .f32 = calloc((size_t)f->n * f->vocab, sizeof *c.f32) }, b = c;
+        int rc = forward_dir(f->dir, DT_F32, false, f, keep_row, &c, &e) || forward_dir(f->dir, DT_I16, false, f, take_kl, &c, &e) ||
+                 forward_dir(f->dir, DT_BF16, false, f, take_kl, &b, &e);
         c.against_hf /= f->n_at, c.against_f32 /= f->n;
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
         CHECK(rc || c.against_hf <= KL_MAX, "%s: mean KL %.2e at %u positions", f->name, c.against_hf, (unsigned)f->n_at);
         CHECK(rc || c.against_f32 <= KL_MAX, "%s: mean KL %.2e at all positions", f->name, c.against_f32);
         CHECK(rc || c.against_f32 >= 1e-9, "%s: mean KL %.2e: was this bf16?", f->name, c.against_f32);
         if (rc == 0)
-            printf("    %-28s mean KL %.1e (%u positions against transformers), %.1e (all, against f32)\n", f->name,
-                   c.against_hf, (unsigned)f->n_at, c.against_f32);
+            printf("    %-28s mean KL %.1e (%u positions against transformers), %.1e (all, against f32; %.1e with a cache of bf16)\n", f->name,
+                   c.against_hf, (unsigned)f->n_at, c.against_f32, b.against_f32 / f->n);
+        kl[0] += b.against_f32 / f->n, kl[1] += c.against_f32;
         free(c.f32);
     }
+    printf("    mean of all against f32: %.3e with a cache of int16, %.3e with one of bf16\n", kl[1] / (double)n_fixtures, kl[0] / (double)n_fixtures);
+    CHECK(kl[1] < 0.95 * kl[0], "a cache of int16 is no nearer to f32 than one of bf16: %g, %g", kl[1], kl[0]);
 }
 
 /* ---- controls: a copy of the folder, changed ------------------------------------------------------------------ */
