@@ -6,7 +6,7 @@
 #     scripts/check-arm64.sh [--all] [BUILD_DIR]
 set -u
 tests="test_ops test_kv test_pool test_coin test_op_matmul test_golden" golden=--logits
-[ "${1:-}" = --all ] && { tests="$tests test_op_attn"; golden=; shift; }
+[ "${1:-}" = --all ] && { tests="$tests test_op_attn test_op_attn_reference"; golden=; shift; }
 build=${1:-build/arm64}
 cc=aarch64-linux-gnu-gcc
 skip() { echo "skip check-arm64 ($1)"; exit 0; }
