@@ -419,7 +419,8 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             last = MAX(last, w->pos[r]);
         }
         struct attending p = { .c = c, .out = (char *)out + row0 * row_bytes, .a = {
-            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded, .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
+            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded,
+            .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
             .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes, .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
             .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step : NULL, .node_max = w->node_step,
             .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
@@ -451,8 +452,8 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
     }
     c->ops = ops;
     c->pool = pool;
-    c->d = (struct device){ .kind = "cpu", .kv_type = kv_type, .compute_f32 = kv_type == DT_F32, .host_memory = true, .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
-        .bytes_free = cpu_bytes_free, .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero, .head_dim = cpu_head_dim,
+    c->d = (struct device){ .kind = "cpu", .kv_type = kv_type, .compute_f32 = kv_type == DT_F32, .host_memory = true,
+        .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free, .bytes_free = cpu_bytes_free, .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero, .head_dim = cpu_head_dim,
         .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin, .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm, .product = cpu_product, .rope = cpu_rope,
         .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen, .narrow = cpu_narrow,

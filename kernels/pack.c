@@ -97,7 +97,7 @@ void mat_row(const struct mat *m, size_t r, float *y)
         y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
 }
 
-/* y = x / u rounded to nearest even, u the larger one of max|x| / top and sum|x| / total. Returns u. */
+/* See kv_store: u is the larger one of max|x| / top and sum|x| / total. Returns it. */
 static float quantize(int16_t *y, const float *x, size_t n, float top, float total)
 {
     float most = 0, s[16] = { 0 };

@@ -71,7 +71,7 @@ struct engine_spec {
 };
 /* --compute, --kv-dtype */
 enum dtype compute_of(const struct options *o);
-enum dtype kv_of(const struct options *o);
+enum dtype kv_of(int kv_dtype);                    /* DT_OTHER: auto */
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */

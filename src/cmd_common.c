@@ -92,17 +92,14 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 
 enum dtype compute_of(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
 
-enum dtype kv_of(const struct options *o)
-{
-    return o->kv_dtype == KV_DTYPE_INT16 ? DT_I16 : o->kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
-}
+enum dtype kv_of(int kv_dtype) { return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER; }
 
 int engine_open(struct engine *g, const struct options *o, struct err *e)
 {
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads, o->device, NULL, kv_of(o) }, e);
+    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads, o->device, NULL, kv_of(o->kv_dtype) }, e);
 }
 
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)

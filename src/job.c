@@ -397,7 +397,7 @@ int job_parse(struct job_params *p, const char *text, struct err *e)
     p->compute = word_of(&r, "compute", compute_names, N(compute_names)) ? DT_F32 : DT_BF16;
     p->kv = p->compute == DT_F32 ? DT_OTHER : DT_BF16;     /* what jobs have from before there was a choice */
     if (json_object_get(p->json, "kv_dtype"))
-        p->kv = (enum dtype[]){ DT_OTHER, DT_I16, DT_BF16 }[word_of(&r, "kv_dtype", kv_names, N(kv_names))];
+        p->kv = kv_of(word_of(&r, "kv_dtype", kv_names, N(kv_names)));
     p->scaling = text_of(&r, "context_scaling");
     p->allow_beyond_context = bool_of(&r, "allow_beyond_context");
     struct reader d = { .o = member(&r, "drafting"), .e = e, .failed = r.failed };
