@@ -195,6 +195,8 @@ void kv_query(int16_t *q, float *scale, const float *x, float times, size_t head
 /* Put a stored K,V into slot (0..63) of a block, and read it back. */
 void kv_put(void *block, enum dtype t, size_t head_dim, size_t slot, const void *stored);
 void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void *block);
+/* Slots from .. from+n-1 of one block to slot .. slot+n-1 of another one. */
+void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t head_dim);
 /* k[] and v[] plus the rows in slots from .. to-1 of a block. */
 void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block, size_t from, size_t to);
 /* cos and sin of fp32(position) * inv_freq, times `factor`; [n_freq] each. Double arithmetic of our own. */

@@ -196,6 +196,36 @@ void kv_get(void *stored, enum dtype t, size_t head_dim, size_t slot, const void
         kv_move16((uint16_t *)(uintptr_t)block, stored, head_dim, slot, t == DT_I16, false);
 }
 
+static inline void copy_words(void *to, const void *from, size_t n)
+{
+    if (n == 1)
+        memcpy(to, from, 4);
+    else
+        memcpy(to, from, 4 * n);
+}
+
+void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t d)
+{
+    const size_t unit = t == DT_F32 ? 1 : 2, scales = t == DT_I16 ? 2 : 0;         /* dimensions of a word of K */
+    char *to = block;
+    const char *x = src;
+    for (size_t i = 0; i < d / unit + scales; i++, to += 4 * KV_BLOCK, x += 4 * KV_BLOCK)
+        copy_words(to + 4 * slot, x + 4 * from, n);
+    if (t == DT_F32) {
+        memcpy(to + 4 * slot * d, x + 4 * from * d, 4 * n * d);
+        return;
+    }
+    for (size_t i = 0, some; i < n; i += some) {             /* a word of V is a pair of rows */
+        uint16_t *v = (uint16_t *)(void *)(to + 4 * ((slot + i) / 2 * d)) + (slot + i) % 2;
+        const uint16_t *w = (const uint16_t *)(const void *)(x + 4 * ((from + i) / 2 * d)) + (from + i) % 2;
+        some = (slot + i) % 2 == 0 && (from + i) % 2 == 0 && i + 1 < n ? 2 : 1;
+        if (some == 2)
+            memcpy(v, w, 4 * d);
+        for (size_t j = 0; j < d && some == 1; j++)
+            v[2 * j] = w[2 * j];
+    }
+}
+
 /* What 16 stored bits stand for; unit: of int16. */
 static inline float from_16(uint32_t x, const bool int16, float unit) { return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x); }
 

@@ -66,6 +66,8 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         partial_close(p);
         return -1;
     }
+    if (in_host_memory(full))                    /* pages come now, and not in the first rounds that use it */
+        memset(p->kv.base, 0, p->kv.layer_bytes * p->kv.n_layers);
     return 0;
 }
 
@@ -96,11 +98,8 @@ struct kv *partial_kv(struct partial *p) { return p->filled ? &p->kv : p->full; 
 
 static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t slot)
 {
-    float row[2 * 1024];
     const struct kv *f = p->full;
-    assert(f->head_dim <= 1024);
-    kv_get(row, f->type, f->head_dim, from % KV_BLOCK, kv_block(f, l, h, from));
-    kv_put(kv_block(&p->kv, l, h, slot), f->type, f->head_dim, slot % KV_BLOCK, row);
+    kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(f, l, h, from), from % KV_BLOCK, 1, f->type, f->head_dim);
     p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
@@ -385,14 +384,12 @@ static void follow_means(struct partial *p, size_t n_past)
         memset(p->bias, 0, (char *)p->sum + p->mean_bytes - (char *)p->bias);
         p->kv.bias = p->bias;
     }
-    for (size_t i = MAX(p->n_seen, n_past - recent); i < n_past;) {
-        uint32_t rows[SOME], slots[SOME];
-        size_t n = 0;
-        for (; n < SOME && i < n_past; n++, i++) {
-            rows[n] = (uint32_t)i;
-            slots[n] = (uint32_t)(p->sinks + (i - p->sinks) % recent);
-        }
-        copy_rows(p, rows, slots, n);
+    for (size_t i = MAX(p->n_seen, n_past - recent), n; i < n_past; i += n) {       /* as many as lie one behind the other here and there */
+        const size_t turn = (i - p->sinks) % recent, slot = p->sinks + turn;
+        n = MIN(MIN(n_past - i, recent - turn), KV_BLOCK - MAX(i % KV_BLOCK, slot % KV_BLOCK));
+        for (size_t l = 0; l < p->kv.n_layers; l++)
+            for (size_t h = 0; h < p->kv.n_kv_heads; h++)
+                kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(p->full, l, h, i), i % KV_BLOCK, n, p->kv.type, p->kv.head_dim);
     }
     if (max)
         average(p, n_past - recent - p->sinks);

@@ -196,7 +196,7 @@ static void take_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
     *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
-                         .selected = g->partial.filled && kv_selects(g->partial.policy) ? d->kv.n_past - g->partial.n_recent : 0 };
+                         .selected = g->partial.filled && kv_selects(g->partial.policy) ? g->partial.n_seen - g->partial.n_recent : 0 };
     memcpy(x->arm, g->arm, sizeof x->arm);
 }
 

@@ -16,7 +16,7 @@ static float prior(uint16_t cell)
         p *= kind == GUESS_PASS ? 1 : pow(0.75, (double)ahead + 1);
         break;
     }
-    case GUESS_NGRAM:  p = i / 32 ? 0.5 : 0.05; break;
+    case GUESS_NGRAM:  p = i / NGRAM_CELLS ? 0.5 : 0.05; break;
     case GUESS_SUFFIX: p = 0.1 + 0.1 * (double)(i / 8); break;
     default:           p = 0.5; break;
     }
@@ -51,7 +51,7 @@ static size_t log2_up_to(size_t x, size_t most)
 uint16_t cell_ngram(size_t rank, uint32_t frequency, size_t i)
 {
     size_t r = rank < 2 ? rank : rank < 4 ? 2 : 3;
-    return (uint16_t)(GUESS_NGRAM * CELLS_PER_GUESS + i * 32 + r * 8 + log2_up_to(frequency, 7));
+    return (uint16_t)(GUESS_NGRAM * CELLS_PER_GUESS + i * NGRAM_CELLS + r * 8 + log2_up_to(frequency, 7));
 }
 
 uint16_t cell_suffix(size_t match, size_t i)
@@ -64,6 +64,14 @@ float calibrate_p(const struct calibration *c, uint16_t cell)
 {
     assert(cell < CELLS);
     return c->cell[cell].hits / c->cell[cell].trials;
+}
+
+float calibrate_most(const struct calibration *c, uint16_t cell, size_t n)
+{
+    float most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = MAX(most, calibrate_p(c, (uint16_t)(cell + i)));
+    return most;
 }
 
 static void learn(struct calibration *c, uint16_t cell, bool hit)

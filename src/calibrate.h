@@ -9,6 +9,7 @@ enum guess {                         /* what a guess was made of */
     GUESS_AHEAD,                     /* heads on the hidden state of a draft pass */
     GUESS_NGRAM, GUESS_SUFFIX, GUESS_TEST, N_GUESSES,
 };
+enum { NGRAM_CELLS = 32 };           /* of one place in a 4-gram, whatever its rank and frequency */
 enum { CELLS_PER_GUESS = 128, CELLS = N_GUESSES * CELLS_PER_GUESS };
 
 struct calibration { struct { float trials, hits; } cell[CELLS]; };
@@ -22,5 +23,7 @@ uint16_t cell_suffix(size_t match, size_t i);
 /* Whether a ranked candidate's cell is that of a first choice. */
 bool cell_is_first(uint16_t cell);
 float calibrate_p(const struct calibration *c, uint16_t cell);
+/* The largest of n cells from this one on. */
+float calibrate_most(const struct calibration *c, uint16_t cell, size_t n);
 /* The target's sample behind a node is known: every candidate behind it was right or wrong. */
 void calibrate_learn(struct calibration *c, const struct tree *t, uint32_t node, int32_t sample);

@@ -23,7 +23,8 @@ static const size_t trial[2] = { 24, 64 };
 /* A machine that others use too is faster at one moment than at the next: a mode takes over when it has won so many trials, one behind the other. Lean
  * rounds have the shorter trials, and more to lose. */
 static const size_t wins[2] = { 2, 1 };
-enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000 };
+enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000, BELIEVED = 6 };
+static const double LOST = 8;                    /* tokens that the better mode would have written beside those of a trial: it is given up */
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
 
@@ -36,19 +37,30 @@ static void enter(struct control *c, enum control_mode m, size_t rounds)
     }
     c->mode = m;
     c->to_go = rounds;
+    c->spent.tokens = c->spent.seconds = 0;
 }
 
-/* The mode of the next round: the better one, and after so many rounds that trials take SHARE of the time the other one, which is left
- * early when it is plainly worse. */
-static void choose_mode(struct control *c)
+bool control_trial_is_due(const struct control *c) { return c->on && c->mode == MODE_LEAN && c->better == MODE_LEAN && c->rounds > 0 && c->to_go == 1; }
+
+void control_postpone(struct control *c)
 {
+    if (++c->postponed % BELIEVED)
+        c->to_go += INTERVAL_MIN;
+}
+
+/* The mode of the next round: the better one, and after so many rounds that what trials lose is SHARE of the text the other one, which is left
+ * early when it is plainly worse. */
+void control_choose_mode(struct control *c)
+{
+    if (!c->on)
+        return;
     const enum control_mode other = c->mode == MODE_LEAN ? MODE_FULL : MODE_LEAN;
-    const double mine = rate(c, c->mode), its = rate(c, other);
+    const double mine = rate(c, c->mode), its = rate(c, other), lost = c->spent.seconds * its - c->spent.tokens;
     if (c->rounds == 0)
         enter(c, c->better = MODE_LEAN, trial[MODE_LEAN]);
     else if (c->mode == c->better && --c->to_go == 0)
         enter(c, other, trial[other]);
-    else if (c->mode != c->better && (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < 0.8 * its))) {
+    else if (c->mode != c->better && (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < its && lost > LOST))) {
         c->won = mine > its ? c->won + 1 : 0;
         if (c->won > 0 && c->won < wins[c->mode]) {
             enter(c, other, AGAIN);
@@ -56,8 +68,8 @@ static void choose_mode(struct control *c)
         }
         c->won = 0;
         c->better = mine > its ? c->mode : other;
-        double loss = MAX(mine, its) / MIN(mine, its) - 1, rounds = (double)trial[c->mode == c->better ? other : c->mode] * loss / SHARE;
-        enter(c, c->better, (size_t)MIN(MAX(rounds, (double)INTERVAL_MIN), (double)INTERVAL_MAX));
+        const double loss = c->better == other ? lost : (double)trial[other] * (mine / its - 1);      /* of the next trial */
+        enter(c, c->better, (size_t)MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX));
     }
 }
 
@@ -67,9 +79,11 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
     if (!c->on || c->rows_max < 2)
         return 0;
     if (!c->measured[0])
-        return left >= 1000 ? FIRST_GRID : 1;
-    if (c->mode == MODE_LEAN)
+        return 1;
+    if (c->mode == MODE_LEAN && !control_trial_is_due(c))
         return 0;
+    if (!c->measured[1])                         /* by now passes find in the caches what they will find */
+        return left >= 1000 ? FIRST_GRID : 0;
     return moved && c->calibrating < SHARE * c->seconds && left >= 500 ? FIRST_GRID : 0;
 }
 
@@ -119,12 +133,16 @@ void control_round(struct control *c, size_t length)
 {
     if (!c->on)
         return;
-    choose_mode(c);
     /* A size that was measured in a bad moment is never used, and so never corrected: now and then further rows are believed to be cheaper. */
     const bool hopeful = c->mode == MODE_FULL && c->rounds % HOPEFUL == 0;
     double s = scale(c, length);
-    for (size_t r = 1; r <= c->rows_max; r++)
-        c->t[r] = s * (hopeful ? c->cost[0] + 0.75 * (pass_cost(c, r) - c->cost[0]) : pass_cost(c, r));
+    for (size_t r = 1, i = 0; r <= c->rows_max; i++) {
+        const double a = (double)control_grid[i], more = (c->cost[i + 1] - c->cost[i]) / ((double)control_grid[i + 1] - a);
+        for (; r <= c->rows_max && (r <= control_grid[i + 1] || i + 2 == CONTROL_GRID); r++) {
+            const double cost = c->cost[i] + more * ((double)r - a);
+            c->t[r] = s * (hopeful ? c->cost[0] + 0.75 * (cost - c->cost[0]) : cost);
+        }
+    }
     c->lambda = 1 / c->t[1];
     double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
     if (c->rounds >= trial[MODE_LEAN])
@@ -173,15 +191,17 @@ double control_min_reach(const struct control *c)
     return MAX(least, 0.01);
 }
 
+bool control_knows(const struct control *c, size_t s) { return c->drafter[s].n >= 4; }
+bool control_gains(const struct control *c, size_t s) { return c->drafter[s].gain > c->lambda * c->drafter[s].seconds; }
+
 bool control_asks(struct control *c, size_t s)
 {
     if (s != SOURCE_HEADS && s != HEADS_AHEAD)
         return true;                             /* microseconds, and what they learn comes from being asked */
     if (c->mode == MODE_LEAN)
         return false;
-    double price = c->lambda * c->drafter[s].seconds;
     size_t *idle = &c->drafter[s].idle;
-    if (c->drafter[s].n < 4 || c->drafter[s].gain > price) {
+    if (!control_knows(c, s) || control_gains(c, s)) {
         *idle = 0;
         return true;
     }
@@ -251,7 +271,10 @@ void control_done(struct control *c, size_t length, size_t tokens, double expect
     c->seconds += seconds;
     if (!c->on || ++c->in_mode <= SETTLE)
         return;
-    double mean = c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
+    const double mean = c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
+    const double spent = MIN(seconds / bytes(c, length), 5 * mean);        /* one that was put aside says little */
+    c->spent.tokens += (double)tokens;
+    c->spent.seconds += spent;
     c->ran[c->mode].tokens = 0.99 * c->ran[c->mode].tokens + (double)tokens;
-    c->ran[c->mode].seconds = 0.99 * c->ran[c->mode].seconds + MIN(seconds / bytes(c, length), 5 * mean);    /* one that was put aside says little */
+    c->ran[c->mode].seconds = 0.99 * c->ran[c->mode].seconds + spent;
 }

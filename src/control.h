@@ -12,8 +12,8 @@
  *
  * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds
  * are run in two modes, lean (only the text's own repetitions are proposed, where they are likely) and full; the rate of each is
- * measured as it comes out, the better one is used, and the other one is tried again now and then for a few rounds. That is
- * what keeps speculation from costing time. Choices depend on time and cannot change the text (R1, R2). */
+ * measured as it comes out, the better one is used, and the other one is tried again now and then for a few rounds, drafting mostly
+ * where it could pay by what is known of it. That is what keeps speculation from costing time. Choices depend on time and cannot change the text (R1, R2). */
 #pragma once
 #include "src/tree.h"
 
@@ -25,7 +25,9 @@ struct control {
     bool on;
     enum control_mode mode, better;
     size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
+    size_t postponed;                            /* trials of full rounds */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
+    struct { double tokens, seconds; } spent;    /* the same since the mode was entered, not fading */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
     double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
     size_t at;
@@ -44,13 +46,20 @@ void control_start(struct control *c, bool on, size_t rows_max, double weight_by
 size_t control_wants_calibration(const struct control *c, size_t length, size_t left);
 void   control_measured(struct control *c, size_t i, size_t length, double seconds);
 
-/* A round begins at this length: costs and rate. */
+/* A round begins at this length: costs and rate. Then its mode. */
 void control_round(struct control *c, size_t length);
+void control_choose_mode(struct control *c);
+/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Every sixth one is not put off, as
+ * what is known may be wrong. */
+bool control_trial_is_due(const struct control *c);
+void control_postpone(struct control *c);
 /* Value of the best choice of rows, and that choice. */
 double control_value(const struct control *c, const struct tree *t, size_t *rows);
 /* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
 enum { HEADS_AHEAD = N_SOURCES };                 /* beside SOURCE_HEADS: the heads behind the last draft pass */
 bool control_asks(struct control *c, size_t drafter);
+bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
+bool control_gains(const struct control *c, size_t drafter);      /* by what is known, more than it takes */
 void control_drafted(struct control *c, size_t drafter, double value_before, double value_after, double seconds);
 /* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
  * chance p: alone, or as the first of several. */

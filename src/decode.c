@@ -140,7 +140,8 @@ static int calibrate(struct decoder *d, struct err *e)
         n--;
     for (size_t j = 0; j < sizeof token / sizeof *token; j++)
         token[j] = d->tokens[d->n_tokens - 1];
-    for (int again = 0; again < 2; again++)      /* all sizes, then all again: a bad moment is not one size's alone */
+    const int times = d->control.measured[1] ? 2 : 1;       /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time dear */
+    for (int again = 0; again < times; again++)
         for (size_t i = 0; i < n; i++) {
             struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
             const struct history h = history_of(d);
@@ -193,6 +194,12 @@ static void ask_ahead(struct decoder *d)
         control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows), clock_seconds() - before);
 }
 
+/* Whether this round may have draft passes; where not, the partial cache stays behind. */
+static bool may_pass(const struct decoder *d)
+{
+    return !d->control.on || d->control.mode == MODE_FULL || d->draft.set.draft_passes > 0;
+}
+
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
 static int draft(struct decoder *d, struct err *e)
 {
@@ -203,8 +210,13 @@ static int draft(struct decoder *d, struct err *e)
     g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
+    if (control_trial_is_due(&d->control) && !draft_may_pay(g, &d->control))
+        control_postpone(&d->control);
+    control_choose_mode(&d->control);
     if (d->control.on && d->control.mode == MODE_FULL)
         draft_choose_budget(g, &d->control);
+    if (may_pass(d))
+        partial_follow(&g->partial);
     g->passes = 0;
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
@@ -243,8 +255,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        const bool passes = !d[i]->control.on || d[i]->control.mode == MODE_FULL || d[i]->draft.set.draft_passes > 0;
-        if (passes && partial_wants_scores(&d[i]->draft.partial)) {
+        if (may_pass(d[i]) && partial_wants_scores(&d[i]->draft.partial)) {
             seq[i].scored = partial_select;
             seq[i].scored_ctx = &d[i]->draft.partial;
         }

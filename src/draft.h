@@ -22,6 +22,7 @@
 #include "src/tree.h"
 
 #define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
+#define HOPE_HEADS 0.6               /* and of the heads */
 enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
@@ -127,6 +128,9 @@ bool draft_ahead(struct drafting *g);
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* Take the budget and policy of the partial cache that pay best by what is known of each; now and then another one, to know it. */
 void draft_choose_budget(struct drafting *g, const struct control *c);
+/* Whether draft passes or heads would pay if their guesses came true as often as was hoped at first, or as they are known to. True where neither is there: what the text repeats
+ * cannot be foreseen. */
+bool draft_may_pay(const struct drafting *g, const struct control *c);
 /* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
 double draft_pass_reach(const struct drafting *g);
 /* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */

@@ -51,11 +51,15 @@ double draft_pass_reach(const struct drafting *g)
     return (g->passes && !node) || waits ? 0 : g->tree->node[node].reach;
 }
 
+static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a)
+{
+    return a->n ? a->seconds : control_pass_seconds(c, MIN(a->budget, g->kv->n_past));
+}
+
 void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds)
 {
-    const struct budget_arm *a = &g->arm[g->at_arm];
-    *p = a->hit;
-    *seconds = a->n ? a->seconds : control_pass_seconds(c, MIN(a->budget, g->kv->n_past));
+    *p = g->arm[g->at_arm].hit;
+    *seconds = pass_seconds(g, c, &g->arm[g->at_arm]);
 }
 
 static int partial_expand(struct drafting *g, bool *more, struct err *e)
@@ -151,6 +155,20 @@ static bool has_to_win(const struct drafting *g, const struct control *c)
     return false;
 }
 
+bool draft_may_pay(const struct drafting *g, const struct control *c)
+{
+    const double least = control_chain_value(c, 0, 0) + 0.08;            /* tokens a round: such estimates err by as much */
+    const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1, heads = g->set.drafters >> SOURCE_HEADS & 1;
+    if (!(partial || heads) || g->set.draft_passes >= 0)
+        return true;
+    if (heads && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) > least))
+        return true;
+    for (size_t i = 0; i < g->n_arms; i++)
+        if (control_chain_value(c, MAX(g->arm[i].hit, HOPE), pass_seconds(g, c, &g->arm[i])) > least)
+            return true;
+    return false;
+}
+
 void draft_choose_budget(struct drafting *g, const struct control *c)
 {
     double best = -1e9;
@@ -200,10 +218,13 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
         }
 }
 
+/* It follows in rounds that may have draft passes: a fiftieth of a short pass, which rounds without them would pay for nothing. A cut has to be seen before the text has
+ * grown again. */
 static void partial_observe(struct drafting *g, const struct observed *o)
 {
     (void)o;
-    partial_follow(&g->partial);
+    if (g->kv->n_past < g->partial.n_seen)
+        partial_follow(&g->partial);
 }
 
 /* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the text (models/demo: it does not). Means beside these are worth more

@@ -19,12 +19,24 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
     return node;
 }
 
+/* Beside a controller the tables of a text take in so many tokens at once: what they touch has left the caches since, and comes faster together. The longest
+ * match is found all the same (suffix.h), 4-grams wait that much longer. */
+enum { TOGETHER = 16 };
+
+static bool takes_in(const struct drafting *g, const struct observed *o)
+{
+    return g->set.n_width || !o->n_path || o->n_tokens % TOGETHER < o->n_path;
+}
+
 /* ---- the table of 4-grams ---- */
 
 static void ngrams_of(struct drafting *g, uint32_t lead)
 {
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
+    /* None can be likely enough: the table, which the last pass has driven from the caches, is better left alone. */
+    if (!g->set.n_width && calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) * g->tree->node[lead].reach < g->min_reach)
+        return;
     size_t n = ngram_top(g->ngram, g->tree->node[lead].token, g->set.ngram_k, next, frequency);
     for (size_t r = 0; r < n; r++) {
         const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1), cell_ngram(r, frequency[r], 2) };
@@ -61,7 +73,7 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
 
 static void ngram_observe(struct drafting *g, const struct observed *o)
 {
-    if (o->n_tokens > g->ngram_delay)
+    if (o->n_tokens > g->ngram_delay && takes_in(g, o))
         ngram_follow(g->ngram, g->tokens, o->n_tokens - g->ngram_delay);
 }
 
@@ -92,7 +104,11 @@ static int suffix_expand(struct drafting *g, bool *more, struct err *e)
     return 0;
 }
 
-static void suffix_observe(struct drafting *g, const struct observed *o) { suffix_follow(g->suffix, g->tokens, o->n_tokens); }
+static void suffix_observe(struct drafting *g, const struct observed *o)
+{
+    if (takes_in(g, o))
+        suffix_follow(g->suffix, g->tokens, o->n_tokens);
+}
 
 static size_t suffix_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return suffix_bytes(n_max); }
 static int suffix_begin(struct drafting *g, size_t n_max, struct err *e) { return suffix_open(&g->suffix, n_max, e); }

@@ -75,6 +75,7 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         seconds += a + b, x->calibrating += a + b;
     }
     control_round(c, x->length);
+    control_choose_mode(c);
     tree_start(&t, 0, left - 1);
     /* the truth of this round: token 0 is right at every depth, until the first guess of whatever source that is wrong */
     if (uniform() < text->often)
@@ -284,16 +285,28 @@ static void off_and_short_texts(void)
     control_done(&c, 100, 1, 0, 0.1);
     CHECK(c.rounds == 1 && !c.measured[0]);
     control_start(&c, true, 48, 1e7, 1000);
-    CHECK(control_wants_calibration(&c, 100, 999) == 1, "a short text has no time for more than the size of one row");
-    CHECK(control_wants_calibration(&c, 100, 1000) > 1);
+    CHECK(control_wants_calibration(&c, 100, 100000) == 1);
     control_measured(&c, 0, 100, 0.01);
     CHECK(control_wants_calibration(&c, 100, 100000) == 0);
     control_round(&c, 100);
+    control_choose_mode(&c);
     struct tree t;
     size_t rows;
     tree_start(&t, 1, 0);
     control_value(&c, &t, &rows);
     CHECK(rows == 1, "nothing to keep");
+    size_t postponed = 0;
+    for (size_t round = 0; c.mode == MODE_LEAN; round++) {
+        CHECK(control_trial_is_due(&c) || control_wants_calibration(&c, 100 + round, 100000) == 0, "lean rounds need no other sizes");
+        if (control_trial_is_due(&c)) {
+            CHECK(control_wants_calibration(&c, 100 + round, 1000) > 1, "before drafting is judged by them");
+            CHECK(control_wants_calibration(&c, 100 + round, 999) == 0, "a short text has no time for them");
+            control_postpone(&c), postponed++;
+        }
+        control_choose_mode(&c);
+        control_done(&c, 100 + round, 1, 0, 0.01);
+    }
+    CHECK(postponed == 6, "the sixth time it is tried all the same: %zu", postponed);
 }
 
 int main(void)

@@ -462,6 +462,31 @@ static void kv_layout_is_as_documented(void)
         }
 }
 
+/* Rows of one block to slots of another, and nothing else there. */
+static void kv_rows_are_copied(void)
+{
+    struct rng rng = { 57 };
+    const enum dtype types[] = { DT_F32, DT_BF16, DT_I16 };
+    for (size_t i = 0; i < 3; i++)
+        for (size_t d = 16; d <= 144; d += 32) {
+            const size_t bytes = kv_block_bytes(types[i], d), row = kv_row_bytes(types[i], d);
+            char *from = guard_alloc(bytes), *to = guard_alloc(bytes), *want = malloc(bytes), *one = malloc(row);
+            for (size_t round = 0; round < 300; round++) {
+                const size_t n = 1 + rng_below(&rng, round % 2 ? 64 : 5), at = rng_below(&rng, 65 - n), slot = rng_below(&rng, 65 - n);
+                for (size_t b = 0; b < bytes; b++) from[b] = (char)rng_below(&rng, 256), to[b] = (char)rng_below(&rng, 256);
+                memcpy(want, to, bytes);
+                for (size_t r = 0; r < n; r++) {
+                    kv_get(one, types[i], d, at + r, from);
+                    kv_put(want, types[i], d, slot + r, one);
+                }
+                kv_copy(to, slot, from, at, n, types[i], d);
+                CHECK(!memcmp(to, want, bytes), "type %d dim %zu: %zu rows from %zu to %zu", types[i], d, n, at, slot);
+            }
+            CHECK(guard_intact(from, bytes) && guard_intact(to, bytes));
+            guard_free(from), guard_free(to), free(want), free(one);
+        }
+}
+
 /* ---- angles ---- */
 
 /* The angle is the float product; its sine and cosine are rounded to float once (2^-24 relative), and once more by
@@ -544,6 +569,7 @@ int main(void)
     RUN(float_to_bf16_rounds_to_nearest_even);
     RUN(mat_layout_is_as_documented);
     RUN(kv_layout_is_as_documented);
+    RUN(kv_rows_are_copied);
     RUN(rope_angles_are_near_long_double);
     for (const struct ops *const *t = ops_all; *t; t++)
         if (!(*t)->supported())
