@@ -399,9 +399,9 @@ static void follow_means(struct partial *p, size_t n_past)
 
 void partial_follow(struct partial *p)
 {
-    const size_t n_past = p->full->n_past;
     if (!p->work)
         return;
+    const size_t n_past = p->full->n_past;
     if (n_past < p->n_seen || n_past <= p->budget) {    /* taken back, or short: begin again */
         p->filled = false;
         p->n_recent = 0;

@@ -47,7 +47,7 @@ struct partial {                         /* {0} is closed */
     size_t refreshes;
     void *work;                          /* of a selection: uint32_t [n_kv_heads][full n_max], or what the device wants. NULL: there is no copy */
     size_t work_bytes;
-    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot. On a device: was selected for it */
+    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot (not under mean). On a device: was selected for it */
     size_t row_bytes;
     uint32_t *from;                      /* [n_layers]: a device selects in all layers at once */
     size_t group, n_far;                 /* rows of a mean; rows that stand in means: those behind the sinks */
@@ -72,7 +72,8 @@ bool partial_wants_scores(const struct partial *p);
 /* The device's score[h * step + position] for positions from .. full->n_past-1 (struct pass_seq, `scored`). */
 void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from);
 
-/* Rows were committed to the full cache (or taken away again, or rebuilt): follow it. After the pass that gave the scores. */
+/* Rows were committed to the full cache (or rebuilt): follow it, behind the pass that gave the scores, and before partial_kv and partial_wants_scores are asked again. Rows
+ * that were taken away have to be followed before others come in their places. {0} follows nothing. */
 void partial_follow(struct partial *p);
 
 /* What is selected, for a snapshot: at most partial_state_bytes are written to `out`, and how many is returned; 0: nothing is selected. */

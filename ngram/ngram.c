@@ -5,7 +5,6 @@
 /* uthash takes all its memory from the arena of the table `t` in scope. It gives old buckets back when it doubles them; they
  * stay unused until a reset, so all arrays of buckets together need twice the largest one. */
 static void *arena_take(struct ngram *t, size_t bytes);
-#define HASH_BKT_CAPACITY_THRESH 2U        /* short chains: each of their entries is a cache line from far away */
 #define uthash_malloc(bytes) arena_take(t, bytes)
 #define uthash_free(p, bytes) ((void)(p), (void)(bytes))
 #define uthash_fatal(message) assert(!message)
@@ -49,11 +48,11 @@ struct ngram {
 enum { GRAM = 4 };
 static size_t grams_of(size_t n) { return n < GRAM ? 0 : n - (GRAM - 1); }
 
-/* Buckets for chains of about one entry when the table is full. */
+/* Buckets for chains of about 5 when the table is full. */
 static unsigned buckets_of(size_t n_max)
 {
     unsigned n = HASH_INITIAL_NUM_BUCKETS;
-    while (n < n_max)
+    while (n < n_max / 5)
         n *= 2;
     return n;
 }

@@ -6,9 +6,9 @@
  *     value = 1 + sum of reach over the kept candidates - lambda * seconds          (the best plan has the largest value)
  *
  * so: keep the r - 1 likeliest candidates for the r of the largest value, and ask a drafter when the value that its proposals have
- * lately added is more than lambda times its time. t(r) is measured on this machine: a few passes at the start and whenever the
- * text has grown a lot (at most 1 % of the time), corrected by every round; between measurements it scales with the bytes that a
- * pass reads.
+ * lately added is more than lambda times its time. t(r) is measured on this machine: a pass of one row at the start, a few of
+ * several before drafting is tried for the first time, and again where it is tried or used and the text has grown a lot (0.6 % of
+ * the time), corrected by every round; between measurements it scales with the bytes that a pass reads.
  *
  * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds
  * are run in two modes, lean (only the text's own repetitions are proposed, where they are likely) and full; the rate of each is
@@ -25,9 +25,9 @@ struct control {
     bool on;
     enum control_mode mode, better;
     size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
-    size_t postponed;                            /* trials of full rounds */
+    size_t postponed;                            /* trials of full rounds; SIZE_MAX: the next one is not */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
-    struct { double tokens, seconds; } spent;    /* the same since the mode was entered, not fading */
+    struct { double tokens, seconds; } spent;    /* the same since the mode was entered and settled, not fading */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
     double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
     size_t at;

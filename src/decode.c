@@ -197,7 +197,8 @@ static void ask_ahead(struct decoder *d)
 /* Whether this round may have draft passes; where not, the partial cache stays behind. */
 static bool may_pass(const struct decoder *d)
 {
-    return !d->control.on || d->control.mode == MODE_FULL || d->draft.set.draft_passes > 0;
+    const long fixed = d->draft.set.draft_passes;
+    return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
 }
 
 /* Every drafter that pays adds candidates; the controller keeps those that do. */

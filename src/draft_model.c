@@ -305,6 +305,6 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     return true;
 }
 
-/* Another text from the same token on: partial_follow notices a cache that was cut. */
+/* Another text from the same token on: partial_observe notices a cache that was cut. */
 const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache", .bytes = partial_size, .open = partial_begin, .close = partial_end,
                                            .expand = partial_expand, .observe = partial_observe, .state_bytes = known_bytes, .save = known_save, .load = known_load };

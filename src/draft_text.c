@@ -73,7 +73,7 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
 
 static void ngram_observe(struct drafting *g, const struct observed *o)
 {
-    if (o->n_tokens > g->ngram_delay && takes_in(g, o))
+    if (o->n_tokens > g->ngram_delay && (takes_in(g, o) || g->set.ngram_delay >= 0))
         ngram_follow(g->ngram, g->tokens, o->n_tokens - g->ngram_delay);
 }
 

@@ -59,6 +59,15 @@ static void learn(double p[2], bool hit)
     if (p[1] > 200) p[0] /= 2, p[1] /= 2;
 }
 
+/* draft_may_pay in short */
+static bool may_pay(const struct run *x, const struct text *text)
+{
+    const struct control *c = &x->c;
+    const double least = control_chain_value(c, 0, 0) + 0.08, pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, 256);
+    return control_chain_value(c, MAX(x->hit, 0.9), pass) > least ||
+           (text->head_seconds > 0 && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, 0.6, 0) > least));
+}
+
 /* One round; returns the tokens. */
 static size_t round_of(struct run *x, const struct machine *m, const struct text *text, size_t left)
 {
@@ -68,13 +77,15 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
     size_t n = control_wants_calibration(c, x->length, left), rows, passes = 0;
     if (m->others > 0 && x->seconds >= others_until)
         others = exp(m->others * rng_normal(&rng)), others_until = x->seconds + 0.33;
+    const bool twice = c->measured[1];
     for (size_t i = 0; i < n; i++) {
-        double a = noisy(m, exact_pass(m, control_grid[i], x->length)), b = noisy(m, exact_pass(m, control_grid[i], x->length));
-        control_measured(c, i, x->length, MIN(a, b));
-        c->calibrating += MAX(a, b);
+        double a = noisy(m, exact_pass(m, control_grid[i], x->length)), b = twice ? noisy(m, exact_pass(m, control_grid[i], x->length)) : 0;
+        control_measured(c, i, x->length, twice ? MIN(a, b) : a);
+        c->calibrating += MAX(a, b) * twice;
         seconds += a + b, x->calibrating += a + b;
     }
     control_round(c, x->length);
+    if (control_trial_is_due(c) && !may_pay(x, text)) control_postpone(c);
     control_choose_mode(c);
     tree_start(&t, 0, left - 1);
     /* the truth of this round: token 0 is right at every depth, until the first guess of whatever source that is wrong */

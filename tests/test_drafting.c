@@ -160,6 +160,33 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
     decode_close(&d);
 }
 
+/* Rows cost a tenth of a pass and drafts what is said: whether a trial of drafting is worth its time. */
+static void trials_wait_where_drafting_cannot_pay(void)
+{
+    struct decoder d;
+    struct drafting *g = &d.draft;
+    arms_of(&d, KV_AUTO, false, 600);
+    choose_where_a_row_costs_a_tenth(&d, 1);
+    for (size_t dear = 0; dear < 2; dear++)
+        for (size_t known = 0; known < 2; known++) {
+            for (size_t i = 0; i < g->n_arms; i++) {
+                g->arm[i].n = g->arm[i].trials = 1000, g->arm[i].hit = known ? 0.3 : 0.9;
+                g->arm[i].seconds = dear ? 0.85e-3 : i == 2 ? 1e-4 : 1e-2;      /* one that is cheap is enough; guesses may come true again as often as was hoped */
+            }
+            CHECK(draft_may_pay(g, &d.control) == !dear, "dear %zu known %zu", dear, known);
+        }
+    /* all dear from here on */
+    g->set.drafters |= BIT(HEADS);
+    CHECK(draft_may_pay(g, &d.control), "heads that are not known yet");
+    d.control.drafter[SOURCE_HEADS].n = 4, d.control.drafter[SOURCE_HEADS].seconds = 1e-4, d.control.drafter[SOURCE_HEADS].gain = 0.05;
+    CHECK(!draft_may_pay(g, &d.control), "heads that lose");
+    d.control.drafter[SOURCE_HEADS].gain = 0.15;
+    CHECK(draft_may_pay(g, &d.control), "heads that gain");
+    g->set.drafters = BIT(NGRAM) | BIT(SUFFIX);
+    CHECK(draft_may_pay(g, &d.control), "neither passes nor heads");
+    decode_close(&d);
+}
+
 /* ---- the table of 4-grams in a running decoder ---- */
 
 struct gram { int32_t next[3]; size_t count, newest; };
@@ -524,6 +551,7 @@ int main(void)
     if (heads_open(&heads, NULL, &rig.m, &e)) rig_die("heads", &e);
     RUN(nothing_is_allocated_in_a_round);
     RUN(the_policy_that_comes_true_more_often_is_taken);
+    RUN(trials_wait_where_drafting_cannot_pay);
     RUN(ngrams_lag_behind_the_penalty_window);
     RUN(statistics_equal_a_log);
     RUN(windows_of_a_long_text);

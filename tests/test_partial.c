@@ -171,6 +171,11 @@ static void slots_after_many_rounds(void)
             for (size_t accepted; (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
                 round_of(&b, accepted, i % 2 ? windowed : none, c % 2);
                 compare(&b, what);
+                const size_t behind = 1 + rng_below(&b.rng, 150);        /* rows of rounds without draft passes, followed at once */
+                if (rng_below(&b.rng, 40) == 0 && b.full.n_past + behind + 5 < N_MAX) {
+                    prefill(&b, behind);
+                    compare(&b, what);
+                }
             }
             if (policy == KV_STATIC) CHECK(b.r.refreshes == (b.full.n_past - 5 > cases[c].budget), "%s: %zu", what, b.r.refreshes);
             refreshes += b.r.refreshes;
@@ -251,6 +256,8 @@ static void no_copy_where_none_is_needed(void)
     both_open(&b, DT_BF16, KV_FULL, 16, 64, 1);
     prefill(&b, 500);
     CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_FULL, 64, N_MAX) == 0);
+    struct partial closed = { 0 };
+    partial_follow(&closed);                     /* a decoder without this drafter */
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, N_MAX, 1);
     prefill(&b, N_MAX - 1);
