@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 /* As FMA_INTO: the sum stays where it is. */
 #define ADD_INTO(c, a) __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(a))
 
-static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a,
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a,
     size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
     __m256i acc[6][8];
@@ -120,7 +120,8 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
             _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
         __m256i w[8];
         U_ for (int p = 0; p < 2 * panels; p++)
-            w[p] = _mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2);
+            w[p] = type == DT_I8 ? _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2))
+                                 : _mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, sizeof pair);

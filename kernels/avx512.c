@@ -87,7 +87,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
-static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a,
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a,
     size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
     __m512i acc[8][8];
@@ -99,7 +99,8 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         U_ for (int p = 0; p < lines; p++)
             _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
         U_ for (int p = 0; p < panels; p++)
-            w[p] = _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
+            w[p] = type == DT_I8 ? _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)p * ldb + step * j)))
+                                 : _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);

@@ -91,7 +91,7 @@ struct device_selection {
 
 struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };   /* true head_dim, and as device->head_dim pads it */
 
-struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; };   /* n_max: slots of the longest cache */
+struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; size_t n_in_max; };   /* n_max: slots of the longest cache; n_out_max, n_in_max: of products */
 
 /* Sampling on the device. The chain is src/sample.h's, step by step; rows of logits differ in what stands before them. */
 enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY, DEVICE_STEPS };

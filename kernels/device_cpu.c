@@ -16,6 +16,7 @@ enum {
     ROWS_ALONE = 8,                  /* fewer rows than this are not worth waking threads for in the small steps */
     ROWS_PIECE = 4,
     HEAD_DIM_MAX = 512,
+    QUANTIZED_ROWS = 16,             /* rows of a product with weights of 8 bits that are there at once */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
 
@@ -29,6 +30,7 @@ struct cpu {
     float *cos, *sin, *part, *q_scale;       /* q_scale: [rows_max][n_heads], in the order of q */
     size_t *lo, *hi;                 /* visible committed slots [lo, hi) of the layer at hand */
     uint32_t *seq_of;                /* sequence of a row */
+    int16_t *quantized;              /* [QUANTIZED_ROWS][quantized_row(n_in_max)] */
     char *work;                      /* [threads][work_bytes] */
     /* the pass at hand */
     const struct device_rows *rows;
@@ -96,6 +98,7 @@ static void layout(struct cpu *c, const struct device_limits *l)
         { &c->cos, n * half * sizeof(float) }, { &c->sin, n * half * sizeof(float) },
         { &c->part, c->part_bytes }, { &c->q_scale, n * l->heads.n_heads * sizeof(float) },
         { &c->lo, n * sizeof(size_t) }, { &c->hi, n * sizeof(size_t) }, { &c->seq_of, n * sizeof(uint32_t) },
+        { &c->quantized, QUANTIZED_ROWS * quantized_row(l->n_in_max) * sizeof *c->quantized },
         { &c->work, pool_threads(c->pool) * c->work_bytes },
     };
     c->bytes = 0;
@@ -118,10 +121,12 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
 {
     struct cpu *c = (struct cpu *)d;
     struct device_limits l = c->limits;
-    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads && want->heads.padded <= l.heads.padded)
+    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads && want->heads.padded <= l.heads.padded &&
+        want->n_in_max <= l.n_in_max)
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
     l.n_max = MAX(l.n_max, want->n_max);
+    l.n_in_max = MAX(l.n_in_max, want->n_in_max);
     l.heads.n_heads = MAX(l.heads.n_heads, want->heads.n_heads);
     l.heads.padded = MAX(l.heads.padded, want->heads.padded);
     mem_free(c->mem, c->bytes);
@@ -306,7 +311,21 @@ void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype
 static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
 {
     struct cpu *c = (struct cpu *)d;
-    run_product(c->pool, &(struct product){ c->ops, y, ldy, d->compute_f32 ? DT_F32 : DT_BF16, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL : c });
+    const enum dtype act = d->compute_f32 ? DT_F32 : DT_BF16;
+    struct product p = { c->ops, y, ldy, act, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL : c };
+    if (w->type != DT_I8) {
+        run_product(c->pool, &p);
+        return;
+    }
+    const size_t row = quantized_row(w->k);
+    assert(w->k <= c->limits.n_in_max);
+    p.act = DT_I16, p.x = c->quantized, p.ldx = row;
+    for (size_t r = 0; r < n; r += p.rows, p.y += p.rows * ldy) {      /* what is not finite is noted under a row of the lot: drafts are forgotten as a whole */
+        p.rows = MIN(n - r, (size_t)QUANTIZED_ROWS);
+        for (size_t i = 0; i < p.rows; i++)
+            c->ops->quantize(c->quantized + i * row, act, (const char *)x + (r + i) * w->k * dtype_size(act), w->k);
+        run_product(c->pool, &p);
+    }
 }
 
 /* ---- attention -------------------------------------------------------------------------------------------- */

@@ -105,7 +105,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 }
 
 /* Sums wrap only where a scale is not finite, and the result is not. */
-static inline void dot_i16(float *c, size_t ldc, const float *alpha, const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
+static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
                            size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
     (void)ahead, (void)lines;
@@ -114,7 +114,11 @@ static inline void dot_i16(float *c, size_t ldc, const float *alpha, const float
             float *to = c + (size_t)r * ldc + 16 * (size_t)p;
             uint32_t acc[16] = { 0 };
             for (size_t j = 0; j < pairs; j++) {
-                const int16_t *w = (const int16_t *)(const void *)(b + (size_t)p * ldb + step * j), *x = a + (size_t)r * lda + 2 * j;
+                const char *at = b + (size_t)p * ldb + step * j;
+                const int16_t *x = a + (size_t)r * lda + 2 * j;
+                int16_t w[32];
+                for (int i = 0; i < 32; i++)
+                    w[i] = type == DT_I8 ? ((const int8_t *)at)[i] : ((const int16_t *)(const void *)at)[i];
                 LANES acc[i] += (uint32_t)(x[0] * w[2 * i]) + (uint32_t)(x[1] * w[2 * i + 1]);
             }
             LANES to[i] = col ? (float)(int32_t)acc[i] * col[16 * p + i] * scale[r] : fmaf((float)(int32_t)acc[i], scale[r], to[i] * alpha[r]);

@@ -24,8 +24,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16 };     /* DT_I16: caches alone, see struct attn */
-static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_OTHER ? 0 : 2; }
+enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };     /* DT_I16: caches alone, see struct attn; DT_I8: matrices of drafts alone, see mat_quantize */
+static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER ? 0 : 2; }
 
 enum {
     PANEL = 16,              /* columns of a packed matrix that lie side by side */
@@ -35,14 +35,15 @@ enum {
 };
 
 /* A matrix of n output columns by k inputs, packed in panels of 16 outputs:
- *   BF16      [n/16][k/2][16][2]: one 32-bit word holds the pair (2j, 2j+1) of one output
+ *   BF16, I8  [n/16][k/2][16][2]: one word holds the pair (2j, 2j+1) of one output; behind all panels of I8 a float for each output that its weights are times
  *   F16, F32  [n/16][k][16]
  * n is padded to a multiple of 16 and k to a multiple of 2 with +0. */
 struct mat { enum dtype type; size_t n, k; void *w; };
 
 static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
 static inline size_t mat_panel_bytes(const struct mat *m) { return (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type); }
-static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * mat_panel_bytes(m); }
+static inline float *mat_scales(const struct mat *m) { return (float *)(void *)((char *)m->w + mat_panels(m) * mat_panel_bytes(m)); }    /* I8: [n] */
+static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * (mat_panel_bytes(m) + (m->type == DT_I8 ? PANEL * sizeof(float) : 0)); }
 
 /* Attention of m rows of one sequence over its cache, one layer.
  *
@@ -120,9 +121,15 @@ struct ops {
 
     /* y[r*ldy + n] = (add ? y : 0) + (dot(x row r, column n) + bias[n]) for panels [p0, p1), rows 0..m-1.
      * x: act [m][ldx]; act bf16 needs w BF16, and with odd k a finite x[k], which +0 is multiplied by. bias may be NULL:
-     * nothing is added; add without bias is y + dot. */
+     * nothing is added; add without bias is y + dot.
+     * With act I16 and w I8, for drafts: x as `quantize` leaves it, ldx >= quantized_row(k), and dot = (sum * w's scale) * x's scale, the sum exact in int32. */
     void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
                    const float *bias, bool add, size_t p0, size_t p1);
+
+    /* A row of k act to whole numbers y[k], then (k odd: 0 before it) their scale u as two int16: rounded to nearest even of x * (1/u), u = max|x| / 32767 or
+     * sum|x| / 2^24 ("sums"), whichever is larger, at least 2^-100, NaN where the sum is not finite. So a sum of products with weights of 8 bits is below 2^31
+     * for up to 2^18 inputs. */
+    void (*quantize)(int16_t *y, enum dtype act, const void *x, size_t k);
 
     /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or DT_BF16. */
     void (*rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m, size_t dim, float eps);
@@ -184,6 +191,9 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
 /* Columns [k0, k0+n) of the matrix from row-major src, whose rows they are ([n][m->n] of type `from`): packing a transpose.
  * k0 is even for BF16. Where m->k is odd, the column of padding is left as it is (zeroed memory). */
 void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum dtype from);
+/* Panels [p0, p1) of a BF16, F16 or F32 matrix in 8 bits, into a matrix of type DT_I8 and its size: each output's weights are whole numbers up to 127 times a scale. */
+void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1);
+static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }      /* int16 of a row that `quantize` leaves */
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
 /* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V.

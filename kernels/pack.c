@@ -42,11 +42,20 @@ static float load_as_f32(const void *src, enum dtype t, size_t i)
     return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
 }
 
+/* The nearest whole number, even on ties, of |x| < 2^22: the low bits of a sum. */
+static inline int16_t nearest(float x)
+{
+    const float r = x + 0x1.8p23f;
+    uint32_t bits;
+    memcpy(&bits, &r, 4);
+    return (int16_t)(uint16_t)bits;
+}
+
 /* Where element (row, k) of a packed matrix lies, in elements. */
 static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
 {
     size_t panel = row / PANEL * (mat_panel_bytes(m) / dtype_size(m->type)), col = row % PANEL;
-    return m->type == DT_BF16 ? panel + k / 2 * 2 * PANEL + 2 * col + k % 2 : panel + k * PANEL + col;
+    return m->type == DT_BF16 || m->type == DT_I8 ? panel + k / 2 * 2 * PANEL + 2 * col + k % 2 : panel + k * PANEL + col;
 }
 
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
@@ -91,8 +100,52 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
     }
 }
 
+/* Inputs 2j and 2j + 1 of a panel, two by two. */
+static void load_pair(float x[2 * PANEL], const struct mat *m, size_t p, size_t j)
+{
+    const char *panel = (const char *)m->w + p * mat_panel_bytes(m);
+    if (m->type == DT_BF16) {
+        for (size_t i = 0; i < 2 * PANEL; i++)
+            x[i] = bf16_to_f32(((const uint16_t *)(const void *)panel)[2 * PANEL * j + i]);
+        return;
+    }
+    for (size_t i = 0; i < PANEL; i++) {
+        x[2 * i] = load_as_f32(panel, m->type, 2 * j * PANEL + i);
+        x[2 * i + 1] = load_as_f32(panel, m->type, (2 * j + 1) * PANEL + i);
+    }
+}
+
+void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1)
+{
+    const size_t pairs = (from->k + 1) / 2;
+    assert(to->type == DT_I8 && to->n == from->n && to->k == from->k);
+    for (size_t p = p0; p < p1; p++) {
+        float x[2 * PANEL], most[2 * PANEL] = { 0 }, *scale = mat_scales(to) + p * PANEL;
+        int8_t *w = (int8_t *)to->w + p * mat_panel_bytes(to);
+        for (size_t j = 0; j < pairs; j++) {
+            load_pair(x, from, p, j);
+            for (size_t i = 0; i < 2 * PANEL; i++)
+                most[i] = fabsf(x[i]) > most[i] ? fabsf(x[i]) : most[i];
+        }
+        for (size_t i = 0; i < PANEL; i++) {
+            const float m = most[2 * i] > most[2 * i + 1] ? most[2 * i] : most[2 * i + 1];
+            scale[i] = m / 127;
+            most[2 * i] = most[2 * i + 1] = m > 0x1p-100f ? 127 / m : 0;      /* times this from here on */
+        }
+        for (size_t j = 0; j < pairs; j++) {
+            load_pair(x, from, p, j);
+            for (size_t i = 0; i < 2 * PANEL; i++)
+                w[2 * PANEL * j + i] = (int8_t)nearest(x[i] * most[i]);
+        }
+    }
+}
+
 void mat_row(const struct mat *m, size_t r, float *y)
 {
+    for (size_t k = 0; m->type == DT_I8 && k < m->k; k++)
+        y[k] = (float)((const int8_t *)m->w)[mat_at(m, r, k)] * mat_scales(m)[r];
+    if (m->type == DT_I8)
+        return;
     for (size_t k = 0; k < m->k; k++)
         y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
 }
@@ -115,12 +168,8 @@ static float quantize(int16_t *y, const float *x, size_t n, float top, float tot
     u = u < 0x1p-100f ? 0x1p-100f : u;
     u = s[0] < INFINITY ? u : NAN;
     const float inverse = 1.0f / u;
-    for (size_t i = 0; i < n; i++) {
-        const float r = x[i] * inverse + 0x1.8p23f;      /* the low bits of the sum are the whole number */
-        uint32_t bits;
-        memcpy(&bits, &r, 4);
-        y[i] = (int16_t)(uint16_t)bits;
-    }
+    for (size_t i = 0; i < n; i++)
+        y[i] = nearest(x[i] * inverse);
     return u;
 }
 

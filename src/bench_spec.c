@@ -79,7 +79,7 @@ static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
 
 static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
 {
-    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay", "draft-passes", "kv-budget", "kv-sinks", "kv-policy" };
+    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay", "draft-passes", "kv-budget", "kv-sinks", "kv-policy", "draft-weights" };
     for (size_t i = 0; i < k->n_settings; i++) {
         bool wanted = i < SPEC_OTHERS || !s->n_only;
         for (size_t j = 0; j < s->n_only; j++)
@@ -430,6 +430,7 @@ static int open_decoders(struct table *b, struct err *e)
         if (read_setting(s, i, b->t->n_prompt, e))
             return err_while(e, "bench: %s", s->setting[i].name);
         s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
+        s->setup[i].small = draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
             return -1;
         rows = MAX(rows, b->d[i].rows_max);
@@ -479,7 +480,7 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
 int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
 {
     struct decoder d;
-    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL };
+    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL, .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
     draft_defaults(&setup.draft);
     if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
         return -1;
@@ -532,18 +533,23 @@ static int check(struct spec *s, struct err *e)
     }
     memory_add_on(&plan, s->engine.dev, "decoders", all);
     memory_add(&plan, "drafters", host);
+    memory_add(&plan, "model in 8 bits", s->engine.dev->host_memory ? model_quantized_bytes(c, s->engine.dev) : 0);
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 
 static int load(struct spec *s, struct err *e)
 {
     struct progress none;
-    bool heads = false;
+    bool heads = false, int8 = false;
     progress_open(&none, PROGRESS_NONE, true);
     if (check(s, e) || engine_load(&s->engine, &none, e))
         return -1;
-    for (size_t i = 0; i < s->n_settings; i++)
+    for (size_t i = 0; i < s->n_settings; i++) {
         heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;
+        int8 |= draft_wants_int8(&s->setup[i].draft, s->engine.dev);
+    }
+    if (int8 && engine_int8(&s->engine, e))
+        return -1;
     return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
 }
 

@@ -60,6 +60,7 @@ struct engine {
     enum dtype compute, kv;          /* as asked for; kv DT_OTHER: auto */
     struct tensors tensors;          /* headers only; closed again by engine_load */
     struct model model;              /* before engine_load: only what sizes are computed from */
+    struct model int8;               /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
 };
 /* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
@@ -76,6 +77,8 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);
+/* The model in 8 bits, unless it is there. */
+int engine_int8(struct engine *g, struct err *e);
 void engine_close(struct engine *g);
 
 /* Weights, KV cache, workspace, logits and tokenizer of one decoder with `rows` rows in a pass, of which

@@ -177,8 +177,14 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     return model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e);
 }
 
+int engine_int8(struct engine *g, struct err *e)
+{
+    return g->int8.mem ? 0 : model_quantize(&g->int8, &g->model, e);
+}
+
 void engine_close(struct engine *g)
 {
+    model_close(&g->int8);
     if (g->model.mem)                /* otherwise only what sizes are computed from */
         model_close(&g->model);
     heads_close(&g->heads);

@@ -145,6 +145,7 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
     if (options_given(o, "draft-passes")) s->draft_passes = (long)o->draft_passes;
     static const enum kv_policy policy[] = { KV_FULL, KV_STATIC, KV_DYNAMIC, KV_WINDOW, KV_MEAN };
     if (options_given(o, "kv-policy")) s->kv_policy = policy[o->kv_policy];
+    if (options_given(o, "draft-weights")) s->weights = (enum draft_weights)o->draft_weights;
     s->verifier = o->verifier ? VERIFY_PAPER : VERIFY_EXACT;
     s->kv_fixed = preset || o->kv_budget || o->tree;
     if ((o->tree && parse_tree(s, o->tree, e)) || (o->kv_budget && parse_budget(s, o->kv_budget, n_prompt, e)))

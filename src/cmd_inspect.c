@@ -159,6 +159,7 @@ static int look(struct inspect *s, struct err *e)
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
+    memory_add(&s->plan, "model in 8 bits", model_quantized_bytes(c, g->dev));       /* left out where there is no room */
     return 0;
 }
 

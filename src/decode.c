@@ -52,7 +52,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
         chooser_open(&d->chooser, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
-        draft_open(&d->draft, &setup->draft, m, setup->heads, &d->kv, d->work, d->chooser, p->penalty, p->penalty_window, n_max, e))
+        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->chooser, p->penalty, p->penalty_window, n_max, e))
         goto fail;
     control_start(&d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
                   (double)(kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));

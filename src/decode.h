@@ -28,6 +28,7 @@ enum { PREFILL_ROWS = 256, BATCH_MAX = 16 };
 struct decode_setup {                /* how tokens are found; not which */
     struct draft_settings draft;     /* all zero: plain decoding */
     const struct heads *heads;       /* or NULL; borrowed, shared */
+    const struct model *small;       /* or NULL: drafts ask the model itself; borrowed, shared */
 };
 
 struct decode_counters {             /* of this process */

@@ -40,6 +40,11 @@ int draft_check_device(const struct draft_settings *s, const struct device *dev,
     return 0;
 }
 
+bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
+{
+    return s->weights == WEIGHTS_INT8 && s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS) && dev->host_memory;
+}
+
 size_t draft_rows(const struct draft_settings *s)
 {
     size_t rows = 1, level = 1, leads = 1;
@@ -79,11 +84,11 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
     return n;
 }
 
-int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
+int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct model *small, const struct heads *heads, struct kv *kv,
                struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e)
 {
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    *g = (struct drafting){ .set = *s, .model = m, .heads = heads, .kv = kv, .work = work, .chooser = chooser };
+    *g = (struct drafting){ .set = *s, .model = m, .small = small ? small : m, .heads = heads, .kv = kv, .work = work, .chooser = chooser };
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

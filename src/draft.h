@@ -26,6 +26,7 @@
 enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
+enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };     /* the model in 8 bits, where it can be had (draft_wants_int8); the model itself */
 
 struct draft_settings {              /* recorded with a job; all zero: plain decoding */
     unsigned drafters;               /* bit per enum source */
@@ -36,6 +37,7 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
     enum kv_policy kv_policy;
     size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or what selects nothing: mean, on a device window */
+    enum draft_weights weights;      /* what draft passes and heads ask */
     size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
     enum verifier verifier;
     size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
@@ -47,6 +49,8 @@ void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `hea
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
+/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such products. */
+bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
 
@@ -55,7 +59,8 @@ struct control;
 /* What drafters share. Owned by a decoder; everything it needs is taken when it opens. */
 struct drafting {
     struct draft_settings set;
-    const struct model *model;       /* borrowed, as the next four */
+    const struct model *model;       /* borrowed, as the next five */
+    const struct model *small;       /* what draft passes and heads ask: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct kv *kv;
     struct workspace *work;
@@ -109,7 +114,7 @@ extern const struct drafter_ops *const drafters_all[];      /* in the order in w
 
 /* Bytes that drafters share; those of each are its own `bytes`. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
-int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct heads *heads, struct kv *kv,
+int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct model *small, const struct heads *heads, struct kv *kv,
                 struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */

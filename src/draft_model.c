@@ -15,7 +15,7 @@ static int heads_expand(struct drafting *g, bool *more, struct err *e)
     if (!g->have_hidden)
         return 0;
     size_t n = g->set.n_width ? MIN(g->heads->n, g->set.n_width) : g->heads->n;
-    heads_forward(g->heads, g->model, g->hidden, 1, n, g->logits, g->heads_scratch);
+    heads_forward(g->heads, g->small, g->hidden, 1, n, g->logits, g->heads_scratch);
     draft_propose_heads(g, 0, g->logits, n, GUESS_VERIFIED);
     return 0;
 }
@@ -76,12 +76,12 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     struct device *dev = g->model->dev;
     struct ranking r;
     kv->n_past = at;
-    int rc = model_begin(g->model, g->work, &seq, 1, e);
+    int rc = model_begin(g->small, g->work, &seq, 1, e);
     double seconds = clock_seconds() - start;
     g->passes++;
     if (rc == 0) {
         draft_rank(g, &node, 1, g->logits, draft_width(g, node), &r);
-        rc = model_end(g->model, g->work, &seq, 1, e);
+        rc = model_end(g->small, g->work, &seq, 1, e);
     }
     kv->n_past = n_past;
     if (!dev->host_memory)
@@ -114,7 +114,7 @@ bool draft_ahead(struct drafting *g)
     uint32_t next = g->passes ? best_child(t, g->pass_node) : 0;
     if (!n || !next)
         return false;
-    heads_forward(g->heads, g->model, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    heads_forward(g->heads, g->small, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
     if (!g->set.n_width)
         draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
     for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)

@@ -69,7 +69,7 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN);
     return (struct device_limits){ rows, n_max, rows, MAX(MAX((c->n_heads + 2 * c->n_kv_heads) * m->head_dim, 2 * c->ffn), MAX(c->vocab, c->hidden)), c->vocab,
-                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim } };
+                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, MAX(MAX(c->n_heads * m->head_dim, c->ffn), c->hidden) };
 }
 
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)

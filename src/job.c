@@ -14,6 +14,7 @@
 
 static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p", "min_p", "eta" };
 static const char *const compute_names[] = { "bf16", "f32" }, *const kv_names[] = { "auto", "int16", "bf16" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
+static const char *const weight_names[] = { "int8", "model" };
 static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
@@ -74,11 +75,11 @@ static json_t *draft_object(const struct draft_settings *d, bool is_auto, const 
     for (size_t i = 0; i < N_POLICIES; i++)
         if (policies[i].v == d->kv_policy)
             policy = policies[i].name;
-    return json_pack("{s:o, s:o, s:o, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:I, s:s}",
+    return json_pack("{s:o, s:o, s:o, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:s, s:I, s:s}",
                      "drafter", drafter_name(d, is_auto), "heads_file", heads_file[0] ? json_string(heads_file) : json_null(), "tree", tree,
                      "ngram_k", (json_int_t)d->ngram_k, "ngram_lead", lead_names[d->ngram_lead], "ngram_delay", (json_int_t)d->ngram_delay,
                      "draft_passes", (json_int_t)d->draft_passes, "kv_policy", policy, "kv_sinks", (json_int_t)d->kv_sinks,
-                     "kv_budget", (json_int_t)d->kv_budget, "kv_fixed", (int)d->kv_fixed, "rows_max", (json_int_t)d->rows_max,
+                     "kv_budget", (json_int_t)d->kv_budget, "kv_fixed", (int)d->kv_fixed, "draft_weights", weight_names[d->weights], "rows_max", (json_int_t)d->rows_max,
                      "verifier", verifier_names[d->verifier]);
 }
 
@@ -369,6 +370,8 @@ static void draft_of(struct reader *r, struct job_params *p)
     d->kv_sinks = size_of(r, "kv_sinks");
     d->kv_budget = size_of(r, "kv_budget");
     d->kv_fixed = bool_of(r, "kv_fixed");
+    if (json_object_get(r->o, "draft_weights"))            /* jobs from before there was a choice take the default: the text does not depend on it */
+        d->weights = (enum draft_weights)word_of(r, "draft_weights", weight_names, N(weight_names));
     d->rows_max = size_of(r, "rows_max");
     d->verifier = (enum verifier)word_of(r, "verifier", verifier_names, N(verifier_names));
 }
@@ -455,19 +458,33 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
                    "or --allow-beyond-context help", n_prompt, tokens, c->context);
 }
 
+static void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max, size_t held)
+{
+    const struct heads usual = { .n = 4 };       /* before they are read */
+    struct decode_setup setup = { .draft = p->draft };
+    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
+    engine_plan(plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
+    decode_plan(plan, &setup, &g->model, n_max);
+    memory_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
+    if (held)                            /* the weights are in memory: only the rest has to fit */
+        memory_held(plan, 0, held);
+}
+
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes)
+{
+    struct memory_plan plan = {0};
+    struct err ignored;
+    job_plan(&plan, p, g, n_max, g->weight_bytes);
+    memory_add(&plan, "more", bytes);
+    return memory_check(&plan, "", &ignored) == 0;
+}
+
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e)
 {
     struct memory_plan plan = {0};
-    const struct heads usual = { .n = 4 };       /* before they are read */
-    struct decode_setup setup = { .draft = p->draft };
     if (draft_check_device(&p->draft, g->dev, e))
         return -1;
-    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
-    engine_plan(&plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
-    decode_plan(&plan, &setup, &g->model, n_max);
-    memory_add(&plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
-    if (held)                            /* the weights are in memory: only the rest has to fit */
-        memory_held(&plan, 0, held);
+    job_plan(&plan, p, g, n_max, held);
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 

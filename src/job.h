@@ -14,7 +14,7 @@
  *     "on_loop" "chat" (null, or {"template", "system", "thinking", "date"}: how the prompt became tokens, for the reader)
  *     "compute" "kv_dtype" (missing: bf16) "context_scaling" (null: the model's own) "allow_beyond_context"
  *     "drafting" {"drafter" ("auto", "none", a list) "heads_file" "tree" "ngram_k" "ngram_lead" "ngram_delay" "draft_passes"
- *                 "kv_policy" "kv_sinks" "kv_budget" "kv_fixed" "rows_max" "verifier"} */
+ *                 "kv_policy" "kv_sinks" "kv_budget" "kv_fixed" "draft_weights" (missing: int8) "rows_max" "verifier"} */
 #pragma once
 #include <jansson.h>
 #include "src/cmd.h"
@@ -54,6 +54,9 @@ int  job_bind(struct job_params *p, const struct config *c, const struct tokeniz
 int  job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e);
 /* Whether the device has what the job drafts with, and the decoder, with the weights, fits into memory. `held`: bytes of weights that are there already. */
 int  job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e);
+
+/* Whether, with the weights in memory, it still fits beside so many more bytes. */
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes);
 
 /* Token ids of text[0..n) as they are in the middle of a text; free(*ids). */
 int  job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n, struct err *e);

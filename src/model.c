@@ -321,6 +321,68 @@ int model_random(struct model *m, const struct config *config, struct device *de
     return -1;
 }
 
+/* ---- in 8 bits -------------------------------------------------------------------------------------------- */
+
+enum { QUANTIZE_PANELS = 32 };       /* of an item */
+
+static size_t quantized_bytes(size_t n, size_t k)
+{
+    return (mat_bytes(&(struct mat){ DT_I8, n, k, NULL }) + 63) / 64 * 64;
+}
+
+size_t model_quantized_bytes(const struct config *c, const struct device *dev)
+{
+    const size_t d = dev->head_dim(dev, c->head_dim), q = c->n_heads * d, kv = c->n_kv_heads * d;
+    return c->n_layers * (quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) + quantized_bytes(2 * c->ffn, c->hidden) +
+                          quantized_bytes(c->hidden, c->ffn)) + quantized_bytes(c->vocab, c->hidden);
+}
+
+struct quantizing { struct mat *to; const struct mat *from; };
+
+static void quantize_item(void *ctx, size_t i, size_t thread)
+{
+    const struct quantizing *q = ctx;
+    (void)thread;
+    mat_quantize(q->to, q->from, i * QUANTIZE_PANELS, MIN((i + 1) * QUANTIZE_PANELS, mat_panels(q->from)));
+}
+
+/* Its place is at *at, which goes on behind it. */
+static void quantize(struct mat *to, const struct mat *from, char **at, struct pool *pool)
+{
+    *to = (struct mat){ DT_I8, from->n, from->k, *at };
+    *at += quantized_bytes(from->n, from->k);
+    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item, &(struct quantizing){ to, from });
+}
+
+int model_quantize(struct model *to, const struct model *from, struct err *e)
+{
+    const struct config *c = &from->config;
+    assert(from->dev->host_memory);
+    *to = *from;
+    to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
+    to->mem = from->dev->alloc(from->dev, to->mem_bytes);
+    to->layers = calloc(c->n_layers, sizeof *to->layers);
+    to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
+    if (!to->mem || !to->layers || !to->inv_freq) {
+        err_set(e, ERR_FAILED, "%s: out of memory for the weights of drafts (%zu bytes)", from->path, to->mem_bytes);
+        model_close(to);
+        return -1;
+    }
+    char *at = to->mem;
+    memcpy(to->inv_freq, from->inv_freq, c->head_dim / 2 * sizeof *to->inv_freq);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct layer *y = &from->layers[l];
+        struct layer *z = &to->layers[l];
+        *z = *y;
+        quantize(&z->qkv, &y->qkv, &at, from->pool);
+        quantize(&z->o, &y->o, &at, from->pool);
+        quantize(&z->gate_up, &y->gate_up, &at, from->pool);
+        quantize(&z->down, &y->down, &at, from->pool);
+    }
+    quantize(&to->lm_head, &from->lm_head, &at, from->pool);
+    return 0;
+}
+
 void model_close(struct model *m)
 {
     if (m->dev)

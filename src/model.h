@@ -50,6 +50,11 @@ int  model_open(struct model *m, const char *dir, const struct config *config, e
 int  model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e);
 void model_close(struct model *m);
 
+/* The same model for drafts, which need not be exact: its matrices in 8 bits (mat_quantize), half of what a pass reads and less to multiply. Norms, biases and
+ * configuration are `from`'s, which outlives it. Passes of either share workspaces and caches. Only with host_memory. */
+size_t model_quantized_bytes(const struct config *c, const struct device *dev);
+int  model_quantize(struct model *to, const struct model *from, struct err *e);
+
 /* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */
 enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */
                 TAP_HIDDEN,              /* [rows][hidden]: after the final norm (as act, widened to float) */

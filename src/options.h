@@ -64,7 +64,7 @@ struct options {
     int generation_config, compute, format, progress, kv_dtype, weights;
     const char *device, *drafter, *preset, *tree, *kv_budget, *json_stats;
     size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
-    int ngram_lead, kv_policy, verifier, on_loop;
+    int ngram_lead, kv_policy, draft_weights, verifier, on_loop;
     const char *bench_points; size_t repeat;     /* bench */
     struct text_list data, valid;                /* train */
     const char *curves, *train_from;

@@ -195,6 +195,18 @@ static int open_heads(struct task *t, struct err *e)
     return 0;
 }
 
+/* The model in 8 bits for drafts, where there is ample room for it: nothing may fail that would have gone without. */
+enum { SPARE_BYTES = 32 << 20 };
+static int open_int8(struct task *t, size_t n_max, struct err *e)
+{
+    struct engine *g = &t->w->engine;
+    if (!draft_wants_int8(&t->params.draft, g->dev) ||
+        (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev) + SPARE_BYTES)))
+        return 0;
+    t->setup.small = &g->int8;
+    return engine_int8(g, e);
+}
+
 /* All that may refuse the job: its parameters, its model, memory. 1: stopped. */
 static int prepare(struct task *t, struct err *e)
 {
@@ -217,7 +229,7 @@ static int prepare(struct task *t, struct err *e)
     int rc = worker_load(w, e);
     if (rc)
         return rc;
-    return open_heads(t, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
+    return open_heads(t, e) || open_int8(t, n_max, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
            replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer, t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
 }
 
@@ -269,6 +281,16 @@ static void notice(struct task *t)
         t->noticed = true;
         tell(t, t->keeper.notice);
     }
+}
+
+static void tell_of_int8(struct task *t)
+{
+    char line[160];
+    if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
+        return;
+    snprintf(line, sizeof line, "memory has no room for the model in 8 bits (%zu MiB more): drafts are made with the model itself, which takes longer",
+             (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
+    tell(t, line);
 }
 
 static void tell_of_heads(struct task *t)
@@ -433,6 +455,7 @@ static int write_text(struct task *t, struct err *e)
     progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
     progress_from(&t->w->progress, m->n);
     tell_of_heads(t);
+    tell_of_int8(t);
     double start = clock_seconds();
     stopping_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {

@@ -29,6 +29,9 @@ static const struct setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
+static struct heads demo_heads;
+static struct model demo_int8;           /* drafts of the demonstration model ask it */
+
 static void setup_of(struct decode_setup *s, const struct setting *x, const struct heads *heads)
 {
     *s = (struct decode_setup){ 0 };
@@ -38,6 +41,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
     s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0, s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
+    s->small = heads ? &demo_int8 : NULL;
 }
 
 static void samplings(struct sampling *s, size_t n, size_t i)
@@ -68,10 +72,10 @@ enum { N_SAMPLINGS = 16 };
 
 /* ---- a decoder and its plain twin ---- */
 
-static struct heads demo_heads;
 static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
+    if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, &e)) rig_die("8 bits", &e);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e)) rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
 }
@@ -79,6 +83,7 @@ static const struct heads *heads_of(const struct rig *r)
 static void done_with(struct rig *r)
 {
     heads_close(&demo_heads);
+    model_close(&demo_int8);
     rig_close(r);
 }
 
