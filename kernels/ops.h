@@ -24,7 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };     /* DT_I16: caches alone, see struct attn; DT_I8: matrices of drafts alone, see mat_quantize */
+enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };     /* DT_I16: caches, see struct attn, and rows that `quantize` left; DT_I8: matrices of drafts alone, see mat_quantize */
 static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER ? 0 : 2; }
 
 enum {
@@ -128,7 +128,7 @@ struct ops {
 
     /* A row of k act to whole numbers y[k], then (k odd: 0 before it) their scale u as two int16: rounded to nearest even of x * (1/u), u = max|x| / 32767 or
      * sum|x| / 2^24 ("sums"), whichever is larger, at least 2^-100, NaN where the sum is not finite. So a sum of products with weights of 8 bits is below 2^31
-     * for up to 2^18 inputs. */
+     * for up to 2^17 inputs (with more, guesses may be poor). */
     void (*quantize)(int16_t *y, enum dtype act, const void *x, size_t k);
 
     /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or DT_BF16. */

@@ -31,6 +31,7 @@
  * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
  * arithmetic is the same however wide the compiler makes it, as long as it neither contracts nor reorders,
  * and it may not. Only the tile products need intrinsics. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -201,6 +202,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
     const size_t elt = wide ? sizeof(float) : dtype_size(act), ldb = mat_panel_bytes(w);
     const size_t step = PANEL * dtype_size(w->type) * (w->type == DT_BF16 || w->type == DT_I8 ? 2 : 1);
     const size_t rows_max = wide ? ROWS_MAX : MUL_ROWS_MAX, n_tiles = (m + rows_max - 1) / rows_max;
+    assert((act == DT_I16) == (w->type == DT_I8));
     const int rows_most = (int)((m + n_tiles - 1) / n_tiles);
     const bool few = wide && n_tiles == 1;               /* not a single row of bf16, which is slower with prefetching where the matrices fit the caches */
     float c[ROWS_MAX * 8 * PANEL], scale[ROWS_MAX];

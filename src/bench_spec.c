@@ -430,7 +430,7 @@ static int open_decoders(struct table *b, struct err *e)
         if (read_setting(s, i, b->t->n_prompt, e))
             return err_while(e, "bench: %s", s->setting[i].name);
         s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
-        s->setup[i].small = draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
+        s->setup[i].small = s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
             return -1;
         rows = MAX(rows, b->d[i].rows_max);
@@ -520,6 +520,7 @@ static int check(struct spec *s, struct err *e)
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
+        s->int8 |= draft_wants_int8(&d->draft, s->engine.dev);
         size_t rows = decode_verify_rows(d);
         struct memory_plan one = {0};
         decode_plan(&one, d, &s->engine.model, n_max);
@@ -533,22 +534,26 @@ static int check(struct spec *s, struct err *e)
     }
     memory_add_on(&plan, s->engine.dev, "decoders", all);
     memory_add(&plan, "drafters", host);
-    memory_add(&plan, "model in 8 bits", s->engine.dev->host_memory ? model_quantized_bytes(c, s->engine.dev) : 0);
-    return memory_check(&plan, "fewer --tokens need less", e);
+    if (memory_check(&plan, "fewer --tokens need less", e))
+        return -1;
+    memory_add(&plan, "model in 8 bits", s->int8 ? model_quantized_bytes(c, s->engine.dev) : 0);
+    if (memory_check(&plan, "", e)) {
+        s->int8 = false;
+        fprintf(stderr, "bench: memory has no room for the model in 8 bits: drafts are made with the model itself\n");
+    }
+    return 0;
 }
 
 static int load(struct spec *s, struct err *e)
 {
     struct progress none;
-    bool heads = false, int8 = false;
+    bool heads = false;
     progress_open(&none, PROGRESS_NONE, true);
     if (check(s, e) || engine_load(&s->engine, &none, e))
         return -1;
-    for (size_t i = 0; i < s->n_settings; i++) {
+    for (size_t i = 0; i < s->n_settings; i++)
         heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;
-        int8 |= draft_wants_int8(&s->setup[i].draft, s->engine.dev);
-    }
-    if (int8 && engine_int8(&s->engine, e))
+    if (s->int8 && engine_int8(&s->engine, &none, e))
         return -1;
     return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
 }

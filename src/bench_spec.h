@@ -48,6 +48,7 @@ struct spec {
     struct sampling sampling;
     size_t length, every, size, repeat, lead;    /* tokens of a text, between windows, of a window; interleaved runs; unmeasured tokens before a window */
     size_t prompt[8], n_prompts;
+    bool int8;                       /* drafts that want it have the model in 8 bits */
     bool full;                       /* every file with every length of prompt */
     const char *only[SPEC_SETTINGS_MAX]; size_t n_only;
     struct spec_setting setting[SPEC_SETTINGS_MAX]; size_t n_settings;

@@ -77,8 +77,8 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 /* The weights, with progress. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);
-/* The model in 8 bits, unless it is there. */
-int engine_int8(struct engine *g, struct err *e);
+/* The model in 8 bits, unless it is there, with progress. */
+int engine_int8(struct engine *g, struct progress *p, struct err *e);
 void engine_close(struct engine *g);
 
 /* Weights, KV cache, workspace, logits and tokenizer of one decoder with `rows` rows in a pass, of which

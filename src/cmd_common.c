@@ -177,9 +177,12 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     return model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e);
 }
 
-int engine_int8(struct engine *g, struct err *e)
+int engine_int8(struct engine *g, struct progress *p, struct err *e)
 {
-    return g->int8.mem ? 0 : model_quantize(&g->int8, &g->model, e);
+    if (g->int8.mem)
+        return 0;
+    progress_phase(p, "making the model in 8 bits", "bytes", 0);
+    return model_quantize(&g->int8, &g->model, loading, p, e);
 }
 
 void engine_close(struct engine *g)

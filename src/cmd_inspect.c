@@ -21,7 +21,7 @@ struct inspect {
     struct err first;                /* what is wrong first; code 0: nothing */
     char **missing; size_t n_missing;
     struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
-    size_t n_params, kv_per_token, tokens;
+    size_t n_params, kv_per_token, tokens, int8_bytes;
     struct memory_plan plan;
 };
 
@@ -159,7 +159,7 @@ static int look(struct inspect *s, struct err *e)
     setup.heads = NULL;
     engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
     decode_plan(&s->plan, &setup, &g->model, s->tokens);
-    memory_add(&s->plan, "model in 8 bits", model_quantized_bytes(c, g->dev));       /* left out where there is no room */
+    s->int8_bytes = model_quantized_bytes(c, g->dev);
     return 0;
 }
 
@@ -190,7 +190,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
             putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
         printf("\": %zu, ", s->plan.item[i].bytes);
     }
-    printf("\"total\": %zu, \"available\": ", s->plan.total);
+    printf("\"total\": %zu, \"if_there_is_room\": %zu, \"available\": ", s->plan.total, s->int8_bytes);
     printf(available == SIZE_MAX ? "null" : "%zu", available);
     printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
     for (size_t i = 0; i < s->n_missing; i++) {
@@ -219,6 +219,7 @@ static void print_text(const struct inspect *s, size_t available, const char *li
     for (size_t i = 0; i < s->plan.n; i++)
         printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);
     printf("  %-20s%12.1f\n", "sum", (double)s->plan.total / MiB);
+    printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and", (double)s->int8_bytes / MiB);
     if (available != SIZE_MAX)
         printf("  %-20s%12.1f  (%s)\n", "available", (double)available / MiB, limit);
     printf(s->n_missing ? "\nmissing\n" : "\nmissing       nothing\n");

@@ -221,7 +221,12 @@ void control_drafted(struct control *c, size_t s, double before, double after, d
     c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
 }
 
-double control_pass_seconds(const struct control *c, size_t length) { return scale(c, length) * c->cost[0]; }
+/* Half of what fewer bytes of weights save in reading: the rest of a pass takes as long as it does. */
+double control_pass_seconds(const struct control *c, double weight_bytes, size_t length)
+{
+    const double all = bytes(c, length);
+    return scale(c, length) * c->cost[0] * (1 - (c->weight_bytes - weight_bytes) / 2 / all);
+}
 
 /* Put x in its place. */
 static void insert(float *reach, size_t n, float x)

@@ -65,7 +65,7 @@ void control_drafted(struct control *c, size_t drafter, double value_before, dou
  * chance p: alone, or as the first of several. */
 bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds);
 /* Seconds of a pass of one row over a cache of this length, from the bytes that it reads. */
-double control_pass_seconds(const struct control *c, size_t length);
+double control_pass_seconds(const struct control *c, double weight_bytes, size_t length);
 /* Value of the best chain of draft passes whose guesses come true with chance p and take this long each. */
 double control_chain_value(const struct control *c, double p, double seconds);
 /* A candidate less likely than this does not pay as a row. */

@@ -394,7 +394,7 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
     const struct round_stats *r = &d->round;
-    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control, d->kv.n_past) : 0;
+    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control, (double)d->model->weight_bytes, d->kv.n_past) : 0;
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 

@@ -49,7 +49,8 @@ void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `hea
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
-/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such products. */
+/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such products. Not under VERIFY_PAPER, whose text is drawn towards
+ * the candidates: it may not depend on how much memory there is. */
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);

@@ -53,7 +53,7 @@ double draft_pass_reach(const struct drafting *g)
 
 static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a)
 {
-    return a->n ? a->seconds : control_pass_seconds(c, MIN(a->budget, g->kv->n_past));
+    return a->n ? a->seconds : control_pass_seconds(c, (double)g->small->weight_bytes, MIN(a->budget, g->kv->n_past));
 }
 
 void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds)
@@ -190,7 +190,7 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
             continue;
         if (!is_known(a)) {                                  /* or long ago: what could it be at best? */
             double hit = i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
-            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, a->budget));
+            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, (double)g->small->weight_bytes, a->budget));
         }
         if (value > best) {
             best = value;
@@ -269,7 +269,7 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
 /* The selection, and what is known of the budgets. */
-struct known { struct budget_arm arm[BUDGET_ARMS]; size_t n_arms, at_arm; };
+struct known { struct budget_arm arm[BUDGET_ARMS]; size_t n_arms, at_arm, weight_bytes; };
 
 static size_t known_bytes(const struct drafting *g)
 {
@@ -285,6 +285,7 @@ static size_t known_save(const struct drafting *g, void *out)
     memcpy(k.arm, g->arm, sizeof k.arm);
     k.n_arms = g->n_arms;
     k.at_arm = g->at_arm;
+    k.weight_bytes = g->small->weight_bytes;
     memcpy(out, &k, sizeof k);
     return n ? sizeof k + n : 0;
 }
@@ -295,7 +296,7 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     if (n < sizeof k)
         return false;
     memcpy(&k, state, sizeof k);
-    bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms;
+    bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms && k.weight_bytes == g->small->weight_bytes;    /* of what the times are */
     for (size_t i = 0; i < g->n_arms && same; i++)
         same = k.arm[i].policy == g->arm[i].policy && k.arm[i].budget == g->arm[i].budget;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))

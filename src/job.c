@@ -474,8 +474,11 @@ bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_m
 {
     struct memory_plan plan = {0};
     struct err ignored;
+    const char *limit;
+    const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
     job_plan(&plan, p, g, n_max, g->weight_bytes);
     memory_add(&plan, "more", bytes);
+    memory_add(&plan, "spare", spare);
     return memory_check(&plan, "", &ignored) == 0;
 }
 

@@ -55,7 +55,7 @@ int  job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bo
 /* Whether the device has what the job drafts with, and the decoder, with the weights, fits into memory. `held`: bytes of weights that are there already. */
 int  job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e);
 
-/* Whether, with the weights in memory, it still fits beside so many more bytes. */
+/* Whether, with the weights in memory, it still fits beside so many more bytes, an eighth of what is available to spare, at least 32 MiB: for what it can do without. */
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes);
 
 /* Token ids of text[0..n) as they are in the middle of a text; free(*ids). */

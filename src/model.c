@@ -354,7 +354,7 @@ static void quantize(struct mat *to, const struct mat *from, char **at, struct p
     pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item, &(struct quantizing){ to, from });
 }
 
-int model_quantize(struct model *to, const struct model *from, struct err *e)
+int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx, struct err *e)
 {
     const struct config *c = &from->config;
     assert(from->dev->host_memory);
@@ -378,6 +378,8 @@ int model_quantize(struct model *to, const struct model *from, struct err *e)
         quantize(&z->o, &y->o, &at, from->pool);
         quantize(&z->gate_up, &y->gate_up, &at, from->pool);
         quantize(&z->down, &y->down, &at, from->pool);
+        if (progress)
+            progress(ctx, (size_t)(at - (char *)to->mem), to->mem_bytes);
     }
     quantize(&to->lm_head, &from->lm_head, &at, from->pool);
     return 0;

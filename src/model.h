@@ -53,7 +53,7 @@ void model_close(struct model *m);
 /* The same model for drafts, which need not be exact: its matrices in 8 bits (mat_quantize), half of what a pass reads and less to multiply. Norms, biases and
  * configuration are `from`'s, which outlives it. Passes of either share workspaces and caches. Only with host_memory. */
 size_t model_quantized_bytes(const struct config *c, const struct device *dev);
-int  model_quantize(struct model *to, const struct model *from, struct err *e);
+int  model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx, struct err *e);
 
 /* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */
 enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */

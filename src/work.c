@@ -195,16 +195,19 @@ static int open_heads(struct task *t, struct err *e)
     return 0;
 }
 
-/* The model in 8 bits for drafts, where there is ample room for it: nothing may fail that would have gone without. */
-enum { SPARE_BYTES = 32 << 20 };
-static int open_int8(struct task *t, size_t n_max, struct err *e)
+/* The model in 8 bits for drafts, where there is room to spare for it: nothing may fail that would have gone without. */
+static void open_int8(struct task *t, size_t n_max)
 {
-    struct engine *g = &t->w->engine;
-    if (!draft_wants_int8(&t->params.draft, g->dev) ||
-        (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev) + SPARE_BYTES)))
-        return 0;
-    t->setup.small = &g->int8;
-    return engine_int8(g, e);
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    struct err ignored;
+    if (!draft_wants_int8(&t->params.draft, g->dev) || (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev))))
+        return;
+    stopping_for("the model in 8 bits");
+    if (engine_int8(g, &w->progress, &ignored) == 0)
+        t->setup.small = &g->int8;
+    stopping_for(NULL);
+    progress_clear(&w->progress);
 }
 
 /* All that may refuse the job: its parameters, its model, memory. 1: stopped. */
@@ -222,14 +225,21 @@ static int prepare(struct task *t, struct err *e)
     if (!n_prompt || !add_size(n_prompt, t->c->wanted, &n_max))
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt, t->c->wanted);
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
-        job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e) ||
-        job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
+        job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    t->setup.draft = t->params.draft;
-    int rc = worker_load(w, e);
+    int rc = job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e);
+    if (rc && g->int8.mem) {             /* left by the job before */
+        model_close(&g->int8);
+        rc = job_check_memory(&t->params, g, n_max, g->weight_bytes, e);
+    }
     if (rc)
         return rc;
-    return open_heads(t, e) || open_int8(t, n_max, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
+    t->setup.draft = t->params.draft;
+    rc = worker_load(w, e);
+    if (rc)
+        return rc;
+    open_int8(t, n_max);
+    return open_heads(t, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
            replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer, t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
 }
 
@@ -288,7 +298,7 @@ static void tell_of_int8(struct task *t)
     char line[160];
     if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
         return;
-    snprintf(line, sizeof line, "memory has no room for the model in 8 bits (%zu MiB more): drafts are made with the model itself, which takes longer",
+    snprintf(line, sizeof line, "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model itself, which takes longer",
              (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
     tell(t, line);
 }

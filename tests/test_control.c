@@ -63,7 +63,7 @@ static void learn(double p[2], bool hit)
 static bool may_pay(const struct run *x, const struct text *text)
 {
     const struct control *c = &x->c;
-    const double least = control_chain_value(c, 0, 0) + 0.08, pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, 256);
+    const double least = control_chain_value(c, 0, 0) + 0.08, pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
     return control_chain_value(c, MAX(x->hit, 0.9), pass) > least ||
            (text->head_seconds > 0 && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, 0.6, 0) > least));
 }
@@ -101,7 +101,7 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         seconds += s;
     }
     for (uint32_t at = 0;;) {
-        double s = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, 256);
+        double s = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
         if (passes == CONTROL_PASSES || t.node[at].depth >= t.max_depth || !control_pass_pays(c, &t, t.node[at].reach, x->hit, s)) break;
         s = noisy(m, draft_pass(m));
         x->pass_seconds += (s - x->pass_seconds) / (double)(passes || x->trials ? 20 : 1);

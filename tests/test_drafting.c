@@ -160,6 +160,39 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
     decode_close(&d);
 }
 
+/* What drafts are made with may be broken: they guess nothing then, and the text is the same. */
+static void drafts_that_are_not_finite_guess_nothing(void)
+{
+    enum { N = 60 };
+    struct model broken;
+    struct sampling p;
+    struct decode_setup s;
+    struct decoder plain, d;
+    struct err e = { 0 };
+    int32_t prompt[PROMPT];
+    if (model_quantize(&broken, &rig.m, NULL, NULL, &e)) rig_die("8 bits", &e);
+    sampling_of(&p, 4), prompt_of(prompt, PROMPT, rig.c.vocab, 9);
+    open_decoder(&plain, &rig, &p, NULL, prompt, PROMPT, PROMPT + N);
+    while (plain.n_tokens < plain.n_max)
+        if (decode_step(&plain, &e)) rig_die("step", &e);
+    for (int finite = 0; finite < 2; finite++) {
+        size_t guessed = 0;
+        setup_of(&s, &(struct setting){ "", BIT(PARTIAL), { 2, 2 }, 2, 2, KV_WINDOW, 4, 64, LEAD_FIRST }, NULL);
+        s.small = &broken;
+        mat_scales(&broken.layers[1].down)[3] = finite ? 1e-3f : INFINITY;
+        open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + N);
+        while (d.n_tokens < d.n_max) {
+            if (decode_step(&d, &e)) rig_die("step", &e);
+            guessed += d.round.draft_passes + d.round.rows - 1;
+        }
+        CHECK((guessed > 0) == finite, "%zu passes and guesses with %s weights", guessed, finite ? "finite" : "infinite");
+        CHECK(memcmp(d.tokens, plain.tokens, (PROMPT + N) * sizeof *d.tokens) == 0, "another text");
+        decode_close(&d);
+    }
+    decode_close(&plain);
+    model_close(&broken);
+}
+
 /* Rows cost a tenth of a pass and drafts what is said: whether a trial of drafting is worth its time. */
 static void trials_wait_where_drafting_cannot_pay(void)
 {
@@ -551,6 +584,7 @@ int main(void)
     if (heads_open(&heads, NULL, &rig.m, &e)) rig_die("heads", &e);
     RUN(nothing_is_allocated_in_a_round);
     RUN(the_policy_that_comes_true_more_often_is_taken);
+    RUN(drafts_that_are_not_finite_guess_nothing);
     RUN(trials_wait_where_drafting_cannot_pay);
     RUN(ngrams_lag_behind_the_penalty_window);
     RUN(statistics_equal_a_log);

@@ -75,7 +75,7 @@ enum { N_SAMPLINGS = 16 };
 static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
-    if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, &e)) rig_die("8 bits", &e);
+    if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
     if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e)) rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
 }
@@ -280,14 +280,19 @@ static void small_models(void)
             rig_tokens(t.tokens, t.n_prompt, r.c.vocab, m + 5);
             samplings(&p, N_SAMPLINGS, 3 + m);
             plain_text(&t, &r, &p);
-            for (size_t k = 0; k < N_SETTINGS; k++) {
+            struct model int8;
+            struct err e;
+            if (model_quantize(&int8, &r.m, NULL, NULL, &e)) rig_die("8 bits", &e);
+            for (size_t k = 0; k < 2 * N_SETTINGS; k++) {
                 struct decode_setup s;
                 struct seen seen = { 0 };
-                setup_of(&s, &settings[k], NULL);
+                setup_of(&s, &settings[k / 2], NULL);
+                s.small = k % 2 ? &int8 : NULL;
                 if (s.draft.drafters)
-                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s", tiny_models[m].name, settings[k].name);
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s, drafts of %s", tiny_models[m].name, settings[k / 2].name, k % 2 ? "8 bits" : "the model");
             }
             free(t.tokens);
+            model_close(&int8);
             done_with(&r);
         }
         tiny_remove(dir);
