@@ -536,11 +536,8 @@ static int check(struct spec *s, struct err *e)
     memory_add(&plan, "drafters", host);
     if (memory_check(&plan, "fewer --tokens need less", e))
         return -1;
-    memory_add(&plan, "model in 8 bits", s->int8 ? model_quantized_bytes(c, s->engine.dev) : 0);
-    if (memory_check(&plan, "", e)) {
-        s->int8 = false;
-        fprintf(stderr, "bench: memory has no room for the model in 8 bits: drafts are made with the model itself\n");
-    }
+    memory_add(&plan, "model in 8 bits", model_quantized_bytes(c, s->engine.dev));
+    s->int8 = s->int8 && memory_check(&plan, "", e) == 0;
     return 0;
 }
 
@@ -553,8 +550,7 @@ static int load(struct spec *s, struct err *e)
         return -1;
     for (size_t i = 0; i < s->n_settings; i++)
         heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;
-    if (s->int8 && engine_int8(&s->engine, &none, e))
-        return -1;
+    s->int8 = s->int8 && engine_int8(&s->engine, &none, e) == 0;
     return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
 }
 

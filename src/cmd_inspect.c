@@ -190,7 +190,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
             putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
         printf("\": %zu, ", s->plan.item[i].bytes);
     }
-    printf("\"total\": %zu, \"if_there_is_room\": %zu, \"available\": ", s->plan.total, s->int8_bytes);
+    printf("\"total\": %zu, \"model_in_8_bits_if_there_is_room\": %zu, \"available\": ", s->plan.total, s->int8_bytes);
     printf(available == SIZE_MAX ? "null" : "%zu", available);
     printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
     for (size_t i = 0; i < s->n_missing; i++) {

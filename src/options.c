@@ -104,7 +104,7 @@ static const struct option table[] = {
     { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 5, NULL, "what pays; dynamic with --tree, --kv-budget or --preset",
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys, these and means of those before (CPU).", DRAFTING, 0 },
     { "draft-weights", "", "int8|model", VERBS_MAKE | VERB_BENCH, CHOICE, F(draft_weights), 0, 2, "int8", NULL,
-      "What drafts are made with: the model in 8 bits, if memory has room for it beside the model (CPU), or the model itself.", DRAFTING, 0 },
+      "What drafts are made with: the model in 8 bits, if memory has room to spare for it (CPU, not with --verifier paper), or the model itself.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
     { "device", "", "auto|cpu|cuda[:N|:all]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,

@@ -227,19 +227,18 @@ static int prepare(struct task *t, struct err *e)
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    int rc = job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e);
-    if (rc && g->int8.mem) {             /* left by the job before */
+    if (g->int8.mem && !job_has_room(&t->params, g, n_max, 0))       /* left by the job before */
         model_close(&g->int8);
-        rc = job_check_memory(&t->params, g, n_max, g->weight_bytes, e);
-    }
-    if (rc)
-        return rc;
+    if (job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
+        return -1;
     t->setup.draft = t->params.draft;
-    rc = worker_load(w, e);
-    if (rc)
-        return rc;
+    int rc = worker_load(w, e);
+    if (rc || open_heads(t, e))
+        return rc ? rc : -1;
     open_int8(t, n_max);
-    return open_heads(t, e) || decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
+    if (stop_signal)
+        return 1;
+    return decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
            replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer, t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
 }
 
