@@ -211,7 +211,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
         for (size_t i = 0; i < n_tiles; i++) {
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
-            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (3 rows at depth 8,192 on Zen 3: 1.28 ms, with it 1.23; 2: 1.00 and 0.94) */
+            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95; 3: 1.30 and 1.26) */
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
                                    (const char *)w->w + p * ldb, ldb, step, w->k, act == DT_I16 || few ? group * ldb : 0, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
             for (size_t r = 0; act == DT_I16 && r < rows; r++)
@@ -262,6 +262,7 @@ INLINE float act_at(const void *x, const enum dtype act, size_t i)
     return act == DT_BF16 ? from_bits((uint32_t)((const uint16_t *)x)[i] << 16) : ((const float *)x)[i];
 }
 
+/* The rule of pack.c's `quantize`, for act of any length: here, with the twin's instructions, because every product of a draft pass begins with it. */
 INLINE void quantize_row(int16_t *y, const enum dtype act, const void *x, size_t k)
 {
     float s[16] = { 0 }, top[16] = { 0 };

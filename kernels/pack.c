@@ -38,6 +38,8 @@ static float load_as_f32(const void *src, enum dtype t, size_t i)
 {
     if (t == DT_F32)
         return ((const float *)src)[i];
+    if (t == DT_I8)
+        return ((const int8_t *)src)[i];
     uint16_t x = ((const uint16_t *)src)[i];
     return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
 }
@@ -142,12 +144,10 @@ void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1)
 
 void mat_row(const struct mat *m, size_t r, float *y)
 {
-    for (size_t k = 0; m->type == DT_I8 && k < m->k; k++)
-        y[k] = (float)((const int8_t *)m->w)[mat_at(m, r, k)] * mat_scales(m)[r];
-    if (m->type == DT_I8)
-        return;
     for (size_t k = 0; k < m->k; k++)
         y[k] = load_as_f32(m->w, m->type, mat_at(m, r, k));
+    for (size_t k = 0; m->type == DT_I8 && k < m->k; k++)
+        y[k] *= mat_scales(m)[r];
 }
 
 /* See kv_store: u is the larger one of max|x| / top and sum|x| / total. Returns it. */
