@@ -127,8 +127,7 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define WIDE 0
 #define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
-static inline size_t tile_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
-#define int_panels tile_panels
+static inline size_t tile_panels(int rows, bool ready) { (void)ready; return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
 #define v16_flush(v) (v)
 static bool supported(void)
 {

@@ -15,7 +15,7 @@
  *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
  *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
  *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use whose left operand is not widened
- *   tile_panels(r)            panels beside each other in a tile of r rows; int_panels(r) for int16
+ *   tile_panels(r, ready)     panels beside each other in a tile of r rows, whose left operand is ready: no registers are needed to convert it
  *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
  *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
  *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
@@ -178,11 +178,13 @@ TILES(TILE_FN)
 #define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
 static void (*const tiles[ROWS_MAX + 1][9])(const struct tile_args *) = { TILES(TILE_ROW) };
 
+INLINE size_t panels_beside(int rows, enum dtype act, bool wide) { return tile_panels(rows, act == DT_I16 || (act == DT_BF16 && wide)); }
+
 /* Any number of panels for up to ROWS_MAX rows: the widest tiles first. */
 static void tile_span(struct tile_args t, int rows, size_t panels)
 {
     for (size_t p = 0; p < panels;) {
-        size_t w = t.act == DT_I16 ? int_panels(rows) : tile_panels(rows);
+        size_t w = panels_beside(rows, t.act, t.wide);
         while (w > panels - p || !tiles[rows][w])
             w--;
         tiles[rows][w](&t);
@@ -207,7 +209,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
     const bool few = wide && n_tiles == 1;               /* not a single row of bf16, which is slower with prefetching where the matrices fit the caches */
     float c[ROWS_MAX * 8 * PANEL], scale[ROWS_MAX];
     for (size_t p = p0; p < p1;) {
-        size_t group = MIN_(act == DT_I16 ? int_panels(rows_most) : tile_panels(rows_most), p1 - p);
+        size_t group = MIN_(panels_beside(rows_most, act, wide), p1 - p);
         for (size_t i = 0; i < n_tiles; i++) {
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;

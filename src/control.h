@@ -17,7 +17,7 @@
 #pragma once
 #include "src/tree.h"
 
-enum { CONTROL_GRID = 8, CONTROL_PASSES = 16, CONTROL_ROWS_MAX = TREE_ROWS_MAX };
+enum { CONTROL_GRID = 10, CONTROL_PASSES = 16, CONTROL_ROWS_MAX = TREE_ROWS_MAX };
 
 enum control_mode { MODE_LEAN, MODE_FULL };
 

@@ -82,7 +82,7 @@ AVX2 static void mul_i16_ymm(size_t n)
 {
     __m256i x = _mm256_set1_epi16(3);
     KEEP("x", x);
-#define STEP(c) do { __m256i t_ = _mm256_madd_epi16(x, x); KEEP("x", t_); c = _mm256_add_epi32(c, t_); } while (0)
+#define STEP(c) do { KEEP("x", x); c = _mm256_add_epi32(c, _mm256_madd_epi16(x, x)); } while (0)      /* x is never known: no product is taken out of the loop */
     MUL_LOOP(__m256i, "x", x, STEP);
 #undef STEP
 }
