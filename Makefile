@@ -78,6 +78,13 @@ endif
 ifneq ($(filter x86_64% amd64%,$(shell $(CC) -dumpmachine)),)
 $(BUILD)/kernels/avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c
 $(BUILD)/kernels/avx512.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mavx512vnni -mprefer-vector-width=512
+# The tests of the operations once more with the AVX-512 twin on instructions written in C, for CPUs that have AVX2 only.
+IN_C := $(patsubst %,$(BUILD)/in_c_%,ops op_matmul op_attn int8 golden)
+$(BUILD)/avx512_in_c.o: kernels/avx512.c tests/avx512_in_c.h Makefile | have-deps
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Og -fno-math-errno -fno-trapping-math -mavx2 -mfma -mf16c -Wno-psabi -Wno-maybe-uninitialized -include tests/avx512_in_c.h -c $< -o $@
+$(BUILD)/in_c_%: $(BUILD)/tests/test_%.c.o $(BUILD)/avx512_in_c.o $(filter-out %/avx512.c.o,$(OBJ))
+	$(CC) $^ $(LDLIBS) -o $@
 endif
 $(BUILD)/%.c.o: %.c Makefile | have-deps
 	@mkdir -p $(@D)
@@ -104,7 +111,7 @@ deps:
 	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 demo: longhand
 	@scripts/demo.sh
-tests: $(TESTS) $(if $(SAN),,$(BUILD)/faults.so)
+tests: $(TESTS) $(IN_C) $(if $(SAN),,$(BUILD)/faults.so)
 # Faults for the program under test, in front of the C library (tests/faults.h); the sanitizers want that place for themselves.
 $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 	$(CC) -shared $^ -o $@

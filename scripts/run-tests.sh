@@ -32,6 +32,9 @@ for t in tests/test_*.c; do
     name=$(basename "$t" .c)
     run "$name" "$build/$name" ${LONG:+--long}
 done
+for t in "$build"/in_c_*; do
+    [ ! -x "$t" ] || run "test_${t##*/in_c_}, the AVX-512 twin in C" "$t"
+done
 # Not for the programs above: they print it, and the calls that some of them put in front of the C library's are no place for a sanitizer that opens its log.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$found/said TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$found/said
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:log_path=$found/said
