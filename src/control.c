@@ -25,6 +25,7 @@ static const size_t trial[2] = { 24, 64 };
  * rounds have the shorter trials, and more to lose. */
 static const size_t wins[2] = { 2, 1 };
 enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000, BELIEVED = 6 };
+enum { COLD = 128 };                             /* rounds behind the prompt in which passes are slow, as they still find its leavings in the caches (0.48, then 0.37 ms) */
 static const double LOST = 8;                    /* tokens that the better mode would have written beside those of a trial: it is given up */
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
@@ -70,7 +71,8 @@ void control_choose_mode(struct control *c)
         c->won = 0;
         c->better = mine > its ? c->mode : other;
         const double loss = c->better == other ? lost : (double)trial[other] * (mine / its - 1);      /* of the next trial */
-        enter(c, c->better, (size_t)MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX));
+        const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
+        enter(c, c->better, c->better == MODE_FULL && c->rounds < COLD ? AGAIN : (size_t)interval);
     }
 }
 
