@@ -25,7 +25,9 @@ static const size_t trial[2] = { 24, 64 };
  * rounds have the shorter trials, and more to lose. */
 static const size_t wins[2] = { 2, 1 };
 enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000, BELIEVED = 6 };
-enum { COLD = 128 };                             /* rounds behind the prompt in which passes are slow, as they still find its leavings in the caches (0.48, then 0.37 ms) */
+/* Rounds behind the prompt in which passes are slow, as they still find its leavings in the caches, and how much at most (0.48, then 0.37 ms). */
+enum { COLD = 128 };
+static const double SLOWER = 1.3;
 static const double LOST = 8;                    /* tokens that the better mode would have written beside those of a trial: it is given up */
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
@@ -72,7 +74,7 @@ void control_choose_mode(struct control *c)
         c->better = mine > its ? c->mode : other;
         const double loss = c->better == other ? lost : (double)trial[other] * (mine / its - 1);      /* of the next trial */
         const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
-        enter(c, c->better, c->better == MODE_FULL && c->rounds < COLD ? AGAIN : (size_t)interval);
+        enter(c, c->better, c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its) ? AGAIN : (size_t)interval);
     }
 }
 
