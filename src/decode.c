@@ -201,6 +201,8 @@ static bool may_pass(const struct decoder *d)
     return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
 }
 
+enum { LOOKS = 16 };                             /* rounds between those that look at what the text proposes, likely or not */
+
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
 static int draft(struct decoder *d, struct err *e)
 {
@@ -220,6 +222,7 @@ static int draft(struct decoder *d, struct err *e)
         partial_follow(&g->partial);
     g->passes = 0;
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
+    g->looks = d->control.on && d->control.rounds % LOOKS == 0;
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
         bool more = true, priced = d->control.on && ops->source == SOURCE_HEADS;

@@ -70,6 +70,7 @@ struct drafting {
     struct tree *tree;
     struct calibration calibration;
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
+    bool looks;                      /* this round those that the text itself proposes are looked at, however unlikely: so one learns how likely they are */
     bool have_hidden;
     float *hidden;                   /* the device's [hidden]: residual of the last committed row, before the final norm */
     float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */

@@ -1,6 +1,8 @@
 /* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests that knows the answer. */
 #include "src/draft.h"
 
+static bool trimmed(const struct drafting *g, float reach) { return !g->set.n_width && !g->looks && reach < g->min_reach; }
+
 /* Candidates that the chain can never give are not proposed; nor is what stands behind them. */
 static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n, enum source source, const uint16_t *cell)
 {
@@ -9,7 +11,7 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
         tree_path(g->tree, node, path);
         const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth, .known = g->n_tokens };
         float p = calibrate_p(&g->calibration, cell[i]);
-        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) || (!g->set.n_width && p * g->tree->node[node].reach < g->min_reach))
+        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) || trimmed(g, p * g->tree->node[node].reach))
             break;
         uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
         if (!child)
@@ -35,7 +37,7 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
     /* None can be likely enough: the table, which the last pass has driven from the caches, is better left alone. */
-    if (!g->set.n_width && calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) * g->tree->node[lead].reach < g->min_reach)
+    if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) * g->tree->node[lead].reach))
         return;
     size_t n = ngram_top(g->ngram, g->tree->node[lead].token, g->set.ngram_k, next, frequency);
     for (size_t r = 0; r < n; r++) {

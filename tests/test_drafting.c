@@ -279,6 +279,35 @@ static void ngrams_lag_behind_the_penalty_window(void)
     CHECK(compared > 1000, "%zu", compared);
 }
 
+/* What the text proposes is looked at now and then, however dear rows are and however unlikely it seemed at first: 4-grams of a text that repeats itself are found to come true. */
+static void unlikely_proposals_are_looked_at(void)
+{
+    enum { CYCLE = 24, TOKENS = SLOW_BUILD ? 200 : 500 };
+    struct decoder d;
+    struct decode_setup s;
+    struct sampling p;
+    struct setting x = settings[1];
+    int32_t prompt[PROMPT], cycle[CYCLE];
+    x.drafters = BIT(NGRAM);
+    setup_of(&s, &x, NULL);
+    sampling_of(&p, 3);
+    p.temperature = 0, p.penalty = 1;
+    rig_tokens(cycle, CYCLE, rig.c.vocab, 8);
+    for (size_t i = 0; i < PROMPT; i++) prompt[i] = cycle[i % CYCLE];
+    open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + TOKENS);
+    const float before = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
+    size_t kept = 0;
+    while (d.n_tokens < d.n_max) {
+        for (size_t i = 1; i < CONTROL_GRID; i++) d.control.cost[i] = (double)(i + 1) * d.control.cost[0];
+        step(&d);
+        kept += d.draft.tree->n_kept > 1;
+    }
+    const float after = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
+    printf("    4-grams: %.2f believed at first, %.2f after %d tokens; %zu rounds of more than one row\n", (double)before, (double)after, TOKENS, kept);
+    CHECK(before < 0.1f && after > 0.5f, "%g, then %g", (double)before, (double)after);
+    decode_close(&d);
+}
+
 /* ---- statistics against a log ---- */
 
 struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2], ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_SOURCES], passes; };
@@ -587,6 +616,7 @@ int main(void)
     RUN(drafts_that_are_not_finite_guess_nothing);
     RUN(trials_wait_where_drafting_cannot_pay);
     RUN(ngrams_lag_behind_the_penalty_window);
+    RUN(unlikely_proposals_are_looked_at);
     RUN(statistics_equal_a_log);
     RUN(windows_of_a_long_text);
     RUN(ends_tiny_caches_and_tiny_vocabularies);
