@@ -421,21 +421,26 @@ static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t 
     c->ops->attend_merge(&p->a, p->out, r0, r1);
 }
 
-/* Into how many pieces the rows of chunks of heads (items) are cut. Many rows: four items for each thread, as none takes exactly as long as the others, of whole tiles. Few
- * rows: what ends first, when a piece reads its chunk for as long as three quarters of a row take (2 rows behind 5,120 tokens, two threads, on Zen 3: 0.68 ms apart, 0.59 together). */
-static size_t pieces_of(size_t rows, size_t group, size_t items, size_t threads)
+/* Into how many pieces the rows are cut for each chunk of a head, over so many keys. Many rows: about four items for each thread, as none takes exactly as long as the
+ * others, each of several tiles. Few rows: what ends first, when reading a chunk takes as long as one and a half query rows (2 rows of 2 behind 5,120 tokens, two threads, on
+ * Zen 3: 0.68 ms apart, 0.59 together). The last chunk counts for what is in it. */
+static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, size_t threads)
 {
-    size_t best = MAX(MIN((4 * threads + items - 1) / items, rows * group / TILE_ROWS_MAX), 1), least = SIZE_MAX;
+    const size_t chunk = MIN(keys, (size_t)KV_CHUNK), whole = heads * (keys / chunk);
+    const double all = (double)(heads * keys) / (double)chunk;
+    size_t best = MAX(MIN((4 * threads + whole - 1) / whole, rows * group / (4 * TILE_ROWS_MAX)), 1);
+    double least = INFINITY;
     if (threads == 1)
         return 1;
     for (size_t p = best, most = MIN(rows, best + threads); p <= most; p++) {
-        const size_t quarters = (items * p + threads - 1) / threads * (3 + 4 * ((rows + p - 1) / p));
-        if (quarters < least) {
-            least = quarters;
+        const double items = MAX((double)((whole * p + threads - 1) / threads), all * (double)p / (double)threads);
+        const double ends = items * (1.5 + (double)(group * ((rows + p - 1) / p)));
+        if (ends < least) {
+            least = ends;
             best = p;
         }
     }
-    return best;
+    return MIN(best, rows);
 }
 
 /* Sequence by sequence, in slabs that bound the chunk states. */
@@ -465,7 +470,7 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step, .bias = kv->bias } };
         assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
         const size_t items = p.a.n_chunks * h->n_kv_heads;
-        p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, items, threads);
+        p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first, threads);
         pool_run(c->pool, items * p.pieces, attend_item, &p);
         each_row(c, merge_rows, &p, rows);
     }

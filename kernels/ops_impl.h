@@ -213,7 +213,7 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
         for (size_t i = 0; i < n_tiles; i++) {
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
-            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95; 3: 1.30 and 1.26) */
+            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95) */
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
                                    (const char *)w->w + p * ldb, ldb, step, w->k, act == DT_I16 || few ? group * ldb : 0, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
             for (size_t r = 0; act == DT_I16 && r < rows; r++)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run every test program of a build, then the tests of the command line. Each prints lines "ok NAME", "FAIL NAME" or "skip NAME
+# Run every test program of a build, those in IN_C, then the tests of the command line. Each prints lines "ok NAME", "FAIL NAME" or "skip NAME
 # (why)"; a program that ends otherwise than with 0, without such a FAIL, is one. The last lines: the twins this machine
 # could not run, and "N passed, N failed, N skipped".
 build=$1
@@ -32,8 +32,8 @@ for t in tests/test_*.c; do
     name=$(basename "$t" .c)
     run "$name" "$build/$name" ${LONG:+--long}
 done
-for t in "$build"/in_c_*; do
-    [ ! -x "$t" ] || run "test_${t##*/in_c_}, the AVX-512 twin in C" "$t"
+for t in $IN_C; do
+    run "test_${t##*/in_c_}, the AVX-512 twin in C" "$t"
 done
 # Not for the programs above: they print it, and the calls that some of them put in front of the C library's are no place for a sanitizer that opens its log.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$found/said TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$found/said

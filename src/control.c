@@ -74,7 +74,10 @@ void control_choose_mode(struct control *c)
         c->better = mine > its ? c->mode : other;
         const double loss = c->better == other ? lost : (double)trial[other] * (mine / its - 1);      /* of the next trial */
         const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
-        enter(c, c->better, c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its) ? AGAIN : (size_t)interval);
+        const bool cold = c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its);
+        if (cold)                                /* what lean rounds took is forgotten */
+            c->ran[MODE_LEAN].tokens = c->ran[MODE_LEAN].seconds = 0;
+        enter(c, c->better, cold ? AGAIN : (size_t)interval);
     }
 }
 
@@ -102,7 +105,8 @@ static void fill(struct control *c)
     for (size_t i = 1; i < CONTROL_GRID; i++)
         if (!c->measured[i]) {
             double more = (double)(control_grid[i] - control_grid[i - 1]);
-            double slope = i > 1 ? (c->cost[i - 1] - c->cost[i - 2]) / (double)(control_grid[i - 1] - control_grid[i - 2]) : GUESS * c->cost[0];
+            const size_t j = i > 3 ? i - 3 : 0;              /* over two sizes: one step may be a tile's border, or one measurement's bad moment */
+            double slope = i > 1 ? (c->cost[i - 1] - c->cost[j]) / (double)(control_grid[i - 1] - control_grid[j]) : GUESS * c->cost[0];
             c->cost[i] = c->cost[i - 1] + more * MAX(slope, 0.02 * c->cost[0]);
         }
     for (size_t i = 1; i < CONTROL_GRID; i++)

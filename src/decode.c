@@ -201,7 +201,7 @@ static bool may_pass(const struct decoder *d)
     return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
 }
 
-enum { LOOKS = 16 };                             /* rounds between those that look at what the text proposes, likely or not */
+enum { LOOKS = 17 };                             /* rounds between those that look at what the text proposes, likely or not: no divisor of what texts repeat */
 
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
 static int draft(struct decoder *d, struct err *e)
@@ -343,6 +343,16 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
     return n_best;
 }
 
+/* Whether a candidate was proposed to be verified, and not only to be looked at. */
+static bool is_meant(const struct decoder *d, uint32_t i)
+{
+    const struct tree *t = d->draft.tree;
+    bool meant = !d->draft.looks || t->node[i].reach >= d->draft.min_reach;
+    for (size_t k = 1; k < t->n_kept && !meant; k++)
+        meant = t->kept[k] == i;
+    return meant;
+}
+
 /* What the round did, before anything moves. */
 static void describe(struct decoder *d, const uint32_t *path, size_t n)
 {
@@ -352,8 +362,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     memset(r->source_drafted, 0, sizeof r->source_drafted);
     r->tokens = n;
     r->rows = t->n_kept;
-    r->drafted = t->n - 1;
-    r->drafted_depth = 0;
+    r->drafted = r->drafted_depth = 0;
     r->ngram_covers = 0;
     for (size_t i = 1; i < t->n_kept; i++) {
         const struct node *k = &t->node[t->kept[i]];
@@ -361,9 +370,13 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
         if (k->depth <= n && t->kept_parent[i] == (int32_t)path[k->depth - 1])
             r->n_reached[k->depth] = 1;
     }
-    for (size_t i = 1; i < t->n; i++)
+    for (size_t i = 1; i < t->n; i++) {
+        if (!is_meant(d, (uint32_t)i))
+            continue;
+        r->drafted++;
         for (size_t s = 0; s < N_SOURCES; s++)
             r->source_drafted[s] += t->node[i].sources >> s & 1;
+    }
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;

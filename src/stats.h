@@ -8,10 +8,10 @@ enum { STATS_WINDOW = 1000 };        /* tokens */
 
 struct round_stats {                 /* of one round */
     size_t tokens;                   /* it made: accepted + 1 */
-    size_t rows, drafted;            /* verified nodes, the root included; candidates in the pool */
+    size_t rows, drafted;            /* verified nodes, the root included; candidates in the pool that could have been */
     size_t drafted_depth;            /* of the deepest verified candidate */
     size_t n_reached[TREE_DEPTH_MAX + 1];    /* per depth d >= 1: 1 when a node of depth d-1 was accepted and had verified candidates behind it */
-    size_t source_drafted[N_SOURCES];        /* candidates in the pool by source (a shared one counts for each) */
+    size_t source_drafted[N_SOURCES];        /* these candidates by source (a shared one counts for each) */
     unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
     size_t ngram_covers;             /* accepted candidates, from the first one on, that one 4-gram chain covers (eq. 6) */
     size_t draft_passes, refreshes;

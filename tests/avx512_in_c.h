@@ -1,7 +1,8 @@
 /* The instructions of the AVX-512 twin (kernels/avx512.c) in C for CPUs with AVX2, so that what the twin does with them is tested where no CPU has them:
  * its tiles, its order of sums, its rounding. What the instructions themselves do is as Intel's manual says; tests/test_dpbf16.c compares the one
- * that is intricate with the hardware, where there is one. Included before the twin (Makefile, AVX512_IN_C); only what the twin uses is here. */
+ * that is intricate with the hardware, where there is one. Included before the twin (Makefile, IN_C); only what the twin uses is here. */
 #pragma once
+#include <assert.h>
 #include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
@@ -47,7 +48,7 @@ IN_C uint16_t in_c_cmp_ps_mask(__m512 a, __m512 b, int what)
 {
     in_c x = { .f = a }, y = { .f = b };
     uint16_t m = 0;
-    (void)what;
+    assert(what == _CMP_NLT_UQ);
     EACH(16) m |= (uint16_t)(!(x.f32[i] < y.f32[i]) << i);
     return m;
 }
@@ -94,8 +95,8 @@ IN_C __m512 in_c_dpbf16_ps(__m512 c, __m512bh a, __m512bh b)
     _mm_setcsr(0x9fc0);
     EACH(2) {
         const __m256i odd = _mm256_set1_epi32((int)0xffff0000);
-        __asm__("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_and_si256(x.half[i], odd))), "x"(_mm256_castsi256_ps(_mm256_and_si256(y.half[i], odd))));
-        __asm__("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_slli_epi32(x.half[i], 16))), "x"(_mm256_castsi256_ps(_mm256_slli_epi32(y.half[i], 16))));
+        __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_and_si256(x.half[i], odd))), "x"(_mm256_castsi256_ps(_mm256_and_si256(y.half[i], odd))));
+        __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_slli_epi32(x.half[i], 16))), "x"(_mm256_castsi256_ps(_mm256_slli_epi32(y.half[i], 16))));
     }
     _mm_setcsr(was);
     return r.f;

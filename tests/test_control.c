@@ -12,6 +12,7 @@ struct machine {
     double share;                                          /* bytes of a draft pass, of those of the weights and of 256 positions */
     double noise; size_t hiccup;                           /* of a pass; every so many passes takes 6 times as long */
     double others;                                         /* how much the speed differs from one third of a second to the next */
+    size_t tile; double border;                            /* rows of a tile; seconds of each further tile */
 };
 struct text {
     double pass;                                           /* a draft pass's guess comes true with this chance */
@@ -26,7 +27,7 @@ static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
 static double exact_pass(const struct machine *m, size_t rows, size_t length)
 {
     double cache = m->kv_bytes * (double)length;
-    return (m->weight_bytes + cache) / m->bytes_per_second + (double)(rows - 1) * (m->row + m->kv_row * cache);
+    return (m->weight_bytes + cache) / m->bytes_per_second + (double)(rows - 1) * (m->row + m->kv_row * cache) + (m->tile ? (double)((rows - 1) / m->tile) * m->border : 0);
 }
 static double draft_pass(const struct machine *m) { return m->share * (m->weight_bytes + 256 * m->kv_bytes) / m->bytes_per_second; }
 static double others = 1, others_until;                     /* what others take just now: a factor of the time */
@@ -172,12 +173,13 @@ static double best_rate(const struct machine *m, const struct text *text, size_t
 static const struct machine usual = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.1, 0.03, 400 };
 static const struct machine dear_rows = { 10e6, 1536, 20e9, 700e-6, 3e-11, 1.1, 0.03, 0 }, dear_drafts = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.6, 0.05, 300 };
 static const struct machine free_rows = { 40e6, 3000, 20e9, 3e-6, 0, 0.2, 0.03, 0 };
+static const struct machine tiles = { 10e6, 1536, 20e9, 80e-6, 0, 0.2, 0.03, 0, .tile = 3, .border = 1e-3 };
 
 static void finds_the_best_number_of_passes(void)
 {
     static const struct { const char *name; const struct machine *m; double pass; size_t length; } cases[] = {
         { "usual, 0.9", &usual, 0.9, 20000 }, { "usual, 0.7", &usual, 0.7, 20000 }, { "usual, 0.7, long", &usual, 0.7, 90000 }, { "usual, 0.4, long", &usual, 0.4, 90000 },
-        { "dear rows", &dear_rows, 0.8, 30000 }, { "free rows, 0.9", &free_rows, 0.9, 20000 }, { "free rows, 0.5", &free_rows, 0.5, 20000 }, { "short", &usual, 0.8, 2000 },
+        { "dear rows", &dear_rows, 0.8, 30000 }, { "free rows, 0.9", &free_rows, 0.9, 20000 }, { "free rows, 0.5", &free_rows, 0.5, 20000 }, { "short", &usual, 0.8, 2000 }, { "tiles of three", &tiles, 0.82, 20000 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text text = { .pass = cases[i].pass };

@@ -298,7 +298,7 @@ static void unlikely_proposals_are_looked_at(void)
     const float before = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
     size_t kept = 0;
     while (d.n_tokens < d.n_max) {
-        for (size_t i = 1; i < CONTROL_GRID; i++) d.control.cost[i] = (double)(i + 1) * d.control.cost[0];
+        for (size_t i = 1; i < CONTROL_GRID; i++) d.control.cost[i] = (double)control_grid[i] * d.control.cost[0];
         step(&d);
         kept += d.draft.tree->n_kept > 1;
     }
@@ -317,11 +317,13 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
 {
     const struct tree *t = d->draft.tree;
     uint32_t at = 0;
-    *x = (struct round_log){ .tokens = d->n_tokens - from, .rows = t->n_kept, .pool = t->n - 1, .passes = d->draft.passes };
+    *x = (struct round_log){ .tokens = d->n_tokens - from, .rows = t->n_kept, .passes = d->draft.passes };
     bool kept[TREE_POOL_MAX] = { false };
     for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
     for (size_t i = 1; i < t->n; i++) {
-        for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += t->node[i].sources >> s & 1;
+        const bool meant = kept[i] || !d->draft.looks || t->node[i].reach >= d->draft.min_reach;
+        x->pool += meant;
+        for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
         if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
     }
     for (size_t k = 0; k < x->tokens; k++) {                /* the node at depth k was accepted */
