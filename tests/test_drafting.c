@@ -144,7 +144,10 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
         }
         choose_where_a_row_costs_a_tenth(&d, 1);
         CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_MEAN) && g->partial.budget == 256, "arm %zu instead of %zu", g->at_arm, better);
-        while (partial_kv(&g->partial) == g->kv && d.n_tokens < d.n_max) step(&d);
+        while (partial_kv(&g->partial) == g->kv && d.n_tokens < d.n_max) {
+            step(&d);                                /* and whatever this machine's passes cost, drafting goes on */
+            d.control.mode = d.control.better = MODE_FULL, d.control.to_go = 1000;
+        }
         CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections", g->partial.refreshes);
     }
     /* others are tried while drafting pays, and in a trial of drafting only where none is known to pay: not at all, or less than what lean rounds write */

@@ -146,7 +146,7 @@ static void the_verdict(const struct chaos *c, const struct text want[SEEDS])
 static void a_queue_under_chaos_does_each_job_once(void)
 {
     struct text want[SEEDS] = {{0}};
-    struct chaos c = { .jobs = long_run ? 10000 : 300 };
+    struct chaos c = { .jobs = long_run ? 10000 : 1000 };
     if (!can_run)
         SKIP(NO_PROGRAM);
     CHECK(expected(want));
