@@ -285,7 +285,7 @@ static void ngrams_lag_behind_the_penalty_window(void)
 /* What the text proposes is looked at now and then, however dear rows are and however unlikely it seemed at first: 4-grams of a text that repeats itself are found to come true. */
 static void unlikely_proposals_are_looked_at(void)
 {
-    enum { CYCLE = 24, TOKENS = SLOW_BUILD ? 200 : 500 };
+    enum { CYCLE = 24, TOKENS = 600 };
     struct decoder d;
     struct decode_setup s;
     struct sampling p;
