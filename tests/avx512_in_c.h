@@ -4,7 +4,6 @@
 #pragma once
 #include <assert.h>
 #include <immintrin.h>
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
