@@ -8,7 +8,8 @@
 #include "runs/snapshots.h"
 #include "src/cmd_store.h"
 
-static json_t *time_or_null(double t) { return t > 0 ? json_real(t) : json_null(); }
+/* A time or a speed, where there is one. */
+static json_t *real_or_null(double x) { return x > 0 ? json_real(x) : json_null(); }
 
 static const char *time_text(char out[32], double t)
 {
@@ -32,10 +33,10 @@ static void duration(char out[32], double seconds)
 
 static json_t *job_json(const struct job *j)
 {
-    json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", json_text(j->batch),
+    json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", json_text(j->batch),
                           "custom_id", json_text(j->custom_id), "state", job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens",
                           (json_int_t)j->given, "of", (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", json_text(j->model), "priority",
-                          (json_int_t)j->priority, "tokens_per_second", j->rate, "finish_reason", json_text(j->finish_reason), "stop_reason",
+                          (json_int_t)j->priority, "tokens_per_second", real_or_null(j->rate), "finish_reason", json_text(j->finish_reason), "stop_reason",
                           json_text(j->stop_reason), "error", json_text(j->error), "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
@@ -45,10 +46,10 @@ static json_t *job_json(const struct job *j)
     json_object_set_new(o, "attempt", json_integer(j->attempt));
     json_object_set_new(o, "parent", j->parent ? json_integer(j->parent) : json_null());
     json_object_set_new(o, "parent_at", j->parent ? json_integer((json_int_t)j->parent_at) : json_null());
-    json_object_set_new(o, "created", time_or_null(j->created));
-    json_object_set_new(o, "started", time_or_null(j->started));
-    json_object_set_new(o, "updated", time_or_null(j->updated));
-    json_object_set_new(o, "ended", time_or_null(j->ended));
+    json_object_set_new(o, "created", real_or_null(j->created));
+    json_object_set_new(o, "started", real_or_null(j->started));
+    json_object_set_new(o, "updated", real_or_null(j->updated));
+    json_object_set_new(o, "ended", real_or_null(j->ended));
     json_object_set_new(o, "host", json_text(j->host));
     json_object_set_new(o, "pid", j->host ? json_integer(j->pid) : json_null());
     json_object_set_new(o, "worker_ended", j->state == JOB_RUNNING ? json_boolean(j->gone) : json_null());

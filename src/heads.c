@@ -159,6 +159,14 @@ static int read_norm(float *v, const struct tensors *ts, const struct tensor *t,
 
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256 + 256; }
 
+static size_t head_bytes(const struct model *m, enum dtype type)
+{
+    const size_t d = m->config.hidden;
+    return padded(m->dev->mat_size(m->dev, type, d, d)) + 2 * padded(d * sizeof(float));
+}
+
+size_t heads_bytes(const struct model *m, size_t n) { return n * head_bytes(m, m->dev->mat_type(m->dev, DT_BF16, m->compute)); }
+
 static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m, struct err *e)
 {
     const size_t d = m->config.hidden, norm = padded(d * sizeof(float));
@@ -174,7 +182,7 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
         }
     for (size_t k = 0; k < h->n; k++) {
         h->head[k].w = (struct mat){ dev->mat_type(dev, t[k][0]->dtype, m->compute), d, d, NULL };
-        h->mem_bytes += padded(dev->mat_size(dev, h->head[k].w.type, d, d)) + 2 * norm;
+        h->mem_bytes += head_bytes(m, h->head[k].w.type);
     }
     h->dev = dev;
     if (!(h->mem = dev->alloc(dev, h->mem_bytes)))

@@ -34,6 +34,8 @@ struct heads {                           /* {0} is closed */
  * any is an ERR_INPUT too. */
 int  heads_open(struct heads *h, const char *path, const struct model *m, struct err *e);
 void heads_close(struct heads *h);
+/* What n heads of a BF16 file hold in the memory of the model's device, from the model's config, device and compute alone. */
+size_t heads_bytes(const struct model *m, size_t n);
 /* Whether a model directory has heads: by names alone, nothing is checked. */
 bool heads_present(const char *dir);
 

@@ -465,6 +465,8 @@ static void job_plan(struct memory_plan *plan, const struct job_params *p, const
     setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
     engine_plan(plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
     decode_plan(plan, &setup, &g->model, n_max);
+    if (setup.heads && !g->heads.mem)
+        memory_add_on(plan, g->dev, "heads", heads_bytes(&g->model, usual.n));
     memory_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
     if (held)                            /* the weights are in memory: only the rest has to fit */
         memory_held(plan, 0, held);

@@ -86,7 +86,7 @@ wait_for "[ \$(tokens_of $id) -gt 600 ]"
 "$L" list $id --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; assert j["state"] == "running" and j["worker_ended"] is False, j' 2>"$TMP/err"; result a_living_worker_is_one $? "$(tail -1 "$TMP/err")"
 kill -9 $pid; wait $pid 2>/dev/null
 "$L" list $id >"$TMP/a"; [ "$(state_of $id)" = running ] && grep -q 'its process has ended, longhand work goes on with it' "$TMP/a" && ! grep -q 'tokens/s,' "$TMP/a"; result list_knows_a_dead_worker $? "$(cat "$TMP/a")"
-"$L" list $id --json | python3 -c 'import json,sys; a=json.load(sys.stdin); j=a["jobs"][0]; assert j["worker_ended"] is True and not j["tokens_per_second"] and not a["tokens_per_second"] and a["eta_seconds"] is None, a' 2>"$TMP/err"; result list_json_knows_it $? "$(tail -1 "$TMP/err")"
+"$L" list $id --json | python3 -c 'import json,sys; a=json.load(sys.stdin); j=a["jobs"][0]; assert j["worker_ended"] is True and j["tokens_per_second"] is None and not a["tokens_per_second"] and a["eta_seconds"] is None, a' 2>"$TMP/err"; result list_json_knows_it $? "$(tail -1 "$TMP/err")"
 "$L" show $id | grep -q 'worker: its process has ended'; result show_knows_it $? "$("$L" show $id | head -8)"
 check resume_of_it_says_what_does 2 'is running, not paused or failed; its process has ended, and longhand work goes on with it' resume $id
 "$L" cancel $id -q
