@@ -75,9 +75,9 @@ enum dtype compute_of(const struct options *o);
 enum dtype kv_of(int kv_dtype);                    /* DT_OTHER: auto */
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 int engine_open(struct engine *g, const struct options *o, struct err *e);
-/* The weights, with progress. */
+/* The weights, with progress; ERR_FAILED when a signal says to stop. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);
-/* The model in 8 bits, unless it is there, with progress. */
+/* The model in 8 bits, unless it is there, with progress; a signal to stop ends it too. */
 int engine_int8(struct engine *g, struct progress *p, struct err *e);
 void engine_close(struct engine *g);
 

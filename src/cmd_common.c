@@ -102,6 +102,11 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
     return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads, o->device, NULL, kv_of(o->kv_dtype) }, e);
 }
 
+static struct model sizes_only(const struct engine *g)
+{
+    return (struct model){ .config = g->config, .compute = g->compute, .dev = g->dev, .ops = g->ops, .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
+}
+
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
@@ -132,12 +137,7 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
     const struct where_model wanted = { &g->config, &g->tensors, g->compute, g->kv, g->ops, g->pool };
     if (where_open(&g->dev, s->device, s->numerics, &wanted, e))
         goto fail;
-    g->model.config = g->config;
-    g->model.compute = g->compute;
-    g->model.dev = g->dev;
-    g->model.ops = g->ops;
-    g->model.pool = g->pool;
-    g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
+    g->model = sizes_only(g);
     if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
         goto fail;
     return 0;
@@ -161,20 +161,23 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
 }
 
-static void loading(void *ctx, size_t done, size_t total)
+static bool loading(void *ctx, size_t done, size_t total)
 {
     struct progress *p = ctx;
     p->of = total;
     progress_at(p, done);
+    return !stop_signal;
 }
 
 int engine_load(struct engine *g, struct progress *p, struct err *e)
 {
     tensors_close(&g->tensors);
     g->tensors = (struct tensors){0};
-    g->model = (struct model){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
-    return model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e);
+    if (model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e) == 0)
+        return 0;
+    g->model = sizes_only(g);            /* the next job is sized by it, and reads it again */
+    return e->code == ERR_AGAIN ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir) : -1;
 }
 
 int engine_int8(struct engine *g, struct progress *p, struct err *e)

@@ -36,11 +36,10 @@ static void *take(struct loader *l, size_t bytes)
     return p;
 }
 
-static void report(struct loader *l, size_t bytes)
+static int report(struct loader *l, size_t bytes)
 {
     l->done += bytes;
-    if (l->progress)
-        l->progress(l->ctx, l->done, l->total);
+    return !l->progress || l->progress(l->ctx, l->done, l->total) ? 0 : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
 }
 
 static int load_rows(struct loader *l, const struct tensor *t, const struct part *p)
@@ -68,7 +67,8 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
         }
         if (*l->dev->error)
             return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
-        report(l, n * row_bytes);
+        if (report(l, n * row_bytes))
+            return -1;
     }
     return 0;
 }
@@ -166,7 +166,8 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
             to[j / seg * seg_pad + j % seg] = as_float(l->slab, t->dtype, j);
         l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
         at += rows;
-        report(l, t->bytes);
+        if (report(l, t->bytes))
+            return -1;
     }
     return 0;
 }
@@ -224,7 +225,8 @@ static int load_embed(struct loader *l)
             return -1;
         if (to == l->slab)
             m->dev->upload(m->dev, (char *)m->embed.w + at, to, n);
-        report(l, n);
+        if (report(l, n))
+            return -1;
     }
     return 0;
 }
@@ -378,8 +380,12 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
         quantize(&z->o, &y->o, &at, from->pool);
         quantize(&z->gate_up, &y->gate_up, &at, from->pool);
         quantize(&z->down, &y->down, &at, from->pool);
-        if (progress)
-            progress(ctx, (size_t)(at - (char *)to->mem), to->mem_bytes);
+        const size_t done = (size_t)(at - (char *)to->mem);
+        if (progress && !progress(ctx, done, to->mem_bytes)) {
+            err_set(e, ERR_AGAIN, "stopped after %zu of %zu bytes", done, to->mem_bytes);
+            model_close(to);
+            return -1;
+        }
     }
     quantize(&to->lm_head, &from->lm_head, &at, from->pool);
     return 0;

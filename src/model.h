@@ -38,8 +38,8 @@ struct model {                           /* {0} is closed */
     void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
 
-/* Report of loading: done of total bytes. */
-typedef void model_progress(void *ctx, size_t done, size_t total);
+/* Report of loading: done of total bytes. false: stop, with ERR_AGAIN. */
+typedef bool model_progress(void *ctx, size_t done, size_t total);
 
 /* Bytes that model_open will hold, from the configuration alone. */
 int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e);

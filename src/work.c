@@ -122,7 +122,7 @@ int worker_load(struct worker *w, struct err *e)
         w->loaded = true;
     stopping_for(NULL);
     progress_clear(&w->progress);
-    return rc ? rc : stop_signal != 0;
+    return stop_signal ? 1 : rc;             /* whatever was broken off is made again by who takes the job next */
 }
 
 /* ---- one job ---- */

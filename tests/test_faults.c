@@ -9,8 +9,8 @@
 static bool long_run, can_run;
 static struct text whole, second;         /* of the job that is there, and of the one that a verb adds */
 #define SECOND "-m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1"
-/* Stores with one job: queued, of 200 tokens and of 20; of 20, paused; and the one a test begins with. */
-static struct begun { char path[128]; size_t tokens; uint64_t hash; } queued, small, paused, *begun;
+/* Stores with one job: queued, of 200 tokens and of 20; of 20, paused. With two of 20. And the one a test begins with. */
+static struct begun { char path[128]; size_t tokens; uint64_t hash; } queued, small, paused, two, *begun;
 
 struct failure { const char *name; unsigned classes; enum fault_what what; int error; int64_t times, step; };   /* step: of the short test */
 
@@ -137,6 +137,15 @@ static void work_survives_missing_memory(void)
         { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 97 }, { "no memory from there on", CALL_MEMORY, FAULT_ERROR, ENOMEM, INT64_MAX, 197 },
     };
     failing_calls(v, sizeof v / sizeof *v, &small, WORK, 4);
+}
+
+/* What fails the first job (a model that was not read to its end, say) leaves nothing behind that the second would meet. */
+static void work_goes_on_behind_a_job_that_failed(void)
+{
+    static const struct failure v[] = {
+        { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 3 }, { "no memory once", CALL_MEMORY, FAULT_ERROR, ENOMEM, 1, 61 },
+    };
+    failing_calls(v, sizeof v / sizeof *v, &two, WORK, 4);
 }
 
 /* Two texts may be queued then, or one; the first is there in any case. */
@@ -330,6 +339,11 @@ int main(int argc, char **argv)
         rig_new();
         submit_tiny(20, 1);
         keep(&small, "small", 20);
+        if (!exited(program("submit " SECOND), 0))
+            abort();
+        keep(&two, "two", 20);
+        rig_new();
+        submit_tiny(20, 1);
         if (!exited(program("pause 1"), 0))
             abort();
         keep(&paused, "paused", 20);
@@ -337,6 +351,7 @@ int main(int argc, char **argv)
     RUN(work_survives_failing_writes);
     RUN(work_survives_failing_reads);
     RUN(work_survives_missing_memory);
+    RUN(work_goes_on_behind_a_job_that_failed);
     RUN(submit_survives_failing_calls);
     RUN(run_survives_failing_calls);
     RUN(resume_survives_failing_calls);
@@ -345,7 +360,7 @@ int main(int argc, char **argv)
     RUN(pipes_that_nobody_reads_lose_nothing);
     free(whole.ids);
     free(second.ids);
-    for (struct begun *const *b = (struct begun *[]){ &queued, &small, &paused, NULL }; *b; b++)
+    for (struct begun *const *b = (struct begun *[]){ &queued, &small, &paused, &two, NULL }; *b; b++)
         if ((*b)->path[0])
             unlink((*b)->path);
     rig_end();

@@ -192,6 +192,42 @@ static void small_models_are_near(void)
     }
 }
 
+struct patience { size_t n, left, last; };
+
+static bool impatient(void *ctx, size_t done, size_t total)
+{
+    struct patience *p = ctx;
+    CHECK(done > p->last && done <= total);
+    p->last = done, p->n++;
+    return p->left == 0 || --p->left > 0;
+}
+
+/* At every report of reading a model and of making it in 8 bits: what is broken off there is an error of its own kind and leaves nothing open. */
+static void both_can_be_broken_off(void)
+{
+    struct rig r;
+    struct model m;
+    struct err e = { 0 };
+    char dir[4096];
+    tiny_write(&tiny_models[0], dir);
+    rig_open(&r, dir, DT_BF16, best_twin(), 2, 8, 64);
+    for (int made = 0; made < 2; made++) {
+        struct patience whole = { 0 };
+        for (size_t at = 0; at == 0 || at <= whole.n; at++) {
+            struct patience p = { .left = at };
+            const int rc = made ? model_quantize(&m, &r.m, impatient, &p, &e) : model_open(&m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p, &e);
+            if (at == 0) {
+                CHECK(rc == 0 && p.n > 1);
+                whole = p;
+                model_close(&m);
+            } else
+                CHECK(rc == -1 && e.code == ERR_AGAIN && p.n == at && strstr(e.msg, "stopped after") && !m.mem && !m.layers, "%d, report %zu of %zu: %d %s", made, at, whole.n, rc, e.msg);
+        }
+    }
+    rig_close(&r);
+    tiny_remove(dir);
+}
+
 static void the_demonstration_model_guesses_the_same(void)
 {
     struct tokenizer *k;
@@ -215,6 +251,7 @@ int main(void)
     RUN(rows_are_whole_numbers_times_a_scale);
     RUN(products_are_exact_in_every_twin);
     RUN(small_models_are_near);
+    RUN(both_can_be_broken_off);
     RUN(the_demonstration_model_guesses_the_same);
     return test_end();
 }
