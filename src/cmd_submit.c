@@ -18,8 +18,12 @@ static int submit_one(const struct options *o, struct err *e)
         rc = request_submit(&r, &g, s, false, ids, e);
     for (size_t i = 0; i < o->samples && rc == 0; i++)
         printf("%" PRId64 "\n", ids[i]);
-    if (rc == 0 && (rc = stdout_finish(e)) != 0)
-        err_while(e, "job %" PRId64 " is in the queue", ids[0]);
+    if (rc == 0 && (rc = stdout_finish(e)) != 0) {
+        if (o->samples == 1)
+            err_while(e, "job %" PRId64 " is in the queue", ids[0]);
+        else                             /* of one transaction: their numbers follow each other */
+            err_while(e, "jobs %" PRId64 " to %" PRId64 " are in the queue", ids[0], ids[o->samples - 1]);
+    }
     store_close(s);
     request_close(&r);
     engine_close(&g);

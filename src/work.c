@@ -96,7 +96,7 @@ static bool hashing(void *ctx, size_t done, size_t of)
 int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
 {
     struct engine *g = &w->engine;
-    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && g->kv == p->kv && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && (g->kv == p->kv || g->dev->kv_type == p->kv) && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
                 where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error;
     if (!same) {
         engine_close(g);

@@ -44,6 +44,8 @@ if [ -w /dev/full ]; then
     "$LONGHAND" submit -m $MODEL -p x -n 5 >/dev/full 2>"$TMP/err"; r=$?
     id=$(sed -n 's/^longhand: job \([0-9]*\) is in the queue: .*No space left.*/\1/p' "$TMP/err")
     [ $r = 1 ] && "$LONGHAND" remove -q "${id:-0}"; result a_job_whose_number_is_lost_is_named $? "exit $r: $(cat "$TMP/err")"
+    "$LONGHAND" submit -m $MODEL -p x -n 5 --samples 3 >/dev/full 2>"$TMP/err"; r=$?
+    [ $r = 1 ] && grep -q "^longhand: jobs $((id + 1)) to $((id + 3)) are in the queue: .*No space left" "$TMP/err" && "$LONGHAND" list $((id + 3)) >/dev/null; result numbers_of_jobs_that_cannot_be_written_are_told $? "exit $r $(cat "$TMP/err")"
     "$LONGHAND" run -m $MODEL -f $P -n 50 -s 7 -q >/dev/full 2>"$TMP/err"; r=$?
     [ $r = 1 ] && grep -q 'No space left' "$TMP/err"; result full_disk_ends_the_run_with_1 $? "exit $r"
     "$LONGHAND" help >/dev/full 2>"$TMP/err"; r=$?
