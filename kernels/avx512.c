@@ -87,6 +87,12 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
+/* The sum stays where it is: of the intrinsic gcc 12 copies it to and fro, twice for each product, and spills the copies of large tiles (24 sums: 36
+ * times at each step). */
+#ifndef DOT_INTO
+#define DOT_INTO(c, a, b) __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
+#endif
+
 static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a,
     size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
 {
@@ -106,7 +112,7 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
             memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
             const __m512i x = _mm512_set1_epi32(pair);
             U_ for (int p = 0; p < panels; p++)
-                acc[r][p] = _mm512_dpwssd_epi32(acc[r][p], x, w[p]);
+                DOT_INTO(acc[r][p], x, w[p]);
         }
     }
     U_ for (int r = 0; r < rows; r++)

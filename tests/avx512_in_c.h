@@ -100,7 +100,7 @@ IN_C __m512 in_c_dpbf16_ps(__m512 c, __m512bh a, __m512bh b)
     _mm_setcsr(was);
     return r.f;
 }
-IN_C __m512i in_c_dpwssd_epi32(__m512i c, __m512i a, __m512i b)
+IN_C __m512i in_c_dpwssd(__m512i c, __m512i a, __m512i b)
 {
     in_c r = { .v = c }, x = { .v = a }, y = { .v = b };
     EACH(2) r.half[i] = _mm256_add_epi32(r.half[i], _mm256_madd_epi16(x.half[i], y.half[i]));
@@ -142,4 +142,4 @@ IN_C __m512i in_c_dpwssd_epi32(__m512i c, __m512i a, __m512i b)
 #define _mm512_cvtepi8_epi16 in_c_cvtepi8_epi16
 #define _mm512_cvtneps_pbh in_c_cvtneps_pbh
 #define _mm512_dpbf16_ps in_c_dpbf16_ps
-#define _mm512_dpwssd_epi32 in_c_dpwssd_epi32
+#define DOT_INTO(c, a, b) ((c) = in_c_dpwssd(c, a, b))
