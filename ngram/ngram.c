@@ -48,10 +48,10 @@ struct ngram {
 enum { GRAM = 4 };
 static size_t grams_of(size_t n) { return n < GRAM ? 0 : n - (GRAM - 1); }
 
-/* Buckets for chains of about 5 when the table is full. */
+/* Buckets for chains of about 5 when the table is full. Not the first ones: uthash asks only behind a doubling whether there may be another. */
 static unsigned buckets_of(size_t n_max)
 {
-    unsigned n = HASH_INITIAL_NUM_BUCKETS;
+    unsigned n = 2 * HASH_INITIAL_NUM_BUCKETS;
     while (n < n_max / 5)
         n *= 2;
     return n;

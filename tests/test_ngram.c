@@ -142,6 +142,20 @@ static void lengths_at_the_edges(void)
     CHECK(ngram_open(&t, SIZE_MAX, &e) == -1 && strstr(e.msg, "no memory"), "%s", e.msg);
 }
 
+/* Few tokens occur twice, so both tables are as full as they can be, and some chains of their buckets long. */
+static void tables_of_every_size_have_room(void)
+{
+    int32_t x[400];
+    for (size_t n_max = 1; n_max <= 400; n_max++)
+        for (size_t turn = 0; turn < 40; turn++) {
+            struct ngram *t;
+            CHECK(!ngram_open(&t, n_max, &e));
+            for (size_t i = 0; i < n_max; i++) x[i] = (int32_t)below(100000);
+            ngram_follow(t, x, n_max);
+            ngram_close(t);
+        }
+}
+
 /* Texts of up to 10^6 tokens, of three kinds: all 4-grams different with a lead of their own each, with few leads, and Zipf. The
  * arena must be enough for each. */
 static void cost_and_allocations(void)
@@ -202,6 +216,7 @@ int main(void)
     RUN(equals_brute_force);
     RUN(an_increment_keeps_the_others);
     RUN(lengths_at_the_edges);
+    RUN(tables_of_every_size_have_room);
     RUN(allocations_are_counted);
     RUN(cost_and_allocations);
     return test_end();
