@@ -17,7 +17,7 @@ struct checkpoint {
     struct { const char *source, *name; unsigned index; } metric[CHECKPOINT_METRICS_MAX];
 
     /* of the decode thread */
-    double round_sum[CHECKPOINT_METRICS_MAX], put_seconds;
+    double round_sum[CHECKPOINT_METRICS_MAX], put_seconds, put_before;   /* put_seconds: since the last put; before that */
 
     /* behind the lock */
     pthread_mutex_t lock;
@@ -252,6 +252,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
         c->rounds[c->n_rounds++].tokens = n;
     }
     c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
+    c->put_before += c->put_seconds;
     for (int i = 0; i < c->n_metrics; i++)
         c->sum[window][i] += c->round_sum[i];
     c->dirty_from = MIN(c->dirty_from, window);
@@ -266,6 +267,8 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     c->put_seconds = clock_seconds() - start;        /* counted with the next round */
     return rc;
 }
+
+double checkpoint_put_seconds(const struct checkpoint *c) { return c->put_before + c->put_seconds; }
 
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
 {

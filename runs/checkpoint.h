@@ -43,6 +43,8 @@ void checkpoint_add(struct checkpoint *c, int metric, double value);
 /* The n tokens of a round (0: only counters) behind those put before; with those of the claim never more than claim.wanted (asserted).
  * `round`: kept when asked for, its `sources` must outlive c; its start is set here. 0; 1: the job is lost; -1: a commit failed. */
 int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round, struct err *e);
+/* What all of them took from the decode loop. For the thread that puts. */
+double checkpoint_put_seconds(const struct checkpoint *c);
 /* An event of the job (kind must outlive c, text is copied) that is committed with what is put next to it, in the order of the calls, within the time that
  * holds for tokens; also while nothing is put. One for which there is no room is cut, or left out (a text repeats itself once in 128 tokens at most, and
  * that fits). A job that is lost has no more of them. */

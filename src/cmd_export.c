@@ -38,8 +38,6 @@ static int check_options(const struct options *o, struct err *e)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: only one of them is allowed", others[i]);
-    if (o->output && same_file(o->output, o->batch))
-        return err_set(e, ERR_INPUT, "--output: %s is the file of --batch; any other file is allowed", o->output);
     if (sink_open(&out, o->output, e))               /* before hours of work */
         return -1;
     sink_abandon(&out);

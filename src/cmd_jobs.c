@@ -40,7 +40,7 @@ static json_t *job_json(const struct job *j)
                           json_text(j->stop_reason), "error", json_text(j->error), "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
-    json_object_set_new(o, "seed", json_integer((json_int_t)j->seed));       /* beyond 2^63 as `seed_text` has it */
+    json_object_set_new(o, "seed", j->seed <= INT64_MAX ? json_integer((json_int_t)j->seed) : json_null());     /* print_json puts it in */
     json_object_set_new(o, "seed_text", json_string(seed));
     json_object_set_new(o, "resumes", json_integer((json_int_t)j->resumes));
     json_object_set_new(o, "attempt", json_integer(j->attempt));
@@ -56,13 +56,26 @@ static json_t *job_json(const struct job *j)
     return o;
 }
 
+/* Jansson's integers are 64 bits with a sign: a seed of 2^63 and above is null there, and put in from the text behind it. */
 static int print_json(json_t *v, struct err *e)
 {
-    int rc = v ? json_dumpf(v, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : -1;
+    static const char none[] = "\"seed\": null,", text[] = "\"seed_text\": \"";
+    char *s = v ? json_dumps(v, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL, *at = s, *from = s;
     json_decref(v);
-    if (rc && !ferror(stdout))
+    if (!s)
         return err_set(e, ERR_FAILED, "out of memory for JSON");
-    putchar('\n');
+    for (char *hit; (hit = strstr(at, none)); at = hit + 1) {
+        const char *seed = hit + sizeof none - 1;
+        seed += strspn(seed, " \n");
+        if (strncmp(seed, text, sizeof text - 1))    /* metadata may have a field of that name */
+            continue;
+        seed += sizeof text - 1;
+        fwrite(from, 1, (size_t)(hit - from) + strlen("\"seed\": "), stdout);
+        fwrite(seed, 1, strcspn(seed, "\""), stdout);
+        from = hit + strlen("\"seed\": null");
+    }
+    puts(from);
+    free(s);
     return stdout_finish(e);
 }
 

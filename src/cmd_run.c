@@ -93,7 +93,8 @@ static void last_line(const struct run *r, const struct work_result *w)
         fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
 }
 
-/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. Of several texts, text I's go to FILE.I. */
+/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. What an attempt before it made, tokens 0 to `from` - 1, is
+ * not in them. Of several texts, text I's go to FILE.I. */
 static int write_stats(const struct run *r, const struct work_result *w, struct err *e)
 {
     char path[PATH_BYTES];
@@ -103,8 +104,8 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
     put_json(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
-    fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
-            "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->stats.seconds, w->prefill_seconds,
+    fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
+            "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds, w->prefill_seconds,
             w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
     stats_json(f, &w->stats, r->fixed_tree);
     if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */

@@ -112,8 +112,11 @@ static int read_metadata(struct heads *h, const struct tensors *ts, const struct
         return err_set(e, ERR_INPUT, "%s: __metadata__: kind %s%s, allowed are chained and independent", ts->path[0], found ? "is " : "is missing",
                        found ? s : "");
     h->chained = strcmp(s, "chained") == 0;
-    if (check_number(ts, "hidden_size", m->config.hidden, e) || check_number(ts, "vocab_size", m->config.vocab, e) ||
-        (found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
+    if (check_number(ts, "hidden_size", m->config.hidden, e) || check_number(ts, "vocab_size", m->config.vocab, e))
+        return -1;
+    if (!m->mem)
+        return 0;
+    if ((found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
         return -1;
     snprintf(own, sizeof own, "%016llx", (unsigned long long)heads_fingerprint(m));
     h->foreign = found && strcmp(s, own);
@@ -180,6 +183,8 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
             if (!(t[k][i] = tensors_need(ts, name, d, i ? 0 : d, e)))
                 return -1;
         }
+    if (!m->mem)
+        return 0;
     for (size_t k = 0; k < h->n; k++) {
         h->head[k].w = (struct mat){ dev->mat_type(dev, t[k][0]->dtype, m->compute), d, d, NULL };
         h->mem_bytes += head_bytes(m, h->head[k].w.type);
@@ -261,6 +266,15 @@ int heads_open(struct heads *h, const char *path, const struct model *m, struct 
     if (r)
         heads_close(h);
     return r;
+}
+
+int heads_check(const char *path, const struct model *m, struct err *e)
+{
+    struct heads h;
+    assert(!m->mem);
+    int rc = heads_open(&h, path, m, e);
+    heads_close(&h);
+    return rc;
 }
 
 bool heads_present(const char *dir)

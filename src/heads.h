@@ -36,6 +36,8 @@ int  heads_open(struct heads *h, const char *path, const struct model *m, struct
 void heads_close(struct heads *h);
 /* What n heads of a BF16 file hold in the memory of the model's device, from the model's config, device and compute alone. */
 size_t heads_bytes(const struct model *m, size_t n);
+/* Whether heads_open would find heads there that fit, from their header: for a model whose weights are not read (of it config, device and compute are used). */
+int  heads_check(const char *path, const struct model *m, struct err *e);
 /* Whether a model directory has heads: by names alone, nothing is checked. */
 bool heads_present(const char *dir);
 

@@ -106,6 +106,16 @@ static int whole_path(char heads_file[PATH_BYTES], struct err *e)
     return rc;
 }
 
+/* What a worker would refuse. Once for the lines of a batch. */
+static int check_heads(const char *path, const struct engine *g, struct err *e)
+{
+    static char checked[PATH_BYTES];
+    if (strcmp(checked, path) && heads_check(path, &g->model, e))
+        return -1;
+    snprintf(checked, sizeof checked, "%s", path);
+    return 0;
+}
+
 int job_describe(json_t **out, const struct options *o, const struct sampling *s, const struct engine *g, size_t n_prompt, const char *chat_template,
                  struct err *e)
 {
@@ -118,6 +128,8 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
     if ((d.drafters >> SOURCE_HEADS & 1) && !heads_file[0] && !draft_model_has_heads(g->dir))
         return err_set(e, ERR_INPUT, "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter heads:FILE names some",
                        o->preset ? "preset" : "drafter", g->dir);
+    if ((d.drafters >> SOURCE_HEADS & 1) && check_heads(heads_file[0] ? heads_file : g->dir, g, e))
+        return -1;
     json_t *order = json_array();
     for (size_t i = 0; i < s->n_order; i++)
         json_array_append_new(order, json_string(step_names[s->order[i]]));

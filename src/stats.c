@@ -29,7 +29,7 @@ void stats_clear(struct draft_stats *s)
 /* A round that crosses a border belongs to both windows, by its tokens. */
 static void add_windows(struct draft_stats *s, const struct round_stats *r, size_t tokens)
 {
-    for (size_t at = s->tokens, end = s->tokens + tokens; at < end;) {
+    for (size_t at = s->from + s->tokens, end = at + tokens; at < end;) {
         struct window_stats *w = &s->window[MIN(at / STATS_WINDOW, s->n_windows - 1)];
         size_t n = MIN(end, (at / STATS_WINDOW + 1) * STATS_WINDOW) - at;
         w->seconds += r->seconds * (double)n / (double)tokens;
@@ -85,14 +85,19 @@ static void put_list(FILE *f, const char *name, const size_t *v, size_t from, si
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
+static void put_share(FILE *f, const char *name, size_t n, size_t of)
+{
+    if (of)
+        fprintf(f, "\"%s\": %.4f, ", name, (double)n / (double)of);
+    else
+        fprintf(f, "\"%s\": null, ", name);
+}
+
 void stats_json(FILE *f, const struct draft_stats *s, bool tree_fixed)
 {
-    fprintf(f, "\"rounds\": %zu, \"mean_acceptance_length\": %.4f, \"alpha\": %.4f, ", s->rounds, ratio((double)s->tokens, (double)s->rounds),
-            ratio((double)s->accepted, (double)s->drafted_depth));
-    if (tree_fixed)
-        fprintf(f, "\"beta\": %.4f, ", ratio((double)s->beta_accepted, (double)s->drafted_depth));
-    else
-        fputs("\"beta\": null, ", f);
+    fprintf(f, "\"rounds\": %zu, \"mean_acceptance_length\": %.4f, ", s->rounds, ratio((double)s->tokens, (double)s->rounds));
+    put_share(f, "alpha", s->accepted, s->drafted_depth);
+    put_share(f, "beta", s->beta_accepted, tree_fixed ? s->drafted_depth : 0);
     fprintf(f, "\"drafted\": %zu, \"verified_rows\": %zu, \"accepted\": %zu, \"draft_passes\": %zu, ", s->drafted, s->verified_rows, s->accepted, s->draft_passes);
     put_list(f, "reached_per_depth", s->reached, 1, TREE_DEPTH_MAX + 1);
     put_list(f, "accepted_per_depth", s->accepted_at, 1, TREE_DEPTH_MAX + 1);
@@ -101,10 +106,11 @@ void stats_json(FILE *f, const struct draft_stats *s, bool tree_fixed)
     for (size_t i = 0, any = 0; i < N_SOURCES; i++)
         if (s->source_drafted[i])
             fprintf(f, "%s\"%s\": {\"drafted\": %zu, \"accepted\": %zu}", any++ ? ", " : "", source_names[i], s->source_drafted[i], s->source_accepted[i]);
-    fprintf(f, "}, \"time\": {\"draft\": %.6f, \"verify\": %.6f, \"checkpoint\": 0, \"controller\": %.6f, \"other\": %.6f}, \"refreshes\": %zu, \"windows\": [",
-            s->draft, s->verify, s->control, s->seconds - s->draft - s->verify - s->control, s->refreshes);
-    for (size_t i = 0; i < s->n_windows && s->window[i].tokens; i++)
-        fprintf(f, "%s{\"start\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mean_acceptance_length\": %.4f}", i ? ", " : "", i * STATS_WINDOW,
+    fprintf(f, "}, \"time\": {\"draft\": %.6f, \"verify\": %.6f, \"checkpoint\": %.6f, \"controller\": %.6f, \"other\": %.6f}, \"refreshes\": %zu, \"windows\": [",
+            s->draft, s->verify, s->put, s->control, s->seconds - s->draft - s->verify - s->control, s->refreshes);
+    const size_t first = s->from / STATS_WINDOW;
+    for (size_t i = first; i < s->n_windows && s->window[i].tokens; i++)
+        fprintf(f, "%s{\"start\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mean_acceptance_length\": %.4f}", i > first ? ", " : "", MAX(i * STATS_WINDOW, s->from),
                 s->window[i].tokens, s->window[i].seconds, ratio((double)s->window[i].tokens, s->window[i].rounds));
     fputs("]", f);
 }

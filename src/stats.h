@@ -28,6 +28,8 @@ struct draft_stats {
     size_t reached[TREE_DEPTH_MAX + 1], accepted_at[TREE_DEPTH_MAX + 1], histogram[TREE_DEPTH_MAX + 2];
     size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
     double seconds, draft, verify, control, plain;       /* plain: of all its tokens */
+    double put;                                          /* seconds that checkpoints took behind the rounds: set by who makes them */
+    size_t from;                                         /* tokens that the text had before: windows are the text's */
     struct window_stats *window; size_t n_windows;       /* [n_windows]: enough for n_max tokens */
 };
 

@@ -350,6 +350,7 @@ static int rebuild(struct task *t, struct err *e)
     if (t->replay.emit.finish != FINISH_NONE)
         return 0;
     decode_append(d, t->ids, t->c->tokens);
+    d->stats.from = t->c->tokens;
     stopping_for("the snapshot to be read");
     keeper_restore(&t->keeper);
     notice(t);
@@ -588,6 +589,7 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     if (t.replay.at)
         r->tokens = t.replay.emit.n;
     r->stats = t.decoder.stats;
+    r->stats.put = t.checkpoint ? checkpoint_put_seconds(t.checkpoint) : 0;
     t.decoder.stats.window = NULL;
     progress_clear(&w->progress);
     heartbeat_watch(w->beat, 0, 0);

@@ -68,10 +68,22 @@ for f in finish_reason model seed prompt_tokens tokens seconds prefill_seconds t
     for s in s a p; do grep -q "\"$f\": " "$TMP/$s" || missing+=" $f($s)"; done
 done
 [ -z "$missing" ]; result json_stats_has_the_fields_of_a_report $? "$missing"
-grep -q '"rounds": 120, "mean_acceptance_length": 1.0000, "alpha": 0.0000, .*"accepted": 0,.*"sources": {}' "$TMP/p"; result plain_decoding_has_a_round_per_token $? "$(cat "$TMP/p")"
+grep -q '"rounds": 120, "mean_acceptance_length": 1.0000, "alpha": null, .*"accepted": 0,.*"sources": {}' "$TMP/p"; result plain_decoding_has_a_round_per_token $? "$(cat "$TMP/p")"
 grep -q '"beta": null' "$TMP/a" && grep -qE '"beta": [0-9.]+' "$TMP/s"; result beta_is_for_fixed_trees $? "$(cat "$TMP/a")"
 rounds=$(sed -nE 's/.*"rounds": ([0-9]+),.*/\1/p' "$TMP/s")
 [ "$rounds" -gt 0 ] && [ "$rounds" -lt 100 ] && grep -qE '"partial": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"; result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
+
+# of an attempt that goes on: its own rounds, in the windows of the text
+"$LONGHAND" run -m $MODEL -p x -s 5 --ignore-eos -n 2600 --tree 1,1 -q 2>/dev/null | head -c 5000 >"$TMP/t"     # a closed pipe: 75
+id=$("$LONGHAND" list --state paused --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
+"$LONGHAND" run --resume "$id" -q --json-stats "$TMP/s" >/dev/null && python3 - "$TMP/s" 2>"$TMP/err" <<'E'
+import json, sys
+s = json.load(open(sys.argv[1])); w = s["windows"]; made = sum(x["tokens"] for x in w)
+assert 0 < s["from"] < 2600 and s["tokens"] == 2600 and made == 2600 - s["from"], s
+assert w[0]["start"] == s["from"] and all(x["start"] % 1000 == 0 for x in w[1:]) and w[-1]["start"] + w[-1]["tokens"] == 2600, w
+assert abs(s["mean_acceptance_length"] - made / s["rounds"]) < 1e-3 and abs(s["tokens_per_second"] - made / s["seconds"]) < 1 and s["time"]["checkpoint"] > 0, s
+E
+result statistics_of_an_attempt_that_goes_on $? "$(tail -1 "$TMP/err")"
 
 # the published rule: with several candidates another text, and it says so
 "$LONGHAND" $G -n 60 --tree 3,2 --verifier paper --json-stats "$TMP/s" >"$TMP/t"; r=$?
@@ -83,6 +95,12 @@ done
 check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
 check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
 check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
+# a heads file that a worker would refuse queues nothing
+before=$("$LONGHAND" list | tail -1)
+check heads_of_another_kind_of_file 2 'README.md: header length' submit -m $MODEL -p x -n 5 --drafter heads:README.md
+check heads_that_are_a_model 2 'model.safetensors: no tensor "heads.0.linear.weight"' run -m $MODEL -p x -n 5 --drafter "heads:$MODEL/model.safetensors"
+check heads_of_another_size 2 'heads of a model with hidden_size 256, this model has' submit -m tests/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
+[ "$("$LONGHAND" list | tail -1)" = "$before" ]; result nothing_was_queued_for_them $? "$("$LONGHAND" list | tail -3)"
 # heads of another model: said, and the same text; nothing is said of one's own
 LC_ALL=C sed 's/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' $MODEL/heads.safetensors >"$TMP/foreign"
 check heads_of_another_model_are_told_of 0 'trained for another model' ${G/ -q/} -n 60 --drafter "heads:$TMP/foreign"

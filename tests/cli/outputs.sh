@@ -1,0 +1,27 @@
+#!/bin/bash
+# Files that a command is to write: none that it reads, no two the same, and what cannot be written is said before the work.
+. tests/cli/lib.inc
+cp -r $MODEL "$TMP/model"; head -c 3000 README.md >"$TMP/text"; cp "$TMP/text" "$TMP/other"; ln -s model/config.json "$TMP/link"; mkdir "$TMP/dir"
+(cd "$TMP" && find model text other -type f -exec sha256sum {} + | sort) >"$TMP/before"
+R="run -m $TMP/model -p x -n 3 -q" T="train heads -m $TMP/model --steps 1 --window 128 --data $TMP/text"
+for f in config.json generation_config.json tokenizer.json model.safetensors heads.safetensors; do
+    [ -e "$TMP/model/$f" ] || continue
+    check "output_is_the_models_$f" 2 "^longhand: --output: .*$f is a file of the model" $R -o "$TMP/model/$f"
+done
+check output_is_a_link_to_the_models_file 2 'link is a file of the model' $R -o "$TMP/link"
+check statistics_are_the_models_file 2 '^longhand: --json-stats: .* is a file of the model' $R --json-stats "$TMP/model/model.safetensors"
+check heads_are_not_written_over_the_model 2 '^longhand: --out: .* is a file of the model' $T --out "$TMP/model/model.safetensors"
+check output_is_the_prompt 2 '^longhand: --output: .*text is the file of --prompt-file' run -m $MODEL -f "$TMP/text" -n 3 -o "$TMP/dir/../text"
+check output_is_the_heads_file 2 'is the file of --drafter' $R --drafter "partial,heads:$TMP/model/heads.safetensors" -o "$TMP/model/heads.safetensors"
+check heads_are_not_written_over_their_text 2 '^longhand: --out: .*text is the file of --data' $T --out "$TMP/text"
+check curves_are_not_written_over_a_text 2 '^longhand: --curves: .*other is the file of --valid' $T --valid "$TMP/other" --out "$TMP/h" --curves "$TMP/other"
+check two_outputs_of_one_name 2 '^longhand: --output: .*/same is the file of --json-stats' $R -o "$TMP/same" --json-stats "$TMP/dir/../same"
+check curves_are_the_second_heads 2 'h-independent.safetensors is the file of --curves' $T --out "$TMP/h.safetensors" --curves "$TMP/h-independent.safetensors"
+check statistics_need_a_name 2 "^longhand: --json-stats: '-' is not the name of a file" $R --json-stats -
+check statistics_need_a_folder 2 '^longhand: --json-stats: .*cannot write: No such file' $R --json-stats "$TMP/nowhere/x"
+check heads_need_a_file 2 '^longhand: --out: .*cannot write: Is a directory' $T --out "$TMP/dir"
+[ -s "$TMP/out" ]; [ $? = 1 ]; result no_text_was_made_for_nothing $?
+(cd "$TMP" && find model text other -type f -exec sha256sum {} + | sort) >"$TMP/after"; same nothing_was_touched "$TMP/before" "$TMP/after"
+check devices_may_be_shared 0 '' $R -s 1 -o /dev/null --json-stats /dev/null
+check heads_may_be_made_again 0 '' $T -q --out "$TMP/model/heads.safetensors"
+exit $failed
