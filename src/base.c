@@ -117,6 +117,12 @@ bool add_size(size_t a, size_t b, size_t *out)
 
 enum { HUGE_PAGE = 2 << 20 };
 
+size_t mem_rounded(size_t bytes)
+{
+    size_t n;
+    return bytes < HUGE_PAGE ? bytes : add_size(bytes, HUGE_PAGE - 1, &n) ? n / HUGE_PAGE * HUGE_PAGE : SIZE_MAX;
+}
+
 void *mem_alloc(size_t bytes)
 {
     size_t n;
@@ -129,11 +135,13 @@ void *mem_alloc(size_t bytes)
     if (!add_size(bytes, 2 * (size_t)HUGE_PAGE, &n))
         return NULL;
     n = n / HUGE_PAGE * HUGE_PAGE;
+    const size_t keep = mem_rounded(bytes);
     char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
+    if (p == MAP_FAILED) {               /* as it comes, where there is no room for more (ulimit -v) */
+        p = mmap(NULL, keep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return p == MAP_FAILED ? NULL : p;
+    }
     size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
-    size_t keep = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     if (head)
         munmap(p, head);
     if (n - head > keep)
@@ -149,7 +157,7 @@ void mem_free(void *p, size_t bytes)
     if (bytes < HUGE_PAGE)
         free(p);
     else
-        munmap(p, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+        munmap(p, mem_rounded(bytes));
 }
 
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e)

@@ -34,6 +34,7 @@ bool add_size(size_t a, size_t b, size_t *out);
  * Large blocks come straight from the kernel: pages never touched cost nothing. */
 void *mem_alloc(size_t bytes);
 void  mem_free(void *p, size_t bytes);
+size_t mem_rounded(size_t bytes);                    /* what mem_alloc takes for so many */
 
 /* The whole of a regular file as bytes with a NUL behind them; free(*data). Anything else (missing,
  * a directory, a FIFO, larger than `max` bytes, changed while read) is an ERR_INPUT that names it. */

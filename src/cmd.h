@@ -62,6 +62,7 @@ struct engine {
     struct model model;              /* before engine_load: only what sizes are computed from */
     struct model int8;               /* where drafting wants it (engine_int8) */
     size_t weight_bytes;
+    uint64_t stamp;                  /* model_stamp before anything was read */
 };
 /* Configuration (with --context-scaling), tokenizer, CPU twin, threads, headers of the weights. */
 struct engine_spec {

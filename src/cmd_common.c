@@ -14,6 +14,7 @@
 
 #include "src/chat.h"
 #include "src/config_tensors.h"
+#include "src/fingerprint.h"
 #include "src/stopping.h"
 #include "src/where.h"
 
@@ -120,6 +121,7 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
     }
     snprintf(g->path, sizeof g->path, "%s", path);
     free(path);
+    g->stamp = model_stamp(g->dir);
     if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
         return -1;
     g->ops = ops_choose(&why);

@@ -56,6 +56,13 @@ static json_t *job_json(const struct job *j)
     return o;
 }
 
+/* By characters: of what cannot be written some stays in the buffer, and stdout_finish finds out why. */
+static void put_part(const char *s, const char *end)
+{
+    while (s < end)
+        putchar(*s++);
+}
+
 /* Jansson's integers are 64 bits with a sign: a seed of 2^63 and above is null there, and put in from the text behind it. */
 static int print_json(json_t *v, struct err *e)
 {
@@ -70,11 +77,12 @@ static int print_json(json_t *v, struct err *e)
         if (strncmp(seed, text, sizeof text - 1))    /* metadata may have a field of that name */
             continue;
         seed += sizeof text - 1;
-        fwrite(from, 1, (size_t)(hit - from) + strlen("\"seed\": "), stdout);
-        fwrite(seed, 1, strcspn(seed, "\""), stdout);
+        put_part(from, hit + strlen("\"seed\": "));
+        put_part(seed, seed + strcspn(seed, "\""));
         from = hit + strlen("\"seed\": null");
     }
-    puts(from);
+    put_part(from, from + strlen(from));
+    putchar('\n');
     free(s);
     return stdout_finish(e);
 }

@@ -414,6 +414,18 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
+/* Behind a pass that failed: the text's own rows alone. A guess that is no part of the text, and for which something is not finite, must not end it. */
+static bool forget_guesses(struct decoder *const *d, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n && d[i]->draft.set.verifier != VERIFY_PAPER && !*d[i]->model->dev->error; i++) {
+        any |= d[i]->draft.tree->n_kept > 1;
+        tree_keep(d[i]->draft.tree, 1);
+        kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* what a chain wrote behind it: no weight makes a finite value of it */
+    }
+    return any;
+}
+
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
 {
     const struct device *dev = d[0]->model->dev;
@@ -430,7 +442,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
             return -1;
         d[i]->round.control += d[i]->round.calibrating;
     }
-    if (verify(d, n, e))
+    if (verify(d, n, e) && (!forget_guesses(d, n) || verify(d, n, e)))
         return -1;
     const float *residual = workspace_residual(d[0]->work);     /* of all rows of the pass */
     for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */

@@ -1,8 +1,10 @@
 #include "src/fingerprint.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runs/sha256.h"
@@ -90,6 +92,40 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
             return 1;
     }
     return 0;
+}
+
+bool model_reads(const char *name)
+{
+    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
+    const char *dot = strstr(name, ".safetensors");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".safetensors.index.json") == 0);
+}
+
+static uint64_t file_stamp(const char *path, const char *name)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return 0;
+    const uint64_t what[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec };
+    return hash64(hash64(HASH64_INIT, name, strlen(name)), what, sizeof what);
+}
+
+uint64_t model_stamp(const char *place)
+{
+    char path[4096 + 260];
+    uint64_t all = 0;
+    DIR *d = opendir(place);
+    if (!d)
+        return file_stamp(place, "");
+    for (struct dirent *x; (x = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", place, x->d_name);
+        all += model_reads(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* in any order */
+    }
+    closedir(d);
+    return all;
 }
 
 int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)

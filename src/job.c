@@ -128,7 +128,7 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
     if ((d.drafters >> SOURCE_HEADS & 1) && !heads_file[0] && !draft_model_has_heads(g->dir))
         return err_set(e, ERR_INPUT, "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter heads:FILE names some",
                        o->preset ? "preset" : "drafter", g->dir);
-    if ((d.drafters >> SOURCE_HEADS & 1) && check_heads(heads_file[0] ? heads_file : g->dir, g, e))
+    if ((d.drafters >> SOURCE_HEADS & 1) && (o->preset || strcmp(o->drafter, "auto")) && check_heads(heads_file[0] ? heads_file : g->dir, g, e))
         return -1;
     json_t *order = json_array();
     for (size_t i = 0; i < s->n_order; i++)

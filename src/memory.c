@@ -137,10 +137,12 @@ int memory_check(const struct memory_plan *p, const char *helps, struct err *e)
 {
     char items[700];
     const char *limit;
-    size_t available = memory_available(&limit);
-    if (p->total > available)
-        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory (%s), %.1f MiB are available (%s); %s", (double)p->total / 1048576,
-                       list(items, p, false), (double)available / 1048576, limit, helps);
+    size_t available = memory_available(&limit), rounding = 0, total;
+    for (size_t i = 0; i < p->n; i++)
+        rounding += p->item[i].on_device ? 0 : mem_rounded(p->item[i].bytes) - p->item[i].bytes;
+    if (!add_size(p->total, rounding, &total) || total > available)
+        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory (%s, rounding up %.1f), %.1f MiB are available (%s); %s", (double)p->total / 1048576 + (double)rounding / 1048576,
+                       list(items, p, false), (double)rounding / 1048576, (double)available / 1048576, limit, helps);
     available = p->dev ? p->dev->bytes_free(p->dev) : SIZE_MAX;
     if (p->device_total > available)
         return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory on %s (%s), %.1f MiB are free there; %s; --device cpu", (double)p->device_total / 1048576,

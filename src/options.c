@@ -106,7 +106,7 @@ static const struct option table[] = {
     { "draft-weights", "", "int8|model", VERBS_MAKE | VERB_BENCH, CHOICE, F(draft_weights), 0, 2, "int8", NULL,
       "What drafts are made with: the model in 8 bits, if memory has room to spare for it (CPU, not with --verifier paper), or the model itself.", DRAFTING, 0 },
     { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
-      "paper: the published acceptance rule, for comparison; its text is not the model's own.", DRAFTING, 0 },
+      "paper: the published acceptance rule, for comparison; its text is not the model's own, and another one where a run was interrupted.", DRAFTING, 0 },
     { "device", "", "auto|cpu|cuda[:N|:all]", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
       "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU); cuda:all, for work: a worker for each GPU. A text stays with the arithmetic that began it.", MODELS, 0 },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/cmd.h"
-#include "src/heads.h"
+#include "src/fingerprint.h"
 
 static bool is_regular(const char *path)
 {
@@ -34,26 +34,18 @@ static bool same_place(const char *a, const char *b)
     return access(a, F_OK) && access(b, F_OK) && strcmp(folder_of(x, a), folder_of(y, b)) == 0 && same_file(x, y);
 }
 
-/* Names of files that are read with a model. `train heads` may make its heads again. */
-static bool is_of_model(const struct options *o, const char *name)
-{
-    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
-    const char *dot = strstr(name, ".safetensors");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".safetensors.index.json") == 0) && (o->verb->bit != VERB_TRAIN || strncmp(name, "heads", 5));
-}
-
 static int check_model(const struct options *o, const char *option, const char *path, struct err *e)
 {
     char dir[PATH_BYTES], file[PATH_BYTES + 260];
     struct err ignored;
+    const bool train = o->verb->bit == VERB_TRAIN;
     int rc = 0;
     DIR *d = o->model && is_regular(path) && model_dir(dir, o, &ignored) == 0 ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);
-        if (is_of_model(o, x->d_name) && same_file(file, path))
+        if (train && strncmp(x->d_name, "heads", 5) == 0)         /* may be made again */
+            continue;
+        if (model_reads(x->d_name) && same_file(file, path))
             rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option, path);
     }
     if (d)

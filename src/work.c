@@ -97,7 +97,7 @@ int worker_model(struct worker *w, const struct job *job, const struct job_param
 {
     struct engine *g = &w->engine;
     bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && (g->kv == p->kv || g->dev->kv_type == p->kv) && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
-                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error;
+                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error && model_stamp(g->dir) == g->stamp;
     if (!same) {
         engine_close(g);
         w->loaded = false;
@@ -120,6 +120,10 @@ int worker_load(struct worker *w, struct err *e)
     int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
+    if (rc == 0 && model_stamp(g->dir) != g->stamp) {        /* config, weights and fingerprint may be of two models */
+        w->loaded = false;
+        rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
+    }
     stopping_for(NULL);
     progress_clear(&w->progress);
     return stop_signal ? 1 : rc;             /* whatever was broken off is made again by who takes the job next */
@@ -142,6 +146,7 @@ struct task {
     struct checkpoint *checkpoint;
     struct keeper keeper;
     bool noticed;                        /* what the keeper had to say */
+    char no_heads[512];                  /* why there are none; "": nothing to say */
     int32_t *ids;                        /* the tokens that were there */
     int counter[CHECKPOINT_METRICS_MAX];
     int drafted[N_SOURCES], accepted[N_SOURCES], prefill_tokens, prefill_seconds;
@@ -178,17 +183,29 @@ static int read_job(struct task *t, struct err *e)
     return 0;
 }
 
+static void close_heads(struct worker *w)
+{
+    heads_close(&w->engine.heads);
+    w->heads_path[0] = 0;
+}
+
+/* Where nobody asked for them by name, a text does not fail for them. */
 static int open_heads(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     const char *path = t->params.heads_file ? t->params.heads_file : w->engine.path;
     if (!(t->params.draft.drafters >> SOURCE_HEADS & 1))
         return 0;
-    if (strcmp(w->heads_path, path)) {
-        heads_close(&w->engine.heads);
-        w->heads_path[0] = 0;
-        if (heads_open(&w->engine.heads, t->params.heads_file, &w->engine.model, e))
-            return -1;
+    if (strcmp(w->heads_path, path) || w->heads_stamp != model_stamp(path)) {
+        close_heads(w);
+        w->heads_stamp = model_stamp(path);
+        if (heads_open(&w->engine.heads, t->params.heads_file, &w->engine.model, e)) {
+            if (!t->params.drafter_auto)
+                return -1;
+            snprintf(t->no_heads, sizeof t->no_heads, "drafting without heads: %.400s", e->msg);
+            t->setup.draft.drafters &= ~(1u << SOURCE_HEADS);
+            return 0;
+        }
         snprintf(w->heads_path, sizeof w->heads_path, "%s", path);
     }
     t->setup.heads = &w->engine.heads;
@@ -227,8 +244,10 @@ static int prepare(struct task *t, struct err *e)
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    if (g->int8.mem && !job_has_room(&t->params, g, n_max, 0))       /* left by the job before */
+    if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {      /* left by the job before */
         model_close(&g->int8);
+        close_heads(w);
+    }
     if (job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
         return -1;
     t->setup.draft = t->params.draft;
@@ -305,6 +324,8 @@ static void tell_of_int8(struct task *t)
 static void tell_of_heads(struct task *t)
 {
     char line[PATH_BYTES + 128];
+    if (t->no_heads[0])
+        tell(t, t->no_heads);
     if (!t->setup.heads || !t->setup.heads->foreign)
         return;
     snprintf(line, sizeof line, "%s: these heads were trained for another model: few of their guesses will come true, and the text is the same", t->w->heads_path);

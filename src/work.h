@@ -28,7 +28,7 @@ struct worker {
     struct engine engine;                /* may be opened by the user; the worker changes it when a job needs another model */
     bool loaded;                         /* weights and fingerprint are there */
     char fingerprint[FINGERPRINT_BYTES];
-    char heads_path[PATH_BYTES];         /* of engine.heads */
+    char heads_path[PATH_BYTES]; uint64_t heads_stamp;   /* of engine.heads */
     struct progress progress;
     size_t threads;
     const char *device;                  /* --device: borrowed */
@@ -42,7 +42,7 @@ int  worker_open(struct worker *w, struct store *s, struct err *e);
 void worker_close(struct worker *w);
 /* What this process takes; job 0: the next one. Valid while w lives. */
 struct wish worker_wish(const struct worker *w, int64_t job);
-/* The model of a job: opened unless it is what the worker has. Then its weights and fingerprint, where they are not there yet (1: a signal). */
+/* The model of a job: opened unless it is what the worker has, and its files are the same still. Then its weights and fingerprint, where they are not there yet (1: a signal). */
 int  worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e);
 int  worker_load(struct worker *w, struct err *e);
 

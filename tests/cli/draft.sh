@@ -73,6 +73,23 @@ grep -q '"beta": null' "$TMP/a" && grep -qE '"beta": [0-9.]+' "$TMP/s"; result b
 rounds=$(sed -nE 's/.*"rounds": ([0-9]+),.*/\1/p' "$TMP/s")
 [ "$rounds" -gt 0 ] && [ "$rounds" -lt 100 ] && grep -qE '"partial": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"; result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
 
+# guesses for which nothing is finite end no text: every token that the text does not have, with an infinite embedding
+cp -r tests/data/models/mistral-nowindow-f16 "$TMP/inf"; I="run -m $TMP/inf -s 3 -n 200 --ignore-eos --temperature 0.3 -q"
+"$LONGHAND" $I -p "the cat sat on the mat" --drafter none --format ids >"$TMP/ids"; "$LONGHAND" $I -p "the cat sat on the mat" --drafter none >"$TMP/want"
+echo "the cat sat on the mat" | python3 -c 'import json,sys; print(json.dumps(sys.stdin.read().strip()))' | "$LONGHAND" tokenize -m "$TMP/inf" --jsonl - | tr -d '[] ' | tr , '\n' >>"$TMP/ids"
+python3 - "$TMP/inf/model.safetensors" "$TMP/ids" <<'E'
+import json, struct, sys
+b = bytearray(open(sys.argv[1], "rb").read()); n = struct.unpack("<Q", b[:8])[0]; t = json.loads(b[8:8 + n])["model.embed_tokens.weight"]
+used = {int(x) for x in open(sys.argv[2]) if x.strip()}; rows, width = t["shape"]; at = 8 + n + t["data_offsets"][0]
+for i in set(range(rows)) - used: b[at + 2 * width * i:at + 2 * width * i + 2] = b"\x00\x7c"
+open(sys.argv[1], "wb").write(b)
+E
+bad=
+for h in "--drafter none" "--drafter auto" "--drafter partial --tree 29" "--drafter partial,ngram,suffix --tree 5,3" "--drafter partial --tree 1,1"; do
+    "$LONGHAND" $I -p "the cat sat on the mat" $h >"$TMP/t" 2>"$TMP/err" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h: $(head -c 200 "$TMP/err")"
+done
+[ -z "$bad" ]; result infinite_guesses_end_no_text $? "$bad"
+
 # of an attempt that goes on: its own rounds, in the windows of the text
 "$LONGHAND" run -m $MODEL -p x -s 5 --ignore-eos -n 2600 --tree 1,1 -q 2>/dev/null | head -c 5000 >"$TMP/t"     # a closed pipe: 75
 id=$("$LONGHAND" list --state paused --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
