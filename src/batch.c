@@ -90,7 +90,7 @@ static int model_for(struct batch *b, struct batch_model **out, const char *name
             return no_memory(e);
         b->n_models++;
         const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads, b->o->device, NULL, kv_of(b->o->kv_dtype) };
-        m->failed = model_dir_of(dir, name, what, &m->why) || engine_open_spec(&m->engine, &spec, &m->why);
+        m->failed = model_dir_of(dir, name, what, &m->why) || outputs_check_model(b->o, dir, &m->why) || engine_open_spec(&m->engine, &spec, &m->why);
     }
     if (m->failed)
         *e = m->why;

@@ -104,9 +104,10 @@ int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
 struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; };
 int  sink_open(struct sink *s, const char *path, struct err *e);      /* NULL: standard output */
 bool same_file(const char *a, const char *b);      /* Both are there, and one file. */
-/* Whether what the options name to be written (--output, --json-stats, --curves) can be, is none that they name to be read, and no two are one file (src/outputs.c);
- * of one more file that belongs to `option`. ERR_INPUT with one line. */
+/* Whether what the options name to be written (--output, --json-stats, --curves) can be, is none that they name to be read or a file of their model, and no two are
+ * one file (src/outputs.c); then of a model that is known only later; of one more file that belongs to `option`. ERR_INPUT with one line. */
 int  outputs_check(const struct options *o, struct err *e);
+int  outputs_check_model(const struct options *o, const char *dir, struct err *e);
 int  output_check(const struct options *o, const char *option, const char *path, struct err *e);
 int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
 int  sink_finish(struct sink *s, struct err *e);                      /* fsync, rename */

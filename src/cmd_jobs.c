@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "runs/snapshots.h"
@@ -31,6 +32,19 @@ static void duration(char out[32], double seconds)
 
 /* ---- list ---- */
 
+/* Jansson's integers are 64 bits with a sign, a seed may be 2^63 and above: it is a text that begins with this, which no text of others can have, and loses its
+ * quotation marks in print_json. */
+static const char *seed_mark(void)
+{
+    static char mark[40];
+    uint64_t x[2] = { 0 };
+    if (!mark[0] && getrandom(x, sizeof x, 0) == (ssize_t)sizeof x)
+        snprintf(mark, sizeof mark, "%016" PRIx64 "%016" PRIx64, x[0], x[1]);
+    else if (!mark[0])
+        snprintf(mark, sizeof mark, "seed of a job, as a number: ");
+    return mark;
+}
+
 static json_t *job_json(const struct job *j)
 {
     json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", json_text(j->batch),
@@ -40,7 +54,7 @@ static json_t *job_json(const struct job *j)
                           json_text(j->stop_reason), "error", json_text(j->error), "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
-    json_object_set_new(o, "seed", j->seed <= INT64_MAX ? json_integer((json_int_t)j->seed) : json_null());     /* print_json puts it in */
+    json_object_set_new(o, "seed", json_sprintf("%s%s", seed_mark(), seed));     /* a number in print_json */
     json_object_set_new(o, "seed_text", json_string(seed));
     json_object_set_new(o, "resumes", json_integer((json_int_t)j->resumes));
     json_object_set_new(o, "attempt", json_integer(j->attempt));
@@ -63,23 +77,17 @@ static void put_part(const char *s, const char *end)
         putchar(*s++);
 }
 
-/* Jansson's integers are 64 bits with a sign: a seed of 2^63 and above is null there, and put in from the text behind it. */
 static int print_json(json_t *v, struct err *e)
 {
-    static const char none[] = "\"seed\": null,", text[] = "\"seed_text\": \"";
-    char *s = v ? json_dumps(v, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL, *at = s, *from = s;
+    char *s = v ? json_dumps(v, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL, *from = s;
+    const size_t n = strlen(seed_mark());
     json_decref(v);
     if (!s)
         return err_set(e, ERR_FAILED, "out of memory for JSON");
-    for (char *hit; (hit = strstr(at, none)); at = hit + 1) {
-        const char *seed = hit + sizeof none - 1;
-        seed += strspn(seed, " \n");
-        if (strncmp(seed, text, sizeof text - 1))    /* metadata may have a field of that name */
-            continue;
-        seed += sizeof text - 1;
-        put_part(from, hit + strlen("\"seed\": "));
-        put_part(seed, seed + strcspn(seed, "\""));
-        from = hit + strlen("\"seed\": null");
+    for (char *hit; (hit = strstr(from, seed_mark()));) {
+        put_part(from, hit - 1);                     /* to the quotation mark, and from behind the mark to the next one */
+        from = hit + n + strcspn(hit + n, "\"");
+        put_part(hit + n, from++);
     }
     put_part(from, from + strlen(from));
     putchar('\n');

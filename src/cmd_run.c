@@ -264,10 +264,11 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
         return -1;
     const int64_t id = named.v[0].id;
+    int rc = outputs_check_model(o, named.v[0].model, e);
     job_list_free(&named);
-    if (open_output(r, 0, e))
+    if (rc || open_output(r, 0, e))
         return -1;
-    int rc = start_worker(r, *s, e) || work_on(r, id, e) ? -1 : 0;
+    rc = start_worker(r, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);
     return rc;
 }

@@ -107,7 +107,7 @@ static int settings(struct job *j, struct err *e)
     snprintf(j->out[0], PATH_BYTES, "%s", o->output);
     second_name(j->out[1], o->output);
     snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
-    if (output_check(o, "out", j->out[1], e) || output_check(o, "out", j->checkpoint, e))
+    if ((o->train_kind == KIND_BOTH && output_check(o, "out", j->out[1], e)) || output_check(o, "out", j->checkpoint, e))
         return -1;
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,

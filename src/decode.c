@@ -263,7 +263,6 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
             seq[i].scored = partial_select;
             seq[i].scored_ctx = &d[i]->draft.partial;
         }
-        d[i]->round.refreshes = d[i]->draft.partial.refreshes;
     }
     double start = clock_seconds();
     int rc = model_begin(d[0]->model, d[0]->work, seq, n, e);
@@ -441,6 +440,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         if (draft(d[i], e))
             return -1;
         d[i]->round.control += d[i]->round.calibrating;
+        d[i]->round.refreshes = d[i]->draft.partial.refreshes;
     }
     if (verify(d, n, e) && (!forget_guesses(d, n) || verify(d, n, e)))
         return -1;

@@ -97,7 +97,7 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
 bool model_reads(const char *name)
 {
     static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
-    const char *dot = strstr(name, ".safetensors");
+    const char *dot = strncmp(name, "model", 5) == 0 ? strstr(name, ".safetensors") : NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -109,10 +109,11 @@ static int whole_path(char heads_file[PATH_BYTES], struct err *e)
 /* What a worker would refuse. Once for the lines of a batch. */
 static int check_heads(const char *path, const struct engine *g, struct err *e)
 {
-    static char checked[PATH_BYTES];
-    if (strcmp(checked, path) && heads_check(path, &g->model, e))
+    static char checked[PATH_BYTES], of[PATH_BYTES];
+    if ((strcmp(checked, path) || strcmp(of, g->path)) && heads_check(path, &g->model, e))
         return -1;
     snprintf(checked, sizeof checked, "%s", path);
+    snprintf(of, sizeof of, "%s", g->path);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "src/cmd.h"
 #include "src/fingerprint.h"
+#include "src/heads.h"
 
 static bool is_regular(const char *path)
 {
@@ -34,18 +35,15 @@ static bool same_place(const char *a, const char *b)
     return access(a, F_OK) && access(b, F_OK) && strcmp(folder_of(x, a), folder_of(y, b)) == 0 && same_file(x, y);
 }
 
-static int check_model(const struct options *o, const char *option, const char *path, struct err *e)
+/* `dir` is a model's folder: of the files in it that are read, only the heads may be made again, by training. */
+static int check_model(const char *dir, const char *option, const char *path, struct err *e)
 {
-    char dir[PATH_BYTES], file[PATH_BYTES + 260];
-    struct err ignored;
-    const bool train = o->verb->bit == VERB_TRAIN;
+    char file[PATH_BYTES + 260];
     int rc = 0;
-    DIR *d = o->model && is_regular(path) && model_dir(dir, o, &ignored) == 0 ? opendir(dir) : NULL;
+    DIR *d = is_regular(path) ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);
-        if (train && strncmp(x->d_name, "heads", 5) == 0)         /* may be made again */
-            continue;
-        if (model_reads(x->d_name) && same_file(file, path))
+        if ((model_reads(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) && same_file(file, path))
             rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option, path);
     }
     if (d)
@@ -56,10 +54,11 @@ static int check_model(const struct options *o, const char *option, const char *
 static int check_reads(const struct options *o, const char *option, const char *path, struct err *e)
 {
     const char *heads = o->drafter ? strstr(o->drafter, "heads:") : NULL;
-    char heads_file[PATH_BYTES];
+    char heads_file[PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
     snprintf(heads_file, sizeof heads_file, "%.*s", heads ? (int)strcspn(heads + 6, ",") : 0, heads ? heads + 6 : "");
+    snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, heads_file);
     const struct { const char *option, *const *file; size_t n; } in[] = {
-        { "prompt-file", &o->prompt_file, 1 }, { "batch", &o->batch, 1 }, { "drafter", (const char *[]){ heads ? heads_file : NULL }, 1 },
+        { "prompt-file", &o->prompt_file, 1 }, { "batch", &o->batch, 1 }, { "drafter", (const char *[]){ heads ? heads_file : NULL, heads ? in_folder : NULL }, 2 },
         { "data", (const char *const *)o->data.v, o->data.n }, { "valid", (const char *const *)o->valid.v, o->valid.n },
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
@@ -69,42 +68,79 @@ static int check_reads(const struct options *o, const char *option, const char *
     return 0;
 }
 
-static int check_writes(const struct options *o, const char *option, const char *path, struct err *e)
-{
-    const struct { const char *option, *file; } out[] = { { o->verb->bit == VERB_TRAIN ? "out" : "output", o->output }, { "json-stats", o->json_stats }, { "curves", o->curves } };
-    for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-        if (out[i].file && strcmp(out[i].option, option) && strcmp(out[i].file, "-") && same_place(path, out[i].file))
-            return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option, path, out[i].option);
-    return 0;
-}
-
-/* Whether a file can be made or replaced there. What is no regular file (a pipe, a device) is left to who opens it. */
+/* Whether a file can be made or replaced there; of what is written aside and renamed the folder decides. What is no regular file (a pipe, a device) is left to
+ * who opens it. */
 static int check_place(const char *option, const char *path, struct err *e)
 {
-    char folder[PATH_BYTES];
+    char folder[PATH_BYTES], *real = realpath(path, NULL);
     struct stat st;
-    const bool there = stat(path, &st) == 0;
-    folder_of(folder, path);
+    const bool there = stat(path, &st) == 0, aside = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
+    folder_of(folder, real && strlen(real) < PATH_BYTES ? real : path);
+    free(real);
     if (there && S_ISDIR(st.st_mode))
         errno = EISDIR;
-    else if (!there ? access(folder, W_OK | X_OK) == 0 : !S_ISREG(st.st_mode) || access(path, W_OK) == 0)
+    else if (there && !S_ISREG(st.st_mode))
+        return 0;
+    else if (access(there && !aside ? path : folder, there && !aside ? W_OK : W_OK | X_OK) == 0)
         return 0;
     return err_set(e, ERR_INPUT, "--%s: %s: cannot write: %s", option, path, strerror(errno));
 }
 
+/* What the options name to be written: text I of several goes to FILE.I, and so do its statistics. */
+enum { OUTPUTS = 3 };
+static const char *const *names_of(const struct options *o, const char *file[OUTPUTS])
+{
+    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves" }, *const other[OUTPUTS] = { "output", "json-stats", "curves" };
+    const bool trains = o->verb->bit == VERB_TRAIN;
+    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;     /* standard output, or what sink_open refuses */
+    file[1] = o->json_stats;
+    file[2] = o->curves;
+    return trains ? train : other;
+}
+static size_t texts_of(const struct options *o) { return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1; }
+
+static int name_of(char to[PATH_BYTES], const struct options *o, const char *option, const char *file, size_t text, struct err *e)
+{
+    if (!*file || strcmp(file, "-") == 0)
+        return err_set(e, ERR_INPUT, "--%s: '%s' is not the name of a file", option, file);
+    if (strlen(file) >= PATH_BYTES - 24)
+        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option, strlen(file), PATH_BYTES - 25);
+    snprintf(to, PATH_BYTES, texts_of(o) > 1 ? "%s.%zu" : "%s", file, text);
+    return 0;
+}
+
+int outputs_check_model(const struct options *o, const char *dir, struct err *e)
+{
+    const char *file[OUTPUTS], *const *option = names_of(o, file);
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < OUTPUTS; i++)
+        for (size_t k = 0; file[i] && k < texts_of(o); k++)
+            if (name_of(path, o, option[i], file[i], k, e) || check_model(dir, option[i], path, e))
+                return -1;
+    return 0;
+}
+
 int output_check(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    if (!*path || strcmp(path, "-") == 0)
-        return err_set(e, ERR_INPUT, "--%s: '%s' is not the name of a file", option, path);
-    if (strlen(path) >= PATH_BYTES)
-        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option, strlen(path), PATH_BYTES - 1);
-    return check_reads(o, option, path, e) || check_writes(o, option, path, e) || check_model(o, option, path, e) || check_place(option, path, e) ? -1 : 0;
+    const char *file[OUTPUTS], *const *name = names_of(o, file);
+    for (size_t i = 0; i < OUTPUTS; i++)
+        if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
+            return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option, path, name[i]);
+    return check_reads(o, option, path, e) || check_place(option, path, e) ? -1 : 0;
 }
 
 int outputs_check(const struct options *o, struct err *e)
 {
-    const bool train = o->verb->bit == VERB_TRAIN;
-    if (o->output && (train || (*o->output && strcmp(o->output, "-"))) && output_check(o, train ? "out" : "output", o->output, e))
-        return -1;
-    return (o->json_stats && output_check(o, "json-stats", o->json_stats, e)) || (o->curves && output_check(o, "curves", o->curves, e)) ? -1 : 0;
+    const char *file[OUTPUTS], *const *option = names_of(o, file);
+    char path[PATH_BYTES], other[PATH_BYTES], dir[PATH_BYTES];
+    struct err ignored;
+    for (size_t i = 0; i < OUTPUTS; i++)
+        for (size_t k = 0; file[i] && k < texts_of(o); k++) {
+            if (name_of(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) || check_place(option[i], path, e))
+                return -1;
+            for (size_t j = i + 1; j < OUTPUTS; j++)
+                if (file[j] && name_of(other, o, option[j], file[j], k, &ignored) == 0 && same_place(path, other))
+                    return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option[i], path, option[j]);
+        }
+    return o->model && model_dir(dir, o, &ignored) == 0 ? outputs_check_model(o, dir, e) : 0;
 }

@@ -121,12 +121,18 @@ int worker_load(struct worker *w, struct err *e)
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
     if (rc == 0 && model_stamp(g->dir) != g->stamp) {        /* config, weights and fingerprint may be of two models */
-        w->loaded = false;
         rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
+        model_close(&g->model);
+        g->path[0] = 0;                      /* of nothing: whoever comes next opens it anew */
+        w->loaded = false;
     }
     stopping_for(NULL);
     progress_clear(&w->progress);
-    return stop_signal ? 1 : rc;             /* whatever was broken off is made again by who takes the job next */
+    if (stop_signal) {                       /* whatever was broken off is made again by who takes the job next */
+        err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), g->dir);
+        return 1;
+    }
+    return rc;
 }
 
 /* ---- one job ---- */
@@ -189,6 +195,14 @@ static void close_heads(struct worker *w)
     w->heads_path[0] = 0;
 }
 
+/* Of a file; of a folder, in whose checkpoint or beside it they are. */
+static uint64_t heads_stamp(const char *path)
+{
+    char file[PATH_BYTES + sizeof HEADS_FILE + 1];
+    snprintf(file, sizeof file, "%s/" HEADS_FILE, path);
+    return model_stamp(path) + model_stamp(file);
+}
+
 /* Where nobody asked for them by name, a text does not fail for them. */
 static int open_heads(struct task *t, struct err *e)
 {
@@ -196,9 +210,10 @@ static int open_heads(struct task *t, struct err *e)
     const char *path = t->params.heads_file ? t->params.heads_file : w->engine.path;
     if (!(t->params.draft.drafters >> SOURCE_HEADS & 1))
         return 0;
-    if (strcmp(w->heads_path, path) || w->heads_stamp != model_stamp(path)) {
+    const uint64_t stamp = heads_stamp(path);
+    if (strcmp(w->heads_path, path) || w->heads_stamp != stamp) {
         close_heads(w);
-        w->heads_stamp = model_stamp(path);
+        w->heads_stamp = stamp;
         if (heads_open(&w->engine.heads, t->params.heads_file, &w->engine.model, e)) {
             if (!t->params.drafter_auto)
                 return -1;

@@ -96,6 +96,9 @@ check resume_of_it_says_what_does 2 'is running, not paused or failed; its proce
 "$L" list --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"]; assert [x["seed"] for x in j[-2:]] == [2**64 - 1, 2**63] and all(str(x["seed"]) == x["seed_text"] for x in j), j' 2>"$TMP/err"; result large_seeds_are_numbers $? "$(tail -1 "$TMP/err")"
 "$L" show $id --json | python3 -c 'import json,sys; assert json.load(sys.stdin)["seed"] == 2**63' 2>"$TMP/err"; result show_has_large_seeds $? "$(tail -1 "$TMP/err")"
 "$L" remove -q $((id - 1)) $id
+echo '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 3}, "metadata": {"seed": null, "seed_text": "none"}}' >"$TMP/seed.jsonl"; "$L" submit --batch "$TMP/seed.jsonl" -m $MODEL -q >/dev/null
+"$L" show @seed --json | python3 -c 'import json,sys; j=json.load(sys.stdin); assert j["metadata"] == {"seed": None, "seed_text": "none"} and str(j["seed"]) == j["seed_text"], j' 2>"$TMP/err"; result metadata_called_seed_are_left_alone $? "$(tail -1 "$TMP/err")"
+"$L" remove -q @seed
 
 # limits of a shift
 id=$("$L" submit $G -n 100000 -s 8 --ignore-eos); id2=$("$L" submit $G -n 20 -s 8 --priority 5)
