@@ -12,7 +12,7 @@ check train_window_beyond_the_context 2 "--window 131073 is beyond this model's 
 check train_17_heads 2 "'17' is not a whole number from 1 to 16" $T --heads 17 --out "$TMP/h"
 printf 'short' >"$TMP/short"
 check train_text_too_short 2 "no text of at least" train heads --model $MODEL --data "$TMP/short" --out "$TMP/h"
-check train_out_in_no_folder 1 "cannot write" $T --out /nonexistent/h --steps 1
+check train_out_in_no_folder 2 "^longhand: --out: .*cannot write" $T --out /nonexistent/h --steps 1
 
 S="--valid $MODEL/openings/portrait.txt --kind both --steps 12 --batch-windows 1 --lr 0.05 --valid-every 6 --valid-windows 1 --seed 3"
 "$LONGHAND" $T $S --out "$TMP/a.safetensors" --curves "$TMP/a.csv" >"$TMP/a.out" 2>"$TMP/a.err"
