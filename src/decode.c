@@ -146,11 +146,15 @@ static int calibrate(struct decoder *d, struct err *e)
             struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
             const struct history h = history_of(d);
             double start = clock_seconds(), seconds;
-            if (model_begin(d->model, d->work, &seq, 1, e))
+            int rc = model_begin(d->model, d->work, &seq, 1, e);
+            if (rc == 0) {
+                chooser_tree(d->chooser, d->logits, &h, seq.n, parent, token);
+                rc = model_end(d->model, d->work, &seq, 1, e);
+            }
+            if (rc && *d->model->dev->error)
                 return -1;
-            chooser_tree(d->chooser, d->logits, &h, seq.n, parent, token);
-            if (model_end(d->model, d->work, &seq, 1, e))
-                return -1;
+            if (rc)
+                kv_truncate(&d->kv, d->kv.n_past);          /* rows that are no text: where they are not finite, they took their time all the same */
             seconds = clock_seconds() - start;
             best[i] = again ? MIN(best[i], seconds) : seconds;
             spent += seconds;

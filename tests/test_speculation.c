@@ -409,6 +409,55 @@ static void one_hundred_thousand_tokens(void)
     done_with(&r);
 }
 
+/* Guesses for which something is not finite, and passes that the controller times: neither is part of the text. As long as `failing`, every pass of
+ * several rows says that it is not finite. */
+static struct { int (*end)(struct device *, struct device_bad *); void (*begin)(struct device *, const struct device_rows *); size_t rows, failed; bool failing; } device_true;
+static void begin_counting(struct device *d, const struct device_rows *rows)
+{
+    device_true.rows = rows->n;
+    device_true.begin(d, rows);
+}
+static int end_failing(struct device *d, struct device_bad *bad)
+{
+    int rc = device_true.end(d, bad);
+    if (rc == 0 && device_true.failing && device_true.rows > 1) {
+        device_true.failed++;
+        *bad = (struct device_bad){ true, 0, 0 };
+    }
+    return rc;
+}
+static void guesses_that_are_not_finite(void)
+{
+    struct rig r;
+    open_demo(&r);
+    const struct heads *heads = heads_of(&r);
+    struct sampling p;
+    struct text t;
+    samplings(&p, N_SAMPLINGS, 3);
+    text_open(&t, &r, "portrait", 100, 1050);
+    plain_text(&t, &r, &p);
+    device_true.end = r.dev->end, device_true.begin = r.dev->begin;
+    r.dev->end = end_failing, r.dev->begin = begin_counting;
+    for (size_t k = 0; k < N_SETTINGS; k += 2) {
+        struct decode_setup s;
+        struct decoder d;
+        struct err e = { 0 };
+        setup_of(&s, &settings[k], heads);
+        t.n = t.n_prompt + (s.draft.n_width ? 100 : 1050);           /* of shorter texts the controller times no passes */
+        device_true.failing = false, device_true.failed = 0;
+        open_at(&d, &r, &p, &s, &t);
+        for (size_t round = 0; d.n_tokens < t.n; round++) {
+            device_true.failing = round % 3 == 0 || !d.control.measured[1];
+            if (decode_step(&d, &e)) rig_die(settings[k].name, &e);
+        }
+        CHECK(device_true.failed > 1, "%s: %zu passes failed", settings[k].name, device_true.failed);
+        CHECK(!memcmp(d.tokens, t.tokens, t.n * sizeof *t.tokens), "%s: another text", settings[k].name);
+        decode_close(&d);
+    }
+    free(t.tokens);
+    done_with(&r);
+}
+
 int main(int argc, char **argv)
 {
     long_test = argc > 1 && !strcmp(argv[1], "--long");
@@ -420,6 +469,7 @@ int main(int argc, char **argv)
     RUN_IF(the_widest_tree);
     RUN_IF(small_models);
     RUN_IF(several_decoders_in_one_round);
+    RUN_IF(guesses_that_are_not_finite);
     RUN_IF(the_published_rule_is_not_lossless);
     RUN_IF(many_prompts_and_seeds);
     RUN_IF(one_hundred_thousand_tokens);
