@@ -189,7 +189,7 @@ void keeper_reading(struct keeper *k)
 
 void keeper_stop(struct keeper *k)
 {
-    _Static_assert(KEEPER_STOP_SECONDS == 60.0, "the words below say it");
+    _Static_assert(KEEPER_STOP_SECONDS == 60, "the words below say it");
     struct err e;
     if (!on(k))
         return;

@@ -5,7 +5,7 @@
 
 struct rig { struct config c; struct model m; struct pool *pool; struct device *dev; struct workspace *w; size_t rows_max, n_max; };
 
-static inline void rig_die(const char *what, const struct err *e)
+static inline _Noreturn void rig_die(const char *what, const struct err *e)
 {
     printf("FAIL cannot go on: %s: %s\n", what, e->msg);
     exit(1);

@@ -324,7 +324,7 @@ static void the_folder_may_go_before_the_file_is_there(void)
 static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshots *x = NULL;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
