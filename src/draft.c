@@ -30,6 +30,8 @@ int draft_check(const struct draft_settings *s, struct err *e)
         return err_set(e, ERR_INPUT, "--tree with --ngram-k %zu: %zu candidates in a pass, at most %d are allowed", s->ngram_k, draft_rows(s), TREE_ROWS_MAX);
     if (s->verifier == VERIFY_PAPER && !s->n_width)
         return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
+    if (s->verifier == VERIFY_PAPER && s->rows_max)
+        return err_set(e, ERR_INPUT, "--verifier paper: checks every candidate, a pass of at most %zu rows (rows_max) would not", s->rows_max);
     return 0;
 }
 
