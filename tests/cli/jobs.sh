@@ -56,7 +56,7 @@ echo "    $kills kills up to token $before"
 # signals: checkpoint, 75, and both ways to go on
 for s in INT TERM HUP USR1; do
     id=$("$L" submit $G -n 100000 -s 8 --ignore-eos)
-    env --default-signal=INT "$L" work -q 2>"$TMP/err" & pid=$!
+    env --default-signal=INT,HUP "$L" work -q 2>"$TMP/err" & pid=$!
     wait_for "[ \$(tokens_of $id) -gt 0 ]"; kill -$s $pid; wait $pid; r=$?
     [ $r = 75 ] && [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" -lt 100000 ]; result work_leaves_with_75_at_sig${s,,} $? "exit $r, $(state_of $id): $(cat "$TMP/err")"
     "$L" cancel $id -q

@@ -6,7 +6,7 @@ P=models/demo/openings/portrait.txt
 for s in INT TERM HUP USR1; do
     rm -f "$TMP/t"
     # a process that was started in the background ignores SIGINT unless it is told otherwise: env resets it
-    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 >"$TMP/t" 2>"$TMP/err" &
+    env --default-signal=INT,HUP "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 >"$TMP/t" 2>"$TMP/err" &
     pid=$!
     for i in $(seq $((600 * slower))); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
     kill -$s $pid
@@ -71,7 +71,7 @@ while os.path.exists(sys.argv[2]): time.sleep(0.02)' "$LONGHAND_DB" "$TMP/held" 
 }
 for form in plain json other; do
     rm -f "$TMP/t"
-    env --default-signal=INT "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 --kv-snapshot off --progress ${form/other/plain} >"$TMP/t" 2>"$TMP/err" &
+    env --default-signal=INT,HUP "$LONGHAND" run -m $MODEL -f $P -n 100000 -s 7 --kv-snapshot off --progress ${form/other/plain} >"$TMP/t" 2>"$TMP/err" &
     pid=$!
     for i in $(seq 600); do [ -n "$(find "$TMP" -name t -size +20c)" ] && break; sleep 0.05; done
     holder
