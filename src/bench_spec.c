@@ -46,8 +46,9 @@ static const struct kind {
     { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 200, { 4096 } },
     { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 400, 2, 200, { 4096 } },
 };
-enum { N_KINDS = sizeof kinds / sizeof *kinds, FIXED_LEAD = 16 };       /* unmeasured tokens before a window where nothing is learned on the way */
-static const double PATIENCE = 1;    /* a run ends after this many times what plain decoding took for the window */
+enum { N_KINDS = sizeof kinds / sizeof *kinds, SLICE = 125 };
+enum { FIXED_LEAD = 16, SETTLE = 10 };       /* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
+static const double PATIENCE = 2;    /* a setting leaves the repetition after this many times what plain decoding took for the slice */
 
 /* ---- what is asked for ---- */
 
@@ -93,7 +94,7 @@ static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
     return 0;
 }
 
-/* Words beside the point: every=N, window=N, lead=N, prompt=N (several), set=NAME (several), full. */
+/* Words beside the point: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME (several), full. */
 static int read_words(struct spec *s, char *list, struct err *e)
 {
     const struct kind *k = NULL;
@@ -112,9 +113,10 @@ static int read_words(struct spec *s, char *list, struct err *e)
             s->only[s->n_only++] = p + 4;
         else if (strncmp(p, "every=", 6) == 0 ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e) :
                  strncmp(p, "window=", 7) == 0 ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e) :
+                 strncmp(p, "slice=", 6) == 0 ? parse_size(&s->slice, "--points slice", p + 6, 1, 1000000, e) :
                  strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e) :
                  strncmp(p, "prompt=", 7) == 0 && at < 8 ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e) :
-                 err_set(e, ERR_INPUT, "--points: \"%s\"; beside %s are allowed: every=N, window=N, lead=N, prompt=N, set=NAME, full", p, k ? k->point : "spec"))
+                 err_set(e, ERR_INPUT, "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, prompt=N, set=NAME, full", p, k ? k->point : "spec"))
             return -1;
     }
     s->kind = k->kind;
@@ -122,6 +124,7 @@ static int read_words(struct spec *s, char *list, struct err *e)
     s->length = s->o->tokens ? s->o->tokens : k->length;
     s->size = MIN(s->size ? s->size : k->size, s->length);
     s->every = MAX(s->every ? s->every : MIN(k->every, k->kind == SPEC_SHORT ? s->length : s->length / 5), s->size);
+    s->slice = s->slice ? s->slice : SLICE;
     s->repeat = s->o->repeat ? s->o->repeat : k->repeat;
     s->lead = s->lead ? s->lead : k->lead;
     for (size_t i = 0; !s->n_prompts && i < 3 && k->prompt[i]; i++)
@@ -188,8 +191,8 @@ struct table {                       /* work on one text */
     float *logits; size_t logits_bytes;
     int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as anybody wrote it */
     struct decoder *d;               /* [n_settings] */
-    struct state *state;             /* [n_settings]: before the window */
-    double slowest;                  /* seconds that a run over the window may take */
+    struct state *state;             /* [n_settings][repeat]: before the window */
+    double slowest;                  /* seconds that a slice may take */
 };
 
 static void take_state(struct state *x, const struct decoder *d)
@@ -259,7 +262,8 @@ static int place(struct table *b, struct decoder *d, const struct state *x, size
 {
     memcpy(d->tokens, b->tokens, n * sizeof *d->tokens);
     d->n_tokens = n;
-    d->kv.n_past = d->kv.n_written = b->kv.n_written;
+    d->kv.n_past = b->kv.n_past;
+    d->kv.n_written = b->kv.n_written;
     if (decode_restart(d, n, &b->s->sampling, e))
         return -1;
     d->control = x->control;
@@ -280,37 +284,62 @@ static int compare(struct table *b, const struct decoder *d, size_t i, size_t fr
         memcpy(b->tokens + b->n_tokens, d->tokens + b->n_tokens, (d->n_tokens - b->n_tokens) * sizeof *b->tokens);
         b->n_tokens = d->n_tokens;
     }
+    b->kv.n_past = d->kv.n_past;
     b->kv.n_written = d->kv.n_written;
     return stop_signal ? err_set(e, ERR_FAILED, "bench: stopped by %s", stop_signal_name()) : 0;
 }
 
-/* Setting i from token `from` on; [start, end) is measured, to the ends of rounds. */
-static int run_window(struct table *b, size_t i, size_t from, size_t start, size_t end, struct spec_run *out, struct err *e)
+/* The cache is as the last decoder left it, whose own rows say the same as far as they go: this one goes on where it stood. */
+static int take_over(struct table *b, struct decoder *d, struct err *e)
+{
+    const size_t own = d->n_tokens - 1;
+    d->kv.n_past = b->kv.n_past;
+    d->kv.n_written = b->kv.n_written;
+    kv_truncate(&d->kv, MIN(own, d->kv.n_past));         /* guesses behind it are forgotten */
+    return d->kv.n_past < own ? decode_prefill(d, NULL, NULL, e) : 0;
+}
+
+/* A setting's part in one repetition. */
+struct turn { double seconds; size_t tokens; bool out; };
+
+/* Setting i to the token `end`: one slice. What it does before `from` is not measured, nor are the first rounds of a later slice, which find the caches as another
+ * setting left them. */
+static int run_slice(struct table *b, size_t i, size_t from, size_t end, struct turn *turn, struct err *e)
 {
     struct decoder *d = &b->d[i];
-    const struct draft_stats *st = &d->stats;
-    if (place(b, d, &b->state[i], from, e))
+    const size_t known = d->n_tokens;
+    double seconds = 0;
+    if (take_over(b, d, e))
         return -1;
-    while (d->n_tokens < start)
+    from = MIN(MAX(from, known + (turn->tokens ? SETTLE : 0)), end);
+    while (d->n_tokens < from)
         if (decode_step(d, e))
             return -1;
-    size_t first = d->n_tokens;
-    double begin = clock_seconds(), seconds = 0;
-    while (d->n_tokens < end && (seconds < b->slowest || i <= SPEC_AUTO)) {
+    const size_t first = d->n_tokens;
+    const double begin = clock_seconds();
+    while (d->n_tokens < end && !turn->out) {
         if (decode_step(d, e))
             return -1;
         decode_count(d, d->round.tokens);
         seconds = clock_seconds() - begin;
+        turn->out = i > SPEC_AUTO && seconds > b->slowest;
     }
-    double n = (double)(d->n_tokens - first);
     if (i == SPEC_PLAIN || i == SPEC_AGAIN)
         b->slowest = PATIENCE * seconds;
-    *out = (struct spec_run){
-        .seconds = seconds / n, .draft = st->draft / n, .verify = st->verify / n, .control = st->control / n,
+    turn->seconds += seconds;
+    turn->tokens += d->n_tokens - first;
+    return compare(b, d, i, known, e);
+}
+
+static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
+{
+    const struct draft_stats *st = &d->stats;
+    const double n = (double)MAX(turn->tokens, (size_t)1);
+    return (struct spec_run){
+        .seconds = turn->seconds / n, .draft = st->draft / n, .verify = st->verify / n, .control = st->control / n,
         .rounds = (double)st->rounds / n, .rows = (double)st->verified_rows / n, .accepted = (double)st->accepted / n,
         .depth = (double)st->drafted_depth / n, .passes = (double)st->draft_passes / n,
     };
-    return compare(b, d, i, from, e);
 }
 
 /* The writer goes on to token n: from where it stands, in the state that its last window left. */
@@ -319,11 +348,7 @@ static int write_to(struct table *b, size_t n, struct err *e)
     struct decoder *d = &b->d[SPEC_AUTO];
     size_t from = d->n_tokens;
     double begin = clock_seconds();
-    size_t n_past = d->kv.n_past;
-    d->kv.n_past = d->kv.n_written = b->kv.n_written;    /* what others wrote behind it is forgotten */
-    if (d->kv.n_past > n_past)
-        kv_truncate(&d->kv, n_past);
-    else if (decode_prefill(d, NULL, NULL, e))           /* they ended before its last round did */
+    if (take_over(b, d, e))
         return -1;
     while (d->n_tokens < n)
         if (decode_step(d, e))
@@ -348,24 +373,39 @@ static int do_window(struct table *b, size_t k, struct err *e)
     struct spec_window *w = &b->t->window[k];
     const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens, from = begin_at(b, SPEC_AUTO, at, k == 0);
     size_t begin[SPEC_SETTINGS_MAX];
-    if (from > b->d[SPEC_AUTO].n_tokens && write_to(b, from, e))
+    const bool apart = from > b->d[SPEC_AUTO].n_tokens;  /* else every repetition goes on with what it has learned itself */
+    if (apart && write_to(b, from, e))
         return -1;
     const size_t start = MAX(at, b->d[SPEC_AUTO].n_tokens);
     for (size_t i = 0; i < n; i++) {
-        struct state *x = &b->state[i];
         begin[i] = i == SPEC_AUTO ? b->d[i].n_tokens : begin_at(b, i, start, k == 0);
-        if (k || i == SPEC_AUTO)
-            take_state(x, &b->d[i]);
-        if (i != SPEC_AUTO)
-            bring_forward(x, &b->d[i], &b->state[SPEC_AUTO], begin[i] - 1);
-    }
-    for (size_t r = 0; r < s->repeat; r++)
-        for (size_t j = 0; j < n; j++) {
-            /* plain, the others, plain again; the next time the other way round */
-            size_t turn = r % 2 ? n - 1 - j : j, i = turn == 0 ? SPEC_PLAIN : turn == n - 1 ? SPEC_AGAIN : turn + 1;
-            if (run_window(b, i, begin[i], start, end, &w->run[i * s->repeat + r], e))
-                return -1;
+        for (size_t r = 0; r < s->repeat; r++) {
+            struct state *x = &b->state[i * s->repeat + r];
+            if (apart)
+                take_state(x, &b->d[i]);
+            if (i != SPEC_AUTO)
+                bring_forward(x, &b->d[i], &b->state[SPEC_AUTO * s->repeat + r], begin[i] - 1);
         }
+    }
+    for (size_t r = 0; r < s->repeat; r++) {
+        struct turn turn[SPEC_SETTINGS_MAX] = {0};
+        for (size_t i = 0; i < n; i++)
+            if (place(b, &b->d[i], &b->state[i * s->repeat + r], begin[i], e) || run_slice(b, i, start, start, &turn[i], e))
+                return -1;
+        for (size_t to = start, way = r; to < end; way++) {
+            to = MIN(to + s->slice, end);
+            for (size_t j = 0; j < n; j++) {
+                /* plain, the others, plain again; the next time the other way round */
+                const size_t nth = way % 2 ? n - 1 - j : j, i = nth == 0 ? SPEC_PLAIN : nth == n - 1 ? SPEC_AGAIN : nth + 1;
+                if (!turn[i].out && run_slice(b, i, start, to, &turn[i], e))
+                    return -1;
+            }
+        }
+        for (size_t i = 0; i < n; i++) {
+            w->run[i * s->repeat + r] = run_of(&b->d[i], &turn[i]);
+            take_state(&b->state[i * s->repeat + r], &b->d[i]);
+        }
+    }
     if (!s->o->json)
         spec_print_window(s, w);
     return 0;
@@ -418,7 +458,7 @@ static int open_decoders(struct table *b, struct err *e)
     size_t rows = 1, work_rows = 1;
     b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;      /* no setting sees the end of the text */
     b->d = calloc(s->n_settings, sizeof *b->d);
-    b->state = calloc(s->n_settings, sizeof *b->state);
+    b->state = calloc(s->n_settings * s->repeat, sizeof *b->state);
     b->tokens = calloc(b->n_max, sizeof *b->tokens);
     if (!b->d || !b->state || !b->tokens)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
@@ -435,7 +475,8 @@ static int open_decoders(struct table *b, struct err *e)
             return -1;
         rows = MAX(rows, b->d[i].rows_max);
         work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
-        take_state(&b->state[i], &b->d[i]);
+        for (size_t r = 0; r < s->repeat; r++)
+            take_state(&b->state[i * s->repeat + r], &b->d[i]);
     }
     b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
     b->logits = mem_alloc(b->logits_bytes);

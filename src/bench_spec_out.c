@@ -126,8 +126,8 @@ void spec_print_head(const struct spec *s, const struct spec_text *t)
            "twin %s, %zu threads, drafts with %s\n", s->point, t->name, t->n_prompt, t->prefill_seconds, s->length, (unsigned long long)p->seed, p->temperature, p->top_p,
            p->min_p, p->penalty, p->penalty_window, p->min_keep, s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
            s->int8 ? "the model in 8 bits" : "the model itself");
-    printf("windows of %zu tokens, one for every %zu, %zu interleaved runs of each setting; times as fast as plain decoding there, medians\n\n%8s %9s %7s",
-           s->size, s->every, s->repeat, "token", "plain ms", "again");
+    printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; times as fast as plain decoding there, medians\n\n%8s %9s %7s",
+           s->size, s->every, s->slice, s->repeat, "token", "plain ms", "again");
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++)
         printf(" %*s", (int)MAX(strlen(s->setting[i].name), (size_t)6), s->setting[i].name);
     puts("");
@@ -273,8 +273,8 @@ static void json_window(const struct spec *s, const struct spec_window *w)
 
 void spec_print_json(const struct spec *s)
 {
-    printf("{\"point\": \"%s\", \"threads\": %zu, \"isa\": \"%s\", \"draft_weights\": \"%s\", \"length\": %zu, \"every\": %zu, \"window\": %zu, \"repeat\": %zu, \"goal\": %.2f, \"settings\": {",
-           s->point, pool_threads(s->engine.pool), s->engine.ops->name, s->int8 ? "int8" : "model", s->length, s->every, s->size, s->repeat, goal(s));
+    printf("{\"point\": \"%s\", \"threads\": %zu, \"isa\": \"%s\", \"draft_weights\": \"%s\", \"length\": %zu, \"every\": %zu, \"window\": %zu, \"slice\": %zu, \"repeat\": %zu, \"goal\": %.2f, \"settings\": {",
+           s->point, pool_threads(s->engine.pool), s->engine.ops->name, s->int8 ? "int8" : "model", s->length, s->every, s->size, s->slice, s->repeat, goal(s));
     for (size_t i = 0; i < s->n_settings; i++)
         printf("%s\"%s\": \"%s\"", i ? ", " : "", s->setting[i].name, s->setting[i].flags ? s->setting[i].flags : "given");
     printf("},\n \"texts\": [");

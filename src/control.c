@@ -7,7 +7,7 @@
 const size_t control_grid[CONTROL_GRID] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
 
 enum { FIRST_GRID = 4, LATER_GRID = 5, HOPEFUL = 32 };      /* sizes of the first calibration, where time is dear, and of later ones; rounds between hopeful ones */
-static const double SHARE = 0.006;               /* of the time for later calibrations, and the same for exploring */
+static const double SHARE = 0.006, CALIBRATING = 0.002;      /* of the time: for exploring; for later calibrations */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
 
 void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes)
@@ -92,7 +92,7 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
         return 0;
     if (!c->measured[1])                         /* by now passes find in the caches what they will find */
         return left >= 1000 ? FIRST_GRID : 0;
-    return moved && c->calibrating < SHARE * c->seconds && left >= 500 ? LATER_GRID : 0;
+    return moved && c->calibrating < CALIBRATING * c->seconds && left >= 500 ? LATER_GRID : 0;
 }
 
 /* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the

@@ -1,13 +1,13 @@
 #!/bin/bash
 # bench --points spec...: every setting makes plain decoding's tokens (the bench itself compares them), and the figures are there.
 . tests/cli/lib.inc
-SMALL="prompt=300,window=100,every=400"
+SMALL="prompt=300,window=100,every=400,slice=40"
 
 "$LONGHAND" bench --points spec,$SMALL --tokens 800 --repeat 1 --json >"$TMP/spec" 2>"$TMP/err" && python3 - "$TMP/spec" >"$TMP/out" 2>&1 <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
 names = ["plain", "again", "auto", "tokenswift", "heads", "partial", "ngram", "suffix"]
-assert list(j["settings"]) == names and len(j["texts"]) == 1
+assert list(j["settings"]) == names and len(j["texts"]) == 1 and j["slice"] == 40
 t = j["texts"][0]
 assert [w["from"] for w in t["windows"]] == [150, 550] and [w["stands_for"] for w in t["windows"]] == [[0, 400], [400, 800]]
 for w in t["windows"]:
@@ -39,5 +39,6 @@ result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/cop
 
 check spec_points_stand_alone 2 'spec and spec-best: one of the spec points at a time' bench --points spec,spec-best
 check spec_words_are_checked 2 '"depth=5"; beside spec are allowed: every=N' bench --points spec,depth=5
+check spec_slices_are_checked 2 "slice: '0' is not a whole number from 1 to 1000000" bench --points spec,slice=0
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
 exit $failed
