@@ -113,7 +113,7 @@ static int read_words(struct spec *s, char *list, struct err *e)
             s->only[s->n_only++] = p + 4;
         else if (strncmp(p, "every=", 6) == 0 ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e) :
                  strncmp(p, "window=", 7) == 0 ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e) :
-                 strncmp(p, "slice=", 6) == 0 ? parse_size(&s->slice, "--points slice", p + 6, 1, 1000000, e) :
+                 strncmp(p, "slice=", 6) == 0 ? parse_size(&s->slice, "--points slice", p + 6, 2 * SETTLE, 1000000, e) :
                  strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e) :
                  strncmp(p, "prompt=", 7) == 0 && at < 8 ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e) :
                  err_set(e, ERR_INPUT, "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, prompt=N, set=NAME, full", p, k ? k->point : "spec"))

@@ -7,7 +7,7 @@
  *
  * so: keep the r - 1 likeliest candidates for the r of the largest value, and ask a drafter when the value that its proposals have
  * lately added is more than lambda times its time. t(r) is measured on this machine: a pass of one row at the start, a few of
- * several before drafting is tried for the first time, and again where it is tried or used and the text has grown a lot (0.6 % of
+ * several before drafting is tried for the first time, and again where it is tried or used and the text has grown a lot (0.2 % of
  * the time), corrected by every round; between measurements it scales with the bytes that a pass reads.
  *
  * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds

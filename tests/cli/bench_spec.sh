@@ -39,6 +39,6 @@ result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/cop
 
 check spec_points_stand_alone 2 'spec and spec-best: one of the spec points at a time' bench --points spec,spec-best
 check spec_words_are_checked 2 '"depth=5"; beside spec are allowed: every=N' bench --points spec,depth=5
-check spec_slices_are_checked 2 "slice: '0' is not a whole number from 1 to 1000000" bench --points spec,slice=0
+check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" bench --points spec,slice=10
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
 exit $failed
