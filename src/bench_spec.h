@@ -1,9 +1,9 @@
 /* `longhand bench --points spec...`: drafting against plain decoding of the same binary in the same run.
  *
  * Drafting changes neither tokens nor the bits of the cache, so one cache can serve every setting: at sampled windows of a text each
- * setting makes the same tokens from the same place, in turns of a slice each, the order turned round at every slice: a machine that others use too is faster at
- * one moment than at the next, and what is compared has to lie near each other. The text between windows is written once, by `auto`. A window stands for the stretch of text around it; sums over these stretches are the
- * cumulative figures.
+ * setting makes the same tokens from the same place, in turns of a slice each, the order turned round at every slice: a machine that others use too
+ * is faster at one moment than at the next, and what is compared has to lie near each other. The text between windows is written once, by
+ * `auto`. A window stands for the stretch of text around it; sums over these stretches are the cumulative figures.
  *
  * Every setting has a decoder of its own (controller, calibration, tables) and the one cache on loan. Before a window, outside the
  * measured time, it is brought to where it would be had it written the text itself: tables of 4-grams and matches follow the tokens; the partial
@@ -46,7 +46,7 @@ struct spec {
     const struct options *o;
     struct engine engine;
     struct sampling sampling;
-    size_t length, every, size, slice, repeat, lead;     /* tokens of a text, between windows, of a window, of a turn; interleaved runs; unmeasured tokens before a window */
+    size_t length, every, size, slice, repeat, lead;     /* tokens of a text, between windows, of a window, of a slice; runs; unmeasured tokens before a window */
     size_t prompt[8], n_prompts;
     bool int8;                       /* drafts that want it have the model in 8 bits */
     bool full;                       /* every file with every length of prompt */

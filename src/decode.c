@@ -182,8 +182,6 @@ static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
         return pass == 0;
     if (!partial)
         return control_asks(&d->control, ops->source);
-    if (d->control.mode == MODE_LEAN)            /* what would be asked below lies in colder caches */
-        return false;
     double p, seconds, reach = draft_pass_reach(g);
     draft_pass_expects(g, &d->control, &p, &seconds);
     return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
