@@ -213,10 +213,8 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         memcpy(c->measured, writer->control.measured, sizeof c->measured);
         c->at = writer->control.at;
         c->drift = writer->control.drift;
-        if (c->mode == c->better && c->rounds) {
+        if (c->mode == c->better && c->rounds)
             c->to_go = 1;
-            c->postponed = SIZE_MAX;
-        }
     }
     if (!p->work || n_past <= x->budget || !kv_selects(x->policy))
         return;

@@ -6,8 +6,9 @@
 /* Rounds are mostly of few rows, whose costs lie on no line: 3 and 6 fill a tile of some processors' products, 4 begin another one. */
 const size_t control_grid[CONTROL_GRID] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
 
-enum { FIRST_GRID = 4, LATER_GRID = 5, HOPEFUL = 32 };      /* sizes of the first calibration, where time is dear, and of later ones; rounds between hopeful ones */
-static const double SHARE = 0.006, CALIBRATING = 0.002;      /* of the time: for exploring; for later calibrations */
+enum { LOOKS = 17 };                             /* rounds between those that look at what the text proposes: no divisor of what texts repeat */
+enum { LEAN_GRID = 4, FULL_GRID = 5, HOPEFUL = 32 };         /* sizes of a calibration in lean rounds, where time is dear, and in full ones; rounds between hopeful ones */
+static const double SHARE = 0.006, CALIBRATING = 0.002, LOOKING = 0.001;      /* of the time: for exploring; for later calibrations; for looks in lean rounds */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
 
 void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes)
@@ -48,8 +49,8 @@ bool control_trial_is_due(const struct control *c) { return c->on && c->mode == 
 
 void control_postpone(struct control *c)
 {
-    if (++c->postponed % BELIEVED)
-        c->to_go += INTERVAL_MIN;
+    c->to_go += INTERVAL_MIN;
+    c->doubted |= ++c->postponed % BELIEVED == 0;
 }
 
 /* The mode of the next round: the better one, and after so many rounds that what trials lose is SHARE of the text the other one, which is left
@@ -72,7 +73,8 @@ void control_choose_mode(struct control *c)
         }
         c->won = 0;
         c->better = mine > its ? c->mode : other;
-        const double loss = c->better == other ? lost : (double)trial[other] * (mine / its - 1);      /* of the next trial */
+        /* of the next trial; the rounds that were not counted lost as much as the others */
+        const double loss = c->better == other ? lost * (double)c->in_mode / (double)(c->in_mode - SETTLE) : (double)trial[other] * (mine / its - 1);
         const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
         const bool cold = c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its);
         if (cold)                                /* what lean rounds took is forgotten */
@@ -83,7 +85,7 @@ void control_choose_mode(struct control *c)
 
 size_t control_wants_calibration(const struct control *c, size_t length, size_t left)
 {
-    bool moved = length > c->at + c->at / 4 + 512 || c->drift > 1.2 || c->drift < 0.8;
+    bool moved = c->doubted || length > c->at + c->at / 4 + 512 || c->drift > 1.2 || c->drift < 0.8;
     if (!c->on || c->rows_max < 2)
         return 0;
     if (!c->measured[0])
@@ -91,9 +93,11 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
     if (c->mode == MODE_LEAN && !control_trial_is_due(c))
         return 0;
     if (!c->measured[1])                         /* by now passes find in the caches what they will find */
-        return left >= 1000 ? FIRST_GRID : 0;
-    return moved && c->calibrating < CALIBRATING * c->seconds && left >= 500 ? LATER_GRID : 0;
+        return left >= 1000 ? LEAN_GRID : 0;
+    return !moved || c->calibrating >= CALIBRATING * c->seconds || left < 500 ? 0 : c->mode == MODE_LEAN ? LEAN_GRID : FULL_GRID;
 }
+
+bool control_measures_twice(const struct control *c, double seconds) { return c->calibrating + seconds < CALIBRATING * c->seconds; }
 
 /* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the
  * nearest smaller one, row by row. */
@@ -121,6 +125,7 @@ void control_measured(struct control *c, size_t i, size_t length, double seconds
             c->cost[j] *= s;
         c->at = length;
         c->drift = 1;
+        c->doubted = false;
     }
     c->cost[i] = seconds;
     c->measured[i] = true;
@@ -154,8 +159,8 @@ void control_round(struct control *c, size_t length)
     }
     c->lambda = 1 / c->t[1];
     double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
-    if (c->rounds >= trial[MODE_LEAN])
-        c->lambda = MAX(best, 0.5 / c->t[1]);
+    if (c->rounds >= trial[MODE_LEAN])           /* plain decoding is always to be had, also where rounds were slower (behind a prompt, say) */
+        c->lambda = MAX(best, 0.95 / c->t[1]);
 }
 
 /* Value of the best number of rows for candidates of these chances, largest first. */
@@ -203,29 +208,33 @@ double control_min_reach(const struct control *c)
 bool control_knows(const struct control *c, size_t s) { return c->drafter[s].n >= 4; }
 bool control_gains(const struct control *c, size_t s) { return c->drafter[s].gain > c->lambda * c->drafter[s].seconds; }
 
+bool control_looks(const struct control *c) { return c->on && c->rounds % LOOKS == 0; }
+
 bool control_asks(struct control *c, size_t s)
 {
-    if (s != SOURCE_HEADS && s != HEADS_AHEAD)
-        return true;                             /* microseconds, and what they learn comes from being asked */
-    if (c->mode == MODE_LEAN)
+    const bool of_text = s != SOURCE_PARTIAL && s != SOURCE_HEADS && s != HEADS_AHEAD;
+    if (c->mode == MODE_LEAN && !of_text)
         return false;
-    size_t *idle = &c->drafter[s].idle;
+    if (c->mode == MODE_FULL && (of_text || s == SOURCE_PARTIAL))
+        return true;                             /* microseconds beside draft passes; control_pass_pays knows */
     if (!control_knows(c, s) || control_gains(c, s)) {
-        *idle = 0;
+        c->drafter[s].idle = 0;
         return true;
     }
     /* what does not pay now may pay later in the text: look again now and then, for a small share of the time */
-    if (++*idle >= 16 && c->exploring < SHARE * c->seconds) {
-        c->exploring += c->drafter[s].seconds;
-        *idle = 0;
-        return true;
-    }
-    return false;
+    if (of_text)
+        return control_looks(c) && c->looking < LOOKING * c->seconds;
+    if (++c->drafter[s].idle < 16 || c->exploring >= SHARE * c->seconds)
+        return false;
+    c->exploring += c->drafter[s].seconds;
+    c->drafter[s].idle = 0;
+    return true;
 }
 
 void control_drafted(struct control *c, size_t s, double before, double after, double seconds)
 {
     double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
+    c->looking += c->mode == MODE_LEAN && !control_gains(c, s) ? seconds : 0;
     c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
     c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
 }
@@ -249,8 +258,6 @@ bool control_pass_pays(const struct control *c, const struct tree *t, double rea
 {
     float all[TREE_POOL_MAX + CONTROL_PASSES];
     size_t rows, n = tree_reaches(t, all);
-    if (c->mode == MODE_LEAN)
-        return false;
     double now = best_value(c, all, n, &rows);
     for (size_t more = 1; more <= CONTROL_PASSES / 2; more++) {
         insert(all, n++, (float)(reach *= p));

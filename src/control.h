@@ -25,7 +25,7 @@ struct control {
     bool on;
     enum control_mode mode, better;
     size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
-    size_t postponed;                            /* trials of full rounds; SIZE_MAX: the next one is not */
+    size_t postponed; bool doubted;              /* trials of full rounds; so many that passes are to be measured again */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
     struct { double tokens, seconds; } spent;    /* the same since the mode was entered and settled, not fading */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
@@ -35,22 +35,24 @@ struct control {
     size_t rounds, rows_max;
     struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES + 1];   /* fading means; rounds not asked */
     double expected, accepted;                   /* candidates of rounds, fading: guesses that are the likeliest of many come true less often */
-    double exploring;                            /* seconds spent in passes that did not look worth it */
+    double exploring, looking;                   /* seconds spent in passes, and in looks, that did not seem worth it */
     double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
 };
 extern const size_t control_grid[CONTROL_GRID];
 
 void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes);
 
-/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). */
+/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). All of them once more, where there is time for
+ * it beside what the first time took: a bad moment is not one size's alone. */
 size_t control_wants_calibration(const struct control *c, size_t length, size_t left);
+bool   control_measures_twice(const struct control *c, double seconds);
 void   control_measured(struct control *c, size_t i, size_t length, double seconds);
 
 /* A round begins at this length: costs and rate. Then its mode. */
 void control_round(struct control *c, size_t length);
 void control_choose_mode(struct control *c);
-/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Every sixth one is not put off, as
- * what is known may be wrong. */
+/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Behind every sixth one passes are
+ * measured again, as what is known may be wrong. */
 bool control_trial_is_due(const struct control *c);
 void control_postpone(struct control *c);
 /* Value of the best choice of rows, and that choice. */
@@ -58,6 +60,8 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
 /* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
 enum { HEADS_AHEAD = N_SOURCES };                 /* beside SOURCE_HEADS: the heads behind the last draft pass */
 bool control_asks(struct control *c, size_t drafter);
+/* Whether this round looks at what the text itself proposes, likely or not: so one learns how likely it is. */
+bool control_looks(const struct control *c);
 bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
 bool control_gains(const struct control *c, size_t drafter);      /* by what is known, more than it takes */
 void control_drafted(struct control *c, size_t drafter, double value_before, double value_after, double seconds);

@@ -140,8 +140,7 @@ static int calibrate(struct decoder *d, struct err *e)
         n--;
     for (size_t j = 0; j < sizeof token / sizeof *token; j++)
         token[j] = d->tokens[d->n_tokens - 1];
-    const int times = d->control.measured[1] ? 2 : 1;       /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time dear */
-    for (int again = 0; again < times; again++)
+    for (int again = 0; again == 0 || (again == 1 && control_measures_twice(&d->control, spent)); again++)
         for (size_t i = 0; i < n; i++) {
             struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
             const struct history h = history_of(d);
@@ -180,8 +179,10 @@ static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
         return pass < (size_t)(g->set.draft_passes < 0 ? 1 : g->set.draft_passes);
     if (!d->control.on)
         return pass == 0;
+    if (!control_asks(&d->control, ops->source))
+        return false;
     if (!partial)
-        return control_asks(&d->control, ops->source);
+        return true;
     double p, seconds, reach = draft_pass_reach(g);
     draft_pass_expects(g, &d->control, &p, &seconds);
     return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
@@ -205,8 +206,6 @@ static bool may_pass(const struct decoder *d)
     return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
 }
 
-enum { LOOKS = 17 };                             /* rounds between those that look at what the text proposes, likely or not: no divisor of what texts repeat */
-
 /* Every drafter that pays adds candidates; the controller keeps those that do. */
 static int draft(struct decoder *d, struct err *e)
 {
@@ -226,10 +225,10 @@ static int draft(struct decoder *d, struct err *e)
         partial_follow(&g->partial);
     g->passes = 0;
     g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
-    g->looks = d->control.on && d->control.rounds % LOOKS == 0;
+    g->looks = control_looks(&d->control);
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
-        bool more = true, priced = d->control.on && ops->source == SOURCE_HEADS;
+        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || d->control.mode == MODE_LEAN);
         for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
             double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
             if (ops->expand(g, &more, e))

@@ -123,6 +123,7 @@ bool draft_ahead(struct drafting *g)
     return true;
 }
 
+static const double HOPE_AGAIN = 0.14;       /* share of what speaks against draft passes that is forgotten with each trial that it puts off */
 enum { ARM_TRIALS = 256, ARM_PASSES = 16, ARM_STALE = 10000 };    /* passes to know a budget by, and its price; rounds after which it may be looked at again */
 
 /* Whether the budget at hand, which is not known yet, could still be the best: with as many more guesses that come true as chance may have hidden. Another
@@ -155,17 +156,34 @@ static bool has_to_win(const struct drafting *g, const struct control *c)
     return false;
 }
 
-bool draft_may_pay(const struct drafting *g, const struct control *c)
+/* Seconds that the heads take before they were asked: their matrices and the LM head in a pass of as many rows. */
+static double heads_seconds(const struct drafting *g, const struct control *c)
 {
-    const double least = control_chain_value(c, 0, 0) + 0.08;            /* tokens a round: such estimates err by as much */
-    const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1, heads = g->set.drafters >> SOURCE_HEADS & 1;
+    const size_t n = g->heads->n, hidden = g->model->config.hidden;
+    return (double)(hidden * (g->model->config.vocab + n * hidden)) / (double)g->model->n_params * c->t[MIN(n, c->rows_max)];
+}
+
+/* Chance of a guess of a pass over the partial cache with budget i: as known, or of one that is not at hand (or was long ago), what it could be at best. */
+static double hoped(const struct drafting *g, size_t i)
+{
+    if (i == g->at_arm || is_known(&g->arm[i]))
+        return g->arm[i].hit;
+    return i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
+}
+
+bool draft_may_pay(struct drafting *g, const struct control *c)
+{
+    const double least = control_chain_value(c, 0, 0) + 0.04;            /* tokens a round: such estimates err by more, but a trial loses little */
+    const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1, heads = g->set.drafters >> SOURCE_HEADS & 1 && g->heads;
     if (!(partial || heads) || g->set.draft_passes >= 0)
         return true;
-    if (heads && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) > least))
+    if (heads && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) - c->lambda * heads_seconds(g, c) > least))
         return true;
     for (size_t i = 0; i < g->n_arms; i++)
-        if (control_chain_value(c, MAX(g->arm[i].hit, HOPE), pass_seconds(g, c, &g->arm[i])) > least)
+        if (control_chain_value(c, MIN(hoped(g, i), MAX(g->arm[i].hit, HOPE)), pass_seconds(g, c, &g->arm[i])) > least)
             return true;
+    for (size_t i = 0; i < g->n_arms; i++)   /* slowly believe again that it may */
+        g->arm[i].hit += HOPE_AGAIN * MAX(HOPE - g->arm[i].hit, 0);
     return false;
 }
 
@@ -185,13 +203,9 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
     const bool sure = has_to_win(g, c);
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++) {
         const struct budget_arm *a = &g->arm[i];
-        double value = control_chain_value(c, a->hit, a->seconds) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
         if (!is_known(a) && sure)
             continue;
-        if (!is_known(a)) {                                  /* or long ago: what could it be at best? */
-            double hit = i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
-            value = control_chain_value(c, hit, a->n ? a->seconds : control_pass_seconds(c, (double)g->small->weight_bytes, a->budget));
-        }
+        double value = control_chain_value(c, hoped(g, i), pass_seconds(g, c, a)) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
         if (value > best) {
             best = value;
             at = i;

@@ -21,16 +21,17 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
     return node;
 }
 
-/* Beside a controller the tables of a text take in so many tokens at once: what they touch has left the caches since, and comes faster together. The longest
- * match is found all the same (suffix.h), 4-grams wait that much longer. */
+/* A text's tables take it in when they are asked, beside a controller by so many tokens at once: what they touch has left the caches since the last time, and comes
+ * faster together. The longest match is found all the same (suffix.h), 4-grams wait that much longer, unless --ngram-delay says how long. */
 enum { TOGETHER = 16 };
 
-static bool takes_in(const struct drafting *g, const struct observed *o)
-{
-    return g->set.n_width || !o->n_path || o->n_tokens % TOGETHER < o->n_path;
-}
-
 /* ---- the table of 4-grams ---- */
+
+static void ngram_take_in(struct drafting *g, bool together)
+{
+    const size_t n = g->n_tokens - MIN(g->ngram_delay, g->n_tokens);
+    ngram_follow(g->ngram, g->tokens, n - (together ? n % TOGETHER : 0));
+}
 
 static void ngrams_of(struct drafting *g, uint32_t lead)
 {
@@ -39,6 +40,7 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
     /* None can be likely enough: the table, which the last pass has driven from the caches, is better left alone. */
     if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) * g->tree->node[lead].reach))
         return;
+    ngram_take_in(g, !g->set.n_width && g->set.ngram_delay < 0);
     size_t n = ngram_top(g->ngram, g->tree->node[lead].token, g->set.ngram_k, next, frequency);
     for (size_t r = 0; r < n; r++) {
         const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1), cell_ngram(r, frequency[r], 2) };
@@ -75,8 +77,8 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
 
 static void ngram_observe(struct drafting *g, const struct observed *o)
 {
-    if (o->n_tokens > g->ngram_delay && (takes_in(g, o) || g->set.ngram_delay >= 0))
-        ngram_follow(g->ngram, g->tokens, o->n_tokens - g->ngram_delay);
+    if (!o->n_path)                          /* a prompt, or a text that is resumed */
+        ngram_take_in(g, false);
 }
 
 static size_t ngram_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return ngram_bytes(n_max); }
@@ -93,6 +95,7 @@ static int suffix_expand(struct drafting *g, bool *more, struct err *e)
 {
     int32_t next[16];
     uint16_t cell[16];
+    suffix_follow(g->suffix, g->tokens, g->n_tokens - (g->set.n_width ? 0 : g->n_tokens % TOGETHER));
     size_t n, match = suffix_longest(g->suffix, g->tokens, g->n_tokens, NULL, 0, next, 16, &n);
     (void)e;
     *more = false;
@@ -108,7 +111,7 @@ static int suffix_expand(struct drafting *g, bool *more, struct err *e)
 
 static void suffix_observe(struct drafting *g, const struct observed *o)
 {
-    if (takes_in(g, o))
+    if (!o->n_path)
         suffix_follow(g->suffix, g->tokens, o->n_tokens);
 }
 
