@@ -97,8 +97,6 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
     return !moved || c->calibrating >= CALIBRATING * c->seconds || left < 500 ? 0 : c->mode == MODE_LEAN ? LEAN_GRID : FULL_GRID;
 }
 
-bool control_measures_twice(const struct control *c, double seconds) { return c->calibrating + seconds < CALIBRATING * c->seconds; }
-
 /* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the
  * nearest smaller one, row by row. */
 static void fill(struct control *c)

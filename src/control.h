@@ -42,10 +42,8 @@ extern const size_t control_grid[CONTROL_GRID];
 
 void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes);
 
-/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). All of them once more, where there is time for
- * it beside what the first time took: a bad moment is not one size's alone. */
+/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). */
 size_t control_wants_calibration(const struct control *c, size_t length, size_t left);
-bool   control_measures_twice(const struct control *c, double seconds);
 void   control_measured(struct control *c, size_t i, size_t length, double seconds);
 
 /* A round begins at this length: costs and rate. Then its mode. */

@@ -140,7 +140,8 @@ static int calibrate(struct decoder *d, struct err *e)
         n--;
     for (size_t j = 0; j < sizeof token / sizeof *token; j++)
         token[j] = d->tokens[d->n_tokens - 1];
-    for (int again = 0; again == 0 || (again == 1 && control_measures_twice(&d->control, spent)); again++)
+    const int times = d->control.measured[1] ? 2 : 1;       /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time dear */
+    for (int again = 0; again < times; again++)
         for (size_t i = 0; i < n; i++) {
             struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
             const struct history h = history_of(d);

@@ -83,12 +83,10 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
     size_t n = control_wants_calibration(c, x->length, left), rows, passes = 0;
     if (m->others > 0 && x->seconds >= others_until)
         others = exp(m->others * rng_normal(&rng)), others_until = x->seconds + 0.33;
-    double first[CONTROL_GRID], once = 0;
-    for (size_t i = 0; i < n; i++)
-        once += first[i] = noisy(m, exact_pass(m, control_grid[i], x->length) * slower(m, x, control_grid[i]));
-    const bool twice = control_measures_twice(c, once);
+    const bool twice = c->measured[1];
     for (size_t i = 0; i < n; i++) {
-        const double a = first[i], b = twice ? noisy(m, exact_pass(m, control_grid[i], x->length) * slower(m, x, control_grid[i])) : 0;
+        const double pass = exact_pass(m, control_grid[i], x->length) * slower(m, x, control_grid[i]);
+        double a = noisy(m, pass), b = twice ? noisy(m, pass) : 0;
         control_measured(c, i, x->length, twice ? MIN(a, b) : a);
         c->calibrating += MAX(a, b) * twice;
         seconds += a + b, x->calibrating += a + b;
