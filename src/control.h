@@ -11,9 +11,10 @@
  * the time), corrected by every round; between measurements it scales with the bytes that a pass reads.
  *
  * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds
- * are run in two modes, lean (only the text's own repetitions are verified, where they are likely) and full; the rate of each is
- * measured as it comes out, the better one is used, and the other one is tried again now and then for a few rounds, drafting mostly
- * where it could pay by what is known of it. That is what keeps speculation from costing time. Choices depend on time and cannot change the text (R1, R2). */
+ * are run in two modes, lean (only the text's own repetitions are verified, where they are likely; and where they have not gained lately, they are
+ * looked for in 0.1 % of the time) and full; the rate of each is measured as it comes out, the better one is used, and the other one is
+ * tried again now and then for a few rounds, drafting only where it could pay by what is known of it. That is what keeps speculation from
+ * costing time. Choices depend on time and cannot change the text (R1, R2). */
 #pragma once
 #include "src/tree.h"
 
