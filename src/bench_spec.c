@@ -206,6 +206,8 @@ static void take_state(struct state *x, const struct decoder *d)
 /* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
 static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
+    for (size_t i = 0; i < BUDGET_ARMS; i++)             /* what spoke against draft passes long ago is forgotten */
+        x->arm[i].hit = MAX(x->arm[i].hit, HOPE);
     struct control *c = &x->control;
     const struct partial *p = &d->draft.partial;
     if (c->on && writer->control.measured[0]) {

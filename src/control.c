@@ -8,7 +8,7 @@ const size_t control_grid[CONTROL_GRID] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
 
 enum { LOOKS = 17 };                             /* rounds between those that look at what the text proposes: no divisor of what texts repeat */
 enum { LEAN_GRID = 4, FULL_GRID = 5, HOPEFUL = 32 };         /* sizes of a calibration in lean rounds, where time is dear, and in full ones; rounds between hopeful ones */
-static const double SHARE = 0.006, CALIBRATING = 0.002, LOOKING = 0.001;      /* of the time: for exploring; for later calibrations; for looks in lean rounds */
+static const double SHARE = 0.006, CALIBRATING = 0.002, LOOKING = 0.001;      /* of the time: for exploring; for later calibrations; for looks of a drafter in lean rounds */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
 
 void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes)
@@ -50,7 +50,10 @@ bool control_trial_is_due(const struct control *c) { return c->on && c->mode == 
 void control_postpone(struct control *c)
 {
     c->to_go += INTERVAL_MIN;
-    c->doubted |= ++c->postponed % BELIEVED == 0;
+    if (++c->postponed % BELIEVED == 0) {
+        c->doubted = true;
+        c->drafter[SOURCE_HEADS].n = 0;          /* what they gain is learned in full rounds alone */
+    }
 }
 
 /* The mode of the next round: the better one, and after so many rounds that what trials lose is SHARE of the text the other one, which is left
@@ -221,7 +224,7 @@ bool control_asks(struct control *c, size_t s)
     }
     /* what does not pay now may pay later in the text: look again now and then, for a small share of the time */
     if (of_text)
-        return control_looks(c) && c->looking < LOOKING * c->seconds;
+        return control_looks(c) && c->drafter[s].looking < LOOKING * c->seconds;
     if (++c->drafter[s].idle < 16 || c->exploring >= SHARE * c->seconds)
         return false;
     c->exploring += c->drafter[s].seconds;
@@ -232,7 +235,7 @@ bool control_asks(struct control *c, size_t s)
 void control_drafted(struct control *c, size_t s, double before, double after, double seconds)
 {
     double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
-    c->looking += c->mode == MODE_LEAN && !control_gains(c, s) ? seconds : 0;
+    c->drafter[s].looking += c->mode == MODE_LEAN && !control_gains(c, s) ? seconds : 0;
     c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
     c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
 }

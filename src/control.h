@@ -34,9 +34,9 @@ struct control {
     size_t at;
     double seconds, calibrating, drift;          /* since the start; of it in calibration; measured / expected, lately */
     size_t rounds, rows_max;
-    struct { double gain, seconds; size_t n, idle; } drafter[N_SOURCES + 1];   /* fading means; rounds not asked */
+    struct { double gain, seconds, looking; size_t n, idle; } drafter[N_SOURCES + 1];   /* fading means; seconds of looks in vain; times and rounds not asked */
     double expected, accepted;                   /* candidates of rounds, fading: guesses that are the likeliest of many come true less often */
-    double exploring, looking;                   /* seconds spent in passes, and in looks, that did not seem worth it */
+    double exploring;                            /* seconds spent in passes that did not look worth it */
     double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
 };
 extern const size_t control_grid[CONTROL_GRID];
@@ -50,8 +50,8 @@ void   control_measured(struct control *c, size_t i, size_t length, double secon
 /* A round begins at this length: costs and rate. Then its mode. */
 void control_round(struct control *c, size_t length);
 void control_choose_mode(struct control *c);
-/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Behind every sixth one passes are
- * measured again, as what is known may be wrong. */
+/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Behind every sixth one passes may be
+ * measured again and heads count as unknown, as what is known may be wrong. */
 bool control_trial_is_due(const struct control *c);
 void control_postpone(struct control *c);
 /* Value of the best choice of rows, and that choice. */
@@ -59,7 +59,7 @@ double control_value(const struct control *c, const struct tree *t, size_t *rows
 /* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
 enum { HEADS_AHEAD = N_SOURCES };                 /* beside SOURCE_HEADS: the heads behind the last draft pass */
 bool control_asks(struct control *c, size_t drafter);
-/* Whether this round looks at what the text itself proposes, likely or not: so one learns how likely it is. */
+/* Whether this round looks at what the text itself proposes, likely or not (in lean rounds: of drafters that are asked): so one learns how likely it is. */
 bool control_looks(const struct control *c);
 bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
 bool control_gains(const struct control *c, size_t drafter);      /* by what is known, more than it takes */

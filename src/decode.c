@@ -229,7 +229,7 @@ static int draft(struct decoder *d, struct err *e)
     g->looks = control_looks(&d->control);
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
-        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || d->control.mode == MODE_LEAN);
+        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || (d->control.mode == MODE_LEAN && ops->source != SOURCE_PARTIAL));
         for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
             double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
             if (ops->expand(g, &more, e))

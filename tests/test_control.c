@@ -70,7 +70,7 @@ static bool may_pay(struct run *x, const struct text *text)
     if (control_chain_value(c, x->hit, pass) > least ||
         (text->head_seconds > 0 && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, 0.6, 0) - c->lambda * text->head_seconds > least)))
         return true;
-    x->hit += 0.14 * (0.9 - x->hit);
+    x->hit += 0.14 * MAX(0.9 - x->hit, 0);
     return false;
 }
 
@@ -335,7 +335,7 @@ static void off_and_short_texts(void)
     control_value(&c, &t, &rows);
     CHECK(rows == 1, "nothing to keep");
     size_t postponed = 0, again = 0;
-    for (size_t round = 0; postponed < 7 && c.mode == MODE_LEAN; round++) {
+    while (postponed < 7 && c.mode == MODE_LEAN) {
         const bool due = control_trial_is_due(&c);
         const size_t n = control_wants_calibration(&c, 100, 100000);
         CHECK(due || n == 0, "lean rounds need no other sizes");
@@ -355,7 +355,7 @@ static void off_and_short_texts(void)
         control_done(&c, 100, 1, 0, 0.05);
     }
     CHECK(postponed == 7 && again == 1, "%zu, %zu", postponed, again);
-    while (!control_trial_is_due(&c)) {
+    for (size_t round = 0; !control_trial_is_due(&c) && round < 1000; round++) {
         control_choose_mode(&c);
         control_done(&c, 100, 1, 0, 0.01);
     }

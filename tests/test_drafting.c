@@ -213,7 +213,12 @@ static void trials_wait_where_drafting_cannot_pay(void)
         }
     /* all dear from here on */
     g->set.drafters |= BIT(HEADS);
+    g->heads = &heads;
     CHECK(draft_may_pay(g, &d.control), "heads that are not known yet");
+    const double as_it_was = d.control.t[heads.n];
+    d.control.t[heads.n] = 0.1;
+    CHECK(!draft_may_pay(g, &d.control), "heads that are not known yet, but dear");
+    d.control.t[heads.n] = as_it_was;
     d.control.drafter[SOURCE_HEADS].n = 4, d.control.drafter[SOURCE_HEADS].seconds = 1e-4, d.control.drafter[SOURCE_HEADS].gain = 0.05;
     CHECK(!draft_may_pay(g, &d.control), "heads that lose");
     d.control.drafter[SOURCE_HEADS].gain = 0.15;
@@ -265,8 +270,8 @@ static void ngrams_lag_behind_the_penalty_window(void)
         p.penalty = cases[i].penalty, p.penalty_window = cases[i].window, p.top_k = 8;
         prompt_of(prompt, PROMPT, rig.c.vocab, 5);
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + 60);
-        for (;;) {
-            size_t seen = cases[i].lag < d.n_tokens ? d.n_tokens - cases[i].lag : 0;
+        for (size_t shown = d.n_tokens;;) {      /* the text as it was when the table was asked last */
+            size_t seen = cases[i].lag < shown ? shown - cases[i].lag : 0;
             for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
                 size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]), got = ngram_top(d.draft.ngram, d.tokens[k], NGRAM_K_MAX, next, frequency);
                 bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
@@ -275,6 +280,7 @@ static void ngrams_lag_behind_the_penalty_window(void)
                 compared += got;
             }
             if (d.n_tokens == d.n_max) break;
+            shown = d.n_tokens + 1 < d.n_max ? d.n_tokens : shown;      /* before the last token there is nothing to draft */
             step(&d);
         }
         decode_close(&d);
@@ -302,6 +308,7 @@ static void unlikely_proposals_are_looked_at(void)
     size_t kept = 0;
     while (d.n_tokens < d.n_max) {
         for (size_t i = 1; i < CONTROL_GRID; i++) d.control.cost[i] = (double)control_grid[i] * d.control.cost[0];
+        d.control.seconds = 100;             /* a look is a small part of a round, as it is of a real model's */
         step(&d);
         kept += d.draft.tree->n_kept > 1;
     }
