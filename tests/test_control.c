@@ -96,10 +96,13 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
     control_choose_mode(c);
     tree_start(&t, 0, left - 1);
     /* the truth of this round: token 0 is right at every depth, until the first guess of whatever source that is wrong */
-    if (uniform() < text->often)
+    const bool found = uniform() < text->often, asked = control_asks(c, SOURCE_SUFFIX);
+    const double without = control_value(c, &t, &rows);
+    if (found && asked)
         for (uint32_t i = 0, at = 0; i < 6 && (i == 0 || at); i++)
             if (chance(x->match_p) * t.node[at].reach >= control_min_reach(c))
                 at = tree_add(&t, at, 100, SOURCE_SUFFIX, (float)chance(x->match_p), 0);
+    if (asked && c->mode == MODE_LEAN) control_drafted(c, SOURCE_SUFFIX, without, control_value(c, &t, &rows), 2e-6);
     if (control_asks(c, SOURCE_HEADS) && text->head_seconds > 0) {
         double before = control_value(c, &t, &rows), s = noisy(m, text->head_seconds);
         for (uint32_t i = 0, at = 0; i < 3 && (i == 0 || at); i++)
@@ -313,6 +316,37 @@ static void takes_matches_where_passes_do_not_pay(void)
     CHECK(rate > 0.95 * best && x.mean_passes < 0.5);
 }
 
+/* Lean rounds ask what looks at the text alone: always where it gains, else in a small share of the time; and never what asks the model. */
+static void lean_rounds_ask_what_gains(void)
+{
+    enum { ROUNDS = 3000 };
+    struct control c;
+    size_t asked = 0, of = 0, of_model = 0;
+    control_start(&c, true, 48, 1e7, 1000);
+    control_measured(&c, 0, 100, 0.01);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        control_round(&c, 100);
+        if (control_trial_is_due(&c)) control_postpone(&c);
+        control_choose_mode(&c);
+        of_model += control_asks(&c, SOURCE_PARTIAL) + control_asks(&c, SOURCE_HEADS) + control_asks(&c, HEADS_AHEAD);
+        const bool known = control_knows(&c, SOURCE_SUFFIX), asks = control_asks(&c, SOURCE_SUFFIX);
+        CHECK(known || asks, "what is not known is asked");
+        CHECK(!known || !asks || control_looks(&c), "what gains nothing is asked in looks alone");
+        if (asks) control_drafted(&c, SOURCE_SUFFIX, 0, 0, 1e-3);
+        asked += asks && known, of += control_looks(&c);
+        control_done(&c, 100, 1, 0, 0.01);
+    }
+    printf("    asked in %zu of %zu looks, %.2f %% of the time\n", asked, of, 100 * (double)asked * 1e-3 / c.seconds);
+    CHECK(c.mode == MODE_LEAN && of_model == 0, "%zu", of_model);
+    CHECK(asked > 15 && asked < of / 2, "a look takes a tenth of a round here: %zu of %zu", asked, of);
+    for (size_t i = 0; i < 5; i++) control_drafted(&c, SOURCE_SUFFIX, 0, 5, 1e-3);
+    for (size_t round = 0; round < 20; round++) {
+        control_round(&c, 100);
+        CHECK(control_asks(&c, SOURCE_SUFFIX), "what gains is always asked");
+        control_done(&c, 100, 1, 0, 0.01);
+    }
+}
+
 /* Off, it is not there: nothing is measured, nothing is kept for it. */
 static void off_and_short_texts(void)
 {
@@ -371,6 +405,7 @@ int main(void)
     RUN(a_machine_that_is_slow_behind_its_prompt);
     RUN(learns_again);
     RUN(takes_matches_where_passes_do_not_pay);
+    RUN(lean_rounds_ask_what_gains);
     RUN(off_and_short_texts);
     return test_end();
 }
