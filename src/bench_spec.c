@@ -206,10 +206,11 @@ static void take_state(struct state *x, const struct decoder *d)
 /* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
 static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
-    for (size_t i = 0; i < BUDGET_ARMS; i++)             /* what spoke against draft passes long ago is forgotten */
-        x->arm[i].hit = MAX(x->arm[i].hit, HOPE);
     struct control *c = &x->control;
     const struct partial *p = &d->draft.partial;
+    for (size_t i = 0; i < BUDGET_ARMS; i++)             /* what spoke against drafts long ago is forgotten */
+        x->arm[i].hit = MAX(x->arm[i].hit, HOPE);
+    c->drafter[SOURCE_HEADS].n = 0;
     if (c->on && writer->control.measured[0]) {
         memcpy(c->cost, writer->control.cost, sizeof c->cost);
         memcpy(c->measured, writer->control.measured, sizeof c->measured);
