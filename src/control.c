@@ -29,6 +29,8 @@ enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 2
 /* Rounds behind the prompt in which passes are slow, as they still find its leavings in the caches, and how much at most (0.48, then 0.37 ms). */
 enum { COLD = 128 };
 static const double SLOWER = 1.3;
+/* Tokens a round that drafting could gain by what is known, to be tried: such estimates miss what a draft pass does to the caches. A trial is given up when it is nothing. */
+static const double TRIAL_GAIN = 0.12;
 static const double LOST = 8;                    /* tokens that the better mode would have written beside those of a trial: it is given up */
 
 static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
@@ -46,14 +48,20 @@ static void enter(struct control *c, enum control_mode m, size_t rounds)
 }
 
 bool control_trial_is_due(const struct control *c) { return c->on && c->mode == MODE_LEAN && c->better == MODE_LEAN && c->rounds > 0 && c->to_go == 1; }
+bool control_is_trial(const struct control *c) { return c->on && c->mode == MODE_FULL && c->better == MODE_LEAN; }
 
-void control_postpone(struct control *c)
+bool control_may_try(struct control *c, double could_gain)
 {
-    c->to_go += INTERVAL_MIN;
+    if (could_gain > (c->mode == MODE_LEAN ? TRIAL_GAIN : 0))
+        return true;
+    if (c->mode == MODE_FULL)
+        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* of too few rounds */
+    enter(c, MODE_LEAN, INTERVAL_MIN + 1);
     if (++c->postponed % BELIEVED == 0) {
         c->doubted = true;
         c->drafter[SOURCE_HEADS].n = 0;          /* what they gain is learned in full rounds alone */
     }
+    return false;
 }
 
 /* The mode of the next round: the better one, and after so many rounds that what trials lose is SHARE of the text the other one, which is left
@@ -207,7 +215,7 @@ double control_min_reach(const struct control *c)
 }
 
 bool control_knows(const struct control *c, size_t s) { return c->drafter[s].n >= 4; }
-bool control_gains(const struct control *c, size_t s) { return c->drafter[s].gain > c->lambda * c->drafter[s].seconds; }
+double control_gain(const struct control *c, size_t s) { return c->drafter[s].gain - c->lambda * c->drafter[s].seconds; }
 
 bool control_looks(const struct control *c) { return c->on && c->rounds % LOOKS == 0; }
 
@@ -218,7 +226,7 @@ bool control_asks(struct control *c, size_t s)
         return false;
     if (c->mode == MODE_FULL && (of_text || s == SOURCE_PARTIAL))
         return true;                             /* microseconds beside draft passes; control_pass_pays knows */
-    if (!control_knows(c, s) || control_gains(c, s)) {
+    if (!control_knows(c, s) || control_gain(c, s) > 0) {
         c->drafter[s].idle = 0;
         return true;
     }
@@ -235,7 +243,7 @@ bool control_asks(struct control *c, size_t s)
 void control_drafted(struct control *c, size_t s, double before, double after, double seconds)
 {
     double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
-    c->drafter[s].looking += c->mode == MODE_LEAN && !control_gains(c, s) ? seconds : 0;
+    c->drafter[s].looking += c->mode == MODE_LEAN && control_gain(c, s) <= 0 ? seconds : 0;
     c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
     c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
 }

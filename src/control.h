@@ -50,10 +50,11 @@ void   control_measured(struct control *c, size_t i, size_t length, double secon
 /* A round begins at this length: costs and rate. Then its mode. */
 void control_round(struct control *c, size_t length);
 void control_choose_mode(struct control *c);
-/* Between the two: whether this round begins a trial of drafting; put it off, where drafting would not pay by what is known of it. Behind every sixth one passes may be
- * measured again and heads count as unknown, as what is known may be wrong. */
+/* Between the two: whether this round begins a trial of drafting, or is of one; and whether it may, where by what is known drafting could gain so many tokens a round. If not,
+ * the trial is put off or given up; behind every sixth one passes may be measured again and heads count as unknown, as what is known may be wrong. */
 bool control_trial_is_due(const struct control *c);
-void control_postpone(struct control *c);
+bool control_is_trial(const struct control *c);
+bool control_may_try(struct control *c, double could_gain);
 /* Value of the best choice of rows, and that choice. */
 double control_value(const struct control *c, const struct tree *t, size_t *rows);
 /* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
@@ -62,7 +63,7 @@ bool control_asks(struct control *c, size_t drafter);
 /* Whether this round looks at what the text itself proposes, likely or not (in lean rounds: of drafters that are asked): so one learns how likely it is. */
 bool control_looks(const struct control *c);
 bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
-bool control_gains(const struct control *c, size_t drafter);      /* by what is known, more than it takes */
+double control_gain(const struct control *c, size_t drafter);     /* by what is known, in tokens a round, less what it takes */
 void control_drafted(struct control *c, size_t drafter, double value_before, double value_after, double seconds);
 /* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
  * chance p: alone, or as the first of several. */

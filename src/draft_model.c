@@ -171,20 +171,24 @@ static double hoped(const struct drafting *g, size_t i)
     return i == 0 ? HOPE : MAX(g->arm[i - 1].hit, 0.5 * (1 + g->arm[g->at_arm].hit));
 }
 
-bool draft_may_pay(struct drafting *g, const struct control *c)
+double draft_could_gain(const struct drafting *g, const struct control *c)
 {
-    const double least = control_chain_value(c, 0, 0) + 0.04;            /* tokens a round: such estimates err by more, but a trial loses little */
     const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1, heads = g->set.drafters >> SOURCE_HEADS & 1 && g->heads;
+    const double without = control_chain_value(c, 0, 0);
+    double most = -INFINITY;
     if (!(partial || heads) || g->set.draft_passes >= 0)
-        return true;
-    if (heads && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) - c->lambda * heads_seconds(g, c) > least))
-        return true;
+        return INFINITY;
+    if (heads)
+        most = control_knows(c, SOURCE_HEADS) ? control_gain(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) - c->lambda * heads_seconds(g, c) - without;
     for (size_t i = 0; i < g->n_arms; i++)
-        if (control_chain_value(c, MIN(hoped(g, i), MAX(g->arm[i].hit, HOPE)), pass_seconds(g, c, &g->arm[i])) > least)
-            return true;
-    for (size_t i = 0; i < g->n_arms; i++)   /* slowly believe again that it may */
+        most = MAX(most, control_chain_value(c, MIN(hoped(g, i), MAX(g->arm[i].hit, HOPE)), pass_seconds(g, c, &g->arm[i])) - without);
+    return most;
+}
+
+void draft_hope_again(struct drafting *g)
+{
+    for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].hit += HOPE_AGAIN * MAX(HOPE - g->arm[i].hit, 0);
-    return false;
 }
 
 void draft_choose_budget(struct drafting *g, const struct control *c)

@@ -54,7 +54,7 @@ static void run_start(struct run *x, const struct machine *m, size_t length)
     control_start(&x->c, true, 48, m->weight_bytes, m->kv_bytes);
     x->pass_seconds = 0;
 }
-static double slower(const struct machine *m, const struct run *x, size_t rows) { return rows == 1 && x->c.rounds <= m->cold ? m->slower : 1; }
+static double slower(const struct machine *m, const struct run *x, size_t rows) { return rows == 1 && x->c.rounds < m->cold ? m->slower : 1; }
 static double chance(const double p[2]) { return p[0] / p[1]; }
 static void learn(double p[2], bool hit)
 {
@@ -62,16 +62,14 @@ static void learn(double p[2], bool hit)
     if (p[1] > 200) p[0] /= 2, p[1] /= 2;
 }
 
-/* draft_may_pay in short */
-static bool may_pay(struct run *x, const struct text *text)
+/* draft_could_gain in short */
+static double could_gain(const struct run *x, const struct text *text)
 {
     const struct control *c = &x->c;
-    const double least = control_chain_value(c, 0, 0) + 0.04, pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
-    if (control_chain_value(c, x->hit, pass) > least ||
-        (text->head_seconds > 0 && (control_knows(c, SOURCE_HEADS) ? control_gains(c, SOURCE_HEADS) : control_chain_value(c, 0.6, 0) - c->lambda * text->head_seconds > least)))
-        return true;
-    x->hit += 0.14 * MAX(0.9 - x->hit, 0);
-    return false;
+    const double without = control_chain_value(c, 0, 0), pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
+    const double by_heads = text->head_seconds <= 0 ? -INFINITY : control_knows(c, SOURCE_HEADS) ? control_gain(c, SOURCE_HEADS)
+                          : control_chain_value(c, 0.6, 0) - c->lambda * text->head_seconds - without;
+    return MAX(by_heads, control_chain_value(c, x->hit, pass) - without);
 }
 
 /* One round; returns the tokens. */
@@ -92,7 +90,8 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         seconds += a + b, x->calibrating += a + b;
     }
     control_round(c, x->length);
-    if (control_trial_is_due(c) && !may_pay(x, text)) control_postpone(c);
+    if ((control_trial_is_due(c) || control_is_trial(c)) && !control_may_try(c, could_gain(x, text)))
+        x->hit += 0.14 * MAX(0.9 - x->hit, 0);
     control_choose_mode(c);
     tree_start(&t, 0, left - 1);
     /* the truth of this round: token 0 is right at every depth, until the first guess of whatever source that is wrong */
@@ -326,7 +325,7 @@ static void lean_rounds_ask_what_gains(void)
     control_measured(&c, 0, 100, 0.01);
     for (size_t round = 0; round < ROUNDS; round++) {
         control_round(&c, 100);
-        if (control_trial_is_due(&c)) control_postpone(&c);
+        if (control_trial_is_due(&c)) control_may_try(&c, 0);
         control_choose_mode(&c);
         of_model += control_asks(&c, SOURCE_PARTIAL) + control_asks(&c, SOURCE_HEADS) + control_asks(&c, HEADS_AHEAD);
         const bool known = control_knows(&c, SOURCE_SUFFIX), asks = control_asks(&c, SOURCE_SUFFIX);
@@ -383,7 +382,8 @@ static void off_and_short_texts(void)
         if (due) {
             again += n && postponed;
             CHECK(!n == (postponed % 6 > 0), "at first and behind every sixth trial that was put off: %zu after %zu", n, postponed);
-            control_postpone(&c), postponed++;
+            CHECK(!control_may_try(&c, 0.1), "too little for a trial");
+            postponed++;
         }
         control_choose_mode(&c);
         control_done(&c, 100, 1, 0, 0.05);
@@ -393,8 +393,14 @@ static void off_and_short_texts(void)
         control_choose_mode(&c);
         control_done(&c, 100, 1, 0, 0.01);
     }
-    control_choose_mode(&c);
-    CHECK(c.mode == MODE_FULL, "not put off, it begins");
+    CHECK(control_may_try(&c, 0.2) && !control_is_trial(&c));
+    for (size_t round = 0; round < 3; round++) {
+        control_choose_mode(&c);
+        CHECK(c.mode == MODE_FULL && control_is_trial(&c), "not put off, it begins");
+        CHECK(control_may_try(&c, 0.01), "what begun goes on while there is something to gain");
+        control_done(&c, 100, 1, 0, 0.01);
+    }
+    CHECK(!control_may_try(&c, 0) && c.mode == MODE_LEAN && !control_trial_is_due(&c), "given up where there is not");
 }
 
 int main(void)
