@@ -54,8 +54,10 @@ bool control_may_try(struct control *c, double could_gain)
 {
     if (could_gain > (c->mode == MODE_LEAN ? TRIAL_GAIN : 0))
         return true;
+    if (c->mode == MODE_FULL && (c->in_mode <= SETTLE || rate(c, MODE_FULL) > rate(c, MODE_LEAN)))
+        return true;                             /* its first rounds say little; and its own rate is what drafting is priced at while it is ahead */
     if (c->mode == MODE_FULL)
-        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* of too few rounds */
+        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* of too few rounds, or of an older text */
     enter(c, MODE_LEAN, INTERVAL_MIN + 1);
     if (++c->postponed % BELIEVED == 0) {
         c->doubted = true;

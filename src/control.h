@@ -26,7 +26,7 @@ struct control {
     bool on;
     enum control_mode mode, better;
     size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
-    size_t postponed; bool doubted;              /* trials of full rounds; so many that passes are to be measured again */
+    size_t postponed; bool doubted;              /* trials of full rounds put off or given up; so many that passes are to be measured again */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
     struct { double tokens, seconds; } spent;    /* the same since the mode was entered and settled, not fading */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
@@ -51,7 +51,7 @@ void   control_measured(struct control *c, size_t i, size_t length, double secon
 void control_round(struct control *c, size_t length);
 void control_choose_mode(struct control *c);
 /* Between the two: whether this round begins a trial of drafting, or is of one; and whether it may, where by what is known drafting could gain so many tokens a round. If not,
- * the trial is put off or given up; behind every sixth one passes may be measured again and heads count as unknown, as what is known may be wrong. */
+ * the trial is put off, or given up unless it is ahead; behind every sixth one passes may be measured again and heads count as unknown, as what is known may be wrong. */
 bool control_trial_is_due(const struct control *c);
 bool control_is_trial(const struct control *c);
 bool control_may_try(struct control *c, double could_gain);

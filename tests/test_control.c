@@ -394,13 +394,19 @@ static void off_and_short_texts(void)
         control_done(&c, 100, 1, 0, 0.01);
     }
     CHECK(control_may_try(&c, 0.2) && !control_is_trial(&c));
-    for (size_t round = 0; round < 3; round++) {
-        control_choose_mode(&c);
-        CHECK(c.mode == MODE_FULL && control_is_trial(&c), "not put off, it begins");
-        CHECK(control_may_try(&c, 0.01), "what begun goes on while there is something to gain");
-        control_done(&c, 100, 1, 0, 0.01);
+    /* a trial goes on in its first rounds and while it is ahead, whatever could be gained; else it is given up, and what it measured forgotten */
+    for (size_t ahead = 2; ahead-- > 0;) {
+        struct control x = c;
+        for (size_t round = 0; round < 9; round++) {
+            control_choose_mode(&x);
+            CHECK(x.mode == MODE_FULL && control_is_trial(&x), "ahead %zu round %zu", ahead, round);
+            control_done(&x, 100, 1, 0, ahead ? 0.005 : 0.012);
+            CHECK(control_may_try(&x, 0.01) && (round >= 5 || control_may_try(&x, 0)), "ahead %zu round %zu", ahead, round);
+        }
+        CHECK(control_may_try(&x, 0) == ahead, "ahead %zu", ahead);
+        if (!ahead)
+            CHECK(x.mode == MODE_LEAN && x.to_go == 301 && x.ran[MODE_FULL].seconds == 0);
     }
-    CHECK(!control_may_try(&c, 0) && c.mode == MODE_LEAN && !control_trial_is_due(&c), "given up where there is not");
 }
 
 int main(void)
