@@ -298,9 +298,11 @@ static void product_item(void *ctx, size_t i, size_t thread)
             note(p->c, p->place, r);
 }
 
+/* A single row takes a few microseconds: cut once for each thread, as every item that is claimed makes the others wait for the line of the claims. */
 static void run_product(struct pool *pool, struct product *p)
 {
-    p->items = pool_threads(pool) > 1 ? MIN((mat_panels(p->w) + 3) / 4, 4 * pool_threads(pool)) : 1;
+    const size_t threads = pool_threads(pool);
+    p->items = threads > 1 ? MIN((mat_panels(p->w) + 3) / 4, (p->rows == 1 ? 1 : 4) * threads) : 1;
     pool_run(pool, p->items, product_item, p);
 }
 

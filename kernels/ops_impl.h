@@ -154,7 +154,7 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
     { \
         const bool head_64 = t->lda == 64 && t->ldb == COLUMN_BYTES && t->step == 256 && t->n == 64; \
         if (t->type == DT_I8) \
-            TILE_ANY(DT_I16, DT_I8, 2 * PANEL, t->ahead, AHEAD_IN_LINE ? (P + 1) / 2 : 0, false, R, P); \
+            TILE_ANY(DT_I16, DT_I8, 2 * PANEL, t->ahead, AHEAD_IN_LINE ? (P + 1) / 2 : P, false, R, P); \
         else if (t->act == DT_I16 && head_64) \
             TILE_64_LINES(DT_I16, R, P) \
         else if (t->act == DT_BF16 && head_64) \
@@ -213,9 +213,10 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
         for (size_t i = 0; i < n_tiles; i++) {
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
-            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95) */
+            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95), for
+             * weights of 8 bits unless it is another thread's */
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, act == DT_I16 || few ? group * ldb : 0, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
+                                   (const char *)w->w + p * ldb, ldb, step, w->k, few || (act == DT_I16 && p + group < p1) ? group * ldb : 0, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
             for (size_t r = 0; act == DT_I16 && r < rows; r++)
                 memcpy(&scale[r], (const int16_t *)x + (r0 + r) * ldx + quantized_row(w->k) - 2, sizeof *scale);
             FTZ_BEGIN(act == DT_BF16);
