@@ -62,6 +62,7 @@ bool control_may_try(struct control *c, double could_gain)
     if (++c->postponed % BELIEVED == 0) {
         c->doubted = true;
         c->drafter[SOURCE_HEADS].n = 0;          /* what they gain is learned in full rounds alone */
+        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* so is this, which prices drafting: of a stretch that copied, perhaps */
     }
     return false;
 }

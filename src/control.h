@@ -51,7 +51,8 @@ void   control_measured(struct control *c, size_t i, size_t length, double secon
 void control_round(struct control *c, size_t length);
 void control_choose_mode(struct control *c);
 /* Between the two: whether this round begins a trial of drafting, or is of one; and whether it may, where by what is known drafting could gain so many tokens a round. If not,
- * the trial is put off, or given up unless it is ahead; behind every sixth one passes may be measured again and heads count as unknown, as what is known may be wrong. */
+ * the trial is put off, or given up unless it is ahead; behind every sixth one passes may be measured again, and heads and the rate of full rounds count as
+ * unknown, as what is known may be wrong. */
 bool control_trial_is_due(const struct control *c);
 bool control_is_trial(const struct control *c);
 bool control_may_try(struct control *c, double could_gain);

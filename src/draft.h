@@ -136,10 +136,11 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* Take the budget and policy of the partial cache that pay best by what is known of each; now and then another one, to know it. */
 void draft_choose_budget(struct drafting *g, const struct control *c);
 /* Tokens a round that draft passes or heads would gain if their guesses came true as often as they are known to, or where that is not known as is hoped. INFINITY where neither
- * is there: what the text repeats cannot be foreseen. */
+ * is there, as what the text repeats cannot be foreseen, and where the number of passes is fixed. */
 double draft_could_gain(const struct drafting *g, const struct control *c);
-/* What is known was bad enough for a trial of drafting not to be: believe it a little less. */
-void draft_hope_again(struct drafting *g);
+/* What is known was bad enough for a trial of drafting not to be, or to be given up: believe it a little less; with `doubt` what passes of the budget at hand took
+ * not at all. */
+void draft_hope_again(struct drafting *g, bool doubt);
 /* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
 double draft_pass_reach(const struct drafting *g);
 /* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */

@@ -123,7 +123,7 @@ bool draft_ahead(struct drafting *g)
     return true;
 }
 
-static const double HOPE_AGAIN = 0.14;       /* share of what speaks against draft passes that is forgotten with each trial that it puts off */
+static const double HOPE_AGAIN = 0.14;       /* share of what speaks against draft passes that is forgotten with each trial that it puts off or ends */
 enum { ARM_TRIALS = 256, ARM_PASSES = 16, ARM_STALE = 10000 };    /* passes to know a budget by, and its price; rounds after which it may be looked at again */
 
 /* Whether the budget at hand, which is not known yet, could still be the best: with as many more guesses that come true as chance may have hidden. Another
@@ -185,8 +185,10 @@ double draft_could_gain(const struct drafting *g, const struct control *c)
     return most;
 }
 
-void draft_hope_again(struct drafting *g)
+void draft_hope_again(struct drafting *g, bool doubt)
 {
+    if (doubt)
+        g->arm[g->at_arm].n = 0;
     for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].hit += HOPE_AGAIN * MAX(HOPE - g->arm[i].hit, 0);
 }

@@ -382,8 +382,11 @@ static void off_and_short_texts(void)
         if (due) {
             again += n && postponed;
             CHECK(!n == (postponed % 6 > 0), "at first and behind every sixth trial that was put off: %zu after %zu", n, postponed);
+            c.ran[MODE_FULL].tokens = 100, c.ran[MODE_FULL].seconds = 1e-9;
             CHECK(!control_may_try(&c, 0.1), "too little for a trial");
             postponed++;
+            CHECK((c.ran[MODE_FULL].tokens > 0) == (postponed % 6 > 0), "what drafting once gained is doubted too");
+            c.ran[MODE_FULL].tokens = c.ran[MODE_FULL].seconds = 0;
         }
         control_choose_mode(&c);
         control_done(&c, 100, 1, 0, 0.05);

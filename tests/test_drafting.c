@@ -222,9 +222,18 @@ static void trials_wait_where_drafting_cannot_pay(void)
     d.control.drafter[SOURCE_HEADS].n = 4, d.control.drafter[SOURCE_HEADS].seconds = 1e-4, d.control.drafter[SOURCE_HEADS].gain = 0.05;
     CHECK(draft_could_gain(g, &d.control) <= 0, "heads that lose");
     d.control.drafter[SOURCE_HEADS].gain = 0.15;
-    CHECK(draft_could_gain(g, &d.control) > 0, "heads that gain");
+    CHECK(fabs(draft_could_gain(g, &d.control) - 0.05) < 1e-9, "heads that gain 0.15 less the 0.1 that they take: %g", draft_could_gain(g, &d.control));
     g->set.drafters = BIT(NGRAM) | BIT(SUFFIX);
     CHECK(draft_could_gain(g, &d.control) == INFINITY, "neither passes nor heads");
+    const size_t at = g->at_arm, other = (at + 1) % g->n_arms;
+    double p, seconds;
+    draft_hope_again(g, false);
+    draft_pass_expects(g, &d.control, &p, &seconds);
+    CHECK(p > 0.4 && seconds == g->arm[at].seconds, "a little more hope, %g, and the time of passes is as it was", p);
+    draft_hope_again(g, true);
+    draft_pass_expects(g, &d.control, &p, &seconds);
+    CHECK(seconds != g->arm[at].seconds && seconds == control_pass_seconds(&d.control, (double)g->small->weight_bytes, MIN(g->arm[at].budget, g->kv->n_past)) &&
+          g->arm[other].n == 1000, "in doubt what the bytes say, for the budget at hand");
     decode_close(&d);
 }
 
