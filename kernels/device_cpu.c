@@ -17,6 +17,7 @@ enum {
     ROWS_ALONE = 8,                  /* fewer rows than this are not worth waking threads for in the small steps */
     ROWS_PIECE = 4,
     HEAD_DIM_MAX = 512,
+    SMALL_BYTES = 2 << 20,           /* of a matrix whose product with one row is done in microseconds */
     QUANTIZED_ROWS = 16,             /* rows of a product with weights of 8 bits that are there at once */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
@@ -298,11 +299,12 @@ static void product_item(void *ctx, size_t i, size_t thread)
             note(p->c, p->place, r);
 }
 
-/* A single row takes a few microseconds: cut once for each thread, as every item that is claimed makes the others wait for the line of the claims. */
+/* Small matrices take a single row a few microseconds and are cut once for each thread: claiming an item and what it wrote pass from core to core. Others in four, so that a
+ * thread that is put aside keeps little from the others. */
 static void run_product(struct pool *pool, struct product *p)
 {
-    const size_t threads = pool_threads(pool);
-    p->items = threads > 1 ? MIN((mat_panels(p->w) + 3) / 4, (p->rows == 1 ? 1 : 4) * threads) : 1;
+    const size_t threads = pool_threads(pool), each = p->rows == 1 && mat_bytes(p->w) <= SMALL_BYTES ? 1 : 4;
+    p->items = threads > 1 ? MIN((mat_panels(p->w) + 3) / 4, each * threads) : 1;
     pool_run(pool, p->items, product_item, p);
 }
 

@@ -129,7 +129,7 @@ INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum 
 struct tile_args {
     float *c; size_t ldc; const float *alpha; enum dtype act, type;
     const char *a; size_t lda; const char *b; size_t ldb, step, n;
-    size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware */
+    size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware (weights of 8 bits: by `ahead` alone) */
     bool wide;                       /* a holds floats (WIDE) */
     const float *scale, *col;        /* DT_I16: of the rows of a, of the columns of b or NULL */
 };
@@ -214,9 +214,10 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
             /* rows are shared evenly, so that no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
             /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95), for
-             * weights of 8 bits unless it is another thread's */
+             * weights of 8 bits unless it is another item's */
+            const size_t ahead = few || (act == DT_I16 && p + group < p1) ? group * ldb : 0;
             struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, few || (act == DT_I16 && p + group < p1) ? group * ldb : 0, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
+                                   (const char *)w->w + p * ldb, ldb, step, w->k, ahead, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
             for (size_t r = 0; act == DT_I16 && r < rows; r++)
                 memcpy(&scale[r], (const int16_t *)x + (r0 + r) * ldx + quantized_row(w->k) - 2, sizeof *scale);
             FTZ_BEGIN(act == DT_BF16);

@@ -58,11 +58,13 @@ bool control_may_try(struct control *c, double could_gain)
         return true;                             /* its first rounds say little; and its own rate is what drafting is priced at while it is ahead */
     if (c->mode == MODE_FULL)
         c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* of too few rounds, or of an older text */
+    const bool sixth = ++c->postponed % BELIEVED == 0;
+    c->stale = sixth && c->mode == MODE_LEAN;    /* one that is given up has just seen what they take */
     enter(c, MODE_LEAN, INTERVAL_MIN + 1);
-    if (++c->postponed % BELIEVED == 0) {
+    if (sixth) {
         c->doubted = true;
         c->drafter[SOURCE_HEADS].n = 0;          /* what they gain is learned in full rounds alone */
-        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* so is this, which prices drafting: of a stretch that copied, perhaps */
+        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* learned there alone, too; it prices drafting, and may stem from a stretch that copied */
     }
     return false;
 }

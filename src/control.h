@@ -27,6 +27,7 @@ struct control {
     enum control_mode mode, better;
     size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
     size_t postponed; bool doubted;              /* trials of full rounds put off or given up; so many that passes are to be measured again */
+    bool stale;                                  /* of the last such trial: what draft passes took is not to be believed either */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
     struct { double tokens, seconds; } spent;    /* the same since the mode was entered and settled, not fading */
     double weight_bytes, kv_bytes;               /* of a pass; of a position */

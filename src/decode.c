@@ -218,7 +218,7 @@ static int draft(struct decoder *d, struct err *e)
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
     if ((control_trial_is_due(&d->control) || control_is_trial(&d->control)) && !control_may_try(&d->control, draft_could_gain(g, &d->control)))
-        draft_hope_again(g, d->control.doubted);
+        draft_hope_again(g, &d->control);
     control_choose_mode(&d->control);
     if (d->control.on && d->control.mode == MODE_FULL)
         draft_choose_budget(g, &d->control);

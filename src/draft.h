@@ -138,9 +138,9 @@ void draft_choose_budget(struct drafting *g, const struct control *c);
 /* Tokens a round that draft passes or heads would gain if their guesses came true as often as they are known to, or where that is not known as is hoped. INFINITY where neither
  * is there, as what the text repeats cannot be foreseen, and where the number of passes is fixed. */
 double draft_could_gain(const struct drafting *g, const struct control *c);
-/* What is known was bad enough for a trial of drafting not to be, or to be given up: believe it a little less; with `doubt` what passes of the budget at hand took
- * not at all. */
-void draft_hope_again(struct drafting *g, bool doubt);
+/* What is known was bad enough for a trial of drafting not to be, or to be given up: believe it a little less; where c->stale, passes of the budget at hand take no longer
+ * than the bytes that they read say. */
+void draft_hope_again(struct drafting *g, const struct control *c);
 /* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
 double draft_pass_reach(const struct drafting *g);
 /* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */

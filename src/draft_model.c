@@ -51,10 +51,12 @@ double draft_pass_reach(const struct drafting *g)
     return (g->passes && !node) || waits ? 0 : g->tree->node[node].reach;
 }
 
-static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a)
+static double bytes_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a)
 {
-    return a->n ? a->seconds : control_pass_seconds(c, (double)g->small->weight_bytes, MIN(a->budget, g->kv->n_past));
+    return control_pass_seconds(c, (double)g->small->weight_bytes, MIN(a->budget, g->kv->n_past));
 }
+
+static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a) { return a->n ? a->seconds : bytes_seconds(g, c, a); }
 
 void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds)
 {
@@ -185,10 +187,11 @@ double draft_could_gain(const struct drafting *g, const struct control *c)
     return most;
 }
 
-void draft_hope_again(struct drafting *g, bool doubt)
+void draft_hope_again(struct drafting *g, const struct control *c)
 {
-    if (doubt)
-        g->arm[g->at_arm].n = 0;
+    struct budget_arm *a = &g->arm[g->at_arm];
+    if (c->stale && a->n)
+        a->seconds = MIN(a->seconds, bytes_seconds(g, c, a));
     for (size_t i = 0; i < g->n_arms; i++)
         g->arm[i].hit += HOPE_AGAIN * MAX(HOPE - g->arm[i].hit, 0);
 }

@@ -386,6 +386,7 @@ static void off_and_short_texts(void)
             CHECK(!control_may_try(&c, 0.1), "too little for a trial");
             postponed++;
             CHECK((c.ran[MODE_FULL].tokens > 0) == (postponed % 6 > 0), "what drafting once gained is doubted too");
+            CHECK(c.stale == (postponed % 6 == 0), "and what its passes took, by this trial alone: %zu", postponed);
             c.ran[MODE_FULL].tokens = c.ran[MODE_FULL].seconds = 0;
         }
         control_choose_mode(&c);
@@ -406,9 +407,10 @@ static void off_and_short_texts(void)
             control_done(&x, 100, 1, 0, ahead ? 0.005 : 0.012);
             CHECK(control_may_try(&x, 0.01) && (round >= 5 || control_may_try(&x, 0)), "ahead %zu round %zu", ahead, round);
         }
+        x.postponed = 5;
         CHECK(control_may_try(&x, 0) == ahead, "ahead %zu", ahead);
         if (!ahead)
-            CHECK(x.mode == MODE_LEAN && x.to_go == 301 && x.ran[MODE_FULL].seconds == 0);
+            CHECK(x.mode == MODE_LEAN && x.to_go == 301 && x.ran[MODE_FULL].seconds == 0 && x.doubted && !x.stale, "the sixth, but its passes have just been timed");
     }
 }
 

@@ -226,14 +226,19 @@ static void trials_wait_where_drafting_cannot_pay(void)
     g->set.drafters = BIT(NGRAM) | BIT(SUFFIX);
     CHECK(draft_could_gain(g, &d.control) == INFINITY, "neither passes nor heads");
     const size_t at = g->at_arm, other = (at + 1) % g->n_arms;
-    double p, seconds;
-    draft_hope_again(g, false);
-    draft_pass_expects(g, &d.control, &p, &seconds);
-    CHECK(p > 0.4 && seconds == g->arm[at].seconds, "a little more hope, %g, and the time of passes is as it was", p);
-    draft_hope_again(g, true);
-    draft_pass_expects(g, &d.control, &p, &seconds);
-    CHECK(seconds != g->arm[at].seconds && seconds == control_pass_seconds(&d.control, (double)g->small->weight_bytes, MIN(g->arm[at].budget, g->kv->n_past)) &&
-          g->arm[other].n == 1000, "in doubt what the bytes say, for the budget at hand");
+    struct control *c = &d.control;
+    c->cost[0] = 1e-3, c->at = g->kv->n_past;
+    const double bytes = control_pass_seconds(c, (double)g->small->weight_bytes, MIN(g->arm[at].budget, g->kv->n_past));
+    CHECK(bytes > 0);
+    for (size_t stale = 0; stale < 2; stale++) {
+        c->stale = stale;
+        g->arm[at].seconds = g->arm[other].seconds = 2 * bytes, g->arm[at].hit = 0.4;
+        draft_hope_again(g, c);
+        CHECK(g->arm[at].hit > 0.4 && g->arm[at].seconds == (stale ? bytes : 2 * bytes) && g->arm[other].seconds == 2 * bytes, "stale %zu: %g, %g", stale, g->arm[at].hit, g->arm[at].seconds);
+        g->arm[at].seconds = bytes / 2;
+        draft_hope_again(g, c);
+        CHECK(g->arm[at].seconds == bytes / 2, "never dearer");
+    }
     decode_close(&d);
 }
 
