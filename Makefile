@@ -38,7 +38,7 @@ NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
 $(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
 endif
 
-SRC   := $(filter-out src/main.c,$(wildcard src/*.c ngram/*.c kvmgr/*.c runs/*.c kernels/*.c))
+SRC   := $(filter-out src/cli/main.c,$(wildcard src/*/*.c ngram/*.c kvmgr/*.c runs/*/*.c kernels/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 
@@ -46,7 +46,7 @@ all: longhand cuda-says
 
 longhand: $(BUILD)/longhand
 	@ln -sf $< $@
-$(BUILD)/longhand: $(BUILD)/src/main.c.o $(OBJ)
+$(BUILD)/longhand: $(BUILD)/src/cli/main.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@

@@ -1,6 +1,6 @@
-/* Logits -> tokens on the device: the chain of src/sample.h and the coin of src/coin.h, one block per row. For equal logits the result is
+/* Logits -> tokens on the device: the chain of src/sample/sample.h and the coin of src/sample/coin.h, one block per row. For equal logits the result is
  * the CPU's, bit for bit: weights are whole numbers, and every step in double is the same IEEE operations in the same order
- * (weigh.h; log_own in src/coin.c; compiled without contraction). Candidates that a filter drops become -inf. */
+ * (weigh.h; log_own in src/sample/coin.c; compiled without contraction). Candidates that a filter drops become -inf. */
 #include <assert.h>
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"

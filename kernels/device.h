@@ -15,7 +15,7 @@
  *         embed, [rmsnorm, product, rope, attend, product, rmsnorm, product, swiglu, product] per layer, rmsnorm, gather, product
  *         if (!graph_end()) the same once more     nothing was launched: there was no memory for a graph
  *     }
- *     choose or download                  tokens or logits. choose is what decoding does (src/choose.h): logits stay where they are
+ *     choose or download                  tokens or logits. choose is what decoding does (src/sample/device_sampler.h): logits stay where they are
  *     end(&bad)                           waits; a row that is not finite; an error of the device
  * A choose before `end` brings what `end` tells along, so that a pass and its tokens are one wait. Of logits that are not finite it chooses
  * something or nothing.
@@ -93,7 +93,7 @@ struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };   /* true
 
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; size_t n_in_max; };   /* n_max: slots of the longest cache; n_out_max, n_in_max: of products */
 
-/* Sampling on the device. The chain is src/sample.h's, step by step; rows of logits differ in what stands before them. */
+/* Sampling on the device. The chain is src/sample/sample.h's, step by step; rows of logits differ in what stands before them. */
 enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY, DEVICE_STEPS };
 struct device_edit { uint32_t id; double add; };         /* logit + add, within +-FLT_MAX; -inf bans */
 struct device_count { uint32_t id; int32_t window, text; };   /* what a row's path adds to the counts of the text */
@@ -120,7 +120,7 @@ struct device_choices {              /* arrays are the host's */
     const struct device_count *count; size_t n_count;
     void *work;                      /* the device's: choose_bytes of at least as many choices, edits and counts */
 };
-struct device_candidate { int32_t id; float score; };      /* as struct candidate of src/sample.h */
+struct device_candidate { int32_t id; float score; };      /* as struct candidate of src/sample/sample.h */
 
 struct device {
     const char *kind;                /* "cpu", "cuda", "emulated" */
@@ -202,7 +202,7 @@ struct device {
     /* Slot row[layer][head][i] of src to slot i of dst, i < n. */
     void (*kv_take)(struct device *, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n);
 
-    /* ---- logits; NULL with host_memory: src/sample.h does it there ---- */
+    /* ---- logits; NULL with host_memory: src/sample/sample.h does it there ---- */
     /* counts[0][id] += window, counts[1][id] += text: no id twice. The list is the host's. */
     void (*count)(struct device *, uint32_t *counts, size_t vocab, const struct device_count *, size_t n);
     /* best [n][k], k <= 32, of the host: what sampler_rank finds for each choice, the best first, then id -1; the first is that of sampler_choose.

@@ -10,7 +10,7 @@
 
 #include "kernels/pool.h"
 #include "kernels/twins.h"
-#include "src/base.h"
+#include "src/base/base.h"
 
 enum {
     SLAB_ROWS = 64,                  /* rows of a sequence whose attention is worked on together */
@@ -43,7 +43,7 @@ struct cpu {
 
 static void *cpu_alloc(struct device *d, size_t bytes) { (void)d; return mem_alloc(bytes); }
 static void cpu_free(struct device *d, void *p, size_t bytes) { (void)d; mem_free(p, bytes); }
-static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }      /* src/memory.h looks */
+static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }      /* src/model/memory_plan.h looks */
 static void cpu_zero(struct device *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); }
 
 static void cpu_copy(struct device *d, void *dst, const void *src, size_t bytes)

@@ -2,7 +2,7 @@
  * twin. Plain loops that the compiler turns into vectors; whole numbers and single IEEE operations
  * only, so every instruction set gives the same bits. SELECT_OPS at the end are the entries of the table.
  *
- * Random words (Philox4x32-10, see src/coin.h) are whole numbers too: they are spelled out for AVX2 and AVX-512
+ * Random words (Philox4x32-10, see src/sample/coin.h) are whole numbers too: they are spelled out for AVX2 and AVX-512
  * because compilers do not find the 32 x 32 -> 64 bit product. */
 #pragma once
 #include <assert.h>

@@ -10,7 +10,7 @@
 #pragma once
 #include "kernels/device.h"
 #include "kernels/ops.h"
-#include "src/base.h"
+#include "src/base/base.h"
 
 struct kv {                        /* {0} is closed */
     struct device *dev;            /* borrowed; NULL: the host's memory */

@@ -14,7 +14,7 @@
  * arena, sized when opened for the worst text (no two 4-grams equal): pages that a text does not need are never
  * touched, and nothing is allocated after ngram_open. */
 #pragma once
-#include "src/base.h"
+#include "src/base/base.h"
 
 struct ngram;                                        /* of one text */
 

@@ -1,6 +1,6 @@
 /* Where the end of a growing text stood before: an index of earlier places by their last tokens. Two questions use it: the
  * longest earlier match and what followed it (a drafter), and for every token the longest match that it followed (DRY
- * repetition control, src/dry.h).
+ * repetition control, src/sample/dry.h).
  *
  * The text of a question is tokens[0, n) and then path[0, n_path) (a tree node's ancestors, itself included). A match of length L at a place p: the L
  * tokens up to and with p equal the last L of the text, and p is not the end itself, so a token followed it. A match may overlap the end.
@@ -13,7 +13,7 @@
  * period q at most q + most places are kept (one token repeated 100,000 times, most = 16: 17). On any other text the places are at
  * most the occurrences of the last tokens. */
 #pragma once
-#include "src/base.h"
+#include "src/base/base.h"
 
 struct suffix;                       /* of one text; nothing is allocated after it is opened */
 enum { SUFFIX_LEAST = 2, SUFFIX_MOST = 16, SUFFIX_NEXT_MAX = 16 };

@@ -19,8 +19,8 @@ flags="-std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $warn -I."
 mkdir -p "$build" || exit 1
 rm -f "$build"/*.o "$build"/engine.a
 objects=
-for f in kernels/*.c kvmgr/*.c ngram/*.c src/*.c; do
-    [ -f "$f" ] && [ "$f" != src/main.c ] && ! grep -q 'jansson\.h' "$f" || continue
+for f in kernels/*.c kvmgr/*.c ngram/*.c src/*/*.c; do
+    [ -f "$f" ] && [ "$f" != src/cli/main.c ] && ! grep -q 'jansson\.h' "$f" || continue
     o=$build/$(echo "$f" | tr / _).o
     extra=
     case $f in kernels/*) extra="-O3 -fno-math-errno -fno-trapping-math" ;; esac

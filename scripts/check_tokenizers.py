@@ -23,7 +23,7 @@ import unicodedata
 from tokenizers import Tokenizer, pre_tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("src/tokenizer*.c")), "src/unicode.c", "src/json.c", "src/base.c"]
+SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("src/text/tokenizer*.c")), "src/base/unicode.c", "src/base/json.c", "src/base/base.c"]
 POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 BATCH = 50000
 

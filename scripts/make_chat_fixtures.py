@@ -10,7 +10,7 @@ llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more), the pack
 trl-*), so has unsloth (unsloth/chat_templates.py: unsloth-*), huggingface.js tests some (packages/jinja/test/e2e.test.js), the rest is in the models' own tokenizer_config.json. A label without a file is left out and named.
 
 All templates of one name must render all chats alike, refusals included; then tests/data/chat/NAME.jsonl is written (a line about the
-template, a line for each chat), and the table of hashes for src/chat.c is printed.
+template, a line for each chat), and the table of hashes for src/text/chat.c is printed.
 """
 import hashlib
 import json

@@ -4,7 +4,7 @@
     python3 scripts/make_train_fixture.py          needs torch
 
 The file is words: "name count" and then the numbers. Inputs are rounded to float first, so that both sides begin with the same. Parameters lie
-as in src/train_heads.c: the matrices, then input and output gain of each head. Per kind: losses and gradient of the first step, then
+as in src/train/train_heads.c: the matrices, then input and output gain of each head. Per kind: losses and gradient of the first step, then
 the norm of the gradient of every step and the parameters after the last.
 """
 import math

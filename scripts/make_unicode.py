@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write src/unicode_tables.h: the Unicode classes and canonical (de)compositions of Hugging Face `tokenizers`.
+"""Write src/base/unicode_tables.h: the Unicode classes and canonical (de)compositions of Hugging Face `tokenizers`.
 
 The tables are read out of the library itself, code point by code point, because three engines with three
 versions are at work in it: Oniguruma (the split patterns), the \\w and \\s of its added tokens, and NFC.
 
-    python3 scripts/make_unicode.py > src/unicode_tables.h
+    python3 scripts/make_unicode.py > src/base/unicode_tables.h
 """
 import sys
 

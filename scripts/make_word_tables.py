@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write src/word_tables.h: which code points words are made of (letters, marks, decimal digits), and full
+"""Write src/text/word_tables.h: which code points words are made of (letters, marks, decimal digits), and full
 case folding, for Distinct-n. Read out of Python's own Unicode tables.
 
-    python3 scripts/make_word_tables.py > src/word_tables.h
+    python3 scripts/make_word_tables.py > src/text/word_tables.h
 """
 import unicodedata as u
 

@@ -4,7 +4,7 @@
  * expected.txt: name, tab, message, where @ stands for the path that the loader was given.
  * With BAD_PRINT set, lines for that file are printed instead of being checked. */
 #pragma once
-#include "src/base.h"
+#include "src/base/base.h"
 #include "tests/test.h"
 #include <dirent.h>
 #include <sys/stat.h>

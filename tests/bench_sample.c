@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "src/sample.h"
+#include "src/sample/sample.h"
 
 enum { ROWS = 4, TIMES = 24 };
 

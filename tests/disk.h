@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base.h"
+#include "src/base/base.h"
 
 enum { SECTOR = 512, NAMES = 24, NAME_STATES = 8, INODES = 4096 };
 

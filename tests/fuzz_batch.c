@@ -1,8 +1,8 @@
-/* Fuzz target: a line of a batch file, up to what a worker would refuse. What is accepted keeps the promises of src/batch_line.h, its chat is
+/* Fuzz target: a line of a batch file, up to what a worker would refuse. What is accepted keeps the promises of src/request/batch_line.h, its chat is
  * rendered by every template, and its parameters are read back. */
 #include <jansson.h>
-#include "src/batch_line.h"
-#include "src/request.h"
+#include "src/request/batch_line.h"
+#include "src/request/request.h"
 
 static const char BATCH_WHERE[] = "in.jsonl: line 7";
 static struct options batch_options;
@@ -62,7 +62,7 @@ static void batch_chat(struct batch_line *l)
     free(m);
 }
 
-/* As src/batch.c does it for a text; tokens of a chat do not matter here. */
+/* As src/request/batch.c does it for a text; tokens of a chat do not matter here. */
 static void batch_request(struct batch_line *l)
 {
     struct request r = { .o = &l->o };

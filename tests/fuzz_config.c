@@ -1,5 +1,5 @@
 /* Fuzz target: config.json, and behind a NUL byte generation_config.json. */
-#include "src/config_tensors.h"
+#include "src/model/config_tensors.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Fuzz target: the parameters of a job, as the store has them. What is accepted is stored again as it was, and a worker can begin: a decoder of a
  * tiny model is opened with them and writes a few tokens. */
-#include "src/decode.h"
-#include "src/job.h"
-#include "src/request.h"
+#include "src/decode/decode.h"
+#include "src/request/job_params.h"
+#include "src/request/request.h"
 
 static struct engine job_engine;
 static size_t job_written;                   /* how many texts were begun: a test looks */

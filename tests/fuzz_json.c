@@ -1,6 +1,6 @@
 /* Fuzz target: our JSON checker against jansson. What one accepts the other does, but for what is ours (depth) and
  * theirs (numbers beyond 64 bits, at the time of parsing); and a checked text can be walked to its end. */
-#include "src/json.h"
+#include "src/base/json.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Fuzz target: a safetensors header. Input: 4 bytes of data length (little endian), then the header. */
-#include "src/safetensors.h"
+#include "src/model/safetensors.h"
 #include <stdlib.h>
 #include <string.h>
 

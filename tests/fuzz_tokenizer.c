@@ -1,5 +1,5 @@
 /* Fuzz target: tokenizer.json. What is accepted must encode and decode anything, the stream as the whole list. */
-#include "src/tokenizer.h"
+#include "src/text/tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

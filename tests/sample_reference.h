@@ -1,11 +1,11 @@
-/* The sampling chain once more, from the text of src/sample.h alone: full sorts, libm, one candidate after the
+/* The sampling chain once more, from the text of src/sample/sample.h alone: full sorts, libm, one candidate after the
  * other. Where a decision hangs on the last digits, `unsure` is set and the case proves nothing. */
 #pragma once
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "src/sample.h"
+#include "src/sample/sample.h"
 
 struct cand { float x; int32_t id; };
 

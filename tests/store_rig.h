@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runs/store.h"
+#include "runs/store/store.h"
 #include "tests/test.h"
 
 static char rig_dir[64], rig_path[96];   /* in memory where there is such a place: fsync costs nothing there */

@@ -2,8 +2,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "src/chat.h"
-#include "src/json.h"
+#include "src/text/chat.h"
+#include "src/base/json.h"
 #include "tests/test.h"
 
 enum { MESSAGES_MAX = 16 };

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "runs/checkpoint.h"
-#include "runs/heartbeat.h"
+#include "runs/work/checkpoint.h"
+#include "runs/work/heartbeat.h"
 #include "tests/store_rig.h"
 
 static bool long_run;

@@ -1,5 +1,5 @@
 /* Packed tokens and the chain over them: SHA-256 by the standard's vectors, what is packed comes back, damage is seen. */
-#include "runs/chunk.h"
+#include "runs/store/chunk.h"
 #include "tests/test.h"
 
 #include <zlib.h>

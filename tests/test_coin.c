@@ -1,8 +1,8 @@
 /* The coin: published vectors, the logarithm, and the law of the noise. All seeds are fixed, so every figure is the same
  * on every run; limits are quantiles far out, which a sound generator passes for nearly every seed. */
 #include <math.h>
-#include "src/coin.h"
-#include "src/sample.h"
+#include "src/sample/coin.h"
+#include "src/sample/sample.h"
 #include "tests/test.h"
 
 /* kat_vectors of the Random123 distribution, philox4x32 10. */

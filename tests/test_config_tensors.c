@@ -1,5 +1,5 @@
 /* A configuration against the tensors of a model: what is missing, of another shape, or said in two ways. */
-#include "src/config_tensors.h"
+#include "src/model/config_tensors.h"
 #include "tests/bad.h"
 
 enum { TENSORS = 64 };

@@ -1,8 +1,8 @@
 /* The controller on simulated machines: a pass of r rows at a length takes what a formula says, with noise; candidates come true with known
- * chances; seconds are added up, none pass. The loop is that of a decoder's round (src/decode.c), the estimate of a draft pass's chance
- * that of src/draft_model.c in short. It has to find the best number of draft passes and rows, to cost nothing where drafting is
+ * chances; seconds are added up, none pass. The loop is that of a decoder's round (src/decode/decode.c), the estimate of a draft pass's chance
+ * that of src/decode/draft_model.c in short. It has to find the best number of draft passes and rows, to cost nothing where drafting is
  * useless, and to learn again when the machine or the text changes. */
-#include "src/control.h"
+#include "src/decode/planner.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 
@@ -118,7 +118,7 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         at = tree_add(&t, at, 300, SOURCE_PARTIAL, (float)x->hit, 0);
         if (!at) break;
     }
-    if (!passes && c->mode == MODE_FULL) x->hit += 0.0005 * (0.9 - x->hit);      /* hope, as src/draft_model.c has it */
+    if (!passes && c->mode == MODE_FULL) x->hit += 0.0005 * (0.9 - x->hit);      /* hope, as src/decode/draft_model.c has it */
     control_value(c, &t, &rows);
     tree_keep(&t, rows);
     double verify = noisy(m, exact_pass(m, t.n_kept, x->length)) * slower(m, x, t.n_kept);

@@ -1,7 +1,7 @@
 /* Tokens chosen by the kernel are those that the sampler chooses from the same logits, whatever the chain of filters. */
 #include "kernels/emulate.h"
-#include "src/choose.h"
-#include "src/tree.h"
+#include "src/sample/device_sampler.h"
+#include "src/decode/tree.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;
@@ -172,7 +172,7 @@ static void infinite_logits_end_too(void)
     dev->free(dev, choices.work, 0);
 }
 
-/* ---- src/choose.h: trees of more rows than a launch has, and texts that grow ---- */
+/* ---- src/sample/device_sampler.h: trees of more rows than a launch has, and texts that grow ---- */
 
 enum { WORDS = 150, NODES = 150, LONGEST = 400, RANKED = 4 };
 

@@ -1,6 +1,6 @@
 /* R1 on a device, of whole passes: the logits of a row are the same bytes whatever the number of rows in the pass, as rows behind the text or as
  * a chain in a tree. On a GPU: two layers of Llama-3.1-8B's shape, 1 to 128 rows and 900, at lengths up to 100,000; emulated: a few of them. */
-#include "src/model.h"
+#include "src/model/model.h"
 #include "tests/device_open.h"
 #include "tests/test.h"
 

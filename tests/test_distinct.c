@@ -1,6 +1,6 @@
 /* Distinct-n against a count by sorting, words against a list, texts cut anywhere. */
 #include "tests/test.h"
-#include "src/distinct.h"
+#include "src/text/distinct.h"
 
 static struct err e;
 static size_t gram;

@@ -7,7 +7,7 @@
  *     test_distribution [--long]     --long: ten times the draws, defects half or a third as large */
 #include <float.h>
 #include "kernels/pool.h"
-#include "src/sample.h"
+#include "src/sample/sample.h"
 #include "tests/test.h"
 
 #define ALARM 1e-6

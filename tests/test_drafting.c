@@ -1,7 +1,7 @@
 /* What goes on around drafting: nothing is allocated in a round, the table of 4-grams lags behind the text as it should, statistics equal
  * what a log of the rounds says, and the edges: ends of texts, tiny caches and vocabularies, restarts, several decoders. */
 #include "tests/allocations.h"
-#include "src/decode.h"
+#include "src/decode/decode.h"
 #include "tests/rig.h"
 
 #include <jansson.h>

@@ -1,9 +1,9 @@
 /* DRY against its definition computed by reading everything again, its parameters, its cost. */
 #include "tests/test.h"
 #include "tests/allocations.h"
-#include "src/dry.h"
-#include "src/counts.h"
-#include "src/cmd_sampling.h"
+#include "src/sample/dry.h"
+#include "src/sample/token_counts.h"
+#include "src/request/sampling_options.h"
 #include <float.h>
 #include "tests/zipf.h"
 
@@ -11,7 +11,7 @@ static struct err e;
 
 /* ---- the definition, of text[0, n) ---- */
 
-/* penalty[vocab] from the text of src/dry.h alone. */
+/* penalty[vocab] from the text of src/sample/dry.h alone. */
 static void brute_penalties(double *penalty, size_t vocab, const struct sampling *p, const int32_t *text, size_t n)
 {
     const size_t last = p->dry_last_n < 0 || (size_t)p->dry_last_n > n ? n : (size_t)p->dry_last_n;

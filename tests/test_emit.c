@@ -2,7 +2,7 @@
  *
  * The vocabulary holds every string of 1 to 4 bytes out of a, b and the two bytes of U+00E9, so any cut of a text
  * over {a, b, e acute} is a list of tokens, code points cut in half included; then the two end tokens. */
-#include "src/emit.h"
+#include "src/text/emit.h"
 #include "tests/test.h"
 
 enum { LETTERS = 4, STRINGS = 4 + 16 + 64 + 256, EOS_1 = STRINGS, EOS_2, SPECIAL, VOCAB };

@@ -1,5 +1,5 @@
 /* Whole models on the emulated device (or a GPU, see tests/device_open.h): the kernels of the GPU, compiled as C, under the engine's own forward pass, caches and rounds. */
-#include "src/decode.h"
+#include "src/decode/decode.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 

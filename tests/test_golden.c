@@ -5,7 +5,7 @@
  *
  * A definition that changes must raise NUMERICS_VERSION; its lines come from `test_golden --write >> tests/golden.txt`.
  * `test_golden --logits` leaves the texts out, for emulators. Lines of a version that is published are never edited. */
-#include "src/decode.h"
+#include "src/decode/decode.h"
 #include "tests/rig.h"
 
 static const char golden_file[] = "tests/golden.txt", demo[] = "models/demo";

@@ -1,6 +1,6 @@
 /* Which recorded passes are kept (kernels/graphs.h), and that texts do not depend on it. */
 #include "kernels/graphs.h"
-#include "src/decode.h"
+#include "src/decode/decode.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 

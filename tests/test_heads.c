@@ -1,6 +1,6 @@
-/* Drafting heads: logits equal the formulas of src/heads.h for random weights; every twin, number of threads and number of rows
+/* Drafting heads: logits equal the formulas of src/model/heads.h for random weights; every twin, number of threads and number of rows
  * gives the same bits; files as published and as our own; what is wrong in a file is one line. */
-#include "src/heads.h"
+#include "src/model/heads.h"
 #include "tests/rig.h"
 
 enum { ROWS = 13, N_HEADS = 3 };

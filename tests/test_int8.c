@@ -1,6 +1,6 @@
 /* The model in 8 bits, for drafts: how its weights lie and what they are worth, rows as whole numbers, products that are the same in every twin and for every number
  * of rows, and how near its logits are to the model's own. */
-#include "src/tokenizer.h"
+#include "src/text/tokenizer.h"
 #include "tests/reference.h"
 #include "tests/rig.h"
 #include "tests/test.h"

@@ -2,7 +2,7 @@
  * file, while it works, recovers from another kill, makes its store and brings an old one up to date. Behind each: what another
  * process could read is there, the database is whole, and the text ends as that of an undisturbed run.
  * Short: 200 random kills; every call once. --long: 10,000; every call in three ways, and under strace where it may trace. */
-#include "runs/store_db.h"
+#include "runs/store/store_db.h"
 #include "tests/replay.h"
 
 static bool long_run, can_run;

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/model.h"
-#include "src/tokenizer.h"
+#include "src/model/model.h"
+#include "src/text/tokenizer.h"
 #include "tests/test.h"
 
 #define NLL_TOLERANCE 1e-3

@@ -1,6 +1,6 @@
 /* The loop rule: equal to its definition, speaks about loops in time and about books not at all; and what emission makes of it. */
-#include "src/emit.h"
-#include "src/loop.h"
+#include "src/text/emit.h"
+#include "src/text/loop.h"
 #include "tests/test.h"
 
 static uint64_t state = 1;

@@ -1,8 +1,8 @@
 /* Selection and logits processing: every twin equals plain C by memcmp, and plain C equals what kernels/ops.h says. */
 #include <float.h>
 #include "kernels/ops.h"
-#include "src/coin.h"
-#include "src/sample.h"
+#include "src/sample/coin.h"
+#include "src/sample/sample.h"
 #include "tests/test.h"
 
 enum { N_MAX = 3000 };

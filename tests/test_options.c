@@ -1,6 +1,6 @@
 /* The option table: spellings, ranges, which verb takes what, messages. */
 #include "tests/test.h"
-#include "src/options.h"
+#include "src/request/options.h"
 
 static struct options o;
 static struct err e;

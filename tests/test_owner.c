@@ -1,5 +1,5 @@
 /* Living and dead processes, and the lease on those that cannot be seen. */
-#include "runs/owner.h"
+#include "runs/store/owner.h"
 #include "tests/test.h"
 
 #include <sched.h>

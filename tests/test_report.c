@@ -2,9 +2,9 @@
 #include <ctype.h>
 #include <jansson.h>
 
-#include "src/cmd_store.h"
-#include "src/report.h"
-#include "src/tokenizer.h"
+#include "src/cli/cmd_store.h"
+#include "runs/report/report.h"
+#include "src/text/tokenizer.h"
 #include "tests/store_rig.h"
 
 enum { LENGTH = 2500, LOOP_FROM = 1200, LOOP_TO = 1900, PERIOD = 12 };

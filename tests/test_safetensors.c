@@ -1,6 +1,6 @@
 /* safetensors: what is accepted and read, what is refused and with which words. */
-#include "src/json.h"
-#include "src/safetensors.h"
+#include "src/base/json.h"
+#include "src/model/safetensors.h"
 #include "tests/bad.h"
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 /* The sampler against tests/sample_reference.h, its tables against histories, its frequencies against softmax. */
-#include "src/chain.h"
+#include "src/sample/chain.h"
 #include "tests/sample_reference.h"
 #include "tests/test.h"
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "src/snapshot.h"
+#include "src/decode/decoder_image.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 

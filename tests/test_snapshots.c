@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 
 #include "kvmgr/snapshot.h"
-#include "runs/snapshots.h"
+#include "runs/work/snapshot_files.h"
 #include "tests/store_rig.h"
 
 /* ---- the calls ---- */

@@ -3,8 +3,8 @@
  * whose rows differ from plain decoding's.
  *
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
-#include "src/decode.h"
-#include "src/tokenizer.h"
+#include "src/decode/decode.h"
+#include "src/text/tokenizer.h"
 #include "tests/rig.h"
 
 static bool long_test;

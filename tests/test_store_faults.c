@@ -1,7 +1,7 @@
 /* Failing disks and power cuts under the store: whatever fails, the file that is left is whole and has all that was acknowledged.
  * Short: every operation of one life of a store fails once and for ever, every fourth in four other ways; 1,500 power cuts.
  * --long: every one in all ways; 12,000 cuts and more. */
-#include "runs/checkpoint.h"
+#include "runs/work/checkpoint.h"
 #include "tests/faulty_vfs.h"
 #include "tests/store_rig.h"
 

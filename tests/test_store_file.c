@@ -1,5 +1,5 @@
 /* The file of a job store: made private, refused when it is not one or damaged, read-only, migrations, a busy one, network file systems. */
-#include "runs/store_db.h"
+#include "runs/store/store_db.h"
 #include "tests/store_rig.h"
 
 static bool long_run;

@@ -1,6 +1,6 @@
 /* The tokenizer against fixtures of Hugging Face `tokenizers` (scripts/make_tokenizers.py), its streams, its refusals. */
-#include "src/json.h"
-#include "src/tokenizer_impl.h"
+#include "src/base/json.h"
+#include "src/text/tokenizer_impl.h"
 #include "tests/bad.h"
 
 static const char *const kinds[] = { "crossing", "gpt2", "gpt2-prefix", "llama2", "llama2-metaspace", "llama3", "metaspace-always",

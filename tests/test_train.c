@@ -3,8 +3,8 @@
  * whatever the twin, the number of threads, and wherever it was interrupted. */
 #include <signal.h>
 
-#include "src/heads.h"
-#include "src/train_heads.h"
+#include "src/model/heads.h"
+#include "src/train/train_heads.h"
 #include "tests/rig.h"
 #include "tests/train_fixture.h"
 

@@ -1,6 +1,6 @@
 /* The token tree against a naive one: a list of candidates, each with its whole path, its largest chance and the product of those
  * down from the root. Random proposals of small vocabularies, so that prefixes are shared; chances with many ties. */
-#include "src/tree.h"
+#include "src/decode/tree.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 

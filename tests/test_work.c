@@ -1,7 +1,7 @@
 /* The worker where the store is not to be had. */
 #include <pthread.h>
 
-#include "src/work.h"
+#include "runs/work/worker.h"
 #include "tests/store_rig.h"
 
 enum { BUSY = 2 };                       /* seconds that a held database is waited for here */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/json.h"
-#include "src/tokenizer.h"
+#include "src/base/json.h"
+#include "src/text/tokenizer.h"
 
 static _Noreturn void die(const struct err *e)
 {
@@ -29,7 +29,7 @@ static void put_string(const char *s, size_t n)
     puts("\"");
 }
 
-/* The string of a line of a line: unlike src/json.h this takes \u0000, which is text too. Escapes beyond U+00FF are
+/* The string of a line of a line: unlike src/base/json.h this takes \u0000, which is text too. Escapes beyond U+00FF are
  * not needed (the script writes those characters as they are). */
 static size_t read_string(const char *line, size_t n, char *to)
 {

@@ -1,6 +1,6 @@
 /* The window that tests/data/train_fixture.txt has PyTorch's results for, as a model that has only what heads need and a module over it. */
 #pragma once
-#include "src/train_heads.h"
+#include "src/train/train_heads.h"
 #include "tests/rig.h"
 
 struct fixture { double *v; size_t n; };

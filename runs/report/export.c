@@ -1,0 +1,460 @@
+#include "runs/report/export.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "src/base/json.h"
+#include "src/base/memory_file.h"
+
+struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };    /* first: of its batch, or itself */
+
+struct exporter {
+    const struct export_options *o;
+    size_t n_sources;
+    struct item *v; size_t n;
+    struct text_reader reader;
+    struct sink out;
+    z_stream z;
+    bool deflating;
+    struct export_counts *counts;
+};
+
+static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for an export"); }
+
+/* ---- bytes out ---- */
+
+static int deflate_out(struct exporter *x, const char *p, size_t n, int flush, struct err *e)
+{
+    unsigned char block[1 << 14];
+    x->z.next_in = (unsigned char *)(uintptr_t)p;
+    do {
+        const size_t piece = MIN(n, (size_t)1 << 30);
+        x->z.avail_in = (uInt)piece;
+        n -= piece;
+        do {
+            x->z.next_out = block;
+            x->z.avail_out = sizeof block;
+            if (deflate(&x->z, n ? Z_NO_FLUSH : flush) == Z_STREAM_ERROR)
+                return err_set(e, ERR_FAILED, "zlib: %s", x->z.msg ? x->z.msg : "stream error");
+            if (sink_write(&x->out, block, sizeof block - x->z.avail_out, e))
+                return -1;
+        } while (x->z.avail_out == 0);
+    } while (n);
+    return 0;
+}
+
+static int put(struct exporter *x, const char *p, size_t n, struct err *e)
+{
+    return x->deflating ? deflate_out(x, p, n, Z_NO_FLUSH, e) : sink_write(&x->out, p, n, e);
+}
+
+/* ---- order ---- */
+
+static int by_batch(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    const char *p = x->job->batch ? x->job->batch : "", *q = y->job->batch ? y->job->batch : "";
+    int d = strcmp(p, q);
+    d = d ? d : (x->source > y->source) - (x->source < y->source);
+    return d ? d : (x->job->id > y->job->id) - (x->job->id < y->job->id);
+}
+
+static int by_line(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    const struct job *j = x->job, *k = y->job;
+    int d = (x->first_source > y->first_source) - (x->first_source < y->first_source);
+    d = d ? d : (x->first > y->first) - (x->first < y->first);
+    d = d ? d : (j->line > k->line) - (j->line < k->line);
+    d = d || !j->custom_id || !k->custom_id ? d : strcmp(j->custom_id, k->custom_id);
+    d = d ? d : (x->source > y->source) - (x->source < y->source);
+    d = d ? d : (j->sample > k->sample) - (j->sample < k->sample);
+    return d ? d : (j->id > k->id) - (j->id < k->id);
+}
+
+static bool same_batch(const struct item *a, const struct item *b)
+{
+    return a->job->batch && b->job->batch && strcmp(a->job->batch, b->job->batch) == 0;
+}
+
+static void put_in_order(struct exporter *x)
+{
+    qsort(x->v, x->n, sizeof *x->v, by_batch);
+    for (size_t i = 0; i < x->n; i++) {
+        const bool goes_on = i && same_batch(&x->v[i], &x->v[i - 1]);
+        x->v[i].first_source = goes_on ? x->v[i - 1].first_source : x->v[i].source;
+        x->v[i].first = goes_on ? x->v[i - 1].first : x->v[i].job->id;
+    }
+    qsort(x->v, x->n, sizeof *x->v, by_line);
+}
+
+static bool same_request(const struct item *a, const struct item *b)
+{
+    return a->source == b->source && same_batch(a, b) && a->job->custom_id && b->job->custom_id && strcmp(a->job->custom_id, b->job->custom_id) == 0;
+}
+
+/* ---- one job ---- */
+
+/* What its counters say; sums over windows. */
+struct speculation {
+    bool on;                             /* any drafter was allowed */
+    double tokens, rounds, rows, accepted, seconds;
+    double histogram[TREE_DEPTH_MAX + 2];            /* rounds by accepted candidates */
+    size_t depth;                        /* the deepest candidate that was verified */
+};
+
+struct taken {                           /* of one job, to be shown; {0} is closed */
+    struct job_input in;
+    struct job_params params;
+    char *text; size_t n_text;
+    struct speculation spec;
+};
+
+static void add_metric(struct speculation *s, const struct metric *m)
+{
+    static const struct { const char *name; size_t at; } sums[] = {
+        { "tokens", offsetof(struct speculation, tokens) }, { "rounds", offsetof(struct speculation, rounds) },
+        { "verified_rows", offsetof(struct speculation, rows) }, { "accepted", offsetof(struct speculation, accepted) },
+        { "seconds", offsetof(struct speculation, seconds) },
+    };
+    if (m->source[0])
+        return;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        if (strcmp(m->name, sums[i].name) == 0)
+            *(double *)(void *)((char *)s + sums[i].at) += m->value;
+    if (strcmp(m->name, "histogram") == 0 && m->index >= 1 && m->index <= TREE_DEPTH_MAX + 1) {      /* counted by tokens, the bonus included */
+        s->histogram[m->index - 1] += m->value;
+        if (m->value > 0)
+            s->depth = MAX(s->depth, (size_t)m->index - 1);
+    }
+    if (strcmp(m->name, "reached") == 0 && m->value > 0)
+        s->depth = MAX(s->depth, MIN((size_t)m->index, (size_t)TREE_DEPTH_MAX));
+}
+
+static int add_metrics(struct speculation *s, struct store *store, int64_t job, struct err *e)
+{
+    struct metric_list l;
+    if (store_metrics(store, job, &l, e))
+        return -1;
+    for (size_t i = 0; i < l.n; i++)
+        add_metric(s, &l.v[i]);
+    metric_list_free(&l);
+    return 0;
+}
+
+static void give_back(struct taken *t)
+{
+    job_input_free(&t->in);
+    job_close(&t->params);
+    free(t->text);
+    *t = (struct taken){0};
+}
+
+static int take(struct exporter *x, const struct item *i, struct taken *t, struct err *e)
+{
+    *t = (struct taken){0};
+    if (store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
+        job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) || add_metrics(&t->spec, i->store, i->job->id, e))
+        return -1;
+    t->spec.on = t->params.drafter_auto || t->params.draft.drafters != 0;
+    return 0;
+}
+
+static void put_text(FILE *f, const char *s)
+{
+    if (s)
+        put_json(f, s, strlen(s));
+    else
+        fputs("null", f);
+}
+
+static void put_number(FILE *f, double v)
+{
+    if (isfinite(v))
+        fprintf(f, "%.6g", v);
+    else
+        fputs("null", f);
+}
+
+/* A stop string as a text, an end-of-text token as its number. */
+static void put_stop_reason(FILE *f, const struct job *j, const struct job_params *p, bool openai)
+{
+    bool is_text = j->stop_reason && strspn(j->stop_reason, "0123456789") < strlen(j->stop_reason);
+    for (size_t i = 0; j->stop_reason && i < p->stop.n; i++)
+        is_text |= strcmp(p->stop.v[i], j->stop_reason) == 0;
+    if (openai && j->finish_reason && strcmp(j->finish_reason, "repetition") == 0)
+        fputs("\"repetition\"", f);
+    else if (is_text || !j->stop_reason)
+        put_text(f, j->stop_reason);
+    else
+        fputs(j->stop_reason, f);
+}
+
+/* ---- jsonl ---- */
+
+static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "tokens_per_second", "stop_reason", "prompt_tokens", "sample",
+                                          "job", "name", "db", "state", "error", "metadata" };
+
+/* The metadata as it came, and its members beside the others, but for those whose names are taken. */
+static int put_metadata(FILE *f, const struct taken *t, struct err *e)
+{
+    struct json all, key, v;
+    const char *text = t->in.metadata;
+    if (!text)
+        return 0;
+    if (js_check(&all, "metadata", text, strlen(text), e))
+        return -1;
+    fprintf(f, ", \"metadata\": %s", text);
+    if (js_kind(&all) != JS_OBJECT)
+        return 0;
+    for (struct js_walk w = js_walk(&all); js_next(&w, &key, &v);) {
+        bool taken = false;
+        for (size_t i = 0; i < sizeof flat_names / sizeof *flat_names; i++)
+            taken |= js_is(&key, flat_names[i]);
+        if (!taken)
+            fprintf(f, ", %.*s: %.*s", (int)(key.end - key.s), key.s, (int)(v.end - v.s), v.s);
+    }
+    return 0;
+}
+
+static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct taken *t, struct err *e)
+{
+    const struct job *j = i->job;
+    fputs("{\"custom_id\": ", f);
+    put_text(f, j->custom_id);
+    fputs(", \"prompt\": ", f);
+    put_json(f, t->in.prompt, t->in.prompt_bytes);
+    fputs(", \"text\": ", f);
+    put_json(f, t->text, t->n_text);
+    fprintf(f, ", \"tokens\": %zu, \"finish_reason\": ", j->tokens - j->given);
+    put_text(f, j->finish_reason);
+    fprintf(f, ", \"seed\": %" PRIu64 ", \"tokens_per_second\": ", j->seed);
+    put_number(f, t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
+    fputs(", \"stop_reason\": ", f);
+    put_stop_reason(f, j, &t->params, false);
+    fprintf(f, ", \"prompt_tokens\": %zu, \"sample\": %" PRIu32 ", \"job\": %" PRId64 ", \"name\": ", j->prompt_tokens, j->sample, j->id);
+    put_text(f, j->batch);
+    if (x->n_sources > 1) {
+        fputs(", \"db\": ", f);
+        put_text(f, store_path(i->store));
+    }
+    fprintf(f, ", \"state\": \"%s\", \"error\": ", job_state_name(j->state));
+    put_text(f, j->error);
+    if (put_metadata(f, t, e))
+        return -1;
+    fputs("}\n", f);
+    return 0;
+}
+
+/* ---- openai-batch ---- */
+
+static void put_metrics(FILE *f, const struct speculation *s, uint64_t seed)
+{
+    double drafted = s->rows - s->rounds;            /* candidates that were verified */
+    fprintf(f, ", \"metrics\": {\"seed\": %" PRIu64 ", \"speculative_decoding\": ", seed);
+    if (!s->on || !(s->rounds > 0)) {
+        fputs("null}", f);
+        return;
+    }
+    fputs("{\"mean_acceptance_length\": ", f);
+    put_number(f, s->tokens / s->rounds);
+    fputs(", \"draft_acceptance_rate\": ", f);
+    put_number(f, drafted > 0 ? s->accepted / drafted : 0);
+    fputs(", \"acceptance_histogram\": [", f);
+    for (size_t i = 0; i <= s->depth; i++)
+        fprintf(f, "%s%.0f", i ? ", " : "", s->histogram[i]);
+    fprintf(f, "], \"num_spec_steps\": %.0f, \"num_accepted_draft_tokens\": %.0f, \"num_draft_tokens\": %.0f, \"num_spec_tokens\": %zu}}", s->rounds, s->accepted, drafted,
+            s->depth);
+}
+
+static void put_choice(FILE *f, const struct job *j, const struct taken *t)
+{
+    const bool chat = t->params.chat;
+    fprintf(f, "{\"index\": %" PRIu32 ", %s", j->sample, chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
+    put_json(f, t->text, t->n_text);
+    fputs(chat ? ", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": " : ", \"logprobs\": null, \"finish_reason\": ", f);
+    put_text(f, j->finish_reason && strcmp(j->finish_reason, "repetition") == 0 ? "stop" : j->finish_reason);
+    fputs(", \"stop_reason\": ", f);
+    put_stop_reason(f, j, &t->params, true);
+    fputc('}', f);
+}
+
+/* v[0..n): the samples of a request that are shown. */
+static int put_response(struct exporter *x, FILE *f, const struct item *v, size_t n, const char *id, struct err *e)
+{
+    struct speculation all = {0};
+    size_t made = 0;
+    bool chat = false;
+    for (size_t i = 0; i < n; i++) {
+        struct taken t;
+        if (take(x, &v[i], &t, e)) {
+            give_back(&t);
+            return -1;
+        }
+        if (i == 0) {
+            chat = t.params.chat;
+            fprintf(f, "\"response\": {\"status_code\": 200, \"request_id\": \"longhand-batch-%s\", \"body\": {\"id\": \"%s-%s\", \"object\": \"%s\", \"created\": %.0f, \"model\": ", id,
+                    chat ? "chatcmpl" : "cmpl", id, chat ? "chat.completion" : "text_completion", floor(v->job->created));
+            put_text(f, v->job->model);
+            fputs(", \"choices\": [", f);
+        }
+        fputs(i ? ", " : "", f);
+        put_choice(f, v[i].job, &t);
+        made += v[i].job->tokens - v[i].job->given;
+        all.on |= t.spec.on;
+        int rc = n > 1 ? add_metrics(&all, v[i].store, v[i].job->id, e) : 0;
+        if (n == 1)
+            all = t.spec;
+        give_back(&t);
+        if (rc)
+            return -1;
+    }
+    fprintf(f, "], \"usage\": {\"prompt_tokens\": %zu, \"completion_tokens\": %zu, \"total_tokens\": %zu}", v->job->prompt_tokens, made, v->job->prompt_tokens + made);
+    put_metrics(f, &all, v->job->seed);
+    fputs("}}, \"error\": null", f);
+    return 0;
+}
+
+static bool is_over(const struct job *j) { return j->state == JOB_FAILED || j->state == JOB_CANCELLED; }
+
+static void put_error(FILE *f, const struct job *j, size_t n)
+{
+    char of[40] = "", text[1200];
+    if (n > 1)
+        snprintf(of, sizeof of, "sample %" PRIu32 ": ", j->sample);
+    snprintf(text, sizeof text, "%s%.1100s", of, j->error ? j->error : j->state == JOB_CANCELLED ? "the job was cancelled" : "the job failed");
+    text[utf8_valid_prefix(text, strlen(text))] = 0;
+    fprintf(f, "\"response\": null, \"error\": {\"code\": \"%s\", \"message\": ", job_state_name(j->state));
+    put_text(f, text);
+    fputc('}', f);
+}
+
+/* One line for v[0..n), the samples of a request. *shown: whether there is one. */
+static int put_request(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown, struct err *e)
+{
+    const struct job *bad = NULL;
+    size_t done = 0;
+    char id[40];
+    for (size_t i = 0; i < n; i++) {
+        done += v[i].job->state == JOB_DONE;
+        bad = bad || !is_over(v[i].job) ? bad : v[i].job;
+    }
+    *shown = bad || done == n || x->o->partial;
+    if (!*shown)
+        return 0;
+    if (x->n_sources > 1)
+        snprintf(id, sizeof id, "%zu-%" PRId64, v->source + 1, v->job->id);
+    else
+        snprintf(id, sizeof id, "%" PRId64, v->job->id);
+    fprintf(f, "{\"id\": \"longhand-%s\", \"custom_id\": ", id);
+    put_text(f, v->job->custom_id);
+    fputs(", ", f);
+    if (bad)
+        put_error(f, bad, n);
+    else if (put_response(x, f, v, n, id, e))
+        return -1;
+    fputs("}\n", f);
+    return 0;
+}
+
+/* ---- all ---- */
+
+/* The bytes of v[0..n): one job, or the samples of one request. */
+static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown, struct err *e)
+{
+    struct taken t = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    int rc = 0;
+    if (x->o->format == FORMAT_OPENAI)
+        return put_request(x, f, v, n, shown, e);
+    *shown = v->job->state == JOB_DONE || x->o->partial;
+    if (!*shown)
+        return 0;
+    if (x->o->format == FORMAT_IDS) {
+        rc = job_read_ids(v->store, v->job, &ids, &n_ids, e);
+        for (size_t i = 0; i < n_ids && rc == 0; i++)
+            fprintf(f, "%" PRId32 "\n", ids[i]);
+        free(ids);
+    } else if (x->o->format == FORMAT_TEXT) {
+        rc = job_read_text(&x->reader, v->store, v->job, &t.text, &t.n_text, e);
+        if (rc == 0)
+            fwrite(t.text, 1, t.n_text, f);
+    } else {
+        rc = take(x, v, &t, e) || put_flat(x, f, v, &t, e) ? -1 : 0;
+    }
+    give_back(&t);
+    return rc;
+}
+
+static int write_all(struct exporter *x, struct err *e)
+{
+    const bool grouped = x->o->format == FORMAT_OPENAI;
+    int rc = 0;
+    for (size_t i = 0, n; i < x->n && rc == 0; i += n) {
+        char *bytes = NULL;
+        size_t n_bytes = 0;
+        bool shown = false;
+        FILE *f = memory_file(&bytes, &n_bytes);
+        if (!f)
+            return no_memory(e);
+        for (n = 1; grouped && i + n < x->n && same_request(&x->v[i], &x->v[i + n]);)
+            n++;
+        if (stop_signal)
+            rc = err_set(e, ERR_AGAIN, "stopped by %s; nothing was exported", stop_signal_name());
+        rc = rc ? rc : render(x, f, &x->v[i], n, &shown, e);
+        if (stream_end(f) && rc == 0)
+            rc = no_memory(e);
+        rc = rc ? rc : put(x, bytes, n_bytes, e);
+        *(shown ? &x->counts->exported : &x->counts->left_out) += n;
+        free(bytes);
+    }
+    return rc;
+}
+
+static int open_output(struct exporter *x, struct err *e)
+{
+    if (sink_open(&x->out, x->o->output, e))
+        return -1;
+    if (x->o->gzip && deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        sink_abandon(&x->out);
+        return no_memory(e);
+    }
+    x->deflating = x->o->gzip;
+    return 0;
+}
+
+int export_jobs(const struct export_options *o, const struct export_source *v, size_t n, struct export_counts *c, struct err *e)
+{
+    struct exporter x = { .o = o, .n_sources = n, .counts = c };
+    size_t jobs = 0;
+    *c = (struct export_counts){0};
+    for (size_t i = 0; i < n; i++)
+        jobs += v[i].jobs->n;
+    if (!(x.v = calloc(jobs + 1, sizeof *x.v)))
+        return no_memory(e);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < v[i].jobs->n; k++)
+            x.v[x.n++] = (struct item){ v[i].store, i, &v[i].jobs->v[k], 0 };
+    put_in_order(&x);
+    int rc = open_output(&x, e);
+    if (rc == 0) {
+        rc = write_all(&x, e);
+        if (rc == 0 && x.deflating)
+            rc = deflate_out(&x, "", 0, Z_FINISH, e);
+        rc = rc ? rc : json_whole(e);
+        if (rc && x.out.temporary[0])
+            remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
+        rc = rc ? rc : sink_finish(&x.out, e);
+        sink_abandon(&x.out);
+    }
+    if (x.deflating)
+        deflateEnd(&x.z);
+    text_reader_close(&x.reader);
+    free(x.v);
+    return rc;
+}

@@ -1,0 +1,540 @@
+/* report --html: one page that needs nothing else. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runs/report/report.h"
+#include "runs/report/report_page.h"
+
+enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 6 };
+
+/* ---- what comes first ---- */
+
+static void title(FILE *f, const struct report *r)
+{
+    char name[600];
+    report_name(r, name, sizeof name);
+    if (*name)
+        page_text(f, name);
+    else
+        fprintf(f, "Job %" PRId64, r->job->id);
+}
+
+/* Where the page has a job; with several databases numbers come again, so their paths take part. */
+static void anchor(FILE *f, const struct report *r)
+{
+    fprintf(f, "job-%" PRId64, r->job->id);
+    if (r->db)
+        fprintf(f, "-%08" PRIx64, hash64(HASH64_INIT, r->db, strlen(r->db)) & 0xffffffff);
+}
+
+static void when(FILE *f, double t)
+{
+    time_t whole = (time_t)t;
+    struct tm tm;
+    char s[32];
+    strftime(s, sizeof s, "%Y-%m-%d %H:%M:%S", localtime_r(&whole, &tm));
+    fputs(s, f);
+}
+
+static void tile(FILE *f, const char *name) { fprintf(f, "<div class=\"tile\"><span>%s</span><b>", name); }
+
+static void tiles(FILE *f, const struct report *r)
+{
+    const struct job *j = r->job;
+    fputs("<div class=\"tiles\">", f);
+    tile(f, "Length");
+    page_count(f, (double)j->tokens);
+    fputs("</b><small>tokens", f);
+    if (j->tokens != j->wanted) {
+        fputs(" of ", f);
+        page_count(f, (double)j->wanted);
+    }
+    if (r->given) {
+        fputs(", ", f);
+        page_count(f, (double)r->given);
+        fputs(" of them given", f);
+    }
+    if (r->has_words) {
+        fputs("; ", f);
+        page_count(f, (double)r->n_words);
+        fputs(" words", f);
+    }
+    fputs("</small></div>", f);
+    tile(f, "Time");
+    page_duration(f, r->sum.seconds);
+    fputs("</b><small>writing; ", f);
+    page_duration(f, r->sum.prefill_seconds);
+    fputs(" reading before", f);
+    if (j->resumes)
+        fprintf(f, "; resumed %zu&times;", j->resumes);
+    fputs("</small></div>", f);
+    const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
+    tile(f, isfinite(speedup) ? "Speedup" : "Speed");
+    page_real(f, isfinite(speedup) ? speedup : speed, isfinite(speedup) ? 2 : 1);
+    if (isfinite(r->speedup))
+        fprintf(f, "&times;</b><small>against job %" PRId64 ", one token at a time; ", r->plain);
+    else
+        fputs(isfinite(speedup) ? "&times;</b><small>estimated, against one token at a time; " : "</b><small>tokens/s; ", f);
+    page_real(f, isfinite(speedup) ? speed : report_acceptance(&r->sum), isfinite(speedup) ? 1 : 2);
+    fputs(isfinite(speedup) ? " tokens/s</small></div>" : " tokens per pass of the model</small></div>", f);
+    tile(f, "Ended by");
+    page_text(f, j->finish_reason ? j->finish_reason : job_state_name(j->state));
+    fputs("</b><small>", f);
+    page_text(f, j->stop_reason ? j->stop_reason : j->finish_reason ? job_state_name(j->state) : "not finished");
+    fputs("</small></div>", f);
+    tile(f, "Repetition");
+    if (r->n_repetitions)
+        fprintf(f, "%zu found</b><small>from token %zu on</small></div>", r->n_repetitions, r->repetition[0].at.start);
+    else
+        fputs("none</b><small>found by the loop rule</small></div>", f);
+    fputs("</div>\n", f);
+}
+
+static void repetitions(FILE *f, const struct report *r)
+{
+    for (size_t i = 0; i < r->n_repetitions; i++) {
+        const struct report_repetition *p = &r->repetition[i];
+        fputs("<div class=\"card warn\"><b>Repetition</b> from token ", f);
+        page_count(f, (double)p->at.start);
+        fputs(p->open ? " to the end (" : " to ", f);
+        page_count(f, (double)p->at.end);
+        fputs(p->open ? "), about every " : ", about every ", f);
+        page_count(f, (double)p->at.period);
+        fputs(" tokens; noticed at token ", f);
+        page_count(f, (double)p->at.found);
+        fputs(".", f);
+        if (p->excerpt) {
+            fputs("<blockquote><bdi>", f);
+            page_text(f, p->excerpt + strspn(p->excerpt, " \n"));
+            fputs("</bdi></blockquote>", f);
+        }
+        fputs("</div>\n", f);
+    }
+}
+
+/* ---- plots ---- */
+
+enum { ROWS = 16 };
+
+/* Values by window of several lines. */
+struct lines { size_t n; double *x, *end, *y[ROWS]; };     /* x: the middle of a window, end: behind it */
+
+static bool lines_open(struct lines *v, const struct report *r)
+{
+    *v = (struct lines){ .n = r->n_windows };
+    double *all = calloc((ROWS + 2) * r->n_windows, sizeof *all);
+    v->x = all;
+    for (size_t k = 0; all && k < ROWS; k++)
+        v->y[k] = all + (k + 2) * r->n_windows;
+    v->end = all ? all + r->n_windows : NULL;
+    for (size_t i = 0; all && i < r->n_windows; i++) {
+        const struct report_window *w = &r->window[i];
+        const struct report_sum *s = &w->sum;
+        v->x[i] = (double)w->start + (double)w->n / 2;
+        v->end[i] = (double)(w->start + w->n);
+        v->y[0][i] = report_speed(s);
+        v->y[1][i] = report_acceptance(s);
+        v->y[2][i] = report_alpha(s);
+        v->y[3][i] = report_beta(r, s);
+        for (size_t k = 0; k < DISTINCT_MAX; k++) {
+            v->y[4 + k][i] = w->distinct[k];
+            v->y[8 + k][i] = w->so_far[k];
+        }
+    }
+    return all != NULL;
+}
+
+static void source_plot(FILE *f, const struct report *r, struct lines *v)
+{
+    struct series s[SOURCES_SHOWN];
+    size_t n = MIN(r->n_sources, (size_t)SOURCES_SHOWN), any = 0;
+    double *y = calloc(n * v->n + 1, sizeof *y);
+    for (size_t k = 0; y && k < n; k++) {
+        for (size_t i = 0; i < v->n; i++)
+            y[k * v->n + i] = r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
+        any += r->source[k].drafted > 0;
+        s[k] = (struct series){ r->source[k].name, y + k * v->n };
+    }
+    if (any)
+        page_plot(f, (double)r->job->tokens, "Share by source", "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s, n, 0, UNIT_SHARE);
+    free(y);
+}
+
+static bool plots(FILE *f, const struct report *r)
+{
+    static const char *const grams[] = { "Distinct-1", "Distinct-2", "Distinct-3", "Distinct-4" };
+    struct lines v;
+    struct series d[4], far[4];
+    bool drafted = r->sum.drafted_depth > 0;
+    if (!lines_open(&v, r))
+        return false;
+    for (size_t k = 0; k < 4; k++) {
+        d[k] = (struct series){ grams[k], v.y[4 + k] };
+        far[k] = (struct series){ grams[k], v.y[8 + k] };
+    }
+    fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div class=\"plots\">", f);
+    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
+    page_plot(f, (double)r->job->tokens, "Mean acceptance length", "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
+    if (drafted) {
+        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] }, { "beta: of these, covered by one 4-gram chain", v.y[3] } };
+        page_plot(f, (double)r->job->tokens, r->tree_fixed ? "Alpha and beta" : "Alpha", r->tree_fixed ? "shares of the depth that was drafted" :
+                  "accepted share of the depth that was drafted; beta is defined for a fixed tree only", v.x, v.n, s, r->tree_fixed ? 2 : 1, 0, UNIT_SHARE);
+        source_plot(f, r, &v);
+    }
+    page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
+    page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4, 0, UNIT_SHARE);
+    fputs("</div>\n", f);
+    free(v.x);
+    return true;
+}
+
+/* ---- tables ---- */
+
+static void td_count(FILE *f, double x)
+{
+    fputs("<td>", f);
+    page_count(f, x);
+    fputs("</td>", f);
+}
+
+static void td_real(FILE *f, double x, int digits)
+{
+    fputs("<td>", f);
+    page_real(f, x, digits);
+    fputs("</td>", f);
+}
+
+static size_t filled(const double *v)
+{
+    size_t n = REPORT_DEPTHS;
+    while (n > 1 && v[n - 1] == 0)
+        n--;
+    return n;
+}
+
+static void drafting(FILE *f, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
+    if (s->drafted <= 0)
+        return;
+    fputs("<h2>Drafting</h2><p>", f);
+    page_count(f, s->rounds);
+    fputs(" rounds made ", f);
+    page_count(f, s->tokens);
+    fputs(" tokens: ", f);
+    page_count(f, s->accepted);
+    fputs(" of them had been guessed. ", f);
+    page_count(f, s->drafted);
+    fputs(" candidates were proposed, ", f);
+    page_count(f, s->rows);
+    fputs(" rows verified; ", f);
+    page_count(f, s->draft_passes);
+    fputs(" draft passes; refreshes of the partial cache: ", f);
+    page_count(f, s->refreshes);
+    fputs(".</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>proposed</th><th>accepted</th><th>share</th></tr>", f);
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (r->source[i].drafted > 0) {
+            fputs("<tr><td>", f);
+            page_text(f, r->source[i].name);
+            fputs("</td>", f);
+            td_count(f, r->source[i].drafted);
+            td_count(f, r->source[i].accepted);
+            fprintf(f, "<td>%.1f %%</td></tr>", 100 * r->source[i].accepted / r->source[i].drafted);
+        }
+    fputs("</table></div>", f);
+    page_bars(f, "Tokens per round", "share of the rounds", r->histogram + 1, filled(r->histogram) - 1, 1);
+    fputs("<div class=\"card scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>", f);
+    for (size_t d = 1; d < filled(r->reached); d++) {
+        fprintf(f, "<tr><td>%zu</td>", d);
+        td_count(f, r->reached[d]);
+        td_count(f, r->accepted_at[d]);
+        fputs("<td>", f);
+        page_real(f, r->reached[d] > 0 ? 100 * r->accepted_at[d] / r->reached[d] : NAN, 1);
+        fputs(" %</td></tr>", f);
+    }
+    fputs("</table></div></div>\n", f);
+}
+
+static void costs(FILE *f, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
+    double other = s->seconds - s->draft - s->verify - s->control;
+    const struct part parts[] = { { "model", s->verify }, { "drafts", s->draft }, { "controller", s->control }, { "reading", s->prefill_seconds }, { "checkpoints", s->put },
+                                  { "other", MAX(other, 0) } };
+    fputs("<h2>Where the time went</h2><div class=\"card\">", f);
+    page_parts(f, parts, sizeof parts / sizeof *parts);
+    fputs("<p><b>Checkpoints:</b> ", f);
+    page_count(f, s->commits);
+    fputs(" commits; the text waited ", f);
+    page_duration(f, s->put);
+    fputs(" for them, the thread beside it computed ", f);
+    page_duration(f, s->commit_cpu);
+    fputs(" (of ", f);
+    page_duration(f, s->commit_seconds);
+    fputs(" on the disk): ", f);
+    page_real(f, 100 * report_checkpoint_share(r), 2);
+    fputs(" % of the time.</p><p><b>Controller:</b> ", f);
+    page_real(f, s->seconds > 0 ? 100 * s->control / s->seconds : NAN, 2);
+    fprintf(f, " %% of the writing. <b>Resumes:</b> %zu; reading prompt and text before writing, all attempts together: ", r->job->resumes);
+    page_count(f, s->prefill_tokens);
+    fputs(" tokens in ", f);
+    page_duration(f, s->prefill_seconds);
+    if (s->snapshots > 0 || s->restored > 0) {
+        fputs(".</p><p><b>Snapshots of the KV cache:</b> ", f);
+        page_count(f, s->snapshots);
+        fputs(" made, ", f);
+        page_real(f, 100 * report_snapshot_share(r), 2);
+        fputs(" % of the time; ", f);
+        page_count(f, s->restored);
+        fputs(" tokens came from them, in ", f);
+        page_duration(f, s->restore_seconds);
+        fputs(", which saved about ", f);
+        page_duration(f, MAX(s->saved, 0));
+        fputs(" of reading", f);
+    }
+    fputs(".</p></div>\n", f);
+}
+
+static void diversity(FILE *f, const struct report *r)
+{
+    fputs("<h2>Distinct-n of the whole text</h2><div class=\"card scroll\"><table><tr><th>of</th><th>n = 1</th><th>2</th><th>3</th><th>4</th></tr><tr><td>tokens</td>", f);
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        td_real(f, r->distinct[k], 4);
+    fputs("</tr>", f);
+    if (r->has_words) {
+        fputs("<tr><td>words</td>", f);
+        for (size_t k = 0; k < DISTINCT_MAX; k++)
+            td_real(f, r->words[k], 4);
+        fputs("</tr>", f);
+    }
+    fputs("</table>", f);
+    if (!r->has_words && r->no_text)
+        fprintf(f, "<p class=\"note\">Words and excerpts: %s.</p>", r->no_text);
+    fputs("</div>\n", f);
+}
+
+static void pair(FILE *f, const char *name, const char *value)
+{
+    fputs("<div><span>", f);
+    page_text(f, name);
+    fputs("</span><b><bdi>", f);
+    page_text(f, value);
+    fputs("</bdi></b></div>", f);
+}
+
+static void parameter(void *ctx, const char *name, const json_t *v)
+{
+    char *s = report_value(v);
+    pair(ctx, name, json_is_null(v) ? "\xe2\x80\x93" : s);
+    free(s);
+}
+
+static void parameters(FILE *f, const struct report *r)
+{
+    const struct job *j = r->job;
+    char s[32];
+    fputs("<h2>Parameters</h2><div class=\"card\"><div class=\"par\">", f);
+    pair(f, "model", j->model);
+    if (j->fingerprint)
+        pair(f, "fingerprint", j->fingerprint);
+    if (j->numerics)
+        pair(f, "numerics", j->numerics);
+    snprintf(s, sizeof s, "%" PRIu64, j->seed);
+    pair(f, "seed", s);
+    snprintf(s, sizeof s, "%" PRIu32, j->sample);
+    pair(f, "sample", s);
+    snprintf(s, sizeof s, "%zu", j->prompt_tokens);
+    pair(f, "prompt_tokens", s);
+    snprintf(s, sizeof s, "%zu", j->wanted);
+    pair(f, "tokens", s);
+    report_parameters(r, parameter, f);
+    fputs("</div></div>\n", f);
+}
+
+static void history(FILE *f, const struct report *r)
+{
+    if (!r->events.n)
+        return;
+    fputs("<h2>History</h2><div class=\"card scroll\"><table>", f);
+    for (size_t i = 0; i < r->events.n; i++) {
+        fputs("<tr><td>", f);
+        when(f, r->events.v[i].at);
+        fputs("</td><td class=\"l\">", f);
+        page_text(f, r->events.v[i].kind);
+        fputs("</td><td class=\"wrap\"><bdi>", f);
+        page_text(f, r->events.v[i].text);
+        fputs("</bdi></td></tr>", f);
+    }
+    fputs("</table></div>\n", f);
+}
+
+static void numbers(FILE *f, const struct report *r)
+{
+    fputs("<details><summary>The numbers behind the plots</summary><div class=\"card scroll\"><table><tr><th>from token</th><th>tokens</th><th>seconds</th><th>tokens/s</th><th>length</th><th>alpha</th><th>beta</th>"
+          "<th>D-1</th><th>D-2</th><th>D-3</th><th>D-4</th>", f);
+    for (size_t k = 0; k < r->n_sources; k++) {
+        fputs("<th>", f);
+        page_text(f, r->source[k].name);
+        fputs("</th>", f);
+    }
+    fputs("</tr>", f);
+    for (size_t i = 0; i < r->n_windows; i++) {
+        const struct report_window *w = &r->window[i];
+        fprintf(f, "<tr><td>%zu</td><td>%zu</td>", w->start, w->n);
+        td_real(f, w->sum.seconds, 3);
+        td_real(f, report_speed(&w->sum), 1);
+        td_real(f, report_acceptance(&w->sum), 3);
+        td_real(f, report_alpha(&w->sum), 3);
+        td_real(f, report_beta(r, &w->sum), 3);
+        for (size_t k = 0; k < DISTINCT_MAX; k++)
+            td_real(f, w->distinct[k], 4);
+        for (size_t k = 0; k < r->n_sources; k++)
+            td_count(f, r->source[k].window[i]);
+        fputs("</tr>", f);
+    }
+    fputs("</table></div></details>\n", f);
+}
+
+static void rounds(FILE *f, const struct report *r)
+{
+    if (!r->rounds.n)
+        return;
+    fprintf(f, "<details><summary>%zu rounds%s</summary><div class=\"card scroll\"><table><tr><th>token</th><th>made</th><th>depth</th><th>drafted</th><th>rows</th><th>draft ms</th><th>model ms</th><th class=\"l\">from</th></tr>",
+            r->rounds.n, r->rounds.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
+    for (size_t i = 0; i < MIN(r->rounds.n, (size_t)ROUNDS_SHOWN); i++) {
+        const struct round_row *q = &r->rounds.v[i];
+        fprintf(f, "<tr><td>%zu</td><td>%zu</td><td>%u</td><td>%u</td><td>%u</td><td>%.3f</td><td>%.3f</td><td class=\"l\">", q->start, q->tokens, q->depth, q->drafted, q->rows,
+                1e3 * (double)q->draft_seconds, 1e3 * (double)q->verify_seconds);
+        page_text(f, q->sources);
+        fputs("</td></tr>\n", f);
+    }
+    fputs("</table></div></details>\n", f);
+}
+
+static bool section(FILE *f, const struct report *r)
+{
+    const struct job *j = r->job;
+    fputs("<article id=\"", f);
+    anchor(f, r);
+    fputs("\"><h1><bdi>", f);
+    title(f, r);
+    fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id, job_state_name(j->state));
+    page_text(f, j->model);
+    fprintf(f, " &middot; seed %" PRIu64 "</p>\n", j->seed);
+    tiles(f, r);
+    if (j->error) {
+        fputs("<div class=\"card warn\"><b>Failed:</b> <bdi>", f);
+        page_text(f, j->error);
+        fputs("</bdi></div>\n", f);
+    }
+    repetitions(f, r);
+    if (!plots(f, r))
+        return false;
+    drafting(f, r);
+    costs(f, r);
+    diversity(f, r);
+    parameters(f, r);
+    history(f, r);
+    numbers(f, r);
+    rounds(f, r);
+    fputs("</article>\n", f);
+    return true;
+}
+
+/* ---- several ---- */
+
+static void groups(FILE *f, const struct reports *l)
+{
+    fputs("<h2>By ", f);
+    page_text(f, l->o.by);
+    fputs("</h2><p class=\"note\">Mean &plusmn; standard deviation over the jobs with one value.", f);
+    fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
+    fputs("</p><div class=\"card scroll\"><table><tr><th>", f);
+    page_text(f, l->o.by);
+    fputs("</th><th>n</th>", f);
+    for (size_t k = 0; k < FIGURES; k++)
+        if (k < FIGURE_DISTINCT || l->equal_lengths)
+            fprintf(f, "<th>%s</th>", report_figure_names[k]);
+    fputs("</tr>", f);
+    for (size_t i = 0; i < l->n_groups; i++) {
+        fputs("<tr><td>", f);
+        page_text(f, l->group[i].value);
+        fprintf(f, "</td><td>%zu</td>", l->group[i].n);
+        for (size_t k = 0; k < FIGURES; k++) {
+            int digits = k == FIGURE_SPEED ? 1 : k == FIGURE_LENGTH ? 2 : 4;
+            if (k >= FIGURE_DISTINCT && !l->equal_lengths)
+                continue;
+            fputs("<td>", f);
+            page_real(f, l->group[i].figure[k].mean, digits);
+            if (isfinite(l->group[i].figure[k].sd)) {
+                fputs(" &plusmn; ", f);
+                page_real(f, l->group[i].figure[k].sd, digits);
+            }
+            fputs("</td>", f);
+        }
+        fputs("</tr>\n", f);
+    }
+    fputs("</table></div>\n", f);
+}
+
+static void overview(FILE *f, const struct reports *l, bool sections)
+{
+    fprintf(f, "<h1>%zu jobs</h1>\n", l->n);
+    if (l->o.by)
+        groups(f, l);
+    fputs("<h2>Jobs</h2><div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th class=\"l\">state</th><th class=\"l\">ended by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
+          "<th>D-1</th><th>D-4</th><th>loops</th></tr>", f);
+    for (size_t i = 0; i < l->n; i++) {
+        const struct report *r = &l->v[i];
+        char name[600];
+        report_name(r, name, sizeof name);
+        fputs(sections ? "<tr><td><a href=\"#" : "<tr><td>", f);
+        if (sections)
+            anchor(f, r);
+        fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
+        fputs("<td class=\"wrap\"><bdi>", f);
+        page_text(f, name);
+        fprintf(f, "</bdi></td><td class=\"l\">%s</td><td class=\"l\">", job_state_name(r->job->state));
+        page_text(f, r->job->finish_reason);
+        fputs("</td>", f);
+        td_count(f, (double)r->job->tokens);
+        td_real(f, report_speed(&r->sum), 1);
+        td_real(f, r->speedup, 2);
+        td_real(f, report_acceptance(&r->sum), 2);
+        td_real(f, report_alpha(&r->sum), 3);
+        td_real(f, r->distinct[0], 4);
+        td_real(f, r->distinct[3], 4);
+        td_count(f, (double)r->n_repetitions);
+        fputs("</tr>\n", f);
+    }
+    fputs("</table></div>\n", f);
+    if (!sections)
+        fprintf(f, "<p class=\"note\">Each of up to %d jobs gets plots of its own; select fewer to see them.</p>\n", SECTIONS_MAX);
+}
+
+int report_html(FILE *f, const struct reports *l, struct err *e)
+{
+    bool sections = l->n <= SECTIONS_MAX, ok = true;
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><title>", f);
+    if (l->n == 1)
+        title(f, &l->v[0]);
+    else
+        fprintf(f, "%zu jobs", l->n);
+    fprintf(f, " &ndash; longhand</title><style>%s</style></head><body><main>\n", page_style);
+    if (l->n != 1)
+        overview(f, l, sections);
+    else if (l->o.by)
+        groups(f, l);
+    for (size_t i = 0; i < l->n && sections && ok; i++)
+        ok = section(f, &l->v[i]);
+    fputs("<footer>Written by longhand, ", f);
+    when(f, (double)time(NULL));
+    fputs(". Acceptance length: tokens per verification pass, the bonus token included. Alpha: accepted tokens / drafted depth. Distinct-n: different n-grams / n-grams, over generated "
+          "token ids; given tokens are left out. Repetition: the same for the fifth time, at least 128 tokens of it.</footer></main></body></html>\n", f);
+    return ok ? 0 : err_set(e, ERR_FAILED, "out of memory for the report");
+}

@@ -1,0 +1,267 @@
+#include "runs/report/report_page.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "src/base/unicode.h"
+
+/* Colours are told apart by dashes too, for readers without them and for black and white print. */
+const char page_style[] =
+"*{box-sizing:border-box}"
+":root{color-scheme:light dark;--bg:#f7f6f2;--card:#fff;--fg:#1e2023;--dim:#62666d;--line:#dddad2;--warn:#9a3412;--warnbg:#fff3e8;"
+"--c0:#1f66b0;--c1:#bf4f0c;--c2:#2b7f3f;--c3:#8440b0;--c4:#a8324f;--c5:#5d6470}"
+"@media (prefers-color-scheme:dark){:root{--bg:#15171a;--card:#1d2024;--fg:#e6e7e9;--dim:#9ba1aa;--line:#343940;--warn:#ffb98a;--warnbg:#33231a;"
+"--c0:#78b2f2;--c1:#f59a5f;--c2:#72cc86;--c3:#c79aee;--c4:#f2889f;--c5:#a9b0bb}}"
+"body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
+"main{max-width:1120px;margin:0 auto;padding:28px 20px 60px}"
+"h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:34px 0 10px}h3{font-size:.95rem;margin:0 0 2px}"
+"p{margin:.3em 0}.sub,.note,small{color:var(--dim)}.sub{overflow-wrap:anywhere}.note{font-size:.85rem;margin:0 0 4px}"
+"article:not(:first-child){margin-top:56px;border-top:3px solid var(--line);padding-top:28px}"
+".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0}"
+".tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px}"
+".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;overflow-wrap:anywhere}"
+".tile small{display:block;font-size:.8rem;line-height:1.35;overflow-wrap:anywhere}"
+".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px}"
+".plots .card{display:flex;flex-direction:column}.plots svg{margin-top:auto}.card{break-inside:avoid}svg{display:block;width:100%;height:auto}svg.strip{height:20px;margin:4px 0 8px;border-radius:4px}svg text{font-size:11px;fill:var(--dim)}"
+".grid{stroke:var(--line);stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}"
+".s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}"
+".line{stroke:var(--c)}.dot,.bar{fill:var(--c)}.line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}.line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
+".legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.82rem;margin:2px 0 4px}.legend i{display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
+".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{border-top-style:dashed}.legend .s5 i{border-top-style:dotted}"
+".parts i{width:11px;height:11px;border:0;background:var(--c)}"
+".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
+"th{color:var(--dim);font-weight:600}th:first-child,td:first-child,.l{text-align:left!important}td.wrap{white-space:normal;overflow-wrap:anywhere;text-align:left}"
+".par{columns:2 330px;column-gap:36px}.par div{display:flex;justify-content:space-between;gap:16px;border-bottom:1px solid var(--line);padding:3px 0;font-size:.88rem;break-inside:avoid}"
+".par span{color:var(--dim)}.par b{font-weight:500;text-align:right;overflow-wrap:anywhere}"
+".warn{border-color:var(--warn);background:var(--warnbg);margin:12px 0}.warn b{color:var(--warn)}blockquote{margin:6px 0 0;padding-left:12px;border-left:3px solid var(--warn);overflow-wrap:anywhere;white-space:pre-wrap;font-family:Georgia,'DejaVu Serif',serif}"
+".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;align-items:start}"
+"a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;color:var(--dim);font-size:.82rem}"
+"@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
+"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}h2{break-after:avoid}.tiles{grid-template-columns:repeat(5,1fr)}.tile b{font-size:1.1rem}.plots,.two{grid-template-columns:1fr 1fr}}";
+
+/* Whether a reader would not see the character, or see others in another order because of it. */
+static bool unseen(uint32_t c)
+{
+    return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c < 0xe0080);
+}
+
+void page_text(FILE *f, const char *s)
+{
+    uint32_t c;
+    for (size_t n = s ? strlen(s) : 0, len; n > 0; s += len, n -= len) {
+        if (!utf8_valid_prefix(s, MIN(n, (size_t)4)) && !((unsigned char)*s < 0x80)) {
+            fprintf(f, "\\x%02x", (unsigned)(unsigned char)*s);
+            len = 1;
+            continue;
+        }
+        len = utf8_get(s, &c);
+        if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
+            fprintf(f, "&#%u;", (unsigned)c);
+        else if (unseen(c))
+            fprintf(f, "\\u{%x}", (unsigned)c);
+        else
+            fwrite(s, 1, len, f);
+    }
+}
+
+void page_count(FILE *f, double x)
+{
+    char digits[32];
+    if (!isfinite(x)) {
+        fputs("&ndash;", f);
+        return;
+    }
+    int n = snprintf(digits, sizeof digits, "%.0f", x);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s%c", i && digits[i - 1] != '-' && (n - i) % 3 == 0 ? "," : "", digits[i]);
+}
+
+void page_duration(FILE *f, double s)
+{
+    if (!isfinite(s))
+        fputs("&ndash;", f);
+    else if (s < 0.9995)
+        fprintf(f, "%.0f ms", 1e3 * s);
+    else if (s < 99.95)
+        fprintf(f, "%.1f s", s);
+    else if (s < 3599.5)
+        fprintf(f, "%d min %02d s", (int)(s + .5) / 60, (int)(s + .5) % 60);
+    else
+        fprintf(f, "%d h %02d min", (int)((s + 30) / 3600), (int)((s + 30) / 60) % 60);
+}
+
+void page_real(FILE *f, double x, int digits)
+{
+    if (isfinite(x))
+        fprintf(f, "%.*f", digits, x);
+    else
+        fputs("&ndash;", f);
+}
+
+/* ---- plots ---- */
+
+enum { WIDE = 420, HIGH = 210, LEFT = 44, RIGHT = 12, TOP = 8, BOTTOM = 26 };
+
+/* The step of 1, 2 or 5 times a power of ten that cuts `range` into at most `n` parts. */
+static double nice_step(double range, double n)
+{
+    double raw = range / n, p = pow(10, floor(log10(raw)));
+    return (raw <= p * 1.0001 ? 1 : raw <= 2.0001 * p ? 2 : raw <= 5.0001 * p ? 5 : 10) * p;
+}
+
+static void tick(FILE *f, double v, double step, enum page_unit unit)
+{
+    if (unit == UNIT_SHARE)
+        step *= 100;
+    int digits = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
+    if (unit == UNIT_SHARE)
+        fprintf(f, "%.*f %%", digits, 100 * v);
+    else if (step >= 1000)
+        fprintf(f, "%gk", v / 1000);
+    else
+        fprintf(f, "%.*f", digits, v);
+}
+
+static double at_x(double x, double last) { return LEFT + x / last * (WIDE - LEFT - RIGHT); }
+static double at_y(double y, double low, double high) { return TOP + (high - y) / (high - low) * (HIGH - TOP - BOTTOM); }
+
+static void axes(FILE *f, double last, double low, double high, double step, enum page_unit unit)
+{
+    for (double y = low; y <= high + step / 100; y += step) {
+        fprintf(f, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, WIDE - RIGHT, at_y(y, low, high),
+                at_y(y, low, high), LEFT - 6, at_y(y, low, high) + 4);
+        tick(f, y, step, unit);
+        fputs("</text>", f);
+    }
+    step = nice_step(last, 5);
+    for (double x = 0; x <= last * 1.0001; x += step) {
+        const char *anchor = at_x(x, last) > WIDE - RIGHT - 14 ? "end" : x > 0 ? "middle" : "start";
+        fprintf(f, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", at_x(x, last), HIGH - 8, anchor);
+        page_count(f, x);
+        fputs("</text>", f);
+    }
+}
+
+static void draw_line(FILE *f, const struct series *s, size_t k, const double *x, size_t n, double last, double low, double high)
+{
+    bool down = false;
+    fprintf(f, "<path class=\"line s%zu\" data-name=\"", k % 6);
+    page_text(f, s->name);
+    fputs("\" data-y=\"", f);
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(s->y[i]))
+            fprintf(f, "%s%.6g", i ? " " : "", s->y[i]);
+        else
+            fprintf(f, "%s-", i ? " " : "");
+    fputs("\" d=\"", f);
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(s->y[i]))
+            fprintf(f, "%s%.1f %.1f", down ? "L" : "M", at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
+        down = isfinite(s->y[i]);
+    }
+    fputs("\"/>", f);
+    for (size_t i = 0; i < n; i++)               /* a point without neighbours has no line */
+        if (isfinite(s->y[i]) && (i == 0 || !isfinite(s->y[i - 1])) && (i + 1 == n || !isfinite(s->y[i + 1])))
+            fprintf(f, "<circle class=\"dot s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", k % 6, at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
+}
+
+static void legend(FILE *f, const struct series *v, size_t n)
+{
+    fputs("<div class=\"legend\">", f);
+    for (size_t k = 0; k < n && n > 1; k++) {
+        fprintf(f, "<span class=\"s%zu\"><i></i>", k % 6);
+        page_text(f, v[k].name);
+        fputs("</span>", f);
+    }
+    fputs("</div>", f);
+}
+
+static void card(FILE *f, const char *title, const char *note)
+{
+    fputs("<div class=\"card\"><h3>", f);
+    page_text(f, title);
+    fputs("</h3><p class=\"note\">", f);
+    page_text(f, note);
+    fputs("</p>", f);
+}
+
+void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n, const struct series *v, size_t n_series, double low, enum page_unit unit)
+{
+    double high = NAN, last = MAX(length, 1);
+    for (size_t k = 0; k < n_series; k++)
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(v[k].y[i]) && !(v[k].y[i] <= high))
+                high = v[k].y[i];
+    if (!isfinite(high))
+        return;                                  /* nothing was measured */
+    high = low > 0 ? MAX(high, 1.5 * low) : high > 0 ? high : 1;   /* a hundredth more is no mountain */
+    double step = nice_step(high - low, 5);
+    if (low > 0 && step >= 1) {                  /* whole numbers from 0 are easier to read */
+        low = 0;
+        step = nice_step(high, 5);
+    }
+    high = low + ceil((high - low) / step - 1e-9) * step;
+    card(f, title, note);
+    legend(f, v, n_series);
+    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDE, HIGH);
+    page_text(f, title);
+    fputs("\">", f);
+    axes(f, last, low, high, step, unit);
+    for (size_t k = 0; k < n_series; k++)
+        draw_line(f, &v[k], k, x, n, last, low, high);
+    fputs("</svg></div>\n", f);
+}
+
+void page_bars(FILE *f, const char *title, const char *note, const double *v, size_t n, size_t from)
+{
+    double high = 0, sum = 0, room = (double)(WIDE - LEFT - RIGHT) / (double)(n ? n : 1), wide = MIN(room * 0.8, 48);
+    for (size_t i = 0; i < n; i++) {
+        high = MAX(high, v[i]);
+        sum += v[i];
+    }
+    if (high <= 0)
+        return;
+    double step = nice_step(high / sum, 5), top = ceil(high / sum / step - 1e-9) * step;
+    card(f, title, note);
+    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDE, HIGH);
+    page_text(f, title);
+    fputs("\">", f);
+    for (double y = 0; y <= top + step / 100; y += step) {
+        fprintf(f, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, WIDE - RIGHT, at_y(y, 0, top),
+                at_y(y, 0, top), LEFT - 6, at_y(y, 0, top) + 4);
+        tick(f, y, step, UNIT_SHARE);
+        fputs("</text>", f);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double x = LEFT + room * ((double)i + 0.5), y = at_y(v[i] / sum, 0, top);
+        fprintf(f, "<rect class=\"bar s0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%zu: ", x - wide / 2, y, wide, at_y(0, 0, top) - y, i + from);
+        page_count(f, v[i]);
+        fprintf(f, "</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%zu</text>", x, HIGH - 8, i + from);
+    }
+    fputs("</svg></div>\n", f);
+}
+
+void page_parts(FILE *f, const struct part *v, size_t n)
+{
+    double sum = 0, x = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += v[i].value;
+    if (!(sum > 0))
+        return;
+    fputs("<svg class=\"strip\" viewBox=\"0 0 420 22\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"shares of the time\">", f);
+    for (size_t i = 0; i < n; i++) {
+        double w = 420 * v[i].value / sum;
+        fprintf(f, "<rect class=\"bar s%zu\" x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"22\"/>", i % 6, x, w);
+        x += w;
+    }
+    fputs("</svg><div class=\"legend parts\">", f);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(f, "<span class=\"s%zu\"><i></i>", i % 6);
+        page_text(f, v[i].name);
+        fputs(" ", f);
+        page_duration(f, v[i].value);
+        fprintf(f, ", %.1f %%</span>", 100 * v[i].value / sum);
+    }
+    fputs("</div>\n", f);
+}

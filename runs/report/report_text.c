@@ -1,0 +1,273 @@
+/* report without a format: for people, on a terminal. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runs/report/report.h"
+
+/* Text from outside as one line of at most `size` bytes. */
+static const char *plain(struct err *buffer, const char *s, size_t size)
+{
+    err_set(buffer, 0, "%s", s ? s : "");
+    for (char *p = buffer->msg; *p; p++)
+        *p = *p == '\n' ? ' ' : *p;
+    size_t n = strlen(buffer->msg);
+    if (n > size) {
+        for (n = size - 3; n > 0 && ((unsigned char)buffer->msg[n] & 0xc0) == 0x80; n--)
+            ;
+        memcpy(buffer->msg + n, "...", 4);
+    }
+    return buffer->msg;
+}
+
+static void duration(FILE *f, double s)
+{
+    if (s < 60)
+        fprintf(f, "%.2f s", s);
+    else if (s < 3600)
+        fprintf(f, "%d min %02d s", (int)s / 60, (int)s % 60);
+    else
+        fprintf(f, "%d h %02d min", (int)(s / 3600), (int)s / 60 % 60);
+}
+
+static void share(FILE *f, const char *name, double part, double of)
+{
+    fprintf(f, "%s", name);
+    duration(f, part);
+    if (of > 0)
+        fprintf(f, " (%.1f %%)", 100 * part / of);
+}
+
+static void four(FILE *f, const double v[DISTINCT_MAX])
+{
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        if (isnan(v[k]))
+            fprintf(f, "%9s", "-");
+        else
+            fprintf(f, "%9.4f", v[k]);
+    fputc('\n', f);
+}
+
+static void value(FILE *f, int width, int digits, double x)
+{
+    if (isnan(x))
+        fprintf(f, "%*s", width, "-");
+    else
+        fprintf(f, "%*.*f", width, digits, x);
+}
+
+static void windows(FILE *f, const struct report *r)
+{
+    /* about twenty lines, however long the text is */
+    size_t each = r->n_windows / 20 + 1;
+    fprintf(f, "\n  %8s %9s %8s %7s %10s %10s", "token", "tokens/s", "length", "alpha", "distinct-1", "distinct-4");
+    for (size_t k = 0; k < r->n_sources; k++)
+        fprintf(f, " %8.8s", r->source[k].name);
+    fputc('\n', f);
+    for (size_t i = 0; i < r->n_windows; i += each) {
+        struct report_sum s = {0};
+        for (size_t k = i; k < MIN(i + each, r->n_windows); k++) {
+            s.tokens += r->window[k].sum.tokens;
+            s.seconds += r->window[k].sum.seconds;
+            s.rounds += r->window[k].sum.rounds;
+            s.accepted += r->window[k].sum.accepted;
+            s.drafted_depth += r->window[k].sum.drafted_depth;
+        }
+        fprintf(f, "  %8zu", r->window[i].start);
+        value(f, 10, 1, report_speed(&s));
+        value(f, 9, 2, report_acceptance(&s));
+        value(f, 8, 3, report_alpha(&s));
+        value(f, 11, 4, r->window[i].distinct[0]);
+        value(f, 11, 4, r->window[i].distinct[3]);
+        for (size_t k = 0; k < r->n_sources; k++) {
+            double a = 0;
+            for (size_t w = i; w < MIN(i + each, r->n_windows); w++)
+                a += r->source[k].window[w];
+            if (s.tokens > 0)
+                fprintf(f, " %6.1f %%", 100 * a / s.tokens);
+            else
+                fprintf(f, " %8s", "-");
+        }
+        fputc('\n', f);
+    }
+    fputs("  (sources: tokens of the text that they had guessed; one may be guessed by several)\n", f);
+}
+
+static void table_parameter(void *ctx, const char *name, const json_t *v)
+{
+    struct err b;
+    char *s = report_value(v);
+    fprintf(ctx, "  %-24s %s\n", name, plain(&b, s, 100));
+    free(s);
+}
+
+static void head(FILE *f, const struct report *r)
+{
+    const struct job *j = r->job;
+    struct err b;
+    char name[600];
+    report_name(r, name, sizeof name);
+    fprintf(f, "job %" PRId64 "%s%s: %s", j->id, *name ? " " : "", plain(&b, name, 120), job_state_name(j->state));
+    fprintf(f, ", %zu of %zu tokens", j->tokens, j->wanted);
+    if (r->given)
+        fprintf(f, " (%zu of them given)", r->given);
+    if (j->finish_reason)
+        fprintf(f, ", ended by %s", j->finish_reason);
+    if (j->stop_reason)
+        fprintf(f, " (%s)", plain(&b, j->stop_reason, 80));
+    fputc('\n', f);
+    if (j->error)
+        fprintf(f, "  error       %s\n", plain(&b, j->error, 500));
+    fprintf(f, "  model       %s\n", plain(&b, j->model, 200));
+    fprintf(f, "  seed        %" PRIu64 ", prompt %zu tokens%s%s\n", j->seed, j->prompt_tokens, j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
+}
+
+static void one(FILE *f, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
+    struct err b;
+    head(f, r);
+    fputs("  speed       ", f);
+    value(f, 0, 1, report_speed(s));
+    fputs(" tokens/s, ", f);
+    duration(f, s->seconds);
+    if (isfinite(r->speedup))
+        fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", r->speedup, r->plain);
+    else if (isfinite(r->estimate))
+        fprintf(f, "; about %.2f times one token at a time (estimated from passes measured on the way)", r->estimate);
+    fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
+    value(f, 0, 2, report_acceptance(s));
+    fputs(", alpha ", f);
+    value(f, 0, 3, report_alpha(s));
+    if (r->tree_fixed) {
+        fputs(", beta ", f);
+        value(f, 0, 3, report_beta(r, s));
+    }
+    fprintf(f, "\n              %.0f candidates, %.0f rows verified, %.0f accepted, %.0f draft passes, %.0f refreshes\n", s->drafted, s->rows, s->accepted, s->draft_passes,
+            s->refreshes);
+    for (size_t i = 0; i < r->n_sources; i++)
+        fprintf(f, "              %-8s %.0f of %.0f candidates accepted\n", plain(&b, r->source[i].name, 40), r->source[i].accepted, r->source[i].drafted);
+    share(f, "  time        model ", s->verify, s->seconds);
+    share(f, ", drafts ", s->draft, s->seconds);
+    share(f, ", controller ", s->control, s->seconds);
+    fprintf(f, "\n  checkpoints %.0f", s->commits);
+    share(f, ": the decode loop waited ", s->put, s->seconds);
+    share(f, ", the thread beside it worked ", s->commit_cpu, s->seconds);
+    fprintf(f, "\n  reading     %.0f tokens of prompt and text before writing, ", s->prefill_tokens);
+    duration(f, s->prefill_seconds);
+    fprintf(f, "; resumed %zu times\n", r->job->resumes);
+    if (s->snapshots > 0) {
+        fprintf(f, "  snapshots   %.0f of the KV cache, %.0f MB", s->snapshots, s->snapshot_bytes / 1e6);
+        share(f, ": the decode loop waited ", s->snapshot_put, s->seconds);
+        share(f, ", the thread beside it worked ", s->snapshot_cpu, s->seconds);
+        fputc('\n', f);
+    }
+    if (s->restored > 0) {
+        fprintf(f, "  restored    %.0f tokens from snapshots in ", s->restored);
+        duration(f, s->restore_seconds);
+        fputs(", which saved about ", f);
+        duration(f, MAX(s->saved, 0));
+        fputs(" of reading\n", f);
+    }
+    fprintf(f, "  distinct-n  %9s%9s%9s%9s\n    tokens    ", "1", "2", "3", "4");
+    four(f, r->distinct);
+    fputs("    words     ", f);
+    if (r->has_words)
+        four(f, r->words);
+    else
+        fprintf(f, "not known: %s\n", r->no_text ? r->no_text : "no text");
+    if (!r->n_repetitions)
+        fputs("  repetition  none found\n", f);
+    for (size_t i = 0; i < r->n_repetitions; i++) {
+        const struct report_repetition *p = &r->repetition[i];
+        fprintf(f, "  repetition  tokens %zu to %zu%s, every %zu tokens", p->at.start, p->at.end, p->open ? " (the end)" : "", p->at.period);
+        if (p->excerpt)
+            fprintf(f, ": %s", plain(&b, p->excerpt, 160));
+        fputc('\n', f);
+    }
+    if (r->job->tokens)
+        windows(f, r);
+    fputs("\n  parameters\n", f);
+    report_parameters(r, table_parameter, f);
+}
+
+static void rounds(FILE *f, const struct report *r)
+{
+    struct err b;
+    fprintf(f, "\n  %8s %6s %6s %8s %6s %9s %9s  %s\n", "token", "made", "depth", "drafted", "rows", "draft ms", "model ms", "from");
+    for (size_t i = 0; i < r->rounds.n; i++) {
+        const struct round_row *q = &r->rounds.v[i];
+        fprintf(f, "  %8zu %6zu %6u %8u %6u %9.3f %9.3f  %s\n", q->start, q->tokens, q->depth, q->drafted, q->rows, 1e3 * (double)q->draft_seconds, 1e3 * (double)q->verify_seconds,
+                plain(&b, q->sources, 60));
+    }
+    if (!r->rounds.n)
+        fputs("  no rounds were kept; run and work keep them with --rounds\n", f);
+}
+
+static void many(FILE *f, const struct reports *l)
+{
+    struct err b;
+    char name[600];
+    fprintf(f, "%6s  %-9s %-10s %9s %9s %7s %7s %7s %8s %8s %6s  %s\n", "job", "state", "ended by", "tokens", "tokens/s", "speedup", "length", "alpha", "dist.-1", "dist.-4", "loops",
+            "name");
+    for (size_t i = 0; i < l->n; i++) {
+        const struct report *r = &l->v[i];
+        report_name(r, name, sizeof name);
+        fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu ", r->job->id, job_state_name(r->job->state), r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
+        value(f, 9, 1, report_speed(&r->sum));
+        value(f, 8, 2, r->speedup);
+        value(f, 8, 2, report_acceptance(&r->sum));
+        value(f, 8, 3, report_alpha(&r->sum));
+        value(f, 9, 4, r->distinct[0]);
+        value(f, 9, 4, r->distinct[3]);
+        fprintf(f, " %6zu  %s\n", r->n_repetitions, plain(&b, name, r->db ? 200 : 80));
+    }
+}
+
+static void groups(FILE *f, const struct reports *l)
+{
+    struct err b;
+    size_t wide = strlen(l->o.by);
+    for (size_t i = 0; i < l->n_groups; i++)
+        wide = MIN(MAX(wide, strlen(plain(&b, l->group[i].value, 40))), (size_t)40);
+    fprintf(f, "%-*s %5s", (int)wide, plain(&b, l->o.by, 40), "n");
+    for (size_t k = 0; k < FIGURES; k++)
+        if (k < FIGURE_DISTINCT || l->equal_lengths)
+            fprintf(f, " %20s", report_figure_names[k]);
+    fputc('\n', f);
+    for (size_t i = 0; i < l->n_groups; i++) {
+        const struct report_group *g = &l->group[i];
+        fprintf(f, "%-*s %5zu", (int)wide, plain(&b, g->value, 40), g->n);
+        for (size_t k = 0; k < FIGURES; k++) {
+            int digits = k == FIGURE_SPEED ? 1 : k == FIGURE_LENGTH ? 2 : 4;
+            if (k >= FIGURE_DISTINCT && !l->equal_lengths)
+                continue;
+            value(f, 12, digits, g->figure[k].mean);
+            if (isnan(g->figure[k].sd))
+                fprintf(f, "%9s", "");
+            else
+                fprintf(f, " +-%6.*f", digits, g->figure[k].sd);
+        }
+        fputc('\n', f);
+    }
+    fputs("mean +- standard deviation", f);
+    fputs(l->equal_lengths ? "\n" : "; the texts differ in length, so Distinct-n is not compared\n", f);
+}
+
+int report_table(FILE *f, const struct reports *l, struct err *e)
+{
+    (void)e;
+    if (l->o.by)
+        groups(f, l);
+    else if (l->n == 1)
+        one(f, &l->v[0]);
+    else
+        many(f, l);
+    for (size_t i = 0; i < l->n && l->o.rounds && !l->o.by; i++) {
+        if (l->n > 1)
+            fprintf(f, "\njob %" PRId64 "\n", l->v[i].job->id);
+        rounds(f, &l->v[i]);
+    }
+    return 0;
+}

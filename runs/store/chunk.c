@@ -1,0 +1,118 @@
+#include "runs/store/chunk.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { ID_BYTES_MAX = 5 };               /* of LEB128 */
+
+static void add_ids(struct sha256 *h, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = (uint32_t)ids[i];
+        uint8_t b[4] = { (uint8_t)u, (uint8_t)(u >> 8), (uint8_t)(u >> 16), (uint8_t)(u >> 24) };
+        sha256_add(h, b, sizeof b);
+    }
+}
+
+void link_start(struct chain_link *out, const int32_t *prompt, size_t n)
+{
+    struct sha256 h;
+    sha256_start(&h);
+    add_ids(&h, prompt, n);
+    sha256_end(&h, out->v);
+}
+
+void link_next(struct chain_link *out, const struct chain_link *before, const int32_t *ids, size_t n)
+{
+    struct sha256 h;
+    sha256_start(&h);
+    sha256_add(&h, before->v, sizeof before->v);
+    add_ids(&h, ids, n);
+    sha256_end(&h, out->v);
+}
+
+/* Compress raw[0..n) into out[0..*size). Small inputs take a small window: 20 KB of memory instead of 260, which the C library would
+ * map and unmap for every chunk. */
+static int deflate_all(uint8_t *out, uLong *size, const uint8_t *raw, size_t n)
+{
+    bool small = n <= 4096;
+    z_stream z = { .next_in = (Bytef *)raw, .avail_in = (uInt)n, .next_out = out, .avail_out = (uInt)*size };
+    if (deflateInit2(&z, 6, Z_DEFLATED, small ? 12 : 15, small ? 5 : 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return -1;
+    int rc = deflate(&z, Z_FINISH);
+    *size = z.total_out;
+    deflateEnd(&z);
+    return rc == Z_STREAM_END ? 0 : -1;
+}
+
+int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, size_t n, struct err *e)
+{
+    size_t raw_max, n_raw = 0;
+    if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX / 2)
+        return err_set(e, ERR_INPUT, "%zu token ids are too many to store", n);
+    uLong packed = (uLong)(raw_max + raw_max / 8 + raw_max / 64 + 64);      /* what deflateBound says of any window */
+    uint8_t *raw = malloc(raw_max + 1), *out = malloc(packed);
+    if (!raw || !out)
+        goto memory;
+    for (size_t i = 0; i < n; i++) {
+        assert(ids[i] >= 0);
+        uint32_t u = (uint32_t)ids[i];
+        for (; u >= 128; u >>= 7)
+            raw[n_raw++] = (uint8_t)(u | 128);
+        raw[n_raw++] = (uint8_t)u;
+    }
+    if (deflate_all(out, &packed, raw, n_raw))
+        goto memory;
+    free(raw);
+    *data = out;
+    *size = packed;
+    *crc = (uint32_t)crc32_z(0, out, packed);
+    return 0;
+memory:
+    free(raw);
+    free(out);
+    return err_set(e, ERR_FAILED, "out of memory while %zu tokens are packed", n);
+}
+
+/* LEB128 of exactly n ids in raw[0..size). */
+static int read_ids(int32_t *ids, size_t n, const uint8_t *raw, size_t size)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t u = 0;
+        for (int shift = 0;; shift += 7) {
+            if (at == size || shift == 7 * ID_BYTES_MAX)
+                return -1;
+            u |= (uint64_t)(raw[at] & 127) << shift;
+            if (raw[at++] < 128)
+                break;
+        }
+        if (u > INT32_MAX)
+            return -1;
+        ids[i] = (int32_t)u;
+    }
+    return at == size ? 0 : -1;
+}
+
+int chunk_unpack(int32_t *ids, size_t n, const void *data, size_t size, uint32_t crc, struct err *e)
+{
+    size_t raw_max;
+    uint32_t found = (uint32_t)crc32_z(0, data, size);
+    if (found != crc)
+        return err_set(e, ERR_FAILED, "its checksum is %08x and should be %08x", found, crc);
+    if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX || size > UINT32_MAX)
+        return err_set(e, ERR_FAILED, "it claims %zu tokens", n);
+    uLong n_raw = (uLong)raw_max + 1;        /* zlib treats room for no byte as room for one */
+    uint8_t *raw = malloc(raw_max + 1);
+    if (!raw)
+        return err_set(e, ERR_FAILED, "out of memory while %zu tokens are unpacked", n);
+    int z = uncompress(raw, &n_raw, data, (uLong)size);
+    int rc = z == Z_OK ? read_ids(ids, n, raw, n_raw) : -1;
+    free(raw);
+    if (z == Z_MEM_ERROR)
+        return err_set(e, ERR_FAILED, "out of memory while %zu tokens are unpacked", n);
+    if (rc)
+        return err_set(e, ERR_FAILED, "its %zu bytes are not %zu packed tokens", size, n);
+    return 0;
+}

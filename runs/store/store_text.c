@@ -1,0 +1,514 @@
+/* Texts in the store: chunks appended, read back and checked; extend and fork; figures, rounds, spans. */
+#include "runs/store/store_db.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- appending ---- */
+
+struct chain_link chunks_link(const struct chunks_end *end)
+{
+    struct chain_link l = end->link;
+    if (end->n_part)
+        link_next(&l, &end->link, end->part, end->n_part);
+    return l;
+}
+
+/* The chunk that is being filled, as a row: a new one, or in place of its shorter self. */
+static int write_part(struct store *s, int64_t job, struct chunks_end *end, struct err *e)
+{
+    uint8_t *data;
+    size_t size;
+    uint32_t crc;
+    struct chain_link link = chunks_link(end);
+    if (chunk_pack(&data, &size, &crc, end->part, end->n_part, e))
+        return -1;
+    int rc = db_run(s, e, "INSERT INTO chunk (job, start, n, crc, link, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                          "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?4, link = ?5, data = ?6", "izzibb", job, end->tokens - end->n_part,
+                    end->n_part, (int64_t)crc, link.v, sizeof link.v, data, size);
+    free(data);
+    if (rc == 0 && end->n_part == CHUNK_TOKENS) {
+        end->link = link;
+        end->n_part = 0;
+    }
+    return rc;
+}
+
+int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n, struct err *e)
+{
+    while (n > 0) {
+        size_t some = MIN(n, CHUNK_TOKENS - end->n_part);
+        memcpy(end->part + end->n_part, ids, some * sizeof *ids);
+        end->n_part += some;
+        end->tokens += some;
+        ids += some;
+        n -= some;
+        if (write_part(s, job, end, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- reading ---- */
+
+struct raw_chunk { size_t start, n; uint32_t crc; struct chain_link link; size_t at, size; };
+struct raw_text {                        /* rows as they are in the file, copied so that the read transaction is short */
+    struct raw_chunk *v; size_t n, room;
+    uint8_t *data; size_t used, size;
+};
+
+static void raw_free(struct raw_text *r)
+{
+    free(r->v);
+    free(r->data);
+}
+
+static int raw_add(struct raw_text *r, sqlite3_stmt *q)
+{
+    const void *link = sqlite3_column_blob(q, 3), *data = sqlite3_column_blob(q, 4);
+    int64_t start = sqlite3_column_int64(q, 0), n = sqlite3_column_int64(q, 1);
+    size_t size = (size_t)sqlite3_column_bytes(q, 4);
+    if (r->n == r->room) {
+        size_t room = r->room ? 2 * r->room : 64;
+        struct raw_chunk *v = realloc(r->v, room * sizeof *v);
+        if (!v)
+            return -1;
+        r->v = v;
+        r->room = room;
+    }
+    if (r->size - r->used < size) {
+        size_t bytes = 2 * r->size + size;
+        uint8_t *p = realloc(r->data, bytes);
+        if (!p)
+            return -1;
+        r->data = p;
+        r->size = bytes;
+    }
+    struct raw_chunk *c = &r->v[r->n++];
+    *c = (struct raw_chunk){ .start = start < 0 ? SIZE_MAX : (size_t)start, .n = n < 0 ? SIZE_MAX : (size_t)n, .at = r->used, .size = size,
+                             .crc = (uint32_t)sqlite3_column_int64(q, 2) };
+    if (link && sqlite3_column_bytes(q, 3) == sizeof c->link)
+        memcpy(c->link.v, link, sizeof c->link);
+    if (size)
+        memcpy(r->data + r->used, data, size);
+    r->used += size;
+    return 0;
+}
+
+static int bad_chunk(struct store *s, int64_t job, const struct raw_chunk *c, size_t number, const char *why, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged: %s", s->shown, job, number, c->start, why);
+}
+
+/* Unpack chunks first, first+1, ... behind the link *before into ids. */
+static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first, struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const struct raw_chunk *c = &r->v[i];
+        struct chain_link link;
+        size_t number = first + i, start = number * CHUNK_TOKENS, left = tokens - done;
+        char why[160];
+        if (c->start != start) {
+            snprintf(why, sizeof why, "tokens from %zu on were expected, a chunk is missing", start);
+            return bad_chunk(s, job, c, number, why, e);
+        }
+        if (c->n != MIN(left, (size_t)CHUNK_TOKENS)) {
+            snprintf(why, sizeof why, "it has %zu tokens, %zu were expected", c->n, MIN(left, (size_t)CHUNK_TOKENS));
+            return bad_chunk(s, job, c, number, why, e);
+        }
+        if (chunk_unpack(ids + done, c->n, r->data + c->at, c->size, c->crc, e)) {
+            char detail[sizeof e->msg];
+            memcpy(detail, e->msg, sizeof detail);
+            return bad_chunk(s, job, c, number, detail, e);
+        }
+        link_next(&link, &before, ids + done, c->n);
+        if (memcmp(&link, &c->link, sizeof link))
+            return bad_chunk(s, job, c, number, "its hash does not follow from the one before and its tokens", e);
+        before = link;
+        done += c->n;
+    }
+    if (done != tokens)
+        return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks are there", s->shown, job, first * CHUNK_TOKENS + done,
+                       first * CHUNK_TOKENS + tokens, r->n);
+    return 0;
+}
+
+struct text_facts { size_t tokens; struct chain_link link, start; };
+
+/* What the job's row says, and the link before the first chunk. Inside a transaction. */
+static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
+{
+    sqlite3_stmt *q = db_query(s, e, "SELECT j.tokens, j.link, j.prompt_tokens, i.ids, i.crc FROM job j JOIN input i ON i.job = j.id WHERE j.id = ?1", "i", job);
+    int rc = q ? db_step(s, q, e) : -1;
+    if (rc <= 0)
+        return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
+    int64_t n = sqlite3_column_int64(q, 2), tokens = sqlite3_column_int64(q, 0);
+    const void *link = sqlite3_column_blob(q, 1);
+    int32_t *prompt = NULL;
+    rc = -1;
+    if (n < 0 || n > INT32_MAX || tokens < 0 || tokens > INT32_MAX || !link || sqlite3_column_bytes(q, 1) != sizeof f->link)
+        err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
+    else if (!(prompt = malloc(((size_t)n + 1) * sizeof *prompt)))
+        err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
+    else if (chunk_unpack(prompt, (size_t)n, sqlite3_column_blob(q, 3), (size_t)sqlite3_column_bytes(q, 3), (uint32_t)sqlite3_column_int64(q, 4), e))
+        err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
+    else
+        rc = 0;
+    if (rc == 0) {
+        f->tokens = (size_t)tokens;
+        memcpy(f->link.v, link, sizeof f->link);
+        link_start(&f->start, prompt, (size_t)n);
+    }
+    db_reset(q);
+    free(prompt);
+    return rc;
+}
+
+/* The rows of chunks that touch [from, to), and the link before the first of them. */
+static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const struct text_facts *f, struct raw_text *r, struct chain_link *before, struct err *e)
+{
+    size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS;
+    int rc;
+    sqlite3_stmt *q;
+    *before = f->start;
+    if (first > 0) {
+        q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job, first - CHUNK_TOKENS);
+        rc = q ? db_step(s, q, e) : -1;
+        if (rc < 0)
+            return -1;
+        if (rc == 1 && sqlite3_column_bytes(q, 0) == sizeof before->v)
+            memcpy(before->v, sqlite3_column_blob(q, 0), sizeof before->v);
+        if (rc == 1)
+            db_reset(q);
+    }
+    q = db_query(s, e, "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND start >= ?2 AND start < ?3 ORDER BY start", "izz", job, first, to);
+    while ((rc = q ? db_step(s, q, e) : -1) == 1)
+        if (raw_add(r, q)) {
+            db_reset(q);
+            return err_set(e, ERR_FAILED, "out of memory while the text of job %" PRId64 " is read", job);
+        }
+    return rc;
+}
+
+int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *end, struct err *e)
+{
+    struct text_facts f;
+    struct raw_text r = {0};
+    struct chain_link before;
+    *ids = NULL;
+    if (read_facts(s, job, &f, e))
+        return -1;
+    int32_t *v = malloc((f.tokens + 1) * sizeof *v);
+    int rc = v ? read_rows(s, job, 0, SIZE_MAX / 4, &f, &r, &before, e) : err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", f.tokens);
+    if (rc == 0)
+        rc = unpack(s, job, &r, 0, before, v, f.tokens, e);
+    if (rc == 0) {
+        size_t full = f.tokens / CHUNK_TOKENS;
+        end->tokens = f.tokens;
+        end->n_part = f.tokens % CHUNK_TOKENS;
+        end->link = full ? r.v[full - 1].link : f.start;
+        memcpy(end->part, v + full * CHUNK_TOKENS, end->n_part * sizeof *v);
+        struct chain_link link = chunks_link(end);
+        if (memcmp(&link, &f.link, sizeof link))
+            rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown, job, f.tokens);
+    }
+    raw_free(&r);
+    if (rc)
+        free(v);
+    else
+        *ids = v;
+    return rc;
+}
+
+int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n, struct err *e)
+{
+    struct text_facts f;
+    struct raw_text r = {0};
+    struct chain_link before;
+    int32_t *v = NULL;
+    *ids = NULL;
+    *n = 0;
+    if (db_begin_read(s, e))
+        return -1;
+    if (read_facts(s, job, &f, e))
+        return db_rollback(s);
+    to = MIN(to, f.tokens);
+    from = MIN(from, to);
+    int rc = from < to ? read_rows(s, job, from, to, &f, &r, &before, e) : 0;
+    if (rc)
+        db_rollback(s);
+    else
+        rc = db_commit(s, e);
+    size_t first = from / CHUNK_TOKENS, until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
+    size_t whole = from < to ? until - first * CHUNK_TOKENS : 0;
+    if (rc == 0 && !(v = malloc((whole + 1) * sizeof *v)))
+        rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", whole);
+    if (rc == 0 && whole)
+        rc = unpack(s, job, &r, first, before, v, whole, e);
+    if (rc == 0 && until == f.tokens && r.n && memcmp(&r.v[r.n - 1].link, &f.link, sizeof f.link))
+        rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown, job, f.tokens);
+    raw_free(&r);
+    if (rc) {
+        free(v);
+        return -1;
+    }
+    size_t skip = from - first * CHUNK_TOKENS;
+    if (from < to)
+        memmove(v, v + skip, (to - from) * sizeof *v);
+    *ids = v;
+    *n = to - from;
+    return 0;
+}
+
+/* ---- extend and fork ---- */
+
+static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct added *a, struct err *e)
+{
+    if (!a || a->n == 0)
+        return 0;
+    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb", job, end->tokens, a->n,
+               (const void *)(a->text ? a->text : ""), a->bytes))
+        return -1;
+    return chunks_append(s, job, end, a->ids, a->n, e);
+}
+
+/* Write what follows from the chunks into the job's row. */
+static int note_text(struct store *s, int64_t job, const struct chunks_end *end, size_t wanted, struct err *e)
+{
+    struct chain_link link = chunks_link(end);
+    return db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, "
+                        "given = (SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
+                  "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
+}
+
+/* Forget the tokens from `keep` on. */
+static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct chunks_end *end, struct err *e)
+{
+    struct chunks_end fresh = {0};
+    size_t full = keep / CHUNK_TOKENS * CHUNK_TOKENS;
+    if (keep == end->tokens)
+        return 0;
+    if (db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
+        db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
+        db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE id = ?1)", "iz", job, keep) ||
+        db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz", job, keep))
+        return -1;
+    if (full > 0) {
+        sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job, full - CHUNK_TOKENS);
+        if (!q || db_step(s, q, e) != 1)
+            return -1;
+        memcpy(fresh.link.v, sqlite3_column_blob(q, 0), sizeof fresh.link);
+        db_reset(q);
+    } else {
+        struct text_facts f;
+        if (read_facts(s, job, &f, e))
+            return -1;
+        fresh.link = f.start;
+    }
+    fresh.tokens = full;
+    *end = fresh;
+    return chunks_append(s, job, end, ids + full, keep - full, e);
+}
+
+static int check_added(size_t base, const struct added *a, size_t wanted, struct err *e)
+{
+    size_t n = base + (a ? a->n : 0);
+    return wanted >= n ? 0 : err_set(e, ERR_INPUT, "%zu tokens are wanted, but %zu would be there already", wanted, n);
+}
+
+int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted, bool paused, struct err *e)
+{
+    int32_t *ids = NULL;
+    struct chunks_end end;
+    char text[96];
+    int64_t busy = 0, attempt = 0;
+    if (db_begin(s, e))
+        return -1;
+    if (chunks_read(s, job, &ids, &end, e))
+        return db_rollback(s);
+    int rc = db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0 ? -1 : 0;
+    if (rc == 0 && busy)
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is queued or running; pause it or let it end before it is extended", job);
+    if (rc == 0 && keep > end.tokens)
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens, keep);
+    if (rc == 0)
+        rc = check_added(keep, add, wanted, e);
+    snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, wanted);
+    if (rc || cut(s, job, keep, ids, &end, e) || add_given(s, job, &end, add, e) || note_text(s, job, &end, wanted, e) ||
+        db_run(s, e, "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, stop_reason = NULL, error = NULL, ended = NULL "
+                     "WHERE id = ?1", "it", job, paused ? "paused" : "queued") ||
+        db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 || event_add(s, job, attempt, "extended", text, e)) {
+        free(ids);
+        return db_rollback(s);
+    }
+    free(ids);
+    return db_commit(s, e);
+}
+
+/* What the parent was given or shares itself stays so in the fork; the rest of the shared tokens was made by the parent. */
+static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
+{
+    int64_t made = 0;
+    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, min(n, ?3 - start), kind, parent, CASE WHEN start + n <= ?3 THEN text END "
+                     "FROM span WHERE job = ?2 AND start < ?3", "iiz", job, parent, at) ||
+        db_get(s, e, &made, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'", "i", job) < 0)
+        return -1;
+    return (size_t)made >= at ? 0 : db_run(s, e, "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)", "iizi", job, made, at, parent);
+}
+
+int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
+{
+    int32_t *ids = NULL;
+    struct chunks_end from, end = {0};
+    struct text_facts facts;
+    char text[96];
+    double now = wall_seconds();
+    if (db_begin(s, e))
+        return -1;
+    if (read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &from, e))
+        return db_rollback(s);
+    int rc = f->at > from.tokens ? err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job, from.tokens, f->at) : 0;
+    if (rc == 0)
+        rc = check_added(f->at, f->add, f->wanted, e);
+    if (rc == 0)
+        rc = db_run(s, e, "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, link, state, priority, parent, parent_at, created, updated) "
+                          "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7 FROM job WHERE id = ?1",
+                    "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v, f->paused ? "paused" : "queued", now);
+    *id = sqlite3_last_insert_rowid(s->db);
+    end.link = facts.start;
+    snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
+    if (rc || db_run(s, e, "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
+                     "iit", *id, job, f->parameters) ||
+        share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) || add_given(s, *id, &end, f->add, e) || note_text(s, *id, &end, f->wanted, e) ||
+        event_add(s, *id, 0, "forked", text, e)) {
+        free(ids);
+        return db_rollback(s);
+    }
+    free(ids);
+    return db_commit(s, e);
+}
+
+/* ---- lists ---- */
+
+/* Room for one more element of `size` bytes behind n; the room doubles. */
+static void *grow(void *v, size_t n, size_t size)
+{
+    size_t bytes;
+    if (n && (n & (n - 1)))
+        return v;
+    return mul_size(n ? 2 * n : 1, size, &bytes) ? realloc(v, bytes) : NULL;
+}
+
+/* Step q; when there is a row, make room for it in *v (a pointer to elements of `size` bytes, n of them so far). `failed`: a string of
+ * the row before found no memory. */
+static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size, bool failed, struct err *e)
+{
+    void *old, *grown;
+    int rc = q ? db_step(s, q, e) : -1;
+    memcpy(&old, v, sizeof old);
+    grown = rc == 1 && !failed ? grow(old, n, size) : old;
+    if (grown)
+        memcpy(v, &grown, sizeof grown);
+    if (rc >= 0 && (failed || (rc == 1 && !grown))) {
+        if (rc == 1)
+            db_reset(q);
+        return err_set(e, ERR_FAILED, "out of memory for a list of job %" PRId64, job);
+    }
+    return rc;
+}
+
+int store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct span_list){0};
+    sqlite3_stmt *q = db_query(s, e, "SELECT start, n, kind, ifnull(parent, 0), text FROM span WHERE job = ?1 ORDER BY start", "i", job);
+    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
+        out->v[out->n++] = (struct text_span){ .start = (size_t)sqlite3_column_int64(q, 0), .n = (size_t)sqlite3_column_int64(q, 1),
+            .kind = column_text(q, 2, &out->text, &failed), .parent = sqlite3_column_int64(q, 3), .bytes = (size_t)sqlite3_column_bytes(q, 4),
+            .text = column_text(q, 4, &out->text, &failed) };
+    if (rc)
+        span_list_free(out);
+    return rc;
+}
+
+int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct metric_list){0};
+    sqlite3_stmt *q = db_query(s, e, "SELECT start, source, name, idx, value FROM metric WHERE job = ?1 ORDER BY start, source, name, idx", "i", job);
+    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
+        out->v[out->n++] = (struct metric){ .window = (size_t)sqlite3_column_int64(q, 0), .source = column_text(q, 1, &out->text, &failed),
+            .name = column_text(q, 2, &out->text, &failed), .index = (unsigned)sqlite3_column_int(q, 3), .value = sqlite3_column_double(q, 4) };
+    if (rc)
+        metric_list_free(out);
+    return rc;
+}
+
+int store_rounds(struct store *s, int64_t job, struct round_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct round_list){0};
+    sqlite3_stmt *q = db_query(s, e, "SELECT start, tokens, sources, depth, drafted, rows, accepted, draft_seconds, verify_seconds FROM round WHERE job = ?1 ORDER BY start",
+                               "i", job);
+    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
+        out->v[out->n++] = (struct round_row){ .start = (size_t)sqlite3_column_int64(q, 0), .tokens = (size_t)sqlite3_column_int64(q, 1),
+            .sources = column_text(q, 2, &out->text, &failed), .depth = (unsigned)sqlite3_column_int(q, 3), .drafted = (unsigned)sqlite3_column_int(q, 4),
+            .rows = (unsigned)sqlite3_column_int(q, 5), .accepted = (unsigned)sqlite3_column_int(q, 6), .draft_seconds = (float)sqlite3_column_double(q, 7),
+            .verify_seconds = (float)sqlite3_column_double(q, 8) };
+    if (rc)
+        round_list_free(out);
+    return rc;
+}
+
+int store_events(struct store *s, int64_t job, struct event_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct event_list){0};
+    sqlite3_stmt *q = db_query(s, e, "SELECT at, job, attempt, kind, text FROM event WHERE job = ?1 ORDER BY id", "i", job);
+    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
+        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0), .job = sqlite3_column_int64(q, 1), .attempt = sqlite3_column_int64(q, 2),
+            .kind = column_text(q, 3, &out->text, &failed), .text = column_text(q, 4, &out->text, &failed) };
+    if (rc)
+        event_list_free(out);
+    return rc;
+}
+
+#define LIST_FREE(name) void name##_free(struct name *l) { free(l->v); strings_free(l->text); *l = (struct name){0}; }
+LIST_FREE(span_list)
+LIST_FREE(metric_list)
+LIST_FREE(round_list)
+LIST_FREE(event_list)
+
+int store_check(struct store *s, struct err *e)
+{
+    int64_t *ids = NULL, bad;
+    size_t n = 0;
+    struct selection all = {0};
+    if (db_check(s, "PRAGMA integrity_check(1)", e))
+        return -1;
+    int rc = db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "");
+    if (rc == 1 && bad)
+        return err_set(e, ERR_FAILED, "%s: %" PRId64 " rows belong to no job", s->shown, bad);
+    if (rc < 0 || store_select(s, &all, &ids, &n, e))
+        return -1;
+    rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        int32_t *tokens;
+        struct chunks_end end;
+        if (db_begin_read(s, e))
+            rc = -1;
+        else if (chunks_read(s, ids[i], &tokens, &end, e))
+            rc = db_rollback(s);
+        else
+            rc = (free(tokens), db_commit(s, e));
+    }
+    free(ids);
+    return rc;
+}

@@ -1,0 +1,340 @@
+#include "runs/work/checkpoint.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { N_OWN = 4 };                      /* counters of the checkpoints themselves, the first ones */
+enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS };
+
+struct checkpoint {
+    /* constant after open; metrics only grow, by the decode thread, before they are used */
+    struct checkpoint_options o;
+    size_t base, capacity;               /* tokens of the job before; tokens that may be put */
+    size_t window0, n_windows;           /* of METRIC_WINDOW tokens: number of the first, how many */
+    struct { const char *source, *name; unsigned index; } metric[CHECKPOINT_METRICS_MAX];
+
+    /* of the decode thread */
+    double round_sum[CHECKPOINT_METRICS_MAX], put_seconds, put_before;   /* put_seconds: since the last put; before that */
+
+    /* behind the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    int n_metrics;
+    int32_t *ids;                        /* [capacity] */
+    size_t n_put, n_committed;
+    struct round_row *rounds;            /* [capacity + 1], or NULL */
+    size_t n_rounds, rounds_committed;
+    struct note *notes;                  /* [notes_max], their texts in note_text[note_bytes] */
+    char *note_text;
+    size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
+    double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows], not yet handed to a commit */
+    size_t dirty_from, dirty_to;         /* windows */
+    size_t flushes_asked, flushes_done;
+    const struct job_end *end;
+    bool stop, ended;
+    int status;                          /* 0; 1 lost; -1 failed: then `err` */
+    struct err err;
+
+    /* of the store's thread */
+    pthread_t thread;
+    struct store *store;
+    struct claim claim;
+    struct metric *out;                  /* [n_windows * CHECKPOINT_METRICS_MAX] */
+    double last_start, rate;             /* of the last commit; 0: none yet */
+};
+
+/* ---- the store's thread ---- */
+
+/* Whether anything waits for its time. With the lock held. */
+static bool pending(const struct checkpoint *c) { return c->n_put > c->n_committed || c->n_notes > c->notes_committed; }
+
+/* Wait until there is a reason to commit; false: stop. With the lock held. */
+static bool wait_for_work(struct checkpoint *c)
+{
+    while (!c->stop && c->status == 0) {
+        const bool first = c->n_committed == 0 && c->n_put > 0;
+        double due = first ? 0 : c->last_start + c->o.seconds, now = clock_seconds();
+        if (c->end || c->flushes_asked > c->flushes_done || (pending(c) && now >= due))
+            return true;
+        if (!pending(c)) {
+            pthread_cond_wait(&c->work, &c->lock);
+        } else {
+            struct timespec t = { .tv_sec = (time_t)due };
+            t.tv_nsec = (long)((due - (double)t.tv_sec) * 1e9);
+            pthread_cond_timedwait(&c->work, &c->lock, &t);
+        }
+    }
+    return false;
+}
+
+/* Take what was put since the last commit. With the lock held; a few microseconds. */
+static void gather(struct checkpoint *c, struct commit *b)
+{
+    *b = (struct commit){ .ids = c->ids + c->n_committed, .n = c->n_put - c->n_committed, .metrics = c->out, .end = c->end,
+                           .notes = c->notes + c->notes_committed, .n_notes = c->n_notes - c->notes_committed };
+    for (size_t w = c->dirty_from; w < c->dirty_to; w++)
+        for (int i = 0; i < c->n_metrics; i++) {
+            double v = c->sum[w][i];
+            c->sum[w][i] = 0;
+            if (v != 0)
+                c->out[b->n_metrics++] = (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW, .source = c->metric[i].source, .name = c->metric[i].name,
+                                                          .index = c->metric[i].index, .value = v };
+        }
+    c->dirty_from = c->n_windows;
+    c->dirty_to = 0;
+    if (c->rounds) {
+        b->rounds = c->rounds + c->rounds_committed;
+        b->n_rounds = c->n_rounds - c->rounds_committed;
+    }
+}
+
+/* Tokens per second of the last ten seconds or so. */
+static void note_rate(struct checkpoint *c, size_t n, double now)
+{
+    double dt = now - c->last_start;
+    if (c->n_committed == 0 || dt <= 0)  /* what came before the first token was no writing */
+        return;
+    double keep = c->rate > 0 ? 10 / (10 + dt) : 0;
+    c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
+}
+
+static void *checkpoint_thread(void *p)
+{
+    struct checkpoint *c = p;
+    struct commit b;
+    struct err e;
+    pthread_mutex_lock(&c->lock);
+    while (wait_for_work(c)) {
+        size_t flushes = c->flushes_asked, n_put = c->n_put, n_rounds = c->n_rounds, n_notes = c->n_notes;
+        gather(c, &b);
+        pthread_mutex_unlock(&c->lock);
+        double start = clock_seconds(), cpu = thread_cpu_seconds();
+        note_rate(c, b.n, start);
+        b.rate = c->rate;
+        bool nothing = !b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end;
+        int rc = nothing ? 0 : store_commit(c->store, &c->claim, &b, &e);
+        double seconds = clock_seconds() - start;
+        cpu = thread_cpu_seconds() - cpu;
+        c->last_start = start;
+        pthread_mutex_lock(&c->lock);
+        if (rc == 0) {
+            c->n_committed = n_put;
+            c->rounds_committed = n_rounds;
+            c->notes_committed = n_notes;
+            c->flushes_done = flushes;
+            c->ended = b.end != NULL;
+            if (b.end)
+                c->stop = true;
+        } else {
+            c->status = rc;
+            c->err = e;
+        }
+        size_t window = MIN((c->base + n_put) / METRIC_WINDOW - c->window0, c->n_windows - 1);
+        c->sum[window][OWN_COMMITS]++;
+        c->sum[window][OWN_SECONDS] += seconds;
+        c->sum[window][OWN_CPU_SECONDS] += cpu;
+        c->dirty_from = MIN(c->dirty_from, window);
+        c->dirty_to = MAX(c->dirty_to, window + 1);
+        pthread_cond_broadcast(&c->done);
+    }
+    pthread_cond_broadcast(&c->done);
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* ---- the decode thread ---- */
+
+static void give_back(struct checkpoint *c)
+{
+    store_close(c->store);
+    free(c->ids);
+    free(c->sum);
+    free(c->out);
+    free(c->rounds);
+    free(c->notes);
+    free(c->note_text);
+    free(c);
+}
+
+int checkpoint_open(struct checkpoint **out, const struct store *s, const struct claim *claim, const struct checkpoint_options *o, struct err *e)
+{
+    static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds", "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
+    struct checkpoint *c = calloc(1, sizeof *c);
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    *out = NULL;
+    if (!c)
+        return err_set(e, ERR_FAILED, "out of memory for checkpoints");
+    c->o = *o;
+    if (c->o.seconds <= 0)
+        c->o.seconds = CHECKPOINT_SECONDS;
+    c->claim = *claim;
+    c->base = claim->tokens;
+    c->capacity = claim->wanted > claim->tokens ? claim->wanted - claim->tokens : 0;
+    c->window0 = c->base / METRIC_WINDOW;
+    c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
+    c->dirty_from = c->n_windows;
+    c->ids = calloc(c->capacity + 1, sizeof *c->ids);
+    c->sum = calloc(c->n_windows, sizeof *c->sum);
+    c->out = calloc(c->n_windows * CHECKPOINT_METRICS_MAX, sizeof *c->out);
+    c->rounds = o->rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
+    c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
+    c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
+    c->notes = calloc(c->notes_max, sizeof *c->notes);
+    c->note_text = malloc(c->note_bytes);
+    if (!c->ids || !c->sum || !c->out || (o->rounds && !c->rounds) || !c->notes || !c->note_text) {
+        err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
+        goto fail;
+    }
+    for (int i = 0; i < N_OWN; i++)
+        checkpoint_metric(c, "", own[i], 0);
+    if (store_again(&c->store, s, e))
+        goto fail;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->work, &monotonic);
+    pthread_cond_init(&c->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);                    /* signals are for the thread that can stop the loop */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&c->thread, NULL, checkpoint_thread, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        err_set(e, ERR_FAILED, "no thread for checkpoints: %s", strerror(rc));
+        goto fail;
+    }
+    *out = c;
+    return 0;
+fail:
+    give_back(c);
+    return -1;
+}
+
+int checkpoint_metric(struct checkpoint *c, const char *source, const char *name, unsigned index)
+{
+    assert(c->n_metrics < CHECKPOINT_METRICS_MAX && c->n_put == 0);
+    int i = c->n_metrics;
+    c->metric[i].source = source;
+    c->metric[i].name = name;
+    c->metric[i].index = index;
+    c->n_metrics++;
+    return i;
+}
+
+void checkpoint_add(struct checkpoint *c, int metric, double value)
+{
+    assert(metric >= N_OWN && metric < c->n_metrics);
+    c->round_sum[metric] += value;
+}
+
+static int status(struct checkpoint *c, struct err *e)
+{
+    if (c->status)
+        *e = c->err;
+    return c->status;
+}
+
+int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round, struct err *e)
+{
+    double start = clock_seconds();
+    pthread_mutex_lock(&c->lock);
+    assert(n <= c->capacity - c->n_put && !c->end);
+    size_t window = MIN((c->base + c->n_put) / METRIC_WINDOW - c->window0, c->n_windows - 1);
+    if (n)
+        memcpy(c->ids + c->n_put, ids, n * sizeof *ids);
+    if (round && c->rounds && n) {
+        c->rounds[c->n_rounds] = *round;
+        c->rounds[c->n_rounds].start = c->base + c->n_put;
+        c->rounds[c->n_rounds++].tokens = n;
+    }
+    c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
+    c->put_before += c->put_seconds;
+    for (int i = 0; i < c->n_metrics; i++)
+        c->sum[window][i] += c->round_sum[i];
+    c->dirty_from = MIN(c->dirty_from, window);
+    c->dirty_to = MAX(c->dirty_to, window + 1);
+    bool wake = c->n_put == c->n_committed && n > 0;
+    c->n_put += n;
+    int rc = status(c, e);
+    if (wake)
+        pthread_cond_signal(&c->work);
+    pthread_mutex_unlock(&c->lock);
+    memset(c->round_sum, 0, sizeof c->round_sum);
+    c->put_seconds = clock_seconds() - start;        /* counted with the next round */
+    return rc;
+}
+
+double checkpoint_put_seconds(const struct checkpoint *c) { return c->put_before + c->put_seconds; }
+
+void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
+{
+    pthread_mutex_lock(&c->lock);
+    size_t room = c->note_bytes - c->note_used, n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
+    if (c->n_notes < c->notes_max && room) {
+        char *copy = c->note_text + c->note_used;
+        memcpy(copy, text, n);
+        copy[n] = 0;
+        c->note_used += n + 1;
+        c->notes[c->n_notes++] = (struct note){ kind, copy, wall_seconds() };
+        pthread_cond_signal(&c->work);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Wait until flush number `flush` or the end is there. With the lock held. */
+static int wait_done(struct checkpoint *c, size_t flush, struct err *e)
+{
+    pthread_cond_signal(&c->work);
+    while (c->status == 0 && (c->end ? !c->ended : c->flushes_done < flush))
+        pthread_cond_wait(&c->done, &c->lock);
+    int rc = status(c, e);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+int checkpoint_flush(struct checkpoint *c, struct err *e)
+{
+    double start = clock_seconds();
+    pthread_mutex_lock(&c->lock);
+    assert(!c->end);
+    int rc = wait_done(c, ++c->flushes_asked, e);
+    c->put_seconds += clock_seconds() - start;
+    return rc;
+}
+
+int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *e)
+{
+    int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters behind the last round */
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    c->end = end;
+    return wait_done(c, 0, e);
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_cond_signal(&c->work);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->work);
+    pthread_cond_destroy(&c->done);
+    give_back(c);
+}
+
+size_t checkpoint_committed(struct checkpoint *c)
+{
+    pthread_mutex_lock(&c->lock);
+    size_t n = c->base + c->n_committed;
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}

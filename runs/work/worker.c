@@ -1,0 +1,635 @@
+#include "runs/work/worker.h"
+#include "src/base/stopping.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ONE(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
+/* Of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
+static const struct counter { const char *name; size_t offset; size_t first, n; bool real; } counters[] = {
+    ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false), ONE("verified_rows", verified_rows, false),
+    ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted", beta_accepted, false),
+    ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds, true), ONE("draft_seconds", draft, true),
+    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true), ONE("plain_seconds", plain, true),
+    { "reached", offsetof(struct draft_stats, reached), 1, TREE_DEPTH_MAX + 1, false },
+    { "accepted_at", offsetof(struct draft_stats, accepted_at), 1, TREE_DEPTH_MAX + 1, false },
+    { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },
+    { NULL, 0, 0, 0, false },
+};
+
+/* ---- replay ---- */
+
+int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p, const struct config *c, const struct tokenizer *t,
+                bool at_start, struct err *e)
+{
+    *y = (struct replay){ .rules = { .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = p->sampling.ignore_eos, .stop = p->stop.v,
+                                     .n_stop = p->stop.n, .on_loop = p->on_loop } };
+    if (store_spans(s, job->id, &y->spans, e))
+        return -1;
+    if (emit_open(&y->emit, &y->rules, t, at_start, e)) {
+        span_list_free(&y->spans);
+        return -1;
+    }
+    return 0;
+}
+
+void replay_close(struct replay *y)
+{
+    emit_close(&y->emit);
+    span_list_free(&y->spans);
+    *y = (struct replay){0};
+}
+
+bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
+{
+    bool given = false;
+    for (size_t i = 0; i < y->spans.n && !given; i++) {
+        const struct text_span *g = &y->spans.v[i];
+        given = strcmp(g->kind, "given") == 0 && y->at >= g->start && y->at - g->start < g->n;
+    }
+    y->at++;
+    (given ? emit_given : emit_token)(&y->emit, id, bytes, n);
+    return given;
+}
+
+/* ---- the worker ---- */
+
+int worker_open(struct worker *w, struct store *s, struct err *e)
+{
+    w->store = s;
+    if (where_numerics(w->device, w->numerics, &w->n_numerics, e) || store_worker_start(s, &w->number, e))
+        return -1;
+    if (heartbeat_start(&w->beat, s, w->number, e)) {
+        struct err ignored;
+        store_worker_end(s, w->number, &ignored);
+        return -1;
+    }
+    snapshots_collect(s);                /* what the dead left */
+    return 0;
+}
+
+void worker_close(struct worker *w)
+{
+    struct err ignored;
+    heartbeat_stop(w->beat);
+    if (w->number)
+        store_worker_end(w->store, w->number, &ignored);
+    engine_close(&w->engine);
+    *w = (struct worker){0};
+}
+
+struct wish worker_wish(const struct worker *w, int64_t job)
+{
+    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL, .numerics = w->numerics, .n_numerics = w->n_numerics };
+}
+
+static bool hashing(void *ctx, size_t done, size_t of)
+{
+    struct worker *w = ctx;
+    w->progress.of = of;
+    progress_at(&w->progress, done);
+    return !stop_signal;
+}
+
+int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
+{
+    struct engine *g = &w->engine;
+    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && (g->kv == p->kv || g->dev->kv_type == p->kv) && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error && model_stamp(g->dir) == g->stamp;
+    if (!same) {
+        engine_close(g);
+        w->loaded = false;
+        w->heads_path[0] = 0;
+        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads, w->device, job->numerics, p->kv }, e)) {
+            g->path[0] = 0;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int worker_load(struct worker *w, struct err *e)
+{
+    struct engine *g = &w->engine;
+    if (w->loaded)
+        return 0;
+    stopping_for("the model to be read");
+    progress_phase(&w->progress, "checking the model", "bytes", 0);
+    int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
+    if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
+        w->loaded = true;
+    if (rc == 0 && model_stamp(g->dir) != g->stamp) {        /* config, weights and fingerprint may be of two models */
+        rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
+        model_close(&g->model);
+        g->path[0] = 0;                      /* of nothing: whoever comes next opens it anew */
+        w->loaded = false;
+    }
+    stopping_for(NULL);
+    progress_clear(&w->progress);
+    if (stop_signal) {                       /* whatever was broken off is made again by who takes the job next */
+        err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), g->dir);
+        return 1;
+    }
+    return rc;
+}
+
+/* ---- one job ---- */
+
+struct task {
+    struct worker *w;
+    struct claim *c;
+    const struct work_options *how;
+    const struct work_out *out;
+    struct work_result *r;
+    struct job_list jobs; struct job *job;
+    struct job_input in;
+    struct job_params params;
+    struct decode_setup setup;
+    struct decoder decoder;
+    struct replay replay;
+    struct checkpoint *checkpoint;
+    struct keeper keeper;
+    bool noticed;                        /* what the keeper had to say */
+    char no_heads[512];                  /* why there are none; "": nothing to say */
+    int32_t *ids;                        /* the tokens that were there */
+    int counter[CHECKPOINT_METRICS_MAX];
+    int drafted[N_SOURCES], accepted[N_SOURCES], prefill_tokens, prefill_seconds;
+    struct draft_stats before;
+    struct job_end end;
+};
+
+/* Whether the work has to stop now; t->r says why. */
+static bool stops(struct task *t)
+{
+    struct err *why = &t->r->why;
+    if (heartbeat_lost(t->w->beat) && store_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
+        t->r->end = WORK_LOST;
+        return true;
+    }
+    if (stop_signal)
+        err_set(why, ERR_AGAIN, "stopped by %s", stop_signal_name());
+    else if (t->w->deadline > 0 && clock_seconds() >= t->w->deadline)
+        err_set(why, ERR_AGAIN, "stopped at --max-time");
+    else
+        return false;
+    t->r->end = WORK_STOPPED;
+    return true;
+}
+
+static int read_job(struct task *t, struct err *e)
+{
+    struct store *s = t->w->store;
+    if (store_jobs(s, &t->c->job, 1, &t->jobs, e) || store_input(s, t->c->job, &t->in, e))
+        return -1;
+    if (t->jobs.n != 1)
+        return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", t->c->job);
+    t->job = &t->jobs.v[0];
+    return 0;
+}
+
+static void close_heads(struct worker *w)
+{
+    heads_close(&w->engine.heads);
+    w->heads_path[0] = 0;
+}
+
+/* Of a file; of a folder, in whose checkpoint or beside it they are. */
+static uint64_t heads_stamp(const char *path)
+{
+    char file[PATH_BYTES + sizeof HEADS_FILE + 1];
+    snprintf(file, sizeof file, "%s/" HEADS_FILE, path);
+    return model_stamp(path) + model_stamp(file);
+}
+
+/* Where nobody asked for them by name, a text does not fail for them. */
+static int open_heads(struct task *t, struct err *e)
+{
+    struct worker *w = t->w;
+    const char *path = t->params.heads_file ? t->params.heads_file : w->engine.path;
+    if (!(t->params.draft.drafters >> SOURCE_HEADS & 1))
+        return 0;
+    const uint64_t stamp = heads_stamp(path);
+    if (strcmp(w->heads_path, path) || w->heads_stamp != stamp) {
+        close_heads(w);
+        w->heads_stamp = stamp;
+        if (heads_open(&w->engine.heads, t->params.heads_file, &w->engine.model, e)) {
+            if (!t->params.drafter_auto)
+                return -1;
+            snprintf(t->no_heads, sizeof t->no_heads, "drafting without heads: %.400s", e->msg);
+            t->setup.draft.drafters &= ~(1u << SOURCE_HEADS);
+            return 0;
+        }
+        snprintf(w->heads_path, sizeof w->heads_path, "%s", path);
+    }
+    t->setup.heads = &w->engine.heads;
+    return 0;
+}
+
+/* The model in 8 bits for drafts, where there is room to spare for it: nothing may fail that would have gone without. */
+static void open_int8(struct task *t, size_t n_max)
+{
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    struct err ignored;
+    if (!draft_wants_int8(&t->params.draft, g->dev) || (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev))))
+        return;
+    stopping_for("the model in 8 bits");
+    if (engine_int8(g, &w->progress, &ignored) == 0)
+        t->setup.small = &g->int8;
+    stopping_for(NULL);
+    progress_clear(&w->progress);
+}
+
+/* All that may refuse the job: its parameters, its model, memory. 1: stopped. */
+static int prepare(struct task *t, struct err *e)
+{
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    size_t n_prompt, n_max;
+    if (job_parse(&t->params, t->in.parameters, e) || worker_model(w, t->job, &t->params, e))
+        return -1;
+    n_prompt = t->in.n_prompt;
+    for (size_t i = 0; i < n_prompt; i++)
+        if (t->in.prompt_ids[i] < 0 || (size_t)t->in.prompt_ids[i] >= g->config.vocab)
+            return err_set(e, ERR_INPUT, "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i, t->in.prompt_ids[i], g->config.vocab);
+    if (!n_prompt || !add_size(n_prompt, t->c->wanted, &n_max))
+        return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt, t->c->wanted);
+    if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
+        job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
+        return -1;
+    if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {      /* left by the job before */
+        model_close(&g->int8);
+        close_heads(w);
+    }
+    if (job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
+        return -1;
+    t->setup.draft = t->params.draft;
+    int rc = worker_load(w, e);
+    if (rc || open_heads(t, e))
+        return rc ? rc : -1;
+    open_int8(t, n_max);
+    if (stop_signal)
+        return 1;
+    return decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
+           replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer, t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
+}
+
+/* What a token adds goes out. */
+static int show(struct task *t, int32_t id, bool new_text, struct err *e)
+{
+    const struct work_out *out = t->out;
+    struct emit *m = &t->replay.emit;
+    const char *bytes;
+    size_t n, before = m->n;
+    size_t repetitions = m->repetitions;
+    bool given = replay_token(&t->replay, id, &bytes, &n);
+    if (new_text && m->repetitions > repetitions) {
+        struct repetition p;
+        char note[128];                          /* for people; the report finds it again */
+        if (loop_in(m->loop, &p)) {
+            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu", p.start, p.period, p.found);
+            checkpoint_note(t->checkpoint, "repetition", note);
+            if (out && out->repeats)
+                out->repeats(out->ctx, &p);
+        }
+    }
+    if (out && out->text && n && out->text(out->ctx, bytes, n, new_text, e))
+        return -1;
+    return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
+}
+
+/* A notice for people: on standard error and in the job's history. */
+static void tell(struct task *t, const char *line)
+{
+    struct worker *w = t->w;
+    checkpoint_note(t->checkpoint, "notice", line);
+    if (w->quiet)
+        return;
+    progress_clear(&w->progress);
+    if (w->progress.show == SHOW_JSON) {
+        fprintf(stderr, "{\"phase\": \"notice\", \"job\": %" PRId64 ", \"message\": ", t->c->job);
+        put_json(stderr, line, strlen(line));
+        fputs("}\n", stderr);
+    } else {
+        fprintf(stderr, "job %" PRId64 ": %s\n", t->c->job, line);
+    }
+}
+
+/* What the keeper of snapshots had to say, once. */
+static void notice(struct task *t)
+{
+    if (!t->noticed && t->keeper.notice[0]) {
+        t->noticed = true;
+        tell(t, t->keeper.notice);
+    }
+}
+
+static void tell_of_int8(struct task *t)
+{
+    char line[160];
+    if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
+        return;
+    snprintf(line, sizeof line, "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model itself, which takes longer",
+             (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
+    tell(t, line);
+}
+
+static void tell_of_heads(struct task *t)
+{
+    char line[PATH_BYTES + 128];
+    if (t->no_heads[0])
+        tell(t, t->no_heads);
+    if (!t->setup.heads || !t->setup.heads->foreign)
+        return;
+    snprintf(line, sizeof line, "%s: these heads were trained for another model: few of their guesses will come true, and the text is the same", t->w->heads_path);
+    tell(t, line);
+}
+
+/* What may be kept, and whose it is. */
+static void open_keeper(struct task *t)
+{
+    struct worker *w = t->w;
+    struct snapshot_owner owner;
+    memset(&owner, 0, sizeof owner);
+    owner.job = t->c->job;
+    owner.attempt = t->c->attempt;
+    snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
+    snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
+    snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
+    keeper_open(&t->keeper, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
+}
+
+static bool prefilling(void *ctx, size_t done, size_t of)
+{
+    struct task *t = ctx;
+    t->w->progress.of = of;
+    progress_at(&t->w->progress, done);
+    keeper_reading(&t->keeper);
+    return !stops(t);
+}
+
+/* What the store has, once more through the emission, and the cache behind it. 1: stopped, or the output failed. */
+static int rebuild(struct task *t, struct err *e)
+{
+    struct decoder *d = &t->decoder;
+    double start = clock_seconds();
+    for (size_t i = 0; i < t->c->tokens; i++) {
+        if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
+            return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i, t->ids[i]);
+        if (t->replay.emit.finish == FINISH_NONE && show(t, t->ids[i], false, &t->r->why)) {
+            t->r->end = WORK_OUTPUT;
+            return 1;
+        }
+    }
+    if (t->replay.emit.finish != FINISH_NONE)
+        return 0;
+    decode_append(d, t->ids, t->c->tokens);
+    d->stats.from = t->c->tokens;
+    stopping_for("the snapshot to be read");
+    keeper_restore(&t->keeper);
+    notice(t);
+    progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens", d->n_tokens - 1);
+    stopping_for("this pass over the text");
+    int rc = decode_prefill(d, prefilling, t, e);
+    stopping_for(NULL);
+    progress_clear(&t->w->progress);
+    t->r->prefill_seconds = clock_seconds() - start;
+    checkpoint_add(t->checkpoint, t->prefill_tokens, (double)d->count.prefill_tokens);
+    checkpoint_add(t->checkpoint, t->prefill_seconds, t->r->prefill_seconds);
+    if (rc == 0)
+        keeper_rebuilt(&t->keeper, d->count.prefill_seconds);
+    return rc;
+}
+
+static void open_counters(struct task *t)
+{
+    size_t k = 0;
+    for (const struct counter *c = counters; c->name; c++)
+        for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++)
+            t->counter[k++] = checkpoint_metric(t->checkpoint, "", c->name, (unsigned)i);
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        t->drafted[i] = checkpoint_metric(t->checkpoint, source_names[i], "drafted", 0);
+        t->accepted[i] = checkpoint_metric(t->checkpoint, source_names[i], "accepted", 0);
+    }
+    t->prefill_tokens = checkpoint_metric(t->checkpoint, "", "prefill_tokens", 0);
+    t->prefill_seconds = checkpoint_metric(t->checkpoint, "", "prefill_seconds", 0);
+}
+
+/* What the round added to the statistics goes to the store. */
+static void count(struct task *t)
+{
+    const struct draft_stats *now = &t->decoder.stats;
+    size_t k = 0;
+    for (const struct counter *c = counters; c->name; c++)
+        for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++, k++) {
+            const char *a = (const char *)now + c->offset, *b = (const char *)&t->before + c->offset;
+            double add = c->real ? *(const double *)(const void *)a - *(const double *)(const void *)b
+                                 : (double)(((const size_t *)(const void *)a)[i] - ((const size_t *)(const void *)b)[i]);
+            if (add != 0)
+                checkpoint_add(t->checkpoint, t->counter[k], add);
+        }
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        if (now->source_drafted[i] > t->before.source_drafted[i])
+            checkpoint_add(t->checkpoint, t->drafted[i], (double)(now->source_drafted[i] - t->before.source_drafted[i]));
+        if (now->source_accepted[i] > t->before.source_accepted[i])
+            checkpoint_add(t->checkpoint, t->accepted[i], (double)(now->source_accepted[i] - t->before.source_accepted[i]));
+    }
+    t->before = *now;
+}
+
+/* Names of the drafters that had a part in the accepted path, static. */
+static const char *path_sources(const struct round_stats *r)
+{
+    static char names[1 << N_SOURCES][40];       /* a decoder is worked on by one thread of the process */
+    unsigned set = 0;
+    for (size_t i = 0; i + 1 < r->tokens; i++)
+        set |= r->path_sources[i];
+    if (set && !names[set][0])
+        for (size_t i = 0; i < N_SOURCES; i++)
+            if (set >> i & 1)
+                snprintf(names[set] + strlen(names[set]), sizeof names[set] - strlen(names[set]), "%s%s", names[set][0] ? "+" : "", source_names[i]);
+    return names[set];
+}
+
+/* One round: tokens, what they add to the text, counters. 0; 1: t->r says why it ends here; -1: the model failed. */
+static int round_of(struct task *t, struct err *e)
+{
+    struct decoder *d = &t->decoder;
+    struct emit *m = &t->replay.emit;
+    const size_t from = d->n_tokens, first = m->n;
+    int rc = 0;
+    if (decode_step(d, e))
+        return -1;
+    for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
+        rc = show(t, d->tokens[i], true, &t->r->why);
+    decode_count(d, m->n - first);
+    count(t);
+    const struct round_stats *s = &d->round;
+    struct round_row row = { .tokens = m->n - first, .sources = path_sources(s), .depth = (unsigned)s->drafted_depth, .drafted = (unsigned)s->drafted,
+                             .rows = (unsigned)s->rows, .accepted = (unsigned)MIN(m->n - first, s->tokens - 1), .draft_seconds = (float)s->draft,
+                             .verify_seconds = (float)s->verify };
+    struct err why;
+    int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
+    if (rc) {
+        t->r->end = WORK_OUTPUT;
+        return 1;
+    }
+    if (put < 0) {
+        *e = why;
+        return 2;
+    }
+    if (put) {
+        t->r->end = WORK_LOST;
+        t->r->why = why;
+        return 1;
+    }
+    struct progress *p = &t->w->progress;
+    p->passes = d->stats.rounds;
+    if (progress_due(p))
+        p->stored = checkpoint_committed(t->checkpoint);
+    progress_at(p, m->n);
+    return 0;
+}
+
+/* 0: the text has ended; 1: t->r says why not; 2: the store failed; -1: the model failed. */
+static int write_text(struct task *t, struct err *e)
+{
+    struct emit *m = &t->replay.emit;
+    int rc = 0;
+    progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
+    progress_from(&t->w->progress, m->n);
+    tell_of_heads(t);
+    tell_of_int8(t);
+    double start = clock_seconds();
+    stopping_for("this round");
+    while (m->finish == FINISH_NONE && rc == 0) {
+        rc = stops(t) ? 1 : round_of(t, e);
+        keeper_round(&t->keeper);
+        notice(t);
+    }
+    stopping_for(NULL);
+    t->r->seconds = clock_seconds() - start;
+    progress_clear(&t->w->progress);
+    return rc;
+}
+
+static void note_finish(struct task *t)
+{
+    const struct emit *m = &t->replay.emit;
+    struct work_result *r = t->r;
+    r->finish = m->finish;
+    r->by_string = m->stop_string != NULL;
+    r->stop_reason[0] = 0;
+    if (m->stop_string)
+        snprintf(r->stop_reason, sizeof r->stop_reason, "%s", m->stop_string);
+    else if (m->finish == FINISH_STOP)
+        snprintf(r->stop_reason, sizeof r->stop_reason, "%" PRId32, m->stop_token);
+    t->end = (struct job_end){ .state = JOB_DONE, .finish_reason = finish_name(m->finish),
+                               .stop_reason = r->stop_reason[0] ? r->stop_reason : NULL };
+}
+
+/* End the claim as t->r says; `started`: by the checkpoints, else by a commit of its own. */
+static int end_claim(struct task *t, struct err *e)
+{
+    struct work_result *r = t->r;
+    switch (r->end) {
+    case WORK_DONE:    note_finish(t); break;
+    case WORK_LOST:    return 0;
+    case WORK_FAILED:  t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
+    case WORK_REFUSED: t->end = (struct job_end){ .state = t->c->was == JOB_RUNNING ? JOB_QUEUED : t->c->was };
+        if (t->c->was == JOB_FAILED)
+            t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
+        break;
+    case WORK_STOPPED: case WORK_OUTPUT: case WORK_BROKEN: t->end = (struct job_end){ .state = t->how->stopped }; break;
+    }
+    struct commit b = { .end = &t->end };
+    int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e) : store_commit(t->w->store, t->c, &b, e);
+    if (rc > 0) {
+        r->end = WORK_LOST;
+        r->why = *e;
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+/* From the claim to the last token. Returns as write_text. */
+static int work_on(struct task *t, struct err *e)
+{
+    struct worker *w = t->w;
+    const struct checkpoint_options o = { .rounds = t->how->rounds };
+    int rc = prepare(t, e);
+    if (rc) {
+        if (rc > 0)
+            stops(t);
+        return rc;
+    }
+    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->how->accept_change, &t->ids, e);
+    if (rc > 0) {
+        t->r->end = WORK_LOST;
+        t->r->why = *e;
+        return 1;
+    }
+    if (rc < 0)
+        return -1;
+    if (checkpoint_open(&t->checkpoint, w->store, t->c, &o, e))
+        return 2;
+    open_counters(t);
+    open_keeper(t);
+    if (t->out && t->out->begins)
+        t->out->begins(t->out->ctx, &t->decoder, &t->params);
+    rc = rebuild(t, e);
+    if (rc == 0 && t->replay.emit.finish == FINISH_NONE)
+        rc = write_text(t, e);
+    return rc;
+}
+
+static void close_task(struct task *t)
+{
+    keeper_close(&t->keeper);
+    checkpoint_close(t->checkpoint);
+    if (t->replay.rules.tokens || t->replay.emit.held)
+        replay_close(&t->replay);
+    decode_close(&t->decoder);
+    job_close(&t->params);
+    job_input_free(&t->in);
+    job_list_free(&t->jobs);
+    free(t->ids);
+}
+
+int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out, struct work_result *r, struct err *e)
+{
+    struct task t = { .w = w, .c = c, .how = how, .out = out, .r = r };
+    *r = (struct work_result){ .was = c->tokens, .tokens = c->tokens };
+    w->progress.job = out ? 0 : c->job;          /* in the foreground there is only one */
+    heartbeat_watch(w->beat, c->job, c->attempt);
+    int rc = read_job(&t, e);
+    if (rc == 0)
+        rc = work_on(&t, e);
+    const bool held = rc < 0 && e->code == ERR_AGAIN;    /* the store, by others: nothing is wrong with the job */
+    if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
+        const struct device *dev = w->engine.dev;
+        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : held ? WORK_STOPPED : WORK_FAILED;
+        r->why = *e;
+    }
+    if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
+        keeper_stop(&t.keeper);
+        notice(&t);
+    }
+    keeper_close(&t.keeper);
+    rc = rc == 2 ? -1 : end_claim(&t, e);
+    if (rc == 0 && held && r->end == WORK_STOPPED) {
+        *e = r->why;
+        rc = -1;
+    }
+    if (t.replay.at)
+        r->tokens = t.replay.emit.n;
+    r->stats = t.decoder.stats;
+    r->stats.put = t.checkpoint ? checkpoint_put_seconds(t.checkpoint) : 0;
+    t.decoder.stats.window = NULL;
+    progress_clear(&w->progress);
+    heartbeat_watch(w->beat, 0, 0);
+    close_task(&t);
+    snapshots_collect(w->store);
+    return rc;
+}

@@ -1,0 +1,284 @@
+#include "src/base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Length of the code point at s[0..n) (n >= 1): 0 when the bytes are wrong, n + 1 when they only break off. */
+static size_t utf8_step(const unsigned char *s, size_t n)
+{
+    unsigned char c = s[0];
+    size_t len = c < 0x80 ? 1 : c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+    if (len == 0)
+        return 0;
+    for (size_t i = 1; i < len; i++) {
+        if (i == n)
+            return n + 1;
+        unsigned char lo = 0x80, hi = 0xbf;
+        if (i == 1) {
+            if (c == 0xe0) lo = 0xa0;
+            if (c == 0xed) hi = 0x9f;
+            if (c == 0xf0) lo = 0x90;
+            if (c == 0xf4) hi = 0x8f;
+        }
+        if (s[i] < lo || s[i] > hi)
+            return 0;
+    }
+    return len;
+}
+
+size_t utf8_valid_prefix(const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        size_t len = utf8_step((const unsigned char *)s + i, n - i);
+        if (len == 0 || len > n - i)
+            break;
+        i += len;
+    }
+    return i;
+}
+
+bool utf8_incomplete(const char *s, size_t n)
+{
+    return n > 0 && utf8_step((const unsigned char *)s, n) == n + 1;
+}
+
+/* Copy `from` into msg, showing what is no printable UTF-8 as \xNN. */
+static void escape_into(char *msg, size_t size, const char *from)
+{
+    size_t n = strlen(from), w = 0;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_step((const unsigned char *)from + i, n - i);
+        bool ok = len > 0 && len <= n - i && (unsigned char)from[i] >= 0x20 && from[i] != 0x7f &&
+                  !(len == 2 && (unsigned char)from[i] == 0xc2 && (unsigned char)from[i + 1] < 0xa0);
+        if (w + 5 > size)
+            break;
+        if (ok) {
+            memcpy(msg + w, from + i, len);
+            w += len;
+            i += len;
+        } else {
+            w += (size_t)snprintf(msg + w, 5, "\\x%02x", (unsigned char)from[i]);
+            i++;
+        }
+    }
+    msg[w] = 0;
+}
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
+    char raw[sizeof e->msg];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    va_end(ap);
+    e->code = code;
+    escape_into(e->msg, sizeof e->msg, raw);
+    return -1;
+}
+
+int err_while(struct err *e, const char *fmt, ...)
+{
+    char context[sizeof e->msg], whole[2 * sizeof e->msg + 2];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(context, sizeof context, fmt, ap);
+    va_end(ap);
+    snprintf(whole, sizeof whole, "%s: %s", context, e->msg);
+    escape_into(e->msg, sizeof e->msg, whole);
+    return -1;
+}
+
+bool mul_size(size_t a, size_t b, size_t *out)
+{
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+bool add_size(size_t a, size_t b, size_t *out)
+{
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+enum { HUGE_PAGE = 2 << 20 };
+
+size_t mem_rounded(size_t bytes)
+{
+    size_t n;
+    return bytes < HUGE_PAGE ? bytes : add_size(bytes, HUGE_PAGE - 1, &n) ? n / HUGE_PAGE * HUGE_PAGE : SIZE_MAX;
+}
+
+void *mem_alloc(size_t bytes)
+{
+    size_t n;
+    if (bytes < HUGE_PAGE) {
+        n = (bytes + 63) / 64 * 64;
+        void *p = aligned_alloc(64, n ? n : 64);
+        return p ? memset(p, 0, n) : NULL;
+    }
+    /* One huge page more than asked, so that the block can begin on a huge-page boundary. */
+    if (!add_size(bytes, 2 * (size_t)HUGE_PAGE, &n))
+        return NULL;
+    n = n / HUGE_PAGE * HUGE_PAGE;
+    const size_t keep = mem_rounded(bytes);
+    char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {               /* as it comes, where there is no room for more (ulimit -v) */
+        p = mmap(NULL, keep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return p == MAP_FAILED ? NULL : p;
+    }
+    size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+    if (head)
+        munmap(p, head);
+    if (n - head > keep)
+        munmap(p + head + keep, n - head - keep);
+    madvise(p + head, keep, MADV_HUGEPAGE);
+    return p + head;
+}
+
+void mem_free(void *p, size_t bytes)
+{
+    if (!p)
+        return;
+    if (bytes < HUGE_PAGE)
+        free(p);
+    else
+        munmap(p, mem_rounded(bytes));
+}
+
+int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    char *p = NULL;
+    if (fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        err_set(e, ERR_INPUT, "%s: not a regular file", path);
+        goto fail;
+    }
+    if ((uint64_t)st.st_size > max) {
+        err_set(e, ERR_INPUT, "%s: %lld bytes, at most %zu are allowed", path, (long long)st.st_size, max);
+        goto fail;
+    }
+    size_t n = (size_t)st.st_size, done = 0;
+    p = malloc(n + 1);
+    if (!p) {
+        err_set(e, ERR_FAILED, "%s: out of memory (%zu bytes)", path, n);
+        goto fail;
+    }
+    while (done < n) {
+        ssize_t r = read(fd, p + done, n - done);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0) {
+            err_set(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends", done, n);
+            goto fail;
+        }
+        done += (size_t)r;
+    }
+    close(fd);
+    p[n] = 0;
+    *data = p;
+    *size = n;
+    return 0;
+fail:
+    free(p);
+    close(fd);
+    return -1;
+}
+
+int stream_end(FILE *f)
+{
+    const int lost = ferror(f);
+    return fclose(f) || lost;
+}
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double clock_seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
+double thread_cpu_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+
+uint64_t hash64(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ s[i]) * 0x100000001b3u;
+    return h;
+}
+
+static int write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return -1;
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+int folder_sync(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd >= 0 ? fsync(fd) : 0, why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return rc && (why == EIO || why == ENOSPC || why == EDQUOT) ? -1 : 0;
+}
+
+int name_sync(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    return folder_sync(slash ? folder : ".");
+}
+
+int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e)
+{
+    char aside[4096];
+    mode_t mask = umask(0);
+    umask(mask);
+    if ((size_t)snprintf(aside, sizeof aside, "%s.part-XXXXXX", path) >= sizeof aside)
+        return err_set(e, ERR_INPUT, "a path of %zu bytes is too long to write to", strlen(path));
+    int fd = mkostemp(aside, O_CLOEXEC), r = fd < 0 ? -1 : fchmod(fd, 0666 & ~mask);
+    for (size_t i = 0; i < n_parts && !r; i++)
+        r = write_all(fd, part[i].p, part[i].n);
+    if (r || fsync(fd) || rename(aside, path)) {
+        err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+            unlink(aside);
+        }
+        return -1;
+    }
+    close(fd);
+    if (name_sync(path))
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", path, strerror(errno));
+    return 0;
+}

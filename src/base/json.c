@@ -1,0 +1,451 @@
+#include "src/base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scan { const char *file, *text, *p, *end; struct err *e; };
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+static int bad(const struct scan *c, const char *expected)
+{
+    size_t at = (size_t)(c->p - c->text);
+    if (c->p == c->end)
+        return err_set(c->e, ERR_INPUT, "%s: offset %zu: the JSON text ends, expected %s", c->file, at, expected);
+    unsigned char ch = (unsigned char)*c->p;
+    if (ch < 0x20 || ch >= 0x7f)
+        return err_set(c->e, ERR_INPUT, "%s: offset %zu: found byte 0x%02x, expected %s", c->file, at, ch, expected);
+    int n = 1;       /* a whole word, as NaN or True */
+    while (is_letter(c->p[n - 1]) && n < c->end - c->p && n < 20 && is_letter(c->p[n]))
+        n++;
+    return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%.*s', expected %s", c->file, at, n, c->p, expected);
+}
+
+static const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && is_space(*p))
+        p++;
+    return p;
+}
+
+/* Four hex digits at p; -1 when they are not. */
+static int hex4(const char *p, const char *end)
+{
+    int x = 0;
+    if (end - p < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int d = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (d < 0)
+            return -1;
+        x = x << 4 | d;
+    }
+    return x;
+}
+
+/* p stands on 'u'; afterwards on the last hex digit. */
+static int check_unicode(struct scan *c)
+{
+    int x = hex4(c->p + 1, c->end);
+    if (x < 0)
+        return bad(c, "four hex digits after \\u");
+    if (x == 0)
+        return bad(c, "no \\u0000");
+    if (x >= 0xdc00 && x <= 0xdfff)
+        return bad(c, "no lone surrogate");
+    c->p += 4;
+    if (x < 0xd800 || x > 0xdbff)
+        return 0;
+    int low = c->end - c->p > 6 && c->p[1] == '\\' && c->p[2] == 'u' ? hex4(c->p + 3, c->end) : -1;
+    if (low < 0xdc00 || low > 0xdfff)
+        return bad(c, "a low surrogate after a high one");
+    c->p += 6;
+    return 0;
+}
+
+/* p stands on the opening quote; afterwards behind the closing one. UTF-8 was checked before. */
+static int check_string(struct scan *c)
+{
+    for (c->p++; c->p < c->end; c->p++) {
+        if (*c->p == '"') {
+            c->p++;
+            return 0;
+        }
+        if ((unsigned char)*c->p < 0x20)
+            return bad(c, "no control character in a string");
+        if (*c->p != '\\')
+            continue;
+        c->p++;
+        if (c->p == c->end)
+            break;
+        if (*c->p == 'u') {
+            if (check_unicode(c))
+                return -1;
+        } else if (!*c->p || !strchr("\"\\/bfnrt", *c->p)) {
+            return bad(c, "an escape: \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\u");
+        }
+    }
+    return bad(c, "a closing quote");
+}
+
+static int check_digits(struct scan *c)
+{
+    if (c->p == c->end || !is_digit(*c->p))
+        return bad(c, "a digit");
+    while (c->p < c->end && is_digit(*c->p))
+        c->p++;
+    return 0;
+}
+
+static int check_number(struct scan *c)
+{
+    if (*c->p == '-')
+        c->p++;
+    if (c->p < c->end && *c->p == '0') {
+        c->p++;
+        if (c->p < c->end && is_digit(*c->p))
+            return bad(c, "no digit after a leading 0");
+    } else if (check_digits(c)) {
+        return -1;
+    }
+    if (c->p < c->end && *c->p == '.') {
+        c->p++;
+        if (check_digits(c))
+            return -1;
+    }
+    if (c->p < c->end && (*c->p == 'e' || *c->p == 'E')) {
+        c->p++;
+        if (c->p < c->end && (*c->p == '+' || *c->p == '-'))
+            c->p++;
+        if (check_digits(c))
+            return -1;
+    }
+    return 0;
+}
+
+/* A value that holds no others. */
+static int check_scalar(struct scan *c)
+{
+    static const char *const words[] = { "null", "true", "false" };
+    if (c->p < c->end && *c->p == '"')
+        return check_string(c);
+    if (c->p < c->end && (*c->p == '-' || is_digit(*c->p)))
+        return check_number(c);
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = strlen(words[i]);
+        if ((size_t)(c->end - c->p) >= n && memcmp(c->p, words[i], n) == 0) {
+            c->p += n;
+            return 0;
+        }
+    }
+    return bad(c, "a value");
+}
+
+/* p stands on the quote of a key; afterwards behind the colon. */
+static int check_key(struct scan *c)
+{
+    if (c->p == c->end || *c->p != '"')
+        return bad(c, "a key in quotes");
+    if (check_string(c))
+        return -1;
+    c->p = skip_space(c->p, c->end);
+    if (c->p == c->end || *c->p != ':')
+        return bad(c, "':'");
+    c->p++;
+    return 0;
+}
+
+/* One value with all it holds. Not recursive: bit d of `objects` tells what encloses level d. */
+static int check_value(struct scan *c)
+{
+    uint64_t objects = 0;
+    unsigned depth = 0;
+    for (;;) {
+        c->p = skip_space(c->p, c->end);
+        if (c->p < c->end && (*c->p == '{' || *c->p == '[')) {
+            bool object = *c->p == '{';
+            if (depth == JS_DEPTH_MAX)
+                return bad(c, "at most 64 nested levels");
+            c->p = skip_space(c->p + 1, c->end);
+            if (c->p < c->end && *c->p == (object ? '}' : ']')) {
+                c->p++;
+            } else {
+                objects = (objects & ~((uint64_t)1 << depth)) | (uint64_t)object << depth;
+                depth++;
+                if (object && check_key(c))
+                    return -1;
+                continue;
+            }
+        } else if (check_scalar(c)) {
+            return -1;
+        }
+        /* A value is complete: what it stands in goes on or ends. */
+        for (;;) {
+            if (depth == 0)
+                return 0;
+            bool object = objects >> (depth - 1) & 1;
+            c->p = skip_space(c->p, c->end);
+            if (c->p < c->end && *c->p == ',') {
+                c->p = skip_space(c->p + 1, c->end);
+                if (object && check_key(c))
+                    return -1;
+                break;
+            }
+            if (c->p == c->end || *c->p != (object ? '}' : ']'))
+                return bad(c, object ? "',' or '}'" : "',' or ']'");
+            c->p++;
+            depth--;
+        }
+    }
+}
+
+int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e)
+{
+    struct scan c = { file, text, text, text + n, e };
+    _Static_assert(JS_DEPTH_MAX <= 64, "one bit per level");
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one", file);
+    size_t valid = utf8_valid_prefix(text, n);
+    if (valid < n)
+        return err_set(e, ERR_INPUT, "%s: offset %zu: byte 0x%02x is not UTF-8", file, valid, (unsigned char)text[valid]);
+    c.p = skip_space(c.p, c.end);
+    *root = (struct json){ .file = file, .text = text, .s = c.p };
+    if (check_value(&c))
+        return -1;
+    root->end = c.p;
+    c.p = skip_space(c.p, c.end);
+    return c.p == c.end ? 0 : bad(&c, "nothing behind the JSON value");
+}
+
+enum js_kind js_kind(const struct json *v)
+{
+    switch (*v->s) {
+    case '{': return JS_OBJECT;
+    case '[': return JS_ARRAY;
+    case '"': return JS_STRING;
+    case 't': return JS_TRUE;
+    case 'f': return JS_FALSE;
+    case 'n': return JS_NULL;
+    default:  return JS_NUMBER;
+    }
+}
+
+/* The end of the value at p in a checked text. */
+static const char *value_end(const char *p)
+{
+    size_t depth = 0;
+    do {
+        switch (*p) {
+        case '"':
+            for (p++; *p != '"'; p++)
+                p += *p == '\\';
+            p++;
+            break;
+        case '{': case '[':
+            depth++;
+            p++;
+            break;
+        case '}': case ']':
+            depth--;
+            p++;
+            break;
+        default:      /* number, word, comma, colon or space; a bare one cannot end the text (see js_next) */
+            if (depth) {
+                p++;
+                break;
+            }
+            while (is_digit(*p) || (*p >= 'a' && *p <= 'z') || *p == '-' || *p == '+' || *p == '.' || *p == 'E')
+                p++;
+        }
+    } while (depth);
+    return p;
+}
+
+struct js_walk js_walk(const struct json *v)
+{
+    enum js_kind kind = js_kind(v);
+    assert(kind == JS_OBJECT || kind == JS_ARRAY);
+    return (struct js_walk){ *v, v->s + 1 };
+}
+
+bool js_next(struct js_walk *w, struct json *key, struct json *value)
+{
+    const char *p = skip_space(w->p, w->in.end);
+    bool object = *w->in.s == '{';
+    if (*p == ',')
+        p = skip_space(p + 1, w->in.end);
+    if (*p == '}' || *p == ']')
+        return false;
+    struct json v = { .file = w->in.file, .text = w->in.text, .key = { w->in.key[0], w->in.key[1] } };
+    if (object) {
+        const char *end = value_end(p);
+        if (key) {
+            *key = v;
+            key->s = p;
+            key->end = end;
+        }
+        p = skip_space(skip_space(end, w->in.end) + 1, w->in.end);     /* behind the colon */
+    }
+    v.s = p;
+    v.end = w->p = value_end(p);      /* a bracket always follows, so value_end stays inside the text */
+    *value = v;
+    return true;
+}
+
+int js_get(const struct json *object, const char *key, struct json *v, struct err *e)
+{
+    struct json k, x;
+    int found = 0;
+    for (struct js_walk w = js_walk(object); js_next(&w, &k, &x);) {
+        if (!js_is(&k, key))
+            continue;
+        if (found++)
+            return err_set(e, ERR_INPUT, "%s: offset %zu: the key \"%s\" is given twice", k.file, js_offset(&k), key);
+        *v = x;
+        v->key[object->key[0] != NULL] = key;
+    }
+    return found;
+}
+
+/* One decoded character of the string at *p as UTF-8; its length. */
+static size_t unescape_step(const char **p, char out[4])
+{
+    const char *s = *p;
+    if (*s != '\\') {
+        out[0] = *s;
+        *p = s + 1;
+        return 1;
+    }
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (s[1] != 'u') {
+        out[0] = to[strchr(from, s[1]) - from];
+        *p = s + 2;
+        return 1;
+    }
+    uint32_t x = (uint32_t)hex4(s + 2, s + 6);
+    s += 6;
+    if (x >= 0xd800 && x <= 0xdbff) {
+        x = 0x10000 + ((x - 0xd800) << 10) + ((uint32_t)hex4(s + 2, s + 6) - 0xdc00);
+        s += 6;
+    }
+    *p = s;
+    size_t n = x < 0x80 ? 1 : x < 0x800 ? 2 : x < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; x >>= 6)
+        out[i] = (char)(0x80 | (x & 0x3f));
+    static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+    out[0] = (char)(lead[n] | x);
+    return n;
+}
+
+size_t js_length(const struct json *v, bool *control)
+{
+    size_t n = 0;
+    *control = false;
+    assert(*v->s == '"');
+    for (const char *p = v->s + 1; p < v->end - 1;) {
+        char c[4];
+        n += unescape_step(&p, c);
+        *control |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    }
+    return n;
+}
+
+size_t js_unescape(const struct json *v, char *dst)
+{
+    size_t n = 0;
+    assert(*v->s == '"');
+    for (const char *p = v->s + 1; p < v->end - 1;) {
+        char c[4];
+        size_t len = unescape_step(&p, c);
+        memcpy(dst + n, c, len);
+        n += len;
+    }
+    return n;
+}
+
+bool js_is(const struct json *v, const char *text)
+{
+    size_t n = strlen(text), raw = (size_t)(v->end - v->s), i = 0;
+    if (*v->s != '"' || raw < n + 2)
+        return false;
+    if (!memchr(v->s, '\\', raw))
+        return raw == n + 2 && memcmp(v->s + 1, text, n) == 0;
+    for (const char *p = v->s + 1; p < v->end - 1;) {
+        char c[4];
+        size_t len = unescape_step(&p, c);
+        if (len > n - i || memcmp(text + i, c, len))
+            return false;
+        i += len;
+    }
+    return i == n;
+}
+
+int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
+{
+    enum { SHOWN = 40 };
+    char text[400];
+    va_list ap;
+    va_start(ap, allowed);
+    vsnprintf(text, sizeof text, allowed, ap);
+    va_end(ap);
+    size_t n = (size_t)(v->end - v->s), shown = n > SHOWN ? utf8_valid_prefix(v->s, SHOWN) : n;
+    return err_set(e, ERR_INPUT, "%s: %s%s%s (offset %zu): found %.*s%s, %s", v->file, v->key[0] ? v->key[0] : "value",
+                   v->key[1] ? "." : "", v->key[1] ? v->key[1] : "", js_offset(v), (int)shown, v->s,
+                   shown < n ? ".." : "", text);
+}
+
+bool js_u64(const struct json *v, uint64_t *x)
+{
+    uint64_t r = 0;
+    for (const char *p = v->s; p < v->end; p++)
+        if (!is_digit(*p) || __builtin_mul_overflow(r, 10, &r) || __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r))
+            return false;
+    *x = r;
+    return true;
+}
+
+bool js_double(const struct json *v, double *x)
+{
+    char text[JS_NUMBER_MAX + 1];
+    size_t n = (size_t)(v->end - v->s);
+    if (js_kind(v) != JS_NUMBER || n > JS_NUMBER_MAX)
+        return false;
+    memcpy(text, v->s, n);
+    text[n] = 0;
+    double r = strtod(text, NULL);
+    if (!(r >= -1.7976931348623157e308 && r <= 1.7976931348623157e308))
+        return false;
+    *x = r;
+    return true;
+}
+
+int js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e)
+{
+    uint64_t r;
+    if (!js_u64(v, &r) || r < lo || r > hi)
+        return js_bad(v, e, "allowed are whole numbers from %zu to %zu", lo, hi);
+    *x = (size_t)r;
+    return 0;
+}
+
+int js_real(const struct json *v, double lo, double hi, double *x, struct err *e)
+{
+    double r;
+    if (!js_double(v, &r) || !(r >= lo && r <= hi))
+        return js_bad(v, e, "allowed are numbers from %g to %g", lo, hi);
+    *x = r;
+    return 0;
+}
+
+int js_bool(const struct json *v, bool *x, struct err *e)
+{
+    enum js_kind kind = js_kind(v);
+    if (kind != JS_TRUE && kind != JS_FALSE)
+        return js_bad(v, e, "allowed are true and false");
+    *x = kind == JS_TRUE;
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* JSON as RFC 8259 has it, checked once and then walked in place.
+ *
+ * js_check validates a whole text without allocating; after it no walk can fail, and a value is no
+ * more than its span of that text. So a header of 100 MB costs its own bytes and nothing else, whatever
+ * it holds. Stricter than the RFC where laxness hides mistakes: no byte order mark, no NUL (raw or
+ * \u0000), no lone surrogates, at most JS_DEPTH_MAX levels.
+ *
+ *     struct json root, v;
+ *     if (js_check(&root, path, text, n, e)) return -1;
+ *     int found = js_get(&root, "hidden_size", &v, e);        1, 0, or -1 (given twice)
+ *     if (found < 0 || (found && js_size(&v, 1, 1000, &size, e))) return -1;
+ *
+ * The prefix is js_ because json_ is that of the jansson library, which others link with.
+ * Messages name file, key and offset, what was found and what is allowed. */
+#pragma once
+#include "src/base/base.h"
+
+enum { JS_DEPTH_MAX = 64, JS_NUMBER_MAX = 63 };
+enum js_kind { JS_NULL, JS_FALSE, JS_TRUE, JS_NUMBER, JS_STRING, JS_ARRAY, JS_OBJECT };
+
+struct json {                    /* one value; file and text are borrowed */
+    const char *file, *text;
+    const char *s, *end;         /* its span, quotes and brackets included */
+    const char *key[2];          /* how js_get came to it, for messages: outer, inner */
+};
+
+/* Check text[0..n) and set *root to its value. White space around it is allowed. */
+int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e);
+enum js_kind js_kind(const struct json *v);
+static inline size_t js_offset(const struct json *v) { return (size_t)(v->s - v->text); }
+
+/* Members of an object or elements of an array, in order:
+ *     for (struct js_walk w = js_walk(&object); js_next(&w, &key, &value);)
+ * key may be NULL for an array. */
+struct js_walk { struct json in; const char *p; };
+struct js_walk js_walk(const struct json *v);
+bool js_next(struct js_walk *w, struct json *key, struct json *value);
+
+/* The member `key` of an object: 1, or 0 when there is none, or -1 when it is given more than once. */
+int js_get(const struct json *object, const char *key, struct json *v, struct err *e);
+
+/* Bytes of the string when decoded, and whether a control character (below 0x20, or 0x7f) is among them. */
+size_t js_length(const struct json *v, bool *control);
+/* The decoded string, js_length bytes without a NUL. Returns its length. */
+size_t js_unescape(const struct json *v, char *dst);
+/* Whether v is the string `text`. */
+bool js_is(const struct json *v, const char *text);
+
+/* An ERR_INPUT of the form "file: key (offset N): found VALUE, <allowed>"; always -1. */
+int js_bad(const struct json *v, struct err *e, const char *allowed, ...) __attribute__((format(printf, 3, 4)));
+
+/* Typed values. A whole number is digits only: no sign, fraction or exponent. */
+bool js_u64(const struct json *v, uint64_t *x);        /* false when it is not one below 2^64 */
+bool js_double(const struct json *v, double *x);       /* false when it is no number or not finite */
+int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);
+int  js_real(const struct json *v, double lo, double hi, double *x, struct err *e);
+int  js_bool(const struct json *v, bool *x, struct err *e);

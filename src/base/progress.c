@@ -1,0 +1,180 @@
+#include "src/base/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "src/request/options.h"
+
+static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MARK_SECONDS = 5;
+
+void progress_open(struct progress *p, int mode, bool quiet)
+{
+    const char *term = getenv("TERM");
+    const char *no_color = getenv("NO_COLOR");
+    bool terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+    *p = (struct progress){ .phase = "start", .unit = "", .colour = !no_color || !*no_color };
+    p->show = quiet || mode == PROGRESS_NONE ? SHOW_NOTHING : mode == PROGRESS_JSON ? SHOW_JSON
+              : mode == PROGRESS_AUTO && terminal ? SHOW_LINE : SHOW_PLAIN;
+}
+
+void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of)
+{
+    double now = clock_seconds();
+    p->phase = phase;
+    p->unit = unit;
+    p->of = of;
+    p->done = 0;
+    p->start = now;
+    /* The first JSON line comes at once; a terminal's line when there is a rate to show; plain lines keep their pace
+     * across phases, so that a short run prints none. */
+    if (p->show == SHOW_JSON)
+        p->shown = 0;
+    else if (p->show == SHOW_LINE || p->shown == 0)
+        p->shown = now;
+    p->mark_time[0] = p->mark_time[1] = now;
+    p->mark_done[0] = p->mark_done[1] = 0;
+    p->passes = p->stored = p->mark_passes[0] = p->mark_passes[1] = 0;
+}
+
+void progress_from(struct progress *p, size_t done)
+{
+    p->done = p->mark_done[0] = p->mark_done[1] = done;
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->drawn)
+        fputs("\r\033[K", stderr);
+    p->drawn = false;
+}
+
+void progress_stop(struct progress *p)
+{
+    progress_clear(p);
+    p->show = SHOW_NOTHING;
+}
+
+/* 75 -> "1:15", 4000 -> "1:06:40" */
+static void clock_text(char *s, size_t n, double seconds)
+{
+    unsigned long t = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 999999999ul;
+    if (t >= 3600)
+        snprintf(s, n, "%lu:%02lu:%02lu", t / 3600, t / 60 % 60, t % 60);
+    else
+        snprintf(s, n, "%lu:%02lu", t / 60, t % 60);
+}
+
+/* What is shown, from the mark before the last one on. */
+struct view { double rate, eta, acceptance; };      /* eta < 0, acceptance 0: not known */
+
+static struct view view_of(const struct progress *p, double now)
+{
+    double since = now - p->mark_time[0], done = (double)(p->done - p->mark_done[0]);
+    struct view v = { .rate = since > 0 ? done / since : 0 };
+    v.eta = v.rate > 0 && p->of >= p->done ? (double)(p->of - p->done) / v.rate : -1;
+    v.acceptance = p->passes > p->mark_passes[0] ? done / (double)(p->passes - p->mark_passes[0]) : 0;
+    return v;
+}
+
+static void show_json(const struct progress *p, const struct view *v, double now)
+{
+    fputs("{", stderr);
+    if (p->job)
+        fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
+    fprintf(stderr, "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase, p->unit, p->done, p->of,
+            now - p->start, v->rate);
+    if (p->passes)
+        fprintf(stderr, ", \"mean_acceptance_length\": %.3f, \"stored\": %zu", v->acceptance, p->stored);
+    if (v->eta >= 0)
+        fprintf(stderr, ", \"eta_seconds\": %.1f}\n", v->eta);
+    else
+        fputs(", \"eta_seconds\": null}\n", stderr);
+}
+
+/* The line as text; *head: how many bytes of it say which job and what is done. `narrow`: without what can be guessed. */
+static void line_of(char *s, size_t size, size_t *head, bool narrow, const struct progress *p, const struct view *v)
+{
+    char left[32] = "-";
+    size_t n = 0;
+#define ADD(...) (n += (size_t)snprintf(s + n, size - n, __VA_ARGS__), n = MIN(n, size - 1))
+    if (v->eta >= 0)
+        clock_text(left, sizeof left, v->eta);
+    if (p->job)
+        ADD("job %" PRId64 ": ", p->job);
+    ADD("%s", p->phase);
+    *head = n;
+    if (strcmp(p->unit, "bytes") == 0) {
+        ADD(" %.0f of %.0f MB, %.0f MB/s, %s left", (double)p->done / 1e6, (double)p->of / 1e6, v->rate / 1e6, left);
+        return;
+    }
+    if (narrow)
+        ADD(" %zu/%zu, %.1f %s/s", p->done, p->of, v->rate, p->unit);
+    else
+        ADD(" %zu of %zu %s (%.1f %%), %.1f %s/s", p->done, p->of, p->unit, p->of ? 100.0 * (double)p->done / (double)p->of : 100.0, v->rate, p->unit);
+    if (v->acceptance > 0)
+        ADD(", %.2f a pass", v->acceptance);
+    ADD(", %s left", left);
+    if (p->passes)
+        ADD(narrow ? ", stored %zu" : ", checkpoint at %zu", p->stored);
+#undef ADD
+}
+
+static void show(struct progress *p, double now)
+{
+    struct view v = view_of(p, now);
+    struct winsize w = {0};
+    char line[256];
+    size_t head;
+    if (p->show == SHOW_JSON) {
+        show_json(p, &v, now);
+        return;
+    }
+    line_of(line, sizeof line, &head, false, p, &v);
+    if (p->show == SHOW_LINE) {                  /* one that is too long would wrap, and be left behind */
+        size_t wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
+        if (strlen(line) > wide)
+            line_of(line, sizeof line, &head, true, p, &v);
+        if (strlen(line) > wide)
+            line[wide] = 0;
+        head = MIN(head, strlen(line));
+        fprintf(stderr, "\r\033[K%s%.*s%s%s", p->colour ? "\033[36m" : "", (int)head, line, p->colour ? "\033[0m" : "", line + head);
+        p->drawn = true;
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
+    fflush(stderr);
+}
+
+static double pace(const struct progress *p)
+{
+    return p->show == SHOW_PLAIN ? PLAIN_SECONDS : p->show == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
+}
+
+bool progress_due(const struct progress *p)
+{
+    return p->show != SHOW_NOTHING && clock_seconds() - p->shown >= pace(p);
+}
+
+void progress_at(struct progress *p, size_t done)
+{
+    p->done = done;
+    if (p->show == SHOW_NOTHING)
+        return;
+    double now = clock_seconds();
+    if (now - p->mark_time[1] >= MARK_SECONDS) {
+        p->mark_time[0] = p->mark_time[1];
+        p->mark_done[0] = p->mark_done[1];
+        p->mark_passes[0] = p->mark_passes[1];
+        p->mark_time[1] = now;
+        p->mark_done[1] = done;
+        p->mark_passes[1] = p->passes;
+    }
+    if (now - p->shown < pace(p))
+        return;
+    p->shown = now;
+    show(p, now);
+}

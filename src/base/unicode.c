@@ -1,0 +1,184 @@
+#include "src/base/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/unicode_tables.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* Index of the last row of a sorted table whose first field is <= c. */
+#define LAST_ROW(table, field, c, at) do { size_t hi_ = COUNT(table); at = 0; \
+    while (hi_ - at > 1) { size_t mid_ = at + (hi_ - at) / 2; if (table[mid_].field <= (c)) at = mid_; else hi_ = mid_; } } while (0)
+
+unsigned unicode_class(uint32_t c)
+{
+    if (c < 0x80) {
+        if ((c | 32) - 'a' < 26)
+            return UNI_LETTER | UNI_WORD;
+        if (c - '0' < 10)
+            return UNI_NUMBER | UNI_WORD;
+        return c == ' ' || c - 9 < 5 ? UNI_SPACE : c == '_' ? UNI_WORD : 0;
+    }
+    size_t at;
+    LAST_ROW(class_runs, from, c, at);
+    return class_runs[at].bits;
+}
+
+size_t utf8_put(char *out, uint32_t c)
+{
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+    for (size_t i = n; i-- > 1; c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(lead[n] | c);
+    return n;
+}
+
+/* Below this no code point has a combining class, and none composes with what stands before it. */
+enum { FIRST_MARK = 0x300 };
+enum { S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7, L_COUNT = 19, V_COUNT = 21, T_COUNT = 28,
+       S_COUNT = L_COUNT * V_COUNT * T_COUNT };
+
+struct point { uint32_t c; uint32_t ccc; };
+
+static uint32_t combining_class(uint32_t c)
+{
+    if (c < FIRST_MARK)
+        return 0;
+    size_t at;
+    LAST_ROW(ccc_runs, from, c, at);
+    return ccc_runs[at].ccc;
+}
+
+/* The full canonical decomposition of c; the number of code points, 1..4. */
+static size_t decompose(uint32_t c, uint32_t to[4])
+{
+    if (c - S_BASE < S_COUNT) {
+        uint32_t s = c - S_BASE, t = s % T_COUNT;
+        to[0] = L_BASE + s / (V_COUNT * T_COUNT);
+        to[1] = V_BASE + s % (V_COUNT * T_COUNT) / T_COUNT;
+        to[2] = T_BASE + t;
+        return t ? 3 : 2;
+    }
+    size_t at, n = 0;
+    LAST_ROW(decompositions, from, c, at);
+    if (decompositions[at].from != c) {
+        to[0] = c;
+        return 1;
+    }
+    while (n < 4 && decompositions[at].to[n]) {
+        to[n] = decompositions[at].to[n];
+        n++;
+    }
+    return n;
+}
+
+/* The primary composite of a and b, 0 if there is none. */
+static uint32_t compose(uint32_t a, uint32_t b)
+{
+    if (b < FIRST_MARK)
+        return 0;
+    if (a - L_BASE < L_COUNT && b - V_BASE < V_COUNT)
+        return S_BASE + ((a - L_BASE) * V_COUNT + (b - V_BASE)) * T_COUNT;
+    if (a - S_BASE < S_COUNT && (a - S_BASE) % T_COUNT == 0 && b - T_BASE - 1 < T_COUNT - 1)
+        return a + (b - T_BASE);
+    size_t lo = 0, hi = COUNT(compositions);
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (compositions[mid].first < a || (compositions[mid].first == a && compositions[mid].second < b))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < COUNT(compositions) && compositions[lo].first == a && compositions[lo].second == b ? compositions[lo].whole : 0;
+}
+
+/* Stable sort of p[0..n) by class. Long runs of marks are counted, so that no text takes quadratic time. */
+static void sort_marks(struct point *p, size_t n, struct point *work)
+{
+    if (n <= 16) {
+        for (size_t i = 1; i < n; i++)
+            for (size_t j = i; j > 0 && p[j - 1].ccc > p[j].ccc; j--) {
+                struct point x = p[j];
+                p[j] = p[j - 1];
+                p[j - 1] = x;
+            }
+        return;
+    }
+    size_t start[257] = { 0 };
+    for (size_t i = 0; i < n; i++)
+        start[p[i].ccc + 1]++;
+    for (size_t i = 1; i < 257; i++)
+        start[i] += start[i - 1];
+    memcpy(work, p, n * sizeof *p);
+    for (size_t i = 0; i < n; i++)
+        p[start[work[i].ccc]++] = work[i];
+}
+
+/* Put p[0..n) into canonical order and compose; the number of code points left. */
+static size_t recompose(struct point *p, size_t n, struct point *work)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t end = i;
+        while (end < n && p[end].ccc)
+            end++;
+        if (end > i + 1)
+            sort_marks(p + i, end - i, work);
+        i = end;
+    }
+    size_t w = 0, starter = SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        /* not blocked: next to the starter, or behind marks of lower classes only */
+        if (starter != SIZE_MAX && (w - 1 == starter || p[w - 1].ccc < p[i].ccc)) {
+            uint32_t whole = compose(p[starter].c, p[i].c);
+            if (whole) {
+                p[starter].c = whole;
+                continue;
+            }
+        }
+        if (p[i].ccc == 0)
+            starter = w;
+        p[w++] = p[i];
+    }
+    return w;
+}
+
+int unicode_nfc(char **out, size_t *n_out, const char *s, size_t n)
+{
+    size_t n_points = 0;
+    uint32_t c, to[4];
+    for (size_t i = 0; i < n;) {
+        i += utf8_get(s + i, &c);
+        n_points += c < 0x80 ? 1 : decompose(c, to);
+    }
+    /* Composing only makes the list shorter, and 4 bytes hold any code point. */
+    size_t bytes, points_bytes;
+    if (!mul_size(n_points + 1, 4, &bytes) || !mul_size(n_points + 1, 2 * sizeof(struct point), &points_bytes))
+        return -1;
+    struct point *p = malloc(points_bytes);
+    char *o = malloc(bytes);
+    if (!p || !o) {
+        free(p);
+        free(o);
+        return -1;
+    }
+    size_t k = 0, w = 0;
+    for (size_t i = 0; i < n;) {
+        i += utf8_get(s + i, &c);
+        size_t m = 1;
+        if (c < 0x80)
+            to[0] = c;
+        else
+            m = decompose(c, to);
+        for (size_t j = 0; j < m; j++)
+            p[k++] = (struct point){ to[j], combining_class(to[j]) };
+    }
+    k = recompose(p, k, p + n_points);
+    for (size_t i = 0; i < k; i++)
+        w += utf8_put(o + w, p[i].c);
+    free(p);
+    *out = o;
+    *n_out = w;
+    return 0;
+}

@@ -1,0 +1,154 @@
+/* Tokens per round on real text, and what a long text would take with the times of bench_device.c. */
+#include "src/bench/bench_device.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/bench/bench.h"
+
+/* ---- models/demo on real text ---- */
+
+/* The first tokens of one of its openings; free(*ids). 1: there is none with this number. */
+static int opening(const struct engine *g, size_t which, int32_t **ids, size_t *n, struct err *e)
+{
+    char path[PATH_BYTES + 300], folder[PATH_BYTES + 16], *text;
+    struct dirent **found;
+    size_t bytes, seen = 0;
+    snprintf(folder, sizeof folder, "%s/openings", g->dir);
+    int files = scandir(folder, &found, NULL, alphasort);
+    path[0] = 0;
+    for (int i = 0; i < files; i++) {
+        const char *end = strrchr(found[i]->d_name, '.');
+        if (end && strcmp(end, ".txt") == 0 && seen++ == which)
+            snprintf(path, sizeof path, "%s/%s", folder, found[i]->d_name);
+        free(found[i]);
+    }
+    if (files >= 0)
+        free(found);
+    if (!path[0])
+        return 1;
+    if (text_read_utf8(&text, &bytes, path, e))
+        return -1;
+    int rc = tokenizer_encode(g->tokenizer, ids, n, text, bytes, true, e);
+    free(text);
+    return rc;
+}
+
+static int write_text(const struct engine *g, const struct sampling *s, const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt,
+                      size_t tokens, struct bench_accepted *a, struct err *e)
+{
+    static struct decoder d;
+    if (decode_open(&d, &g->model, s, setup, prompt, n_prompt, n_prompt + tokens, e))
+        return -1;
+    int rc = decode_prefill(&d, NULL, NULL, e);
+    const double start = clock_seconds();
+    while (rc == 0 && d.n_tokens < d.n_max) {
+        rc = stop_signal ? err_set(e, ERR_AGAIN, "bench: stopped by %s", stop_signal_name()) : decode_step(&d, e);
+        if (rc == 0)
+            decode_count(&d, d.round.tokens);
+    }
+    a->seconds += clock_seconds() - start;
+    a->tokens += d.stats.tokens;
+    a->per_round += (double)d.stats.rounds;      /* sums, until all texts are written */
+    a->rows += (double)d.stats.verified_rows;
+    a->passes += (double)d.stats.draft_passes;
+    decode_close(&d);
+    return rc;
+}
+
+/* One set of drafters over the openings. */
+static int accept(struct bench_device *b, const struct engine *g, struct bench_accepted *a, unsigned drafters, struct err *e)
+{
+    const size_t texts = b->tiny ? 1 : 3, tokens = b->tiny ? 6 : 3000, most = b->tiny ? 20 : 1000;
+    struct decode_setup setup = { .heads = a->heads ? &g->heads : NULL };
+    struct sampling s;
+    draft_defaults(&setup.draft);
+    setup.draft.drafters = drafters;
+    sampling_defaults(&s);
+    s.min_p = 0.1;
+    s.penalty = 1.2;
+    s.ignore_eos = true;
+    s.eos = g->config.eos;
+    s.n_eos = g->config.n_eos;
+    for (size_t i = 0; i < texts; i++) {
+        int32_t *ids;
+        size_t n;
+        int rc = opening(g, i, &ids, &n, e);
+        if (rc)
+            return rc < 0 ? -1 : i ? 0 : err_set(e, ERR_INPUT, "bench: %s has no openings", g->dir);
+        s.seed = i + 1;
+        rc = write_text(g, &s, &setup, ids, MIN(n, most), tokens, a, e);
+        free(ids);
+        if (rc)
+            return -1;
+    }
+    const double rounds = a->per_round;
+    a->per_round = (double)a->tokens / rounds;
+    a->rows /= rounds;
+    a->passes /= rounds;
+    return 0;
+}
+
+int bench_accept(struct bench_device *b, struct err *e)
+{
+    static struct engine g;
+    char dir[PATH_BYTES];
+    struct progress quiet;
+    if (!bench_find_demo(dir)) {
+        bench_device_skip(b, "the projection: models/demo, whose tokens per round it takes, is not found from here or from the program");
+        return 0;
+    }
+    progress_open(&quiet, PROGRESS_NONE, true);
+    int rc = engine_open_spec(&g, &(struct engine_spec){ dir, DT_BF16, NULL, b->o->threads, b->o->device, NULL }, e);
+    if (rc)
+        return -1;
+    rc = engine_load(&g, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
+    static const struct { const char *name; unsigned set; } sets[BENCH_DRAFTS] = {
+        { "ngram,suffix", 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+        { "heads,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+        { "heads,partial,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+    };
+    for (size_t i = 0; i < BENCH_DRAFTS && rc == 0; i++) {
+        struct bench_accepted *a = &b->accepted[i];
+        *a = (struct bench_accepted){ .drafters = sets[i].name, .heads = sets[i].set >> SOURCE_HEADS & 1 };
+        if ((rc = accept(b, &g, a, sets[i].set, e)) == 0)
+            b->n_accepted++;
+    }
+    engine_close(&g);
+    return rc;
+}
+
+/* ---- the projection ---- */
+
+/* A pass of `rows` rows: on the broken line through the sizes measured. */
+static double pass_of(const struct bench_at *at, double rows)
+{
+    const size_t i = rows > (double)bench_sizes[1] ? 1 : 0;
+    const double from = (double)bench_sizes[i], to = (double)bench_sizes[i + 1];
+    return at->pass[i] + (at->pass[i + 1] - at->pass[i]) * (rows - from) / (to - from);
+}
+
+/* Per token at a depth. */
+static double token_of(const struct bench_of *f, const struct bench_at *at, const struct bench_accepted *a)
+{
+    if (!a)
+        return at->decode;
+    const double choice = MAX(0.0, at->decode - at->pass[0]);
+    return (pass_of(at, a->rows) + (a->heads ? f->heads : 0) + a->passes * f->draft) / a->per_round + choice;
+}
+
+double bench_project(const struct bench_of *f, const struct bench_accepted *a)
+{
+    double sum = 0;
+    for (size_t i = 1; i < f->n; i++)
+        sum += (token_of(f, &f->at[i - 1], a) + token_of(f, &f->at[i], a)) / 2 * (double)(f->at[i].depth - f->at[i - 1].depth);
+    return sum;
+}
+
+double bench_floor(const struct bench_of *f, double bandwidth)
+{
+    const double n = f->n ? (double)f->at[f->n - 1].depth : 0;
+    return n * (f->weight_bytes + n / 2 * f->row_bytes) / bandwidth;
+}

@@ -1,0 +1,642 @@
+#include "src/bench/bench_spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/bench/bench.h"
+#include "src/request/draft_options.h"
+
+#define COMMON { "plain", "--drafter none" }, { "again", "--drafter none" }, { "auto", "" }
+static const struct spec_setting table_settings[] = {
+    COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial", "--drafter partial" },
+    { "ngram", "--drafter ngram" }, { "suffix", "--drafter suffix" },
+};
+static const struct spec_setting window_settings[] = { COMMON };
+/* Fixed trees, the controller off: what could be found by hand. */
+#define CHAINS(name, flags) \
+    { "chain1/" name, "--drafter partial --tree 1 --draft-passes 1 --kv-budget " flags }, \
+    { "chain2/" name, "--drafter partial --tree 1 --draft-passes 2 --kv-budget " flags }, \
+    { "chain3/" name, "--drafter partial --tree 1 --draft-passes 3 --kv-budget " flags }, \
+    { "chain4/" name, "--drafter partial --tree 1 --draft-passes 4 --kv-budget " flags }, \
+    { "chain6/" name, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " flags }
+static const struct spec_setting best_settings[] = {
+    COMMON, CHAINS("256", "256"), CHAINS("1024", "1024"), CHAINS("4096", "4096"),
+    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"), CHAINS("m4096", "4096 --kv-policy mean"),
+    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096", "4096 --kv-policy window"),
+    { "wide2/256", "--drafter partial --tree 2 --draft-passes 3 --kv-budget 256" },
+    { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21", "--drafter heads --tree 2,1" },
+    { "heads-22", "--drafter heads --tree 2,2" }, { "heads-311", "--drafter heads --tree 3,1,1" },
+    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" }, { "swift-111", "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
+    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" }, { "swift2-11", "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
+    { "swift3-11", "--drafter heads,partial --tree 1,1 --draft-passes 3 --kv-budget 256" },
+    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" }, { "ngram-4", "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
+    { "suffix", "--drafter suffix --tree 1" },
+    { "chain3+ngram", "--drafter partial,ngram --tree 1 --draft-passes 3 --kv-budget 256 --ngram-k 2" },
+    { "chain3+suffix", "--drafter partial,suffix --tree 1 --draft-passes 3 --kv-budget 256" },
+};
+#define LIST(x) x, sizeof x / sizeof *x
+
+static const struct kind {
+    const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length, every, size, repeat, lead, prompt[3];
+} kinds[] = {
+    { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 400, 2, 200, { 2048, 4096, 8192 } },
+    { "spec-short", SPEC_SHORT, LIST(table_settings), 1500, 1500, 1500, 5, 0, { 8192 } },
+    { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 400, 2, 200, { 4096 } },
+    { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 200, { 4096 } },
+    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 400, 2, 200, { 4096 } },
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds, SLICE = 125 };
+enum { FIXED_LEAD = 16, SETTLE = 10 };       /* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
+static const double PATIENCE = 2;    /* a setting leaves the repetition after this many times what plain decoding took for the slice */
+
+/* ---- what is asked for ---- */
+
+static size_t word_length(const char *list) { return strcspn(list, ","); }
+
+static const struct kind *kind_named(const char *word, size_t n)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strlen(kinds[i].point) == n && memcmp(word, kinds[i].point, n) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+bool bench_spec_wanted(const char *points)
+{
+    for (const char *p = points; p && *p; p += word_length(p), p += *p == ',')
+        if (kind_named(p, word_length(p)))
+            return true;
+    return false;
+}
+
+static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
+{
+    if (s->n_settings == SPEC_SETTINGS_MAX)
+        return err_set(e, ERR_INPUT, "bench: more than %d settings", SPEC_SETTINGS_MAX);
+    s->setting[s->n_settings++] = x;
+    return 0;
+}
+
+static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
+{
+    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay", "draft-passes", "kv-budget", "kv-sinks", "kv-policy", "draft-weights" };
+    for (size_t i = 0; i < k->n_settings; i++) {
+        bool wanted = i < SPEC_OTHERS || !s->n_only;
+        for (size_t j = 0; j < s->n_only; j++)
+            wanted |= strcmp(s->only[j], k->setting[i].name) == 0;
+        if (wanted && add_setting(s, k->setting[i], e))
+            return -1;
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (options_given(s->o, flags[i]) && strcmp(flags[i], "preset"))     /* one more, of the flags of this command */
+            return add_setting(s, (struct spec_setting){ "given", NULL }, e);
+    return 0;
+}
+
+/* Words beside the point: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME (several), full. */
+static int read_words(struct spec *s, char *list, struct err *e)
+{
+    const struct kind *k = NULL;
+    for (char *p = list, *next; *p; p = next) {
+        size_t n = word_length(p), at = s->n_prompts;
+        next = p + n + (p[n] == ',');
+        const struct kind *named = kind_named(p, n);
+        p[n] = 0;
+        if (named && k)
+            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->point, named->point);
+        if (named)
+            k = named;
+        else if (strcmp(p, "full") == 0)
+            s->full = true;
+        else if (strncmp(p, "set=", 4) == 0 && s->n_only < SPEC_SETTINGS_MAX)
+            s->only[s->n_only++] = p + 4;
+        else if (strncmp(p, "every=", 6) == 0 ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e) :
+                 strncmp(p, "window=", 7) == 0 ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e) :
+                 strncmp(p, "slice=", 6) == 0 ? parse_size(&s->slice, "--points slice", p + 6, 2 * SETTLE, 1000000, e) :
+                 strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e) :
+                 strncmp(p, "prompt=", 7) == 0 && at < 8 ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e) :
+                 err_set(e, ERR_INPUT, "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, prompt=N, set=NAME, full", p, k ? k->point : "spec"))
+            return -1;
+    }
+    s->kind = k->kind;
+    s->point = k->point;
+    s->length = s->o->tokens ? s->o->tokens : k->length;
+    s->size = MIN(s->size ? s->size : k->size, s->length);
+    s->every = MAX(s->every ? s->every : MIN(k->every, k->kind == SPEC_SHORT ? s->length : s->length / 5), s->size);
+    s->slice = s->slice ? s->slice : SLICE;
+    s->repeat = s->o->repeat ? s->o->repeat : k->repeat;
+    s->lead = s->lead ? s->lead : k->lead;
+    for (size_t i = 0; !s->n_prompts && i < 3 && k->prompt[i]; i++)
+        s->prompt[i] = k->prompt[i];
+    while (s->n_prompts < 3 && s->prompt[s->n_prompts])
+        s->n_prompts++;
+    return choose_settings(s, k, e);
+}
+
+/* Drafting of one setting from its flags, by the command line's own parser. */
+static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e)
+{
+    char heads_file[PATH_BYTES], text[256], *word[32] = { (char *)"longhand", (char *)"bench" }, *at = NULL;
+    int n = 2;
+    struct options o;
+    struct decode_setup *d = &s->setup[i];
+    if (!s->setting[i].flags)
+        return draft_from_options(&d->draft, heads_file, s->o, s->engine.dir, n_prompt, e);
+    snprintf(text, sizeof text, "%s", s->setting[i].flags);
+    for (char *w = strtok_r(text, " ", &at); w && n < 32; w = strtok_r(NULL, " ", &at))
+        word[n++] = w;
+    int rc = options_parse(&o, n, word, e) || draft_from_options(&d->draft, heads_file, &o, s->engine.dir, n_prompt, e);
+    options_free(&o);
+    return rc ? -1 : 0;
+}
+
+/* Table 11, Llama 3.1; --preset goes over it (and keeps 20 tokens, for plain decoding too), flags given by hand over both. */
+static int read_sampling(struct spec *s, struct err *e)
+{
+    sampling_defaults(&s->sampling);
+    s->sampling.seed = options_given(s->o, "seed") ? s->o->seed : 1;
+    s->sampling.min_p = 0.1;
+    s->sampling.penalty = 1.2;
+    s->sampling.penalty_window = 1024;
+    s->sampling.ignore_eos = true;
+    s->sampling.eos = s->engine.config.eos;
+    s->sampling.n_eos = s->engine.config.n_eos;
+    if (preset_sampling(&s->sampling, s->o, e))
+        return -1;
+    if (options_given(s->o, "temperature")) s->sampling.temperature = s->o->temperature;
+    if (options_given(s->o, "top-p")) s->sampling.top_p = s->o->top_p;
+    if (options_given(s->o, "min-p")) s->sampling.min_p = s->o->min_p;
+    if (options_given(s->o, "penalty")) s->sampling.penalty = s->o->penalty;
+    if (options_given(s->o, "penalty-window")) s->sampling.penalty_window = s->o->penalty_window;
+    return sampling_check(&s->sampling, s->engine.config.vocab, e) ? -1 : 0;
+}
+
+/* ---- one text ---- */
+
+/* What a setting has learned, and where its partial cache was selected last (a length; 0: it is not selected). */
+struct state {
+    struct control control;
+    struct calibration calibration;
+    struct budget_arm arm[BUDGET_ARMS];
+    size_t at_arm, budget, selected;
+    enum kv_policy policy;
+};
+
+struct table {                       /* work on one text */
+    struct spec *s;
+    struct spec_text *t;
+    struct kv kv;                    /* the cache, lent to one decoder at a time, as the next two */
+    struct workspace *work;
+    float *logits; size_t logits_bytes;
+    int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as anybody wrote it */
+    struct decoder *d;               /* [n_settings] */
+    struct state *state;             /* [n_settings][repeat]: before the window */
+    double slowest;                  /* seconds that a slice may take */
+};
+
+static void take_state(struct state *x, const struct decoder *d)
+{
+    const struct drafting *g = &d->draft;
+    *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
+                         .selected = g->partial.filled && kv_selects(g->partial.policy) ? g->partial.n_seen - g->partial.n_recent : 0 };
+    memcpy(x->arm, g->arm, sizeof x->arm);
+}
+
+/* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
+static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
+{
+    struct control *c = &x->control;
+    const struct partial *p = &d->draft.partial;
+    for (size_t i = 0; i < BUDGET_ARMS; i++)             /* what spoke against drafts long ago is forgotten */
+        x->arm[i].hit = MAX(x->arm[i].hit, HOPE);
+    c->drafter[SOURCE_HEADS].n = 0;
+    if (c->on && writer->control.measured[0]) {
+        memcpy(c->cost, writer->control.cost, sizeof c->cost);
+        memcpy(c->measured, writer->control.measured, sizeof c->measured);
+        c->at = writer->control.at;
+        c->drift = writer->control.drift;
+        if (c->mode == c->better && c->rounds)
+            c->to_go = 1;
+    }
+    if (!p->work || n_past <= x->budget || !kv_selects(x->policy))
+        return;
+    if (!x->selected)
+        x->selected = MAX(x->budget + 1, d->n_prompt - 1);
+    if (x->selected >= n_past)                           /* the next pass is the first that selects */
+        x->selected = 0;
+    while (x->selected && x->policy == KV_DYNAMIC && x->selected + x->budget - p->sinks < n_past)
+        x->selected += x->budget - p->sinks;
+}
+
+/* Select the partial cache as the pass at the length x->selected did, and let it follow from there. */
+static int restore_partial(struct table *b, struct decoder *d, const struct state *x, struct err *e)
+{
+    static const int32_t root[] = { -1 };
+    static const uint8_t none[] = { 0 };
+    struct partial *p = &d->draft.partial;
+    const size_t n_past = d->kv.n_past;
+    if (!p->work)
+        return 0;
+    p->budget = x->budget;
+    p->policy = x->policy;
+    p->filled = false;
+    p->n_recent = 0;
+    p->n_seen = n_past;
+    p->kv.n_past = 0;
+    if (x->selected && x->selected <= n_past) {
+        /* as a tree, so that the row goes to the scratch and the cache stays as it is */
+        struct pass_seq seq = { .kv = &d->kv, .n = 1, .token = &b->tokens[x->selected], .parent = root, .want = none,
+                                .scored = partial_select, .scored_ctx = p };
+        d->kv.n_past = x->selected;
+        int rc = model_forward(d->model, d->work, &seq, 1, NULL, 0, e);
+        d->kv.n_past = n_past;
+        if (rc)
+            return -1;
+    }
+    partial_follow(p);
+    return 0;
+}
+
+/* The decoder stands behind the first n tokens, in the state x. */
+static int place(struct table *b, struct decoder *d, const struct state *x, size_t n, struct err *e)
+{
+    memcpy(d->tokens, b->tokens, n * sizeof *d->tokens);
+    d->n_tokens = n;
+    d->kv.n_past = b->kv.n_past;
+    d->kv.n_written = b->kv.n_written;
+    if (decode_restart(d, n, &b->s->sampling, e))
+        return -1;
+    d->control = x->control;
+    d->draft.calibration = x->calibration;
+    memcpy(d->draft.arm, x->arm, sizeof x->arm);
+    d->draft.at_arm = x->at_arm;
+    return restore_partial(b, d, x, e);
+}
+
+/* Tokens that this setting made must be those known already; new ones are known from here on. */
+static int compare(struct table *b, const struct decoder *d, size_t i, size_t from, struct err *e)
+{
+    for (size_t n = from; n < MIN(d->n_tokens, b->n_tokens); n++)
+        if (d->tokens[n] != b->tokens[n])
+            return err_set(e, ERR_FAILED, "bench: %s: %s: token %zu of the text is %d, another setting's is %d: drafting changed the text", b->t->name,
+                           b->s->setting[i].name, n - b->t->n_prompt, d->tokens[n], b->tokens[n]);
+    if (d->n_tokens > b->n_tokens) {
+        memcpy(b->tokens + b->n_tokens, d->tokens + b->n_tokens, (d->n_tokens - b->n_tokens) * sizeof *b->tokens);
+        b->n_tokens = d->n_tokens;
+    }
+    b->kv.n_past = d->kv.n_past;
+    b->kv.n_written = d->kv.n_written;
+    return stop_signal ? err_set(e, ERR_FAILED, "bench: stopped by %s", stop_signal_name()) : 0;
+}
+
+/* The cache is as the last decoder left it, whose own rows say the same as far as they go: this one goes on where it stood. */
+static int take_over(struct table *b, struct decoder *d, struct err *e)
+{
+    const size_t own = d->n_tokens - 1;
+    d->kv.n_past = b->kv.n_past;
+    d->kv.n_written = b->kv.n_written;
+    kv_truncate(&d->kv, MIN(own, d->kv.n_past));         /* guesses behind it are forgotten */
+    return d->kv.n_past < own ? decode_prefill(d, NULL, NULL, e) : 0;
+}
+
+/* A setting's part in one repetition. */
+struct turn { double seconds; size_t tokens; bool out; };
+
+/* Setting i to the token `end`: one slice. What it does before `from` is not measured, nor are the first rounds of a later slice, which find the caches as another
+ * setting left them. */
+static int run_slice(struct table *b, size_t i, size_t from, size_t end, struct turn *turn, struct err *e)
+{
+    struct decoder *d = &b->d[i];
+    const size_t known = d->n_tokens;
+    double seconds = 0;
+    if (take_over(b, d, e))
+        return -1;
+    from = MIN(MAX(from, known + (turn->tokens ? SETTLE : 0)), end);
+    while (d->n_tokens < from)
+        if (decode_step(d, e))
+            return -1;
+    const size_t first = d->n_tokens;
+    const double begin = clock_seconds();
+    while (d->n_tokens < end && !turn->out) {
+        if (decode_step(d, e))
+            return -1;
+        decode_count(d, d->round.tokens);
+        seconds = clock_seconds() - begin;
+        turn->out = i > SPEC_AUTO && seconds > b->slowest;
+    }
+    if (i == SPEC_PLAIN || i == SPEC_AGAIN)
+        b->slowest = PATIENCE * seconds;
+    turn->seconds += seconds;
+    turn->tokens += d->n_tokens - first;
+    return compare(b, d, i, known, e);
+}
+
+static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
+{
+    const struct draft_stats *st = &d->stats;
+    const double n = (double)MAX(turn->tokens, (size_t)1);
+    return (struct spec_run){
+        .seconds = turn->seconds / n, .draft = st->draft / n, .verify = st->verify / n, .control = st->control / n,
+        .rounds = (double)st->rounds / n, .rows = (double)st->verified_rows / n, .accepted = (double)st->accepted / n,
+        .depth = (double)st->drafted_depth / n, .passes = (double)st->draft_passes / n,
+    };
+}
+
+/* The writer goes on to token n: from where it stands, in the state that its last window left. */
+static int write_to(struct table *b, size_t n, struct err *e)
+{
+    struct decoder *d = &b->d[SPEC_AUTO];
+    size_t from = d->n_tokens;
+    double begin = clock_seconds();
+    if (take_over(b, d, e))
+        return -1;
+    while (d->n_tokens < n)
+        if (decode_step(d, e))
+            return -1;
+    b->t->own_tokens += d->n_tokens - from;
+    b->t->own_seconds += clock_seconds() - begin;
+    return compare(b, d, SPEC_AUTO, from, e);
+}
+
+/* Where setting i begins, so that what is measured is what it is like at `start`. Those with a controller that did not write the text try
+ * their other mode again on the way, as they would have done many times since. */
+static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
+{
+    const struct spec *s = b->s;
+    size_t lead = !b->d[i].control.on || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD) : first ? 4 * s->lead : s->lead;
+    return MAX(b->t->n_prompt, start - MIN(lead, start));
+}
+
+static int do_window(struct table *b, size_t k, struct err *e)
+{
+    struct spec *s = b->s;
+    struct spec_window *w = &b->t->window[k];
+    const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens, from = begin_at(b, SPEC_AUTO, at, k == 0);
+    size_t begin[SPEC_SETTINGS_MAX];
+    const bool apart = from > b->d[SPEC_AUTO].n_tokens;  /* else every repetition goes on with what it has learned itself */
+    if (apart && write_to(b, from, e))
+        return -1;
+    const size_t start = MAX(at, b->d[SPEC_AUTO].n_tokens);
+    for (size_t i = 0; i < n; i++) {
+        begin[i] = i == SPEC_AUTO ? b->d[i].n_tokens : begin_at(b, i, start, k == 0);
+        for (size_t r = 0; r < s->repeat; r++) {
+            struct state *x = &b->state[i * s->repeat + r];
+            if (apart)
+                take_state(x, &b->d[i]);
+            if (i != SPEC_AUTO)
+                bring_forward(x, &b->d[i], &b->state[SPEC_AUTO * s->repeat + r], begin[i] - 1);
+        }
+    }
+    for (size_t r = 0; r < s->repeat; r++) {
+        struct turn turn[SPEC_SETTINGS_MAX] = {0};
+        for (size_t i = 0; i < n; i++)
+            if (place(b, &b->d[i], &b->state[i * s->repeat + r], begin[i], e) || run_slice(b, i, start, start, &turn[i], e))
+                return -1;
+        for (size_t to = start, way = r; to < end; way++) {
+            to = MIN(to + s->slice, end);
+            for (size_t j = 0; j < n; j++) {
+                /* plain, the others, plain again; the next time the other way round */
+                const size_t nth = way % 2 ? n - 1 - j : j, i = nth == 0 ? SPEC_PLAIN : nth == n - 1 ? SPEC_AGAIN : nth + 1;
+                if (!turn[i].out && run_slice(b, i, start, to, &turn[i], e))
+                    return -1;
+            }
+        }
+        for (size_t i = 0; i < n; i++) {
+            w->run[i * s->repeat + r] = run_of(&b->d[i], &turn[i]);
+            take_state(&b->state[i * s->repeat + r], &b->d[i]);
+        }
+    }
+    if (!s->o->json)
+        spec_print_window(s, w);
+    return 0;
+}
+
+/* Middles of stretches of `every` tokens. */
+static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
+{
+    size_t n = (s->length + s->every - 1) / s->every;
+    t->window = calloc(n, sizeof *t->window);
+    for (size_t i = 0; t->window && i < n; i++) {
+        struct spec_window *w = &t->window[t->n_windows++];
+        w->lo = i * s->every;
+        w->hi = MIN(w->lo + s->every, s->length);
+        w->tokens = MIN(s->size, w->hi - w->lo);
+        w->from = w->lo + (w->hi - w->lo - w->tokens) / 2;
+        w->run = calloc(s->n_settings * s->repeat, sizeof *w->run);
+        if (!w->run)
+            return err_set(e, ERR_FAILED, "bench: out of memory for windows");
+    }
+    return t->window ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
+}
+
+/* Its own cache, workspace and logits go, the common ones come: where buffers lie decides by a tenth and more how fast a short pass is, and
+ * that is no setting's merit. */
+static void lend(struct table *b, struct decoder *d)
+{
+    mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
+    mem_free(d->logits, d->logits_bytes);
+    workspace_close(d->work);
+    d->kv.base = b->kv.base;
+    d->logits = b->logits;
+    d->work = d->draft.work = b->work;
+}
+
+static void take_back(struct table *b, struct decoder *d)
+{
+    if (d->work == b->work) {
+        d->kv.base = NULL;
+        d->logits = NULL;
+        d->logits_bytes = 0;
+        d->work = NULL;
+    }
+}
+
+static int open_decoders(struct table *b, struct err *e)
+{
+    struct spec *s = b->s;
+    const struct model *m = &s->engine.model;
+    size_t rows = 1, work_rows = 1;
+    b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;      /* no setting sees the end of the text */
+    b->d = calloc(s->n_settings, sizeof *b->d);
+    b->state = calloc(s->n_settings * s->repeat, sizeof *b->state);
+    b->tokens = calloc(b->n_max, sizeof *b->tokens);
+    if (!b->d || !b->state || !b->tokens)
+        return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
+    memcpy(b->tokens, b->t->prompt, b->t->n_prompt * sizeof *b->tokens);
+    b->n_tokens = b->t->n_prompt;
+    if (kv_open(&b->kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim, b->n_max, 0, e))
+        return -1;
+    for (size_t i = 0; i < s->n_settings; i++) {
+        if (read_setting(s, i, b->t->n_prompt, e))
+            return err_while(e, "bench: %s", s->setting[i].name);
+        s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
+        s->setup[i].small = s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
+        if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
+            return -1;
+        rows = MAX(rows, b->d[i].rows_max);
+        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
+        for (size_t r = 0; r < s->repeat; r++)
+            take_state(&b->state[i * s->repeat + r], &b->d[i]);
+    }
+    b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
+    b->logits = mem_alloc(b->logits_bytes);
+    if (!b->logits)
+        return err_set(e, ERR_FAILED, "bench: out of memory for %zu rows of logits", rows);
+    if (workspace_open(&b->work, m, work_rows, b->n_max + PARTIAL_ROWS_MAX, e))
+        return -1;
+    for (size_t i = 0; i < s->n_settings; i++)
+        lend(b, &b->d[i]);
+    return 0;
+}
+
+static int do_text(struct spec *s, struct spec_text *t, struct err *e)
+{
+    struct table b = { .s = s, .t = t };
+    const double start = clock_seconds();
+    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e) ? -1 : 0;
+    if (rc == 0) {
+        b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
+        t->prefill_seconds = b.d[SPEC_AUTO].count.prefill_seconds;
+        if (!s->o->json)
+            spec_print_head(s, t);
+    }
+    for (size_t k = 0; k < t->n_windows && rc == 0; k++)
+        rc = do_window(&b, k, e);
+    for (size_t i = 0; b.d && i < s->n_settings; i++) {
+        if (b.work)
+            take_back(&b, &b.d[i]);
+        decode_close(&b.d[i]);
+    }
+    t->seconds = clock_seconds() - start;
+    kv_close(&b.kv);
+    mem_free(b.logits, b.logits_bytes);
+    if (b.work)
+        workspace_close(b.work);
+    free(b.d);
+    free(b.state);
+    free(b.tokens);
+    return rc;
+}
+
+int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
+{
+    struct decoder d;
+    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL, .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
+    draft_defaults(&setup.draft);
+    if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
+        return -1;
+    int rc = decode_prefill(&d, NULL, NULL, e);
+    while (rc == 0 && d.n_tokens < n)
+        rc = decode_step(&d, e);
+    memcpy(tokens, d.tokens, d.n_tokens * sizeof *tokens);
+    decode_close(&d);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+/* A GPU has no means of rows (draft_check_device). */
+static void leave_out_means(struct spec *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_settings; i++)
+        if (s->engine.dev->host_memory || !s->setting[i].flags || !strstr(s->setting[i].flags, "--kv-policy mean"))
+            s->setting[n++] = s->setting[i];
+    s->n_settings = n;
+}
+
+static int check(struct spec *s, struct err *e)
+{
+    struct memory_plan plan = {0};
+    const struct config *c = &s->engine.config;
+    size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0, all = 0, host = 0;
+    for (size_t i = 0; i < s->n_prompts; i++)
+        longest = MAX(longest, s->prompt[i]);
+    n_max += longest + s->length;
+    if (n_max > c->context)
+        return err_set(e, ERR_INPUT, "bench: %zu prompt tokens + --tokens %zu are beyond this model's context of %zu", longest, s->length, c->context);
+    engine_plan(&plan, &s->engine, n_max, PREFILL_ROWS, 1);
+    leave_out_means(s);
+    for (size_t i = 0; i < s->n_settings; i++) {
+        struct decode_setup *d = &s->setup[i];
+        if (read_setting(s, i, longest, e))
+            return err_while(e, "bench: %s", s->setting[i].name);
+        s->int8 |= draft_wants_int8(&d->draft, s->engine.dev);
+        size_t rows = decode_verify_rows(d);
+        struct memory_plan one = {0};
+        decode_plan(&one, d, &s->engine.model, n_max);
+        const size_t part[] = { one.device_total, workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
+                                rows * c->vocab * sizeof(float), kv_bytes(s->engine.dev->kv_type, c->n_layers, c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
+        for (size_t j = 0; j < 4; j++)
+            if (!add_size(all, part[j], &all))
+                all = SIZE_MAX;
+        if (!add_size(host, one.total, &host))
+            host = SIZE_MAX;
+    }
+    memory_add_on(&plan, s->engine.dev, "decoders", all);
+    memory_add(&plan, "drafters", host);
+    if (memory_check(&plan, "fewer --tokens need less", e))
+        return -1;
+    memory_add(&plan, "model in 8 bits", model_quantized_bytes(c, s->engine.dev));
+    s->int8 = s->int8 && memory_check(&plan, "", e) == 0;
+    return 0;
+}
+
+static int load(struct spec *s, struct err *e)
+{
+    struct progress none;
+    bool heads = false;
+    progress_open(&none, PROGRESS_NONE, true);
+    if (check(s, e) || engine_load(&s->engine, &none, e))
+        return -1;
+    for (size_t i = 0; i < s->n_settings; i++)
+        heads |= s->setup[i].draft.drafters >> SOURCE_HEADS & 1;
+    s->int8 = s->int8 && engine_int8(&s->engine, &none, e) == 0;
+    return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
+}
+
+int bench_spec(const struct options *o, struct err *e)
+{
+    char dir[PATH_BYTES];
+    struct options own = *o;
+    struct spec *s = calloc(1, sizeof *s);
+    char *list = strdup(o->bench_points);
+    int rc = -1;
+    if (!s || !list) {
+        free(s);
+        free(list);
+        return err_set(e, ERR_FAILED, "bench: out of memory");
+    }
+    s->o = o;
+    stop_signals_catch();
+    if (!o->model && !bench_find_demo(dir)) {
+        err_set(e, ERR_INPUT, "bench: models/demo is not found from here or from the program; --model DIR");
+        goto out;
+    }
+    own.model = o->model ? o->model : dir;
+    if (read_words(s, list, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) || spec_prompts(s, e))
+        goto out;
+    rc = 0;
+    for (size_t i = 0; i < s->n_texts && rc == 0; i++) {
+        rc = do_text(s, &s->text[i], e);
+        if (rc == 0 && !o->json)
+            spec_print_text(s, &s->text[i]);
+    }
+    if (rc == 0 && o->json)
+        spec_print_json(s);
+    else if (rc == 0)
+        spec_print_all(s);
+    rc = rc ? rc : stdout_finish(e);
+out:
+    for (size_t i = 0; i < s->n_texts; i++) {
+        for (size_t k = 0; k < s->text[i].n_windows; k++)
+            free(s->text[i].window[k].run);
+        free(s->text[i].window);
+        free(s->text[i].prompt);
+    }
+    engine_close(&s->engine);
+    free(s);
+    free(list);
+    return rc;
+}

@@ -1,0 +1,249 @@
+/* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory that lacks
+ * something, and then fails with what is wrong first. */
+#include <ctype.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/cli/verbs.h"
+#include "src/model/config_tensors.h"
+#include "src/decode/decode.h"
+#include "src/model/device_choice.h"
+
+enum { MISSING_MAX = 10000, DTYPES_MAX = 16 };
+
+struct inspect {
+    const struct options *o;
+    struct engine engine;
+    bool has_tensors;
+    struct err first;                /* what is wrong first; code 0: nothing */
+    char **missing; size_t n_missing;
+    struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
+    size_t n_params, kv_per_token, tokens, int8_bytes;
+    struct memory_plan plan;
+};
+
+static void note(struct inspect *s, const struct err *e)
+{
+    if (!s->first.code)
+        s->first = *e;
+}
+
+static void add_missing(void *ctx, const char *name)
+{
+    struct inspect *s = ctx;
+    char **p = s->n_missing < MISSING_MAX ? realloc(s->missing, (s->n_missing + 1) * sizeof *p) : NULL;
+    if (!p)
+        return;
+    s->missing = p;
+    if ((p[s->n_missing] = strdup(name)))
+        s->n_missing++;
+}
+
+static bool is_missing(const struct inspect *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_missing; i++)
+        if (strcmp(s->missing[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool there(const struct inspect *s, const char *file)
+{
+    char path[PATH_BYTES + 300];
+    snprintf(path, sizeof path, "%s/%.255s", s->engine.dir, file);
+    return access(path, F_OK) == 0;
+}
+
+/* Files that the directory should have: weights (all shards that the index names) and the tokenizer. */
+static void missing_files(struct inspect *s)
+{
+    char path[PATH_BYTES + 300];
+    const char *key;
+    json_t *v;
+    if (!there(s, "tokenizer.json"))
+        add_missing(s, "tokenizer.json");
+    if (there(s, "model.safetensors"))
+        return;
+    if (!there(s, "model.safetensors.index.json")) {
+        add_missing(s, "model.safetensors");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", s->engine.dir);
+    json_t *root = json_load_file(path, 0, NULL), *map = json_object_get(root, "weight_map");
+    json_object_foreach(map, key, v) {
+        const char *file = json_string_value(v);
+        if (file && !strchr(file, '/') && !there(s, file) && !is_missing(s, file))
+            add_missing(s, file);
+    }
+    json_decref(root);
+}
+
+static void count_dtypes(struct inspect *s)
+{
+    const struct tensors *ts = &s->engine.tensors;
+    for (size_t i = 0; i < ts->n; i++) {
+        size_t k = 0;
+        while (k < s->n_dtypes && strcmp(s->dtype[k].name, ts->t[i].dtype_name))
+            k++;
+        if (k == DTYPES_MAX)
+            continue;
+        if (k == s->n_dtypes)
+            s->dtype[s->n_dtypes++].name = ts->t[i].dtype_name;
+        s->dtype[k].bytes += ts->t[i].bytes;
+    }
+}
+
+/* Weights and tokenizer: each may fail, and the rest is still told. */
+static void look_at_files(struct inspect *s)
+{
+    struct engine *g = &s->engine;
+    struct err e = {0};
+    missing_files(s);
+    s->has_tensors = tensors_open(&g->tensors, g->dir, &e) == 0;
+    if (!s->has_tensors) {
+        note(s, &e);
+    } else {
+        count_dtypes(s);
+        config_missing_tensors(&g->config, &g->tensors, add_missing, s);
+        if (config_check_tensors(&g->config, &g->tensors, &e))
+            note(s, &e);
+    }
+    if (!s->has_tensors || s->first.code || model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, &e)) {
+        /* from the configuration alone: padding is not in it */
+        if (s->has_tensors && !s->first.code)
+            note(s, &e);
+        g->weight_bytes = s->n_params * dtype_size(g->compute);
+    }
+    if (tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, &e)) {
+        g->tokenizer = NULL;
+        note(s, &e);
+    }
+}
+
+static int look(struct inspect *s, struct err *e)
+{
+    struct engine *g = &s->engine;
+    const char *why = "";
+    enum dtype kv;
+    g->compute = compute_of(s->o);
+    if (model_dir(g->dir, s->o, e) || config_read(&g->config, g->dir, e))
+        return -1;
+    if (s->o->context_scaling && config_scale_context(&g->config, s->o->context_scaling, e))
+        return -1;
+    g->ops = ops_choose(&why);
+    if (!g->ops)
+        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
+    g->pool = pool_open(s->o->threads ? s->o->threads : pool_default_threads());
+    if (!g->pool)
+        return err_set(e, ERR_FAILED, "cannot start threads");
+    g->model.config = g->config;
+    g->model.compute = g->compute;
+    g->model.ops = g->ops;
+    g->model.pool = g->pool;
+    if (where_cpu_kv(&kv, g->compute, kv_of(s->o->kv_dtype), e))
+        return -1;
+    if (device_cpu_open(&g->dev, g->ops, g->pool, kv, e->msg, sizeof e->msg))
+        return err_set(e, ERR_FAILED, "out of memory");
+    g->model.dev = g->dev;
+    g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
+    s->n_params = config_count_params(&g->config);
+    look_at_files(s);
+    const struct config *c = &g->config;
+    s->tokens = s->o->tokens ? s->o->tokens : c->context;
+    s->kv_per_token = kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
+    struct decode_setup setup;
+    draft_defaults(&setup.draft);
+    setup.heads = NULL;
+    engine_plan(&s->plan, g, s->tokens, decode_work_rows(&setup, s->tokens), decode_verify_rows(&setup));
+    decode_plan(&s->plan, &setup, &g->model, s->tokens);
+    s->int8_bytes = model_quantized_bytes(c, g->dev);
+    return 0;
+}
+
+static const char *rope_name(const struct config *c)
+{
+    static const char *const names[] = { "plain", "linear", "llama3", "yarn", "dynamic" };
+    return names[c->rope.type];
+}
+
+static void print_json(const struct inspect *s, size_t available, const char *limit)
+{
+    const struct config *c = &s->engine.config;
+    printf("{\"model\": ");
+    put_json(stdout, s->engine.dir, strlen(s->engine.dir));
+    printf(", \"architecture\": \"%s\", \"parameters\": %zu, \"layers\": %zu, \"hidden\": %zu, \"feed_forward\": %zu, \"heads\": %zu, \"kv_heads\": %zu, "
+           "\"head_dim\": %zu, \"vocabulary\": %zu, \"tied_embeddings\": %s,\n \"context\": %zu, \"rope\": \"%s\", \"sliding_window\": ",
+           c->model_type, s->n_params, c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab, c->tied ? "true" : "false",
+           c->context, rope_name(c));
+    printf(c->window ? "%zu" : "null", c->window);
+    printf(",\n \"bytes\": %zu, \"bytes_per_dtype\": {", s->engine.tensors.data_bytes);
+    for (size_t i = 0; i < s->n_dtypes; i++)
+        printf("%s\"%s\": %zu", i ? ", " : "", s->dtype[i].name, s->dtype[i].bytes);
+    printf("}, \"kv_bytes_per_token\": %zu,\n \"compute\": \"%s\", \"tokens\": %zu, \"memory\": {", s->kv_per_token,
+           s->engine.compute == DT_F32 ? "f32" : "bf16", s->tokens);
+    for (size_t i = 0; i < s->plan.n; i++) {
+        putchar('"');
+        for (const char *p = s->plan.item[i].name; *p; p++)
+            putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
+        printf("\": %zu, ", s->plan.item[i].bytes);
+    }
+    printf("\"total\": %zu, \"model_in_8_bits_if_there_is_room\": %zu, \"available\": ", s->plan.total, s->int8_bytes);
+    printf(available == SIZE_MAX ? "null" : "%zu", available);
+    printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
+    for (size_t i = 0; i < s->n_missing; i++) {
+        fputs(i ? ", " : "", stdout);
+        put_json(stdout, s->missing[i], strlen(s->missing[i]));
+    }
+    fputs("]}\n", stdout);
+}
+
+static void print_text(const struct inspect *s, size_t available, const char *limit)
+{
+    const struct config *c = &s->engine.config;
+    const double MiB = 1048576;
+    printf("model         %s\narchitecture  %s%s%s%s\n", s->engine.dir, c->model_type, c->qkv_bias ? ", q/k/v biases" : "", c->qk_norm ? ", q/k norms" : "",
+           c->tied ? ", tied embeddings" : "");
+    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, %zu KV heads of %zu, vocabulary %zu\n", c->n_layers, c->hidden, c->ffn,
+           c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
+    printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);
+    for (size_t i = 0; i < s->n_dtypes; i++)
+        printf("%s%zu in %s", i ? ", " : " (", s->dtype[i].bytes, s->dtype[i].name);
+    printf("%s\ncontext       %zu, RoPE %s", s->n_dtypes ? ")" : "", c->context, rope_name(c));
+    if (c->window)
+        printf(", sliding window %zu", c->window);
+    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token, kv_type_name(s->engine.dev->kv_type));
+    printf("\nmemory for %zu tokens, MiB\n", s->tokens);
+    for (size_t i = 0; i < s->plan.n; i++)
+        printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);
+    printf("  %-20s%12.1f\n", "sum", (double)s->plan.total / MiB);
+    printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and", (double)s->int8_bytes / MiB);
+    if (available != SIZE_MAX)
+        printf("  %-20s%12.1f  (%s)\n", "available", (double)available / MiB, limit);
+    printf(s->n_missing ? "\nmissing\n" : "\nmissing       nothing\n");
+    for (size_t i = 0; i < s->n_missing; i++)
+        printf("  %s\n", s->missing[i]);
+}
+
+int cmd_inspect(const struct options *o, struct err *e)
+{
+    struct inspect s = { .o = o };
+    const char *limit;
+    int rc = look(&s, e);
+    if (rc == 0) {
+        size_t available = memory_available(&limit);
+        (o->json ? print_json : print_text)(&s, available, limit);
+        rc = stdout_finish(e);
+    }
+    if (rc == 0 && s.first.code) {
+        *e = s.first;
+        rc = -1;
+    }
+    for (size_t i = 0; i < s.n_missing; i++)
+        free(s.missing[i]);
+    free(s.missing);
+    engine_close(&s.engine);
+    return rc;
+}

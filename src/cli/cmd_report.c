@@ -1,0 +1,54 @@
+/* longhand report: how texts were made, and how they read. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/cli/cmd_store.h"
+#include "src/base/memory_file.h"
+#include "runs/report/report.h"
+
+/* All of it in memory first: an output file is whole or not there. */
+static int write_out(const struct reports *l, const struct options *o, struct err *e)
+{
+    char *text = NULL;
+    size_t n;
+    struct sink out;
+    FILE *f = memory_file(&text, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory for the report");
+    int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html : report_table)(f, l, e);
+    if (stream_end(f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "out of memory for the report");
+    if (rc == 0 && (rc = sink_open(&out, o->output, e)) == 0 && (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
+        sink_abandon(&out);
+        rc = -1;
+    }
+    free(text);
+    return rc;
+}
+
+int cmd_report(const struct options *o, struct err *e)
+{
+    struct store_parts p = {0};
+    struct reports l = {0};
+    if (o->json + o->csv + o->html > 1)
+        return err_set(e, ERR_INPUT, "--json, --csv and --html: only one of them is allowed");
+    int rc = parts_from_options(&p, o, false, e);
+    struct report_from *from = rc ? NULL : calloc(p.n, sizeof *from);
+    if (rc == 0 && !from)
+        rc = err_set(e, ERR_FAILED, "out of memory for the report");
+    for (size_t i = 0; rc == 0 && i < p.n; i++)
+        from[i] = (struct report_from){ p.v[i].store, p.v[i].ids, p.v[i].jobs.n };
+    if (rc == 0)
+        rc = reports_open(&l, from, p.n, &(struct report_options){ .rounds = o->rounds, .by = o->by }, e);
+    size_t rounds = 0;
+    for (size_t i = 0; i < l.n; i++)
+        rounds += l.v[i].rounds.n;
+    if (rc == 0 && o->rounds && !rounds)
+        fprintf(stderr, "no rounds are stored; run or work with --rounds keeps them\n");
+    if (rc == 0)
+        rc = write_out(&l, o, e);
+    reports_close(&l);
+    free(from);
+    parts_close(&p);
+    return rc;
+}

@@ -1,0 +1,291 @@
+/* longhand run: a job that is stored and worked on here at once, its text straight to the output. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/request/sampling_options.h"
+#include "src/cli/cmd_store.h"
+#include "src/request/request.h"
+#include "src/base/stopping.h"
+
+struct run {
+    const struct options *o;
+    struct request request;
+    struct worker worker;
+    struct sink out;
+    struct job_list jobs;
+    const struct job *job;
+    size_t n_prompt;
+    bool to_terminal, wrote, stops_loops, drafts, fixed_tree, lossless;
+};
+
+/* ---- words on standard error ---- */
+
+/* The settings that decide the text, once; behind everything that may still be refused, whose one line stands alone. */
+static void announce(void *ctx, const struct decoder *d, const struct job_params *params)
+{
+    struct run *r = ctx;
+    const struct options *o = r->o;
+    char own[256] = "";
+    bool drawn = !o->resume && !options_given(o, "seed");
+    struct progress *p = &r->worker.progress;
+    progress_clear(p);
+    r->stops_loops = params->on_loop == ON_LOOP_STOP;
+    r->fixed_tree = d->draft.set.n_width > 0;
+    r->drafts = d->draft.set.drafters != 0;
+    r->lossless = d->draft.set.verifier != VERIFY_PAPER;
+    r->n_prompt = d->n_prompt;
+    if (!o->resume)
+        sampling_own_settings(own, sizeof own, o, &r->worker.engine.config);
+    if (o->quiet)
+        return;
+    if (p->show == SHOW_JSON) {
+        fprintf(stderr, "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
+                r->job->id, r->job->seed, r->n_prompt, r->job->wanted);
+        put_json(stderr, own, strlen(own));
+        fputs("}\n", stderr);
+    } else {
+        if (own[0])
+            fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
+        fprintf(stderr, "job: %" PRId64 "\n", r->job->id);
+        if (r->request.chat_template)
+            fprintf(stderr, "chat template: %s\n", r->request.chat_template);
+        if (drawn)
+            fprintf(stderr, "seed: %" PRIu64 "\n", r->job->seed);
+        if (!r->lossless)
+            fprintf(stderr, "--verifier paper: not lossless, this is not the text that the model alone would write\n");
+    }
+    if (r->to_terminal && p->show == SHOW_LINE)
+        progress_stop(p);                        /* text and progress would share the terminal */
+}
+
+static void last_line_json(const struct run *r, const struct work_result *w)
+{
+    fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", w->tokens,
+            r->job->wanted, finish_name(w->finish));
+    if (w->by_string)
+        put_json(stderr, w->stop_reason, strlen(w->stop_reason));
+    else
+        fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
+    fprintf(stderr, ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": %.3f, \"job\": %" PRId64 "}\n", w->seconds,
+            w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0, r->n_prompt, w->prefill_seconds, r->job->id);
+}
+
+static void last_line(const struct run *r, const struct work_result *w)
+{
+    const size_t wanted = r->job->wanted;
+    char speed[96];
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0);
+    if (r->drafts && w->stats.rounds)
+        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass", (double)w->stats.tokens / (double)w->stats.rounds);
+    if (r->o->quiet)
+        return;
+    if (r->o->progress == PROGRESS_JSON)
+        last_line_json(r, w);
+    else if (w->by_string)
+        fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
+    else if (w->finish == FINISH_STOP)
+        fprintf(stderr, "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n", w->stop_reason, w->tokens, wanted, speed);
+    else if (r->o->progress != PROGRESS_NONE)
+        fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
+}
+
+/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. What an attempt before it made, tokens 0 to `from` - 1, is
+ * not in them. Of several texts, text I's go to FILE.I. */
+static int write_stats(const struct run *r, const struct work_result *w, struct err *e)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, r->o->samples > 1 ? "%s.%" PRIu32 : "%s", r->o->json_stats, r->job->sample);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
+    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
+    put_json(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
+    fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
+            "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds, w->prefill_seconds,
+            w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
+    stats_json(f, &w->stats, r->fixed_tree);
+    if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */
+        fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f", (double)w->stats.to_host / (double)w->stats.rounds);
+    fputs("}\n", f);
+    if (stream_end(f))
+        return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
+    return 0;
+}
+
+/* ---- the text ---- */
+
+static int put_text(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e)
+{
+    struct run *r = ctx;
+    if (r->o->format != FORMAT_TEXT || (r->o->from_here && !new_text))
+        return 0;
+    r->wrote = true;
+    return sink_write(&r->out, bytes, n, e);
+}
+
+static int put_id(void *ctx, int32_t id, bool new_text, struct err *e)
+{
+    struct run *r = ctx;
+    char line[16];
+    if (r->o->format != FORMAT_IDS || (r->o->from_here && !new_text))
+        return 0;
+    r->wrote = true;
+    return sink_write(&r->out, line, (size_t)snprintf(line, sizeof line, "%" PRId32 "\n", id), e);
+}
+
+static void say_repetition(void *ctx, const struct repetition *p)
+{
+    struct run *r = ctx;
+    const struct options *o = r->o;
+    bool stop = r->stops_loops;
+    if (o->quiet)
+        return;
+    progress_clear(&r->worker.progress);
+    if (o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n", p->start, p->found, p->period);
+    else if (o->progress != PROGRESS_NONE || stop)
+        fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p->start, p->period,
+                stop ? "; it ends here" : "; --on-loop stop would end it here");
+}
+
+/* What became of it: the exit code and the line for it. */
+static int conclude(struct run *r, struct work_result *w, struct err *e)
+{
+    const int64_t id = r->job->id;
+    char more[PATH_BYTES + 64] = "";
+    if (r->to_terminal && r->wrote)
+        fputc('\n', stderr);                     /* what follows begins on a line of its own */
+    if (w->end == WORK_DONE) {
+        if (sink_finish(&r->out, e))
+            return -1;
+        last_line(r, w);
+        return r->o->json_stats ? write_stats(r, w, e) : 0;
+    }
+    sink_abandon(&r->out);
+    if (r->out.temporary[0])
+        snprintf(more, sizeof more, "; the text so far is in %s", r->out.temporary);
+    r->out = (struct sink){ .fd = STDOUT_FILENO };
+    switch (w->end) {
+    case WORK_FAILED:
+        return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id, w->why.msg, more);
+    case WORK_REFUSED:
+        return err_set(e, w->why.code, "%.900s", w->why.msg);
+    case WORK_LOST:
+        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens, r->job->wanted, more);
+    default:
+        break;
+    }
+    return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
+                   "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64 " goes on, or longhand resume %" PRId64 " and longhand work", w->why.msg,
+                   w->tokens, r->job->wanted, more, id, id);
+}
+
+static int work_on(struct run *r, int64_t id, struct err *e)
+{
+    const struct options *o = r->o;
+    const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change, .rounds = o->rounds, .restore = true };
+    const struct work_out out = { put_text, put_id, say_repetition, announce, r };
+    struct store *s = r->worker.store;
+    struct wish wish = worker_wish(&r->worker, id);
+    struct claim claim;
+    struct work_result w;
+    wish.n_numerics = 0;                         /* store_begin says what differs */
+    if (store_claim(s, &wish, &claim, e) < 0 || store_jobs(s, &id, 1, &r->jobs, e))
+        return -1;
+    if (r->jobs.n != 1)
+        return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", id);
+    r->job = &r->jobs.v[0];
+    r->wrote = false;
+    r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
+    int rc = worker_run(&r->worker, &claim, &how, &out, &w, e);
+    if (rc == 0)
+        rc = conclude(r, &w, e);
+    else if (stop_signal)                        /* the store failed on the way out */
+        err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint", stop_signal_name(), id);
+    stats_close(&w.stats);
+    job_list_free(&r->jobs);
+    return rc;
+}
+
+static int open_output(struct run *r, size_t sample, struct err *e)
+{
+    const struct options *o = r->o;
+    char path[PATH_BYTES];
+    if (o->samples == 1 || !o->output)
+        return sink_open(&r->out, o->output, e);
+    snprintf(path, sizeof path, "%s.%zu", o->output, sample);
+    return sink_open(&r->out, path, e);
+}
+
+/* ---- the verb ---- */
+
+static int start_worker(struct run *r, struct store *s, struct err *e)
+{
+    r->worker.threads = r->o->threads;
+    r->worker.device = r->o->device;
+    r->worker.snapshot = (enum kv_snapshot)r->o->kv_snapshot;
+    r->worker.snapshot_max = r->o->kv_snapshot_max;
+    r->worker.quiet = r->o->quiet;
+    progress_open(&r->worker.progress, r->o->progress, r->o->quiet);
+    return worker_open(&r->worker, s, e);
+}
+
+static int run_new(struct run *r, struct store **s, struct err *e)
+{
+    const struct options *o = r->o;
+    int64_t *ids = calloc(o->samples, sizeof *ids);
+    int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && o->samples > 1 && (!o->output || strcmp(o->output, "-") == 0))
+        rc = err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
+    if (rc == 0)
+        rc = request_open(&r->request, o, &r->worker.engine, e);
+    if (rc == 0 && (rc = open_output(r, 0, e)) == 0) {
+        rc = store_from_options(s, o, STORE_CREATE, e) || start_worker(r, *s, e) ||
+             request_submit(&r->request, &r->worker.engine, *s, true, ids, e) ? -1 : 0;
+        for (size_t i = 0; i < o->samples && rc == 0; i++)
+            rc = (i ? open_output(r, i, e) : 0) || work_on(r, ids[i], e) ? -1 : 0;
+        sink_abandon(&r->out);
+    }
+    free(ids);
+    return rc;
+}
+
+static int run_resume(struct run *r, struct store **s, struct err *e)
+{
+    const struct options *o = r->o;
+    const char *own = options_of_job(o);
+    struct job_list named;
+    if (own)
+        return err_set(e, ERR_INPUT, "--resume %s and --%s: the job has its own", o->resume, own);
+    if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
+        return -1;
+    const int64_t id = named.v[0].id;
+    int rc = outputs_check_model(o, named.v[0].model, e);
+    job_list_free(&named);
+    if (rc || open_output(r, 0, e))
+        return -1;
+    rc = start_worker(r, *s, e) || work_on(r, id, e) ? -1 : 0;
+    sink_abandon(&r->out);
+    return rc;
+}
+
+int cmd_run(const struct options *o, struct err *e)
+{
+    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
+    struct store *s = NULL;
+    if (o->from_here && !options_given(o, "resume"))
+        return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
+    stop_signals_catch();
+    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    int rc = o->batch ? cmd_run_batch(o, e) : options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);
+    progress_clear(&r.worker.progress);
+    worker_close(&r.worker);
+    store_close(s);
+    request_close(&r.request);
+    stopping_close();
+    return rc;
+}

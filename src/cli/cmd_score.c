@@ -1,0 +1,193 @@
+/* longhand score: how likely the model finds a text. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/cli/verbs.h"
+
+enum { SCORE_ROWS = 64 };            /* rows of a pass: rows x vocabulary logits are held */
+
+struct score {
+    const struct options *o;
+    struct engine engine;
+    struct progress progress;
+    int32_t *ids; size_t n;
+    size_t piece;                    /* tokens scored in one cache */
+    double *nll;                     /* [n - 1]: of ids[i + 1]; NAN: not scored */
+    struct kv kv;
+    struct workspace *work;
+    float *logits; size_t logits_bytes;      /* the device's; `host`: fetched, or the same */
+    float *host;
+    double sum; size_t scored;
+};
+
+struct rows { const struct score *s; size_t first; };
+
+/* Negative log-likelihood of the token behind one row: log-sum-exp in double, ids ascending. */
+static void row_nll(void *ctx, size_t i, size_t thread)
+{
+    const struct rows *r = ctx;
+    size_t vocab = r->s->engine.config.vocab;
+    const float *x = r->s->host + i * vocab;
+    float max = x[0];
+    double sum = 0;
+    (void)thread;
+    for (size_t k = 1; k < vocab; k++)
+        max = x[k] > max ? x[k] : max;
+    for (size_t k = 0; k < vocab; k++)
+        sum += exp((double)x[k] - max);
+    r->s->nll[r->first + i] = log(sum) + max - x[r->s->ids[r->first + i + 1]];
+}
+
+/* Tokens [from, from + n), the first of them at position 0. */
+static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
+{
+    static const uint8_t all[SCORE_ROWS] = { [0 ... SCORE_ROWS - 1] = 1 };
+    struct device *dev = s->engine.dev;
+    kv_truncate(&s->kv, 0);
+    for (size_t done = 0; done + 1 < n;) {
+        size_t rows = MIN((size_t)SCORE_ROWS, n - 1 - done);
+        struct pass_seq seq = { .kv = &s->kv, .n = rows, .token = s->ids + from + done, .want = all, .logits = s->logits };
+        struct rows r = { s, from + done };
+        if (stop_signal)
+            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(), from + done, s->n);
+        if (model_forward(&s->engine.model, s->work, &seq, 1, NULL, 0, e))
+            return err_while(e, "token %zu", from + done);
+        kv_advance(&s->kv, rows);
+        if (s->host != s->logits && dev->download(dev, s->host, s->logits, rows * s->engine.config.vocab * sizeof *s->host))
+            return err_set(e, ERR_FAILED, "token %zu: %s: %s", from + done, dev->name, dev->error);
+        pool_run(s->engine.pool, rows, row_nll, &r);
+        done += rows;
+        progress_at(&s->progress, from + done);
+    }
+    return 0;
+}
+
+static int check_length(struct score *s, struct err *e)
+{
+    const struct config *c = &s->engine.config;
+    if (s->n < 2)
+        return err_set(e, ERR_INPUT, "%s: %zu token, at least 2 are needed", s->o->arg[0], s->n);
+    if (s->o->window > c->context)
+        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", s->o->window, c->context);
+    if (!s->o->window && s->n > c->context)
+        return err_set(e, ERR_INPUT, "%s: %zu tokens are beyond this model's context of %zu; --window N scores it in pieces%s", s->o->arg[0], s->n, c->context,
+                       c->rope.type == ROPE_DYNAMIC ? "" : ", --context-scaling yarn:F stretches the context");
+    s->piece = s->o->window ? MIN(s->o->window, s->n) : s->n;
+    return 0;
+}
+
+static int prepare(struct score *s, struct err *e)
+{
+    struct memory_plan plan = {0};
+    char *text;
+    size_t n;
+    if (engine_open(&s->engine, s->o, e) || text_read_utf8(&text, &n, s->o->arg[0], e))
+        return -1;
+    int rc = tokenizer_encode(s->engine.tokenizer, &s->ids, &s->n, text, n, true, e);
+    free(text);
+    if (rc || check_length(s, e))
+        return -1;
+    engine_plan(&plan, &s->engine, s->piece, SCORE_ROWS, SCORE_ROWS);
+    memory_add(&plan, "tokens", s->n * (sizeof *s->ids + sizeof *s->nll));
+    return memory_check(&plan, "a smaller --window needs less", e);
+}
+
+static int open_buffers(struct score *s, struct err *e)
+{
+    const struct model *m = &s->engine.model;
+    const struct config *c = &m->config;
+    s->nll = malloc(s->n * sizeof *s->nll);
+    s->logits_bytes = SCORE_ROWS * c->vocab * sizeof *s->logits;
+    s->logits = m->dev->alloc(m->dev, s->logits_bytes);
+    s->host = m->dev->host_memory ? s->logits : malloc(s->logits_bytes);
+    if (!s->nll || !s->logits || !s->host)
+        return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
+    for (size_t i = 0; i < s->n; i++)
+        s->nll[i] = NAN;
+    if (kv_open(&s->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, s->piece, 0, e) ||
+        workspace_open(&s->work, m, SCORE_ROWS, s->piece, e))
+        return -1;
+    return 0;
+}
+
+static void print_json(const struct score *s)
+{
+    double perplexity = s->scored ? exp(s->sum / (double)s->scored) : NAN;
+    printf("{\"tokens\": %zu, \"nll\": %.17g, \"perplexity\": ", s->n, s->sum);
+    if (isfinite(perplexity))
+        printf("%.17g", perplexity);
+    else
+        fputs("null", stdout);
+    if (s->o->per_token) {
+        fputs(", \"token_ids\": [", stdout);
+        for (size_t i = 0; i < s->n; i++)
+            printf("%s%" PRId32, i ? ", " : "", s->ids[i]);
+        fputs("], \"token_nll\": [", stdout);
+        for (size_t i = 0; i + 1 < s->n; i++) {
+            fputs(i ? ", " : "", stdout);
+            if (isnan(s->nll[i]))
+                fputs("null", stdout);
+            else
+                printf("%.10g", s->nll[i]);
+        }
+        putchar(']');
+    }
+    fputs("}\n", stdout);
+}
+
+static void print_text(const struct score *s)
+{
+    if (s->o->per_token)
+        for (size_t i = 0; i < s->n; i++) {
+            if (i == 0 || isnan(s->nll[i - 1]))
+                printf("%" PRId32 "\t-\n", s->ids[i]);
+            else
+                printf("%" PRId32 "\t%.6f\n", s->ids[i], s->nll[i - 1]);
+        }
+    printf("%zu tokens, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, s->sum, s->scored ? s->sum / (double)s->scored : 0,
+           s->scored ? exp(s->sum / (double)s->scored) : 0);
+}
+
+static int score(struct score *s, struct err *e)
+{
+    progress_open(&s->progress, s->o->progress, s->o->quiet);
+    if (engine_load(&s->engine, &s->progress, e) || open_buffers(s, e))
+        return -1;
+    progress_phase(&s->progress, "scoring", "tokens", s->n);
+    for (size_t from = 0; from < s->n; from += s->piece)
+        if (score_piece(s, from, MIN(s->piece, s->n - from), e))
+            return -1;
+    for (size_t i = 0; i + 1 < s->n; i++)
+        if (!isnan(s->nll[i])) {
+            s->sum += s->nll[i];
+            s->scored++;
+        }
+    progress_clear(&s->progress);
+    if (s->o->json)
+        print_json(s);
+    else
+        print_text(s);
+    return stdout_finish(e);
+}
+
+int cmd_score(const struct options *o, struct err *e)
+{
+    struct score s = { .o = o };
+    stop_signals_catch();
+    int rc = prepare(&s, e) || score(&s, e) ? -1 : 0;
+    progress_clear(&s.progress);
+    if (s.work)
+        workspace_close(s.work);
+    kv_close(&s.kv);
+    if (s.host != s.logits)
+        free(s.host);
+    if (s.engine.dev)
+        s.engine.dev->free(s.engine.dev, s.logits, s.logits_bytes);
+    free(s.nll);
+    free(s.ids);
+    engine_close(&s.engine);
+    return rc;
+}

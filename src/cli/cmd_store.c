@@ -1,0 +1,303 @@
+#include "src/cli/cmd_store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Outputs replace the file of their name: that must not be the one that has the texts. */
+static int check_not_written(const struct options *o, const char *db, struct err *e)
+{
+    const char *const file[] = { o->output, o->json_stats }, *const name[] = { "output", "json-stats" };
+    for (size_t i = 0; i < 2; i++)
+        if (file[i] && same_file(file[i], db))
+            return err_set(e, ERR_INPUT, "--%s: %s is the database; any other file is allowed", name[i], file[i]);
+    return 0;
+}
+
+/* `given` NULL: LONGHAND_DB, else the default path. */
+static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode, struct err *e)
+{
+    char path[PATH_BYTES];
+    const char *env = getenv("LONGHAND_DB"), *db = given ? given : env && *env ? env : NULL;
+    const struct store_options so = { .mode = mode, .shared_db = o->shared_db, .stop = &stop_signal };
+    if (!db && store_default_path(path, sizeof path, e))
+        return -1;
+    if (store_open(s, db ? db : path, &so, e))
+        return -1;
+    if (check_not_written(o, store_path(*s), e)) {
+        store_close(*s);
+        *s = NULL;
+        return -1;
+    }
+    if (store_notice(*s) && !o->quiet)
+        fprintf(stderr, "%s\n", store_notice(*s));
+    return 0;
+}
+
+int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e)
+{
+    if (o->db.n > 1)
+        return err_set(e, ERR_INPUT, "%s: --db is given %zu times, one database is allowed; list, report and export read several", o->verb->name, o->db.n);
+    return open_store(s, o->db.n ? o->db.v[0] : NULL, o, mode, e);
+}
+
+/* ---- several stores ---- */
+
+static int open_parts(struct store_parts *p, const struct options *o, struct err *e)
+{
+    const size_t n = MAX(o->db.n, (size_t)1);
+    p->v = calloc(n, sizeof *p->v);
+    if (!p->v)
+        return err_set(e, ERR_FAILED, "out of memory for %zu databases", n);
+    for (size_t i = 0; i < n; i++) {
+        if (open_store(&p->v[p->n].store, o->db.n ? o->db.v[i] : NULL, o, STORE_READ, e))
+            return -1;
+        for (size_t k = 0; k < p->n; k++)
+            if (same_file(store_path(p->v[k].store), store_path(p->v[p->n].store))) {
+                store_close(p->v[p->n].store);
+                return err_set(e, ERR_INPUT, "--db: %s is given twice", o->db.v[i]);
+            }
+        p->n++;
+    }
+    return 0;
+}
+
+static int id_order(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Add what `words` select to the parts. A word that one of them has is no error; *n_ids [p->n] grow. */
+static int select_words(struct store_parts *p, const struct options *o, const char *const *words, size_t n_words, bool every, size_t *n_ids, struct err *e)
+{
+    struct selection sel;
+    struct err first = {0};
+    size_t found = 0;
+    int rc = selection_parse(&sel, words, n_words, o->state, every, e);
+    for (size_t i = 0; i < p->n && rc == 0; i++) {
+        int64_t *ids = NULL;
+        size_t n = 0;
+        if (store_select(p->v[i].store, &sel, &ids, &n, e)) {
+            rc = e->code == ERR_INPUT ? 0 : -1;
+            if (!first.code)
+                first = *e;
+            continue;
+        }
+        found++;
+        int64_t *all = realloc(p->v[i].ids, (n_ids[i] + n + 1) * sizeof *all);
+        if (all) {
+            if (n)
+                memcpy(all + n_ids[i], ids, n * sizeof *ids);
+            n_ids[i] += n;
+            p->v[i].ids = all;
+        } else {
+            rc = err_set(e, ERR_FAILED, "out of memory for a list of %zu jobs", n);
+        }
+        free(ids);
+    }
+    selection_free(&sel);
+    if (rc == 0 && !found) {
+        *e = first;
+        rc = -1;
+    }
+    return rc;
+}
+
+/* The rows of what is selected, each job once; ids afterwards are those of the rows. */
+static int read_part(struct store_part *t, size_t n, struct err *e)
+{
+    size_t kept = 0;
+    if (n)
+        qsort(t->ids, n, sizeof *t->ids, id_order);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || t->ids[i] != t->ids[i - 1])
+            t->ids[kept++] = t->ids[i];
+    if (store_jobs(t->store, t->ids, kept, &t->jobs, e))
+        return -1;
+    for (size_t i = 0; i < t->jobs.n; i++)           /* one may have been removed since */
+        t->ids[i] = t->jobs.v[i].id;
+    return 0;
+}
+
+int parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e)
+{
+    *p = (struct store_parts){0};
+    if (open_parts(p, o, e))
+        return -1;
+    size_t *n_ids = calloc(p->n, sizeof *n_ids);
+    int rc = n_ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && (o->all || !o->n_args))           /* --all beside words is refused there */
+        rc = select_words(p, o, o->arg, o->n_args, o->all || (every && !o->state), n_ids, e);
+    for (size_t i = 0; rc == 0 && !o->all && i < o->n_args; i++)
+        rc = select_words(p, o, &o->arg[i], 1, false, n_ids, e);
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = read_part(&p->v[i], n_ids[i], e);
+    free(n_ids);
+    return rc;
+}
+
+void parts_close(struct store_parts *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        job_list_free(&p->v[i].jobs);
+        free(p->v[i].ids);
+        store_close(p->v[i].store);
+    }
+    free(p->v);
+    *p = (struct store_parts){0};
+}
+
+/* ---- jobs ---- */
+
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e)
+{
+    struct selection sel;
+    size_t n = 0;
+    *ids = NULL;
+    *jobs = (struct job_list){0};
+    int rc = selection_parse(&sel, o->arg, o->n_args, o->state, o->all || (every && !o->n_args && !o->state), e);
+    if (rc == 0)
+        rc = store_select(s, &sel, ids, &n, e);
+    selection_free(&sel);
+    if (rc == 0)
+        rc = store_jobs(s, *ids, n, jobs, e);
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++)      /* one may have been removed since */
+        (*ids)[i] = jobs->v[i].id;
+    if (rc) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return rc;
+}
+
+int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
+{
+    struct selection sel;
+    int64_t *ids = NULL;
+    size_t n = 0;
+    *jobs = (struct job_list){0};
+    int rc = selection_parse(&sel, &word, 1, NULL, false, e);
+    if (rc == 0)
+        rc = store_select(s, &sel, &ids, &n, e);
+    selection_free(&sel);
+    if (rc == 0 && n != 1)
+        rc = err_set(e, ERR_INPUT, "%s: %zu jobs, one is needed", word, n);
+    if (rc == 0)
+        rc = store_jobs(s, ids, n, jobs, e);
+    if (rc == 0 && jobs->n != 1) {
+        job_list_free(jobs);
+        rc = err_set(e, ERR_INPUT, "there is no job %s", word);
+    }
+    free(ids);
+    return rc;
+}
+
+void printable(char *out, size_t size, const char *s)
+{
+    struct err e;
+    err_set(&e, 0, "%s", s);
+    size_t n = strlen(e.msg);
+    if (n >= size) {
+        n = utf8_valid_prefix(e.msg, size - 4);
+        memcpy(e.msg + n, "...", 4);
+    }
+    memcpy(out, e.msg, strlen(e.msg) + 1);
+}
+
+int text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e)
+{
+    const char *scaling = p->scaling ? p->scaling : "";
+    if (r->tokenizer && strcmp(r->path, job->model) == 0 && strcmp(r->scaling, scaling) == 0)
+        return 0;
+    text_reader_close(r);
+    snprintf(r->path, sizeof r->path, "%s", job->model);
+    snprintf(r->scaling, sizeof r->scaling, "%s", scaling);
+    if (config_read(&r->config, r->path, e) || (p->scaling && config_scale_context(&r->config, p->scaling, e)) ||
+        tokenizer_open(&r->tokenizer, r->path, r->config.vocab, e)) {
+        text_reader_close(r);
+        return err_while(e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids reads it without", job->id);
+    }
+    return 0;
+}
+
+void text_reader_close(struct text_reader *r)
+{
+    tokenizer_close(r->tokenizer);
+    *r = (struct text_reader){0};
+}
+
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e)
+{
+    struct job_params p = {0};
+    struct job_input in = {0};
+    struct replay y = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0, room = 0, n_bytes;
+    const char *bytes;
+    *n = 0;
+    *text = job->tokens ? NULL : calloc(1, 1);
+    if (*text)                           /* nothing yet is nothing, also where the model is not there */
+        return 0;
+    int rc = store_input(s, job->id, &in, e);
+    if (rc == 0 && (rc = job_parse(&p, in.parameters, e)) == 0 && (rc = text_reader_for(r, job, &p, e)) == 0 &&
+        (rc = store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e)) == 0)
+        rc = replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e);
+    bool open = rc == 0;
+    for (size_t i = 0; rc == 0 && i <= n_ids && y.emit.finish == FINISH_NONE; i++) {
+        if (i == n_ids && job->state != JOB_DONE)
+            break;
+        if (i == n_ids) {                /* an end-of-text token is not stored: the text ends here */
+            emit_flush(&y.emit, &bytes, &n_bytes);
+        } else if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab) {
+            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's tokenizer does not have", job->id, i, ids[i]);
+            break;
+        } else {
+            replay_token(&y, ids[i], &bytes, &n_bytes);
+        }
+        if (*n + n_bytes + 1 > room) {
+            room = 2 * (*n + n_bytes) + 4096;
+            char *q = realloc(*text, room);
+            if (!q) {
+                rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu bytes", room);
+                break;
+            }
+            *text = q;
+        }
+        memcpy(*text + *n, bytes, n_bytes);
+        *n += n_bytes;
+    }
+    if (rc == 0 && !*text)
+        *text = calloc(1, 1);
+    if (rc == 0)
+        (*text)[*n] = 0;
+    if (open)
+        replay_close(&y);
+    free(ids);
+    job_close(&p);
+    job_input_free(&in);
+    if (rc) {
+        free(*text);
+        *text = NULL;
+    }
+    return rc;
+}
+
+int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e)
+{
+    struct span_list spans;
+    size_t n_all;
+    *n = 0;
+    if (store_spans(s, job->id, &spans, e))
+        return -1;
+    int rc = store_tokens(s, job->id, 0, job->tokens, ids, &n_all, e);
+    for (size_t i = 0, k = 0; rc == 0 && i < n_all; i++) {
+        while (k < spans.n && (strcmp(spans.v[k].kind, "given") || i >= spans.v[k].start + spans.v[k].n))
+            k++;
+        if (k == spans.n || i < spans.v[k].start)
+            (*ids)[(*n)++] = (*ids)[i];
+    }
+    span_list_free(&spans);
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* What the verbs about jobs share: the store that --db names, the jobs that words name, texts on their way to people. */
+#pragma once
+#include "runs/store/store.h"
+#include "src/cli/verbs.h"
+#include "runs/work/worker.h"
+
+/* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
+int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
+/* The jobs of the command line's words, --state and --all, ascending; `every` without any of them: all. Free both lists. */
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e);
+/* The databases of list, report and export: --db may be given several times. {0} is closed. */
+struct store_part { struct store *store; int64_t *ids; struct job_list jobs; };   /* ids[jobs.n]: of the selected jobs, ascending */
+struct store_parts { struct store_part *v; size_t n; };
+/* Opened for reading, and the jobs that are selected in each: a number, range or name must be in one of them at least. */
+int  parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e);
+void parts_close(struct store_parts *p);
+/* One job by a single word. */
+int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
+/* Bytes from outside as one line for a terminal: what is no printable UTF-8 as \xNN, cut at `size`. */
+void printable(char *out, size_t size, const char *s);
+
+/* `work`, on the jobs of one batch or (NULL) all: 0 when there are no more to take; else -1 with the line and the exit code that `work` ends with, ERR_FAILED
+ * also when the only thing wrong is that jobs failed. */
+int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e);
+/* `--device cuda:all`: `work` in a process for each GPU (src/cli/work_all.c). Before a store is open and a thread is started. */
+typedef int work_fn(const struct options *o, struct err *e);
+int work_all(const struct options *o, work_fn *work, struct err *e);
+
+/* What it takes to read a job's text: configuration and tokenizer of its model, kept for the next one of the same model. {0} is closed. */
+struct text_reader { char path[PATH_BYTES], scaling[64]; struct config config; struct tokenizer *tokenizer; };
+int  text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e);
+void text_reader_close(struct text_reader *r);
+
+/* The text of a job as far as its row here says, whatever came later, so that both belong together; with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
+int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e);
+/* Its generated token ids, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
+int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

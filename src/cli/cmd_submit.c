@@ -1,0 +1,49 @@
+/* longhand submit: a text, or a batch of them, into the queue. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/request/batch.h"
+#include "src/cli/cmd_store.h"
+#include "src/request/request.h"
+
+static int submit_one(const struct options *o, struct err *e)
+{
+    struct request r = {0};
+    struct engine g = {0};
+    struct store *s = NULL;
+    int64_t *ids = calloc(o->samples, sizeof *ids);
+    int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && (rc = request_open(&r, o, &g, e)) == 0 && (rc = store_from_options(&s, o, STORE_CREATE, e)) == 0)
+        rc = request_submit(&r, &g, s, false, ids, e);
+    for (size_t i = 0; i < o->samples && rc == 0; i++)
+        printf("%" PRId64 "\n", ids[i]);
+    if (rc == 0 && (rc = stdout_finish(e)) != 0) {
+        if (o->samples == 1)
+            err_while(e, "job %" PRId64 " is in the queue", ids[0]);
+        else                             /* of one transaction: their numbers follow each other */
+            err_while(e, "jobs %" PRId64 " to %" PRId64 " are in the queue", ids[0], ids[o->samples - 1]);
+    }
+    store_close(s);
+    request_close(&r);
+    engine_close(&g);
+    free(ids);
+    return rc;
+}
+
+static int submit_batch(const struct options *o, struct err *e)
+{
+    struct batch b = {0};
+    struct store *s = NULL;
+    int rc = batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+    if (rc == 0)
+        puts(b.name);
+    store_close(s);
+    batch_close(&b);
+    return rc ? rc : stdout_finish(e);
+}
+
+int cmd_submit(const struct options *o, struct err *e)
+{
+    return o->batch ? submit_batch(o, e) : submit_one(o, e);
+}

@@ -1,0 +1,190 @@
+/* longhand text, tail: what jobs have written, at any moment. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/cli/cmd_store.h"
+
+static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e)
+{
+    char block[4096];
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        at += (size_t)snprintf(block + at, sizeof block - at, "%" PRId32 "\n", ids[i]);
+        if (at > sizeof block - 16 || i + 1 == n) {
+            if (sink_write(out, block, at, e))
+                return -1;
+            at = 0;
+        }
+    }
+    return 0;
+}
+
+int cmd_text(const struct options *o, struct err *e)
+{
+    struct store *s = NULL;
+    struct job_list jobs = {0};
+    struct text_reader reader = {0};
+    struct sink out = { .fd = 1 };
+    int64_t *ids = NULL;
+    if (store_from_options(&s, o, STORE_READ, e))
+        return -1;
+    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
+    if (rc == 0)
+        rc = sink_open(&out, o->output, e);
+    for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
+        char *text = NULL;
+        int32_t *tokens = NULL;
+        size_t n;
+        if (o->format == FORMAT_IDS)
+            rc = job_read_ids(s, &jobs.v[i], &tokens, &n, e) || put_ids(&out, tokens, n, e) ? -1 : 0;
+        else
+            rc = job_read_text(&reader, s, &jobs.v[i], &text, &n, e) || sink_write(&out, text, n, e) ? -1 : 0;
+        free(text);
+        free(tokens);
+    }
+    rc = rc ? rc : sink_finish(&out, e);
+    sink_abandon(&out);
+    text_reader_close(&reader);
+    job_list_free(&jobs);
+    free(ids);
+    store_close(s);
+    return rc;
+}
+
+/* ---- tail ---- */
+
+enum { TAIL_TOKENS = 100 };
+static const double FOLLOW_SECONDS = 0.25;
+
+struct tail {
+    const struct options *o;
+    struct store *s;
+    struct sink out;
+    struct text_reader reader;
+    struct job_params params;
+    struct replay replay;
+    size_t from;                                 /* the first token that is shown */
+    size_t at;                                   /* ids: the next token */
+};
+
+/* Ids that came since, given ones left out: of a model that need not be there. */
+static int show_new_ids(struct tail *t, const struct job *job, struct err *e)
+{
+    struct span_list spans = {0};
+    int32_t *ids = NULL;
+    size_t n = 0, shown = 0;
+    if (t->at == 0)
+        t->at = t->from;
+    int rc = store_spans(t->s, job->id, &spans, e) || store_tokens(t->s, job->id, t->at, SIZE_MAX, &ids, &n, e) ? -1 : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        bool given = false;
+        for (size_t k = 0; k < spans.n && !given; k++)
+            given = strcmp(spans.v[k].kind, "given") == 0 && t->at + i >= spans.v[k].start && t->at + i - spans.v[k].start < spans.v[k].n;
+        if (!given)
+            ids[shown++] = ids[i];
+    }
+    if (rc == 0 && shown)
+        rc = put_ids(&t->out, ids, shown, e);
+    t->at += n;
+    free(ids);
+    span_list_free(&spans);
+    return rc;
+}
+
+/* What came since, as text. */
+static int show_new(struct tail *t, const struct job *job, struct err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int rc = store_tokens(t->s, job->id, t->replay.at, SIZE_MAX, &ids, &n, e);
+    for (size_t i = 0; i < n && rc == 0 && t->replay.emit.finish == FINISH_NONE; i++) {
+        const char *bytes;
+        size_t n_bytes, at = t->replay.at;
+        if (ids[i] < 0 || (size_t)ids[i] >= t->reader.config.vocab)
+            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's tokenizer does not have", job->id, at, ids[i]);
+        if (rc)
+            break;
+        replay_token(&t->replay, ids[i], &bytes, &n_bytes);
+        if (at >= t->from && n_bytes)
+            rc = sink_write(&t->out, bytes, n_bytes, e);
+    }
+    free(ids);
+    return rc;
+}
+
+static int tail_open(struct tail *t, const struct job *job, struct err *e)
+{
+    struct job_input in;
+    if (store_input(t->s, job->id, &in, e))
+        return -1;
+    bool at_start = in.prompt_bytes == 0;
+    int rc = job_parse(&t->params, in.parameters, e);
+    job_input_free(&in);
+    if (rc || text_reader_for(&t->reader, job, &t->params, e))
+        return -1;
+    return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer, at_start && !t->params.chat, e);
+}
+
+/* A pipe that nobody reads any more; a write would tell, but none may come for long. */
+static bool output_closed(void)
+{
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* Show and, with --follow, go on while somebody may still write. */
+static int follow(struct tail *t, const char *word, struct err *e)
+{
+    struct job_list jobs;
+    const bool as_text = t->o->format == FORMAT_TEXT;
+    bool begun = false, open = false, more = true;
+    int rc = 0;
+    while (more && rc == 0) {
+        if (stop_signal) {
+            rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
+            break;
+        }
+        if (job_from_word(t->s, word, &jobs, e))
+            return -1;
+        const struct job *job = &jobs.v[0];
+        if (!begun)
+            t->from = options_given(t->o, "from") ? t->o->from : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS : 0;
+        begun = true;
+        if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
+            open = true;
+        more = t->o->follow && (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
+        if (rc == 0)
+            rc = as_text ? show_new(t, job, e) : show_new_ids(t, job, e);
+        if (rc == 0 && as_text && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE) {
+            const char *bytes;           /* an end-of-text token is not stored: the text ends here */
+            size_t n;
+            emit_flush(&t->replay.emit, &bytes, &n);
+            rc = n && t->replay.at > t->from ? sink_write(&t->out, bytes, n, e) : 0;
+        }
+        job_list_free(&jobs);
+        if (more && rc == 0 && output_closed())
+            rc = err_set(e, ERR_AGAIN, "standard output was closed");
+        if (more && rc == 0)
+            nanosleep(&(struct timespec){ .tv_nsec = (long)(FOLLOW_SECONDS * 1e9) }, NULL);
+    }
+    if (open)
+        replay_close(&t->replay);
+    return rc;
+}
+
+int cmd_tail(const struct options *o, struct err *e)
+{
+    struct tail t = { .o = o, .out = { .fd = 1 } };
+    stop_signals_catch();
+    if (store_from_options(&t.s, o, STORE_READ, e))
+        return -1;
+    int rc = follow(&t, o->arg[0], e);
+    job_close(&t.params);
+    text_reader_close(&t.reader);
+    store_close(t.s);
+    return rc;
+}

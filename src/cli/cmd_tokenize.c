@@ -1,0 +1,339 @@
+/* longhand tokenize: text to ids and back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/cli/verbs.h"
+#include "src/base/unicode.h"
+
+enum { LINE_BYTES_MAX = 1 << 30, INPUT_BYTES = 1 << 20 };
+
+/* Lines of a file, one at a time; what has been printed goes out before reading may wait. */
+struct lines {
+    int fd; const char *name;
+    char *buf; size_t from, to, room;
+    size_t number, offset;           /* of the line last given, from 1; of its first byte */
+    bool end;
+};
+
+static int lines_open(struct lines *l, const char *path, struct err *e)
+{
+    bool std = !path || strcmp(path, "-") == 0;
+    *l = (struct lines){ .fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC), .name = std ? "standard input" : path, .room = INPUT_BYTES };
+    if (l->fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    l->buf = malloc(l->room);
+    return l->buf ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
+
+static void lines_close(struct lines *l)
+{
+    if (l->fd > STDIN_FILENO)
+        close(l->fd);
+    free(l->buf);
+}
+
+static int lines_fill(struct lines *l, struct err *e)
+{
+    if (l->from > 0) {
+        memmove(l->buf, l->buf + l->from, l->to - l->from);
+        l->to -= l->from;
+        l->from = 0;
+    }
+    if (l->to == l->room) {
+        char *p = l->room >= LINE_BYTES_MAX ? NULL : realloc(l->buf, 2 * l->room);
+        if (!p)
+            return err_set(e, ERR_INPUT, "%s: line %zu is longer than %zu bytes", l->name, l->number + 1, l->room);
+        l->buf = p;
+        l->room *= 2;
+    }
+    if (stdout_finish(e))
+        return -1;
+    for (;;) {
+        ssize_t r = read(l->fd, l->buf + l->to, l->room - l->to);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return err_set(e, ERR_INPUT, "%s: cannot read: %s", l->name, strerror(errno));
+        l->end = r == 0;
+        l->to += (size_t)r;
+        return 0;
+    }
+}
+
+/* The next line without its end: 1, 0 at the end of the file, -1. Valid until the next call. */
+static int lines_next(struct lines *l, char **line, size_t *n, struct err *e)
+{
+    size_t seen = 0;
+    for (;;) {
+        char *nl = memchr(l->buf + l->from + seen, '\n', l->to - l->from - seen);
+        if (nl || (l->end && l->to > l->from)) {
+            *line = l->buf + l->from;
+            *n = (nl ? (size_t)(nl - l->buf) : l->to) - l->from;
+            l->from += *n + (nl != NULL);
+            l->number++;
+            return 1;
+        }
+        if (l->end)
+            return 0;
+        seen = l->to - l->from;
+        if (lines_fill(l, e))
+            return -1;
+    }
+}
+
+/* ---- one line of JSON ---- */
+
+static int bad_line(const struct lines *l, const char *line, const char *at, const char *what, struct err *e)
+{
+    return err_set(e, ERR_INPUT, "%s: line %zu, offset %zu: %s", l->name, l->number, l->offset + (size_t)(at - line), what);
+}
+
+static const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r'))
+        p++;
+    return p;
+}
+
+/* Four hexadecimal digits, or UINT32_MAX. */
+static uint32_t hex4(const char *p, const char *end)
+{
+    uint32_t v = 0;
+    if (end - p < 4)
+        return UINT32_MAX;
+    for (int i = 0; i < 4; i++) {
+        static const char digits[] = "0123456789abcdefABCDEF";
+        const char *hit = p[i] ? strchr(digits, p[i]) : NULL;
+        if (!hit)
+            return UINT32_MAX;
+        v = v << 4 | (uint32_t)(hit - digits - (hit - digits > 15 ? 6 : 0));
+    }
+    return v;
+}
+
+/* The escape at p (behind the backslash) as bytes at *out; NULL when it is none. */
+static const char *unescape(const char *p, const char *end, char **out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const char *hit = p < end && *p ? strchr(from, *p) : NULL;
+    if (hit) {
+        *(*out)++ = to[hit - from];
+        return p + 1;
+    }
+    uint32_t c = p < end && *p == 'u' ? hex4(p + 1, end) : UINT32_MAX, low;
+    if (c == UINT32_MAX || (c >= 0xdc00 && c < 0xe000))
+        return NULL;
+    p += 5;
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (end - p < 6 || p[0] != '\\' || p[1] != 'u' || (low = hex4(p + 2, end)) < 0xdc00 || low > 0xdfff)
+            return NULL;
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        p += 6;
+    }
+    *out += utf8_put(*out, c);
+    return p;
+}
+
+/* A JSON string, decoded in place: line[0..*n_text). A NUL may be in it. */
+static int line_string(char *line, size_t n, size_t *n_text, const struct lines *l, struct err *e)
+{
+    const char *end = line + n, *p = skip_space(line, end);
+    char *out = line;
+    size_t valid = utf8_valid_prefix(line, n);
+    if (valid < n)
+        return bad_line(l, line, line + valid, "invalid UTF-8", e);
+    if (p == end || *p != '"')
+        return bad_line(l, line, p, "not a JSON string", e);
+    for (p++; p < end && *p != '"';) {
+        if ((unsigned char)*p < 0x20)
+            return bad_line(l, line, p, "a control character in a JSON string must be escaped", e);
+        if (*p != '\\') {
+            *out++ = *p++;
+            continue;
+        }
+        const char *q = unescape(p + 1, end, &out);
+        if (!q)
+            return bad_line(l, line, p, "not an escape of a JSON string (lone surrogates are not allowed)", e);
+        p = q;
+    }
+    if (p == end || skip_space(p + 1, end) != end)
+        return bad_line(l, line, p, p == end ? "a JSON string that does not end" : "more than one JSON string", e);
+    *n_text = (size_t)(out - line);
+    return 0;
+}
+
+/* A JSON array of ids into (*ids)[0..*n_ids), which grows. */
+static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, size_t *room, const struct lines *l, struct err *e)
+{
+    const char *end = line + n, *p = skip_space(line, end);
+    *n_ids = 0;
+    if (p == end || *p != '[')
+        return bad_line(l, line, p, "not a JSON array of ids", e);
+    p = skip_space(p + 1, end);
+    while (p < end && *p != ']') {
+        const char *start = p;
+        int64_t v = 0;
+        for (; p < end && *p >= '0' && *p <= '9' && v <= INT32_MAX; p++)
+            v = 10 * v + (*p - '0');
+        if (p == start || v > INT32_MAX || (*start == '0' && p - start > 1))
+            return bad_line(l, line, start, "not a token id", e);
+        if (*n_ids == *room) {
+            size_t more = *room ? 2 * *room : 1024;
+            int32_t *q = realloc(*ids, more * sizeof *q);
+            if (!q)
+                return err_set(e, ERR_FAILED, "out of memory");
+            *ids = q;
+            *room = more;
+        }
+        (*ids)[(*n_ids)++] = (int32_t)v;
+        p = skip_space(p, end);
+        if (p < end && *p == ',') {
+            p = skip_space(p + 1, end);
+            if (p < end && *p == ']')
+                return bad_line(l, line, p, "an id must follow the comma", e);
+        } else if (p < end && *p != ']') {
+            return bad_line(l, line, p, "a comma or ] must follow an id", e);
+        }
+    }
+    if (p == end || skip_space(p + 1, end) != end)
+        return bad_line(l, line, p, p == end ? "an array that does not end" : "more than one array", e);
+    return 0;
+}
+
+static void put_id(int32_t id)
+{
+    char s[12], *p = s + sizeof s;
+    uint32_t v = (uint32_t)id;
+    do
+        *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    fwrite_unlocked(p, 1, (size_t)(s + sizeof s - p), stdout);
+}
+
+static int encode_line(const struct tokenizer *t, char *line, size_t n, const struct lines *l, struct err *e)
+{
+    int32_t *ids;
+    size_t n_ids, n_text = 0;
+    if (line_string(line, n, &n_text, l, e))
+        return -1;
+    if (tokenizer_encode(t, &ids, &n_ids, line, n_text, true, e))
+        return err_while(e, "%s: line %zu", l->name, l->number);
+    putc_unlocked('[', stdout);
+    for (size_t i = 0; i < n_ids; i++) {
+        fputs_unlocked(i ? ", " : "", stdout);
+        put_id(ids[i]);
+    }
+    fputs_unlocked("]\n", stdout);
+    free(ids);
+    return 0;
+}
+
+static int decode_ids(const struct tokenizer *t, const int32_t *ids, size_t n_ids, bool json, struct err *e)
+{
+    char *text;
+    size_t n;
+    if (tokenizer_decode(t, &text, &n, ids, n_ids, true, e))
+        return -1;
+    if (json) {
+        put_json(stdout, text, n);
+        putc_unlocked('\n', stdout);
+    } else {
+        fwrite(text, 1, n, stdout);
+    }
+    free(text);
+    return 0;
+}
+
+static int tokenize_lines(const struct tokenizer *t, const char *path, bool decode, struct err *e)
+{
+    struct lines l;
+    int32_t *ids = NULL;
+    size_t n, n_ids, room = 0;
+    char *line;
+    int more = 0, rc = lines_open(&l, path, e);
+    while (rc == 0 && (more = lines_next(&l, &line, &n, e)) > 0) {
+        if (!decode)
+            rc = encode_line(t, line, n, &l, e);
+        else if (!(rc = line_ids(line, n, &ids, &n_ids, &room, &l, e)) && (rc = decode_ids(t, ids, n_ids, true, e)))
+            err_while(e, "%s: line %zu", l.name, l.number);
+        l.offset += n + 1;
+    }
+    free(ids);
+    lines_close(&l);
+    return rc || more < 0 ? -1 : 0;
+}
+
+/* ---- whole texts ---- */
+
+static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, const char *name, struct err *e)
+{
+    size_t room = n / 2 + 1;                     /* a digit and a space for each */
+    *n_ids = 0;
+    *ids = malloc(room * sizeof **ids);
+    if (!*ids)
+        return err_set(e, ERR_FAILED, "out of memory");
+    for (const char *p = text, *end = text + n; p < end;) {
+        char word[16] = "";
+        size_t len = 0;
+        long v;
+        if (strchr(" \t\r\n,[]", *p) && *p) {
+            p++;
+            continue;
+        }
+        while (p + len < end && p[len] && !strchr(" \t\r\n,[]", p[len]))
+            len++;
+        memcpy(word, p, MIN(len, sizeof word - 1));
+        if (len >= sizeof word || len == 0 || parse_long(&v, name, word, 0, INT32_MAX, e))
+            return err_set(e, ERR_INPUT, "%s: offset %zu: '%s' is not a token id", name, (size_t)(p - text), word);
+        (*ids)[(*n_ids)++] = (int32_t)v;
+        p += len;
+    }
+    return 0;
+}
+
+static int tokenize_whole(const struct tokenizer *t, const char *path, bool decode, struct err *e)
+{
+    int32_t *ids = NULL;
+    char *text;
+    size_t n, n_ids;
+    int rc;
+    if (decode ? text_read(&text, &n, path, e) : text_read_utf8(&text, &n, path, e))
+        return -1;
+    if (decode) {
+        rc = whole_ids(&ids, &n_ids, text, n, path, e) || decode_ids(t, ids, n_ids, false, e) ? -1 : 0;
+    } else if (!(rc = tokenizer_encode(t, &ids, &n_ids, text, n, true, e))) {
+        for (size_t i = 0; i < n_ids; i++) {
+            put_id(ids[i]);
+            putc_unlocked('\n', stdout);
+        }
+    }
+    free(ids);
+    free(text);
+    return rc;
+}
+
+int cmd_tokenize(const struct options *o, struct err *e)
+{
+    static struct config config;
+    struct tokenizer *t;
+    struct err ignored;
+    char dir[PATH_BYTES];
+    if (model_dir(dir, o, e))
+        return -1;
+    /* A tokenizer needs no model: without a configuration that longhand can run, only its own size limits ids. */
+    size_t vocab = config_read(&config, dir, &ignored) ? INT32_MAX : config.vocab;
+    if (tokenizer_open(&t, dir, vocab, e))
+        return -1;
+    const char *path = o->n_args ? o->arg[0] : "-";
+    int rc = o->jsonl ? tokenize_lines(t, path, o->decode, e) : tokenize_whole(t, path, o->decode, e);
+    tokenizer_close(t);
+    if (rc)
+        return -1;
+    return stdout_finish(e);
+}

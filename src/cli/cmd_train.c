@@ -1,0 +1,328 @@
+/* longhand train heads: drafting heads for a model, trained on texts. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device_train.h"
+#include "src/cli/verbs.h"
+#include "src/model/heads.h"
+#include "src/train/train_heads.h"
+
+enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };
+
+struct job {
+    const struct options *o;
+    struct engine engine;
+    struct progress progress;
+    struct train train;
+    struct module module[2];
+    struct lm_back back;
+    struct heads first[2];               /* that training begins with */
+    char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
+    struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
+};
+
+/* Tokens of texts, without what the tokenizer puts before and behind them. */
+static int read_texts(struct train_text *t, const struct tokenizer *tok, const struct text_list *files, struct err *e)
+{
+    size_t room = 0;
+    t->begin = calloc(files->n + 1, sizeof *t->begin);
+    if (!t->begin)
+        return err_set(e, ERR_FAILED, "out of memory");
+    for (; t->n < files->n; t->n++) {
+        char *text;
+        int32_t *ids;
+        size_t n, len, used = t->begin[t->n];
+        if (stop_signal)
+            return err_set(e, ERR_FAILED, "stopped by %s while reading texts", stop_signal_name());
+        if (text_read_utf8(&text, &len, files->v[t->n], e))
+            return -1;
+        int rc = tokenizer_encode(tok, &ids, &n, text, len, false, e);
+        free(text);
+        if (rc)
+            return err_while(e, "%s", files->v[t->n]);
+        if (used + n > room) {
+            room = 2 * (used + n);
+            int32_t *more = realloc(t->ids, room * sizeof *more);
+            if (!more) {
+                free(ids);
+                return err_set(e, ERR_FAILED, "out of memory for %zu tokens", room);
+            }
+            t->ids = more;
+        }
+        memcpy(t->ids + used, ids, n * sizeof *ids);
+        free(ids);
+        t->begin[t->n + 1] = used + n;
+    }
+    return 0;
+}
+
+/* What the tokenizer puts before a text: what it makes of none. */
+static int read_prefix(struct job *j, struct err *e)
+{
+    int32_t *ids;
+    size_t n;
+    if (tokenizer_encode(j->engine.tokenizer, &ids, &n, "", 0, true, e))
+        return -1;
+    while (n && j->engine.config.n_eos && ids[n - 1] == j->engine.config.eos[0])
+        n--;                         /* a template may end texts too */
+    if (n <= TRAIN_PREFIX_MAX)
+        memcpy(j->train.prefix, ids, n * sizeof *ids);
+    free(ids);
+    j->train.n_prefix = n;
+    return n <= TRAIN_PREFIX_MAX ? 0 : err_set(e, ERR_INPUT, "the tokenizer puts %zu tokens before a text, at most %d are allowed", n, TRAIN_PREFIX_MAX);
+}
+
+/* FILE.safetensors -> FILE-independent.safetensors */
+static void second_name(char to[PATH_BYTES], const char *out)
+{
+    const char *dot = strrchr(out, '.');
+    size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - out) : strlen(out);
+    snprintf(to, PATH_BYTES, "%.*s-independent%s", (int)stem, out, out + stem);
+}
+
+/* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, 200 steps of 120 windows of 8,192
+ * tokens. Adam moves every element by about the rate, so an output by the rate times the inputs: the smaller the model, the larger the
+ * rate that moves it as far. What a step takes off the weights, rate x decay, stays what it is in the paper. And small models have
+ * small budgets: a step is one window unless more are asked for. */
+static int settings(struct job *j, struct err *e)
+{
+    const struct options *o = j->o;
+    const size_t window = o->window ? o->window : MIN((size_t)8192, j->engine.config.context);
+    if (o->n_args != 1 || strcmp(o->arg[0], "heads"))
+        return err_set(e, ERR_INPUT, "train: '%s': only heads can be trained; usage: longhand train heads --model DIR --data FILES... --out FILE",
+                       o->n_args ? o->arg[0] : "");
+    if (!o->output)
+        return err_set(e, ERR_INPUT, "train: --out FILE is missing");
+    if (!o->data.n)
+        return err_set(e, ERR_INPUT, "train: --data FILES... is missing");
+    if (strlen(o->output) > PATH_BYTES - 64)
+        return err_set(e, ERR_INPUT, "--out: a path of %zu bytes, at most %d are allowed", strlen(o->output), PATH_BYTES - 64);
+    if (window > j->engine.config.context)
+        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", window, j->engine.config.context);
+    if (window < 4 * TRAIN_OUTPUTS_MAX)
+        return err_set(e, ERR_INPUT, "--window %zu: at least %d are needed", window, 4 * TRAIN_OUTPUTS_MAX);
+    snprintf(j->out[0], PATH_BYTES, "%s", o->output);
+    second_name(j->out[1], o->output);
+    snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
+    if ((o->train_kind == KIND_BOTH && output_check(o, "out", j->out[1], e)) || output_check(o, "out", j->checkpoint, e))
+        return -1;
+    j->train.s = (struct train_settings){
+        .window = window, .batch = o->train_batch,
+        .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
+        .valid_every = o->valid_every, .valid_windows = o->valid_windows, .checkpoint_seconds = o->checkpoint_seconds,
+    };
+    struct train_settings *s = &j->train.s;
+    s->decay = options_given(o, "weight-decay") ? o->train_decay : s->rate > 0.005 ? 0.0005 / s->rate : 0.1;
+    return 0;
+}
+
+static int read_data(struct job *j, struct err *e)
+{
+    struct train *t = &j->train;
+    if (read_prefix(j, e) || read_texts(&t->data, j->engine.tokenizer, &j->o->data, e) ||
+        read_texts(&t->valid, j->engine.tokenizer, &j->o->valid, e))
+        return -1;
+    const size_t windows = train_windows(t, &t->data);
+    if (windows == 0)
+        return err_set(e, ERR_INPUT, "--data: no text of at least %d tokens", 2 + TRAIN_OUTPUTS_MAX);
+    t->s.steps = j->o->train_steps ? j->o->train_steps : MAX((windows + t->s.batch - 1) / t->s.batch, 1);
+    t->s.warmup = MIN(t->s.warmup, t->s.steps / 4);
+    return 0;
+}
+
+/* ---- reports ---- */
+
+static double per(const struct train_score *s, double x) { return s->n ? x / (double)s->n : NAN; }
+
+static void scores(FILE *f, const struct train_score *s, size_t n)
+{
+    double loss = 0;
+    for (size_t k = 0; k < n; k++)
+        loss += per(&s[k], s[k].loss);
+    fprintf(f, "loss %.4f (", loss);
+    for (size_t k = 0; k < n; k++)
+        fprintf(f, "%s%.3f", k ? " " : "", per(&s[k], s[k].loss));
+    fputs("), top-1", f);
+    for (size_t k = 0; k < n; k++)
+        fprintf(f, " %.1f", 100 * per(&s[k], (double)s[k].top1));
+    fputs(" %, top-3", f);
+    for (size_t k = 0; k < n; k++)
+        fprintf(f, " %.1f", 100 * per(&s[k], (double)s[k].top3));
+    fputs(" %\n", f);
+}
+
+static void on_report(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score)
+{
+    struct job *j = ctx;
+    struct progress *p = &j->progress;
+    if (valid)
+        memcpy(j->last, score, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *score);
+    else
+        progress_at(p, step * t->s.batch * t->s.window);
+    if (p->show == SHOW_NOTHING || (!valid && step % MAX(t->s.valid_every / 10, 1) && step != t->s.steps))
+        return;
+    progress_clear(p);
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const struct train_score *s = score + i * TRAIN_OUTPUTS_MAX;
+        if (p->show == SHOW_JSON) {
+            for (size_t k = 0; k < t->module[i].n_outputs; k++)
+                fprintf(stderr, "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, \"loss\": %.6f, "
+                        "\"top1\": %.6f, \"top3\": %.6f}\n", step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
+                        per(&s[k], s[k].loss), per(&s[k], (double)s[k].top1), per(&s[k], (double)s[k].top3));
+        } else {
+            fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name, valid ? "held-out text" : "its windows");
+            scores(stderr, s, t->module[i].n_outputs);
+        }
+    }
+}
+
+static void print_times(const struct job *j)
+{
+    const struct train *t = &j->train;
+    double heads[HEADS_TIMES] = { 0 }, all = 0;
+    for (size_t i = 0; i < t->n_modules; i++)
+        for (size_t k = 0; k < HEADS_TIMES; k++)
+            heads[k] += train_heads_seconds(&t->module[i])[k];
+    for (size_t k = 0; k < TRAIN_TIMES; k++)
+        all += t->seconds[k];
+    fprintf(stderr, "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, heads %.1f s, optimiser %.1f s, checkpoints %.1f s; "
+            "held-out text %.1f s\n", t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]), t->seconds[TRAIN_FORWARD],
+            t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER], t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
+    fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n", heads[HEADS_FORWARD],
+            heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
+}
+
+/* ---- the run ---- */
+
+static int check_memory(struct job *j, struct err *e)
+{
+    struct memory_plan plan = {0};
+    struct train shape = j->train;
+    const struct config *c = &j->engine.config;
+    for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet: their size is known */
+        j->module[i].n_params = j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
+    shape.model = &j->engine.model;
+    struct device *dev = j->engine.dev;
+    memory_add_on(&plan, dev, "weights", j->engine.weight_bytes);
+    memory_add(&plan, "tokens", j->train.data.begin[j->train.data.n] * sizeof(int32_t));
+    if (dev->graph_bytes)
+        memory_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
+    memory_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
+    memory_add(&plan, "moments", train_host_bytes(&shape));
+    memory_add_on(&plan, dev, "heads", j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) + c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
+    return memory_check(&plan, "a smaller --window needs less", e);
+}
+
+/* The heads that --from names, for module i. */
+static int open_first(struct job *j, size_t i, bool chained, struct err *e)
+{
+    char path[PATH_BYTES];
+    struct heads *h = &j->first[i];
+    if (i == 0)
+        snprintf(path, sizeof path, "%s", j->o->train_from);
+    else
+        second_name(path, j->o->train_from);
+    if (heads_open(h, path, &j->engine.model, e))
+        return -1;
+    if (h->n != j->o->heads || h->chained != chained)
+        return err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n, h->chained ? "chained" : "independent",
+                       j->o->heads, chained ? "chained" : "independent");
+    return 0;
+}
+
+static int train_all(struct job *j, struct err *e)
+{
+    struct train *t = &j->train;
+    const int kind = j->o->train_kind;
+    t->module = j->module;
+    t->n_modules = kind == KIND_BOTH ? 2 : 1;
+    if (check_memory(j, e) || engine_load(&j->engine, &j->progress, e) || lm_back_open(&j->back, &j->engine.model, e))
+        return -1;
+    t->model = &j->engine.model;
+    t->checkpoint = j->checkpoint;
+    t->curves = j->o->curves;
+    t->stop = &stop_signal;
+    t->report = on_report;
+    t->ctx = j;
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const bool chained = kind != KIND_INDEPENDENT && i == 0;
+        j->module[i] = (struct module){ .name = chained ? "chained" : "independent", .out = j->out[i] };
+        if ((j->o->train_from && open_first(j, i, chained, e)) ||
+            train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed, j->o->train_from ? &j->first[i] : NULL, e))
+            return -1;
+    }
+    progress_clear(&j->progress);
+    if (j->progress.show == SHOW_LINE || j->progress.show == SHOW_PLAIN)
+        fprintf(stderr, "%zu tokens in %zu windows, held out %zu; %zu steps of %zu windows\n", t->data.begin[t->data.n], train_windows(t, &t->data),
+                t->valid.n ? t->valid.begin[t->valid.n] : 0, t->s.steps, t->s.batch);
+    progress_phase(&j->progress, "training", "tokens", t->s.steps * t->s.batch * t->s.window);
+    return train_run(t, e);
+}
+
+/* What was reached, on standard output. */
+static int print_results(const struct job *j, struct err *e)
+{
+    const struct train *t = &j->train;
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const struct module *u = &t->module[i];
+        const struct train_score *s = j->last + i * TRAIN_OUTPUTS_MAX;
+        printf("%s: %s", u->out, u->name);
+        if (s->n) {
+            fputs(", held-out text: ", stdout);
+            scores(stdout, s, u->n_outputs);
+        } else
+            putchar('\n');
+    }
+    return stdout_finish(e);
+}
+
+/* Known before anything is read: a GPU without cuBLAS. */
+static int check_device(struct job *j, struct err *e)
+{
+    struct device *d = j->engine.dev;
+    char why[512];
+    if (!d->host_memory && device_train_open(d, why, sizeof why))
+        return err_set(e, ERR_INPUT, "train heads: %s: %s", d->name, why);
+    return 0;
+}
+
+static int train(struct job *j, struct err *e)
+{
+    struct options own = *j->o;
+    progress_open(&j->progress, j->o->progress, j->o->quiet);
+    if (strcmp(own.device, "auto") == 0)
+        own.device = "cpu";              /* what a training ends with depends on the device: a GPU is asked for */
+    if (engine_open(&j->engine, &own, e) || check_device(j, e) || settings(j, e) || read_data(j, e))
+        return -1;
+    int rc = train_all(j, e);
+    progress_clear(&j->progress);
+    if (j->train.run_tokens && (j->progress.show == SHOW_LINE || j->progress.show == SHOW_PLAIN))
+        print_times(j);
+    return rc ? rc : print_results(j, e);
+}
+
+int cmd_train(const struct options *o, struct err *e)
+{
+    struct job *j = calloc(1, sizeof *j);
+    if (!j)
+        return err_set(e, ERR_FAILED, "out of memory");
+    j->o = o;
+    stop_signals_catch();
+    int rc = train(j, e);
+    for (size_t i = 0; i < 2; i++) {
+        train_heads_close(&j->module[i]);
+        heads_close(&j->first[i]);
+    }
+    lm_back_close(&j->back);
+    free(j->train.data.ids);
+    free(j->train.data.begin);
+    free(j->train.valid.ids);
+    free(j->train.valid.begin);
+    engine_close(&j->engine);
+    free(j);
+    return rc;
+}

@@ -1,0 +1,157 @@
+/* longhand verify: the tokens of a stored text are derived again, one plain pass each, from the tokens before them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "src/cli/cmd_store.h"
+
+struct check {
+    const struct options *o;
+    struct store *s;
+    struct job_list jobs;
+    const struct job *job;
+    struct job_input in;
+    struct job_params params;
+    struct worker worker;                        /* for its model; the store does not know it */
+    struct decoder decoder;
+    int32_t *ids; size_t n;
+    unsigned char *wanted; size_t n_wanted;      /* [n]: tokens to derive */
+};
+
+/* All tokens that were sampled, or --sample N of them at random. */
+static int choose(struct check *c, struct err *e)
+{
+    struct span_list spans;
+    size_t left, take;
+    c->wanted = malloc(c->n + 1);
+    if (!c->wanted)
+        return err_set(e, ERR_FAILED, "out of memory");
+    memset(c->wanted, 1, c->n + 1);
+    if (store_spans(c->s, c->job->id, &spans, e))
+        return -1;
+    for (size_t i = 0; i < spans.n; i++)         /* what another seed wrote cannot be derived with this one */
+        for (size_t k = spans.v[i].start; k < spans.v[i].start + spans.v[i].n && k < c->n; k++)
+            c->wanted[k] = 0;
+    span_list_free(&spans);
+    for (size_t i = left = 0; i < c->n; i++)
+        left += c->wanted[i];
+    take = c->n_wanted = options_given(c->o, "sample") ? MIN(c->o->sample, left) : left;
+    for (size_t i = 0; i < c->n; i++) {
+        uint64_t r = 0;
+        if (!c->wanted[i])
+            continue;
+        if (take < left && getrandom(&r, sizeof r, 0) != sizeof r)
+            return err_set(e, ERR_FAILED, "no random numbers");
+        c->wanted[i] = r % left < take;
+        take -= c->wanted[i];
+        left--;
+    }
+    return 0;
+}
+
+static int check_open(struct check *c, struct err *e)
+{
+    struct worker *w = &c->worker;
+    if (store_from_options(&c->s, c->o, STORE_READ, e) || job_from_word(c->s, c->o->arg[0], &c->jobs, e))
+        return -1;
+    c->job = &c->jobs.v[0];
+    if (store_input(c->s, c->job->id, &c->in, e) || job_parse(&c->params, c->in.parameters, e))
+        return -1;
+    if (c->params.draft.verifier == VERIFY_PAPER)
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with --verifier paper: its text is not the model's own", c->job->id);
+    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || choose(c, e))       /* sums and chain are checked here */
+        return -1;
+    w->threads = c->o->threads;
+    w->device = c->o->device;
+    if (worker_model(w, c->job, &c->params, e))
+        return -1;
+    if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id, c->job->numerics, w->engine.dev->numerics);
+    const size_t n_max = c->in.n_prompt + c->n + 1;
+    c->params.draft = (struct draft_settings){0};
+    c->params.drafter_auto = false;
+    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, c->job->seed, c->job->sample, n_max, e) ||
+        job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load(w, e))
+        return -1;
+    if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now", c->job->id, c->job->model);
+    for (size_t i = 0; i < c->in.n_prompt + c->n; i++) {
+        int32_t id = i < c->in.n_prompt ? c->in.prompt_ids[i] : c->ids[i - c->in.n_prompt];
+        if (id < 0 || (size_t)id >= w->engine.config.vocab)
+            return err_set(e, ERR_FAILED, "job %" PRId64 ": %s %zu is %" PRId32 ", beyond the model's vocabulary of %zu", c->job->id,
+                           i < c->in.n_prompt ? "prompt token" : "token", i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
+    }
+    return decode_open(&c->decoder, &w->engine.model, &c->params.sampling, NULL, c->in.prompt_ids, c->in.n_prompt, n_max, e);
+}
+
+static bool going(void *ctx, size_t done, size_t of)
+{
+    (void)ctx, (void)done, (void)of;
+    return !stop_signal;
+}
+
+/* *at: the first token that differs, or c->n; *own: what the model says there. */
+static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
+{
+    struct decoder *d = &c->decoder;
+    progress_phase(&c->worker.progress, "verifying", "tokens", c->n);
+    for (*at = 0; *at < c->n; ++*at) {
+        if (stop_signal)
+            return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu tokens", stop_signal_name(), *at, c->n);
+        if (!c->wanted[*at]) {
+            decode_append(d, &c->ids[*at], 1);
+            continue;
+        }
+        int rc = decode_prefill(d, going, NULL, e);
+        if (rc > 0)
+            return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
+        if (rc || decode_step(d, e))
+            return -1;
+        *own = d->tokens[d->n_tokens - 1];
+        if (*own != c->ids[*at])
+            break;
+        progress_at(&c->worker.progress, *at + 1);
+    }
+    return 0;
+}
+
+static int tell(const struct check *c, size_t at, int32_t own, struct err *e)
+{
+    const bool same = at == c->n;
+    if (c->o->json) {
+        printf("{\"job\": %" PRId64 ", \"identical\": %s, \"tokens\": %zu, \"checked\": %zu, \"first_difference\": ", c->job->id, same ? "true" : "false", c->n, c->n_wanted);
+        if (same)
+            puts("null}");
+        else
+            printf("{\"token\": %zu, \"stored\": %" PRId32 ", \"derived\": %" PRId32 "}}\n", at, c->ids[at], own);
+    } else if (same) {
+        printf("job %" PRId64 ": %zu tokens, chain whole, %zu derived again: identical\n", c->job->id, c->n, c->n_wanted);
+    }
+    if (stdout_finish(e))
+        return -1;
+    return same ? 0 : err_set(e, ERR_FAILED, "job %" PRId64 ": token %zu is %" PRId32 " in the store, the model says %" PRId32, c->job->id, at, c->ids[at], own);
+}
+
+int cmd_verify(const struct options *o, struct err *e)
+{
+    struct check c = { .o = o };
+    size_t at = 0;
+    int32_t own = 0;
+    stop_signals_catch();
+    progress_open(&c.worker.progress, o->progress, o->quiet);
+    int rc = check_open(&c, e) || derive(&c, &at, &own, e) ? -1 : 0;
+    progress_clear(&c.worker.progress);
+    if (rc == 0)
+        rc = tell(&c, at, own, e);
+    decode_close(&c.decoder);
+    engine_close(&c.worker.engine);
+    job_close(&c.params);
+    job_input_free(&c.in);
+    job_list_free(&c.jobs);
+    free(c.ids);
+    free(c.wanted);
+    store_close(c.s);
+    return rc;
+}

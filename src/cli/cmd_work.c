@@ -1,0 +1,214 @@
+/* longhand work: takes jobs until there are none, or watches for them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/cli/cmd_store.h"
+#include "src/base/stopping.h"
+
+static const double LOOK_SECONDS = 0.5;          /* between looks into an empty queue */
+
+struct shift {
+    const struct options *o;
+    struct store *store;
+    const char *batch;                           /* its jobs alone; NULL: all */
+    struct worker worker;
+    size_t done, failed;
+    bool late;                                   /* --max-time is over */
+    double waiting;                              /* since when others' jobs are waited for; 0: not */
+};
+
+static void say(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
+{
+    const char *what = r->end == WORK_DONE ? "done" : r->end == WORK_FAILED ? "failed" : r->end == WORK_LOST ? "left" : "stopped";
+    if (h->o->quiet)
+        return;
+    if (h->o->progress == PROGRESS_JSON) {
+        fprintf(stderr, "{\"phase\": \"%s\", \"job\": %" PRId64 ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ", what, id,
+                r->tokens, wanted, r->seconds, r->prefill_seconds);
+        if (r->why.msg[0])
+            put_json(stderr, r->why.msg, strlen(r->why.msg));
+        else
+            fputs("null", stderr);
+        fputs("}\n", stderr);
+    } else if (r->end == WORK_DONE) {
+        if (h->o->progress != PROGRESS_NONE)
+            fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id, r->tokens, wanted, r->seconds,
+                    r->seconds > 0 ? (double)(r->tokens - r->was) / r->seconds : 0);
+    } else {
+        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, what, r->tokens, wanted, r->why.msg);
+    }
+}
+
+/* 0: go on; 1: stop, the rest of the queue is for another time; -1. */
+static int one_job(struct shift *h, struct claim *c, struct err *e)
+{
+    const struct work_options how = { .stopped = JOB_QUEUED, .accept_change = h->o->accept_change, .rounds = h->o->rounds };
+    struct work_result r;
+    const size_t wanted = c->wanted;
+    const int64_t id = c->job;
+    if (worker_run(&h->worker, c, &how, NULL, &r, e)) {
+        stats_close(&r.stats);
+        return -1;
+    }
+    if (r.end == WORK_BROKEN) {                  /* the next job would not fare better; this one is nobody's fault */
+        stats_close(&r.stats);
+        return err_set(e, ERR_FAILED, "job %" PRId64 ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on", id, r.why.msg, r.tokens, wanted);
+    }
+    say(h, id, &r, wanted);
+    stats_close(&r.stats);
+    h->done += r.end == WORK_DONE || r.end == WORK_FAILED;
+    h->failed += r.end == WORK_FAILED;
+    return r.end == WORK_STOPPED;
+}
+
+static bool out_of_time(const struct shift *h)
+{
+    return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = (long)(LOOK_SECONDS * 1e9) }, NULL);
+}
+
+/* Nothing to take now. Whether to look again: always with --watch; else for a lease while others have jobs, which may come back. */
+static int look_again(struct shift *h, bool *again, struct err *e)
+{
+    struct store_counts n;
+    *again = h->o->watch;
+    if (h->o->watch)
+        return 0;
+    if (store_counts(h->store, h->batch, &n, e))
+        return -1;
+    double now = clock_seconds();
+    if (n.jobs[JOB_RUNNING] == 0)
+        return 0;
+    h->waiting = h->waiting > 0 ? h->waiting : now;
+    *again = now - h->waiting < store_lease_seconds(h->store) + 2;
+    return 0;
+}
+
+static int work(struct shift *h, struct err *e)
+{
+    for (bool again = true; again;) {
+        struct wish wish = worker_wish(&h->worker, 0);
+        struct claim claim;
+        wish.max_attempts = (int)h->o->max_attempts;
+        wish.batch = h->batch;
+        if (h->o->accept_change)
+            wish.n_numerics = 0;
+        if (stop_signal || out_of_time(h) || (h->o->max_jobs && h->done >= h->o->max_jobs))
+            return 0;
+        int rc = store_claim(h->store, &wish, &claim, e);
+        if (rc < 0)
+            return -1;
+        if (rc == 1) {
+            h->waiting = 0;
+            if ((rc = one_job(h, &claim, e)))
+                return rc < 0 ? -1 : 0;
+        } else {
+            if (look_again(h, &again, e))
+                return -1;
+            if (again)
+                nap();
+        }
+    }
+    return 0;
+}
+
+static bool is_for(const struct worker *w, const struct job *j)
+{
+    bool can = !j->numerics || !j->tokens;
+    for (size_t i = 0; i < w->n_numerics && !can; i++)
+        can = strcmp(w->numerics[i], j->numerics) == 0;
+    return can;
+}
+
+/* Queued jobs that stay because other arithmetic began them: an empty-handed worker says so. */
+static int say_what_stays(const struct shift *h, struct err *e)
+{
+    const struct selection queued = { .by_state = true, .state = JOB_QUEUED };
+    const struct job *first = NULL;
+    struct job_list jobs = {0};
+    int64_t *ids = NULL;
+    size_t n, others = 0;
+    if (h->o->quiet || h->o->accept_change)
+        return 0;
+    int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
+    for (size_t i = 0; i < jobs.n; i++)
+        if (!is_for(&h->worker, &jobs.v[i]) && (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
+            first = first ? first : &jobs.v[i];
+            others++;
+        }
+    if (first && h->o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"not for this worker\", \"jobs\": %zu, \"job\": %" PRId64 ", \"numerics\": \"%s\", \"here\": \"%s\"}\n", others, first->id,
+                first->numerics, h->worker.numerics[0]);
+    else if (first)
+        fprintf(stderr, "%zu %s queued that other arithmetic began (job %" PRId64 ": %s, here it is %s): a worker that has it goes on with them, or --accept-numerics-change\n",
+                others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics, h->worker.numerics[0]);
+    job_list_free(&jobs);
+    free(ids);
+    return rc;
+}
+
+/* With nothing wrong so far: what the exit status says. */
+static int conclude(const struct shift *h, struct err *e)
+{
+    struct store_counts n;
+    char paused[80] = "";
+    if (store_counts(h->store, h->batch, &n, e))
+        return -1;
+    const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
+    if (stop_signal)
+        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on", stop_signal_name(), left);
+    if (h->late && left)
+        return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work goes on", left);
+    if (n.jobs[JOB_PAUSED])
+        snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
+    if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
+        fprintf(stderr, "%s: no job is waiting%s\n", store_path(h->store), paused);
+    if (h->failed)
+        return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed, h->done);
+    return 0;
+}
+
+int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e)
+{
+    struct shift h = { .o = o, .store = s, .batch = batch };
+    h.worker.threads = o->threads;
+    h.worker.device = o->device;
+    h.worker.snapshot = (enum kv_snapshot)o->kv_snapshot;
+    h.worker.snapshot_max = o->kv_snapshot_max;
+    h.worker.quiet = o->quiet;
+    h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
+    progress_open(&h.worker.progress, o->progress, o->quiet);
+    int rc = worker_open(&h.worker, s, e);
+    if (rc == 0)
+        rc = work(&h, e);
+    h.late = out_of_time(&h);
+    if (rc == 0 && !stop_signal && !h.late)
+        rc = say_what_stays(&h, e);
+    worker_close(&h.worker);
+    return rc ? rc : conclude(&h, e);
+}
+
+static int work_here(const struct options *o, struct err *e)
+{
+    struct store *s = NULL;
+    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    int rc = store_from_options(&s, o, STORE_CREATE, e) || work_queue(o, s, NULL, e) ? -1 : 0;
+    store_close(s);
+    stopping_close();
+    return rc;
+}
+
+int cmd_work(const struct options *o, struct err *e)
+{
+    if (o->watch && o->until_empty)
+        return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
+    stop_signals_catch();
+    return where_is_all(o->device) ? work_all(o, work_here, e) : work_here(o, e);
+}

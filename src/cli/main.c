@@ -1,0 +1,67 @@
+/* longhand: writes book-length text with a language model. One verb per call; see src/request/options.c. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "src/cli/verbs.h"
+
+static int run_verb(const struct options *o, struct err *e)
+{
+    if (o->help) {
+        options_help(stdout, o->verb->bit == VERB_HELP ? NULL : o->verb, o->all);
+        return stdout_finish(e);
+    }
+    if (outputs_check(o, e))
+        return -1;
+    switch (o->verb->bit) {
+    case VERB_RUN:      return cmd_run(o, e);
+    case VERB_SCORE:    return cmd_score(o, e);
+    case VERB_TOKENIZE: return cmd_tokenize(o, e);
+    case VERB_INSPECT:  return cmd_inspect(o, e);
+    case VERB_DISTINCT: return cmd_distinct(o, e);
+    case VERB_TRAIN:    return cmd_train(o, e);
+    case VERB_BENCH:    return cmd_bench(o, e);
+    case VERB_SUBMIT:   return cmd_submit(o, e);
+    case VERB_WORK:     return cmd_work(o, e);
+    case VERB_LIST:     return cmd_list(o, e);
+    case VERB_SHOW:     return cmd_show(o, e);
+    case VERB_TEXT:     return cmd_text(o, e);
+    case VERB_TAIL:     return cmd_tail(o, e);
+    case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
+    case VERB_EXTEND:   return cmd_extend(o, e);
+    case VERB_FORK:     return cmd_fork(o, e);
+    case VERB_VERIFY:   return cmd_verify(o, e);
+    case VERB_REPORT:   return cmd_report(o, e);
+    case VERB_EXPORT:   return cmd_export(o, e);
+    case VERB_VERSION:  return cmd_version(o, e);
+    default:            return cmd_help(o, e);
+    }
+}
+
+/* A standard stream that came closed gets a place holder that cannot be used, so that no other file takes its number
+ * and receives what was meant for it. */
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct err e = {0};
+    hold_standard_streams();
+    signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write(), */
+    signal(SIGXFSZ, SIG_IGN);        /* and a file that may not be so large (ulimit -f) too */
+    json_watch();
+    int r = options_parse(&o, argc, argv, &e);
+    if (r == 0) {
+        r = run_verb(&o, &e);
+        options_free(&o);
+    }
+    if (r)
+        fprintf(stderr, "longhand: %s\n", e.msg);
+    return r ? e.code : 0;
+}

@@ -1,0 +1,487 @@
+#include "src/decode/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct decode_setup plain;
+
+size_t decode_verify_rows(const struct decode_setup *setup) { return draft_rows(&setup->draft); }
+
+size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
+{
+    return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
+}
+
+void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max)
+{
+    const struct draft_settings *draft = &setup->draft;
+    const size_t parts[] = {
+        n_max * sizeof(int32_t), chooser_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max), draft_bytes(draft, m, setup->heads),
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!add_size(n, parts[i], &n))
+            n = SIZE_MAX;
+    memory_add(plan, "decoder", n);
+    if (!m->dev->host_memory)
+        memory_add_on(plan, m->dev, "choosing tokens", chooser_device_bytes(m, decode_verify_rows(setup)));
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
+            drafters_all[i]->source == SOURCE_PARTIAL
+                ? memory_add_on(plan, m->dev, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max))
+                : memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
+}
+
+int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,
+                size_t n_prompt, size_t n_max, struct err *e)
+{
+    const struct config *c = &m->config;
+    setup = setup ? setup : &plain;
+    assert(n_prompt >= 1 && n_prompt <= n_max);
+    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max, .rows_max = decode_verify_rows(setup) };
+    for (size_t i = 0; i < n_prompt; i++)
+        assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
+    d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
+    d->tokens = calloc(n_max, sizeof *d->tokens);
+    d->logits = m->dev->alloc(m->dev, d->logits_bytes);
+    if (!d->tokens || !d->logits) {
+        err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
+        goto fail;
+    }
+    memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
+    if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
+        workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
+        chooser_open(&d->chooser, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
+        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->chooser, p->penalty, p->penalty_window, n_max, e))
+        goto fail;
+    control_start(&d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
+                  (double)(kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
+    return 0;
+fail:
+    decode_close(d);
+    return -1;
+}
+
+void decode_close(struct decoder *d)
+{
+    draft_close(&d->draft);
+    stats_close(&d->stats);
+    chooser_close(d->chooser);
+    if (d->work)
+        workspace_close(d->work);
+    kv_close(&d->kv);
+    if (d->model)
+        d->model->dev->free(d->model->dev, d->logits, d->logits_bytes);
+    free(d->tokens);
+    *d = (struct decoder){0};
+}
+
+void decode_append(struct decoder *d, const int32_t *ids, size_t n)
+{
+    assert(n <= d->n_max - d->n_tokens);
+    for (size_t i = 0; i < n; i++) {
+        assert(ids[i] >= 0 && (size_t)ids[i] < d->model->config.vocab);
+        d->tokens[d->n_tokens++] = ids[i];
+    }
+}
+
+/* What drafters may know from here on: the text, and the hidden state (the device's) of its last committed row. */
+static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
+{
+    const struct observed o = { d->n_tokens, hidden, path, n_path };
+    d->draft.tokens = d->tokens;
+    d->draft.n_tokens = d->n_tokens;
+    d->draft.n_prompt = d->n_prompt;
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (d->draft.set.drafters >> drafters_all[i]->source & 1)
+            drafters_all[i]->observe(&d->draft, &o);
+}
+
+int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e)
+{
+    static const uint8_t none[PREFILL_ROWS];     /* no row's logits are wanted */
+    size_t of = d->n_tokens - 1, from = d->kv.n_past;
+    double start = clock_seconds();
+    int r = 0;
+    while (d->kv.n_past < of && r == 0) {
+        size_t n = MIN((size_t)PREFILL_ROWS, of - d->kv.n_past);
+        struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past, .want = none };
+        if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
+            return err_while(e, "prompt token %zu", d->kv.n_past);
+        kv_advance(&d->kv, n);
+        d->count.prefill_tokens += n;
+        d->count.prefill_seconds += clock_seconds() - start;
+        start = clock_seconds();
+        if (progress && !progress(ctx, d->kv.n_past - from, of - from) && d->kv.n_past < of)
+            r = 1;
+    }
+    if (r == 0)
+        observe(d, NULL, NULL, 0);
+    d->count.prefill_seconds += clock_seconds() - start;
+    return r;
+}
+
+/* ---- one round -------------------------------------------------------------------------------------------- */
+
+static struct history history_of(const struct decoder *d)
+{
+    return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
+}
+
+/* Time passes of several sizes behind the text; their rows are forgotten. */
+static int calibrate(struct decoder *d, struct err *e)
+{
+    static const uint8_t all[64] = { [0 ... 63] = 1 };      /* logits of every row, as verification wants them */
+    static const int32_t parent[64] = { -1 };               /* all but the first below the root */
+    size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
+    int32_t token[64];
+    double best[CONTROL_GRID], spent = 0;
+    while (n > 0 && (control_grid[n - 1] > d->rows_max || control_grid[n - 1] > left))
+        n--;
+    for (size_t j = 0; j < sizeof token / sizeof *token; j++)
+        token[j] = d->tokens[d->n_tokens - 1];
+    const int times = d->control.measured[1] ? 2 : 1;       /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time dear */
+    for (int again = 0; again < times; again++)
+        for (size_t i = 0; i < n; i++) {
+            struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
+            const struct history h = history_of(d);
+            double start = clock_seconds(), seconds;
+            int rc = model_begin(d->model, d->work, &seq, 1, e);
+            if (rc == 0) {
+                chooser_tree(d->chooser, d->logits, &h, seq.n, parent, token);
+                rc = model_end(d->model, d->work, &seq, 1, e);
+            }
+            if (rc && *d->model->dev->error)
+                return -1;
+            if (rc)
+                kv_truncate(&d->kv, d->kv.n_past);          /* rows that are no text: where they are not finite, they took their time all the same */
+            seconds = clock_seconds() - start;
+            best[i] = again ? MIN(best[i], seconds) : seconds;
+            spent += seconds;
+        }
+    for (size_t i = 0; i < n; i++) {
+        control_measured(&d->control, i, d->kv.n_past, best[i]);
+        spent -= best[i];
+    }
+    d->control.calibrating += spent;
+    return 0;
+}
+
+/* Drafters in the order of their price. With a fixed tree each is asked once (partial: --draft-passes), else as long as it pays. */
+static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
+{
+    struct drafting *g = &d->draft;
+    const bool heads = ops->source == SOURCE_HEADS, partial = ops->source == SOURCE_PARTIAL;
+    if (!(g->set.drafters >> ops->source & 1) || (heads && !g->heads))
+        return false;
+    if (heads && !d->control.on && g->set.drafters >> SOURCE_PARTIAL & 1)
+        return false;                            /* the paper's way: they read the draft pass */
+    if (partial && (g->set.draft_passes >= 0 || !d->control.on))
+        return pass < (size_t)(g->set.draft_passes < 0 ? 1 : g->set.draft_passes);
+    if (!d->control.on)
+        return pass == 0;
+    if (!control_asks(&d->control, ops->source))
+        return false;
+    if (!partial)
+        return true;
+    double p, seconds, reach = draft_pass_reach(g);
+    draft_pass_expects(g, &d->control, &p, &seconds);
+    return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
+}
+
+/* The heads behind the last draft pass, when they pay. */
+static void ask_ahead(struct decoder *d)
+{
+    size_t rows;
+    if (!d->draft.heads || !control_asks(&d->control, HEADS_AHEAD))
+        return;
+    double before = clock_seconds(), value = control_value(&d->control, d->draft.tree, &rows);
+    if (draft_ahead(&d->draft))
+        control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows), clock_seconds() - before);
+}
+
+/* Whether this round may have draft passes; where not, the partial cache stays behind. */
+static bool may_pass(const struct decoder *d)
+{
+    const long fixed = d->draft.set.draft_passes;
+    return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
+}
+
+/* Every drafter that pays adds candidates; the controller keeps those that do. */
+static int draft(struct decoder *d, struct err *e)
+{
+    struct drafting *g = &d->draft;
+    struct tree *t = g->tree;
+    size_t rows = d->rows_max;
+    double start = clock_seconds();
+    g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
+    tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
+    control_round(&d->control, d->kv.n_past);
+    if ((control_trial_is_due(&d->control) || control_is_trial(&d->control)) && !control_may_try(&d->control, draft_could_gain(g, &d->control)))
+        draft_hope_again(g, &d->control);
+    control_choose_mode(&d->control);
+    if (d->control.on && d->control.mode == MODE_FULL)
+        draft_choose_budget(g, &d->control);
+    if (may_pass(d))
+        partial_follow(&g->partial);
+    g->passes = 0;
+    g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
+    g->looks = control_looks(&d->control);
+    for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
+        const struct drafter_ops *ops = drafters_all[i];
+        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || (d->control.mode == MODE_LEAN && ops->source != SOURCE_PARTIAL));
+        for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
+            double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
+            if (ops->expand(g, &more, e))
+                return -1;
+            if (priced)
+                control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows), clock_seconds() - before);
+        }
+        if (d->control.on && ops->source == SOURCE_PARTIAL && g->passes)
+            ask_ahead(d);
+    }
+    d->round.draft = clock_seconds() - start;
+    if (d->control.on)
+        control_value(&d->control, t, &rows);
+    tree_keep(t, MIN(rows, d->rows_max));
+    d->round.expected = 0;
+    for (size_t i = 1; i < t->n_kept; i++)
+        d->round.expected += t->node[t->kept[i]].reach;
+    d->round.draft_passes = g->passes;
+    d->round.control = clock_seconds() - start - d->round.draft;
+    return 0;
+}
+
+/* One pass of the model over the kept nodes of all decoders, and where the device chooses what it samples behind each of them. A chain is written
+ * straight behind the cache. */
+static int verify(struct decoder *const *d, size_t n, struct err *e)
+{
+    static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
+    struct pass_seq seq[BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        struct tree *t = d[i]->draft.tree;
+        seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
+        if (!tree_is_chain(t))
+            seq[i].parent = t->kept_parent;
+        if (may_pass(d[i]) && partial_wants_scores(&d[i]->draft.partial)) {
+            seq[i].scored = partial_select;
+            seq[i].scored_ctx = &d[i]->draft.partial;
+        }
+    }
+    double start = clock_seconds();
+    int rc = model_begin(d[0]->model, d[0]->work, seq, n, e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const struct tree *t = d[i]->draft.tree;
+        const struct history h = history_of(d[i]);
+        if (d[i]->draft.set.verifier != VERIFY_PAPER)
+            chooser_tree(d[i]->chooser, d[i]->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
+    }
+    if (rc || model_end(d[0]->model, d[0]->work, seq, n, e))
+        return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
+    for (size_t i = 0; i < n; i++) {
+        struct decoder *x = d[i];
+        x->round.verify = clock_seconds() - start;
+        x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
+        if (n == 1 && !x->round.refreshes)
+            control_verified(&x->control, x->kv.n_past, x->draft.tree->n_kept, x->round.verify);
+    }
+    return 0;
+}
+
+/* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
+ * root first; returns how many. */
+static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
+{
+    struct tree *t = d->draft.tree;
+    int32_t token[TREE_DEPTH_MAX + 1];
+    struct history h = history_of(d);
+    size_t n = 0, at = 0;
+    for (;;) {
+        path[n++] = (uint32_t)at;
+        h.path = token, h.n_path = n - 1;
+        *bonus = chooser_at(d->chooser, d->logits, at, &h);
+        draft_learn(&d->draft, t->kept[at], *bonus);
+        size_t next = at + 1;
+        while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
+            next++;
+        if (next >= t->n_kept)
+            return n;
+        token[n - 1] = *bonus;
+        at = next;
+    }
+}
+
+/* Algorithm 1, lines 12 and 13: independent samples in every candidate row, the longest match wins, at random among equals. */
+static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus)
+{
+    const struct tree *t = d->draft.tree;
+    const struct history text = history_of(d);
+    size_t n_best = 0, ties = 0;
+    int32_t kept_at[TREE_POOL_MAX];
+    assert(t->n_kept == t->n);                   /* every candidate row is verified */
+    memset(kept_at, -1, sizeof kept_at);
+    for (size_t i = 0; i < t->n_kept; i++)
+        kept_at[t->kept[i]] = (int32_t)i;
+    for (uint32_t row = 0; row < MAX(t->n_chains, (size_t)1); row++) {
+        int32_t token[TREE_DEPTH_MAX + 1], sample;
+        uint32_t mine[TREE_DEPTH_MAX + 1], end = t->n_chains ? t->chain[row] : 0;
+        size_t depth = t->node[end].depth, n = 0;
+        for (uint32_t i = end; i; i = t->node[i].parent)
+            mine[t->node[i].depth] = (uint32_t)kept_at[i];
+        mine[0] = 0;
+        tree_path(t, end, token);
+        do {
+            struct history h = text;
+            h.path = token, h.n_path = n;
+            sample = chooser_at_row(d->chooser, d->logits, mine[n], &h, row);
+        } while (n < depth && sample == token[n] && ++n <= depth);
+        ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
+        bool wins = n + 1 > n_best || (n + 1 == n_best && sampler_pick(chooser_sampler(d->chooser), &text, row, ties) == 0);
+        if (wins) {
+            n_best = n + 1;
+            memcpy(path, mine, n_best * sizeof *path);
+            *bonus = sample;
+        }
+    }
+    return n_best;
+}
+
+/* Whether a candidate was proposed to be verified, and not only to be looked at. */
+static bool is_meant(const struct decoder *d, uint32_t i)
+{
+    const struct tree *t = d->draft.tree;
+    bool meant = !d->draft.looks || t->node[i].reach >= d->draft.min_reach;
+    for (size_t k = 1; k < t->n_kept && !meant; k++)
+        meant = t->kept[k] == i;
+    return meant;
+}
+
+/* What the round did, before anything moves. */
+static void describe(struct decoder *d, const uint32_t *path, size_t n)
+{
+    const struct tree *t = d->draft.tree;
+    struct round_stats *r = &d->round;
+    memset(r->n_reached, 0, sizeof r->n_reached);
+    memset(r->source_drafted, 0, sizeof r->source_drafted);
+    r->tokens = n;
+    r->rows = t->n_kept;
+    r->drafted = r->drafted_depth = 0;
+    r->ngram_covers = 0;
+    for (size_t i = 1; i < t->n_kept; i++) {
+        const struct node *k = &t->node[t->kept[i]];
+        r->drafted_depth = MAX(r->drafted_depth, (size_t)k->depth);
+        if (k->depth <= n && t->kept_parent[i] == (int32_t)path[k->depth - 1])
+            r->n_reached[k->depth] = 1;
+    }
+    for (size_t i = 1; i < t->n; i++) {
+        if (!is_meant(d, (uint32_t)i))
+            continue;
+        r->drafted++;
+        for (size_t s = 0; s < N_SOURCES; s++)
+            r->source_drafted[s] += t->node[i].sources >> s & 1;
+    }
+    for (size_t i = 1; i < n; i++) {
+        const struct node *k = &t->node[t->kept[path[i]]];
+        r->path_sources[i - 1] = k->sources;
+        bool ngram = k->sources >> SOURCE_NGRAM & 1;                        /* then all above it are of the same chain */
+        for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
+            ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
+        if (ngram)
+            r->ngram_covers = i;
+    }
+}
+
+/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass. */
+static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
+{
+    const struct tree *t = d->draft.tree;
+    uint32_t nodes[TREE_DEPTH_MAX + 1];
+    if (tree_is_chain(t))
+        kv_advance(&d->kv, n);
+    else
+        kv_commit_path(&d->kv, path, n);
+    for (size_t i = 1; i < n; i++)
+        d->tokens[d->n_tokens++] = t->kept_token[path[i]];
+    d->tokens[d->n_tokens++] = bonus;
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = t->kept[path[i]];
+    observe(d, residual + path[n - 1] * d->model->config.hidden, nodes, n);
+}
+
+/* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes beside the pass. Where no such
+ * pass is known (a fixed tree), the token is as fast as it was. */
+static double plain_seconds(const struct decoder *d, size_t tokens)
+{
+    const struct round_stats *r = &d->round;
+    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control, (double)d->model->weight_bytes, d->kv.n_past) : 0;
+    return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
+}
+
+/* Behind a pass that failed: the text's own rows alone. A guess that is no part of the text, and for which something is not finite, must not end it. */
+static bool forget_guesses(struct decoder *const *d, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n && d[i]->draft.set.verifier != VERIFY_PAPER && !*d[i]->model->dev->error; i++) {
+        any |= d[i]->draft.tree->n_kept > 1;
+        tree_keep(d[i]->draft.tree, 1);
+        kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* what a chain wrote behind it: no weight makes a finite value of it */
+    }
+    return any;
+}
+
+int decode_round(struct decoder *const *d, size_t n, struct err *e)
+{
+    const struct device *dev = d[0]->model->dev;
+    const size_t downloaded = dev->downloaded;
+    double start = clock_seconds();
+    assert(n >= 1 && n <= BATCH_MAX);
+    for (size_t i = 0; i < n; i++) {
+        assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1);
+        double before = clock_seconds();
+        if (calibrate(d[i], e))
+            return -1;
+        d[i]->round.calibrating = clock_seconds() - before;
+        if (draft(d[i], e))
+            return -1;
+        d[i]->round.control += d[i]->round.calibrating;
+        d[i]->round.refreshes = d[i]->draft.partial.refreshes;
+    }
+    if (verify(d, n, e) && (!forget_guesses(d, n) || verify(d, n, e)))
+        return -1;
+    const float *residual = workspace_residual(d[0]->work);     /* of all rows of the pass */
+    for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
+        uint32_t path[TREE_DEPTH_MAX + 1];
+        int32_t bonus;
+        size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
+        if (*dev->error)
+            return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+        describe(d[i], path, n_path);
+        commit(d[i], path, n_path, bonus, residual);
+        residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
+        d[i]->round.seconds = clock_seconds() - start;
+        d[i]->round.to_host = dev->downloaded - downloaded;
+        d[i]->round.plain = plain_seconds(d[i], n_path + 1);
+        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds - d[i]->round.calibrating);
+    }
+    return 0;
+}
+
+int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e); }
+
+void decode_count(struct decoder *d, size_t tokens) { stats_add(&d->stats, &d->round, tokens); }
+
+int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e)
+{
+    assert(n >= d->n_prompt && n <= d->n_tokens);
+    d->n_tokens = n;
+    if (d->kv.n_past > n - 1)
+        kv_truncate(&d->kv, n - 1);
+    chooser_close(d->chooser);
+    d->chooser = NULL;
+    stats_clear(&d->stats);
+    if (chooser_open(&d->chooser, d->model, p, d->rows_max, e))
+        return -1;
+    draft_reset(&d->draft, d->chooser);
+    observe(d, NULL, NULL, 0);
+    return 0;
+}

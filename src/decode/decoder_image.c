@@ -1,0 +1,202 @@
+#include "src/decode/decoder_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/sha256.h"
+
+static const char KV[] = "kv";
+enum { KNOWN = 64 };                     /* tokens of a pass whose speed means something */
+static const double PREFILL_GAIN = 3;    /* reading against writing, where only the latter is known */
+
+static bool keeps(const struct decoder *d, size_t i)
+{
+    return drafters_all[i]->save && d->draft.set.drafters >> drafters_all[i]->source & 1;
+}
+
+int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e)
+{
+    *m = (struct image){ .d = d, .owner = *owner, .part = calloc(d->kv.n_layers * d->kv.n_kv_heads, sizeof *m->part) };
+    bool ok = m->part != NULL;
+    kv_shape(&d->kv, m->shape);
+    for (size_t i = 0; drafters_all[i] && ok; i++)
+        if (keeps(d, i) && (m->state[i].room = drafters_all[i]->state_bytes(&d->draft)))
+            ok = (m->state[i].p = mem_alloc(m->state[i].room)) != NULL;
+    if (ok)
+        return 0;
+    image_close(m);
+    return err_set(e, ERR_FAILED, "out of memory for snapshots");
+}
+
+void image_close(struct image *m)
+{
+    free(m->part);
+    for (size_t i = 0; i < N_SOURCES; i++)
+        mem_free(m->state[i].p, m->state[i].room);
+    *m = (struct image){0};
+}
+
+/* ---- keeping ---- */
+
+size_t image_rows(const struct image *m, size_t tokens)
+{
+    return MIN(tokens, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
+}
+
+static void add_section(struct image *m, const char *name, const char *shape, const struct snapshot_part *part, size_t n, struct device *dev)
+{
+    m->section[m->n_sections++] = (struct snapshot_section){ name, shape, part, n, dev };
+}
+
+/* The device whose memory the cache is in; NULL: the host's. */
+static struct device *device_of(const struct decoder *d)
+{
+    return d->kv.dev && !d->kv.dev->host_memory ? d->kv.dev : NULL;
+}
+
+uint64_t image_take(struct image *m, size_t from, size_t rows)
+{
+    const struct decoder *d = m->d;
+    struct device *dev = device_of(d);
+    if (dev)
+        dev->fetch_mark(dev);            /* what commits these rows may be under way */
+    m->owner.from = from;
+    m->owner.tokens = rows;
+    m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
+    m->n_sections = 0;
+    add_section(m, KV, m->shape, m->part, kv_parts(&d->kv, from, rows, m->part), dev);
+    for (size_t i = 0; drafters_all[i]; i++) {
+        if (m->state[i].room && !m->pending)
+            m->state[i].n = drafters_all[i]->save(&d->draft, m->state[i].p);
+        if (!m->state[i].n)
+            continue;
+        m->state_part[i] = (struct snapshot_part){ m->state[i].p, m->state[i].n };
+        add_section(m, source_names[drafters_all[i]->source], m->shape, &m->state_part[i], 1, NULL);
+    }
+    return snapshot_bytes(m->section, m->n_sections);
+}
+
+static void chain_of(uint8_t out[SHA256_BYTES], const int32_t *ids, size_t n)
+{
+    struct sha256 h;
+    sha256_start(&h);
+    sha256_add(&h, ids, n * sizeof *ids);
+    sha256_end(&h, out);
+}
+
+int image_write(void *image, int fd, const atomic_bool *stop, struct err *e)
+{
+    const struct image *m = image;
+    struct snapshot_owner owner = m->owner;
+    chain_of(owner.chain, m->d->tokens, owner.tokens);
+    return snapshot_write(fd, &owner, m->section, m->n_sections, stop, e);
+}
+
+/* ---- and back ---- */
+
+/* Whether the file is of this text; nothing of it but the header was looked at. */
+static int check_owner(const struct image *m, const struct snapshot *f, const char *path, struct err *e)
+{
+    const struct snapshot_owner *o = snapshot_owner(f), *mine = &m->owner;
+    const struct decoder *d = m->d;
+    uint8_t chain[SHA256_BYTES];
+    if (o->job != mine->job)
+        return err_set(e, ERR_FAILED, "%s: of job %lld, not %lld", path, (long long)o->job, (long long)mine->job);
+    if (strcmp(o->fingerprint, mine->fingerprint))
+        return err_set(e, ERR_FAILED, "%s: of another model", path);
+    if (strcmp(o->numerics, mine->numerics))
+        return err_set(e, ERR_FAILED, "%s: of other arithmetic, %s, not %s", path, o->numerics, mine->numerics);
+    if (strcmp(o->context, mine->context))
+        return err_set(e, ERR_FAILED, "%s: of another context scaling, \"%s\", not \"%s\"", path, o->context, mine->context);
+    if (o->from != m->restored)
+        return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path, (unsigned long long)o->from, m->restored);
+    if (o->tokens <= o->from || o->tokens % KV_BLOCK || o->tokens > d->n_tokens - 1)
+        return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path, (unsigned long long)o->tokens, d->n_tokens);
+    chain_of(chain, d->tokens, o->tokens);
+    if (memcmp(chain, o->chain, sizeof chain))
+        return err_set(e, ERR_FAILED, "%s: of another text", path);
+    return 0;
+}
+
+/* Drafters' sections into memory of their own, used when the rest of the text has been read. */
+static void read_states(struct image *m, const struct snapshot *f)
+{
+    struct err ignored;
+    for (size_t i = 0; drafters_all[i]; i++) {
+        const char *name = source_names[drafters_all[i]->source];
+        size_t n = m->state[i].room ? snapshot_size(f, name, m->shape) : 0;
+        m->state[i].n = 0;
+        if (!n || n > m->state[i].room)
+            continue;
+        m->state_part[i] = (struct snapshot_part){ m->state[i].p, n };
+        const struct snapshot_section s = { name, m->shape, &m->state_part[i], 1, NULL };
+        if (snapshot_read(f, &s, m->d->model->pool, &ignored) == 0)
+            m->state[i].n = n;
+    }
+}
+
+int image_restore(struct image *m, const char *path, struct err *e)
+{
+    struct decoder *d = m->d;
+    struct snapshot *f;
+    assert(d->kv.n_past == m->restored);
+    if (snapshot_open(&f, path, e))
+        return -1;
+    int rc = check_owner(m, f, path, e);
+    const size_t from = m->restored, rows = rc ? from : (size_t)snapshot_owner(f)->tokens;
+    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, from, rows, m->part), device_of(d) };
+    size_t want = 0;
+    for (size_t i = 0; i < s.n_parts; i++)
+        want += s.part[i].n;
+    if (rc == 0 && snapshot_size(f, KV, m->shape) != want)
+        rc = err_set(e, ERR_FAILED, "%s: no rows of a cache of %s", path, m->shape);
+    if (rc == 0)
+        rc = snapshot_check(f, d->model->pool, e);
+    if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0) {
+        d->kv.n_written = rows;          /* it changed after it was checked: nothing of it stays */
+        kv_truncate(&d->kv, from);
+    }
+    if (rc == 0) {
+        kv_advance(&d->kv, rows - from);
+        m->restored = rows;
+        m->restored_seconds = snapshot_owner(f)->rebuild_seconds;
+        read_states(m, f);
+        m->pending = true;
+    }
+    snapshot_close(f);
+    return rc ? -1 : 0;
+}
+
+void image_restore_drafters(struct image *m)
+{
+    m->pending = false;
+    for (size_t i = 0; drafters_all[i]; i++)
+        if (m->state[i].n)
+            drafters_all[i]->load(&m->d->draft, m->state[i].p, m->state[i].n);
+}
+
+/* ---- what a pass over the text costs ---- */
+
+/* Operations of a pass over tokens [from, to): products, and attention, which grows with the length. */
+static double operations(const struct model *m, size_t from, size_t to)
+{
+    const struct config *c = &m->config;
+    const double hidden = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), kv = (double)(c->n_kv_heads * c->head_dim), a = (double)from, b = (double)to;
+    double params = 2 * hidden * q + 2 * hidden * kv + 3 * hidden * (double)c->ffn, attention = 2 * q * (b * b - a * a);
+    return (double)c->n_layers * (2 * params * (b - a) + attention);
+}
+
+double image_rebuild_seconds(const struct image *m, size_t n)
+{
+    const struct decoder *d = m->d;
+    const size_t read = d->count.prefill_tokens, from = m->restored;
+    double of = operations(d->model, 0, n);
+    if (read >= KNOWN)
+        return of / operations(d->model, from, from + read) * d->count.prefill_seconds;
+    if (m->restored && m->restored_seconds > 0)
+        return of / operations(d->model, 0, m->restored) * m->restored_seconds;
+    if (d->stats.tokens >= KNOWN && d->stats.verify > 0)
+        return of / (operations(d->model, d->n_tokens - d->stats.tokens, d->n_tokens) * (double)d->stats.verified_rows / (double)d->stats.tokens) *
+               d->stats.verify / PREFILL_GAIN;
+    return 0;
+}

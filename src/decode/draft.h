@@ -1,0 +1,151 @@
+/* Drafting: what a decoder proposes before a pass verifies it. Nothing here can change the text (DESIGN R1, R2); it only
+ * decides how many tokens a pass yields.
+ *
+ * A drafter is a table of functions (struct drafter_ops) over its own state. It sees the tree of the round, adds scored
+ * candidates to it, and observes what was committed. Four come with longhand:
+ *
+ *     heads     the model's drafting heads on the hidden state of the last verified row: no pass of their own
+ *     partial   draft passes of the full model over the partial cache; its own next token, and the heads behind it (TokenSwift)
+ *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
+ *     suffix    the continuation of the longest earlier match of the end of the text
+ *
+ * Draft logits go through the target's chain of penalties and filters with the window of the node's own path, and candidates are
+ * ranked with the coin of the position that they are for, so that at any temperature the likeliest guess is what the target
+ * would sample if its logits were the draft's. */
+#pragma once
+#include "kvmgr/partial.h"
+#include "ngram/ngram.h"
+#include "ngram/suffix.h"
+#include "src/decode/calibrate.h"
+#include "src/sample/device_sampler.h"
+#include "src/model/heads.h"
+#include "src/decode/tree.h"
+
+#define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
+#define HOPE_HEADS 0.6               /* and of the heads */
+enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
+enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
+enum verifier { VERIFY_EXACT, VERIFY_PAPER };
+enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };     /* the model in 8 bits, where it can be had (draft_wants_int8); the model itself */
+
+struct draft_settings {              /* recorded with a job; all zero: plain decoding */
+    unsigned drafters;               /* bit per enum source */
+    size_t width[TREE_WIDTHS_MAX], n_width;      /* --tree: candidates at each depth; n_width > 0 turns the controller off: every candidate is verified */
+    size_t ngram_k;                  /* continuations of a leading token */
+    enum ngram_lead ngram_lead;
+    long ngram_delay;                /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is on */
+    long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
+    enum kv_policy kv_policy;
+    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or what selects nothing: mean, on a device window */
+    enum draft_weights weights;      /* what draft passes and heads ask */
+    size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
+    enum verifier verifier;
+    size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
+    const int32_t *test_tokens; size_t n_test_tokens;
+};
+enum { ROWS_AUTO = 48 };
+
+void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `heads` and SOURCE_TEST, controller on */
+/* Ranges, as the flags name them. */
+int  draft_check(const struct draft_settings *s, struct err *e);
+int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
+/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such products. Not under VERIFY_PAPER, whose text is drawn towards
+ * the candidates: it may not depend on how much memory there is. */
+bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
+/* Rows of the largest verification pass. */
+size_t draft_rows(const struct draft_settings *s);
+
+struct control;
+
+/* What drafters share. Owned by a decoder; everything it needs is taken when it opens. */
+struct drafting {
+    struct draft_settings set;
+    const struct model *model;       /* borrowed, as the next five */
+    const struct model *small;       /* what draft passes and heads ask: the model in 8 bits, or itself */
+    const struct heads *heads;       /* or NULL */
+    struct kv *kv;
+    struct workspace *work;
+    struct chooser *chooser;
+    const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
+    struct tree *tree;
+    struct calibration calibration;
+    float min_reach;                 /* candidates less likely than this would be trimmed anyway */
+    bool looks;                      /* this round those that the text itself proposes are looked at, however unlikely: so one learns how likely they are */
+    bool have_hidden;
+    float *hidden;                   /* the device's [hidden]: residual of the last committed row, before the final norm */
+    float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
+    void *heads_scratch;             /* the device's */
+    struct partial partial;
+    struct budget_arm { enum kv_policy policy; size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
+    size_t n_arms, at_arm;
+    size_t passes;                   /* draft passes of this round */
+    uint32_t pass_node;              /* the node that the last one stood at */
+    float *pass_hidden;              /* the device's [hidden], of the last draft pass */
+    struct ngram *ngram; size_t ngram_delay;
+    struct suffix *suffix;
+    size_t bytes, hidden_bytes, logits_bytes, heads_bytes;
+};
+
+/* Rows that were committed, with what the pass left of them. */
+struct observed {
+    size_t n_tokens;                 /* of g->tokens, the bonus token included */
+    const float *hidden;             /* the device's [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
+    const uint32_t *path; size_t n_path;     /* accepted nodes of the tree, for drafters that keep state per node */
+};
+
+struct drafter_ops {
+    enum source source;
+    const char *item;                /* what its memory is called */
+    /* State of its own for a text of n_max tokens, where it has some: what it takes, made once, given back, emptied (another text). */
+    size_t (*bytes)(const struct draft_settings *s, const struct model *m, size_t n_max);
+    int  (*open)(struct drafting *g, size_t n_max, struct err *e);
+    void (*close)(struct drafting *g);
+    void (*reset)(struct drafting *g);
+    /* One pass of proposals. *more: whether it is worth asking again this round. Returns -1 on failure. */
+    int  (*expand)(struct drafting *g, bool *more, struct err *e);
+    /* Tokens were committed, by a round or all at once (a prompt, a resumed text). */
+    void (*observe)(struct drafting *g, const struct observed *o);
+    /* For snapshots, where a drafter has something that the tokens alone do not give back cheaply: room for it; what there is now (0: nothing);
+     * taken over again, of the same text, behind observe. False, and nothing is changed, where it does not fit. */
+    size_t (*state_bytes)(const struct drafting *g);
+    size_t (*save)(const struct drafting *g, void *out);
+    bool (*load)(struct drafting *g, const void *state, size_t n);
+};
+extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
+extern const struct drafter_ops *const drafters_all[];      /* in the order in which they are asked; NULL at the end */
+
+/* Bytes that drafters share; those of each are its own `bytes`. */
+size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
+int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct model *small, const struct heads *heads, struct kv *kv,
+                struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
+void draft_close(struct drafting *g);
+/* Another text, or the same from an earlier token on: everything derived is forgotten. */
+void draft_reset(struct drafting *g, struct chooser *chooser);
+
+/* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
+ * and the guess) choose the calibration. Returns how many were added. */
+size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+/* Its two halves, for at most CHOOSER_RANKS nodes: a pass is looked at between them. */
+struct ranking { struct candidate best[CHOOSER_RANKS * RANK_MAX]; size_t found[CHOOSER_RANKS], each; };
+void   draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, struct ranking *r);
+size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k, enum source source, enum guess kind, size_t ahead);
+/* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
+bool draft_ahead(struct drafting *g);
+/* The target's sample behind a node is known. */
+void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
+/* Take the budget and policy of the partial cache that pay best by what is known of each; now and then another one, to know it. */
+void draft_choose_budget(struct drafting *g, const struct control *c);
+/* Tokens a round that draft passes or heads would gain if their guesses came true as often as they are known to, or where that is not known as is hoped. INFINITY where neither
+ * is there, as what the text repeats cannot be foreseen, and where the number of passes is fixed. */
+double draft_could_gain(const struct drafting *g, const struct control *c);
+/* What is known was bad enough for a trial of drafting not to be, or to be given up: believe it a little less; where c->stale, passes of the budget at hand take no longer
+ * than the bytes that they read say. */
+void draft_hope_again(struct drafting *g, const struct control *c);
+/* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
+double draft_pass_reach(const struct drafting *g);
+/* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */
+void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds);
+/* Candidates at the depth of the children of `node`: --tree's, or as many as may pay. */
+size_t draft_width(const struct drafting *g, uint32_t node);
+/* A tree of heads 0..n-1 below `node`: logits [n][vocab]; head 0 is for its children. */
+void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind);

@@ -1,0 +1,60 @@
+/* The candidates of one round: a token tree. Node 0 is the root, the last token of the text; every other node is a
+ * candidate behind its parent. Equal prefixes share nodes, whoever proposed them. All proposed nodes make the pool;
+ * those that the pass verifies are the kept ones, a set closed under ancestors. */
+#pragma once
+#include "src/base/base.h"
+
+enum {
+    TREE_POOL_MAX = 2048,            /* candidates of a round, the root among them */
+    TREE_ROWS_MAX = 1024,            /* kept nodes: the paper's widest, [1,9,9,9] and 20 chains, has 900 */
+    TREE_DEPTH_MAX = 32,
+    TREE_CHAINS_MAX = 1024,          /* candidate rows of the published verifier */
+};
+
+enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_TEST, N_SOURCES };
+extern const char *const source_names[N_SOURCES];   /* "heads", "partial", "ngram", "suffix", "test" */
+
+struct node {
+    int32_t token;
+    uint32_t parent, depth;          /* of the root: 0, 0 */
+    uint32_t first, next;            /* child, sibling; 0: none */
+    uint32_t sources;                /* bit per enum source */
+    float p;                         /* estimated chance that the target's sample behind the parent is this token */
+    float reach;                     /* product of p down from the root: the chance that the node is accepted */
+    uint16_t slot[N_SOURCES];        /* of each source, valid where its bit is set: what its estimate was made from */
+};
+
+struct tree {
+    size_t n;                        /* nodes of the pool */
+    size_t max_depth;                /* deeper candidates are not taken: the text ends there */
+    struct node node[TREE_POOL_MAX];
+    size_t n_kept;                   /* kept[i] ascending, kept[0] == 0; kept_parent[i]: index among the kept, -1 of the root */
+    uint32_t kept[TREE_ROWS_MAX];
+    int32_t kept_parent[TREE_ROWS_MAX], kept_token[TREE_ROWS_MAX];
+    size_t n_chains;                 /* candidate rows as proposed, unmerged, each by its last node: for the published verifier */
+    uint32_t chain[TREE_CHAINS_MAX];
+};
+
+void tree_start(struct tree *t, int32_t root, size_t max_depth);
+
+/* The child of `parent` that carries `token`, 0: none. */
+uint32_t tree_child(const struct tree *t, uint32_t parent, int32_t token);
+
+/* Propose `token` behind `parent` with chance p (clamped to [0, 1]; of several proposals the largest counts). Returns the node, or 0 when the pool is
+ * full or the depth reached. */
+uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t slot);
+
+/* A candidate row ends at `node`. */
+void tree_chain(struct tree *t, uint32_t node);
+
+/* Keep the root and the `rows` - 1 nodes of the largest reach (ties: proposed first), which is a closed set as reach never grows downwards. */
+void tree_keep(struct tree *t, size_t rows);
+
+/* The candidate nodes by reach, largest first: reach[i] for i < n - 1; work for the choice of `rows`. Returns their number. */
+size_t tree_reaches(const struct tree *t, float *reach);
+
+/* The tokens of the nodes below the root down to `node`, into path[depth]. */
+void tree_path(const struct tree *t, uint32_t node, int32_t *path);
+
+/* Whether every kept node's parent is the kept node before it. */
+bool tree_is_chain(const struct tree *t);

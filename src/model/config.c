@@ -1,0 +1,551 @@
+#include "src/model/config.h"
+#include "src/base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What transformers has where a key is missing, and which keys it reads. 0 heads: as many as num_attention_heads;
+ * 0 head_dim: hidden_size / num_attention_heads; id -1: none. */
+static const struct arch {
+    const char *model_type, *architecture;
+    size_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_position;
+    int32_t bos, eos;
+    bool qkv_bias, qk_norm;                     /* by itself, without a key */
+    bool attention_bias, mlp_bias;              /* reads the key */
+    bool hidden_multiple;                       /* hidden_size must be a multiple of the heads even if head_dim is given */
+    enum { WINDOW_NONE, WINDOW_ALL, WINDOW_QWEN } window;
+} archs[] = {
+    { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true, true, WINDOW_NONE },
+    { "mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false, false, false, WINDOW_ALL },
+    { "qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768, -1, -1, true, false, false, false, false, WINDOW_QWEN },
+    { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true, false, false, WINDOW_QWEN },
+};
+enum { N_ARCHS = sizeof archs / sizeof *archs };
+
+/* Values of a key that leave the numbers as they are; null always does. */
+enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
+struct foreign { const char *key; int neutral; };
+
+/* Keys of other architectures, and of loaders, that change what a model computes. */
+static const struct foreign foreign_keys[] = {
+    { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE }, { "rotary_pct", ONE },
+    { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO }, { "rope_interleave", NO }, { "rotary_emb_interleaved", NO },
+    { "rope_local_base_freq", NULL_ONLY }, { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY },
+    { "no_rope_layer_interval", NULL_ONLY }, { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO },
+    { "attn_logit_softcap", ZERO }, { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO }, { "query_pre_attn_scalar", NULL_ONLY },
+    { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE }, { "logits_scaling", ONE },
+    { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY }, { "dim_model_base", NULL_ONLY },
+    { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "n_routed_experts", ZERO }, { "moe_intermediate_size", ZERO },
+    { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
+    { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY }, { "use_attention_sinks", NO }, { "is_encoder_decoder", NO },
+    { "add_cross_attention", NO }, { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
+    { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO }, { "attention_out_bias", NO },
+};
+
+/* Settings of generation_config.json that change which token is chosen. */
+static const struct foreign generation_keys[] = {
+    { "typical_p", ONE }, { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE }, { "penalty_alpha", ZERO },
+    { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO }, { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY },
+    { "force_words_ids", EMPTY }, { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens", EMPTY },
+    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY }, { "forced_eos_token_id", NULL_ONLY }, { "guidance_scale", ONE },
+    { "min_length", ZERO }, { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY }, { "watermarking_config", NULL_ONLY },
+    { "dola_layers", NULL_ONLY }, { "stop_strings", EMPTY },
+};
+
+static bool is_neutral(const struct json *v, int neutral)
+{
+    double x;
+    switch (js_kind(v)) {
+    case JS_NULL:   return true;
+    case JS_FALSE:  return neutral & NO;
+    case JS_TRUE:   return neutral & YES;
+    case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
+    case JS_STRING: return false;
+    default:          return (neutral & EMPTY) && !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
+    }
+}
+
+static bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
+
+/* 1: *v is there and not null. 0: missing, or null. -1: given twice. */
+static int get_value(const struct json *in, const char *key, struct json *v, struct err *e)
+{
+    int found = js_get(in, key, v, e);
+    return found == 1 && is_null(v) ? 0 : found;
+}
+
+enum null { NULL_REFUSED, NULL_MISSING };
+
+static int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi, size_t *x, struct err *e)
+{
+    struct json v;
+    int found = null == NULL_MISSING ? get_value(in, key, &v, e) : js_get(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_size(&v, 1, hi, x, e) : found;
+}
+
+static int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x, struct err *e)
+{
+    struct json v;
+    int found = get_value(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_real(&v, lo, hi, x, e) : found;
+}
+
+static int get_bool(const struct json *in, const char *key, bool missing, bool *x, struct err *e)
+{
+    struct json v;
+    int found = js_get(in, key, &v, e);
+    *x = missing;
+    return found == 1 ? js_bool(&v, x, e) : found;
+}
+
+static int missing(const struct json *in, const char *key, struct err *e)
+{
+    return err_set(e, ERR_INPUT, "%s: %s%s%s is missing", in->file, in->key[0] ? in->key[0] : "", in->key[0] ? "." : "", key);
+}
+
+/* Which architecture: model_type and architectures, one of which may be missing, agree on one of ours. */
+static const struct arch *find_arch(const struct json *root, struct err *e)
+{
+    static const char allowed[] = "allowed are llama, mistral, qwen2 and qwen3";
+    static const char allowed_names[] = "allowed are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM";
+    const struct arch *arch = NULL;
+    struct json type, list, name;
+    int has_type = get_value(root, "model_type", &type, e), has_list = get_value(root, "architectures", &list, e);
+    if (has_type < 0 || has_list < 0)
+        return NULL;
+    for (size_t i = 0; has_type && i < N_ARCHS; i++)
+        if (js_is(&type, archs[i].model_type))
+            arch = &archs[i];
+    if (has_type && !arch)
+        return js_bad(&type, e, allowed), NULL;
+    if (has_list && js_kind(&list) != JS_ARRAY)
+        return js_bad(&list, e, "allowed is a list of names"), NULL;
+    if (has_list && !is_neutral(&list, EMPTY)) {
+        for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &name);)
+            for (size_t i = 0; i < N_ARCHS; i++)
+                if (js_is(&name, archs[i].architecture) && (!arch || arch == &archs[i]))
+                    return &archs[i];
+        if (has_type)
+            return js_bad(&list, e, "model_type %s needs %s", arch->model_type, arch->architecture), NULL;
+        return js_bad(&list, e, allowed_names), NULL;
+    }
+    if (!arch)
+        err_set(e, ERR_INPUT, "%s: model_type and architectures are missing, %s", root->file, allowed);
+    return arch;
+}
+
+static int read_shape(struct config *c, const struct arch *a, const struct json *root, struct err *e)
+{
+    struct json v;
+    size_t heads, dim;
+    if (get_size(root, "vocab_size", a->vocab, NULL_REFUSED, 1 << 24, &c->vocab, e) ||
+        get_size(root, "hidden_size", a->hidden, NULL_REFUSED, 1 << 20, &c->hidden, e) ||
+        get_size(root, "intermediate_size", a->ffn, NULL_REFUSED, 1 << 24, &c->ffn, e) ||
+        get_size(root, "num_hidden_layers", a->n_layers, NULL_REFUSED, CONFIG_LAYERS_MAX, &c->n_layers, e) ||
+        get_size(root, "num_attention_heads", a->n_heads, NULL_REFUSED, 1 << 16, &heads, e) ||
+        get_size(root, "max_position_embeddings", a->max_position, NULL_REFUSED, CONTEXT_MAX, &c->max_position, e))
+        return -1;
+    c->n_heads = heads;
+    int found = js_get(root, "num_key_value_heads", &v, e);
+    c->n_kv_heads = found == 1 ? heads : a->n_kv_heads ? a->n_kv_heads : heads;
+    if (found < 0 || (found && !is_null(&v) && js_size(&v, 1, heads, &c->n_kv_heads, e)))
+        return -1;
+    if (heads % c->n_kv_heads)
+        return err_set(e, ERR_INPUT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu", root->file, heads, c->n_kv_heads);
+    if (get_size(root, "head_dim", a->head_dim, a->head_dim ? NULL_REFUSED : NULL_MISSING, HEAD_DIM_MAX, &dim, e))
+        return -1;
+    if (c->hidden % heads && (!dim || a->hidden_multiple))
+        return err_set(e, ERR_INPUT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", root->file, c->hidden, heads);
+    c->head_dim = dim ? dim : c->hidden / heads;
+    if (c->head_dim % 2 || c->head_dim > HEAD_DIM_MAX)
+        return err_set(e, ERR_INPUT, "%s: head_dim is %zu%s, allowed are even numbers up to %d", root->file, c->head_dim,
+                       dim ? "" : " (hidden_size / num_attention_heads)", HEAD_DIM_MAX);
+    return 0;
+}
+
+static int read_flags(struct config *c, const struct arch *a, const struct json *root, struct err *e)
+{
+    static const struct foreign biases[] = { { "attention_bias", NO }, { "mlp_bias", NO } };
+    struct json v;
+    int found = js_get(root, "hidden_act", &v, e);
+    if (found < 0)
+        return -1;
+    if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
+        return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
+    if (get_real(root, "rms_norm_eps", 1e-6, 1e-30, 1, &c->rms_eps, e) || get_bool(root, "tie_word_embeddings", false, &c->tied, e))
+        return -1;
+    bool attention_bias = false;
+    if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
+        (a->mlp_bias && get_bool(root, "mlp_bias", false, &c->mlp_bias, e)))
+        return -1;
+    /* Qwen2 has its biases whatever attention_bias says; elsewhere a bias that transformers would leave out is refused. */
+    for (size_t i = 0; i < 2; i++) {
+        if (i == 0 ? a->attention_bias || a->qkv_bias : a->mlp_bias)
+            continue;
+        found = js_get(root, biases[i].key, &v, e);
+        if (found < 0 || (found && !is_neutral(&v, biases[i].neutral)))
+            return found < 0 ? -1 : js_bad(&v, e, "%s models have none: allowed is false", a->model_type);
+    }
+    c->qkv_bias = a->qkv_bias || attention_bias;
+    c->o_bias = attention_bias;
+    c->qk_norm = a->qk_norm;
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
+        found = js_get(root, foreign_keys[i].key, &v, e);
+        if (found < 0)
+            return -1;
+        if (found && !is_neutral(&v, foreign_keys[i].neutral))
+            return js_bad(&v, e, "this is not implemented for %s models", a->model_type);
+    }
+    return 0;
+}
+
+/* layer_types, one name per layer, into windowed[]. */
+static int read_layer_types(struct config *c, const struct json *v, struct err *e)
+{
+    struct json x;
+    size_t n = 0;
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is a list of names");
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++) {
+        bool sliding = js_is(&x, "sliding_attention");
+        if (!sliding && !js_is(&x, "full_attention"))
+            return js_bad(&x, e, "allowed are \"full_attention\" and \"sliding_attention\"");
+        if (n < c->n_layers)
+            c->windowed[n] = sliding;
+    }
+    if (n != c->n_layers)
+        return err_set(e, ERR_INPUT, "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must agree", v->file, n, c->n_layers);
+    return 0;
+}
+
+/* The sliding window and the layers that have it. Llama: none. Mistral: all layers. Qwen: where use_sliding_window is set,
+ * the layers that layer_types names, else those from max_window_layers on. */
+static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
+{
+    struct json v;
+    bool use = a->window == WINDOW_ALL;
+    size_t first = a->window == WINDOW_ALL ? 0 : 28;
+    if (a->window == WINDOW_QWEN && get_bool(root, "use_sliding_window", false, &use, e))
+        return -1;
+    int found = js_get(root, "sliding_window", &v, e);
+    if (found < 0)
+        return -1;
+    if (a->window == WINDOW_NONE && found && !is_null(&v))
+        return js_bad(&v, e, "llama models have no window: allowed is null");
+    c->window = use && !found ? 4096 : 0;
+    if (use && found && !is_null(&v) && js_size(&v, 1, INT32_MAX, &c->window, e))
+        return -1;
+    if (a->window == WINDOW_QWEN && use) {
+        found = js_get(root, "max_window_layers", &v, e);
+        if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &first, e)))
+            return -1;
+    }
+    uint8_t derived[CONFIG_LAYERS_MAX] = { 0 };
+    for (size_t l = 0; l < c->n_layers; l++)
+        derived[l] = c->window && l >= first;
+    memcpy(c->windowed, derived, sizeof derived);
+    found = get_value(root, "layer_types", &v, e);
+    if (found <= 0)
+        return found;
+    if (read_layer_types(c, &v, e))
+        return -1;
+    if (a->window != WINDOW_QWEN && memcmp(c->windowed, derived, sizeof derived))
+        return js_bad(&v, e, "%s models have %s layer", a->model_type, c->window ? "the window of sliding_window in every" : "full attention in every");
+    if (!c->window && memchr(c->windowed, 1, c->n_layers))
+        return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
+    return 0;
+}
+
+/* Usable length under the scaling; 0 when it is beyond CONTEXT_MAX. */
+static size_t context_of(const struct config *c)
+{
+    double n = (double)c->max_position;
+    if (c->rope.type == ROPE_LINEAR)
+        n *= c->rope.factor;
+    if (c->rope.type == ROPE_YARN && (double)c->rope.original * c->rope.factor > n)
+        n = (double)c->rope.original * c->rope.factor;
+    return n <= CONTEXT_MAX ? (size_t)n : 0;
+}
+
+static int read_rope_keys(const struct json *dict, struct err *e)
+{
+    static const char *const known[] = { "type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
+        "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor",
+        "finetuned" };
+    struct json key, v;
+    for (struct js_walk w = js_walk(dict); js_next(&w, &key, &v);) {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && !js_is(&key, known[i]))
+            i++;
+        if (i == sizeof known / sizeof *known && !is_null(&v))
+            return js_bad(&key, e, "this key of %s is not implemented", dict->key[0]);
+    }
+    return 0;
+}
+
+static int read_rope_type(struct config *c, const struct json *dict, struct err *e)
+{
+    static const struct { const char *name; enum rope_type type; } types[] = {
+        { "default", ROPE_PLAIN }, { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 }, { "yarn", ROPE_YARN }, { "dynamic", ROPE_DYNAMIC } };
+    struct json v;
+    int found = js_get(dict, "rope_type", &v, e);
+    if (found == 0)
+        found = js_get(dict, "type", &v, e);
+    if (found <= 0)
+        return found;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (js_is(&v, types[i].name)) {
+            c->rope.type = types[i].type;
+            return 0;
+        }
+    return js_bad(&v, e, "allowed are default, linear, llama3, yarn and dynamic");
+}
+
+/* A number that must be there. */
+static int need_real(const struct json *in, const char *key, double lo, double hi, double *x, struct err *e)
+{
+    struct json v;
+    int found = js_get(in, key, &v, e);
+    if (found <= 0)
+        return found < 0 ? -1 : missing(in, key, e);
+    return js_real(&v, lo, hi, x, e);
+}
+
+/* original_max_position_embeddings: the top level wins, then the scaling's own, then max_position_embeddings. */
+static int read_original(struct config *c, const struct json *root, const struct json *dict, struct err *e)
+{
+    struct json v;
+    int found = js_get(root, "original_max_position_embeddings", &v, e);
+    if (found == 0)
+        found = js_get(dict, "original_max_position_embeddings", &v, e);
+    c->rope.original = c->max_position;
+    return found == 1 ? js_size(&v, 1, CONTEXT_MAX, &c->rope.original, e) : found;
+}
+
+static int read_yarn(struct rope_config *r, const struct config *c, const struct json *dict, struct err *e)
+{
+    struct json v;
+    int found = js_get(dict, "factor", &v, e);
+    if (found <= 0)
+        return found < 0 ? -1 : missing(dict, "factor", e);
+    r->factor = (double)c->max_position / (double)r->original;
+    if (is_null(&v) ? r->factor < 1 : js_real(&v, 1, 1e6, &r->factor, e))
+        return is_null(&v) ? js_bad(&v, e, "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
+    if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) || get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
+        get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) || get_real(dict, "mscale_all_dim", 0, 0, 1e6, &r->mscale_all_dim, e) ||
+        get_real(dict, "attention_factor", 0, 1e-6, 1e6, &r->attention_factor, e) || get_bool(dict, "truncate", true, &r->truncate, e))
+        return -1;
+    r->beta_fast = r->beta_fast == 0 ? 32 : r->beta_fast;
+    r->beta_slow = r->beta_slow == 0 ? 1 : r->beta_slow;
+    return 0;
+}
+
+static int read_rope(struct config *c, const struct json *root, struct err *e)
+{
+    struct rope_config *r = &c->rope;
+    struct json dict, v;
+    *r = (struct rope_config){ .theta = 10000, .factor = 1, .truncate = true };
+    if (get_real(root, "rope_theta", 10000, 1, 1e30, &r->theta, e))
+        return -1;
+    /* The old spelling wins where it says anything, as in transformers. */
+    int found = get_value(root, "rope_scaling", &dict, e);
+    if (found == 1 && js_kind(&dict) == JS_OBJECT && is_neutral(&dict, EMPTY))
+        found = 0;
+    if (found == 0)
+        found = get_value(root, "rope_parameters", &dict, e);
+    if (found < 0)
+        return -1;
+    if (found) {
+        if (js_kind(&dict) != JS_OBJECT)
+            return js_bad(&dict, e, "allowed is an object");
+        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, e) || get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
+            return -1;
+        int partial = js_get(&dict, "partial_rotary_factor", &v, e);
+        if (partial < 0 || (partial && !is_neutral(&v, ONE)))
+            return partial < 0 ? -1 : js_bad(&v, e, "allowed is 1");
+        if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && read_original(c, root, &dict, e))
+            return -1;
+        if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) && need_real(&dict, "factor", 1, 1e6, &r->factor, e))
+            return -1;
+        if (r->type == ROPE_LLAMA3 && (need_real(&dict, "low_freq_factor", 1e-6, 1e6, &r->low_freq_factor, e) ||
+                                       need_real(&dict, "high_freq_factor", 1e-6, 1e6, &r->high_freq_factor, e)))
+            return -1;
+        if (r->type == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
+            return err_set(e, ERR_INPUT, "%s: %s.high_freq_factor is %g, it must be above low_freq_factor %g", root->file, dict.key[0],
+                           r->high_freq_factor, r->low_freq_factor);
+        if (r->type == ROPE_YARN && read_yarn(r, c, &dict, e))
+            return -1;
+    }
+    if (r->type == ROPE_YARN && r->theta <= 1)
+        return err_set(e, ERR_INPUT, "%s: rope_theta is 1, yarn needs more than 1", root->file);
+    if (r->type == ROPE_DYNAMIC && c->head_dim == 2)
+        return err_set(e, ERR_INPUT, "%s: head_dim is 2, dynamic rope needs more", root->file);
+    c->context = context_of(c);
+    return c->context ? 0 : err_set(e, ERR_INPUT, "%s: %s.factor %g makes a context of more than %d positions", root->file, dict.key[0], r->factor,
+                                    CONTEXT_MAX);
+}
+
+static int add_eos(struct config *c, const struct json *v, struct err *e)
+{
+    size_t id, i = 0;
+    if (js_size(v, 0, c->vocab - 1, &id, e))
+        return -1;
+    while (i < c->n_eos && c->eos[i] != (int32_t)id)
+        i++;
+    if (i < c->n_eos)
+        return 0;
+    if (c->n_eos == CONFIG_EOS_MAX)
+        return js_bad(v, e, "at most %d different ids are allowed", CONFIG_EOS_MAX);
+    c->eos[c->n_eos++] = (int32_t)id;
+    return 0;
+}
+
+/* bos_token_id and eos_token_id of either file. *says: the file has an eos_token_id, be it null. */
+static int read_ids(struct config *c, const struct json *root, bool *says, struct err *e)
+{
+    struct json v, x;
+    size_t id;
+    int found = get_value(root, "bos_token_id", &v, e);
+    if (found < 0 || (found && js_size(&v, 0, c->vocab - 1, &id, e)))
+        return -1;
+    if (found && c->bos < 0)
+        c->bos = (int32_t)id;
+    found = js_get(root, "eos_token_id", &v, e);
+    *says = found == 1;
+    if (found <= 0 || is_null(&v))
+        return found < 0 ? -1 : 0;
+    if (js_kind(&v) != JS_ARRAY)
+        return add_eos(c, &v, e);
+    size_t n = 0;
+    for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &x); n++)
+        if (n == CONFIG_EOS_MAX || add_eos(c, &x, e))
+            return n == CONFIG_EOS_MAX ? js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX) : -1;
+    return n ? 0 : js_bad(&v, e, "allowed are 1 to %d ids", CONFIG_EOS_MAX);
+}
+
+static int read_generation(struct config *c, const struct json *root, struct err *e)
+{
+    struct json v;
+    size_t k;
+    int found = get_value(root, "do_sample", &v, e);
+    if (found < 0 || (found && js_bool(&v, &c->do_sample, e)))
+        return -1;
+    c->do_sample_known = found;
+    if (get_real(root, "temperature", NAN, 0, 1e6, &c->temperature, e) || get_real(root, "top_p", NAN, 0, 1, &c->top_p, e) ||
+        get_real(root, "min_p", NAN, 0, 1, &c->min_p, e) || get_real(root, "eta_cutoff", NAN, 0, 1, &c->eta, e) ||
+        get_real(root, "repetition_penalty", NAN, 1e-6, 1e6, &c->repetition_penalty, e))
+        return -1;
+    found = get_value(root, "top_k", &v, e);
+    if (found < 0 || (found && js_size(&v, 0, INT32_MAX, &k, e)))
+        return -1;
+    if (found)
+        c->top_k = (long)k;
+    for (size_t i = 0; i < sizeof generation_keys / sizeof *generation_keys && !*c->generation_unknown; i++) {
+        found = js_get(root, generation_keys[i].key, &v, e);
+        if (found < 0)
+            return -1;
+        int n = (int)MIN(v.end - v.s, 40);
+        if (found && !is_neutral(&v, generation_keys[i].neutral))
+            snprintf(c->generation_unknown, sizeof c->generation_unknown, "%s %.*s", generation_keys[i].key, n, v.s);
+    }
+    return 0;
+}
+
+int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file, const char *generation, size_t gen_n,
+                 struct err *e)
+{
+    struct json root;
+    bool says = false, gen_says = false;
+    *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN, .repetition_penalty = NAN, .top_k = -1 };
+    if (js_check(&root, file, json, n, e))
+        return -1;
+    if (js_kind(&root) != JS_OBJECT)
+        return js_bad(&root, e, "allowed is an object");
+    const struct arch *a = find_arch(&root, e);
+    if (!a)
+        return -1;
+    snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
+    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) || read_rope(c, &root, e) ||
+        read_ids(c, &root, &says, e))
+        return -1;
+    bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
+    if (generation) {
+        struct json gen;
+        c->has_generation_config = true;
+        if (js_check(&gen, gen_file, generation, gen_n, e))
+            return -1;
+        if (js_kind(&gen) != JS_OBJECT)
+            return js_bad(&gen, e, "allowed is an object");
+        if (read_ids(c, &gen, &gen_says, e) || read_generation(c, &gen, e))
+            return -1;
+        has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
+    }
+    /* The ids an architecture has by default count where no file says anything about them. */
+    if (!has_bos && a->bos >= 0 && (size_t)a->bos < c->vocab)
+        c->bos = a->bos;
+    if (!says && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
+        c->eos[c->n_eos++] = a->eos;
+    return 0;
+}
+
+int config_read(struct config *c, const char *dir, struct err *e)
+{
+    char *path = NULL, *gen_path = NULL, *json = NULL, *gen = NULL;
+    size_t n = 0, gen_n = 0;
+    struct stat st;
+    int r = -1;
+    if (asprintf(&path, "%s/config.json", dir) < 0 || asprintf(&gen_path, "%s/generation_config.json", dir) < 0) {
+        err_set(e, ERR_FAILED, "%s: out of memory", dir);
+        goto done;
+    }
+    if (file_read(&json, &n, path, CONFIG_BYTES_MAX, e))
+        goto done;
+    if ((lstat(gen_path, &st) == 0 || errno != ENOENT) && file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
+        goto done;
+    r = config_parse(c, path, json, n, gen_path, gen, gen_n, e);
+done:
+    free(path);
+    free(gen_path);
+    free(json);
+    free(gen);
+    return r;
+}
+
+/* A decimal number at *s in [lo, hi]; *s moves behind it. */
+static bool scan_number(const char **s, double lo, double hi, double *x)
+{
+    char text[JS_NUMBER_MAX + 1], *end;
+    size_t n = strspn(*s, "0123456789.eE+-");
+    if (n > JS_NUMBER_MAX || **s < '0' || **s > '9')
+        return false;
+    memcpy(text, *s, n);
+    text[n] = 0;
+    *x = strtod(text, &end);
+    *s += n;
+    return *end == 0 && *x >= lo && *x <= hi;
+}
+
+int config_scale_context(struct config *c, const char *spec, struct err *e)
+{
+    struct config n = *c;
+    double factor, original = (double)(c->rope.type == ROPE_YARN ? c->rope.original : c->max_position);
+    bool yarn = strncmp(spec, "yarn:", 5) == 0, linear = strncmp(spec, "linear:", 7) == 0;
+    const char *s = spec + (yarn ? 5 : 7);
+    if ((!yarn && !linear) || !scan_number(&s, 1, 1e6, &factor) || (yarn && *s == ':' && (s++, !scan_number(&s, 1, CONTEXT_MAX, &original))) ||
+        *s || original != (double)(size_t)original)
+        return err_set(e, ERR_INPUT, "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F from 1, ORIG a whole number",
+                       spec);
+    n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta, .factor = factor, .beta_fast = 32,
+                                   .beta_slow = 1, .truncate = true, .original = yarn ? (size_t)original : 0 };
+    n.context = context_of(&n);
+    if (!n.context || (yarn && n.rope.theta <= 1))
+        return err_set(e, ERR_INPUT, "--context-scaling: %s makes a context of more than %d positions, or rope_theta is 1", spec, CONTEXT_MAX);
+    *c = n;
+    return 0;
+}

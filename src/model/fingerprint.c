@@ -1,0 +1,163 @@
+#include "src/model/fingerprint.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/sha256.h"
+#include "src/model/safetensors.h"
+
+enum { PIECE = 1 << 20, PIECES_AT_ONCE = 64 };
+static const size_t FILE_BYTES_MAX = (size_t)1 << 30;
+
+static void add_u64(struct sha256 *h, uint64_t v)
+{
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++)
+        b[i] = (uint8_t)(v >> 8 * i);
+    sha256_add(h, b, sizeof b);
+}
+
+static int add_file(struct sha256 *h, const char *dir, const char *name, struct err *e)
+{
+    char path[4096], *data = NULL;
+    uint8_t digest[SHA256_BYTES] = {0};
+    struct sha256 f;
+    size_t n = 0;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return err_set(e, ERR_INPUT, "%s: the path is too long", dir);
+    if (access(path, F_OK) == 0) {
+        if (file_read(&data, &n, path, FILE_BYTES_MAX, e))
+            return -1;
+        sha256_start(&f);
+        sha256_add(&f, data, n);
+        sha256_end(&f, digest);
+        free(data);
+    }
+    sha256_add(h, name, strlen(name) + 1);
+    add_u64(h, n);
+    sha256_add(h, digest, sizeof digest);
+    return 0;
+}
+
+/* Some pieces of one tensor, read and hashed at once. */
+struct pieces {
+    const struct tensors *ts;
+    const struct tensor *t;
+    size_t from;                         /* number of the first piece */
+    char *room;                          /* [threads][PIECE] */
+    struct { uint8_t digest[SHA256_BYTES]; bool failed; struct err e; } *out;    /* [PIECES_AT_ONCE] */
+};
+
+static void hash_piece(void *ctx, size_t i, size_t thread)
+{
+    struct pieces *p = ctx;
+    char *room = p->room + thread * PIECE;
+    size_t at = (p->from + i) * PIECE, n = MIN((size_t)PIECE, p->t->bytes - at);
+    struct sha256 h;
+    p->out[i].failed = tensors_read(p->ts, p->t, room, at, n, &p->out[i].e) != 0;
+    if (p->out[i].failed)
+        return;
+    sha256_start(&h);
+    sha256_add(&h, room, n);
+    sha256_end(&h, p->out[i].digest);
+}
+
+struct reading { fingerprint_progress *progress; void *ctx; size_t done, of; };
+
+static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, struct reading *r, struct err *e)
+{
+    const struct tensor *t = p->t;
+    const size_t n_pieces = (t->bytes + PIECE - 1) / PIECE;
+    sha256_add(h, t->name, strlen(t->name) + 1);
+    sha256_add(h, t->dtype_name, strlen(t->dtype_name) + 1);
+    add_u64(h, t->n_dims);
+    for (size_t i = 0; i < t->n_dims; i++)
+        add_u64(h, t->dim[i]);
+    for (p->from = 0; p->from < n_pieces; p->from += PIECES_AT_ONCE) {
+        size_t n = MIN((size_t)PIECES_AT_ONCE, n_pieces - p->from);
+        pool_run(pool, n, hash_piece, p);
+        for (size_t i = 0; i < n; i++) {
+            if (p->out[i].failed) {
+                *e = p->out[i].e;
+                return -1;
+            }
+            sha256_add(h, p->out[i].digest, SHA256_BYTES);
+        }
+        r->done += MIN(n * PIECE, t->bytes - p->from * PIECE);
+        if (r->progress && !r->progress(r->ctx, r->done, r->of))
+            return 1;
+    }
+    return 0;
+}
+
+bool model_reads(const char *name)
+{
+    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
+    const char *dot = strncmp(name, "model", 5) == 0 ? strstr(name, ".safetensors") : NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".safetensors.index.json") == 0);
+}
+
+static uint64_t file_stamp(const char *path, const char *name)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return 0;
+    const uint64_t what[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec };
+    return hash64(hash64(HASH64_INIT, name, strlen(name)), what, sizeof what);
+}
+
+uint64_t model_stamp(const char *place)
+{
+    char path[4096 + 260];
+    uint64_t all = 0;
+    DIR *d = opendir(place);
+    if (!d)
+        return file_stamp(place, "");
+    for (struct dirent *x; (x = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", place, x->d_name);
+        all += model_reads(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* in any order */
+    }
+    closedir(d);
+    return all;
+}
+
+int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
+{
+    static const char *const files[] = { "config.json", "generation_config.json", "tokenizer.json" };
+    static const char what[] = "longhand model 1";
+    struct tensors ts = {0};
+    struct pieces p = { .ts = &ts };
+    struct reading r = { progress, ctx, 0, 0 };
+    struct sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    int rc = 0;
+    sha256_start(&h);
+    sha256_add(&h, what, sizeof what);
+    for (size_t i = 0; i < sizeof files / sizeof *files && rc == 0; i++)
+        rc = add_file(&h, dir, files[i], e);
+    if (rc || tensors_open(&ts, dir, e))
+        return -1;
+    p.room = malloc(pool_threads(pool) * PIECE);
+    p.out = calloc(PIECES_AT_ONCE, sizeof *p.out);
+    if (!p.room || !p.out)
+        rc = err_set(e, ERR_FAILED, "out of memory for the fingerprint of %s", dir);
+    r.of = ts.data_bytes;
+    for (size_t i = 0; i < ts.n && rc == 0; i++) {
+        p.t = &ts.t[i];
+        rc = add_tensor(&h, &p, pool, &r, e);
+    }
+    sha256_end(&h, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    free(p.room);
+    free(p.out);
+    tensors_close(&ts);
+    return rc;
+}

@@ -1,0 +1,402 @@
+/* The forward pass, written once against struct device, for a list of (cache, rows). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/model.h"
+
+struct workspace {
+    struct device *dev;
+    size_t rows_max, n_max, bytes, host_bytes, score_bytes;
+    char *mem, *host;
+    /* the device's */
+    float *x, *qkv, *gate_up;
+    void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
+    float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
+    float *tap; size_t tap_bytes;        /* where taps from the middle of a pass stand before they are fetched; made by the first one */
+    /* the host's: struct device_rows' arrays */
+    struct device_seq *seq;
+    struct device_kv *kv;
+    int32_t *token;
+    uint32_t *pos, *hi, *angle, *n_node, *node, *want;   /* [rows_max], node [rows_max][rows_max] */
+};
+
+/* ---- buffers ---------------------------------------------------------------------------------------------- */
+
+struct buffer { void *slot; size_t bytes; };
+
+/* Deal buffers out from mem, or only count them when it is NULL. */
+static size_t deal(const struct buffer *b, size_t n, char *mem, size_t align)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        char *p = mem ? mem + used : NULL;
+        memcpy(b[i].slot, &p, sizeof p);
+        used += (b[i].bytes + align - 1) / align * align + align;    /* with an odd k a product reads one element behind its rows */
+    }
+    return used;
+}
+
+static void layout(struct workspace *w, const struct model *m)
+{
+    const struct config *c = &m->config;
+    const size_t n = w->rows_max, act = dtype_size(m->compute), dp = m->head_dim, heads = c->n_heads + 2 * c->n_kv_heads;
+    w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
+    const struct buffer device[] = {
+        { &w->x, n * c->hidden * sizeof(float) },
+        { &w->qkv, n * heads * dp * sizeof(float) },
+        { &w->gate_up, n * 2 * c->ffn * sizeof(float) },
+        { &w->xn, n * c->hidden * act },
+        { &w->q, n * c->n_heads * dp * act },
+        { &w->attn, n * c->n_heads * dp * act },
+        { &w->h, n * c->ffn * act },
+        { &w->picked, n * c->hidden * act },
+        { &w->score, w->score_bytes },
+    };
+    const struct buffer host[] = {
+        { &w->seq, n * sizeof *w->seq }, { &w->kv, n * sizeof *w->kv }, { &w->token, n * sizeof *w->token },
+        { &w->pos, n * sizeof(uint32_t) }, { &w->hi, n * sizeof(uint32_t) }, { &w->angle, n * sizeof(uint32_t) },
+        { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) }, { &w->want, n * sizeof(uint32_t) },
+    };
+    w->bytes = deal(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
+    w->host_bytes = deal(host, sizeof host / sizeof *host, w->host, 64);
+}
+
+/* Also for the products of a few drafting heads. */
+static struct device_limits limits(const struct model *m, size_t rows_max, size_t n_max)
+{
+    const struct config *c = &m->config;
+    const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN);
+    return (struct device_limits){ rows, n_max, rows, MAX(MAX((c->n_heads + 2 * c->n_kv_heads) * m->head_dim, 2 * c->ffn), MAX(c->vocab, c->hidden)), c->vocab,
+                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, MAX(MAX(c->n_heads * m->head_dim, c->ffn), c->hidden) };
+}
+
+size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)
+{
+    struct workspace w = { .rows_max = rows_max, .n_max = n_max };
+    const struct device_limits l = limits(m, rows_max, n_max);
+    layout(&w, m);
+    return w.bytes + w.host_bytes + m->dev->reserve_bytes(m->dev, &l);
+}
+
+int workspace_open(struct workspace **out, const struct model *m, size_t rows_max, size_t n_max, struct err *e)
+{
+    struct workspace *w = calloc(1, sizeof *w);
+    const struct device_limits l = limits(m, rows_max, n_max);
+    assert(rows_max >= 1);
+    if (w) {
+        w->dev = m->dev;
+        w->rows_max = rows_max;
+        w->n_max = n_max;
+        layout(w, m);
+        w->mem = m->dev->alloc(m->dev, w->bytes);
+        w->host = mem_alloc(w->host_bytes);
+    }
+    if (!w || !w->mem || !w->host || m->dev->reserve(m->dev, &l)) {
+        workspace_close(w);
+        if (*m->dev->error)
+            return err_set(e, ERR_FAILED, "%s: %s", m->dev->name, m->dev->error);
+        return err_set(e, ERR_FAILED, "%s: buffers for passes of %zu rows: out of memory (%zu bytes)", m->dev->name, rows_max, workspace_bytes(m, rows_max, n_max));
+    }
+    layout(w, m);
+    *out = w;
+    return 0;
+}
+
+void workspace_close(struct workspace *w)
+{
+    if (w) {
+        w->dev->free(w->dev, w->mem, w->bytes);
+        w->dev->free(w->dev, w->tap, w->tap_bytes);
+        mem_free(w->host, w->host_bytes);
+    }
+    free(w);
+}
+
+/* ---- the pass --------------------------------------------------------------------------------------------- */
+
+struct pass {
+    const struct model *m;
+    struct workspace *w;
+    struct pass_seq *seqs;
+    size_t n_seqs;
+    const struct tap *taps; size_t n_taps;
+    struct device_rows rows;
+    struct device_heads heads;
+    bool recorded;                   /* the device may record the pass, and play it again for others of its shape */
+};
+
+static bool wanted(const struct pass_seq *s, size_t j) { return s->want ? s->want[j] : s->logits && j == s->n - 1; }
+
+/* Where rows r .. of sequence i stand: slots, visible ranges, ancestors. */
+static void place_seq(struct pass *p, size_t i, size_t r)
+{
+    struct workspace *w = p->w;
+    const struct pass_seq *s = &p->seqs[i];
+    assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max && r + s->n <= w->rows_max);
+    w->kv[i] = kv_view(s->kv);
+    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift, s->scored ? w->score : NULL, w->score_step };
+    for (size_t j = 0; j < s->n; j++, r++) {
+        uint32_t *path = w->node + r * w->rows_max, n = 0;
+        if (s->parent && s->parent[j] >= 0) {
+            size_t up = r - j + (size_t)s->parent[j];
+            assert((size_t)s->parent[j] < j);
+            n = w->n_node[up];
+            memcpy(path, w->node + up * w->rows_max, n * sizeof *path);
+        }
+        if (s->parent)
+            path[n++] = (uint32_t)j;
+        w->n_node[r] = n;
+        w->token[r] = s->token[j];
+        w->pos[r] = (uint32_t)(s->kv->n_past + (s->parent ? n - 1 : j));
+        w->hi[r] = s->parent ? (uint32_t)s->kv->n_past : w->pos[r] + 1;
+        w->angle[r] = w->pos[r] + (uint32_t)s->shift;
+        if (wanted(s, j))
+            w->want[p->rows.n_want++] = (uint32_t)r;
+        assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max && (!s->parent || j < s->kv->node_max));
+    }
+    if (!s->parent)
+        s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
+}
+
+static void place(struct pass *p)
+{
+    const struct model *m = p->m;
+    struct workspace *w = p->w;
+    p->heads = (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim, m->head_dim };
+    p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
+        .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq, .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
+    for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
+        place_seq(p, i, p->rows.n);
+    p->recorded = true;
+    for (size_t t = 0; t < p->n_taps; t++)
+        p->recorded &= p->taps[t].kind == TAP_RESIDUAL && p->taps[t].layer == m->config.n_layers;
+}
+
+/* What a recorded pass depends on besides the device's own grids. */
+static uint64_t key(const struct pass *p)
+{
+    uint64_t h = hash64(HASH64_INIT, &p->w, sizeof p->w);
+    for (size_t i = 0; i < p->n_seqs; i++) {
+        h = hash64(h, &p->seqs[i].logits, sizeof p->seqs[i].logits);
+        for (size_t j = 0; p->n_seqs > 1 && j < p->seqs[i].n; j++)
+            h = hash64(h, &(char){ wanted(&p->seqs[i], j) }, 1);
+    }
+    return h;
+}
+
+/* ---- taps ------------------------------------------------------------------------------------------------- */
+
+static const struct tap *tap_of(const struct pass *p, enum tap_kind kind, size_t layer, size_t from)
+{
+    for (size_t t = from; t < p->n_taps; t++)
+        if (p->taps[t].kind == kind && (kind == TAP_HIDDEN || p->taps[t].layer == layer))
+            return &p->taps[t];
+    return NULL;
+}
+
+/* Where the device may write a tap of the middle of a pass. NULL without memory: then the pass fails. */
+static float *tap_place(const struct pass *p, const struct tap *t)
+{
+    struct workspace *w = p->w;
+    const struct config *c = &p->m->config;
+    if (w->dev->host_memory)
+        return t->out;
+    if (!w->tap) {
+        w->tap_bytes = w->rows_max * MAX(c->hidden, c->n_heads * c->head_dim) * sizeof *w->tap;
+        w->tap = w->dev->alloc(w->dev, w->tap_bytes);
+        if (!w->tap && !*w->dev->error)
+            snprintf(w->dev->error, sizeof w->dev->error, "out of memory: %zu bytes for taps", w->tap_bytes);
+    }
+    return w->tap;
+}
+
+/* The rest of the taps of one kind and layer, from the first one's place. */
+static void tap_fetch(const struct pass *p, enum tap_kind kind, size_t layer, const float *from, size_t row)
+{
+    const struct tap *t = tap_of(p, kind, layer, 0);
+    for (; t; t = tap_of(p, kind, layer, (size_t)(t - p->taps) + 1))
+        p->w->dev->download(p->w->dev, t->out, from, p->rows.n * row * sizeof *from);
+}
+
+/* ---- layers ----------------------------------------------------------------------------------------------- */
+
+/* Sequences whose scores are wanted hear of the layer: at once in the host's memory, where the next layer takes the place of this one. */
+static void hand_scores(const struct pass *p, size_t layer)
+{
+    const struct model *m = p->m;
+    const struct workspace *w = p->w;
+    const size_t window = m->config.windowed[layer] ? m->config.window : 0;
+    const float *score = w->score + (w->dev->host_memory ? 0 : layer * m->config.n_kv_heads * w->score_step);
+    for (size_t i = 0; i < p->n_seqs; i++) {
+        const struct pass_seq *s = &p->seqs[i];
+        const size_t pos = w->pos[w->seq[i].row0];
+        if (s->scored)
+            s->scored(s->scored_ctx, layer, score, w->score_step, window && !s->shift && pos + 1 > window ? pos + 1 - window : 0);
+    }
+}
+
+static void run_layer(const struct pass *p, size_t l)
+{
+    const struct model *m = p->m;
+    const struct config *c = &m->config;
+    const struct workspace *w = p->w;
+    const struct layer *y = &m->layers[l];
+    struct device *d = w->dev;
+    const size_t n = p->rows.n, none = SIZE_MAX;
+    const float eps = (float)c->rms_eps;
+    const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
+    float *q_tap = queries ? tap_place(p, queries) : NULL;
+    tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
+    d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);     /* looks at what the layer before left */
+    d->product(d, w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none);
+    d->rope(d, w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL, c->qk_norm ? y->k_norm : NULL, eps, q_tap);
+    if (queries)
+        tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
+    d->attend(d, w->attn, w->q, &p->heads, l, c->windowed[l] ? c->window : 0);
+    if (d->host_memory)
+        hand_scores(p, l);
+    d->product(d, w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none);
+    d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, eps, none);
+    d->product(d, w->gate_up, y->gate_up.n, w->xn, n, &y->gate_up, y->gate_up_bias, false, none);
+    d->swiglu(d, w->h, w->gate_up, n, c->ffn);
+    d->product(d, w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none);
+}
+
+/* The logits of the rows that want them, gathered so that the head is read once for all sequences whose logits follow
+ * each other in memory. */
+static void logits(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const size_t row = m->config.hidden * dtype_size(m->compute), vocab = m->config.vocab, place = m->config.n_layers;
+    struct device *d = p->w->dev;
+    const char *x = p->w->xn;
+    float *to = NULL;                        /* where the gathered rows' logits go */
+    size_t from = 0, n = 0;
+    if (p->rows.n_want && p->rows.n_want < p->rows.n) {
+        d->gather(d, p->w->picked, p->w->xn, row);
+        x = p->w->picked;
+    }
+    for (size_t i = 0; i < p->n_seqs; i++) {
+        const struct pass_seq *s = &p->seqs[i];
+        size_t more = 0;
+        for (size_t j = 0; j < s->n; j++)
+            more += wanted(s, j);
+        if (n && more && s->logits != to + n * vocab) {
+            d->product(d, to, vocab, x + from * row, n, &m->lm_head, NULL, false, place);
+            from += n;
+            n = 0;
+        }
+        if (!n)
+            to = s->logits;
+        n += more;
+    }
+    if (n)
+        d->product(d, to, vocab, x + from * row, n, &m->lm_head, NULL, false, place);
+}
+
+static void run(const struct pass *p)
+{
+    const struct model *m = p->m;
+    const struct config *c = &m->config;
+    const struct workspace *w = p->w;
+    struct device *d = w->dev;
+    const struct tap *hidden = tap_of(p, TAP_HIDDEN, 0, 0);
+    d->embed(d, w->x, m->embed.w ? &m->embed : &m->lm_head, !m->embed.w);
+    for (size_t l = 0; l < c->n_layers; l++)
+        run_layer(p, l);
+    d->rmsnorm(d, w->xn, w->x, m->norm_final, p->rows.n, c->hidden, (float)c->rms_eps, c->n_layers - 1);
+    if (hidden) {
+        float *at = tap_place(p, hidden);
+        d->widen(d, at, w->xn, p->rows.n * c->hidden);
+        tap_fetch(p, TAP_HIDDEN, 0, at, c->hidden);
+    }
+    logits(p);
+}
+
+/* NaN and Inf stop the job before anything is committed. */
+static int not_finite(const struct pass *p, const struct device_bad *bad, struct err *e)
+{
+    const struct workspace *w = p->w;
+    if (bad->place < p->m->config.n_layers)
+        return err_set(e, ERR_FAILED, "%s: not a finite number at position %u, layer %zu", p->m->path, (unsigned)w->angle[bad->row], bad->place);
+    return err_set(e, ERR_FAILED, "%s: a logit is not a finite number, in the pass over positions %u to %u", p->m->path,
+                   (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
+}
+
+static void queue(struct pass *p)
+{
+    struct device *d = p->w->dev;
+    place(p);
+    d->begin(d, &p->rows);
+    if (!p->recorded || d->host_memory) {
+        run(p);
+    } else if (!d->graph_begin(d, key(p))) {
+        run(p);
+        if (!d->graph_end(d))
+            run(p);
+    }
+}
+
+static int settle(const struct pass *p, struct err *e)
+{
+    const struct workspace *w = p->w;
+    const size_t n_layers = p->m->config.n_layers;
+    struct device *d = w->dev;
+    struct device_bad bad;
+    if (d->end(d, &bad))
+        return err_set(e, ERR_FAILED, "%s: %s", d->name, d->error);
+    if (bad.any)
+        return not_finite(p, &bad, e);
+    tap_fetch(p, TAP_RESIDUAL, n_layers, w->x, p->m->config.hidden);
+    for (size_t l = 0; l < n_layers && !d->host_memory; l++)
+        hand_scores(p, l);
+    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
+}
+
+int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+                  const struct tap *taps, size_t n_taps, struct err *e)
+{
+    struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs, .taps = taps, .n_taps = n_taps };
+    queue(&p);
+    return settle(&p, e);
+}
+
+int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+{
+    struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
+    queue(&p);
+    return w->dev->host_memory ? settle(&p, e) : 0;
+}
+
+int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+{
+    struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
+    for (size_t i = 0; i < n_seqs; i++)
+        p.rows.n += seqs[i].n;
+    return w->dev->host_memory ? 0 : settle(&p, e);
+}
+
+const float *workspace_residual(const struct workspace *w) { return w->x; }
+
+int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row, size_t n, float *rows, void *act)
+{
+    struct device *d = w->dev;
+    const struct device_rows r = { .n = n, .token = row, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node, .node = w->node,
+                                   .node_step = w->rows_max, .inv_freq = m->inv_freq, .rope_factor = 1 };
+    struct device_bad bad;
+    assert(n <= w->rows_max);
+    d->begin(d, &r);
+    d->embed(d, w->x, mat, true);
+    if (act)
+        d->narrow(d, act, w->x, n * m->config.hidden);
+    if (!rows)
+        return d->end(d, &bad);
+    return d->end(d, &bad) || d->download(d, rows, w->x, n * m->config.hidden * sizeof *rows) ? -1 : 0;
+}
+
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add)
+{
+    pool_product(m->pool, m->ops, y, m->compute, x, rows, w, add);
+}

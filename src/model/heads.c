@@ -1,0 +1,332 @@
+#include "src/model/heads.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char INSIDE[] = "model.medusa_layers.", ALONE[] = "heads.";
+enum { PARTS = 3, FINGERPRINT_ROWS = 64 };
+static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight", "post_layernorm.weight" };
+
+static void hash_device(uint64_t *h, const struct model *m, const float *v, float *row)
+{
+    m->dev->download(m->dev, row, v, m->config.hidden * sizeof *row);
+    *h = hash64(*h, row, m->config.hidden * sizeof *row);
+}
+
+/* FINGERPRINT_ROWS rows of the head as floats; false without memory. */
+static bool head_rows(const struct model *m, float *rows)
+{
+    const struct config *c = &m->config;
+    int32_t at[FINGERPRINT_ROWS];
+    struct workspace *w = NULL;
+    struct err ignored;
+    for (size_t i = 0; i < FINGERPRINT_ROWS; i++)
+        at[i] = (int32_t)(i * c->vocab / FINGERPRINT_ROWS);
+    for (size_t i = 0; m->dev->host_memory && i < FINGERPRINT_ROWS; i++)
+        mat_row(&m->lm_head, (size_t)at[i], rows + i * c->hidden);
+    if (m->dev->host_memory)
+        return true;
+    if (workspace_open(&w, m, FINGERPRINT_ROWS, KV_BLOCK, &ignored))
+        return false;
+    int rc = model_mat_rows(m, w, &m->lm_head, at, FINGERPRINT_ROWS, rows, NULL);
+    workspace_close(w);
+    return rc == 0;
+}
+
+uint64_t heads_fingerprint(const struct model *m)
+{
+    const struct config *c = &m->config;
+    const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab };
+    uint64_t h = hash64(HASH64_INIT, sizes, sizeof sizes);
+    float *rows = malloc(FINGERPRINT_ROWS * c->hidden * sizeof *rows);
+    if (!rows)
+        return 0;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        hash_device(&h, m, m->layers[i].norm_attn, rows);
+        hash_device(&h, m, m->layers[i].norm_mlp, rows);
+    }
+    hash_device(&h, m, m->norm_final, rows);
+    const size_t n = head_rows(m, rows) ? FINGERPRINT_ROWS * c->hidden : 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t x = f32_to_bf16(rows[i]);
+        h = hash64(h, &x, sizeof x);
+    }
+    free(rows);
+    return h;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------- */
+
+/* How many heads the tensors named `prefix`... make, counted from 0; a number above that, or a name that is no part of a
+ * head, is an error. */
+static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, struct err *e)
+{
+    char name[96];
+    for (*n = 0; *n <= HEADS_MAX; ++*n) {
+        snprintf(name, sizeof name, "%s%zu.%s", prefix, *n, parts[0]);
+        if (!tensors_find(ts, name))
+            break;
+    }
+    if (*n > HEADS_MAX)
+        return err_set(e, ERR_INPUT, "%s: more than %d heads, at most that many are allowed", ts->path[0], HEADS_MAX);
+    for (size_t i = 0; i < ts->n; i++) {
+        const struct tensor *t = &ts->t[i];
+        bool known = false;
+        if (strncmp(t->name, prefix, strlen(prefix)))
+            continue;
+        for (size_t k = 0; k < *n * PARTS && !known; k++) {
+            snprintf(name, sizeof name, "%s%zu.%s", prefix, k / PARTS, parts[k % PARTS]);
+            known = strcmp(t->name, name) == 0;
+        }
+        if (!known)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.200s\" is no part of a head: allowed are %sK.linear.weight, .input_layernorm.weight and "
+                           ".post_layernorm.weight, K counted from 0 without a gap", ts->path[t->shard], t->name, prefix);
+    }
+    return 0;
+}
+
+/* A number of __metadata__ that must be that of the model. */
+static int check_number(const struct tensors *ts, const char *key, size_t want, struct err *e)
+{
+    char s[64], *end;
+    int found = tensors_metadata(ts, key, s, sizeof s, e);
+    if (found <= 0)
+        return found;
+    unsigned long long v = strtoull(s, &end, 10);
+    if (end == s || *end || v != want)
+        return err_set(e, ERR_INPUT, "%s: heads of a model with %s %s, this model has %zu", ts->path[0], key, s, want);
+    return 0;
+}
+
+static int read_metadata(struct heads *h, const struct tensors *ts, const struct model *m, struct err *e)
+{
+    char s[64], own[24];
+    int found = tensors_metadata(ts, "kind", s, sizeof s, e);
+    if (found < 0)
+        return -1;
+    if (!found || (strcmp(s, "chained") && strcmp(s, "independent")))
+        return err_set(e, ERR_INPUT, "%s: __metadata__: kind %s%s, allowed are chained and independent", ts->path[0], found ? "is " : "is missing",
+                       found ? s : "");
+    h->chained = strcmp(s, "chained") == 0;
+    if (check_number(ts, "hidden_size", m->config.hidden, e) || check_number(ts, "vocab_size", m->config.vocab, e))
+        return -1;
+    if (!m->mem)
+        return 0;
+    if ((found = tensors_metadata(ts, "model", s, sizeof s, e)) < 0)
+        return -1;
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)heads_fingerprint(m));
+    h->foreign = found && strcmp(s, own);
+    return 0;
+}
+
+/* The whole of a tensor; free. */
+static void *read_all(const struct tensors *ts, const struct tensor *t, struct err *e)
+{
+    void *p = malloc(t->bytes ? t->bytes : 1);
+    if (!p)
+        return err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard], t->name, t->bytes), NULL;
+    if (tensors_read(ts, t, p, 0, t->bytes, e)) {
+        free(p);
+        return NULL;
+    }
+    for (size_t i = 0; i < t->n_elements; i++) {
+        float x = t->dtype == DT_F32 ? ((float *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)p)[i]) : bf16_to_f32(((uint16_t *)p)[i]);
+        if (!isfinite(x)) {
+            free(p);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number", ts->path[t->shard], t->name, i), NULL;
+        }
+    }
+    return p;
+}
+
+static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct device *dev, struct err *e)
+{
+    char *p = read_all(ts, t, e);
+    float *x = malloc(t->n_elements * sizeof *x);
+    if (!p || !x) {
+        free(p);
+        free(x);
+        return p ? err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard], t->name, t->bytes) : -1;
+    }
+    for (size_t i = 0; i < t->n_elements; i++)
+        x[i] = t->dtype == DT_F32 ? ((float *)(void *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)(void *)p)[i]) : bf16_to_f32(((uint16_t *)(void *)p)[i]);
+    dev->upload(dev, v, x, t->n_elements * sizeof *x);
+    free(x);
+    free(p);
+    return 0;
+}
+
+static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256 + 256; }
+
+static size_t head_bytes(const struct model *m, enum dtype type)
+{
+    const size_t d = m->config.hidden;
+    return padded(m->dev->mat_size(m->dev, type, d, d)) + 2 * padded(d * sizeof(float));
+}
+
+size_t heads_bytes(const struct model *m, size_t n) { return n * head_bytes(m, m->dev->mat_type(m->dev, DT_BF16, m->compute)); }
+
+static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m, struct err *e)
+{
+    const size_t d = m->config.hidden, norm = padded(d * sizeof(float));
+    const struct tensor *t[HEADS_MAX][PARTS];
+    struct device *dev = m->dev;
+    size_t used = 0;
+    for (size_t k = 0; k < h->n; k++)
+        for (size_t i = 0; i < PARTS; i++) {
+            char name[96];
+            snprintf(name, sizeof name, "%s%zu.%s", prefix, k, parts[i]);
+            if (!(t[k][i] = tensors_need(ts, name, d, i ? 0 : d, e)))
+                return -1;
+        }
+    if (!m->mem)
+        return 0;
+    for (size_t k = 0; k < h->n; k++) {
+        h->head[k].w = (struct mat){ dev->mat_type(dev, t[k][0]->dtype, m->compute), d, d, NULL };
+        h->mem_bytes += head_bytes(m, h->head[k].w.type);
+    }
+    h->dev = dev;
+    if (!(h->mem = dev->alloc(dev, h->mem_bytes)))
+        return err_set(e, ERR_FAILED, "%s: out of memory for the heads (%zu bytes)", h->path, h->mem_bytes);
+    for (size_t k = 0; k < h->n; k++) {
+        struct mat *w = &h->head[k].w;
+        w->w = (char *)h->mem + used;
+        used += padded(dev->mat_size(dev, w->type, d, d));
+        h->head[k].norm_in = (float *)((char *)h->mem + used);
+        h->head[k].norm_out = (float *)((char *)h->mem + used + norm);
+        used += 2 * norm;
+        void *src = read_all(ts, t[k][0], e);
+        if (!src)
+            return -1;
+        dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
+        free(src);
+        if (read_norm(h->head[k].norm_in, ts, t[k][1], dev, e) || read_norm(h->head[k].norm_out, ts, t[k][2], dev, e))
+            return -1;
+    }
+    return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
+}
+
+/* Heads among these tensors: 1 when there are any. */
+static int open_from(struct heads *h, const struct tensors *ts, const struct model *m, struct err *e)
+{
+    size_t inside, alone;
+    if (count_heads(ts, INSIDE, &inside, e) || count_heads(ts, ALONE, &alone, e))
+        return -1;
+    h->n = inside ? inside : alone;
+    h->chained = true;
+    if (h->n == 0)
+        return 0;
+    if (!inside && read_metadata(h, ts, m, e))
+        return -1;
+    return read_heads(h, ts, inside ? INSIDE : ALONE, m, e) ? -1 : 1;
+}
+
+static int open_file(struct heads *h, const char *path, const struct model *m, struct err *e)
+{
+    struct tensors ts = { 0 };
+    snprintf(h->path, sizeof h->path, "%s", path);
+    if (tensors_open_file(&ts, path, e))
+        return -1;
+    int r = open_from(h, &ts, m, e);
+    tensors_close(&ts);
+    if (r == 0)
+        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": no drafting heads are in it", path, ALONE, parts[0]);
+    return r < 0 ? -1 : 0;
+}
+
+static int open_dir(struct heads *h, const char *dir, const struct model *m, struct err *e)
+{
+    struct tensors ts = { 0 };
+    char path[sizeof h->path + sizeof HEADS_FILE + 1];
+    snprintf(h->path, sizeof h->path, "%s", dir);
+    if (tensors_open(&ts, dir, e))
+        return -1;
+    int r = open_from(h, &ts, m, e);
+    tensors_close(&ts);
+    if (r)
+        return r < 0 ? -1 : 0;
+    snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
+    if (access(path, F_OK))
+        return err_set(e, ERR_INPUT, "%s: no drafting heads: neither %s0.%s in its checkpoint nor a file " HEADS_FILE, dir, INSIDE, parts[0]);
+    return open_file(h, path, m, e);
+}
+
+int heads_open(struct heads *h, const char *path, const struct model *m, struct err *e)
+{
+    struct stat st;
+    *h = (struct heads){ 0 };
+    path = path ? path : m->path;
+    if (strlen(path) >= sizeof h->path)
+        return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed", strlen(path), sizeof h->path - 1);
+    int r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_dir(h, path, m, e) : open_file(h, path, m, e);
+    if (r)
+        heads_close(h);
+    return r;
+}
+
+int heads_check(const char *path, const struct model *m, struct err *e)
+{
+    struct heads h;
+    assert(!m->mem);
+    int rc = heads_open(&h, path, m, e);
+    heads_close(&h);
+    return rc;
+}
+
+bool heads_present(const char *dir)
+{
+    struct tensors ts = { 0 };
+    struct err e;
+    char path[4200], name[96];
+    snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
+    if (access(path, F_OK) == 0)
+        return true;
+    snprintf(name, sizeof name, "%s0.%s", INSIDE, parts[0]);
+    if (tensors_open(&ts, dir, &e))
+        return false;
+    bool found = tensors_find(&ts, name);
+    tensors_close(&ts);
+    return found;
+}
+
+void heads_close(struct heads *h)
+{
+    if (h->dev)
+        h->dev->free(h->dev, h->mem, h->mem_bytes);
+    *h = (struct heads){ 0 };
+}
+
+/* ---- the pass --------------------------------------------------------------------------------------------- */
+
+size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows)
+{
+    const size_t d = m->config.hidden, act = dtype_size(m->compute);
+    return padded(rows * d * act) + padded(rows * d * sizeof(float)) + padded(rows * h->n * d * act);
+}
+
+void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n, float *logits, void *scratch)
+{
+    const size_t d = m->config.hidden, act = dtype_size(m->compute), row = d * act;
+    const float eps = (float)m->config.rms_eps;
+    struct device *dev = m->dev;
+    char *x = scratch, *y = x + padded(rows * row) + padded(rows * d * sizeof(float));
+    float *hi = (float *)(void *)(x + padded(rows * row));
+    assert(n >= 1 && n <= h->n);
+    if (d % 2) {                                 /* a product reads one element behind the last row */
+        dev->zero(dev, x + rows * row, act);
+        dev->zero(dev, y + rows * n * row, act);
+    }
+    for (size_t k = 0; k < n; k++) {
+        if (k == 0 || !h->chained)
+            dev->copy(dev, hi, h0, rows * d * sizeof *hi);
+        dev->rmsnorm(dev, x, hi, h->head[k].norm_in, rows, d, eps, SIZE_MAX);
+        dev->product(dev, hi, d, x, rows, &h->head[k].w, NULL, true, SIZE_MAX);
+        for (size_t r = 0; r < rows; r++)
+            dev->rmsnorm(dev, y + (r * n + k) * row, hi + r * d, h->head[k].norm_out, 1, d, eps, SIZE_MAX);
+    }
+    dev->product(dev, logits, m->config.vocab, y, rows * n, &m->lm_head, NULL, false, SIZE_MAX);
+}

@@ -1,0 +1,401 @@
+/* Weights from files into their packed form, held once. */
+#include "src/model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLAB_BYTES = 4 << 20 };       /* read and packed at a time */
+
+/* One tensor on its way into a matrix: row r goes to row r0 + r/seg*seg_pad + r%seg (heads padded to 16
+ * dimensions), and columns likewise by col_seg. */
+struct part { struct mat *m; size_t r0, rows, cols, seg, seg_pad, col_seg, col_pad; };
+
+/* Everything model_open goes through in order, once to measure (mem == NULL) and once to load. */
+struct loader {
+    struct model *model;
+    const struct tensors *ts;        /* NULL: there are no files, weights are random */
+    uint64_t seed;                   /* of the next random matrix */
+    const struct device *dev;
+    char *mem;                       /* the device's; NULL: only sizes are wanted */
+    size_t used, done, total;
+    char *slab, *spread;             /* [SLAB_BYTES]; the slab with columns padded */
+    model_progress *progress; void *ctx;
+    struct err *e;
+};
+
+static void *take(struct loader *l, size_t bytes)
+{
+    const size_t align = l->dev->host_memory ? 64 : 256;
+    void *p = l->mem ? l->mem + l->used : NULL;
+    size_t padded = bytes;
+    if (!add_size(l->used, (bytes + align - 1) / align * align, &padded))
+        padded = SIZE_MAX / 2;
+    l->used = padded;
+    return p;
+}
+
+static int report(struct loader *l, size_t bytes)
+{
+    l->done += bytes;
+    return !l->progress || l->progress(l->ctx, l->done, l->total) ? 0 : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
+}
+
+static int load_rows(struct loader *l, const struct tensor *t, const struct part *p)
+{
+    const size_t elt = dtype_size(t->dtype), row_bytes = p->cols * elt, wide = p->m->k * elt;
+    const size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
+    if (slab_rows == 0)
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->name, row_bytes, SLAB_BYTES);
+    for (size_t r = 0; r < p->rows; r += slab_rows) {
+        size_t n = MIN(slab_rows, p->rows - r);
+        if (tensors_read(l->ts, t, l->slab, r * row_bytes, n * row_bytes, l->e))
+            return -1;
+        const char *src = l->slab;
+        if (p->col_seg != p->col_pad) {
+            memset(l->spread, 0, n * wide);
+            for (size_t i = 0; i < n; i++)
+                for (size_t c = 0; c < p->cols; c += p->col_seg)
+                    memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt, l->slab + i * row_bytes + c * elt, p->col_seg * elt);
+            src = l->spread;
+        }
+        for (size_t i = 0, some; i < n; i += some) {             /* as many rows as stay together */
+            const size_t row = r + i, in_seg = row % p->seg;
+            some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
+            l->model->dev->mat_put(l->model->dev, p->m, p->r0 + row / p->seg * p->seg_pad + in_seg, some, src + i * wide, t->dtype);
+        }
+        if (*l->dev->error)
+            return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
+        if (report(l, n * row_bytes))
+            return -1;
+    }
+    return 0;
+}
+
+/* A matrix of the table out of one to three tensors stacked by rows; the type is the tensors' own in f32 arithmetic (F32 when
+ * they differ) and bf16 otherwise. */
+struct source { const char *name; size_t rows; };
+
+static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src, size_t n_src, size_t cols,
+                    size_t seg, size_t seg_pad, size_t col_seg, size_t col_pad)
+{
+    const struct tensor *t[3];
+    size_t rows = 0, params = 0;
+    m->type = DT_OTHER;
+    for (size_t i = 0; i < n_src; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s%s.weight", prefix, src[i].name);
+        t[i] = l->ts ? tensors_need(l->ts, name, src[i].rows, cols, l->e) : NULL;
+        if (l->ts && !t[i])
+            return -1;
+        const enum dtype type = l->ts ? t[i]->dtype : DT_BF16;
+        m->type = m->type == DT_OTHER || m->type == type ? type : DT_F32;
+        rows += src[i].rows;
+        params += src[i].rows * cols;
+    }
+    m->type = l->dev->mat_type(l->dev, m->type, l->model->compute);
+    m->n = rows / seg * seg_pad;
+    m->k = cols / col_seg * col_pad;
+    m->w = take(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
+    if (!l->mem) {
+        l->model->n_params += params;
+        for (size_t i = 0; i < n_src && l->ts; i++)
+            l->total += t[i]->bytes;
+        return 0;
+    }
+    if (!l->ts) {                        /* any order of random values is one; the padding of a matrix would have to stay 0 */
+        const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
+        assert(bytes == m->n * m->k * 2);
+        l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
+        return 0;
+    }
+    for (size_t i = 0, r0 = 0; i < n_src; i++) {
+        struct part p = { m, r0, src[i].rows, cols, seg, seg_pad, col_seg, col_pad };
+        if (load_rows(l, t[i], &p))
+            return -1;
+        r0 += src[i].rows / seg * seg_pad;
+    }
+    return 0;
+}
+
+static float as_float(const void *p, enum dtype t, size_t i)
+{
+    if (t == DT_F32)
+        return ((const float *)p)[i];
+    uint16_t x = ((const uint16_t *)p)[i];
+    return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
+}
+
+/* Vectors of the given tensors one after the other, as floats, in padded segments. */
+static int load_vec(struct loader *l, float **v, const char *prefix, const struct source *src, size_t n_src, const char *kind,
+                    size_t seg, size_t seg_pad)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_src; i++)
+        n += src[i].rows / seg * seg_pad;
+    *v = take(l, n * sizeof(float));
+    size_t at = 0;
+    for (size_t i = 0; i < n_src; i++) {
+        char name[256];
+        float *to = (float *)(void *)l->spread;
+        snprintf(name, sizeof name, "%s%s.%s", prefix, src[i].name, kind);
+        const struct tensor *t = l->ts ? tensors_need(l->ts, name, src[i].rows, 0, l->e) : NULL;
+        if (l->ts && !t)
+            return -1;
+        if (!l->mem) {
+            l->total += t ? t->bytes : 0;
+            l->model->n_params += src[i].rows;
+            continue;
+        }
+        const size_t rows = src[i].rows / seg * seg_pad;
+        if (!t) {
+            assert(rows <= SLAB_BYTES / sizeof *to);
+            for (size_t j = 0; j < rows; j++)
+                to[j] = 1;
+            l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
+            at += rows;
+            continue;
+        }
+        if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
+            return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector", t->name, t->bytes, SLAB_BYTES);
+        if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
+            return -1;
+        memset(to, 0, rows * sizeof *to);
+        for (size_t j = 0; j < src[i].rows; j++)
+            to[j / seg * seg_pad + j % seg] = as_float(l->slab, t->dtype, j);
+        l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
+        at += rows;
+        if (report(l, t->bytes))
+            return -1;
+    }
+    return 0;
+}
+
+static int load_layer(struct loader *l, size_t index, struct layer *y)
+{
+    const struct config *c = &l->model->config;
+    const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
+    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv }, { "self_attn.v_proj", kv } };
+    const struct source o = { "self_attn.o_proj", c->hidden }, down = { "mlp.down_proj", c->hidden };
+    const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
+    const struct source in = { "input_layernorm", c->hidden }, post = { "post_attention_layernorm", c->hidden };
+    const struct source q_norm = { "self_attn.q_norm", d }, k_norm = { "self_attn.k_norm", d };
+    char at[64];
+    snprintf(at, sizeof at, "model.layers.%zu.", index);
+    return load_vec(l, &y->norm_attn, at, &in, 1, "weight", 1, 1) ||
+           load_mat(l, &y->qkv, at, qkv, 3, c->hidden, d, dp, 1, 1) ||
+           (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
+           (c->qk_norm && (load_vec(l, &y->q_norm, at, &q_norm, 1, "weight", 1, 1) ||
+                           load_vec(l, &y->k_norm, at, &k_norm, 1, "weight", 1, 1))) ||
+           load_mat(l, &y->o, at, &o, 1, q, 1, 1, d, dp) ||
+           (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
+           load_vec(l, &y->norm_mlp, at, &post, 1, "weight", 1, 1) ||
+           load_mat(l, &y->gate_up, at, gate_up, 2, c->hidden, 1, 1, 1, 1) ||
+           (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
+           load_mat(l, &y->down, at, &down, 1, c->ffn, 1, 1, 1, 1) ||
+           (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
+}
+
+/* The embedding of an untied model: rows as they are. */
+static int load_embed(struct loader *l)
+{
+    struct model *m = l->model;
+    if (!l->ts) {
+        const size_t n = m->config.vocab * m->config.hidden;
+        m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, take(l, n * 2) };
+        m->n_params += l->mem ? 0 : n;
+        if (l->mem)
+            m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
+        return 0;
+    }
+    const struct tensor *t = tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
+    if (!t)
+        return -1;
+    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, take(l, t->bytes) };
+    if (!l->mem) {
+        l->total += t->bytes;
+        m->n_params += t->n_elements;
+        return 0;
+    }
+    for (size_t at = 0; at < t->bytes; at += SLAB_BYTES) {
+        size_t n = MIN((size_t)SLAB_BYTES, t->bytes - at);
+        char *to = l->dev->host_memory ? (char *)m->embed.w + at : l->slab;
+        if (tensors_read(l->ts, t, to, at, n, l->e))
+            return -1;
+        if (to == l->slab)
+            m->dev->upload(m->dev, (char *)m->embed.w + at, to, n);
+        if (report(l, n))
+            return -1;
+    }
+    return 0;
+}
+
+static int load_all(struct loader *l)
+{
+    struct model *m = l->model;
+    const struct config *c = &m->config;
+    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab }, norm = { "model.norm", c->hidden };
+    if (!c->tied && load_embed(l))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        struct layer measured = { 0 };
+        if (load_layer(l, i, l->mem ? &m->layers[i] : &measured))
+            return -1;
+    }
+    return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
+           load_mat(l, &m->lm_head, "", &head, 1, c->hidden, 1, 1, 1, 1) ? -1 : 0;
+}
+
+int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e)
+{
+    struct model m = { .config = *c, .compute = compute, .head_dim = dev->head_dim(dev, c->head_dim) };
+    struct loader l = { .model = &m, .ts = ts, .dev = dev, .e = e };
+    if (load_all(&l))
+        return -1;
+    *bytes = l.used;
+    return 0;
+}
+
+/* What a device may not be able to do with such a model. */
+static int check_device(const struct model *m, struct err *e)
+{
+    const struct device *d = m->dev;
+    if (d->mat_type(d, DT_BF16, m->compute) == DT_OTHER)
+        return err_set(e, ERR_INPUT, "%s: --compute %s is not there on this device; --device cpu has it", d->name, m->compute == DT_F32 ? "f32" : "bf16");
+    if (!m->head_dim)
+        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", d->name, m->config.head_dim);
+    return 0;
+}
+
+/* Weights from l->ts, or random ones; what fails leaves a model that model_close takes. */
+static int make(struct loader *l, const char *what)
+{
+    struct model *m = l->model;
+    struct device *dev = m->dev;
+    if (check_device(m, l->e) || load_all(l))
+        return -1;
+    m->mem_bytes = m->weight_bytes = l->used;
+    l->mem = m->mem = dev->alloc(dev, m->mem_bytes);
+    l->slab = mem_alloc(SLAB_BYTES);
+    l->spread = mem_alloc(SLAB_BYTES);
+    m->layers = calloc(m->config.n_layers, sizeof *m->layers);
+    m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
+    int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq ? 0 :
+             err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", what, m->mem_bytes, dev->name);
+    l->used = 0;
+    rc = rc || load_all(l) ? -1 : 0;
+    if (rc == 0 && *dev->error)
+        rc = err_set(l->e, ERR_FAILED, "%s: %s", dev->name, dev->error);
+    if (rc == 0)
+        config_rope(&m->config, m->inv_freq, &m->rope_factor);
+    mem_free(l->slab, SLAB_BYTES);
+    mem_free(l->spread, SLAB_BYTES);
+    return rc;
+}
+
+int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
+               struct pool *pool, model_progress *progress, void *ctx, struct err *e)
+{
+    struct tensors ts = { 0 };
+    struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = progress, .ctx = ctx, .e = e };
+    assert(compute == DT_BF16 || compute == DT_F32);
+    assert(!dev->host_memory || dev->compute_f32 == (compute == DT_F32));
+    *m = (struct model){ .config = *config, .compute = compute, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
+    if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
+        return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
+    int rc = tensors_open(&ts, dir, e) || make(&l, dir) ? -1 : 0;
+    tensors_close(&ts);
+    if (rc)
+        model_close(m);
+    return rc;
+}
+
+int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e)
+{
+    struct loader l = { .model = m, .seed = seed, .dev = dev, .e = e };
+    assert(dev->noise);
+    *m = (struct model){ .config = *config, .compute = DT_BF16, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
+    snprintf(m->path, sizeof m->path, "random weights");
+    if (make(&l, m->path) == 0)
+        return 0;
+    model_close(m);
+    return -1;
+}
+
+/* ---- in 8 bits -------------------------------------------------------------------------------------------- */
+
+enum { QUANTIZE_PANELS = 32 };       /* of an item */
+
+static size_t quantized_bytes(size_t n, size_t k)
+{
+    return (mat_bytes(&(struct mat){ DT_I8, n, k, NULL }) + 63) / 64 * 64;
+}
+
+size_t model_quantized_bytes(const struct config *c, const struct device *dev)
+{
+    const size_t d = dev->head_dim(dev, c->head_dim), q = c->n_heads * d, kv = c->n_kv_heads * d;
+    return c->n_layers * (quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) + quantized_bytes(2 * c->ffn, c->hidden) +
+                          quantized_bytes(c->hidden, c->ffn)) + quantized_bytes(c->vocab, c->hidden);
+}
+
+struct quantizing { struct mat *to; const struct mat *from; };
+
+static void quantize_item(void *ctx, size_t i, size_t thread)
+{
+    const struct quantizing *q = ctx;
+    (void)thread;
+    mat_quantize(q->to, q->from, i * QUANTIZE_PANELS, MIN((i + 1) * QUANTIZE_PANELS, mat_panels(q->from)));
+}
+
+/* Its place is at *at, which goes on behind it. */
+static void quantize(struct mat *to, const struct mat *from, char **at, struct pool *pool)
+{
+    *to = (struct mat){ DT_I8, from->n, from->k, *at };
+    *at += quantized_bytes(from->n, from->k);
+    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item, &(struct quantizing){ to, from });
+}
+
+int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx, struct err *e)
+{
+    const struct config *c = &from->config;
+    assert(from->dev->host_memory);
+    *to = *from;
+    to->mem_bytes = to->weight_bytes = model_quantized_bytes(c, from->dev);
+    to->mem = from->dev->alloc(from->dev, to->mem_bytes);
+    to->layers = calloc(c->n_layers, sizeof *to->layers);
+    to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
+    if (!to->mem || !to->layers || !to->inv_freq) {
+        err_set(e, ERR_FAILED, "%s: out of memory for the weights of drafts (%zu bytes)", from->path, to->mem_bytes);
+        model_close(to);
+        return -1;
+    }
+    char *at = to->mem;
+    memcpy(to->inv_freq, from->inv_freq, c->head_dim / 2 * sizeof *to->inv_freq);
+    for (size_t l = 0; l < c->n_layers; l++) {
+        const struct layer *y = &from->layers[l];
+        struct layer *z = &to->layers[l];
+        *z = *y;
+        quantize(&z->qkv, &y->qkv, &at, from->pool);
+        quantize(&z->o, &y->o, &at, from->pool);
+        quantize(&z->gate_up, &y->gate_up, &at, from->pool);
+        quantize(&z->down, &y->down, &at, from->pool);
+        const size_t done = (size_t)(at - (char *)to->mem);
+        if (progress && !progress(ctx, done, to->mem_bytes)) {
+            err_set(e, ERR_AGAIN, "stopped after %zu of %zu bytes", done, to->mem_bytes);
+            model_close(to);
+            return -1;
+        }
+    }
+    quantize(&to->lm_head, &from->lm_head, &at, from->pool);
+    return 0;
+}
+
+void model_close(struct model *m)
+{
+    if (m->dev)
+        m->dev->free(m->dev, m->mem, m->mem_bytes);
+    free(m->layers);
+    free(m->inv_freq);
+    *m = (struct model){ 0 };
+}

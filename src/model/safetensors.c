@@ -1,0 +1,657 @@
+#include "src/model/safetensors.h"
+#include "src/base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
+
+enum { NAME_SHOWN = 200 };       /* bytes of a tensor's name in messages */
+
+static const struct { char name[12]; uint8_t bits; enum dtype dtype; } dtypes[] = {
+    { "BF16", 16, DT_BF16 }, { "F16", 16, DT_F16 }, { "F32", 32, DT_F32 },
+    { "BOOL", 8, DT_OTHER }, { "U8", 8, DT_OTHER }, { "I8", 8, DT_OTHER }, { "U16", 16, DT_OTHER }, { "I16", 16, DT_OTHER },
+    { "U32", 32, DT_OTHER }, { "I32", 32, DT_OTHER }, { "U64", 64, DT_OTHER }, { "I64", 64, DT_OTHER }, { "F64", 64, DT_OTHER },
+    { "C64", 64, DT_OTHER }, { "F8_E4M3", 8, DT_OTHER }, { "F8_E5M2", 8, DT_OTHER }, { "F8_E8M0", 8, DT_OTHER },
+    { "F8_E4M3FNUZ", 8, DT_OTHER }, { "F8_E5M2FNUZ", 8, DT_OTHER }, { "F6_E2M3", 6, DT_OTHER }, { "F6_E3M2", 6, DT_OTHER },
+    { "F4", 4, DT_OTHER },
+};
+
+/* Names of one header, chained so that tensors_close finds them all. */
+struct names { struct names *next; char text[]; };
+
+/* The JSON span of a key without its quotes, cut to what a message can show. */
+static int shown(const struct json *key)
+{
+    size_t n = (size_t)(key->end - key->s) - 2;
+    return (int)(n > NAME_SHOWN ? utf8_valid_prefix(key->s + 1, NAME_SHOWN) : n);
+}
+
+/* "file: tensor "name" (offset N): field VALUE, what is allowed" */
+static int entry_bad(const struct json *key, const char *field, const struct json *v, const char *allowed, struct err *e)
+{
+    size_t n = v ? (size_t)(v->end - v->s) : 0, cut = n > 80 ? utf8_valid_prefix(v->s, 80) : n;
+    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s%s%.*s%s, %s", key->file, shown(key), key->s + 1,
+                   js_offset(v ? v : key), field, v ? " " : "", (int)cut, v ? v->s : "", cut < n ? ".." : "", allowed);
+}
+
+/* Length of a tensor's name. */
+static int entry_name(const struct json *key, size_t *len, struct err *e)
+{
+    bool control;
+    size_t n = js_length(key, &control);
+    if (n == 0 || n > TENSOR_NAME_MAX)
+        return entry_bad(key, n ? "name too long" : "empty name", NULL, "allowed are 1 to 4096 bytes", e);
+    if (control)
+        return entry_bad(key, "control character in the name", NULL, "none is allowed", e);
+    *len = n;
+    return 0;
+}
+
+static int entry_dtype(const struct json *key, const struct json *v, size_t *i, struct err *e)
+{
+    for (*i = 0; *i < sizeof dtypes / sizeof *dtypes; ++*i)
+        if (js_is(v, dtypes[*i].name))
+            return 0;
+    return entry_bad(key, "dtype", v, "allowed are the types of safetensors: BF16, F16, F32, I64, ..", e);
+}
+
+static int entry_shape(const struct json *key, const struct json *v, struct tensor *t, struct err *e)
+{
+    struct json x;
+    if (js_kind(v) != JS_ARRAY)
+        return entry_bad(key, "shape", v, "allowed is an array of whole numbers", e);
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); t->n_dims++) {
+        uint64_t d;
+        if (t->n_dims == TENSOR_DIMS_MAX)
+            return entry_bad(key, "shape", v, "allowed are at most 8 dimensions", e);
+        if (!js_u64(&x, &d))
+            return entry_bad(key, "dimension", &x, "allowed are whole numbers below 2^64", e);
+        t->dim[t->n_dims] = d;
+    }
+    return 0;
+}
+
+static int entry_offsets(const struct json *key, const struct json *v, uint64_t at[2], struct err *e)
+{
+    struct json x;
+    size_t n = 0;
+    if (js_kind(v) != JS_ARRAY)
+        return entry_bad(key, "data_offsets", v, "allowed is [begin, end]", e);
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++)
+        if (n == 2 || !js_u64(&x, &at[n]))
+            return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
+    if (n != 2)
+        return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
+    return at[0] <= at[1] ? 0 : entry_bad(key, "data_offsets", v, "begin may not be after end", e);
+}
+
+/* Elements and bytes from type and shape. Whether a tensor is empty is seen from its dimensions, never from
+ * a product that may have wrapped to 0. */
+static int entry_bytes(const struct json *key, const struct json *shape, size_t bits, struct tensor *t, struct err *e)
+{
+    uint64_t n = bits;
+    bool empty = false;
+    for (size_t i = 0; i < t->n_dims; i++) {
+        empty |= t->dim[i] == 0;
+        if (t->dim[i] && __builtin_mul_overflow(n, (uint64_t)t->dim[i], &n))
+            return entry_bad(key, "shape", shape, "the size in bits must be below 2^64", e);
+    }
+    if (n % 8 && !empty)
+        return entry_bad(key, "shape", shape, "the size must be a whole number of bytes", e);
+    t->n_elements = empty ? 0 : n / bits;
+    t->bytes = empty ? 0 : n / 8;
+    return 0;
+}
+
+/* One entry of the header into *t (all but name and shard); offset counts from the start of the data. */
+static int entry_parse(const struct json *key, const struct json *value, uint64_t data_bytes, struct tensor *t, struct err *e)
+{
+    struct json field, v, part[3] = { 0 };
+    static const char *const names[] = { "dtype", "shape", "data_offsets" };
+    uint64_t at[2] = { 0 };
+    size_t type;
+    *t = (struct tensor){ 0 };
+    if (js_kind(value) != JS_OBJECT)
+        return entry_bad(key, "entry", value, "allowed is an object with dtype, shape and data_offsets", e);
+    for (struct js_walk w = js_walk(value); js_next(&w, &field, &v);) {
+        size_t i = 0;
+        while (i < 3 && !js_is(&field, names[i]))
+            i++;
+        if (i == 3)
+            return entry_bad(key, "unknown key", &field, "allowed are dtype, shape and data_offsets", e);
+        if (part[i].s)
+            return entry_bad(key, "key", &field, "allowed once", e);
+        part[i] = v;
+    }
+    for (size_t i = 0; i < 3; i++)
+        if (!part[i].s)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s is missing", key->file, shown(key), key->s + 1,
+                           js_offset(value), names[i]);
+    if (entry_dtype(key, &part[0], &type, e) || entry_shape(key, &part[1], t, e) ||
+        entry_bytes(key, &part[1], dtypes[type].bits, t, e) || entry_offsets(key, &part[2], at, e))
+        return -1;
+    if (at[1] - at[0] != t->bytes)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets span %llu bytes, dtype and shape need %zu", key->file,
+                       shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)(at[1] - at[0]), t->bytes);
+    if (at[1] > data_bytes)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %llu, the file has %llu bytes of data",
+                       key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)at[1], (unsigned long long)data_bytes);
+    t->dtype = dtypes[type].dtype;
+    t->dtype_name = dtypes[type].name;
+    t->offset = at[0];
+    return 0;
+}
+
+static int check_metadata(const struct json *v, struct err *e)
+{
+    struct json key, x;
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "allowed for __metadata__ is an object of strings");
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &x);)
+        if (js_kind(&x) != JS_STRING)
+            return js_bad(&x, e, "allowed in __metadata__ are strings");
+    return 0;
+}
+
+/* Check every entry and measure: nothing is allocated before the whole header is known to be sound. */
+static int header_measure(const struct json *root, uint64_t data_bytes, size_t *n, size_t *name_bytes, struct err *e)
+{
+    struct json key, v;
+    struct tensor t;
+    bool metadata = false;
+    *n = *name_bytes = 0;
+    for (struct js_walk w = js_walk(root); js_next(&w, &key, &v);) {
+        size_t len;
+        if (js_is(&key, "__metadata__")) {
+            if (metadata)
+                return js_bad(&key, e, "allowed once");
+            metadata = true;
+            if (check_metadata(&v, e))
+                return -1;
+            continue;
+        }
+        if (*n == TENSORS_MAX)
+            return err_set(e, ERR_INPUT, "%s: offset %zu: more than %d tensors, at most that many are allowed", key.file,
+                           js_offset(&key), TENSORS_MAX);
+        if (entry_name(&key, &len, e) || entry_parse(&key, &v, data_bytes, &t, e))
+            return -1;
+        ++*n;
+        *name_bytes += len + 1;
+    }
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct tensor *x = *(const struct tensor *const *)a, *y = *(const struct tensor *const *)b;
+    uint64_t xe = x->offset + x->bytes, ye = y->offset + y->bytes;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (xe > ye) - (xe < ye);
+}
+
+/* The tensors of one file, offsets counted from the start of its data, cover [0, data_bytes) exactly. */
+static int check_tiling(const struct tensor *t, size_t n, const char *file, uint64_t data_bytes, struct err *e)
+{
+    const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
+    uint64_t end = 0;
+    int r = 0;
+    if (!p)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = &t[i];
+    qsort(p, n, sizeof *p, by_offset);
+    for (size_t i = 0; i < n && !r; i++) {
+        if (p[i]->offset != end)
+            r = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": data begin at %llu, %s: what comes before ends at %llu", file, NAME_SHOWN, p[i]->name,
+                        (unsigned long long)p[i]->offset, p[i]->offset > end ? "a hole" : "an overlap", (unsigned long long)end);
+        end = p[i]->offset + p[i]->bytes;
+    }
+    if (!r && end != data_bytes)
+        r = err_set(e, ERR_INPUT, "%s: the tensors end at byte %llu of %llu bytes of data, nothing may follow", file,
+                    (unsigned long long)end, (unsigned long long)data_bytes);
+    free(p);
+    return r;
+}
+
+/* Append the tensors of one header, as shard `shard`. */
+static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n, uint64_t data_bytes,
+                         struct err *e)
+{
+    struct json root, key, v;
+    size_t count, name_bytes, all;
+    if (js_check(&root, file, json, n, e))
+        return -1;
+    if (js_kind(&root) != JS_OBJECT)
+        return js_bad(&root, e, "allowed for a header is an object");
+    if (header_measure(&root, data_bytes, &count, &name_bytes, e))
+        return -1;
+    if (ts->n + count > TENSORS_MAX)
+        return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file, count, TENSORS_MAX);
+    all = ts->n + count;
+    struct tensor *t = realloc(ts->t, (all ? all : 1) * sizeof *t);
+    if (t)
+        ts->t = t;
+    struct names *names = t ? malloc(sizeof *names + name_bytes) : NULL;
+    if (!names)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, all);
+    names->next = ts->names;
+    ts->names = names;
+    char *to = names->text;
+    t = &ts->t[ts->n];
+    for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
+        if (js_is(&key, "__metadata__"))
+            continue;
+        if (entry_parse(&key, &v, data_bytes, t, e))
+            return -1;
+        t->name = to;
+        t->shard = shard;
+        t++;
+        to += js_unescape(&key, to);
+        *to++ = 0;
+    }
+    if (check_tiling(&ts->t[ts->n], count, file, data_bytes, e))
+        return -1;
+    for (size_t i = ts->n; i < all; i++)
+        ts->t[i].offset += 8 + n;
+    ts->n = all;
+    ts->data_bytes += data_bytes;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+/* Sort by name; a name may occur once, over all shards. */
+static int sort_names(struct tensors *ts, struct err *e)
+{
+    qsort(ts->t, ts->n, sizeof *ts->t, by_name);
+    for (size_t i = 1; i < ts->n; i++) {
+        const struct tensor *a = &ts->t[i - 1], *b = &ts->t[i];
+        if (strcmp(a->name, b->name))
+            continue;
+        if (a->shard == b->shard)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], NAME_SHOWN, a->name);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard", ts->path[MAX(a->shard, b->shard)],
+                       NAME_SHOWN, a->name, ts->path[MIN(a->shard, b->shard)]);
+    }
+    return 0;
+}
+
+static int shards_alloc(struct tensors *ts, size_t n, const char *what, struct err *e)
+{
+    ts->path = calloc(n, sizeof *ts->path);
+    ts->fd = malloc(n * sizeof *ts->fd);
+    if (!ts->path || !ts->fd)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu shards", what, n);
+    for (size_t i = 0; i < n; i++)
+        ts->fd[i] = -1;
+    ts->n_shards = n;
+    return 0;
+}
+
+int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes, struct err *e)
+{
+    *ts = (struct tensors){ 0 };
+    if (shards_alloc(ts, 1, file, e))
+        goto fail;
+    if (!(ts->path[0] = strdup(file))) {
+        err_set(e, ERR_FAILED, "%s: out of memory", file);
+        goto fail;
+    }
+    if (header_append(ts, 0, file, json, n, data_bytes, e) || sort_names(ts, e))
+        goto fail;
+    return 0;
+fail:
+    tensors_close(ts);
+    return -1;
+}
+
+/* pread all of [at, at + n). */
+static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, struct err *e)
+{
+    char *p = dst;
+    while (n) {
+        ssize_t r = pread(fd, p, n, (off_t)at);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return err_set(e, ERR_FAILED, "%s: cannot read at offset %llu: %s", path, (unsigned long long)at, strerror(errno));
+        if (r == 0)
+            return err_set(e, ERR_INPUT, "%s: the file ends at offset %llu, %zu more bytes are needed", path, (unsigned long long)at, n);
+        p += r;
+        at += (uint64_t)r;
+        n -= (size_t)r;
+    }
+    return 0;
+}
+
+/* The first 8 bytes: what the header length can be, and what people put there instead. */
+static int header_length(const char *path, const unsigned char b[8], uint64_t size, uint64_t *length, struct err *e)
+{
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | b[i];
+    if (memcmp(b, "version ", 8) == 0)
+        return err_set(e, ERR_INPUT, "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)", path);
+    if (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\x03\x04", 4) == 0)
+        return err_set(e, ERR_INPUT, "%s: a %s file, allowed is safetensors", path, *b == 'G' ? "GGUF" : "zip (PyTorch)");
+    if (n < 2 || n > HEADER_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, allowed are 2 to %d", path, (unsigned long long)n,
+                       HEADER_BYTES_MAX);
+    if (n > size - 8)
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, but only %llu bytes follow", path, (unsigned long long)n,
+                       (unsigned long long)(size - 8));
+    *length = n;
+    return 0;
+}
+
+static int shard_read(struct tensors *ts, int i, struct err *e)
+{
+    const char *path = ts->path[i];
+    struct stat st;
+    unsigned char b[8];
+    uint64_t n = 0;
+    int fd = ts->fd[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_INPUT, "%s: not a regular file", path);
+    uint64_t size = (uint64_t)st.st_size;
+    if (size < 8)
+        return err_set(e, ERR_INPUT, "%s: %llu bytes, a safetensors file has at least 8", path, (unsigned long long)size);
+    if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
+        return -1;
+    char *json = malloc(n);
+    if (!json)
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path, (unsigned long long)n);
+    int r = read_at(fd, path, json, 8, n, e);
+    if (!r)
+        r = header_append(ts, i, path, json, n, size - 8 - n, e);
+    free(json);
+    return r;
+}
+
+static char *path_join(const char *dir, const char *name)
+{
+    char *p = NULL;
+    return asprintf(&p, "%s/%s", dir, name) < 0 ? NULL : p;
+}
+
+/* The shard names of a weight_map, sorted. */
+struct shard_list { char *name[SHARDS_MAX]; size_t n; };
+
+/* Where `name` is in the list, or would be. */
+static size_t shard_find(const struct shard_list *l, const char *name)
+{
+    size_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (strcmp(l->name[mid], name) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The string v as a shard name: a plain file name, so that an index cannot reach out of its folder. */
+static int shard_name(const struct json *v, char name[256], struct err *e)
+{
+    static const char allowed[] = "allowed is the name of a .safetensors file in the same folder";
+    static const char ext[] = ".safetensors";
+    const size_t n_ext = sizeof ext - 1;
+    bool control;
+    size_t n = js_kind(v) == JS_STRING ? js_length(v, &control) : 0;
+    if (n <= n_ext || n > 255 || control)
+        return js_bad(v, e, allowed);
+    name[js_unescape(v, name)] = 0;
+    if (strcmp(name + n - n_ext, ext) || strchr(name, '/') || strstr(name, ".."))
+        return js_bad(v, e, allowed);
+    return 0;
+}
+
+static int index_shards(const struct json *map, struct shard_list *l, struct err *e)
+{
+    struct json v;
+    char name[256];
+    for (struct js_walk w = js_walk(map); js_next(&w, NULL, &v);) {
+        if (shard_name(&v, name, e))
+            return -1;
+        size_t i = shard_find(l, name);
+        if (i < l->n && strcmp(l->name[i], name) == 0)
+            continue;
+        if (l->n == SHARDS_MAX)
+            return err_set(e, ERR_INPUT, "%s: weight_map names more than %d shards, at most that many are allowed", map->file, SHARDS_MAX);
+        memmove(&l->name[i + 1], &l->name[i], (l->n++ - i) * sizeof *l->name);
+        if (!(l->name[i] = strdup(name)))
+            return err_set(e, ERR_FAILED, "%s: out of memory", map->file);
+    }
+    return l->n ? 0 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
+}
+
+/* Every entry of the weight_map names a tensor of that shard, once, and no tensor is left over. */
+static int index_check(const struct tensors *ts, const struct json *map, const struct shard_list *l, uint8_t *seen, struct err *e)
+{
+    struct json key, v;
+    char name[TENSOR_NAME_MAX + 1], shard[256];
+    for (struct js_walk w = js_walk(map); js_next(&w, &key, &v);) {
+        size_t len;
+        if (entry_name(&key, &len, e) || shard_name(&v, shard, e))
+            return -1;
+        name[js_unescape(&key, name)] = 0;
+        const struct tensor *t = tensors_find(ts, name);
+        if (!t || strcmp(l->name[t->shard], shard))
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s", map->file, js_offset(&key),
+                           shown(&key), key.s + 1, shard);
+        if (seen[t - ts->t]++)
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice", map->file, js_offset(&key),
+                           shown(&key), key.s + 1);
+    }
+    for (size_t i = 0; i < ts->n; i++)
+        if (!seen[i])
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" of %s is not in weight_map", map->file, NAME_SHOWN, ts->t[i].name,
+                           l->name[ts->t[i].shard]);
+    return 0;
+}
+
+/* metadata.total_size, where it is given, is the sum of all tensors. */
+static int index_total(const struct tensors *ts, const struct json *root, struct err *e)
+{
+    struct json metadata, total;
+    double x;
+    int found = js_get(root, "metadata", &metadata, e);
+    if (found <= 0 || js_kind(&metadata) == JS_NULL)
+        return found < 0 ? -1 : 0;
+    if (js_kind(&metadata) != JS_OBJECT)
+        return js_bad(&metadata, e, "allowed is an object");
+    found = js_get(&metadata, "total_size", &total, e);
+    if (found <= 0)
+        return found;
+    if (!js_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers have it as 123.0 */
+        return js_bad(&total, e, "the tensors of the shards have %zu bytes", ts->data_bytes);
+    return 0;
+}
+
+static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l, struct err *e)
+{
+    struct json map;
+    if (js_kind(root) != JS_OBJECT)
+        return js_bad(root, e, "allowed for an index is an object");
+    int found = js_get(root, "weight_map", &map, e);
+    if (found < 0)
+        return -1;
+    if (!found)
+        return err_set(e, ERR_INPUT, "%s: weight_map is missing", root->file);
+    if (js_kind(&map) != JS_OBJECT)
+        return js_bad(&map, e, "allowed is an object of shard names");
+    if (index_shards(&map, l, e) || shards_alloc(ts, l->n, root->file, e))
+        return -1;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!(ts->path[i] = path_join(dir, l->name[i])))
+            return err_set(e, ERR_FAILED, "%s: out of memory", root->file);
+        if (shard_read(ts, (int)i, e))
+            return -1;
+    }
+    if (sort_names(ts, e))
+        return -1;
+    uint8_t *seen = calloc(ts->n ? ts->n : 1, 1);
+    if (!seen)
+        return err_set(e, ERR_FAILED, "%s: out of memory", root->file);
+    int r = index_check(ts, &map, l, seen, e);
+    free(seen);
+    return r ? r : index_total(ts, root, e);
+}
+
+static int open_index(struct tensors *ts, const char *dir, const char *path, struct err *e)
+{
+    struct json root;
+    char *json;
+    size_t n;
+    if (file_read(&json, &n, path, INDEX_BYTES_MAX, e))
+        return -1;
+    struct shard_list *l = calloc(1, sizeof *l);
+    int r = l ? js_check(&root, path, json, n, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
+    if (!r)
+        r = index_read(ts, dir, &root, l, e);
+    for (size_t i = 0; l && i < l->n; i++)
+        free(l->name[i]);
+    free(l);
+    free(json);
+    return r;
+}
+
+/* The one file *path, which is taken over. */
+static int open_one(struct tensors *ts, char **path, struct err *e)
+{
+    if (shards_alloc(ts, 1, *path, e))
+        return -1;
+    ts->path[0] = *path;
+    *path = NULL;
+    return shard_read(ts, 0, e) || sort_names(ts, e) ? -1 : 0;
+}
+
+int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
+{
+    char *own = strdup(path);
+    *ts = (struct tensors){ 0 };
+    int r = own ? open_one(ts, &own, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
+    free(own);
+    if (r)
+        tensors_close(ts);
+    return r;
+}
+
+int tensors_open(struct tensors *ts, const char *dir, struct err *e)
+{
+    char *one = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
+    struct stat st;
+    int r;
+    *ts = (struct tensors){ 0 };
+    if (!one || !index) {
+        r = err_set(e, ERR_FAILED, "%s: out of memory", dir);
+    } else if (lstat(one, &st) == 0) {
+        r = open_one(ts, &one, e);
+    } else if (lstat(index, &st) == 0) {
+        r = open_index(ts, dir, index, e);
+    } else {
+        r = err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json is there, one of them is needed", dir);
+    }
+    free(one);
+    free(index);
+    if (r)
+        tensors_close(ts);
+    return r;
+}
+
+void tensors_close(struct tensors *ts)
+{
+    for (size_t i = 0; i < ts->n_shards; i++) {
+        free(ts->path[i]);
+        if (ts->fd[i] >= 0)
+            close(ts->fd[i]);
+    }
+    for (struct names *p = ts->names, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+    free(ts->path);
+    free(ts->fd);
+    free(ts->t);
+    *ts = (struct tensors){ 0 };
+}
+
+const struct tensor *tensors_find(const struct tensors *ts, const char *name)
+{
+    struct tensor key = { .name = name };
+    return ts->n ? bsearch(&key, ts->t, ts->n, sizeof *ts->t, by_name) : NULL;
+}
+
+const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols, struct err *e)
+{
+    const struct tensor *t = tensors_find(ts, name);
+    char shape[TENSOR_DIMS_MAX * 22 + 3] = "[", need[48];
+    if (cols)
+        snprintf(need, sizeof need, "[%zu, %zu]", rows, cols);
+    else
+        snprintf(need, sizeof need, "[%zu]", rows);
+    if (!t) {
+        char more[32] = "";
+        if (ts->n_shards > 1)
+            snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
+        return err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s", ts->n_shards ? ts->path[0] : "no file", more,
+                       name, need), NULL;
+    }
+    if (t->dtype == DT_OTHER)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32", ts->path[t->shard], name, t->dtype_name), NULL;
+    if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
+        return t;
+    for (size_t i = 0, n = 1; i <= t->n_dims; i++)
+        n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
+                           : (size_t)snprintf(shape + n, sizeof shape - n, "]");
+    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, config.json needs %s", ts->path[t->shard], name, shape, need), NULL;
+}
+
+int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n, struct err *e)
+{
+    assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
+    return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
+}
+
+int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e)
+{
+    const char *path = ts->path[0];
+    unsigned char b[8];
+    uint64_t n = 0;
+    struct json root, metadata, v;
+    assert(room > 0 && ts->fd[0] >= 0);
+    if (read_at(ts->fd[0], path, b, 0, 8, e) || header_length(path, b, UINT64_MAX, &n, e))
+        return -1;
+    char *json = malloc(n);
+    if (!json)
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path, (unsigned long long)n);
+    int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
+    if (found == 0 && js_kind(&root) == JS_OBJECT && (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
+        found = js_kind(&metadata) == JS_OBJECT ? js_get(&metadata, key, &v, e) : 0;
+        found = found > 0 && js_kind(&v) != JS_STRING ? 0 : found;
+    }
+    if (found > 0) {
+        char *text = malloc(js_length(&v, &(bool){ false }) + 1);
+        if (text) {
+            size_t len = js_unescape(&v, text);
+            len = len < room ? len : utf8_valid_prefix(text, room - 1);
+            memcpy(value, text, len);
+            value[len] = 0;
+        } else
+            found = err_set(e, ERR_FAILED, "%s: out of memory", path);
+        free(text);
+    }
+    free(json);
+    return found;
+}

@@ -1,0 +1,495 @@
+#include "src/request/batch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <uthash.h>
+
+#include "src/base/sha256.h"
+#include "src/request/batch_line.h"
+#include "src/request/sampling_options.h"
+#include "src/request/request.h"
+
+struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
+struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
+struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };          /* parameters that hold for this model up to n_max tokens */
+
+/* One of the models that requests name; opened by the first. */
+struct batch_model {
+    char *name;
+    struct engine engine;
+    bool failed; struct err why;
+    struct chat chat; bool chat_known, chat_failed; struct err chat_why;
+    struct checked *checked;
+};
+
+static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for a batch"); }
+
+/* ---- the command line ---- */
+
+static int check_options(const struct options *o, struct err *e)
+{
+    static const char *const others[] = { "prompt", "prompt-file", "chat", "system" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (options_given(o, others[i]))
+            return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
+    return request_check_stop("--stop", &o->stop, e);
+}
+
+/* --shard I/N; 1/1 without it. */
+static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err *e)
+{
+    char first[24];
+    const char *slash = o->shard ? strchr(o->shard, '/') : NULL;
+    *i = *n = 1;
+    if (!o->shard)
+        return 0;
+    if (!slash || slash - o->shard >= (ptrdiff_t)sizeof first)
+        return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", o->shard);
+    snprintf(first, sizeof first, "%.*s", (int)(slash - o->shard), o->shard);
+    return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) || parse_size(i, "--shard: I", first, 1, *n, e) ? -1 : 0;
+}
+
+/* --name, else the file's name without folders and .jsonl. */
+static int name_batch(struct batch *b, struct err *e)
+{
+    static const char end[] = ".jsonl";
+    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    if (!b->o->name && strcmp(path, "-") == 0)
+        return err_set(e, ERR_INPUT, "--batch -: standard input has no name, --name NAME is needed");
+    if (!b->o->name && n >= sizeof end && strcmp(name + n - (sizeof end - 1), end) == 0)
+        n -= sizeof end - 1;
+    if (n >= sizeof b->name)
+        return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed", b->o->name ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
+    memcpy(b->name, name, n);
+    b->name[n] = 0;
+    return batch_name_check(b->o->name ? "--name" : "--batch (--name gives it another)", b->name, e);
+}
+
+/* ---- models ---- */
+
+/* The model of a line; a model that cannot be opened fails every line that names it. */
+static int model_for(struct batch *b, struct batch_model **out, const char *name, const char *what, struct err *e)
+{
+    struct batch_model *m = b->model;
+    char dir[PATH_BYTES];
+    if (!name || !*name)
+        return err_set(e, ERR_INPUT, "body.model is missing, and so is --model DIR");
+    while (m < b->model + b->n_models && strcmp(m->name, name))
+        m++;
+    *out = m;
+    if (m == b->model + b->n_models) {
+        if (b->n_models == BATCH_MODELS_MAX)
+            return err_set(e, ERR_INPUT, "%s: '%s' is model number %d of this file, at most %d are allowed", what, name, BATCH_MODELS_MAX + 1, BATCH_MODELS_MAX);
+        *m = (struct batch_model){ .name = strdup(name) };
+        if (!m->name)
+            return no_memory(e);
+        b->n_models++;
+        const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads, b->o->device, NULL, kv_of(b->o->kv_dtype) };
+        m->failed = model_dir_of(dir, name, what, &m->why) || outputs_check_model(b->o, dir, &m->why) || engine_open_spec(&m->engine, &spec, &m->why);
+    }
+    if (m->failed)
+        *e = m->why;
+    return m->failed ? -1 : 0;
+}
+
+/* The chat template that a line wants: its own, that of --chat-template, or the model's (opened once). */
+static int chat_for(struct batch_model *m, const struct batch_line *l, struct chat *own, const struct chat **out, struct err *e)
+{
+    const char *dir = m->engine.dir;
+    if (l->template) {
+        *out = own;
+        return chat_open(own, dir, l->template, e) ? err_while(e, "body.chat_template") : 0;
+    }
+    if (!m->chat_known) {
+        m->chat_known = true;
+        m->chat_failed = chat_open(&m->chat, dir, l->o.chat_template, &m->chat_why) != 0;
+    }
+    *out = &m->chat;
+    if (m->chat_failed)
+        *e = m->chat_why;
+    return m->chat_failed ? -1 : 0;
+}
+
+/* ---- prompts ---- */
+
+static int take_copy(struct request *r, const char *text, size_t n, struct err *e)
+{
+    r->prompt = malloc(n + 1);
+    if (!r->prompt)
+        return no_memory(e);
+    memcpy(r->prompt, text, n);
+    r->prompt[n] = 0;
+    r->prompt_bytes = n;
+    return 0;
+}
+
+static int read_chat(struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
+{
+    const struct chat *c;
+    struct chat own = {0};
+    struct chat_message *messages = NULL;
+    size_t n;
+    if (chat_for(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
+        goto fail;
+    if (!l->thinks && options_given(&l->o, "thinking")) {
+        l->thinks = true;
+        l->how.no_thinking = l->o.thinking == THINKING_OFF;
+    }
+    l->how.date = l->how.date ? l->how.date : l->o.chat_date;
+    if (l->thinks && !chat_has_thinking(c)) {
+        err_set(e, ERR_INPUT, "enable_thinking (--thinking): chat template %s has no such switch", chat_name(c));
+        goto fail;
+    }
+    if (l->how.date && !chat_has_date(c)) {
+        err_set(e, ERR_INPUT, "date_string (--chat-date): chat template %s names no day", chat_name(c));
+        goto fail;
+    }
+    if (chat_render(c, messages, n, &l->how, &r->prompt, &r->prompt_bytes, e) ||
+        tokenizer_encode(m->engine.tokenizer, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, false, e)) {
+        err_while(e, "body.messages");
+        goto fail;
+    }
+    r->chat_template = chat_name(c);
+    l->o.thinking = l->how.no_thinking ? THINKING_OFF : THINKING_ON;
+    l->o.chat_date = l->how.date;
+    free(messages);
+    chat_close(&own);
+    return 0;
+fail:
+    free(messages);
+    chat_close(&own);
+    return -1;
+}
+
+static int read_prompt(const struct batch_model *m, struct batch_line *l, struct request *r, struct err *e)
+{
+    const struct tokenizer *t = m->engine.tokenizer;
+    const char *text;
+    size_t n;
+    int rc = batch_line_prompt(l, m->engine.config.vocab, &r->ids, &r->n_ids, &text, &n, e);
+    if (rc < 0)
+        return -1;
+    if (rc == 0)
+        return take_copy(r, text, n, e) || tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e) ? -1 : 0;
+    return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
+}
+
+static uint64_t line_seed(uint64_t seed, const char *custom_id)
+{
+    uint8_t bytes[SHA256_BYTES];
+    struct sha256 h;
+    uint64_t out = 0;
+    for (size_t i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(seed >> 8 * i);
+    sha256_start(&h);
+    sha256_add(&h, bytes, 8);
+    sha256_add(&h, custom_id, strlen(custom_id));
+    sha256_end(&h, bytes);
+    for (size_t i = 0; i < 8; i++)
+        out |= (uint64_t)bytes[i] << 8 * i;
+    return out;
+}
+
+/* ---- lines ---- */
+
+/* Room for one more of a growing array. */
+static int grow(void **v, size_t n, size_t *room, size_t size, struct err *e)
+{
+    if (n < *room)
+        return 0;
+    size_t more = *room ? 2 * *room : 256;
+    void *p = realloc(*v, more * size);
+    if (!p)
+        return no_memory(e);
+    *v = p;
+    *room = more;
+    return 0;
+}
+
+static int check_unique(struct batch *b, const char *custom_id, size_t line, struct err *e)
+{
+    struct batch_seen *s;
+    size_t n = strlen(custom_id);
+    HASH_FIND(hh, b->seen, custom_id, n, s);
+    if (s)
+        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is that of line %zu too; each line needs its own", custom_id, s->line);
+    s = malloc(sizeof *s + n + 1);
+    if (!s)
+        return no_memory(e);
+    s->line = line;
+    memcpy(s->custom_id, custom_id, n + 1);
+    HASH_ADD(hh, b->seen, custom_id[0], n, s);
+    return 0;
+}
+
+/* What is to be stored of a request; takes prompt, ids and parameters out of r. */
+static int keep(struct batch *b, const struct batch_line *l, struct request *r, const struct batch_model *m, size_t line, struct err *e)
+{
+    size_t n_identity;
+    if (grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
+        return -1;
+    struct batch_request *q = &b->v[b->n_requests++];
+    *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt, .parameters = r->parameters, .ids = r->ids,
+                                 .metadata = l->metadata ? strndup(l->metadata, l->n_metadata) : NULL };
+    r->prompt = r->parameters = NULL;
+    r->ids = NULL;
+    if (!q->custom_id || (l->metadata && !q->metadata))
+        return no_memory(e);
+    if (batch_line_identity(l, &q->identity, &n_identity, e)) {
+        q->identity = NULL;
+        return -1;
+    }
+    for (size_t i = 0; i < l->o.samples; i++) {
+        if (grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
+            return -1;
+        b->spec[b->n++] = (struct job_spec){
+            .custom_id = q->custom_id, .line = line, .sample = (uint32_t)i, .identity = q->identity, .identity_bytes = n_identity, .parameters = q->parameters,
+            .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt, .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
+            .seed = r->sampling.seed, .wanted = l->o.tokens, .priority = (int)b->o->priority };
+    }
+    return 0;
+}
+
+/* As request_check, once for all lines of the same parameters. */
+static int check_once(struct batch_model *m, const struct request *r, struct err *e)
+{
+    struct checked *c;
+    const size_t n = strlen(r->parameters), n_max = r->n_ids + r->o->tokens;
+    HASH_FIND(hh, m->checked, r->parameters, n, c);
+    if (c && n_max <= c->n_max)
+        return 0;
+    if (request_check(r, &m->engine, e))
+        return -1;
+    if (!c) {
+        if (!(c = malloc(sizeof *c + n + 1)))
+            return no_memory(e);
+        memcpy(c->parameters, r->parameters, n + 1);
+        HASH_ADD(hh, m->checked, parameters[0], n, c);
+    }
+    c->n_max = n_max;
+    return 0;
+}
+
+static void forget_checked(struct batch_model *m)
+{
+    struct checked *c, *next;
+    HASH_ITER(hh, m->checked, c, next) {
+        HASH_DEL(m->checked, c);
+        free(c);
+    }
+}
+
+static int describe(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m, struct err *e)
+{
+    char seed[24];
+    if (model_for(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
+        return -1;
+    if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
+        return -1;
+    if (r->n_ids == 0)
+        return err_set(e, ERR_INPUT, "body.prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed");
+    if (!l->seeded) {
+        snprintf(seed, sizeof seed, "%" PRIu64, line_seed(b->seed, l->custom_id));
+        if (options_assign(&l->o, "seed", "seed", seed, e))
+            return -1;
+    }
+    r->o = &l->o;
+    return request_check_stop("body.stop", &l->o.stop, e) || request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
+}
+
+static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n, struct batch_notes *notes, struct err *e)
+{
+    char where[PATH_BYTES];
+    struct batch_line l;
+    struct batch_model *m;
+    struct request r = {0};
+    snprintf(where, sizeof where, "%s: line %zu", b->file, line);
+    int rc = batch_line_read(&l, b->o, where, text, n, notes, e);
+    if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe(b, &l, &r, &m, e))) {
+        rc = -1;
+        if (strncmp(e->msg, where, strlen(where)))           /* what the line's own reader says begins with it */
+            err_while(e, "%s", where);
+    }
+    if (rc == 0 && mine)
+        rc = keep(b, &l, &r, m, line, e);
+    request_close(&r);
+    batch_line_close(&l);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+static void say_notes(const struct batch *b, const struct batch_notes *notes)
+{
+    char names[800];
+    batch_notes_text(names, sizeof names, notes);
+    if (!*names || b->o->quiet)
+        return;
+    if (b->o->progress == PROGRESS_JSON)
+        fprintf(stderr, "{\"phase\": \"fields passed over\", \"lines\": %zu, \"fields\": \"%s\"}\n", notes->lines, names);
+    else
+        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file, notes->lines, names);
+}
+
+static void say_submitted_json(const struct batch *b)
+{
+    char own[256];
+    fputs("{\"phase\": \"submitted\", \"name\": ", stderr);
+    put_json(stderr, b->name, strlen(b->name));
+    fprintf(stderr, ", \"jobs\": %zu, \"new\": %zu", b->n, b->n_new);
+    if (b->n_new)
+        fprintf(stderr, ", \"seed\": %" PRIu64, b->seed);
+    fputs("}\n", stderr);
+    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
+        *own = 0;
+        sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
+        fputs("{\"phase\": \"settings\", \"model\": ", stderr);
+        put_json(stderr, b->model[i].name, strlen(b->model[i].name));
+        fputs(", \"generation_config\": ", stderr);
+        put_json(stderr, own, strlen(own));
+        fputs("}\n", stderr);
+    }
+}
+
+/* What became of the submission, and what decides the new texts beside the lines. */
+static void say_submitted(const struct batch *b)
+{
+    char own[256] = "";
+    if (b->o->quiet)
+        return;
+    if (b->o->progress == PROGRESS_JSON) {
+        say_submitted_json(b);
+        return;
+    }
+    fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
+    if (b->n_new < b->n)
+        fprintf(stderr, ", %zu were there already and stay as they are", b->n - b->n_new);
+    fputc('\n', stderr);
+    if (!b->n_new)
+        return;
+    for (size_t i = 0; i < b->n_models; i++) {
+        sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
+        if (*own)
+            fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n", b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);
+    }
+    if (!options_given(b->o, "seed"))
+        fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
+}
+
+/* Every line; bad ones are counted, and the first ones shown (when there is a second one: a single one is the caller's to tell). */
+static int read_lines(struct batch *b, const char *text, size_t n, size_t shard, size_t shards, struct err *e)
+{
+    struct batch_notes notes = {0};
+    struct err one = {0};
+    size_t line = 0, requests = 0, bad = 0;
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {      /* a byte order mark: of the file, not of its first line */
+        text += 3;
+        n -= 3;
+    }
+    for (const char *p = text, *end = text + n; p < end;) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        size_t len = (size_t)((stop ? stop : end) - p);
+        bool blank = true;
+        line++;
+        for (size_t i = 0; i < len && blank; i++)
+            blank = p[i] == ' ' || p[i] == '\t' || p[i] == '\r';
+        requests += !blank;
+        if (stop_signal)
+            return err_set(e, ERR_AGAIN, "stopped by %s; nothing was queued", stop_signal_name());
+        if (!blank && read_line(b, line, (line - 1) % shards + 1 == shard, p, len, &notes, &one)) {
+            if (one.code != ERR_INPUT) {
+                *e = one;
+                return -1;
+            }
+            if (++bad == 2)
+                fprintf(stderr, "%s\n", e->msg);
+            if (bad == 1)
+                *e = one;
+            else if (bad <= BATCH_ERRORS_SHOWN)
+                fprintf(stderr, "%s\n", one.msg);
+        }
+        p += len + (stop != NULL);
+    }
+    if (bad == 1)
+        return -1;
+    if (bad)
+        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued", b->file, bad, requests,
+                       bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "");
+    if (!requests)
+        return err_set(e, ERR_INPUT, "%s: there is no request in it", b->file);
+    say_notes(b, &notes);
+    return 0;
+}
+
+int batch_open(struct batch *b, const struct options *o, struct err *e)
+{
+    char *text = NULL;
+    size_t n, shard, shards;
+    struct batch_model *m;
+    _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
+    *b = (struct batch){ .o = o, .file = strcmp(o->batch, "-") ? o->batch : "standard input", .seed = o->seed };
+    if (check_options(o, e) || parse_shard(o, &shard, &shards, e) || name_batch(b, e))
+        return -1;
+    if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
+        return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
+    if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
+        return no_memory(e);
+    if (o->model && model_for(b, &m, o->model, "--model", e))
+        return -1;
+    if (text_read(&text, &n, o->batch, e))
+        return -1;
+    int rc = read_lines(b, text, n, shard, shards, e);
+    free(text);
+    return rc;
+}
+
+int batch_submit(struct batch *b, struct store *s, struct err *e)
+{
+    size_t bad;
+    bool *is_new = calloc(b->n + 1, sizeof *is_new);
+    b->ids = calloc(b->n + 1, sizeof *b->ids);
+    int rc = is_new && b->ids ? b->n == 0 ? 0 : store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e) : no_memory(e);
+    if (rc && e->code == ERR_INPUT && is_new && b->ids && bad < b->n)
+        err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
+    b->n_new = 0;
+    for (size_t i = 0; rc == 0 && i < b->n; i++)
+        b->n_new += is_new[i];
+    if (rc == 0)
+        say_submitted(b);
+    free(is_new);
+    return rc;
+}
+
+void batch_close(struct batch *b)
+{
+    struct batch_seen *s, *next;
+    HASH_ITER(hh, b->seen, s, next) {
+        HASH_DEL(b->seen, s);
+        free(s);
+    }
+    for (size_t i = 0; i < b->n_requests; i++) {
+        struct batch_request *q = &b->v[i];
+        free(q->custom_id);
+        free(q->prompt);
+        free(q->parameters);
+        free(q->metadata);
+        free(q->identity);
+        free(q->ids);
+    }
+    for (size_t i = 0; i < b->n_models; i++) {
+        forget_checked(&b->model[i]);
+        chat_close(&b->model[i].chat);
+        engine_close(&b->model[i].engine);
+        free(b->model[i].name);
+    }
+    free(b->v);
+    free(b->spec);
+    free(b->ids);
+    free(b->model);
+    *b = (struct batch){0};
+}

@@ -1,0 +1,637 @@
+#include "src/request/batch_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/memory_file.h"
+
+/* ---- the fields ---- */
+
+enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
+enum take { NUMBER, SWITCH, WORD };                  /* JSON kinds of fields that are an option */
+
+static const struct { const char *name, *option; enum take take; unsigned urls; } plain[] = {
+    { "max_tokens", "tokens", NUMBER, BOTH }, { "max_completion_tokens", "tokens", NUMBER, BOTH }, { "n", "samples", NUMBER, BOTH },
+    { "seed", "seed", NUMBER, BOTH }, { "temperature", "temperature", NUMBER, BOTH }, { "top_p", "top-p", NUMBER, BOTH },
+    { "top_k", "top-k", NUMBER, BOTH }, { "min_p", "min-p", NUMBER, BOTH }, { "eta", "eta", NUMBER, BOTH }, { "min_keep", "min-keep", NUMBER, BOTH },
+    { "repetition_penalty", "penalty", NUMBER, BOTH }, { "repeat_penalty", "penalty", NUMBER, BOTH },
+    { "repeat_last_n", "penalty-window", NUMBER, BOTH }, { "penalty_window", "penalty-window", NUMBER, BOTH },
+    { "presence_penalty", "presence-penalty", NUMBER, BOTH }, { "frequency_penalty", "frequency-penalty", NUMBER, BOTH },
+    { "dry_multiplier", "dry-multiplier", NUMBER, BOTH }, { "dry_base", "dry-base", NUMBER, BOTH },
+    { "dry_allowed_length", "dry-allowed-length", NUMBER, BOTH }, { "dry_penalty_last_n", "dry-penalty-last-n", NUMBER, BOTH },
+    { "min_tokens", "min-tokens", NUMBER, BOTH }, { "ignore_eos", "ignore-eos", SWITCH, BOTH }, { "on_loop", "on-loop", WORD, BOTH },
+};
+enum { N_PLAIN = sizeof plain / sizeof *plain };
+
+enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE, TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
+static const struct { const char *name; enum special what; unsigned urls; } special[] = {
+    { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT }, { "stop", STOP, BOTH },
+    { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH }, { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
+    { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT }, { "chat_template", TEMPLATE, CHAT },
+    { "chat_template_kwargs", TEMPLATE_ARGS, CHAT }, { "response_format", RESPONSE_FORMAT, BOTH },
+};
+enum { N_SPECIAL = sizeof special / sizeof *special };
+
+/* Fields that would change the text, and the values that do not. */
+static const struct { const char *name, *neutral[2]; } fixed[] = {
+    { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } }, { "use_beam_search", { "false" } },
+    { "stop_token_ids", { "[]" } }, { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens", { "true" } },
+    { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } }, { "tools", { "[]" } },
+    { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } }, { "function_call", { "\"none\"", "\"auto\"" } },
+    { "modalities", { "[\"text\"]" } }, { "audio", { NULL } }, { "documents", { "[]" } }, { "reasoning_effort", { NULL } }, { "verbosity", { NULL } },
+    { "web_search_options", { NULL } }, { "structured_outputs", { NULL } }, { "guided_json", { NULL } }, { "guided_regex", { NULL } },
+    { "guided_choice", { NULL } }, { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
+    { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } }, { "thinking_token_budget", { NULL } },
+};
+enum { N_FIXED = sizeof fixed / sizeof *fixed };
+
+static const char *const harmless[] = {
+    "user", "store", "stream", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+    "request_id", "priority", "cache_salt", "logprobs", "top_logprobs", "prompt_logprobs", "return_tokens_as_token_ids", "return_token_ids",
+    "spaces_between_special_tokens", "detokenize", "prediction", "length_penalty", "include_reasoning", "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
+};
+enum { N_HARMLESS = sizeof harmless / sizeof *harmless };
+_Static_assert(N_HARMLESS <= 64, "one bit each");
+
+void batch_notes_text(char *out, size_t size, const struct batch_notes *n)
+{
+    size_t at = 0;
+    *out = 0;
+    for (size_t i = 0; i < N_HARMLESS && at < size; i++)
+        if (n->ignored >> i & 1)
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", harmless[i]);
+}
+
+/* ---- values ---- */
+
+/* Room in the line for n bytes and a NUL. */
+static char *take_room(struct batch_line *l, size_t n)
+{
+    assert(l->size - l->used > n);
+    char *p = l->room + l->used;
+    l->used += n + 1;
+    p[n] = 0;
+    return p;
+}
+
+static char *copy_raw(struct batch_line *l, const struct json *v)
+{
+    size_t n = (size_t)(v->end - v->s);
+    char *p = take_room(l, n);
+    return memcpy(p, v->s, n);
+}
+
+/* A string, unescaped. NULL: it is none, and e is set. */
+static char *copy_string(struct batch_line *l, const struct json *v, struct err *e)
+{
+    bool control;
+    if (js_kind(v) != JS_STRING) {
+        js_bad(v, e, "allowed is a text");
+        return NULL;
+    }
+    char *p = take_room(l, js_length(v, &control));
+    js_unescape(v, p);
+    return p;
+}
+
+static int take_plain(struct batch_line *l, size_t i, const struct json *v, struct err *e)
+{
+    static const char *const kinds[] = { "a number", "true or false", "a text" };
+    const enum js_kind kind = js_kind(v);
+    const bool fits = plain[i].take == NUMBER ? kind == JS_NUMBER : plain[i].take == SWITCH ? kind == JS_TRUE || kind == JS_FALSE : kind == JS_STRING;
+    char spelled[64], number[JS_NUMBER_MAX + 1];
+    const char *value;
+    if (!fits)
+        return js_bad(v, e, "allowed is %s", kinds[plain[i].take]);
+    if (plain[i].take == WORD) {
+        value = copy_string(l, v, e);
+    } else {
+        size_t n = (size_t)(v->end - v->s);
+        if (n > JS_NUMBER_MAX)
+            return js_bad(v, e, "a number of at most %d digits is allowed", JS_NUMBER_MAX);
+        memcpy(number, v->s, n);
+        number[n] = 0;
+        value = number;
+    }
+    snprintf(spelled, sizeof spelled, "body.%s", plain[i].name);
+    if (options_assign(&l->o, plain[i].option, spelled, value, e))
+        return err_while(e, "%s", v->file);
+    l->seeded |= strcmp(plain[i].name, "seed") == 0;
+    return 0;
+}
+
+/* A text or an array of them. */
+static int take_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out, struct err *e)
+{
+    struct json one;
+    size_t n = 0;
+    if (js_kind(v) == JS_STRING) {
+        if (!(list[n++] = copy_string(l, v, e)))
+            return -1;
+    } else if (js_kind(v) == JS_ARRAY) {
+        for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);) {
+            if (n == BATCH_TEXTS_MAX)
+                return js_bad(v, e, "at most %d texts are allowed", BATCH_TEXTS_MAX);
+            if (!(list[n++] = copy_string(l, &one, e)))
+                return -1;
+        }
+    } else {
+        return js_bad(v, e, "allowed is a text or an array of texts");
+    }
+    *out = (struct text_list){ list, n };
+    return 0;
+}
+
+/* JSON has said already what its escapes mean: a backslash that is left is one. No breakers are "none", as --dry-sequence-breaker calls them. */
+static int take_breakers(struct batch_line *l, const struct json *v, struct err *e)
+{
+    if (take_texts(l, v, l->breaker, &l->o.dry_breakers, e))
+        return -1;
+    for (size_t i = 0; i < l->o.dry_breakers.n; i++) {
+        const char *text = l->breaker[i];
+        size_t more = 0;
+        for (const char *p = text; *p; p++)
+            more += *p == '\\';
+        if (!more)
+            continue;
+        char *out = take_room(l, strlen(text) + more);           /* the line has two bytes for each of them */
+        l->breaker[i] = out;
+        for (; *text; *out++ = *text++)
+            if (*text == '\\')
+                *out++ = '\\';
+    }
+    if (l->o.dry_breakers.n == 0) {
+        l->breaker[0] = "none";
+        l->o.dry_breakers = (struct text_list){ l->breaker, 1 };
+    }
+    return 0;
+}
+
+/* A name of a known template, or the text of one. */
+static int take_template(struct batch_line *l, const struct json *v, struct err *e)
+{
+    char *text = copy_string(l, v, e);
+    if (!text)
+        return -1;
+    const char *known = strchr(text, '{') ? chat_recognise(text, strlen(text)) : text;
+    if (!known)
+        return js_bad(v, e, "this version does not know this template; allowed are %s, and the text of one of these", CHAT_NAMES);
+    l->template = take_room(l, strlen(known));
+    memcpy(l->template, known, strlen(known));
+    return 0;
+}
+
+static int take_template_args(struct batch_line *l, const struct json *v, struct err *e)
+{
+    struct json key, one;
+    bool on;
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "allowed is an object");
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);) {
+        if (js_kind(&one) == JS_NULL)
+            continue;
+        if (js_is(&key, "enable_thinking")) {
+            if (js_bool(&one, &on, e))
+                return -1;
+            l->thinks = true;
+            l->how.no_thinking = !on;
+        } else if (js_is(&key, "date_string")) {
+            if (!(l->how.date = copy_string(l, &one, e)))
+                return -1;
+        } else {
+            return js_bad(v, e, "the members enable_thinking and date_string are allowed");
+        }
+    }
+    return 0;
+}
+
+static int take_response_format(const struct json *v, struct err *e)
+{
+    struct json type;
+    int found = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
+    if (found < 0)
+        return -1;
+    return found && js_is(&type, "text") ? 0 : js_bad(v, e, "only {\"type\": \"text\"} is supported");
+}
+
+/* Values that only chat lines have room for: no BOS twice. */
+static int take_specials(struct batch_line *l, const struct json *v, struct err *e)
+{
+    bool on;
+    if (js_bool(v, &on, e))
+        return -1;
+    if (l->chat && on)
+        return js_bad(v, e, "a chat template writes its special tokens itself; only false is allowed");
+    l->no_specials = !on;
+    return 0;
+}
+
+struct chat_flags { bool prompt_given, prompt, open; };
+
+static int take_special(struct batch_line *l, enum special what, const struct json *v, struct chat_flags *f, struct err *e)
+{
+    switch (what) {
+    case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
+    case PROMPT:   l->prompt = *v; return 0;
+    case MESSAGES: l->messages = *v; return 0;
+    case STOP:     return take_texts(l, v, l->stop, &l->o.stop, e);
+    case BREAKERS: return take_breakers(l, v, e);
+    case BIAS:
+        if (js_kind(v) != JS_OBJECT)
+            return js_bad(v, e, "allowed is an object {\"ID\": BIAS, ..}");
+        l->bias[0] = copy_raw(l, v);
+        l->o.logit_bias = (struct text_list){ l->bias, 1 };
+        return 0;
+    case METADATA:
+        if (l->metadata)
+            return js_bad(v, e, "there is one beside custom_id too, and only one is allowed");
+        l->metadata = v->s;
+        l->n_metadata = (size_t)(v->end - v->s);
+        return 0;
+    case SPECIALS:          return take_specials(l, v, e);
+    case GENERATION_PROMPT: f->prompt_given = true; return js_bool(v, &f->prompt, e);
+    case CONTINUE:          return js_bool(v, &f->open, e);
+    case TEMPLATE:          return take_template(l, v, e);
+    case TEMPLATE_ARGS:     return take_template_args(l, v, e);
+    case RESPONSE_FORMAT:   return take_response_format(v, e);
+    }
+    return 0;
+}
+
+/* Not null, so it must be a value that changes nothing. */
+static int check_fixed(size_t i, const struct json *v, struct err *e)
+{
+    const char *const *neutral = fixed[i].neutral;
+    size_t n = (size_t)(v->end - v->s);
+    for (size_t k = 0; k < 2 && neutral[k]; k++)
+        if (n == strlen(neutral[k]) && memcmp(v->s, neutral[k], n) == 0)
+            return 0;
+    if (!neutral[0])
+        return js_bad(v, e, "it would change the text and is not supported");
+    return js_bad(v, e, "it would change the text, and only %s%s%s is supported", neutral[0], neutral[1] ? " or " : "", neutral[1] ? neutral[1] : "");
+}
+
+/* ---- the body ---- */
+
+enum { N_FIELDS = N_PLAIN + N_SPECIAL + N_FIXED + N_HARMLESS };
+
+static const char *field_name(size_t i)
+{
+    return i < N_PLAIN ? plain[i].name : (i -= N_PLAIN) < N_SPECIAL ? special[i].name : (i -= N_SPECIAL) < N_FIXED ? fixed[i].name : harmless[i - N_FIXED];
+}
+
+/* The number of a field; N_FIELDS: there is none of that name here. */
+static size_t find_field(const struct batch_line *l, const struct json *key)
+{
+    const unsigned url = l->chat ? CHAT : COMPLETIONS;
+    size_t i = 0;
+    while (i < N_FIELDS && !js_is(key, field_name(i)))
+        i++;
+    if ((i < N_PLAIN && !(plain[i].urls & url)) || (i >= N_PLAIN && i < N_PLAIN + N_SPECIAL && !(special[i - N_PLAIN].urls & url)))
+        return N_FIELDS;
+    return i;
+}
+
+static int unknown_field(const struct batch_line *l, const struct json *key, struct err *e)
+{
+    size_t n = (size_t)(key->end - key->s);
+    int shown = (int)(n > 60 ? utf8_valid_prefix(key->s, 60) : n);
+    return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is not known for %s, and it may change the text", key->file, js_offset(key), shown, key->s,
+                   l->chat ? "/v1/chat/completions" : "/v1/completions");
+}
+
+enum { LENGTH = 0, LENGTH_OF_ANSWER = 1 };           /* of `plain`: the second one wins */
+
+/* Some fields have two names; a line has one of them. */
+static int check_other_names(size_t i, const bool set[N_PLAIN], const struct json *v, struct err *e)
+{
+    for (size_t k = LENGTH_OF_ANSWER + 1; k < N_PLAIN; k++)
+        if (set[k] && k != i && strcmp(plain[k].option, plain[i].option) == 0)
+            return js_bad(v, e, "body.%s means the same, and only one of them is allowed", plain[k].name);
+    return 0;
+}
+
+static int take_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
+{
+    struct chat_flags f = { .prompt = true };
+    struct json key, v;
+    bool seen[N_FIELDS] = { false }, set[N_PLAIN] = { false };       /* set: and not null */
+    uint64_t ignored = 0;
+    for (struct js_walk w = js_walk(&l->body); js_next(&w, &key, &v);) {
+        size_t i = find_field(l, &key);
+        if (i == N_FIELDS)
+            return unknown_field(l, &key, e);
+        if (seen[i])
+            return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field \"%s\" is given twice", key.file, js_offset(&key), field_name(i));
+        seen[i] = true;
+        v.key[0] = "body";
+        v.key[1] = field_name(i);
+        if (js_kind(&v) == JS_NULL) {
+            continue;
+        }
+        int rc = 0;
+        if (i < N_PLAIN) {
+            rc = i == LENGTH && set[LENGTH_OF_ANSWER] ? 0 : check_other_names(i, set, &v, e) || take_plain(l, i, &v, e) ? -1 : 0;
+            set[i] = true;
+        } else if (i < N_PLAIN + N_SPECIAL)
+            rc = take_special(l, special[i - N_PLAIN].what, &v, &f, e);
+        else if (i < N_PLAIN + N_SPECIAL + N_FIXED)
+            rc = check_fixed(i - N_PLAIN - N_SPECIAL, &v, e);
+        else
+            ignored |= (uint64_t)1 << (i - N_PLAIN - N_SPECIAL - N_FIXED);
+        if (rc)
+            return -1;
+    }
+    if (f.open && f.prompt_given && f.prompt)
+        return err_set(e, ERR_INPUT, "%s: body: continue_final_message and add_generation_prompt exclude each other", l->body.file);
+    l->how.continue_final_message = f.open;
+    l->how.add_generation_prompt = f.prompt && !f.open;
+    notes->ignored |= ignored;
+    notes->lines += ignored != 0;
+    return 0;
+}
+
+/* ---- the line ---- */
+
+static int must(int found, const struct json *line, const char *key, const char *allowed, struct err *e)
+{
+    return found < 0 ? -1 : found ? 0 : err_set(e, ERR_INPUT, "%s: %s is missing, %s", line->file, key, allowed);
+}
+
+/* Beside the body nothing reads its fields. */
+static int check_misplaced(const struct json *line, struct err *e)
+{
+    struct json key, v;
+    for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
+        for (size_t i = 0; i < N_FIELDS - N_HARMLESS; i++)
+            if (js_is(&key, field_name(i)) && !js_is(&key, "metadata"))
+                return err_set(e, ERR_INPUT, "%s: offset %zu: the field \"%s\" stands beside body; only in it is it allowed", line->file, js_offset(&key), field_name(i));
+    return 0;
+}
+
+static int take_head(struct batch_line *l, const struct json *line, struct err *e)
+{
+    struct json v;
+    bool control = false;
+    if (must(js_get(line, "custom_id", &v, e), line, "custom_id", "a text is needed", e))
+        return -1;
+    size_t n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
+    if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
+        return js_bad(&v, e, "allowed is a text of 1 to %d bytes without control characters", BATCH_CUSTOM_ID_BYTES_MAX);
+    l->custom_id = copy_string(l, &v, e);
+    if (must(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
+        return -1;
+    if (!js_is(&v, "POST"))
+        return js_bad(&v, e, "only \"POST\" is allowed");
+    if (must(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed", e))
+        return -1;
+    l->chat = js_is(&v, "/v1/chat/completions");
+    if (!l->chat && !js_is(&v, "/v1/completions"))
+        return js_bad(&v, e, "/v1/completions and /v1/chat/completions are allowed");
+    int found = js_get(line, "metadata", &v, e);
+    if (found < 0)
+        return -1;
+    if (found && js_kind(&v) != JS_NULL) {
+        l->metadata = v.s;
+        l->n_metadata = (size_t)(v.end - v.s);
+    }
+    if (must(js_get(line, "body", &l->body, e), line, "body", "an object is needed", e))
+        return -1;
+    return js_kind(&l->body) == JS_OBJECT ? 0 : js_bad(&l->body, e, "allowed is an object");
+}
+
+int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text, size_t n, struct batch_notes *notes, struct err *e)
+{
+    struct json line;
+    *l = (struct batch_line){ .o = *o, .size = 2 * n + 256 };
+    if (js_check(&line, where, text, n, e))
+        return -1;
+    if (js_kind(&line) != JS_OBJECT)
+        return js_bad(&line, e, "allowed is an object with custom_id, method, url and body");
+    if (!(l->room = malloc(l->size)))
+        return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
+    if (take_head(l, &line, e) || check_misplaced(&line, e) || take_body(l, notes, e))
+        return -1;
+    const struct json *need = l->chat ? &l->messages : &l->prompt;
+    if (!need->s)
+        return err_set(e, ERR_INPUT, "%s: body.%s is missing", where, l->chat ? "messages" : "prompt");
+    if (l->chat && js_kind(need) != JS_ARRAY)
+        return js_bad(need, e, "allowed is an array of messages");
+    if (!options_given(&l->o, "tokens"))
+        return err_set(e, ERR_INPUT, "%s: body.max_tokens is missing, and so is its default, --tokens N", where);
+    return 0;
+}
+
+void batch_line_close(struct batch_line *l)
+{
+    free(l->room);
+    *l = (struct batch_line){0};
+}
+
+/* ---- prompts ---- */
+
+/* An array of text parts as one text. */
+static char *join_parts(struct batch_line *l, const struct json *v, struct err *e)
+{
+    struct json part, type, text;
+    char *start = l->room + l->used;                 /* what is copied next follows at once */
+    bool any = false;
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &part);) {
+        int found = js_kind(&part) == JS_OBJECT ? js_get(&part, "type", &type, e) : 0;
+        if (found < 0 || (found && js_is(&type, "text") && js_get(&part, "text", &text, e) != 1) || !found || !js_is(&type, "text")) {
+            js_bad(&part, e, "only parts {\"type\": \"text\", \"text\": ..} are supported");
+            return NULL;
+        }
+        if (any)
+            l->room[l->used - 1] = '\n';             /* in place of the NUL */
+        if (!copy_string(l, &text, e))
+            return NULL;
+        any = true;
+    }
+    return any ? start : take_room(l, 0);
+}
+
+static int take_message(struct batch_line *l, struct chat_message *m, const struct json *v, struct err *e)
+{
+    struct json key, one, role = { .s = NULL }, content = { .s = NULL };
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "a message is an object with role and content");
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);) {
+        struct json *place = js_is(&key, "role") ? &role : js_is(&key, "content") ? &content : NULL;
+        if (place && place->s)
+            return js_bad(v, e, "a message has one role and one content");
+        if (place)
+            *place = one;
+        else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))       /* known templates do not look at names */
+            return js_bad(v, e, "a message has role, content and name, nothing else is supported");
+    }
+    if (!role.s || !content.s || js_kind(&role) != JS_STRING)
+        return js_bad(v, e, "a message is an object with role and content");
+    if (js_kind(&content) != JS_STRING && js_kind(&content) != JS_ARRAY)
+        return js_bad(&content, e, "the content of a message is a text or an array of text parts");
+    m->role = copy_string(l, &role, e);
+    m->content = js_kind(&content) == JS_STRING ? copy_string(l, &content, e) : join_parts(l, &content, e);
+    if (!m->role || !m->content)
+        return -1;
+    m->n_content = strlen(m->content);
+    return 0;
+}
+
+int batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e)
+{
+    struct json one;
+    size_t room = 0;
+    for (struct js_walk w = js_walk(&l->messages); js_next(&w, NULL, &one);)
+        room++;
+    *n = 0;
+    *m = calloc(room + 1, sizeof **m);
+    if (!*m)
+        return err_set(e, ERR_FAILED, "out of memory for %zu messages", room);
+    for (struct js_walk w = js_walk(&l->messages); js_next(&w, NULL, &one);)
+        if (take_message(l, &(*m)[(*n)++], &one, e)) {
+            free(*m);
+            *m = NULL;
+            return -1;
+        }
+    return 0;
+}
+
+static int take_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
+{
+    struct json one;
+    size_t n = 0, id;
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one);)
+        n++;
+    *n_ids = 0;
+    *ids = malloc((n + 1) * sizeof **ids);
+    if (!*ids)
+        return err_set(e, ERR_FAILED, "out of memory for a prompt of %zu tokens", n);
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &one); (*ids)[(*n_ids)++] = (int32_t)id)
+        if (js_kind(&one) != JS_NUMBER || js_size(&one, 0, vocab - 1, &id, e)) {
+            free(*ids);
+            *ids = NULL;
+            return js_kind(&one) != JS_NUMBER ? js_bad(&one, e, "allowed are a text, or an array of token ids from 0 to %zu", vocab - 1) : -1;
+        }
+    return 1;
+}
+
+int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text, size_t *n_text, struct err *e)
+{
+    struct json v = l->prompt, one, more;
+    *ids = NULL;
+    if (js_kind(&v) == JS_ARRAY) {
+        struct js_walk w = js_walk(&v);
+        const bool any = js_next(&w, NULL, &one), list = any && (js_kind(&one) == JS_STRING || js_kind(&one) == JS_ARRAY);
+        size_t prompts = any;
+        while (list && js_next(&w, NULL, &more))
+            prompts++;
+        if (prompts > 1)
+            return js_bad(&v, e, "it has %zu prompts and one is allowed: give each its own line and custom_id (several texts of one prompt: n)", prompts);
+        if (list)
+            v = one;
+    }
+    if (js_kind(&v) == JS_ARRAY)
+        return take_ids(&v, vocab, ids, n_ids, e);
+    if (js_kind(&v) != JS_STRING)
+        return js_bad(&v, e, "allowed are a text, or an array of token ids from 0 to %zu", vocab - 1);
+    if (!(*text = copy_string(l, &v, e)))
+        return -1;
+    *n_text = strlen(*text);
+    return 0;
+}
+
+/* ---- identity ---- */
+
+struct member { struct json key, value; char *name; };
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+static int put_value(FILE *f, const struct json *v, bool top);
+
+static int put_string(FILE *f, const struct json *v)
+{
+    bool control;
+    size_t n = js_length(v, &control);
+    char *s = malloc(n + 1);
+    if (!s)
+        return -1;
+    js_unescape(v, s);
+    fprintf(f, "%zu:", n);
+    fwrite(s, 1, n, f);
+    free(s);
+    return 0;
+}
+
+/* Members by name; those of the body that are null are none. */
+static int put_object(FILE *f, const struct json *v, bool top)
+{
+    struct json key, one;
+    size_t n = 0, i = 0;
+    int rc = 0;
+    for (struct js_walk w = js_walk(v); js_next(&w, &key, &one);)
+        n++;
+    struct member *m = calloc(n + 1, sizeof *m);
+    if (!m)
+        return -1;
+    for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, &key, &one);) {
+        bool control;
+        if (top && js_kind(&one) == JS_NULL)
+            continue;
+        m[i] = (struct member){ key, one, calloc(js_length(&key, &control) + 1, 1) };
+        if (m[i].name)
+            js_unescape(&key, m[i].name);
+        else
+            rc = -1;
+        i++;
+    }
+    if (rc == 0)
+        qsort(m, i, sizeof *m, by_name);
+    fputc('{', f);
+    for (size_t k = 0; k < i; k++) {
+        rc = rc || put_string(f, &m[k].key) || put_value(f, &m[k].value, false) ? -1 : 0;
+        free(m[k].name);
+    }
+    fputc('}', f);
+    free(m);
+    return rc;
+}
+
+/* At most JS_DEPTH_MAX levels. */
+static int put_value(FILE *f, const struct json *v, bool top)
+{
+    struct json one;
+    int rc = 0;
+    switch (js_kind(v)) {
+    case JS_OBJECT: return put_object(f, v, top);
+    case JS_STRING: return put_string(f, v);
+    case JS_ARRAY:
+        fputc('[', f);
+        for (struct js_walk w = js_walk(v); rc == 0 && js_next(&w, NULL, &one);)
+            rc = put_value(f, &one, false);
+        fputc(']', f);
+        return rc;
+    default:
+        fwrite(v->s, 1, (size_t)(v->end - v->s), f);
+        fputc(',', f);
+        return 0;
+    }
+}
+
+int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e)
+{
+    FILE *f = memory_file(bytes, n);
+    int rc = -1;
+    if (f) {
+        fputs(l->chat ? "chat" : "completions", f);
+        rc = put_value(f, &l->body, true);
+        if (stream_end(f))
+            rc = -1;
+    }
+    if (rc && f)
+        free(*bytes);
+    return rc ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes", (size_t)(l->body.end - l->body.s)) : 0;
+}

@@ -1,0 +1,273 @@
+/* Shell completions, made from the option table: verbs, each verb's options, and the words or files that a value can be. */
+#include <ctype.h>
+#include <string.h>
+
+#include "runs/store/selection.h"
+#include "src/text/chat.h"
+#include "src/request/draft_options.h"
+#include "src/request/options_impl.h"
+
+enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };   /* an option takes none; one that cannot be guessed */
+
+enum { WORDS_BYTES = 512 };
+
+static void add_word(char words[WORDS_BYTES], const char *s, size_t n)
+{
+    size_t at = strlen(words);
+    assert(at + n + 2 < WORDS_BYTES);
+    snprintf(words + at, WORDS_BYTES - at, "%s%.*s", at ? " " : "", (int)n, s);
+}
+
+/* What the value of an option can be. words: of VALUE_WORDS, separated by spaces. */
+static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
+{
+    const char *name;
+    *words = 0;
+    if (!opt->arg)
+        return VALUE_NONE;
+    if (strncmp(opt->arg, "FILE", 4) == 0)
+        return VALUE_FILE;
+    if (strcmp(opt->arg, "DIR") == 0)
+        return VALUE_DIR;
+    if (strcmp(opt->name, "state") == 0)
+        for (int s = 0; s < JOB_STATES; s++)
+            add_word(words, job_state_name((enum job_state)s), strlen(job_state_name((enum job_state)s)));
+    if (strcmp(opt->name, "preset") == 0)
+        for (size_t i = 0; (name = preset_name(i)); i++)
+            add_word(words, name, strlen(name));
+    if (strcmp(opt->name, "chat-template") == 0)
+        for (const char *p = CHAT_NAMES; *p; p += strspn(p, ", ")) {
+            add_word(words, p, strcspn(p, ","));
+            p += strcspn(p, ",");
+        }
+    for (const char *p = opt->arg; strchr(opt->arg, '|') && *p; p += *p == '|') {
+        if (islower((unsigned char)*p))          /* LIST and N are no words, nor is what may follow one: [:N] */
+            add_word(words, p, strcspn(p, "|["));
+        p += strcspn(p, "|");
+    }
+    if (strcmp(opt->name, "drafter") == 0)
+        for (size_t i = 0; i < SOURCE_TEST; i++)
+            add_word(words, source_names[i], strlen(source_names[i]));
+    return *words ? VALUE_WORDS : VALUE_OTHER;
+}
+
+/* What a verb's words are, from its usage line: files, where FILE stands there and is no option's; otherwise these. */
+static enum value words_of(const struct verb *v, char words[WORDS_BYTES])
+{
+    bool option = false;
+    const struct verb *other;
+    *words = 0;
+    if (v->bit == VERB_HELP)
+        for (size_t i = 0; (other = verb_at(i)); i++)
+            add_word(words, other->name, strlen(other->name));
+    if (v->bit == VERB_TRAIN)
+        add_word(words, v->args, strcspn(v->args, " "));
+    for (const char *p = v->args; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+        const char *bare = p + strspn(p, "([");
+        if (strncmp(bare, "FILE", 4) == 0 && !option && !*words)
+            return VALUE_FILE;
+        option = bare[0] == '-';
+    }
+    return *words ? VALUE_WORDS : VALUE_OTHER;
+}
+
+static bool offered(const struct option *opt, const struct verb *v) { return (opt->verbs & v->bit) && !(opt->flags & HIDDEN); }
+
+/* The first sentence of a help text, in a shell's single quotes; `brackets`: as zsh wants it inside [ ]. */
+static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe)
+{
+    for (; *s && !(*s == '.' && (s[1] == ' ' || !s[1])) && *s != ';'; s++)
+        if (*s == '\'')
+            fputs(apostrophe, f);
+        else
+            fprintf(f, "%s%c", (brackets && strchr("[]:", *s)) || *s == '\\' ? "\\" : "", *s);
+}
+
+static void short_forms(FILE *f, const struct option *opt, const char *format)
+{
+    for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
+        if (strcspn(p, " ") == 2)
+            fprintf(f, format, p[1]);
+}
+
+/* ---- bash ---- */
+
+static void bash_value(FILE *f, const struct option *opt)
+{
+    char words[WORDS_BYTES];
+    enum value value = value_of(opt, words);
+    if (value == VALUE_NONE)
+        return;
+    fprintf(f, "        --%s", opt->name);
+    for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
+        fprintf(f, "|%.*s", (int)strcspn(p, " "), p);
+    fprintf(f, ") kind=%s", value == VALUE_FILE ? "file" : value == VALUE_DIR ? "dir" : value == VALUE_WORDS ? "words" : "other");
+    if (value == VALUE_WORDS)
+        fprintf(f, " words='%s'", words);
+    fputs(" ;;\n", f);
+}
+
+/* One verb: its options, and what follows the option in $prev. `many` is an option of any number of files. */
+static void bash_verb(FILE *f, const struct verb *v)
+{
+    char words[WORDS_BYTES];
+    const struct option *opt;
+    enum value value = words_of(v, words);
+    fprintf(f, "    %s)\n        options='", v->name);
+    for (size_t i = 0, n = 0; (opt = option_at(i)); i++)
+        if (offered(opt, v)) {
+            fprintf(f, "%s--%s", n++ ? " " : "", opt->name);
+            short_forms(f, opt, " -%c");
+        }
+    fputs("'\n", f);
+    if (value == VALUE_FILE)
+        fputs("        rest=file\n", f);
+    else if (value == VALUE_WORDS)
+        fprintf(f, "        rest=words rest_words='%s'\n", words);
+    for (size_t i = 0; (opt = option_at(i)); i++)
+        if (offered(opt, v) && opt->kind == FILES)
+            fprintf(f, "        [[ $last = --%s && $cur != -* ]] && prev=$last\n", opt->name);
+    fputs("        case $prev in\n", f);
+    for (size_t i = 0; (opt = option_at(i)); i++)
+        if (offered(opt, v))
+            bash_value(f, opt);
+    fputs("        esac ;;\n", f);
+}
+
+static void bash(FILE *f)
+{
+    const struct verb *v;
+    fputs("# Completion of longhand's command line in bash: source this file, or put it into bash-completion's folder.\n"
+          "_longhand()\n{\n"
+          "    local i cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} last options= kind= words= rest=none rest_words=\n"
+          "    COMPREPLY=()\n"
+          "    if [[ $cur = '=' ]]; then cur=                       # --name=VALUE comes as three words\n"
+          "    elif [[ $prev = '=' && $COMP_CWORD -gt 2 ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+          "    for ((i = COMP_CWORD - 1; i > 1; i--)); do [[ ${COMP_WORDS[i]} = -* ]] && break; done\n"
+          "    last=${COMP_WORDS[i]}\n"
+          "    if [[ $COMP_CWORD -eq 1 ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '", f);
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        if (v->help)
+            fprintf(f, "%s ", v->name);
+    fputs("--help --version' -- \"$cur\")\n        return\n    fi\n    case $verb in\n", f);
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        bash_verb(f, v);
+    fputs("    *) return ;;\n    esac\n"
+          "    if [[ -z $kind && $cur = -* ]]; then kind=words words=$options\n"
+          "    elif [[ -z $kind ]]; then kind=$rest words=$rest_words; fi\n"
+          "    case $kind in\n"
+          "    words) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\") ;;\n"
+          "    file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\") ;;\n"
+          "    dir) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\") ;;\n"
+          "    esac\n}\ncomplete -F _longhand longhand\n", f);
+}
+
+/* ---- zsh ---- */
+
+static void zsh_value(FILE *f, const struct option *opt)
+{
+    char words[WORDS_BYTES];
+    enum value value = value_of(opt, words);
+    if (value == VALUE_NONE)
+        return;
+    fputs(opt->kind == FILES ? ":*-*:" : ":", f);
+    for (const char *p = opt->arg; *p; p++)
+        fprintf(f, "%s%c", *p == ':' ? "\\" : "", *p);
+    fputs(":", f);
+    if (value == VALUE_WORDS)
+        fprintf(f, "(%s)", words);
+    else
+        fputs(value == VALUE_FILE ? "_files" : value == VALUE_DIR ? "_files -/" : " ", f);
+}
+
+static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
+{
+    const char *attach = !opt->arg || opt->kind == FILES ? "" : spelled[1] == '-' ? "=" : "+";
+    fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled, attach);
+    quoted(f, opt->help, true, "'\\''");
+    fputs("]", f);
+    zsh_value(f, opt);
+    fputs("'", f);
+}
+
+static void zsh_verb(FILE *f, const struct verb *v)
+{
+    char words[WORDS_BYTES], name[80];
+    const struct option *opt;
+    enum value value = words_of(v, words);
+    fprintf(f, "    %s)\n        _arguments -S", v->name);
+    for (size_t i = 0; (opt = option_at(i)); i++)
+        if (offered(opt, v)) {
+            snprintf(name, sizeof name, "--%s", opt->name);
+            zsh_spec(f, opt, name);
+            for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
+                if (strcspn(p, " ") == 2) {
+                    snprintf(name, sizeof name, "%.2s", p);
+                    zsh_spec(f, opt, name);
+                }
+        }
+    fprintf(f, " \\\n            '*: :%s%s%s' ;;\n", value == VALUE_FILE ? "_files" : value == VALUE_WORDS ? "(" : " ", words, value == VALUE_WORDS ? ")" : "");
+}
+
+static void zsh(FILE *f)
+{
+    const struct verb *v;
+    fputs("#compdef longhand\n# Completion of longhand's command line in zsh: put this file as _longhand into a folder of $fpath.\n"
+          "_longhand()\n{\n    local verb\n    local -a verbs\n    verbs=(", f);
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        if (v->help) {
+            fprintf(f, "\n        '%s:", v->name);
+            quoted(f, v->help, false, "'\\''");
+            fputs("'", f);
+        }
+    fputs(")\n    if (( CURRENT == 2 )); then\n        _describe -t verbs verb verbs\n        return\n    fi\n    verb=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n", f);
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        zsh_verb(f, v);
+    fputs("    esac\n}\nif [[ $funcstack[1] = _longhand ]]; then _longhand \"$@\"; else compdef _longhand longhand; fi\n", f);
+}
+
+/* ---- fish ---- */
+
+static void fish_verb(FILE *f, const struct verb *v)
+{
+    char words[WORDS_BYTES];
+    const struct option *opt;
+    enum value value = words_of(v, words);
+    if (value == VALUE_FILE)
+        fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -F\n", v->name);
+    else if (value == VALUE_WORDS)
+        fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -a '%s'\n", v->name, words);
+    for (size_t i = 0; (opt = option_at(i)); i++)
+        if (offered(opt, v)) {
+            enum value of = value_of(opt, words);
+            fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -l %s", v->name, opt->name);
+            short_forms(f, opt, " -s %c");
+            fputs(of == VALUE_NONE ? "" : of == VALUE_FILE ? " -r -F" : " -x", f);
+            if (of == VALUE_WORDS)
+                fprintf(f, " -a '%s'", words);
+            else if (of == VALUE_DIR)
+                fputs(" -a '(__fish_complete_directories)'", f);
+            fputs(" -d '", f);
+            quoted(f, opt->help, false, "\\'");
+            fputs("'\n", f);
+        }
+}
+
+static void fish(FILE *f)
+{
+    const struct verb *v;
+    fputs("# Completion of longhand's command line in fish: put this file as longhand.fish into ~/.config/fish/completions.\ncomplete -c longhand -f\n", f);
+    for (size_t i = 0; (v = verb_at(i)); i++) {
+        if (v->help) {
+            fprintf(f, "complete -c longhand -n __fish_use_subcommand -a %s -d '", v->name);
+            quoted(f, v->help, false, "\\'");
+            fputs("'\n", f);
+        }
+        fish_verb(f, v);
+    }
+}
+
+void options_completion(FILE *f, int shell)
+{
+    (shell == SHELL_BASH ? bash : shell == SHELL_ZSH ? zsh : fish)(f);
+}

@@ -1,0 +1,161 @@
+#include "src/request/draft_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The paper's drafting and the rows of its Table 11; 0: not said. Its code keeps 20 tokens through every filter, which changes texts. */
+static const struct preset { const char *name; double temperature, top_p, min_p, penalty; long window; } presets[] = {
+    { "tokenswift", 0, 0, 0, 0, 0 },
+    { "table11-llama3.1-8b", 1, 0, 0.1, 1.2, 1024 },
+    { "table11-yarn-llama2-7b-128k", 1, 0.9, 0, 1.15, 1024 },
+    { "table11-qwen2.5-1.5b", 1, 0.9, 0, 1.15, 1024 },
+    { "table11-qwen2.5-7b", 1, 0, 0.05, 1.15, 1024 },
+    { "table11-qwen2.5-14b", 1, 0, 0.05, 1.13, 1024 },
+};
+enum { N_PRESETS = sizeof presets / sizeof *presets };
+
+const char *preset_name(size_t i) { return i < N_PRESETS ? presets[i].name : NULL; }
+
+static int find_preset(const struct preset **out, const struct options *o, struct err *e)
+{
+    char list[256] = "";
+    *out = NULL;
+    for (size_t i = 0; o->preset && i < N_PRESETS; i++) {
+        size_t n = strlen(list);
+        if (strcmp(o->preset, presets[i].name) == 0)
+            *out = &presets[i];
+        snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", presets[i].name);
+    }
+    if (o->preset && !*out)
+        return err_set(e, ERR_INPUT, "--preset: '%s' is not one of %s", o->preset, list);
+    return 0;
+}
+
+int preset_sampling(struct sampling *s, const struct options *o, struct err *e)
+{
+    const struct preset *p;
+    if (find_preset(&p, o, e))
+        return -1;
+    if (!p)
+        return 0;
+    s->min_keep = 20;
+    if (p->temperature == 0)
+        return 0;
+    s->temperature = p->temperature;
+    s->top_k = 0;
+    s->eta = 0;
+    s->top_p = p->top_p > 0 ? p->top_p : 1;
+    s->min_p = p->min_p;
+    s->penalty = p->penalty;
+    s->penalty_window = p->window;
+    return 0;
+}
+
+static int parse_tree(struct draft_settings *s, const char *text, struct err *e)
+{
+    s->n_width = 0;
+    for (const char *p = text;; p++) {
+        char number[24];
+        size_t n = strcspn(p, ",");
+        if (s->n_width == TREE_WIDTHS_MAX)
+            return err_set(e, ERR_INPUT, "--tree: '%s' is deeper than %d", text, TREE_WIDTHS_MAX);
+        if (n == 0 || n >= sizeof number)
+            return err_set(e, ERR_INPUT, "--tree: '%s' is not a list of whole numbers like 1,3,3,3", text);
+        memcpy(number, p, n);
+        number[n] = 0;
+        if (parse_size(&s->width[s->n_width++], "--tree", number, 1, RANK_MAX - 1, e))
+            return -1;
+        p += n;
+        if (!*p)
+            return 0;
+    }
+}
+
+/* A list of drafters: heads[:FILE], partial, ngram, suffix. */
+static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES], const char *text, struct err *e)
+{
+    s->drafters = 0;
+    for (const char *p = text;; p++) {
+        size_t n = strcspn(p, ","), known = N_SOURCES;
+        for (size_t i = 0; i < SOURCE_TEST; i++)
+            if (strlen(source_names[i]) == n && memcmp(p, source_names[i], n) == 0)
+                known = i;
+        if (n > 6 && n - 6 < PATH_BYTES && memcmp(p, "heads:", 6) == 0) {
+            known = SOURCE_HEADS;
+            memcpy(heads_file, p + 6, n - 6);
+            heads_file[n - 6] = 0;
+        }
+        if (strncmp(p, "model:", 6) == 0)
+            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not in this version of longhand (heads[:FILE], partial, ngram, suffix)", (int)n, p);
+        if (known == N_SOURCES)
+            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, heads[:FILE], partial, ngram, suffix", (int)n, p);
+        s->drafters |= 1u << known;
+        p += n;
+        if (!*p)
+            return 0;
+    }
+}
+
+static int parse_budget(struct draft_settings *s, const char *text, size_t n_prompt, struct err *e)
+{
+    if (strcmp(text, "prompt"))
+        return parse_size(&s->kv_budget, "--kv-budget", text, 2, 1000000000, e);
+    s->kv_budget = MAX(n_prompt, s->kv_sinks + 1);
+    return 0;
+}
+
+bool draft_model_has_heads(const char *dir)
+{
+    static char last[PATH_BYTES];
+    static bool had;
+    if (!last[0] || strcmp(last, dir)) {
+        had = heads_present(dir);
+        snprintf(last, sizeof last, "%s", dir);
+    }
+    return had;
+}
+
+int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o, const char *model_dir, size_t n_prompt,
+                       struct err *e)
+{
+    const struct preset *preset;
+    draft_defaults(s);
+    heads_file[0] = 0;
+    if (find_preset(&preset, o, e))
+        return -1;
+    if (preset) {
+        s->drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM;
+        s->draft_passes = 1;
+        if (parse_tree(s, "1,3,3,3", e))
+            return -1;
+    }
+    if (strcmp(o->drafter, "none") == 0) {
+        s->drafters = 0;
+    } else if (strcmp(o->drafter, "auto")) {
+        if (parse_drafters(s, heads_file, o->drafter, e))
+            return -1;
+    } else if (!preset) {
+        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX | (unsigned)draft_model_has_heads(model_dir) << SOURCE_HEADS;
+    }
+    if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
+    if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;
+    if (options_given(o, "ngram-lead")) s->ngram_lead = (enum ngram_lead)o->ngram_lead;
+    if (options_given(o, "ngram-delay")) s->ngram_delay = (long)o->ngram_delay;
+    if (options_given(o, "draft-passes")) s->draft_passes = (long)o->draft_passes;
+    static const enum kv_policy policy[] = { KV_FULL, KV_STATIC, KV_DYNAMIC, KV_WINDOW, KV_MEAN };
+    if (options_given(o, "kv-policy")) s->kv_policy = policy[o->kv_policy];
+    if (options_given(o, "draft-weights")) s->weights = (enum draft_weights)o->draft_weights;
+    s->verifier = o->verifier ? VERIFY_PAPER : VERIFY_EXACT;
+    s->kv_fixed = preset || o->kv_budget || o->tree;
+    if ((o->tree && parse_tree(s, o->tree, e)) || (o->kv_budget && parse_budget(s, o->kv_budget, n_prompt, e)))
+        return -1;
+    if (!s->drafters) {
+        if (s->verifier == VERIFY_PAPER)
+            return err_set(e, ERR_INPUT, "--verifier paper: there is nothing to verify with --drafter none");
+        return 0;
+    }
+    if (s->draft_passes == 0)
+        s->drafters &= ~(1u << SOURCE_PARTIAL);
+    return draft_check(s, e);
+}

@@ -1,0 +1,267 @@
+/* What the option table looks like to people: the help, and the man page. */
+#include <string.h>
+
+#include "src/cli/verbs.h"
+#include "src/request/options_impl.h"
+
+static const struct { const char *name, *what; } environment[] = {
+    { "LONGHAND_DB, XDG_STATE_HOME", "Where the store is: the file itself, or the folder above longhand/longhand.db." },
+    { "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "Where the Hugging Face cache is." },
+    { "LONGHAND_ISA=generic|avx2|avx512|neon", "Take this CPU twin. All write the same texts." },
+    { "NO_COLOR, TERM", "Progress on a terminal has no colour with NO_COLOR, and is in plain lines with TERM=dumb." },
+};
+static const struct { const char *name, *what; } statuses[] = {
+    { "0", "Done." },
+    { "1", "Failed (work: at least one job failed)." },
+    { "2", "Wrong usage or invalid input; one line on standard error says what, where and what is allowed." },
+    { "75", "Interrupted, or out of time: what was made is stored and can be gone on with." },
+};
+static const struct { const char *name, *what; } selectors[] = {
+    { "7", "Job 7." }, { "5-90", "Those of these numbers that are there." }, { "@NAME", "The jobs of the batch NAME." },
+    { "@NAME/ID", "One of them, by its custom_id." }, { "--state STATE", "Those that are queued, running, paused, done, failed or cancelled." }, { "--all", "Every job." },
+};
+#define N(a) (sizeof (a) / sizeof *(a))
+static const char example[] = "longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000";
+
+/* ---- help ---- */
+
+static void wrap(FILE *f, const char *text, size_t indent, size_t width)
+{
+    size_t col = 0;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        if (col && col + 1 + n > width - indent) {
+            fputc('\n', f);
+            col = 0;
+        }
+        col += col ? (fputc(' ', f), n + 1) : (fprintf(f, "%*s", (int)indent, ""), n);
+        fwrite(p, 1, n, f);
+        p += n + strspn(p + n, " ");
+    }
+    fputc('\n', f);
+}
+
+/* The short forms of an option one after the other; other aliases are not shown. Returns the next place to ask for, NULL behind the last. */
+static const char *short_form(const char *also, const char **found)
+{
+    for (const char *p = also; *p;) {
+        size_t n = strcspn(p, " ");
+        if (n == 2) {
+            *found = p;
+            return p + n + (p[n] == ' ');
+        }
+        p += n + (p[n] == ' ');
+    }
+    return NULL;
+}
+
+static void help_option(FILE *f, const struct option *opt, bool verbs)
+{
+    char text[512], list[256];
+    const char *def = option_default(opt), *form;
+    fputs("  ", f);
+    for (const char *p = opt->also; (p = short_form(p, &form));)
+        fprintf(f, "%.2s, ", form);
+    fprintf(f, "--%s%s%s", opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
+    option_verbs(list, sizeof list, opt);
+    if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
+        fprintf(f, "   (%s)", list);
+    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
+    fputc('\n', f);
+    wrap(f, text, 6, 100);
+}
+
+/* Options of verbs that only later versions have are not shown. */
+static unsigned known_verbs(void)
+{
+    unsigned bits = 0;
+    const struct verb *v;
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        bits |= v->bit;
+    return bits;
+}
+
+static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs)
+{
+    const char *group;
+    const struct option *opt;
+    const unsigned known = known_verbs();
+    for (size_t g = 0; (group = option_group_at(g)); g++) {
+        bool any = false;
+        for (size_t i = 0; (opt = option_at(i)); i++) {
+            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits & known) || (opt->flags & need) != need)
+                continue;
+            if (!any)
+                fprintf(f, "\n%s\n", group);
+            any = true;
+            help_option(f, opt, verbs);
+        }
+    }
+}
+
+static void help_rest(FILE *f)
+{
+    fputs("\nJobs (SEL)\n", f);
+    for (size_t i = 0; i < N(selectors); i++)
+        fprintf(f, "  %-13s  %s\n", selectors[i].name, selectors[i].what);
+    fputs("\nEnvironment\n", f);
+    for (size_t i = 0; i < N(environment); i++) {
+        fprintf(f, "  %s\n", environment[i].name);
+        wrap(f, environment[i].what, 6, 100);
+    }
+}
+
+void options_help(FILE *f, const struct verb *verb, bool all)
+{
+    const struct verb *v;
+    if (verb) {
+        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help ? verb->help : "The same as resume.");
+        help_options(f, verb->bit, 0, false);
+        return;
+    }
+    fprintf(f, "usage: longhand VERB [options]\n\n  %s\n\n", example);
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        if (v->help)                             /* an alias has none */
+            fprintf(f, "  %-9s %s\n", v->name, v->help);
+    help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN, all);
+    if (all)
+        help_rest(f);
+    else
+        fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
+    fputs("\nStandard output carries text and data only, standard error the rest.\n"
+          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is stored and can be gone on with.\n", f);
+}
+
+/* ---- man page ---- */
+
+/* Text as troff prints it unchanged: its escapes, and a point or an apostrophe that would begin a request. */
+static void troff(FILE *f, const char *s)
+{
+    if (*s == '.' || *s == '\'')
+        fputs("\\&", f);
+    for (; *s; s++)
+        switch (*s) {
+        case '\\': fputs("\\e", f); break;
+        case '-':  fputs("\\-", f); break;
+        case '"':  fputs("\\(dq", f); break;
+        case '\'': fputs("\\(aq", f); break;
+        case '^':  fputs("\\(ha", f); break;
+        case '~':  fputs("\\(ti", f); break;
+        case '`':  fputs("\\(ga", f); break;
+        default:   fputc(*s, f);
+        }
+}
+
+static void section(FILE *f, const char *request, const char *title)
+{
+    fprintf(f, ".%s \"", request);
+    troff(f, title);
+    fputs("\"\n", f);
+}
+
+/* A paragraph `what` below a bold tag with an argument (NULL: none). */
+static void tagged(FILE *f, const char *tag, const char *arg, const char *what)
+{
+    fputs(".TP\n\\fB", f);
+    troff(f, tag);
+    fputs("\\fR", f);
+    if (arg) {
+        fputs(" \\fI", f);
+        troff(f, arg);
+        fputs("\\fR", f);
+    }
+    fputc('\n', f);
+    troff(f, what);
+    fputc('\n', f);
+}
+
+static void man_option(FILE *f, const struct option *opt)
+{
+    char text[1024], list[256];
+    const char *def = option_default(opt), *form;
+    fputs(".TP\n", f);
+    for (const char *p = opt->also; (p = short_form(p, &form));)
+        fprintf(f, "\\fB\\-%c\\fR, ", form[1]);
+    fputs("\\fB\\-\\-", f);
+    troff(f, opt->name);
+    fputs("\\fR", f);
+    if (opt->arg) {
+        fputs(" \\fI", f);
+        troff(f, opt->arg);
+        fputs("\\fR", f);
+    }
+    option_verbs(list, sizeof list, opt);
+    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
+    fputc('\n', f);
+    troff(f, text);
+    fprintf(f, "\n.br\n(%s)\n", opt->verbs == VERBS_STORE ? "every verb about jobs" : list);
+}
+
+static void man_options(FILE *f)
+{
+    const char *group;
+    const struct option *opt;
+    const unsigned known = known_verbs();
+    section(f, "SH", "OPTIONS");
+    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or the next one; an option given twice counts the last time, but for those that make "
+             "lists. In brackets: the verbs that take it.");
+    fputc('\n', f);
+    for (size_t g = 0; (group = option_group_at(g)); g++) {
+        section(f, "SS", group);
+        for (size_t i = 0; (opt = option_at(i)); i++)
+            if (opt->group == group && !(opt->flags & HIDDEN) && (opt->verbs & known))
+                man_option(f, opt);
+    }
+}
+
+static void man_verbs(FILE *f)
+{
+    const struct verb *v;
+    section(f, "SH", "VERBS");
+    for (size_t i = 0; (v = verb_at(i)); i++)
+        if (v->help)
+            tagged(f, v->name, v->args, v->help);
+        else
+            tagged(f, v->name, NULL, "The same as resume.");
+    section(f, "SH", "JOBS");
+    troff(f, "Jobs are numbered from 1 in each store. Verbs about jobs take any number of these (SEL):");
+    fputc('\n', f);
+    for (size_t i = 0; i < N(selectors); i++)
+        tagged(f, selectors[i].name, NULL, selectors[i].what);
+}
+
+void options_man(FILE *f)
+{
+    fprintf(f, ".TH LONGHAND 1 \"\" \"longhand %s\" \"User Commands\"\n", LONGHAND_VERSION);
+    section(f, "SH", "NAME");
+    fputs("longhand \\- write book\\-length text with a language model\n", f);
+    section(f, "SH", "SYNOPSIS");
+    fputs(".B longhand\n.I VERB\n[options]\n.br\n.B longhand help\n[\\fIVERB\\fR | \\fB\\-\\-all\\fR]\n", f);
+    section(f, "SH", "DESCRIPTION");
+    troff(f, "Texts of 100,000 tokens and more from a Hugging Face model directory, on one machine. Texts are jobs of a store: run writes one at once, submit queues one "
+             "and work writes what is queued. A signal, a crash or a lost power supply takes at most a second of a text, which goes on where it was and ends with the same bytes. "
+             "Tokens are drafted ahead and checked by the model, which makes long texts faster and never changes them.");
+    fputs("\n.P\nStandard output carries text and data only, standard error progress and messages.\n", f);
+    man_verbs(f);
+    man_options(f);
+    section(f, "SH", "ENVIRONMENT");
+    for (size_t i = 0; i < N(environment); i++)
+        tagged(f, environment[i].name, NULL, environment[i].what);
+    section(f, "SH", "EXIT STATUS");
+    for (size_t i = 0; i < N(statuses); i++)
+        tagged(f, statuses[i].name, NULL, statuses[i].what);
+    section(f, "SH", "SIGNALS");
+    troff(f, "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program leaves with status 75. The same again, or another one more than a second later, ends it at once.");
+    fputc('\n', f);
+    section(f, "SH", "FILES");
+    tagged(f, "~/.local/state/longhand/longhand.db", NULL, "The store, unless --db or the environment names another. Prompts and texts stay in it until remove.");
+    section(f, "SH", "EXAMPLES");
+    const char *const lines[] = { example, "longhand submit --model DIR --prompt-file opening.txt --tokens 100000", "longhand work", "longhand text 1 -o book.txt",
+                                  "longhand report 1 --html -o page.html" };
+    fputs(".nf\n", f);
+    for (size_t i = 0; i < N(lines); i++) {
+        troff(f, lines[i]);
+        fputc('\n', f);
+    }
+    fputs(".fi\n", f);
+}

@@ -1,0 +1,274 @@
+#include "src/cli/verbs.h"
+#include "src/request/sampling_options.h"
+#include "src/request/draft_options.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const double BIAS_MAX = 100;  /* as the API that the field comes from */
+
+/* One bias; the last one given for a token counts. */
+static int add_bias(struct sampling *s, const char *id, double bias, size_t vocab, struct err *e)
+{
+    size_t n, i = 0;
+    if (parse_size(&n, "--logit-bias: token id", id, 0, vocab - 1, e))
+        return -1;
+    if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
+        return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf", bias, n, BIAS_MAX, BIAS_MAX);
+    while (i < s->n_bias && s->bias[i].id != (int32_t)n)
+        i++;
+    if (i == s->n_bias) {
+        void *p = realloc(s->bias, (s->n_bias + 1) * sizeof *s->bias);
+        if (!p)
+            return err_set(e, ERR_FAILED, "out of memory");
+        s->bias = p;
+        s->n_bias++;
+    }
+    s->bias[i].id = (int32_t)n;
+    s->bias[i].bias = (float)bias;
+    return 0;
+}
+
+static int bias_object(struct sampling *s, const char *text, size_t vocab, struct err *e)
+{
+    json_error_t je;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &je), *v;
+    const char *key;
+    int r = 0;
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(e, ERR_INPUT, "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: %s", text, root ? "other JSON" : je.text);
+    }
+    json_object_foreach(root, key, v) {
+        if (!json_is_number(v))
+            r = err_set(e, ERR_INPUT, "--logit-bias: the value of \"%s\" is not a number", key);
+        else
+            r = add_bias(s, key, json_number_value(v), vocab, e);
+        if (r)
+            break;
+    }
+    json_decref(root);
+    return r;
+}
+
+static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct err *e)
+{
+    char id[32];
+    const char *colon = strchr(text, ':');
+    double bias = -INFINITY;
+    if (text[strspn(text, " \t\n")] == '{')
+        return bias_object(s, text, vocab, e);
+    if (!colon || colon - text >= (ptrdiff_t)sizeof id)
+        return err_set(e, ERR_INPUT, "--logit-bias: '%s' is neither ID:BIAS nor a JSON object", text);
+    memcpy(id, text, (size_t)(colon - text));
+    id[colon - text] = 0;
+    if (strcmp(colon + 1, "-inf") && parse_real(&bias, "--logit-bias", colon + 1, -BIAS_MAX, BIAS_MAX, e))
+        return -1;
+    return add_bias(s, id, bias, vocab, e);
+}
+
+static void take_own_settings(struct sampling *s, const struct config *c)
+{
+    if (!isnan(c->temperature))
+        s->temperature = c->temperature;
+    if (c->do_sample_known && !c->do_sample)
+        s->temperature = 0;
+    if (c->top_k > 0)
+        s->top_k = c->top_k;
+    if (!isnan(c->top_p))
+        s->top_p = c->top_p;
+    if (!isnan(c->min_p))
+        s->min_p = c->min_p;
+    if (!isnan(c->eta))
+        s->eta = c->eta;
+    if (!isnan(c->repetition_penalty))
+        s->penalty = c->repetition_penalty;
+}
+
+void sampling_own_settings(char *text, size_t size, const struct options *o, const struct config *c)
+{
+    const struct { const char *name; double v; } own[] = {
+        { "temperature", c->temperature }, { "top-k", c->top_k > 0 ? (double)c->top_k : NAN }, { "top-p", c->top_p },
+        { "min-p", c->min_p }, { "eta", c->eta }, { "penalty", c->repetition_penalty },
+    };
+    size_t n = 0;
+    text[0] = 0;
+    if (!c->has_generation_config || o->generation_config == GENERATION_NONE)
+        return;
+    if (c->do_sample_known && !c->do_sample)
+        n += (size_t)snprintf(text, size, "do_sample false, so temperature 0");
+    for (size_t i = 0; i < sizeof own / sizeof *own && n < size; i++)
+        if (!isnan(own[i].v) && !(i == 0 && n))
+            n += (size_t)snprintf(text + n, size - n, "%s%s %g", n ? ", " : "", own[i].name, own[i].v);
+}
+
+/* ---- the breakers of DRY ---- */
+
+enum { BREAKER_BYTES_MAX = 40 };
+
+/* `text` with its escapes as the bytes they stand for. */
+static int unescape(char out[BREAKER_BYTES_MAX], size_t *n, const char *text, struct err *e)
+{
+    static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
+    *n = 0;
+    for (const char *p = text; *p; p++) {
+        const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
+        if (*n == BREAKER_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed", strlen(text), BREAKER_BYTES_MAX);
+        out[(*n)++] = name ? bytes[name - names] : *p;
+        p += name != NULL;
+    }
+    if (!*n)
+        return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of 0 bytes; none means no breakers");
+    return 0;
+}
+
+struct breakers { struct dry_breaker *v; size_t n, room; };
+
+static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, size_t n, struct err *e)
+{
+    if (b->n == b->room) {
+        size_t room = 2 * b->room + 64;
+        void *p = realloc(b->v, room * sizeof *b->v);
+        if (!p)
+            return err_set(e, ERR_FAILED, "out of memory");
+        b->v = p;
+        b->room = room;
+    }
+    struct dry_breaker *x = &b->v[b->n++];
+    *x = (struct dry_breaker){ .n = 1 + (uint32_t)MIN(n, (size_t)DRY_BREAKER_MAX - 1), .ids = { first } };
+    for (uint32_t i = 1; i < x->n; i++)
+        x->ids[i] = rest[i - 1];
+    return 0;
+}
+
+/* Tokens of text[0, n), n <= BREAKER_BYTES_MAX, as they are in the middle of a text: behind a newline, as many tokenizers put a space before the first
+ * word. ids is to be freed; those wanted begin at *from. */
+static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from, size_t *n_ids, const char *text, size_t n, struct err *e)
+{
+    char behind[BREAKER_BYTES_MAX + 1] = { '\n' };
+    int32_t *line = NULL;
+    memcpy(behind + 1, text, n);
+    int r = tokenizer_encode(t, &line, from, behind, 1, false, e) || tokenizer_encode(t, ids, n_ids, behind, n + 1, false, e) ? -1 : 0;
+    if (r == 0 && (*from > *n_ids || (*from && memcmp(line, *ids, *from * sizeof *line)))) {       /* a token goes over the border */
+        free(*ids);
+        *ids = NULL;
+        *from = 0;
+        r = tokenizer_encode(t, ids, n_ids, text, n, false, e);
+    }
+    free(line);
+    return r;
+}
+
+/* All breakers that begin with token `id`, whose text is word[0, n_word). */
+static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word, size_t n_word, const char *text, size_t n,
+                             struct err *e)
+{
+    if (memmem(word, n_word, text, n))
+        return add_breaker(b, id, NULL, 0, e);
+    for (size_t k = MIN(n - 1, n_word); k > 0; k--) {        /* the last k bytes of the token begin the breaker */
+        int32_t *rest = NULL;
+        size_t from = 0, n_rest = 0;
+        if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
+            continue;
+        int r = encode_inside(t, &rest, &from, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest + from, n_rest - from, e) ? -1 : 0;
+        free(rest);
+        if (r)
+            return -1;
+    }
+    return 0;
+}
+
+static int by_first_token(const void *a, const void *b)
+{
+    const struct dry_breaker *x = a, *y = b;
+    return (x->ids[0] > y->ids[0]) - (x->ids[0] < y->ids[0]);
+}
+
+int sampling_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t, struct err *e)
+{
+    static const char *defaults[] = { "\n", ":", "\"", "*" };
+    const struct text_list list = given->n ? *given : (struct text_list){ defaults, sizeof defaults / sizeof *defaults };
+    struct breakers b = {0};
+    char text[BREAKER_BYTES_MAX], *word = malloc(2 * decode_stream_max(t));
+    int r = word ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    for (size_t i = 0; i < list.n && r == 0; i++) {
+        size_t n;
+        if (!strcmp(list.v[i], "none"))
+            continue;
+        if (!(r = text_check_utf8("--dry-sequence-breaker", list.v[i], strlen(list.v[i]), e)))
+            r = unescape(text, &n, list.v[i], e);
+        for (size_t id = 0; id < tokenizer_size(t) && r == 0; id++) {
+            struct decode_stream one;
+            decode_stream_start(&one, t, false, false);
+            size_t n_word = decode_stream_push(&one, (int32_t)id, word);
+            n_word += decode_stream_flush(&one, word + n_word);
+            r = breakers_of_token(&b, t, (int32_t)id, word, n_word, text, n, e);
+        }
+    }
+    free(word);
+    if (b.n)
+        qsort(b.v, b.n, sizeof *b.v, by_first_token);
+    free((void *)s->dry_breakers);
+    s->dry_breakers = b.v;
+    s->n_dry_breakers = b.n;
+    return r;
+}
+
+int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, const struct tokenizer *t, size_t text_max,
+                          struct err *e)
+{
+    sampling_defaults(s);
+    if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
+        if (*c->generation_unknown)
+            return err_set(e, ERR_INPUT, "generation_config.json: %s is a setting that is not implemented; --generation-config none "
+                           "takes the neutral settings instead", c->generation_unknown);
+        take_own_settings(s, c);
+    }
+    if (preset_sampling(s, o, e))
+        return -1;
+    if (options_given(o, "temperature")) s->temperature = o->temperature;
+    if (options_given(o, "top-k")) s->top_k = o->top_k;
+    if (options_given(o, "top-p")) s->top_p = o->top_p;
+    if (options_given(o, "min-p")) s->min_p = o->min_p;
+    if (options_given(o, "eta")) s->eta = o->eta;
+    if (options_given(o, "penalty")) s->penalty = o->penalty;
+    if (!o->preset || options_given(o, "min-keep")) s->min_keep = o->min_keep;
+    if (!o->preset || options_given(o, "penalty-window")) s->penalty_window = o->penalty_window;
+    s->presence = o->presence;
+    s->frequency = o->frequency;
+    s->dry_multiplier = o->dry_multiplier;
+    s->dry_base = o->dry_base;
+    s->dry_allowed = o->dry_allowed_length;
+    s->dry_last_n = o->dry_penalty_last_n;
+    s->text_max = text_max;
+    for (size_t i = 0; i < o->dry_breakers.n; i++)       /* they are kept with the job before a tokenizer sees them */
+        if (text_check_utf8("--dry-sequence-breaker", o->dry_breakers.v[i], strlen(o->dry_breakers.v[i]), e))
+            return -1;
+    if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->dry_breakers, t, e))
+        return -1;
+    s->min_tokens = o->min_tokens;
+    s->ignore_eos = o->ignore_eos;
+    s->eos = c->eos;
+    s->n_eos = c->n_eos;
+    s->seed = o->seed;
+    if (!options_given(o, "seed") && getrandom(&s->seed, sizeof s->seed, 0) != sizeof s->seed)
+        return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
+    for (size_t i = 0; i < o->logit_bias.n; i++)
+        if (parse_bias(s, o->logit_bias.v[i], c->vocab, e))
+            return -1;
+    return sampling_check(s, c->vocab, e);
+}
+
+void sampling_free(struct sampling *s)
+{
+    free(s->bias);
+    free((void *)s->dry_breakers);
+    s->bias = NULL;
+    s->dry_breakers = NULL;
+    s->n_bias = s->n_dry_breakers = 0;
+}

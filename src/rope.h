@@ -1,7 +1,0 @@
-/* The two steps of config_rope, apart for its tests: the powers theta^(2i/head_dim), which libraries round
- * differently, and everything behind them, which is exact. Both arrays are [head_dim/2]. */
-#pragma once
-#include "src/config.h"
-
-void rope_powers(const struct config *c, float *power);
-void rope_frequencies(const struct config *c, const float *power, float *inv_freq, float *attention_factor);

@@ -1,0 +1,466 @@
+#include <float.h>
+#include <math.h>
+#include <string.h>
+#include "src/sample/chain.h"
+#include "src/sample/coin.h"
+
+enum { RACE_PARTS_MAX = 64, SORT_MAX = 32 };
+
+static size_t few_of(size_t vocab) { return vocab / 8 + 64; }
+static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
+
+size_t chain_bytes(size_t vocab)
+{
+    return SELECT_BUCKETS * sizeof(uint64_t) + 2 * round64(few_of(vocab) * sizeof(float)) + round64(vocab * sizeof(uint32_t));
+}
+
+void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory)
+{
+    char *m = memory;
+    *c = (struct chain){ .ops = ops, .pool = pool, .vocab = vocab, .few_max = few_of(vocab) };
+    c->hist = (uint64_t *)(void *)m;
+    m += SELECT_BUCKETS * sizeof(uint64_t);
+    c->few_x = (float *)(void *)m;
+    m += round64(c->few_max * sizeof(float));
+    c->few_ids = (uint32_t *)(void *)m;
+    m += round64(c->few_max * sizeof(float));
+    c->at = (uint32_t *)(void *)m;
+}
+
+void chain_start(struct chain *c, float *logits)
+{
+    c->all = c->x = logits;
+    c->ids = NULL;
+    c->n = c->vocab;
+    c->cut = -FLT_MAX;
+    c->known = false;
+}
+
+/* The row with all ids again, what was filtered out as -inf. */
+static void widen(struct chain *c)
+{
+    if (c->ids) {
+        for (size_t i = 0; i < c->vocab; i++)
+            c->all[i] = -INFINITY;
+        for (size_t i = 0; i < c->n; i++)
+            c->all[c->ids[i]] = c->x[i];
+        chain_start(c, c->all);
+    } else if (c->cut > -FLT_MAX) {
+        c->ops->cut_below(c->x, c->n, c->cut);
+        c->cut = -FLT_MAX;
+    }
+    c->known = false;
+}
+
+/* Whether any candidate is left; top and top_at. */
+static bool find_top(struct chain *c)
+{
+    if (!c->known) {
+        c->top_at = c->ops->argmax(c->x, c->n);
+        c->top = c->x[c->top_at];
+        c->known = true;
+    }
+    return c->top >= -FLT_MAX;
+}
+
+/* y as a logit that x has become: finite numbers stay finite. */
+static float limited(float x, double y)
+{
+    return x < -FLT_MAX ? x : y > FLT_MAX ? FLT_MAX : y < -FLT_MAX ? -FLT_MAX : (float)y;
+}
+
+void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos)
+{
+    if (!p->n_bias && !ban_eos)
+        return;
+    widen(c);
+    for (size_t i = 0; i < p->n_bias; i++) {
+        float *x = &c->x[p->bias[i].id], bias = p->bias[i].bias;
+        *x = bias < -FLT_MAX ? bias : limited(*x, (double)*x + bias);
+    }
+    for (size_t i = 0; ban_eos && i < p->n_eos; i++)
+        c->x[p->eos[i]] = -INFINITY;
+}
+
+void chain_penalties(struct chain *c, const struct sampling *p, const struct counts *counts)
+{
+    if (!counts->last.n && !counts->text.n)
+        return;
+    widen(c);
+    for (size_t i = 0; i < counts->last.n; i++) {
+        float *x = &c->x[counts->last.ids[i]];
+        *x = limited(*x, *x < 0 ? *x * p->penalty : *x / p->penalty);
+    }
+    for (size_t i = 0; i < counts->text.n; i++) {
+        int32_t id = counts->text.ids[i];
+        c->x[id] = limited(c->x[id], c->x[id] - (p->presence + p->frequency * counts->text.count[id]));
+    }
+}
+
+void chain_dry(struct chain *c, const struct dry *dry)
+{
+    if (!dry->found.n)
+        return;
+    widen(c);
+    for (size_t i = 0; i < dry->found.n; i++) {
+        float *x = &c->x[dry->found.ids[i]];
+        *x = limited(*x, *x - dry_penalty(dry, dry->found.ids[i]));
+    }
+}
+
+void chain_temperature(struct chain *c, double t)
+{
+    if (t == 1)
+        return;
+    if (!c->ids)
+        widen(c);                       /* distinct logits may become equal: the cut must be there before */
+    c->ops->temper(c->x, c->n, (float)t);
+    c->known = false;
+}
+
+/* Where a prefix of the candidates ends: it holds every logit > x, and those == x with index <= i. */
+struct end { float x; uint32_t i; };
+
+static bool before(const float *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
+
+static void weights_of(const struct chain *c, uint64_t *w, const uint32_t *at, size_t n, bool weighted)
+{
+    float x[COIN_BLOCK];
+    assert(n <= COIN_BLOCK);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = c->x[at[i]];
+        w[i] = 1;
+    }
+    if (weighted)
+        c->ops->weigh(w, x, n, c->top);
+}
+
+/* One step of narrowing: c->at[0..*m) are candidates with logits from lo to hi > lo, ascending indices. Keeps the
+ * bucket that the target lies in; *sum is what lies before it. */
+static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum, uint64_t target, bool weighted)
+{
+    const double per_unit = SELECT_BUCKETS / ((double)hi - lo);
+    uint64_t w[COIN_BLOCK];
+    size_t kept = 0, bucket = 0;
+    memset(c->hist, 0, SELECT_BUCKETS * sizeof *c->hist);
+    for (size_t i = 0; i < *m; i += COIN_BLOCK) {
+        size_t k = MIN(*m - i, (size_t)COIN_BLOCK);
+        weights_of(c, w, c->at + i, k, weighted);
+        for (size_t j = 0; j < k; j++) {
+            size_t b = (size_t)(((double)hi - c->x[c->at[i + j]]) * per_unit);
+            c->hist[MIN(b, (size_t)SELECT_BUCKETS - 1)] += w[j];
+        }
+    }
+    while (*sum + c->hist[bucket] < target)
+        *sum += c->hist[bucket++];
+    for (size_t i = 0; i < *m; i++) {
+        size_t b = (size_t)(((double)hi - c->x[c->at[i]]) * per_unit);
+        if (MIN(b, (size_t)SELECT_BUCKETS - 1) == bucket)
+            c->at[kept++] = c->at[i];
+    }
+    *m = kept;
+}
+
+/* The end inside c->at[0..m), ascending indices, of which the prefix before sums up to `sum` < target. */
+static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t target, bool weighted)
+{
+    for (;;) {
+        float lo = c->x[c->at[0]], hi = lo;
+        for (size_t i = 1; i < m; i++) {
+            float x = c->x[c->at[i]];
+            lo = MIN(lo, x);
+            hi = MAX(hi, x);
+        }
+        if (lo == hi)
+            break;
+        if (m <= SORT_MAX) {
+            for (size_t i = 1; i < m; i++) {
+                uint32_t a = c->at[i];
+                size_t j = i;
+                for (; j > 0 && before(c->x, a, c->at[j - 1]); j--)
+                    c->at[j] = c->at[j - 1];
+                c->at[j] = a;
+            }
+            break;
+        }
+        narrow(c, &m, lo, hi, &sum, target, weighted);
+    }
+    for (size_t i = 0; i < m; i++) {
+        uint64_t w;
+        weights_of(c, &w, c->at + i, 1, weighted);
+        sum += w;
+        if (sum >= target)
+            return (struct end){ c->x[c->at[i]], c->at[i] };
+    }
+    assert(!"the target lies in the bucket");
+    return (struct end){ c->cut, UINT32_MAX };
+}
+
+/* Counts the candidates, or their weights, into buckets of the first level; the sum. */
+enum { LEVEL_PER_UNIT = SELECT_BUCKETS / 32 };       /* weights are 0 beyond 30.5 */
+static uint64_t tally(struct chain *c, bool weighted)
+{
+    uint64_t sum = 0;
+    memset(c->hist, 0, SELECT_BUCKETS * sizeof *c->hist);
+    c->ops->tally(c->hist, c->x, c->n, c->top, c->cut, LEVEL_PER_UNIT, weighted);
+    for (size_t i = 0; i < SELECT_BUCKETS; i++)
+        sum += c->hist[i];
+    return sum;
+}
+
+/* Where the shortest prefix ends whose sum, as tallied, is at least target: 1 <= target <= the whole sum. */
+static struct end end_at(struct chain *c, uint64_t target, bool weighted)
+{
+    uint64_t sum = 0;
+    uint32_t bucket = 0;
+    while (sum + c->hist[bucket] < target)
+        sum += c->hist[bucket++];
+    /* one bucket more on both sides, as the sums below are rounded; then the bucket as `tally` has it */
+    const float last = SELECT_BUCKETS - 1;
+    float hi = bucket ? c->top - (float)(bucket - 1) / LEVEL_PER_UNIT : c->top;
+    float lo = bucket == SELECT_BUCKETS - 1 ? -FLT_MAX : c->top - (float)(bucket + 2) / LEVEL_PER_UNIT;
+    size_t n = c->ops->between(c->at, c->n, c->x, c->n, MAX(lo, c->cut), hi), m = 0;
+    for (size_t i = 0; i < n; i++) {
+        float b = (c->top - c->x[c->at[i]]) * LEVEL_PER_UNIT;
+        if ((uint32_t)MIN(b, last) == bucket)
+            c->at[m++] = c->at[i];
+    }
+    return end_among(c, m, sum, target, weighted);
+}
+
+/* The end of the first k candidates; all when there are no more. */
+static struct end end_of_first(struct chain *c, size_t k)
+{
+    if (k == 1)
+        return (struct end){ c->top, (uint32_t)c->top_at };
+    if (k >= c->n || tally(c, false) <= k)
+        return (struct end){ c->cut, UINT32_MAX };
+    return end_at(c, k, false);
+}
+
+/* Keep the prefix up to `end`, and not less than the first min_keep; the row becomes a short one when it can. */
+static void keep(struct chain *c, struct end end, size_t min_keep)
+{
+    if (min_keep > 1) {
+        struct end least = end_of_first(c, min_keep);
+        if (least.x < end.x || (least.x == end.x && least.i > end.i))
+            end = least;
+    }
+    if (end.i < c->n)
+        c->ops->cut_equal(c->x + end.i + 1, c->n - end.i - 1, end.x);
+    if (end.x > c->cut)
+        c->cut = end.x;
+    if (c->ids) {                       /* short already: close up */
+        size_t n = 0;
+        for (size_t i = 0; i < c->n; i++)
+            if (c->x[i] >= c->cut) {
+                c->few_x[n] = c->x[i];
+                c->few_ids[n++] = c->ids[i];
+            }
+        c->n = n;
+    } else {
+        size_t n = c->ops->between(c->few_ids, c->few_max, c->x, c->n, c->cut, FLT_MAX);
+        if (n == SIZE_MAX)
+            return;
+        for (size_t i = 0; i < n; i++)
+            c->few_x[i] = c->x[c->few_ids[i]];
+        c->x = c->few_x;
+        c->ids = c->few_ids;
+        c->n = n;
+    }
+    c->cut = -FLT_MAX;
+    c->known = false;
+}
+
+/* The end of the candidates with x - top >= d, in double. */
+static struct end end_of_difference(const struct chain *c, double d)
+{
+    double x = c->top + d;
+    float lo = x < -FLT_MAX ? -FLT_MAX : (float)x;
+    while (lo > -FLT_MAX && (double)lo - c->top >= d)        /* rounding may be off by a step either way */
+        lo = nextafterf(lo, -FLT_MAX);
+    while ((double)lo - c->top < d)
+        lo = nextafterf(lo, FLT_MAX);
+    return (struct end){ lo, UINT32_MAX };
+}
+
+void chain_top_k(struct chain *c, size_t k)
+{
+    if (k < c->n && find_top(c))
+        keep(c, end_of_first(c, k), 1);
+}
+
+void chain_top_p(struct chain *c, double p, size_t min_keep)
+{
+    if (!find_top(c))
+        return;
+    double want = p * (double)tally(c, true);
+    uint64_t target = (uint64_t)want;
+    if ((double)target < want)
+        target++;
+    keep(c, end_at(c, MAX(target, 1), true), min_keep);
+}
+
+void chain_min_p(struct chain *c, double p, size_t min_keep)
+{
+    if (find_top(c))
+        keep(c, end_of_difference(c, log_own(p)), min_keep);
+}
+
+/* probability = weight / sum >= min(eps, sqrt(eps) exp(-entropy)), in logarithms */
+void chain_eta(struct chain *c, double eps, size_t min_keep)
+{
+    uint64_t sum[2] = {0};
+    if (!find_top(c))
+        return;
+    c->ops->moments(sum, c->x, c->n, c->top, c->cut);
+    double log_sum = log_own((double)sum[0] / WEIGHT_ONE), entropy = log_sum + (double)sum[1] / (double)sum[0];
+    double log_eps = log_own(eps), least = MIN(log_eps, 0.5 * log_eps - entropy) + log_sum;
+    keep(c, end_of_difference(c, MIN(least, 0)), min_keep);
+}
+
+int32_t chain_best(struct chain *c)
+{
+    if (!find_top(c))
+        return -1;
+    return (int32_t)(c->ids ? c->ids[c->top_at] : c->top_at);
+}
+
+/* The best `max` candidates so far, best first: score descending, id ascending. The score is (x - top) + noise in double,
+ * without a coin x alone. */
+struct ranked { double score; uint32_t id; };
+struct ranking { size_t n, max; struct ranked at[RANK_MAX]; };
+
+static bool ahead(const struct ranked *a, const struct ranked *b)
+{
+    return a->score > b->score || (a->score == b->score && a->id < b->id);
+}
+
+static void enter(struct ranking *best, struct ranked new)
+{
+    size_t i = best->n;
+    if (i < best->max)
+        best->n++;
+    else if (!ahead(&new, &best->at[--i]))
+        return;
+    for (; i > 0 && ahead(&new, &best->at[i - 1]); i--)
+        best->at[i] = best->at[i - 1];
+    best->at[i] = new;
+}
+
+/* Candidates [i * part, (i + 1) * part) are ranked in best[i]; who scores less than `floor` need not be. */
+struct race { const struct chain *c; const struct coin_key *key; double floor; size_t part; struct ranking best[RACE_PARTS_MAX]; };
+
+static void enter_at(struct ranking *best, const struct race *r, size_t i)
+{
+    const struct chain *c = r->c;
+    const struct coin_key *key = r->key;
+    struct ranked new = { (double)c->x[i], c->ids ? c->ids[i] : (uint32_t)i };
+    if (key)
+        new.score = (new.score - c->top) + coin_gumbel(coin_word(key->seed, key->sample, key->position, new.id));
+    enter(best, new);
+}
+
+/* Who has a lower bound (kernels/ops.h) cannot be ranked: a bound is 1e-3 short at most, and rounded twice. */
+static double least_bound(const struct race *r, const struct ranking *best)
+{
+    double bar = best->n == best->max ? MAX(r->floor, best->at[best->max - 1].score) : r->floor;
+    double least = bar - 2e-3 - 3e-7 * fabs(bar);
+    return least < -FLT_MAX ? (double)-INFINITY : least;
+}
+
+/* Fills up a ranking with those of u[0..n) that have the largest bounds, so that few others are worth a logarithm. Their
+ * bounds become NaN. */
+static void enter_likely(struct ranking *best, const struct race *r, float *u, size_t from, size_t n)
+{
+    uint32_t at[RANK_MAX];
+    size_t m = 0, max = best->max - best->n;
+    for (size_t j = 0; j < n; j++) {
+        if ((m == max && u[j] <= u[at[m - 1]]) || !(r->c->x[from + j] >= r->c->cut))
+            continue;
+        size_t i = m < max ? m++ : m - 1;
+        for (; i > 0 && u[j] > u[at[i - 1]]; i--)
+            at[i] = at[i - 1];
+        at[i] = (uint32_t)j;
+    }
+    for (size_t i = 0; i < m; i++) {
+        enter_at(best, r, from + at[i]);
+        u[at[i]] = NAN;
+    }
+}
+
+static void race_block(struct ranking *best, const struct race *r, size_t from, size_t n)
+{
+    const struct chain *c = r->c;
+    float u[COIN_BLOCK];
+    float most = c->ops->coin_bounds(u, c->x + from, c->ids ? c->ids + from : NULL, (uint32_t)from, n, r->key, c->top);
+    double least = least_bound(r, best);
+    if ((double)most < least)
+        return;
+    if (best->n < best->max) {
+        enter_likely(best, r, u, from, n);
+        least = least_bound(r, best);
+    }
+    for (size_t j = 0; j < n; j++)
+        if ((double)u[j] >= least && c->x[from + j] >= c->cut) {
+            enter_at(best, r, from + j);
+            least = least_bound(r, best);
+        }
+}
+
+static void race_part(void *ctx, size_t i, size_t thread)
+{
+    struct race *r = ctx;
+    const struct chain *c = r->c;
+    struct ranking *best = &r->best[i];
+    uint32_t at[COIN_BLOCK];
+    size_t from = i * r->part, to = MIN(from + r->part, c->n);
+    (void)thread;
+    for (; from < to; from += COIN_BLOCK) {
+        size_t n = MIN(to - from, (size_t)COIN_BLOCK);
+        if (r->key) {
+            race_block(best, r, from, n);
+            continue;
+        }
+        float least = best->n == best->max ? (float)best->at[best->max - 1].score : c->cut;
+        n = c->ops->between(at, COIN_BLOCK, c->x + from, n, MAX(least, c->cut), FLT_MAX);
+        for (size_t j = 0; j < n; j++)
+            enter_at(best, r, from + at[j]);
+    }
+}
+
+size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out)
+{
+    assert(k >= 1 && k <= RANK_MAX);
+    if (!find_top(c))
+        return 0;
+    struct race r;                      /* 33 KB: never cleared as a whole */
+    r.c = c;
+    r.key = key;
+    r.floor = -INFINITY;
+    size_t threads = c->pool ? MIN(pool_threads(c->pool), RACE_PARTS_MAX) : 1;
+    size_t parts = MIN(threads, c->n / 8192 + 1);
+    r.part = (c->n + parts * COIN_BLOCK - 1) / (parts * COIN_BLOCK) * COIN_BLOCK;
+    if (k == 1) {                       /* the top is a bar for all parts */
+        struct ranking top;
+        top.n = 0;
+        top.max = 1;
+        enter_at(&top, &r, c->top_at);
+        r.floor = top.at[0].score;
+    }
+    for (size_t i = 0; i < parts; i++)
+        r.best[i].n = 0, r.best[i].max = k;
+    if (parts == 1)
+        race_part(&r, 0, 0);
+    else
+        pool_run(c->pool, parts, race_part, &r);
+    struct ranking *best = &r.best[0];
+    for (size_t i = 1; i < parts; i++)
+        for (size_t j = 0; j < r.best[i].n; j++)
+            enter(best, r.best[i].at[j]);
+    for (size_t i = 0; i < best->n; i++) {
+        double score = key ? best->at[i].score : best->at[i].score - c->top;
+        out[i] = (struct candidate){ (int32_t)best->at[i].id, (float)MAX(score, (double)-FLT_MAX) };
+    }
+    return best->n;
+}

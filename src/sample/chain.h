@@ -1,0 +1,45 @@
+/* The steps of the sampling chain on one row of logits. Every filter keeps a prefix of the candidates in the order
+ * (logit descending, id ascending), so what is left is all logits >= `cut`: nothing is ever sorted but the few
+ * candidates around a cut. Weights are whole numbers (kernels/ops.h), so their sums do not depend on an order.
+ *
+ * Banned and filtered candidates are -inf or below the cut; a candidate of logit -inf is never kept. When nothing is
+ * left, filters do nothing. */
+#pragma once
+#include "kernels/ops.h"
+#include "kernels/pool.h"
+#include "src/sample/token_counts.h"
+#include "src/sample/dry.h"
+
+struct chain {
+    const struct ops *ops;
+    struct pool *pool;                 /* may be NULL */
+    size_t vocab, few_max;             /* candidates that a short row can hold */
+    float *all;                        /* the row of the caller, [vocab] */
+    float *x; const uint32_t *ids; size_t n;      /* the row: all with ids NULL, or the few that are left, ids ascending */
+    float cut;                         /* candidates are x >= cut; -FLT_MAX: all but -inf */
+    bool known; size_t top_at; float top;         /* largest logit of the row, its index */
+    float *few_x; uint32_t *few_ids;   /* [few_max] */
+    uint32_t *at;                      /* [vocab] work space of selections */
+    uint64_t *hist;                    /* [SELECT_BUCKETS] */
+};
+
+size_t chain_bytes(size_t vocab);
+/* memory[chain_bytes(vocab)], 64-byte aligned, stays the caller's. */
+void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory);
+void chain_start(struct chain *c, float *logits);
+
+/* These change logits. Filters that came before have cut their candidates for good. */
+void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos);
+void chain_penalties(struct chain *c, const struct sampling *p, const struct counts *counts);
+void chain_dry(struct chain *c, const struct dry *dry);
+void chain_temperature(struct chain *c, double t);
+
+void chain_top_k(struct chain *c, size_t k);
+void chain_top_p(struct chain *c, double p, size_t min_keep);
+void chain_min_p(struct chain *c, double p, size_t min_keep);
+void chain_eta(struct chain *c, double eps, size_t min_keep);
+
+/* The best candidate, lowest id on ties, -1 when none is left. */
+int32_t chain_best(struct chain *c);
+/* The at most k (1..RANK_MAX) best by (logit - top) + noise of the coins, with key NULL by logit; lowest id first on ties. Their number. */
+size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out);

@@ -1,0 +1,318 @@
+#include "src/sample/device_sampler.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "src/sample/sample_impl.h"
+#include "src/decode/tree.h"
+
+/* ROWS: choices of one launch. CHANGES: entries of counts that a path changes at most. ADVANCE: more new tokens than this, and the tables
+ * go to the device whole. */
+enum { ROWS = 64, CHANGES = 2 * TREE_DEPTH_MAX, ADVANCE = 64 };
+
+struct chooser {
+    struct sampler *sampler;
+    struct device *dev;
+    size_t vocab, bytes, device_bytes;
+    float *row;                          /* [vocab] where the host ranks */
+    /* where the device chooses */
+    size_t rows;                         /* choices of a launch */
+    struct device_chain chain;
+    uint32_t *counts; bool counted;      /* the device's [2][vocab], or NULL: penalties are off; whether it holds the sampler's */
+    struct device_choice *choice; struct device_count *count; struct device_candidate *best;   /* [rows], [rows * CHANGES], [rows * RANK_MAX] */
+    struct device_edit *edit;            /* [edits]: biases; biases and EOS bans; then what DRY found */
+    size_t edits, n_bias, n_banned;
+    struct device_choices next;          /* of the launch to come */
+    bool goes_on;                        /* DRY's index holds the text */
+    int32_t *token;                      /* [rows of a tree], -1: no candidate is left */
+};
+
+static const enum device_step step_of[CHAIN_STEPS] = {
+    [STEP_BIAS] = DEVICE_BIAS, [STEP_PENALTIES] = DEVICE_PENALTIES, [STEP_DRY] = DEVICE_DRY, [STEP_TEMPERATURE] = DEVICE_TEMPERATURE,
+    [STEP_TOP_K] = DEVICE_TOP_K, [STEP_TOP_P] = DEVICE_TOP_P, [STEP_MIN_P] = DEVICE_MIN_P, [STEP_ETA] = DEVICE_ETA,
+};
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+static size_t launch_rows(size_t rows) { return rows == 1 ? 1 : MIN(MAX(rows, (size_t)CHOOSER_RANKS), (size_t)ROWS); }
+
+/* Biases twice, EOS bans, and at least one row of DRY's, which may be every token there is. */
+static size_t edits_max(const struct sampling *p, size_t vocab) { return 2 * p->n_bias + p->n_eos + (p->dry_multiplier != 0 ? vocab : 0); }
+static const struct sampling any = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };      /* what takes most */
+
+static bool counts_on(const struct sampling *p) { return (p->penalty != 1 && p->penalty_window != 0) || p->presence != 0 || p->frequency != 0; }
+
+/* Deal out the host's buffers from mem, or only count them. */
+static size_t layout(struct chooser *c, char *mem, size_t tree_rows)
+{
+    const struct { void *slot; size_t bytes; } b[] = {
+        { &c->row, c->dev->host_memory ? c->vocab * sizeof *c->row : 0 }, { &c->choice, c->rows * sizeof *c->choice },
+        { &c->count, c->rows * CHANGES * sizeof *c->count }, { &c->best, c->rows * RANK_MAX * sizeof *c->best },
+        { &c->edit, c->edits * sizeof *c->edit }, { &c->token, c->dev->host_memory ? 0 : tree_rows * sizeof *c->token },
+    };
+    size_t used = (sizeof *c + 63) / 64 * 64;
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++) {
+        char *p = mem ? mem + used : NULL;
+        if (mem)
+            memcpy(b[i].slot, &p, sizeof p);
+        used += (b[i].bytes + 63) / 64 * 64;
+    }
+    return used;
+}
+
+static struct chooser sizes(const struct model *m, const struct sampling *p, size_t rows)
+{
+    struct chooser c = { .dev = m->dev, .vocab = m->config.vocab };
+    if (m->dev->host_memory)
+        return c;
+    c.rows = launch_rows(rows);
+    c.edits = edits_max(p, c.vocab);
+    return c;
+}
+
+size_t chooser_bytes(const struct model *m, size_t rows)
+{
+    struct chooser c = sizes(m, &any, rows);
+    return sampler_bytes(c.vocab) + layout(&c, NULL, rows);
+}
+
+static size_t work_bytes(const struct chooser *c)
+{
+    return c->dev->host_memory ? 0 : c->dev->choose_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
+}
+
+size_t chooser_device_bytes(const struct model *m, size_t rows)
+{
+    const struct chooser c = sizes(m, &any, rows);
+    return work_bytes(&c) + (c.rows ? 2 * c.vocab * sizeof *c.counts : 0);
+}
+
+/* Biases, and behind them biases and bans together, no id twice in either. */
+static void fixed_edits(struct chooser *c, const struct sampling *p)
+{
+    for (size_t i = 0; i < p->n_bias; i++) {
+        c->edit[c->n_bias++] = (struct device_edit){ (uint32_t)p->bias[i].id, p->bias[i].bias };
+        for (size_t j = 0; j < i; j++)
+            assert(p->bias[j].id != p->bias[i].id);
+    }
+    struct device_edit *both = c->edit + c->n_bias;
+    memcpy(both, c->edit, c->n_bias * sizeof *both);
+    c->n_banned = c->n_bias;
+    for (size_t i = 0; i < p->n_eos; i++) {
+        size_t j = 0;
+        while (j < c->n_banned && both[j].id != (uint32_t)p->eos[i])
+            j++;
+        both[j] = (struct device_edit){ (uint32_t)p->eos[i], (double)-INFINITY };
+        c->n_banned = MAX(c->n_banned, j + 1);
+    }
+}
+
+static void chain_of(struct device_chain *d, const struct sampling *p, const uint32_t *counts)
+{
+    *d = (struct device_chain){ .temperature = p->temperature, .top_k = p->top_k > 0 ? (size_t)p->top_k : 0, .min_keep = p->min_keep, .top_p = p->top_p,
+        .min_p = p->min_p, .eta = p->eta, .penalty = p->penalty, .presence = p->presence, .frequency = p->frequency, .seed = p->seed,
+        .sample = p->sample, .counts = counts, .n_order = p->n_order };
+    static_assert((int)CHAIN_STEPS == (int)DEVICE_STEPS, "every step has its twin");
+    for (size_t i = 0; i < p->n_order; i++)
+        d->order[i] = step_of[p->order[i]];
+}
+
+int chooser_open(struct chooser **out, const struct model *m, const struct sampling *p, size_t rows, struct err *e)
+{
+    struct chooser c = sizes(m, p, rows);
+    struct device *dev = m->dev;
+    *out = NULL;
+    if (sampler_open(&c.sampler, p, c.vocab, m->ops, m->pool, e))
+        return -1;
+    c.bytes = layout(&c, NULL, rows);
+    c.device_bytes = work_bytes(&c);
+    char *mem = mem_alloc(c.bytes);
+    if (mem && !dev->host_memory) {
+        layout(&c, mem, rows);
+        fixed_edits(&c, p);
+        c.counts = counts_on(p) ? dev->alloc(dev, 2 * c.vocab * sizeof *c.counts) : NULL;
+        c.next.work = dev->alloc(dev, c.device_bytes);
+        chain_of(&c.chain, p, c.counts);
+    } else if (mem) {
+        layout(&c, mem, rows);
+    }
+    struct chooser *here = (struct chooser *)(void *)mem;
+    const bool whole = mem && (dev->host_memory || (c.next.work && (c.counts || !counts_on(p))));
+    if (mem)
+        *here = c;
+    if (!whole) {
+        if (mem)
+            chooser_close(here);
+        else
+            sampler_close(c.sampler);
+        return err_set(e, ERR_FAILED, "%s: out of memory for choosing tokens (%zu bytes)", dev->name, c.bytes + c.device_bytes);
+    }
+    *out = here;
+    return 0;
+}
+
+void chooser_close(struct chooser *c)
+{
+    if (!c)
+        return;
+    sampler_close(c->sampler);
+    if (!c->dev->host_memory) {
+        c->dev->free(c->dev, c->next.work, c->device_bytes);
+        c->dev->free(c->dev, c->counts, 2 * c->vocab * sizeof *c->counts);
+    }
+    mem_free(c, c->bytes);
+}
+
+struct sampler *chooser_sampler(const struct chooser *c) { return c->sampler; }
+
+/* ---- on the device ---------------------------------------------------------------------------------------- */
+
+/* The tables follow the text: the sampler's, and with them the counts on the device. */
+static void follow(struct chooser *c, const struct history *h)
+{
+    const struct history text = { h->tokens, h->n, h->n_prompt, .known = h->known };
+    struct counts *t = &c->sampler->counts;
+    c->goes_on = (c->counts || c->sampler->dry.on) && past_goes_on(&c->sampler->past, &text);
+    if (!c->counts)
+        return;
+    if (c->goes_on && c->counted && text.n - t->n <= ADVANCE) {
+        struct device_count list[2 * ADVANCE];
+        const size_t n = counts_change(t, &text, t->n, text.n, list);
+        counts_enter(t, &text, true);
+        if (n)
+            c->dev->count(c->dev, c->counts, c->vocab, list, n);
+        return;
+    }
+    counts_enter(t, &text, c->goes_on);
+    c->dev->upload(c->dev, c->counts, t->last.count, c->vocab * sizeof *c->counts);
+    c->dev->upload(c->dev, c->counts + c->vocab, t->text.count, c->vocab * sizeof *c->counts);
+    c->counted = true;
+}
+
+static void start(struct chooser *c)
+{
+    c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit, .n_edit = c->n_bias + c->n_banned, .count = c->count, .work = c->next.work };
+}
+
+/* One more choice of the launch, `follow` having seen its text; false where there is no room for it. */
+static bool add(struct chooser *c, size_t row, const struct history *h, uint32_t coins)
+{
+    struct sampler *s = c->sampler;
+    struct device_choices *d = &c->next;
+    if (d->n == c->rows)
+        return false;
+    dry_enter(&s->dry, h, c->goes_on);
+    c->goes_on = true;
+    const bool fits = s->dry.found.n <= c->edits - d->n_edit, bans = sampler_bans_eos(&s->p, h);
+    if (fits) {
+        struct device_choice *x = &c->choice[d->n++];
+        *x = (struct device_choice){ .position = sampler_position(h, coins), .row = (uint32_t)row, .edit = bans ? (uint32_t)c->n_bias : 0,
+            .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias), .dry = (uint32_t)d->n_edit, .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count };
+        for (size_t i = 0; i < s->dry.found.n; i++)
+            c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)s->dry.found.ids[i], -dry_penalty(&s->dry, s->dry.found.ids[i]) };
+        if (c->counts) {
+            assert(h->n_path <= TREE_DEPTH_MAX);
+            x->n_count = (uint32_t)counts_change(&s->counts, h, h->n, h->n + h->n_path, c->count + d->n_count);
+            d->n_count += x->n_count;
+        }
+    }
+    dry_leave(&s->dry);
+    return fits;
+}
+
+/* The launch: c->best [n][k]; the next one begins empty. Returns n. */
+static size_t launch(struct chooser *c, const float *logits, size_t k)
+{
+    const size_t n = c->next.n;
+    if (n && c->dev->choose(c->dev, c->best, k, logits, c->vocab, &c->chain, &c->next))
+        for (size_t i = 0; i < n * k; i++)
+            c->best[i].id = -1;                  /* its error will be looked at */
+    start(c);
+    return n;
+}
+
+static void take_tokens(struct chooser *c, const float *logits, size_t first)
+{
+    const size_t n = launch(c, logits, 1);
+    for (size_t i = 0; i < n; i++)
+        c->token[first + i] = c->best[i].id;
+}
+
+static int32_t token_or_lowest(struct chooser *c, int32_t id, const struct history *h)
+{
+    return id < 0 ? sampler_lowest(c->sampler, h) : id;
+}
+
+/* ---- for every device ------------------------------------------------------------------------------------- */
+
+void chooser_tree(struct chooser *c, const float *logits, const struct history *text, size_t n, const int32_t *parent, const int32_t *token)
+{
+    size_t first = 0;
+    if (c->dev->host_memory)
+        return;                                  /* the sampler looks at the rows that are visited */
+    follow(c, text);
+    start(c);
+    for (size_t i = 0; i < n; i++) {
+        int32_t path[TREE_DEPTH_MAX];
+        struct history h = *text;
+        for (int32_t at = (int32_t)i; parent[at] >= 0; at = parent[at]) {
+            assert(h.n_path < TREE_DEPTH_MAX);
+            path[TREE_DEPTH_MAX - ++h.n_path] = token[at];
+        }
+        h.path = path + TREE_DEPTH_MAX - h.n_path;
+        if (!add(c, i, &h, 0)) {
+            take_tokens(c, logits, first);
+            first = i;
+            add(c, i, &h, 0);
+        }
+    }
+    take_tokens(c, logits, first);
+}
+
+int32_t chooser_at(struct chooser *c, float *logits, size_t i, const struct history *h)
+{
+    if (c->dev->host_memory)
+        return sampler_choose(c->sampler, logits + i * c->vocab, h);
+    return token_or_lowest(c, c->token[i], h);
+}
+
+int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const struct history *h, uint32_t row)
+{
+    if (c->dev->host_memory) {
+        memcpy(c->row, logits + i * c->vocab, c->vocab * sizeof *c->row);
+        return sampler_choose_row(c->sampler, c->row, h, row);
+    }
+    follow(c, h);
+    start(c);
+    add(c, i, h, row);
+    launch(c, logits, 1);
+    return token_or_lowest(c, c->best[0].id, h);
+}
+
+void chooser_rank(struct chooser *c, const float *logits, const struct history *h, size_t n, size_t k, struct candidate *best, size_t *found)
+{
+    assert(n <= CHOOSER_RANKS);
+    if (c->dev->host_memory) {
+        for (size_t i = 0; i < n; i++) {
+            memcpy(c->row, logits, c->vocab * sizeof *c->row);
+            found[i] = sampler_rank(c->sampler, c->row, &h[i], k, best + i * k);
+        }
+        return;
+    }
+    follow(c, h);
+    start(c);
+    for (size_t i = 0, done = 0; done < n;) {
+        if (i < n && add(c, 0, &h[i], 0)) {
+            i++;
+            continue;
+        }
+        const size_t some = launch(c, logits, k);
+        for (size_t j = 0; j < some; j++, done++) {
+            size_t m = 0;
+            for (; m < k && c->best[j * k + m].id >= 0; m++)
+                best[done * k + m] = (struct candidate){ c->best[j * k + m].id, c->best[j * k + m].score };
+            found[done] = m;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+#include <string.h>
+#include "src/sample/token_counts.h"
+
+size_t counts_bytes(size_t vocab) { return 6 * vocab * sizeof(uint32_t); }
+
+void counts_start(struct counts *c, const struct sampling *p, size_t vocab, void *memory)
+{
+    uint32_t *u = memory;
+    *c = (struct counts){
+        .on_window = p->penalty != 1 && p->penalty_window != 0,
+        .on_text = p->presence != 0 || p->frequency != 0,
+        .window = p->penalty_window < 0 ? SIZE_MAX : (size_t)p->penalty_window,
+        .last = { u, u + vocab, (int32_t *)(u + 2 * vocab), 0 },
+        .text = { u + 3 * vocab, u + 4 * vocab, (int32_t *)(u + 5 * vocab), 0 },
+    };
+}
+
+static void add(struct count_set *s, int32_t id)
+{
+    if (s->count[id]++ == 0) {
+        s->slot[id] = (uint32_t)s->n;
+        s->ids[s->n++] = id;
+    }
+}
+
+static void take(struct count_set *s, int32_t id)
+{
+    assert(s->count[id] > 0);
+    if (--s->count[id] == 0) {
+        int32_t moved = s->ids[--s->n];
+        s->ids[s->slot[id]] = moved;
+        s->slot[moved] = s->slot[id];
+    }
+}
+
+static void clear(struct count_set *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        s->count[s->ids[i]] = 0;
+    s->n = 0;
+}
+
+static int32_t token_at(const struct history *h, size_t i) { return i < h->n ? h->tokens[i] : h->path[i - h->n]; }
+
+/* Token i joins; the one that the window has no place for any more leaves. */
+static void push(struct counts *c, const struct history *h, size_t i)
+{
+    if (c->on_window) {
+        add(&c->last, token_at(h, i));
+        if (i >= c->window)
+            take(&c->last, token_at(h, i - c->window));
+    }
+    if (c->on_text && i >= h->n_prompt)
+        add(&c->text, token_at(h, i));
+}
+
+static void pop(struct counts *c, const struct history *h, size_t i)
+{
+    if (c->on_window) {
+        if (i >= c->window)
+            add(&c->last, token_at(h, i - c->window));
+        take(&c->last, token_at(h, i));
+    }
+    if (c->on_text && i >= h->n_prompt)
+        take(&c->text, token_at(h, i));
+}
+
+static struct device_count *entry_of(struct device_count *list, size_t *n, int32_t id)
+{
+    size_t i = 0;
+    while (i < *n && list[i].id != (uint32_t)id)
+        i++;
+    if (i == *n)
+        list[(*n)++] = (struct device_count){ (uint32_t)id, 0, 0 };
+    return &list[i];
+}
+
+size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to, struct device_count *list)
+{
+    size_t n = 0;
+    for (size_t i = from; i < to; i++) {         /* as push */
+        if (c->on_window) {
+            entry_of(list, &n, token_at(h, i))->window++;
+            if (i >= c->window)
+                entry_of(list, &n, token_at(h, i - c->window))->window--;
+        }
+        if (c->on_text && i >= h->n_prompt)
+            entry_of(list, &n, token_at(h, i))->text++;
+    }
+    return n;
+}
+
+/* Eight sums side by side, so that a step does not wait for the one before. */
+static void hash_on(uint64_t lanes[8], const int32_t *tokens, size_t from, size_t to)
+{
+    uint64_t l[8];
+    memcpy(l, lanes, sizeof l);
+    for (; from < to && from % 8; from++)
+        l[from % 8] = (l[from % 8] ^ (uint32_t)tokens[from]) * UINT64_C(0x9E3779B97F4A7C15);
+    for (; from + 8 <= to; from += 8)
+        for (int j = 0; j < 8; j++)
+            l[j] = (l[j] ^ (uint32_t)tokens[from + (size_t)j]) * UINT64_C(0x9E3779B97F4A7C15);
+    for (; from < to; from++)
+        l[from % 8] = (l[from % 8] ^ (uint32_t)tokens[from]) * UINT64_C(0x9E3779B97F4A7C15);
+    memcpy(lanes, l, sizeof l);
+}
+
+bool past_goes_on(struct past *k, const struct history *h)
+{
+    uint64_t lanes[8] = {0};
+    bool same = k->n <= h->n && k->n_prompt == h->n_prompt;
+    if (same && h->known < k->n) {
+        hash_on(lanes, h->tokens, 0, k->n);
+        same = !memcmp(lanes, k->lanes, sizeof lanes);
+    }
+    if (!same)
+        *k = (struct past){ .n_prompt = h->n_prompt };
+    hash_on(k->lanes, h->tokens, k->n, h->n);
+    k->n = h->n;
+    return same;
+}
+
+void counts_enter(struct counts *c, const struct history *h, bool goes_on)
+{
+    if (!c->on_window && !c->on_text)
+        return;
+    assert(h->n_prompt <= h->n);
+    if (!goes_on) {
+        clear(&c->last);
+        clear(&c->text);
+        c->n = 0;
+    }
+    for (size_t i = c->n; i < h->n + h->n_path; i++)
+        push(c, h, i);
+    c->n = h->n;
+}
+
+void counts_leave(struct counts *c, const struct history *h)
+{
+    if (!c->on_window && !c->on_text)
+        return;
+    for (size_t i = h->n + h->n_path; i-- > h->n; )
+        pop(c, h, i);
+}

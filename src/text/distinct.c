@@ -1,0 +1,272 @@
+#include "src/text/distinct.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/unicode.h"
+#include "src/text/word_tables.h"
+
+/* ---- numbers for pairs ---- */
+
+/* Open addressing, at most 3/4 full. An n-gram is the pair (its first n - 1 symbols' number, its last symbol), so
+ * 64 bits hold it exactly. */
+struct pair_set { uint64_t *key; uint32_t *number; size_t n, room; };   /* number 0: free; n-th new pair: n */
+
+static size_t spread(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    return (size_t)(x ^ x >> 32);
+}
+
+static int pair_grow(struct pair_set *s, struct err *e)
+{
+    struct pair_set t = { .n = s->n, .room = s->room ? 2 * s->room : 1 << 10 };
+    t.key = calloc(t.room, sizeof *t.key);
+    t.number = calloc(t.room, sizeof *t.number);
+    if (!t.key || !t.number || t.n >= UINT32_MAX / 2) {
+        free(t.key);
+        free(t.number);
+        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu different n-grams", s->n);
+    }
+    for (size_t i = 0; i < s->room; i++)
+        if (s->number[i]) {
+            size_t j = spread(s->key[i]) & (t.room - 1);
+            while (t.number[j])
+                j = (j + 1) & (t.room - 1);
+            t.key[j] = s->key[i];
+            t.number[j] = s->number[i];
+        }
+    free(s->key);
+    free(s->number);
+    *s = t;
+    return 0;
+}
+
+/* The number of (a, b), a new one the first time. */
+static int pair_number(struct pair_set *s, uint32_t a, uint32_t b, uint32_t *number, struct err *e)
+{
+    uint64_t key = (uint64_t)a << 32 | b;
+    if (4 * (s->n + 1) > 3 * s->room && pair_grow(s, e))
+        return -1;
+    size_t i = spread(key) & (s->room - 1);
+    while (s->number[i] && s->key[i] != key)
+        i = (i + 1) & (s->room - 1);
+    if (!s->number[i]) {
+        s->key[i] = key;
+        s->number[i] = (uint32_t)++s->n;
+    }
+    *number = s->number[i];
+    return 0;
+}
+
+static void pair_close(struct pair_set *s)
+{
+    if (s) {
+        free(s->key);
+        free(s->number);
+    }
+    free(s);
+}
+
+/* ---- numbers for words ---- */
+
+struct words {
+    struct { size_t at, n; uint64_t hash; uint32_t number; } *slot;   /* number 0: free */
+    size_t n, room;
+    char *bytes; size_t n_bytes, bytes_room;     /* all words, one behind the other; the one being read is last */
+    size_t word;                                 /* where it begins */
+    char tail[4]; size_t n_tail;                 /* an unfinished code point */
+    size_t offset;                               /* of the tail in the text */
+};
+
+static int words_grow(struct words *w, struct err *e)
+{
+    size_t room = w->room ? 2 * w->room : 1 << 10;
+    void *p = calloc(room, sizeof *w->slot);
+    __typeof__(w->slot) old = w->slot, slot = p;
+    if (!slot)
+        return err_set(e, ERR_FAILED, "distinct: out of memory after %zu different words", w->n);
+    for (size_t i = 0; i < w->room; i++)
+        if (old[i].number) {
+            size_t j = old[i].hash & (room - 1);
+            while (slot[j].number)
+                j = (j + 1) & (room - 1);
+            slot[j] = old[i];
+        }
+    free(old);
+    w->slot = slot;
+    w->room = room;
+    return 0;
+}
+
+static int word_append(struct words *w, uint32_t c, struct err *e)
+{
+    if (w->bytes_room - w->n_bytes < 4) {
+        size_t room = w->bytes_room ? 2 * w->bytes_room : 1 << 16;
+        char *p = realloc(w->bytes, room);
+        if (!p)
+            return err_set(e, ERR_FAILED, "distinct: out of memory (%zu bytes)", room);
+        w->bytes = p;
+        w->bytes_room = room;
+    }
+    w->n_bytes += utf8_put(w->bytes + w->n_bytes, c);
+    return 0;
+}
+
+/* The word being read has ended, if there is one. */
+static int word_end(struct distinct *d, struct err *e)
+{
+    struct words *w = d->words;
+    size_t n = w->n_bytes - w->word;
+    if (n == 0)
+        return 0;
+    if (4 * (w->n + 1) > 3 * w->room && words_grow(w, e))
+        return -1;
+    uint64_t hash = spread(hash64(HASH64_INIT, w->bytes + w->word, n));
+    size_t i = hash & (w->room - 1);
+    while (w->slot[i].number && !(w->slot[i].hash == hash && w->slot[i].n == n && !memcmp(w->bytes + w->slot[i].at, w->bytes + w->word, n)))
+        i = (i + 1) & (w->room - 1);
+    if (w->slot[i].number) {
+        w->n_bytes = w->word;                    /* known: its bytes are there already */
+    } else {
+        w->slot[i].at = w->word;
+        w->slot[i].n = n;
+        w->slot[i].hash = hash;
+        w->slot[i].number = (uint32_t)++w->n;
+        w->word = w->n_bytes;
+    }
+    return distinct_symbol(d, w->slot[i].number, e);
+}
+
+static bool in_word(uint32_t c)
+{
+    size_t lo = 0, hi = sizeof word_ranges / sizeof *word_ranges;
+    if (c < 0x80)
+        return (c | 0x20) - 'a' < 26u || c - '0' < 10u || c == '\'';
+    if (c == 0x2019)
+        return true;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (word_ranges[mid].to < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < sizeof word_ranges / sizeof *word_ranges && word_ranges[lo].from <= c;
+}
+
+static int word_point(struct distinct *d, uint32_t c, struct err *e)
+{
+    size_t lo = 0, hi = sizeof case_folds / sizeof *case_folds;
+    if (!in_word(c))
+        return word_end(d, e);
+    if (c < 0x80)
+        return word_append(d->words, c - 'A' < 26u ? c | 0x20 : c, e);
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (case_folds[mid].from < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == sizeof case_folds / sizeof *case_folds || case_folds[lo].from != c)
+        return word_append(d->words, c, e);
+    for (size_t i = 0; i < 3 && case_folds[lo].to[i]; i++)
+        if (word_append(d->words, case_folds[lo].to[i], e))
+            return -1;
+    return 0;
+}
+
+/* ---- the interface ---- */
+
+int distinct_open(struct distinct *d, struct err *e)
+{
+    bool ok = true;
+    *d = (struct distinct){0};
+    for (size_t i = 0; i < DISTINCT_MAX; i++)
+        ok &= (d->grams[i] = calloc(1, sizeof *d->grams[i])) != NULL;
+    ok &= (d->words = calloc(1, sizeof *d->words)) != NULL;
+    if (ok)
+        return 0;
+    distinct_close(d);
+    return err_set(e, ERR_FAILED, "distinct: out of memory");
+}
+
+void distinct_close(struct distinct *d)
+{
+    for (size_t i = 0; i < DISTINCT_MAX; i++)
+        pair_close(d->grams[i]);
+    if (d->words) {
+        free(d->words->slot);
+        free(d->words->bytes);
+    }
+    free(d->words);
+    *d = (struct distinct){0};
+}
+
+int distinct_symbol(struct distinct *d, uint32_t symbol, struct err *e)
+{
+    uint32_t longer = 0;                         /* number of the n symbols before, n = 0: 0 */
+    size_t n = MIN(d->n_suffix + 1, (size_t)DISTINCT_MAX);
+    for (size_t i = 0; i < n; i++) {             /* n-grams of i + 1 symbols that end here */
+        uint32_t before = i ? longer : 0;
+        longer = d->suffix[i];
+        if (pair_number(d->grams[i], before, symbol, &d->suffix[i], e))
+            return -1;
+        d->total[i]++;
+        d->different[i] = d->grams[i]->n;
+    }
+    d->n_suffix = n;
+    return 0;
+}
+
+int distinct_text(struct distinct *d, const char *s, size_t n, struct err *e)
+{
+    struct words *w = d->words;
+    size_t i = 0;
+    uint32_t c;
+    if (w->n_tail) {                             /* finish the code point that the last piece broke off */
+        while (i < n && utf8_incomplete(w->tail, w->n_tail))
+            w->tail[w->n_tail++] = s[i++];
+        if (utf8_incomplete(w->tail, w->n_tail))
+            return 0;
+        if (utf8_valid_prefix(w->tail, w->n_tail) != w->n_tail)
+            return err_set(e, ERR_INPUT, "invalid UTF-8 at offset %zu", w->offset);
+        utf8_get(w->tail, &c);
+        if (word_point(d, c, e))
+            return -1;
+        w->offset += w->n_tail;
+        w->n_tail = 0;
+    }
+    size_t valid = i + utf8_valid_prefix(s + i, n - i), start = i;
+    while (i < valid) {
+        i += utf8_get(s + i, &c);
+        if (word_point(d, c, e))
+            return -1;
+    }
+    w->offset += i - start;
+    if (i == n)
+        return 0;
+    if (!utf8_incomplete(s + i, n - i))
+        return err_set(e, ERR_INPUT, "invalid UTF-8 at offset %zu", w->offset);
+    memcpy(w->tail, s + i, n - i);
+    w->n_tail = n - i;
+    return 0;
+}
+
+int distinct_end(struct distinct *d, struct err *e)
+{
+    if (d->words->n_tail)
+        return err_set(e, ERR_INPUT, "invalid UTF-8 at offset %zu", d->words->offset);
+    return word_end(d, e);
+}
+
+double distinct_ratio(const struct distinct *d, size_t n)
+{
+    assert(n >= 1 && n <= DISTINCT_MAX);
+    return d->total[n - 1] ? (double)d->different[n - 1] / (double)d->total[n - 1] : NAN;
+}

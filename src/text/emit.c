@@ -1,0 +1,190 @@
+#include <stdlib.h>
+#include <string.h>
+#include "src/text/emit.h"
+
+const char *finish_name(enum finish f)
+{
+    static const char *const name[] = { NULL, "length", "stop", "repetition" };
+    return name[f];
+}
+
+/* One stop string: fail[i] is the length of the longest proper prefix of s that s[0..i] ends with (Knuth, Morris,
+ * Pratt); `matched` that of the longest prefix that the text so far ends with. */
+struct stop_match { const char *s; size_t n, matched; uint16_t *fail; };
+
+static void match_start(struct stop_match *k, const char *s, size_t n, uint16_t *fail)
+{
+    *k = (struct stop_match){ s, n, 0, fail };
+    size_t m = 0;
+    fail[0] = 0;
+    for (size_t i = 1; i < n; i++) {
+        while (m && s[i] != s[m])
+            m = fail[m - 1];
+        m += s[i] == s[m];
+        fail[i] = (uint16_t)m;
+    }
+}
+
+/* One more byte; whether it completes the string (after which no byte follows). */
+static bool match_byte(struct stop_match *k, char c)
+{
+    while (k->matched && c != k->s[k->matched])
+        k->matched = k->fail[k->matched - 1];
+    k->matched += c == k->s[k->matched];
+    return k->matched == k->n;
+}
+
+static int check_stop(const struct emit_rules *r, size_t *total, struct err *e)
+{
+    *total = 0;
+    if (r->n_stop > STOP_STRINGS_MAX)
+        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", r->n_stop, STOP_STRINGS_MAX);
+    for (size_t i = 0; i < r->n_stop; i++) {
+        size_t n = strlen(r->stop[i]);
+        if (n == 0)
+            return err_set(e, ERR_INPUT, "--stop: string %zu is empty, it must have at least one byte", i + 1);
+        if (n > STOP_STRING_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "--stop: string %zu has %zu bytes, at most %d are allowed", i + 1, n, STOP_STRING_BYTES_MAX);
+        if (utf8_valid_prefix(r->stop[i], n) != n)
+            return err_set(e, ERR_INPUT, "--stop: string %zu is not valid UTF-8 at byte %zu", i + 1, utf8_valid_prefix(r->stop[i], n));
+        *total += n;
+    }
+    return 0;
+}
+
+int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start, struct err *e)
+{
+    size_t total;
+    *m = (struct emit){ .rules = rules, .stop_token = -1, .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };
+    if (check_stop(rules, &total, e))
+        return -1;
+    decode_stream_start(&m->stream, t, at_start, true);
+    /* held: less than a stop string, then the bytes of a token and of a flush */
+    m->held_max = STOP_STRING_BYTES_MAX + 2 * decode_stream_max(t);
+    m->held = malloc(m->held_max);
+    m->match = malloc(rules->n_stop * sizeof *m->match + total * sizeof(uint16_t) + 1);
+    if (rules->on_loop != ON_LOOP_OFF && loop_open(&m->loop, e)) {
+        emit_close(m);
+        return -1;
+    }
+    if (!m->held || !m->match) {
+        emit_close(m);
+        return err_set(e, ERR_FAILED, "no memory for the text's end (%zu bytes)", m->held_max);
+    }
+    uint16_t *fail = (uint16_t *)(void *)(m->match + rules->n_stop);
+    for (size_t i = 0; i < rules->n_stop; i++) {
+        match_start(&m->match[i], rules->stop[i], strlen(rules->stop[i]), fail);
+        fail += m->match[i].n;
+    }
+    return 0;
+}
+
+void emit_close(struct emit *m)
+{
+    free(m->held);
+    free(m->match);
+    loop_close(m->loop);
+    m->held = NULL;
+    m->match = NULL;
+    m->loop = NULL;
+}
+
+/* n more bytes stand behind the held ones. True at the first stop string; held then ends before it. */
+static bool take(struct emit *m, size_t n)
+{
+    for (size_t end = m->n_held + n; m->n_held < end; ) {
+        char c = m->held[m->n_held++];
+        const struct stop_match *found = NULL;
+        for (size_t i = 0; i < m->rules->n_stop; i++)
+            if (match_byte(&m->match[i], c) && (!found || m->match[i].n > found->n))
+                found = &m->match[i];
+        if (found) {
+            m->n_held -= found->n;
+            m->stop_string = found->s;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_token(struct emit *m, int32_t id)
+{
+    return take(m, decode_stream_push(&m->stream, id, m->held + m->n_held));
+}
+
+static bool take_flush(struct emit *m)
+{
+    return take(m, decode_stream_flush(&m->stream, m->held + m->n_held));
+}
+
+/* Forget what the last call showed. */
+static void drop_shown(struct emit *m)
+{
+    memmove(m->held, m->held + m->n_shown, m->n_held);
+    m->n_shown = 0;
+}
+
+/* Show the held bytes but for the last `keep`. */
+static void show(struct emit *m, size_t keep, const char **out, size_t *n)
+{
+    assert(keep <= m->n_held);
+    *out = m->held;
+    *n = m->n_shown = m->n_held - keep;
+    m->n_held = keep;
+}
+
+void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
+{
+    const struct emit_rules *r = m->rules;
+    size_t keep = 0;
+    assert(m->finish == FINISH_NONE);
+    drop_shown(m);
+    for (size_t i = 0; !r->ignore_eos && i < r->n_eos; i++)
+        if (r->eos[i] == id) {
+            m->finish = FINISH_STOP;
+            if (!take_flush(m))
+                m->stop_token = id;
+            show(m, 0, out, n);
+            return;
+        }
+    m->n++;
+    const bool repeats = m->loop && loop_token(m->loop, id), stop = repeats && r->on_loop == ON_LOOP_STOP;
+    m->repetitions += repeats;
+    if (take_token(m, id) || ((stop || m->n == r->tokens) && take_flush(m)))
+        m->finish = FINISH_STOP;
+    else if (stop)
+        m->finish = FINISH_REPETITION;
+    else if (m->n == r->tokens)
+        m->finish = FINISH_LENGTH;
+    else
+        for (size_t i = 0; i < r->n_stop; i++)
+            keep = MAX(keep, m->match[i].matched);
+    show(m, keep, out, n);
+}
+
+void emit_given(struct emit *m, int32_t id, const char **out, size_t *n)
+{
+    assert(m->finish == FINISH_NONE);
+    drop_shown(m);
+    m->n++;
+    if (m->loop)
+        loop_given(m->loop, id);
+    m->n_held += decode_stream_push(&m->stream, id, m->held + m->n_held);
+    if (m->n == m->rules->tokens) {
+        m->n_held += decode_stream_flush(&m->stream, m->held + m->n_held);
+        m->finish = FINISH_LENGTH;
+    }
+    for (size_t i = 0; i < m->rules->n_stop; i++)
+        m->match[i].matched = 0;
+    show(m, 0, out, n);
+}
+
+void emit_flush(struct emit *m, const char **out, size_t *n)
+{
+    drop_shown(m);
+    if (m->finish == FINISH_NONE) {
+        take_flush(m);
+        m->stop_string = NULL;
+    }
+    show(m, 0, out, n);
+}

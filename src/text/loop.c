@@ -1,0 +1,133 @@
+#include "src/text/loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RING = 4 * LOOP_WINDOW, SLOTS = 4 * LOOP_WINDOW };
+_Static_assert((RING & (RING - 1)) == 0 && (SLOTS & (SLOTS - 1)) == 0, "positions are masked");
+
+const char *const on_loop_names[3] = { "warn", "stop", "off" };
+
+struct loop {
+    size_t n;                        /* tokens so far */
+    size_t since;                    /* the first position whose gram is in the table */
+    int32_t token[RING];             /* position & (RING - 1) */
+    uint32_t slot[SLOTS];            /* newest position of a gram (its last token) - since + 1; 0: free */
+    size_t score, repeats, distance; /* of the run: of its tokens that repeat, their number and the sum of distances */
+    size_t start, highest, at_highest;
+    bool found, left;
+    struct repetition last;
+};
+
+int loop_open(struct loop **l, struct err *e)
+{
+    *l = calloc(1, sizeof **l);
+    return *l ? 0 : err_set(e, ERR_FAILED, "no memory for the loop rule (%zu bytes)", sizeof **l);
+}
+
+void loop_close(struct loop *l) { free(l); }
+
+static bool same_gram(const struct loop *l, size_t a, size_t b)
+{
+    for (size_t i = 0; i < LOOP_GRAM; i++)
+        if (l->token[(a - i) & (RING - 1)] != l->token[(b - i) & (RING - 1)])
+            return false;
+    return true;
+}
+
+/* The slot of the gram that ends at `at`: where it is, or the free one where it belongs. */
+static uint32_t *slot_of(struct loop *l, size_t at)
+{
+    uint64_t h = 0;
+    for (size_t i = 0; i < LOOP_GRAM; i++)
+        h = (h ^ (uint32_t)l->token[(at - i) & (RING - 1)]) * UINT64_C(0x9e3779b97f4a7c15);
+    size_t i = (size_t)(h >> 40) & (SLOTS - 1);
+    while (l->slot[i] && !same_gram(l, l->since + l->slot[i] - 1, at))
+        i = (i + 1) & (SLOTS - 1);
+    return &l->slot[i];
+}
+
+/* Every LOOP_WINDOW tokens the table begins anew with the grams of the last window, so that it is never more than half full and
+ * never refers to a token that has left the ring. */
+static void forget(struct loop *l)
+{
+    memset(l->slot, 0, sizeof l->slot);
+    l->since = l->n - LOOP_WINDOW;
+    for (size_t at = l->since; at < l->n; at++)
+        *slot_of(l, at) = (uint32_t)(at - l->since + 1);
+}
+
+/* Remember the token; the distance of the newest place with its gram, 0 when there is none in the window. */
+static size_t follow(struct loop *l, int32_t id)
+{
+    size_t at = l->n++, distance = 0;
+    l->token[at & (RING - 1)] = id;
+    if (at + 1 < LOOP_GRAM)
+        return 0;
+    uint32_t *s = slot_of(l, at);
+    if (*s && at - (l->since + *s - 1) <= LOOP_WINDOW)
+        distance = at - (l->since + *s - 1);
+    *s = (uint32_t)(at - l->since + 1);
+    if (l->n - l->since == 2 * LOOP_WINDOW)
+        forget(l);
+    return distance;
+}
+
+static void run_ends(struct loop *l)
+{
+    l->left = l->found;
+    l->found = false;
+    l->score = l->repeats = l->distance = l->highest = 0;
+}
+
+void loop_given(struct loop *l, int32_t id)
+{
+    l->left = false;
+    follow(l, id);
+}
+
+bool loop_token(struct loop *l, int32_t id)
+{
+    const size_t at = l->n, d = follow(l, id);
+    l->left = false;
+    if (d == 0) {
+        l->score -= MIN(l->score, (size_t)LOOP_FALL);
+        if (l->score == 0 || (l->found && l->score + LOOP_LEAVE <= l->highest))
+            run_ends(l);
+        return false;
+    }
+    if (l->score == 0)
+        l->start = at + 1 - LOOP_GRAM;
+    l->repeats++;
+    l->distance += d;
+    if (++l->score >= l->highest) {
+        l->highest = l->score;
+        l->at_highest = at;
+    }
+    if (l->found) {
+        l->last.end = l->at_highest + 1;
+        l->last.period = (l->distance + l->repeats / 2) / l->repeats;
+        return false;
+    }
+    if (l->score < LOOP_SCORE || l->score * l->repeats < LOOP_COPIES * l->distance)
+        return false;
+    l->found = true;
+    l->highest = l->score;
+    l->at_highest = at;
+    l->last = (struct repetition){ l->start, at, at + 1, (l->distance + l->repeats / 2) / l->repeats };
+    return true;
+}
+
+bool loop_in(const struct loop *l, struct repetition *r)
+{
+    if (l->found)
+        *r = l->last;
+    return l->found;
+}
+
+bool loop_left(const struct loop *l, struct repetition *r)
+{
+    if (l->left)
+        *r = l->last;
+    return l->left;
+}

@@ -1,0 +1,386 @@
+#include "src/text/tokenizer_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- small parts ---- */
+
+bool bytes_reserve(struct bytes *b, size_t more)
+{
+    size_t need;
+    if (b->failed || !add_size(b->n, more, &need) || need > SIZE_MAX / 2)
+        return b->failed = true, false;
+    if (need <= b->max && b->s)
+        return true;
+    size_t max = MAX(need, b->max + b->max / 2 + 64);
+    char *s = realloc(b->s, max);
+    if (!s)
+        return b->failed = true, false;
+    b->s = s;
+    b->max = max;
+    return true;
+}
+
+void bytes_add(struct bytes *b, const char *s, size_t n)
+{
+    if (n == 0 || !bytes_reserve(b, n))
+        return;
+    memcpy(b->s + b->n, s, n);
+    b->n += n;
+}
+
+uint64_t tok_hash(const char *s, size_t n)
+{
+    uint64_t h = n * 0x9e3779b97f4a7c15u, x;
+    for (; n >= 8; s += 8, n -= 8) {
+        memcpy(&x, s, 8);
+        h = (h ^ x) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    x = 0;
+    memcpy(&x, s, n);
+    h = (h ^ x) * 0xff51afd7ed558ccdu;
+    h ^= h >> 29;
+    h *= 0xc4ceb9fe1a85ec53u;
+    return h ^ h >> 32;
+}
+
+uint64_t tok_pair_hash(uint32_t a, uint32_t b)
+{
+    uint64_t h = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n)
+{
+    for (size_t i = tok_hash(s, n) & t->slot_mask;; i = (i + 1) & t->slot_mask) {
+        uint32_t id = t->slot[i];
+        if (id == NO_ID)
+            return NO_ID;
+        if (t->content[id].n == n && !memcmp(t->pool.s + t->content[id].at, s, n))
+            return id;
+    }
+}
+
+const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
+{
+    for (size_t i = tok_pair_hash(a, b) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
+        const struct merge *m = &t->merge[i];
+        if (m->a == a && m->b == b)
+            return m;
+        if (m->a == NO_ID)
+            return NULL;
+    }
+}
+
+/* Printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in order. */
+static bool is_printable(unsigned b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; }
+
+uint32_t byte_to_char(unsigned b)
+{
+    if (is_printable(b))
+        return b;
+    return b <= 0x20 ? 0x100 + b : b <= 0xa0 ? 0x121 + (b - 0x7f) : 0x143;
+}
+
+int char_to_byte(uint32_t c)
+{
+    if (c < 0x100)
+        return is_printable(c) ? (int)c : -1;
+    if (c > 0x143)
+        return -1;
+    return c == 0x143 ? 0xad : c <= 0x120 ? (int)c - 0x100 : (int)c - 0x121 + 0x7f;
+}
+
+int tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e)
+{
+    char path[4096 + 32], *json;
+    size_t n;
+    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= sizeof path)
+        return err_set(e, ERR_INPUT, "%.100s..: the path is longer than %zu bytes", dir, sizeof path);
+    if (file_read(&json, &n, path, TOK_FILE_MAX, e))
+        return -1;
+    int r = tokenizer_parse(t, path, json, n, vocab, e);
+    free(json);
+    return r;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    free(t->pool.s);
+    free(t->content);
+    free(t->slot);
+    free(t->merge);
+    free(t->merge_to);
+    free(t->bigram);
+    free(t->added);
+    free(t->raw.sorted);
+    free(t->normalized.sorted);
+    free(t->shown_pool.s);
+    free(t->shown);
+    free(t->shown_flags);
+    free(t);
+}
+
+size_t tokenizer_bytes(const struct tokenizer *t)
+{
+    return sizeof *t + t->pool.max + t->shown_pool.max + t->n * (sizeof *t->content + sizeof *t->shown + 1) +
+           (t->slot_mask + 1) * sizeof *t->slot + (t->merge_mask + 1) * sizeof *t->merge + t->n_merges * sizeof *t->merge_to +
+           (t->bigram ? t->bigram_mask + 1 : 0) * sizeof *t->bigram +
+           t->n_added * (sizeof *t->added + sizeof *t->raw.sorted);
+}
+
+size_t tokenizer_size(const struct tokenizer *t) { return t->n; }
+
+/* ---- normalizers ---- */
+
+void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to)
+{
+    const char *end = s + n, *hit;
+    while ((hit = memmem(s, (size_t)(end - s), from->s, from->n)) != NULL) {
+        bytes_add(out, s, (size_t)(hit - s));
+        bytes_add(out, to->s, to->n);
+        s = hit + from->n;
+    }
+    bytes_add(out, s, (size_t)(end - s));
+}
+
+int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct bytes *out, struct bytes *work,
+                  const char **r, size_t *n_r)
+{
+    *r = s;
+    *n_r = n;
+    out->n = work->n = 0;
+    for (size_t i = 0; i < t->n_norm && *n_r > 0; i++) {
+        const struct norm_step *step = &t->norm[i];
+        struct bytes *to = *r == out->s ? work : out;
+        to->n = 0;
+        if (!bytes_reserve(to, 1))
+            return -1;
+        if (step->kind == NORM_NFC) {
+            char *nfc;
+            size_t n_nfc;
+            if (unicode_nfc(&nfc, &n_nfc, *r, *n_r))
+                return -1;
+            bytes_add(to, nfc, n_nfc);
+            free(nfc);
+        } else if (step->kind == NORM_PREPEND) {
+            bytes_add(to, step->to.s, step->to.n);
+            bytes_add(to, *r, *n_r);
+        } else {
+            tok_replace(to, *r, *n_r, &step->from, &step->to);
+        }
+        if (to->failed)
+            return -1;
+        *r = to->s;
+        *n_r = to->n;
+    }
+    return 0;
+}
+
+/* ---- encoding ---- */
+
+struct encoder {
+    const struct tokenizer *t;
+    struct bpe bpe;
+    struct bytes norm, norm_work;  /* a normalised piece, and the one before the last step */
+    struct bytes spaced;           /* a piece with its leading space, or with Metaspace's characters */
+};
+
+/* The longest added token at the leftmost place at or after `from`; NULL when there is none. */
+static const struct added *find_added(const struct tokenizer *t, const struct match_set *set, const char *s, size_t n,
+                                      size_t from, size_t *at)
+{
+    for (size_t i = from; i < n; i++) {
+        unsigned char b = (unsigned char)s[i];
+        size_t lo = set->first[b], hi = set->first[b + 1];
+        const struct added *best = NULL;
+        /* patterns lo..hi-1 share s[i..i+d); the one that ends here, if any, sorts first */
+        for (size_t d = 1; lo < hi; d++) {
+            if (set->sorted[lo]->pattern.n == d)
+                best = set->sorted[lo++];
+            if (i + d == n)
+                break;
+            unsigned char next = (unsigned char)s[i + d];
+            for (size_t end = hi; lo < end;) {                     /* the first with a byte >= next */
+                size_t mid = lo + (end - lo) / 2;
+                if ((unsigned char)t->pool.s[set->sorted[mid]->pattern.at + d] < next) lo = mid + 1; else end = mid;
+            }
+            for (size_t begin = lo; begin < hi;) {                 /* and the first with one > next */
+                size_t mid = begin + (hi - begin) / 2;
+                if ((unsigned char)t->pool.s[set->sorted[mid]->pattern.at + d] <= next) begin = mid + 1; else hi = mid;
+            }
+        }
+        if (best) {
+            *at = i;
+            return best;
+        }
+    }
+    return NULL;
+}
+
+static size_t char_before(const char *s, size_t at, uint32_t *c)
+{
+    do at--; while (((unsigned char)s[at] & 0xc0) == 0x80);
+    utf8_get(s + at, c);
+    return at;
+}
+
+/* Whether a letter, digit or the like touches s[from..to) on either side. */
+static bool inside_word(const char *s, size_t n, size_t from, size_t to)
+{
+    uint32_t c;
+    if (from > 0) {
+        char_before(s, from, &c);
+        if (unicode_class(c) & UNI_WORD)
+            return true;
+    }
+    if (to == n)
+        return false;
+    utf8_get(s + to, &c);
+    return unicode_class(c) & UNI_WORD;
+}
+
+/* A piece of text without added tokens. `first`: it begins where the whole text does. */
+typedef void piece_fn(struct encoder *x, const char *s, size_t n, bool first);
+
+/* Cut s[0..n) at the added tokens of a set: ids go out, text goes to `piece`. */
+static void extract_added(struct encoder *x, const struct match_set *set, const char *s, size_t n, bool first, piece_fn *piece)
+{
+    const struct tokenizer *t = x->t;
+    size_t done = 0, from = 0, start;
+    const struct added *a;
+    uint32_t c;
+    while (set->n && (a = find_added(t, set, s, n, from, &start)) != NULL) {
+        size_t stop = start + a->pattern.n;
+        from = stop;
+        if ((a->flags & ADDED_SINGLE_WORD) && inside_word(s, n, start, stop))
+            continue;
+        if (a->flags & ADDED_LSTRIP) {
+            while (start > done) {
+                size_t p = char_before(s, start, &c);
+                if (!(unicode_class(c) & UNI_SPACE))
+                    break;
+                start = p;
+            }
+            start = MAX(start, done);
+        }
+        if (a->flags & ADDED_RSTRIP)
+            while (stop < n) {
+                size_t len = utf8_get(s + stop, &c);
+                if (!(unicode_class(c) & UNI_SPACE))
+                    break;
+                stop += len;
+            }
+        if (done < start)
+            piece(x, s + done, start - done, first && done == 0);
+        bpe_id(&x->bpe, a->id);
+        done = stop;
+    }
+    if (done < n)
+        piece(x, s + done, n - done, first && done == 0);
+}
+
+/* Steps i..n_split-1, then words. ByteLevel's leading space goes to every piece that the steps before it made. */
+static void split_words(struct encoder *x, size_t i, const char *s, size_t n)
+{
+    const struct tokenizer *t = x->t;
+    if (i == t->n_split) {
+        bpe_word(&x->bpe, s, n);
+        return;
+    }
+    if (t->split[i] == SPLIT_PREFIX_SPACE) {
+        x->spaced.n = 0;
+        if (s[0] != ' ')
+            bytes_add(&x->spaced, " ", 1);
+        bytes_add(&x->spaced, s, n);
+        if (x->spaced.failed)
+            x->bpe.failed = true;
+        else
+            split_words(x, i + 1, x->spaced.s, x->spaced.n);
+        return;
+    }
+    while (n > 0) {
+        size_t len = split_next(t->split[i], s, n);
+        split_words(x, i + 1, s, len);
+        s += len;
+        n -= len;
+    }
+}
+
+static void metaspace_words(struct encoder *x, const char *s, size_t n, bool first)
+{
+    const struct tokenizer *t = x->t;
+    const struct text *meta = &t->meta, space = { " ", 1 };
+    struct bytes *b = &x->spaced;
+    b->n = 0;
+    bool starts = n >= meta->n && !memcmp(s, meta->s, meta->n);
+    if (s[0] != ' ' && !starts && (t->meta_prepend == PREPEND_ALWAYS || (t->meta_prepend == PREPEND_FIRST && first)))
+        bytes_add(b, meta->s, meta->n);
+    tok_replace(b, s, n, &space, meta);
+    if (b->failed) {
+        x->bpe.failed = true;
+        return;
+    }
+    if (!t->meta_split) {
+        bpe_word(&x->bpe, b->s, b->n);
+        return;
+    }
+    for (size_t i = 0; i < b->n;) {              /* every replacement character begins a word */
+        size_t from = i + utf8_length((unsigned char)b->s[i]);
+        const char *next = memmem(b->s + from, b->n - from, meta->s, meta->n);
+        size_t end = next ? (size_t)(next - b->s) : b->n;
+        bpe_word(&x->bpe, b->s + i, end - i);
+        i = end;
+    }
+}
+
+static void words(struct encoder *x, const char *s, size_t n, bool first)
+{
+    if (x->t->metaspace)
+        metaspace_words(x, s, n, first);
+    else
+        split_words(x, 0, s, n);
+}
+
+static void normalized_piece(struct encoder *x, const char *s, size_t n, bool first)
+{
+    if (tok_normalize(x->t, s, n, &x->norm, &x->norm_work, &s, &n))
+        x->bpe.failed = true;
+    else if (n > 0)
+        extract_added(x, &x->t->normalized, s, n, first, words);
+}
+
+int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n, bool specials,
+                     struct err *e)
+{
+    enum { WORTH_A_CACHE = 4096 };
+    if (n > TOK_TEXT_MAX)
+        return err_set(e, ERR_INPUT, "text: %zu bytes, at most %d can be tokenized at once", n, TOK_TEXT_MAX);
+    size_t valid = utf8_valid_prefix(text, n);
+    if (valid < n)
+        return err_set(e, ERR_INPUT, "text: byte 0x%02x at offset %zu is not UTF-8", (unsigned char)text[valid], valid);
+    struct encoder x = { .t = t, .bpe = { .t = t } };
+    if (n > WORTH_A_CACHE)
+        bpe_use_cache(&x.bpe);
+    for (size_t i = 0; specials && i < t->n_prefix; i++)
+        bpe_id(&x.bpe, (uint32_t)t->prefix[i]);
+    extract_added(&x, &t->raw, text, n, true, normalized_piece);
+    for (size_t i = 0; specials && i < t->n_suffix; i++)
+        bpe_id(&x.bpe, (uint32_t)t->suffix[i]);
+    if (!x.bpe.ids && !x.bpe.failed)
+        x.bpe.failed = !(x.bpe.ids = malloc(1));
+    *ids = x.bpe.failed ? NULL : x.bpe.ids;
+    *n_ids = x.bpe.n_ids;
+    if (!x.bpe.failed)
+        x.bpe.ids = NULL;
+    int r = x.bpe.failed ? err_set(e, ERR_FAILED, "text: no memory to tokenize %zu bytes", n) : 0;
+    bpe_free(&x.bpe);
+    free(x.norm.s);
+    free(x.norm_work.s);
+    free(x.spaced.s);
+    return r;
+}

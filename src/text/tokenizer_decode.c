@@ -1,0 +1,316 @@
+/* Ids -> text. What a token stands for is computed once (tok_build_shown); decoding then is
+ *
+ *   DECODE_BYTES      byte-level: bytes, of which what is no UTF-8 becomes U+FFFD per maximal subpart
+ *   DECODE_SENTENCE   Sequence of Replace, ByteFallback, Fuse, Strip: texts, and byte tokens, a run of which is text
+ *                     when all of it is UTF-8 and otherwise one U+FFFD per byte
+ *   DECODE_METASPACE  texts, the first of which loses its replacement characters */
+#include "src/text/tokenizer_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char REPLACEMENT[] = "\xef\xbf\xbd";
+
+/* The value of a token of the form <0xAB>, -1 for any other. */
+static int byte_token(const char *s, size_t n)
+{
+    int x = 0;
+    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>')
+        return -1;
+    for (int i = 3; i < 5; i++) {
+        char c = s[i];
+        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (d < 0)
+            return -1;
+        x = x << 4 | d;
+    }
+    return x;
+}
+
+/* A byte-level token as bytes: as it is when any of its characters is no byte. */
+static void add_bytes(struct bytes *out, const char *s, size_t n)
+{
+    size_t start = out->n;
+    uint32_t c;
+    for (size_t i = 0; i < n;) {
+        i += utf8_get(s + i, &c);
+        int b = char_to_byte(c);
+        if (b < 0) {
+            out->n = start;
+            bytes_add(out, s, n);
+            return;
+        }
+        bytes_add(out, &(char){ (char)b }, 1);
+    }
+}
+
+static const struct added *added_by_id(const struct tokenizer *t, uint32_t id)
+{
+    size_t lo = 0, hi = t->n_added;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (t->added[mid].id < id) lo = mid + 1; else hi = mid;
+    }
+    return lo < t->n_added && t->added[lo].id == id ? &t->added[lo] : NULL;
+}
+
+/* Text of `token` as the decoder sees it, in the pool. */
+static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work, const char *file, struct err *e)
+{
+    const char *s = t->pool.s + token->at;
+    size_t n = token->n, at = t->shown_pool.n;
+    if (t->decoder == DECODE_BYTES) {
+        add_bytes(&t->shown_pool, s, n);
+    } else if (t->decoder == DECODE_METASPACE) {
+        bytes_add(&t->shown_pool, s, n);
+    } else {
+        for (size_t i = 0; i < t->n_replace; i++) {
+            struct bytes *to = &work[i % 2];
+            to->n = 0;
+            tok_replace(to, s, n, &t->replace[i].from, &t->replace[i].to);
+            if (to->failed)
+                return -1;
+            s = to->s ? to->s : "";
+            n = to->n;
+        }
+        int b = t->byte_tokens ? byte_token(s, n) : -1;
+        if (b >= 0)
+            t->shown_flags[id] |= SHOWN_BYTE;
+        else if (t->byte_tokens && n >= 4 && n <= 8 && !memcmp(s, "<0x", 3) && s[n - 1] == '>')
+            return err_set(e, ERR_INPUT, "%s: vocab: token \"%.*s\" (id %u): byte tokens are <0x00> .. <0xFF>", file, (int)n, s, id);
+        bytes_add(&t->shown_pool, b >= 0 ? &(char){ (char)b } : s, b >= 0 ? 1 : n);
+    }
+    t->shown[id] = (struct span){ (uint32_t)at, (uint32_t)(t->shown_pool.n - at) };
+    t->shown_max = MAX(t->shown_max, t->shown_pool.n - at);
+    return t->shown_pool.failed || t->shown_pool.n > UINT32_MAX ? -1 : 0;
+}
+
+int tok_build_shown(struct tokenizer *t, const char *file, struct err *e)
+{
+    struct bytes work[2] = { { 0 } };
+    t->shown = calloc(t->n + 1, sizeof *t->shown);
+    t->shown_flags = calloc(t->n + 1, 1);
+    int r = t->shown && t->shown_flags ? 0 : -1;
+    e->code = 0;
+    for (uint32_t id = 0; id < t->n && !r; id++) {
+        /* Hugging Face decodes an added token from its normalised form, and skips what equals a special token's content. */
+        const struct added *a = added_by_id(t, id);
+        const struct span *token = a ? &a->pattern : &t->content[id];
+        if (a) {
+            uint32_t same = tok_find(t, t->pool.s + token->at, token->n);
+            const struct added *b = same == NO_ID ? NULL : added_by_id(t, same);
+            t->shown_flags[id] = b && (b->flags & ADDED_SPECIAL) ? SHOWN_SPECIAL : 0;
+        }
+        r = show(t, id, token, work, file, e);
+    }
+    free(work[0].s);
+    free(work[1].s);
+    return r && !e->code ? err_set(e, ERR_FAILED, "%s: no memory for %zu tokens", file, t->n) : r;
+}
+
+/* ---- streaming ---- */
+
+enum { RUN_NONE, RUN_GOOD, RUN_BAD };            /* of byte tokens: may still be text, or cannot be */
+
+void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start, bool skip_special)
+{
+    *s = (struct decode_stream){ .t = t, .skip_special = skip_special, .first = at_start,
+                                 .strip = at_start ? t->strip_n : 0 };
+}
+
+size_t decode_stream_max(const struct tokenizer *t)
+{
+    /* every byte held or new may become U+FFFD */
+    return 3 * (t->shown_max + DECODE_HELD_MAX);
+}
+
+/* Text goes out, without the characters that Strip takes from the start. */
+static size_t put_text(struct decode_stream *s, char *out, const char *text, size_t n)
+{
+    const struct text *strip = &s->t->strip;
+    while (s->strip > 0 && n > 0) {
+        if (n < strip->n || memcmp(text, strip->s, strip->n)) {
+            s->strip = 0;
+            break;
+        }
+        text += strip->n;
+        n -= strip->n;
+        s->strip--;
+    }
+    memcpy(out, text, n);
+    return n;
+}
+
+/* One byte of a byte-level text. held[] is empty or begins a code point. */
+static size_t put_byte(struct decode_stream *s, char *out, char b)
+{
+    size_t w = 0;
+    s->held[s->n_held++] = b;
+    if (utf8_incomplete(s->held, s->n_held))
+        return 0;
+    if (utf8_valid_prefix(s->held, s->n_held) == s->n_held) {
+        memcpy(out, s->held, s->n_held);
+        w = s->n_held;
+        s->n_held = 0;
+        return w;
+    }
+    /* what was held can not be completed by this byte, which may begin another code point */
+    bool again = s->n_held > 1;
+    memcpy(out, REPLACEMENT, 3);
+    s->n_held = 0;
+    return again ? 3 + put_byte(s, out + 3, b) : 3;
+}
+
+static size_t put_replacements(struct decode_stream *s, char *out, size_t n)
+{
+    size_t w = 0;
+    for (size_t i = 0; i < n; i++)
+        w += put_text(s, out + w, REPLACEMENT, 3);
+    return w;
+}
+
+/* A byte token: held while the run may still be text. */
+static size_t put_byte_token(struct decode_stream *s, char *out, char b)
+{
+    size_t w = 0;
+    if (s->run == RUN_BAD)
+        return put_replacements(s, out, 1);
+    s->run = RUN_GOOD;
+    if (s->n_held == DECODE_HELD_MAX) {          /* far too long to be waited for: what is complete goes out */
+        size_t valid = utf8_valid_prefix(s->held, s->n_held);
+        w = put_text(s, out, s->held, valid);
+        s->n_held -= valid;
+        memmove(s->held, s->held + valid, s->n_held);
+    }
+    s->held[s->n_held++] = b;
+    size_t valid = utf8_valid_prefix(s->held, s->n_held);
+    if (valid == s->n_held || utf8_incomplete(s->held + valid, s->n_held - valid))
+        return w;
+    s->run = RUN_BAD;
+    w += put_replacements(s, out + w, s->n_held);
+    s->n_held = 0;
+    return w;
+}
+
+/* The run of byte tokens, or the text, ends. */
+static size_t end_run(struct decode_stream *s, char *out)
+{
+    size_t n = s->n_held;
+    bool text = utf8_valid_prefix(s->held, n) == n;
+    s->n_held = 0;
+    s->run = RUN_NONE;
+    if (s->t->decoder == DECODE_BYTES && !text)
+        n = 1;                                   /* an unfinished code point is one U+FFFD there, one per byte here */
+    return text ? put_text(s, out, s->held, n) : put_replacements(s, out, n);
+}
+
+size_t decode_stream_push(struct decode_stream *s, int32_t id, char *out)
+{
+    const struct tokenizer *t = s->t;
+    assert(id >= 0 && (size_t)id < t->vocab);
+    if ((size_t)id >= t->n || (s->skip_special && (t->shown_flags[id] & SHOWN_SPECIAL)))
+        return 0;
+    const char *text = t->shown_pool.s + t->shown[id].at;
+    size_t n = t->shown[id].n, w = 0;
+    if (t->decoder == DECODE_BYTES) {
+        for (size_t i = 0; i < n; i++)
+            w += put_byte(s, out + w, text[i]);
+        return w;
+    }
+    if (t->decoder == DECODE_SENTENCE) {
+        if (t->shown_flags[id] & SHOWN_BYTE)
+            return put_byte_token(s, out, text[0]);
+        w = end_run(s, out);
+        return w + put_text(s, out + w, text, n);
+    }
+    bool drop = s->first && t->meta_drop;
+    s->first = false;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_length((unsigned char)text[i]);
+        if (len == t->meta_decode.n && !memcmp(text + i, t->meta_decode.s, len)) {
+            if (!drop)
+                out[w++] = ' ';
+        } else {
+            memcpy(out + w, text + i, len);
+            w += len;
+        }
+        i += len;
+    }
+    return w;
+}
+
+size_t decode_stream_flush(struct decode_stream *s, char *out)
+{
+    return s->n_held ? end_run(s, out) : 0;
+}
+
+/* ---- whole lists ---- */
+
+/* From ids[i] on a run of byte tokens begins: append it to the text. Returns the index behind it. Tokens that are
+ * left out do not end a run. */
+static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t i, size_t n_ids, bool skip_special)
+{
+    size_t start = b->n;
+    for (; i < n_ids; i++) {
+        if ((size_t)ids[i] >= t->n)
+            continue;
+        uint8_t flags = t->shown_flags[ids[i]];
+        if (skip_special && (flags & SHOWN_SPECIAL))
+            continue;
+        if (!(flags & SHOWN_BYTE))
+            break;
+        bytes_add(b, t->shown_pool.s + t->shown[ids[i]].at, 1);
+    }
+    size_t n = b->n - start;
+    if (!b->failed && utf8_valid_prefix(b->s + start, n) < n) {
+        b->n = start;
+        for (size_t k = 0; k < n; k++)
+            bytes_add(b, REPLACEMENT, 3);
+    }
+    return i;
+}
+
+static void whole_sentence(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t n_ids, bool skip_special)
+{
+    for (size_t i = 0; i < n_ids && !b->failed;) {
+        if ((size_t)ids[i] >= t->n || (skip_special && (t->shown_flags[ids[i]] & SHOWN_SPECIAL))) {
+            i++;
+        } else if (t->shown_flags[ids[i]] & SHOWN_BYTE) {
+            i = whole_run(t, b, ids, i, n_ids, skip_special);
+        } else {
+            bytes_add(b, t->shown_pool.s + t->shown[ids[i]].at, t->shown[ids[i]].n);
+            i++;
+        }
+    }
+    size_t cut = 0;
+    for (size_t k = 0; k < t->strip_n && b->n - cut >= t->strip.n && !memcmp(b->s + cut, t->strip.s, t->strip.n); k++)
+        cut += t->strip.n;
+    if (cut)
+        memmove(b->s, b->s + cut, b->n -= cut);
+}
+
+int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids, bool skip_special,
+                     struct err *e)
+{
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || (size_t)ids[i] >= t->vocab)
+            return err_set(e, ERR_INPUT, "ids[%zu]: found %d, allowed are ids from 0 to %zu", i, ids[i], t->vocab - 1);
+    struct bytes b = { 0 };
+    bytes_reserve(&b, 1);
+    if (t->decoder == DECODE_SENTENCE) {
+        whole_sentence(t, &b, ids, n_ids, skip_special);
+    } else {
+        struct decode_stream s;
+        decode_stream_start(&s, t, true, skip_special);
+        for (size_t i = 0; i <= n_ids && bytes_reserve(&b, decode_stream_max(t)); i++)
+            b.n += i < n_ids ? decode_stream_push(&s, ids[i], b.s + b.n) : decode_stream_flush(&s, b.s + b.n);
+    }
+    if (bytes_reserve(&b, 1)) {
+        b.s[b.n] = 0;
+        *text = b.s;
+        *n = b.n;
+        return 0;
+    }
+    free(b.s);
+    return err_set(e, ERR_FAILED, "no memory for the text of %zu tokens", n_ids);
+}

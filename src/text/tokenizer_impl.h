@@ -1,0 +1,129 @@
+/* What the files of the tokenizer share: the parts of tokenizer.json as data.
+ *
+ *   tokenizer.c          the public functions, added tokens, normalizers, pre-tokenizers, the template
+ *   tokenizer_json.c     tokenizer.json -> struct tokenizer, refusing what is not implemented
+ *   tokenizer_model.c    its vocabulary, merges and added tokens
+ *   tokenizer_split.c    the split patterns
+ *   tokenizer_bpe.c      merging
+ *   tokenizer_decode.c   ids -> text */
+#pragma once
+#include "src/text/tokenizer.h"
+#include "src/base/unicode.h"
+
+enum {
+    TOK_FILE_MAX = 128 << 20,      /* bytes of tokenizer.json */
+    TOK_IDS_MAX = 1 << 24,         /* ids are below this */
+    TOK_MERGES_MAX = 4 << 20,
+    TOK_TOKEN_MAX = 64 << 10,      /* bytes of one token */
+    TOK_ADDED_MAX = 1 << 10,       /* bytes of one added token: matching costs at most this per byte of text */
+    TOK_STEPS_MAX = 8,             /* normalizers, pre-tokenizers, replacements of the decoder */
+    TOK_STRING_MAX = 256,          /* bytes of a Prepend, Replace or Strip string, or of a name in a template */
+    TOK_TEMPLATE_MAX = 64,         /* special tokens before the text, and behind it */
+    TOK_TEXT_MAX = 1 << 30,        /* bytes of text in one encode */
+};
+#define NO_ID UINT32_MAX
+
+struct span { uint32_t at, n; };                  /* bytes in one of the pools */
+struct text { char s[TOK_STRING_MAX]; size_t n; };
+
+/* Growing memory. The first failure sticks in `failed` and further appends do nothing. */
+struct bytes { char *s; size_t n, max; bool failed; };
+bool bytes_reserve(struct bytes *b, size_t more);
+void bytes_add(struct bytes *b, const char *s, size_t n);
+
+enum normalizer { NORM_NFC, NORM_PREPEND, NORM_REPLACE };
+struct norm_step { enum normalizer kind; struct text from, to; };     /* PREPEND: `to` */
+
+enum split { SPLIT_GPT2, SPLIT_LLAMA3, SPLIT_QWEN2, SPLIT_PREFIX_SPACE };
+enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
+
+enum { ADDED_SINGLE_WORD = 1, ADDED_LSTRIP = 2, ADDED_RSTRIP = 4, ADDED_NORMALIZED = 8, ADDED_SPECIAL = 16 };
+struct added {
+    uint32_t id;
+    unsigned flags;
+    struct span content;           /* in pool */
+    struct span pattern;           /* in pool: the content as it is looked for, normalised where the file says so */
+};
+/* Added tokens sorted by pattern; first[b] is where patterns beginning with byte b start. */
+struct match_set { struct added **sorted; size_t n; uint32_t first[257]; };
+
+struct merge { uint32_t a, b, rank, to; };        /* a == NO_ID: an empty slot */
+
+enum decoder { DECODE_BYTES, DECODE_SENTENCE, DECODE_METASPACE };
+enum { SHOWN_SPECIAL = 1, SHOWN_BYTE = 2 };       /* skipped with skip_special; a byte token of the byte fallback */
+
+struct tokenizer {
+    size_t vocab;                  /* ids are below this; from n on they stand for nothing */
+    size_t n, n_model;             /* tokens; those below n_model are the BPE model's own */
+    struct bytes pool;             /* contents and patterns */
+    struct span *content;          /* [n] */
+    uint32_t *slot; size_t slot_mask;             /* hash of contents: ids, NO_ID where empty */
+    size_t token_max;              /* bytes of the longest token */
+
+    /* the BPE model */
+    struct merge *merge; size_t merge_mask;       /* hash of pairs */
+    uint32_t *merge_to; size_t n_merges;          /* [rank]: what the merge of that rank makes */
+    uint32_t unk, byte_fallback[256];             /* NO_ID: none */
+    uint32_t byte_id[256];                        /* the token of one byte (byte-level) or of one ASCII character */
+    bool fuse_unk, has_fallback, ignore_merges;
+
+    struct norm_step norm[TOK_STEPS_MAX]; size_t n_norm;
+    /* pre-tokenizer: splits with byte_level; or metaspace; or none */
+    enum split split[TOK_STEPS_MAX]; size_t n_split;
+    bool byte_level;
+    bool metaspace, meta_split; enum prepend meta_prepend; struct text meta;
+    uint64_t *bigram; size_t bigram_mask;         /* not byte-level: hash of the neighbouring characters inside what merges make */
+
+    struct added *added; size_t n_added;          /* sorted by id */
+    struct match_set raw, normalized;
+    int32_t prefix[TOK_TEMPLATE_MAX], suffix[TOK_TEMPLATE_MAX]; size_t n_prefix, n_suffix;
+
+    enum decoder decoder;
+    struct norm_step replace[TOK_STEPS_MAX]; size_t n_replace;
+    bool byte_tokens;              /* the decoder has ByteFallback */
+    struct text strip; size_t strip_n;            /* up to strip_n of these are taken from the start of a text */
+    struct text meta_decode; bool meta_drop;      /* Metaspace: what becomes a space; the first token loses it */
+    struct bytes shown_pool; struct span *shown;  /* [n]: the bytes a token stands for in a text */
+    uint8_t *shown_flags;          /* [n] */
+    size_t shown_max;              /* the longest of them */
+
+    bool has_template; int decoder_stage;         /* used while the file is read */
+};
+
+uint64_t tok_hash(const char *s, size_t n);
+/* id of a token by content, NO_ID if there is none. */
+uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n);
+const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b);   /* NULL: none */
+uint64_t tok_pair_hash(uint32_t a, uint32_t b);
+#define NO_BIGRAM UINT64_MAX
+static inline uint64_t tok_bigram(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
+void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to);
+/* s[0..n) after the normalizers; -1: out of memory. `out` and `work` are emptied first; the result is *r, *n_r. */
+int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct bytes *out, struct bytes *work,
+                  const char **r, size_t *n_r);
+
+/* GPT-2's writing of byte b as a character: its code point; and back, -1 for a character that is no byte. */
+uint32_t byte_to_char(unsigned b);
+int char_to_byte(uint32_t c);
+
+/* Bytes of the piece that s[0..n), n > 0, begins with. Not for SPLIT_PREFIX_SPACE. */
+size_t split_next(enum split p, const char *s, size_t n);
+
+/* Merging: words go in, ids come out in order. */
+struct symbol { uint32_t id; int32_t prev, next; };
+struct cached { uint64_t key[3]; uint32_t at; uint16_t n, len; };
+struct bpe {
+    const struct tokenizer *t;
+    int32_t *ids; size_t n_ids, ids_max;
+    struct symbol *sym; size_t n_sym, sym_max;
+    uint64_t *heap; size_t n_heap, heap_max;
+    struct cached *cache;          /* NULL: none */
+    bool failed;                   /* out of memory */
+};
+void bpe_id(struct bpe *w, uint32_t id);
+void bpe_word(struct bpe *w, const char *s, size_t n);
+void bpe_use_cache(struct bpe *w);
+void bpe_free(struct bpe *w);
+
+/* Prepare what decoding needs, once the rest of t is there. */
+int tok_build_shown(struct tokenizer *t, const char *file, struct err *e);

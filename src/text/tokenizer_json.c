@@ -1,0 +1,434 @@
+/* tokenizer.json -> struct tokenizer. Every key is either understood or refused by name; what Hugging Face takes
+ * as a default when a key is missing is the default here. */
+#include "src/text/tokenizer_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int tok_fields(const struct json *object, struct field *f, struct err *e)
+{
+    struct json k, v;
+    if (js_kind(object) != JS_OBJECT)
+        return js_bad(object, e, "an object is needed");
+    for (struct js_walk w = js_walk(object); js_next(&w, &k, &v);) {
+        size_t i = 0;
+        while (f[i].name && !js_is(&k, f[i].name))
+            i++;
+        if (!f[i].name)
+            return js_bad(&k, e, "a key that is not known here");
+        if (f[i].there)
+            return js_bad(&k, e, "a key that is given twice");
+        f[i].there = true;
+        f[i].v = v;
+        f[i].v.key[object->key[0] != NULL] = f[i].name;
+    }
+    for (size_t i = 0; f[i].name; i++)
+        if (f[i].required && !f[i].there)
+            return js_bad(object, e, "the key \"%s\" is missing", f[i].name);
+    return 0;
+}
+
+int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
+{
+    *x = otherwise;
+    return field_null(f) ? 0 : js_bool(&f->v, x, e);
+}
+
+int tok_no_memory(const struct json *v, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
+}
+
+/* A short string. */
+static int read_text(const struct json *v, struct text *x, struct err *e)
+{
+    char s[6 * TOK_STRING_MAX + 3];
+    if (js_kind(v) != JS_STRING)
+        return js_bad(v, e, "a string is needed");
+    if ((size_t)(v->end - v->s) > sizeof s || (x->n = js_unescape(v, s)) > TOK_STRING_MAX)
+        return js_bad(v, e, "at most %d bytes are allowed", TOK_STRING_MAX);
+    memcpy(x->s, s, x->n);
+    return 0;
+}
+
+static int read_char(const struct json *v, struct text *x, struct err *e)
+{
+    if (read_text(v, x, e))
+        return -1;
+    if (x->n == 0 || x->n != utf8_length((unsigned char)x->s[0]))
+        return js_bad(v, e, "one character is needed");
+    return 0;
+}
+
+/* {"String": "x"}; a pattern of any other kind is refused. */
+static int read_string_pattern(const struct json *v, struct text *x, struct err *e)
+{
+    struct field f[] = { { .name = "String" }, { .name = "Regex" }, { 0 } };
+    if (tok_fields(v, f, e))
+        return -1;
+    if (!f[0].there || f[1].there)
+        return js_bad(v, e, "only a pattern of the form {\"String\": ..} is implemented here");
+    if (read_text(&f[0].v, x, e))
+        return -1;
+    return x->n ? 0 : js_bad(v, e, "an empty pattern matches nothing");
+}
+
+/* The "type" of a component. */
+static int read_type(const struct json *v, struct json *type, struct err *e)
+{
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "an object or null is needed");
+    int found = js_get(v, "type", type, e);
+    if (found < 0)
+        return -1;
+    return found && js_kind(type) == JS_STRING ? 0 : js_bad(v, e, "the key \"type\" is missing");
+}
+
+/* Calls `step` for a component, or for each of those that a Sequence holds under `list`, at any depth (the check of the
+ * file bounds it, and so the recursion). */
+static int each_step(struct tokenizer *t, const struct json *v, const char *list,
+                     int (*step)(struct tokenizer *, const struct json *, const struct json *type, struct err *), struct err *e)
+{
+    struct json type;
+    if (read_type(v, &type, e))
+        return -1;
+    if (!js_is(&type, "Sequence"))
+        return step(t, v, &type, e);
+    struct field f[] = { { .name = "type" }, { .name = list, .required = true }, { 0 } };
+    if (tok_fields(v, f, e))
+        return -1;
+    if (js_kind(&f[1].v) != JS_ARRAY)
+        return js_bad(&f[1].v, e, "a list is needed");
+    struct json item;
+    for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &item);) {
+        item.key[0] = v->key[0];
+        item.key[1] = list;
+        if (each_step(t, &item, list, step, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- normalizers ---- */
+
+static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+{
+    if (t->n_norm == TOK_STEPS_MAX)
+        return js_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
+    struct norm_step *s = &t->norm[t->n_norm++];
+    if (js_is(type, "NFC")) {
+        struct field f[] = { { .name = "type" }, { 0 } };
+        s->kind = NORM_NFC;
+        return tok_fields(v, f, e);
+    }
+    if (js_is(type, "Prepend")) {
+        struct field f[] = { { .name = "type" }, { .name = "prepend", .required = true }, { 0 } };
+        s->kind = NORM_PREPEND;
+        return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
+    }
+    if (js_is(type, "Replace")) {
+        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
+        s->kind = NORM_REPLACE;
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+    }
+    return js_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
+}
+
+/* ---- pre-tokenizers ---- */
+
+#define SPACES_AND_REST "|\\s+(?!\\S)|\\s+"
+#define MODERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
+                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPACES_AND_REST
+static const struct { const char *regex; enum split split; } known_patterns[] = {
+    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" SPACES_AND_REST, SPLIT_GPT2 },
+    { MODERN("\\p{N}{1,3}"), SPLIT_LLAMA3 },
+    { MODERN("\\p{N}"), SPLIT_QWEN2 },
+};
+
+static int add_split(struct tokenizer *t, enum split s, const struct json *v, struct err *e)
+{
+    if (t->n_split == TOK_STEPS_MAX)
+        return js_bad(v, e, "at most %d pre-tokenizers are allowed", TOK_STEPS_MAX);
+    t->split[t->n_split++] = s;
+    return 0;
+}
+
+static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
+{
+    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "behavior", .required = true },
+                         { .name = "invert", .required = true }, { 0 } };
+    struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
+    bool invert;
+    if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || js_bool(&f[3].v, &invert, e))
+        return -1;
+    /* The patterns match everything, so to keep the matches apart or to remove what is no match is the same. */
+    if (!js_is(&f[2].v, "Isolated") && !(js_is(&f[2].v, "Removed") && invert))
+        return js_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");
+    if (!p[0].there || p[1].there)
+        return js_bad(&f[1].v, e, "only a pattern of the form {\"Regex\": ..} is implemented here");
+    for (size_t i = 0; i < sizeof known_patterns / sizeof *known_patterns; i++)
+        if (js_is(&p[0].v, known_patterns[i].regex))
+            return add_split(t, known_patterns[i].split, v, e);
+    return js_bad(&p[0].v, e, "implemented are the patterns of GPT-2, Llama 3 and Qwen2");
+}
+
+static int read_metaspace(struct tokenizer *t, const struct json *v, bool decoder, struct err *e)
+{
+    struct field f[] = { { .name = "type" }, { .name = "replacement", .required = true }, { .name = "add_prefix_space" },
+                         { .name = "prepend_scheme" }, { .name = "split" }, { .name = "str_rep" }, { 0 } };
+    bool prefix, split;
+    enum prepend prepend = PREPEND_ALWAYS;
+    struct text c;
+    if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) || tok_flag(&f[4], &split, true, e))
+        return -1;
+    if (f[3].there) {
+        prepend = js_is(&f[3].v, "never") ? PREPEND_NEVER : js_is(&f[3].v, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
+        if (prepend == PREPEND_ALWAYS && !js_is(&f[3].v, "always"))
+            return js_bad(&f[3].v, e, "allowed are \"always\", \"first\" and \"never\"");
+    }
+    if (!prefix && prepend != PREPEND_NEVER)
+        return js_bad(&f[2].v, e, "prepend_scheme must be \"never\" with it");
+    if (decoder) {
+        t->decoder = DECODE_METASPACE;
+        t->meta_decode = c;
+        t->meta_drop = prepend != PREPEND_NEVER;
+    } else {
+        t->metaspace = true;
+        t->meta = c;
+        t->meta_prepend = prepend;
+        t->meta_split = split;
+    }
+    return 0;
+}
+
+static int read_byte_level(const struct json *v, bool *prefix, bool *regex, struct err *e)
+{
+    struct field f[] = { { .name = "type" }, { .name = "add_prefix_space", .required = true },
+                         { .name = "trim_offsets", .required = true }, { .name = "use_regex" }, { 0 } };
+    bool trim;
+    *regex = true;
+    return tok_fields(v, f, e) || js_bool(&f[1].v, prefix, e) || js_bool(&f[2].v, &trim, e) ||
+           (f[3].there && js_bool(&f[3].v, regex, e)) ? -1 : 0;
+}
+
+static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+{
+    if (t->byte_level || t->metaspace)
+        return js_bad(type, e, "ByteLevel and Metaspace must be the last pre-tokenizer");
+    if (js_is(type, "Split"))
+        return read_split(t, v, e);
+    if (js_is(type, "ByteLevel")) {
+        bool prefix, regex;
+        t->byte_level = true;
+        if (read_byte_level(v, &prefix, &regex, e) || (prefix && add_split(t, SPLIT_PREFIX_SPACE, v, e)))
+            return -1;
+        return regex ? add_split(t, SPLIT_GPT2, v, e) : 0;
+    }
+    if (js_is(type, "Metaspace"))
+        return t->n_split ? js_bad(type, e, "Metaspace must be the only pre-tokenizer") : read_metaspace(t, v, false, e);
+    return js_bad(type, e, "pre-tokenizers implemented: ByteLevel, Metaspace, Split, Sequence");
+}
+
+/* ---- post-processors ---- */
+
+/* The ids of the special token that a piece of a template names. */
+static int template_token(struct tokenizer *t, const struct json *piece, const struct json *tokens, bool behind, struct err *e)
+{
+    struct field f[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
+    struct field tok[] = { { .name = "id", .required = true }, { .name = "ids", .required = true }, { .name = "tokens", .required = true }, { 0 } };
+    struct json k, v, id, found = { 0 };
+    int32_t *to = behind ? t->suffix : t->prefix;
+    size_t *n = behind ? &t->n_suffix : &t->n_prefix, x;
+    struct text name, other;
+    if (tok_fields(piece, f, e) || js_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
+        return -1;
+    for (struct js_walk w = js_walk(tokens); js_next(&w, &k, &v);) {
+        if (read_text(&k, &other, e))
+            return -1;
+        if (other.n == name.n && !memcmp(other.s, name.s, name.n)) {
+            if (found.s)
+                return js_bad(&k, e, "a key that is given twice");
+            found = v;
+        }
+    }
+    if (!found.s)
+        return js_bad(&f[0].v, e, "a token that special_tokens does not define");
+    found.key[1] = "special_tokens";
+    if (tok_fields(&found, tok, e))
+        return -1;
+    if (js_kind(&tok[1].v) != JS_ARRAY)
+        return js_bad(&tok[1].v, e, "a list is needed");
+    for (struct js_walk w = js_walk(&tok[1].v); js_next(&w, NULL, &id);) {
+        id.key[1] = "special_tokens";
+        if (js_size(&id, 0, t->n - 1, &x, e))
+            return -1;
+        if (*n == TOK_TEMPLATE_MAX)
+            return js_bad(&id, e, "at most %d special tokens are allowed on each side", TOK_TEMPLATE_MAX);
+        to[(*n)++] = (int32_t)x;
+    }
+    return 0;
+}
+
+static int read_template(struct tokenizer *t, const struct json *v, struct err *e)
+{
+    struct field f[] = { { .name = "type" }, { .name = "single", .required = true }, { .name = "pair", .required = true },
+                         { .name = "special_tokens", .required = true }, { 0 } };
+    struct json piece;
+    bool text = false;
+    if (tok_fields(v, f, e))
+        return -1;
+    if (js_kind(&f[1].v) != JS_ARRAY || js_kind(&f[3].v) != JS_OBJECT)
+        return js_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
+    for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &piece);) {
+        struct field p[] = { { .name = "SpecialToken" }, { .name = "Sequence" }, { 0 } };
+        struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
+        piece.key[1] = "single";
+        if (tok_fields(&piece, p, e))
+            return -1;
+        if (p[0].there == p[1].there)
+            return js_bad(&piece, e, "one of SpecialToken and Sequence is needed");
+        if (p[0].there) {
+            if (template_token(t, &p[0].v, &f[3].v, text, e))
+                return -1;
+            continue;
+        }
+        if (tok_fields(&p[1].v, s, e))
+            return -1;
+        if (!js_is(&s[0].v, "A") || text)
+            return js_bad(&piece, e, "the template of a single text holds the sequence A once");
+        text = true;
+    }
+    return text ? 0 : js_bad(&f[1].v, e, "the template of a single text holds the sequence A once");
+}
+
+static int post_processor_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+{
+    bool prefix, regex;
+    if (js_is(type, "ByteLevel"))              /* it changes offsets only */
+        return read_byte_level(v, &prefix, &regex, e);
+    if (js_is(type, "TemplateProcessing")) {
+        if (t->has_template)
+            return js_bad(type, e, "only one TemplateProcessing is implemented");
+        t->has_template = true;
+        return read_template(t, v, e);
+    }
+    return js_bad(type, e, "post-processors implemented: ByteLevel, TemplateProcessing, Sequence");
+}
+
+/* ---- decoders ---- */
+
+enum { STAGE_REPLACE, STAGE_BYTES, STAGE_FUSE, STAGE_STRIP, STAGE_LAST };
+
+static int decoder_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+{
+    static const char *const names[] = { "Replace", "ByteFallback", "Fuse", "Strip" };
+    bool prefix, regex;
+    if (js_is(type, "ByteLevel") || js_is(type, "Metaspace")) {
+        if (t->decoder_stage >= 0)
+            return js_bad(type, e, "it must be the only decoder");
+        t->decoder_stage = STAGE_LAST;
+        if (js_is(type, "Metaspace"))
+            return read_metaspace(t, v, true, e);
+        t->decoder = DECODE_BYTES;
+        return read_byte_level(v, &prefix, &regex, e);
+    }
+    int stage = 0;
+    while (stage < STAGE_LAST && !js_is(type, names[stage]))
+        stage++;
+    if (stage == STAGE_LAST)
+        return js_bad(type, e, "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
+    if (stage < t->decoder_stage || (stage == STAGE_STRIP && t->decoder_stage != STAGE_FUSE))
+        return js_bad(type, e, "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
+    t->decoder = DECODE_SENTENCE;
+    t->decoder_stage = stage;
+    if (stage == STAGE_REPLACE) {
+        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
+        if (t->n_replace == TOK_STEPS_MAX)
+            return js_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
+        struct norm_step *s = &t->replace[t->n_replace++];
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+    }
+    if (stage == STAGE_STRIP) {
+        struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start", .required = true },
+                             { .name = "stop", .required = true }, { 0 } };
+        size_t stop;
+        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || js_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
+               js_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
+    }
+    struct field f[] = { { .name = "type" }, { 0 } };
+    t->byte_tokens |= stage == STAGE_BYTES;
+    return tok_fields(v, f, e);
+}
+
+/* ---- the whole file ---- */
+
+/* The tokens of a byte-level model are written in the alphabet of bytes; added ones need not be. */
+static int check_alphabet(const struct tokenizer *t, const char *file, struct err *e)
+{
+    uint32_t c;
+    for (uint32_t id = 0, a = 0; id < t->n_model; id++) {
+        while (a < t->n_added && t->added[a].id < id)
+            a++;
+        if (a < t->n_added && t->added[a].id == id)
+            continue;
+        const char *s = t->pool.s + t->content[id].at;
+        for (size_t i = 0; i < t->content[id].n;) {
+            i += utf8_get(s + i, &c);
+            if (char_to_byte(c) < 0)
+                return err_set(e, ERR_INPUT, "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is no character of the byte-level alphabet",
+                               file, (int)MIN(t->content[id].n, 60), s, id, c);
+        }
+    }
+    return 0;
+}
+
+static int read_file(struct tokenizer *t, const struct json *root, struct err *e)
+{
+    struct field f[] = { { .name = "version" }, { .name = "truncation" }, { .name = "padding" }, { .name = "added_tokens" },
+                         { .name = "normalizer" }, { .name = "pre_tokenizer" }, { .name = "post_processor" },
+                         { .name = "decoder", .required = true }, { .name = "model", .required = true }, { 0 } };
+    size_t n_added;
+    if (tok_fields(root, f, e))
+        return -1;
+    if (f[0].there && !js_is(&f[0].v, "1.0"))
+        return js_bad(&f[0].v, e, "only version \"1.0\" is known");
+    for (size_t i = 1; i <= 2; i++)
+        if (!field_null(&f[i]))
+            return js_bad(&f[i].v, e, "only null is implemented");
+    if (!f[3].there)
+        f[3].v = *root;
+    if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
+        (!field_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) || tok_read_added(t, &f[3], n_added, e) ||
+        (!field_null(&f[5]) && each_step(t, &f[5].v, "pretokenizers", pre_tokenizer_step, e)) ||
+        (!field_null(&f[6]) && each_step(t, &f[6].v, "processors", post_processor_step, e)) ||
+        each_step(t, &f[7].v, "decoders", decoder_step, e))
+        return -1;
+    if (t->n_split && !t->byte_level)
+        return js_bad(&f[5].v, e, "Split is implemented with ByteLevel behind it");
+    if (t->metaspace && t->meta_prepend == PREPEND_FIRST && t->n_norm && t->normalized.n)
+        return js_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
+    if (t->byte_level && check_alphabet(t, root->file, e))
+        return -1;
+    if (t->decoder_stage < 0)
+        return js_bad(&f[7].v, e, "a decoder is needed");
+    return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;
+}
+
+int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, size_t n, size_t vocab, struct err *e)
+{
+    struct json root;
+    struct tokenizer *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", file);
+    t->vocab = MIN(vocab, TOK_IDS_MAX);
+    t->decoder_stage = -1;
+    if (n > TOK_FILE_MAX)
+        err_set(e, ERR_INPUT, "%s: %zu bytes, at most %d are allowed", file, n, TOK_FILE_MAX);
+    else if (!js_check(&root, file, json, n, e) && !read_file(t, &root, e)) {
+        *out = t;
+        return 0;
+    }
+    tokenizer_close(t);
+    return -1;
+}

@@ -1,0 +1,102 @@
+/* The split patterns of byte-level tokenizers, by hand: what Oniguruma matches at the start of a text.
+ *
+ *   GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ *   Qwen2    the same with \p{N} for \p{N}{1,3}
+ *
+ * Every text is covered without gaps, so the pieces are all there is. No pattern looks behind, so a piece depends
+ * only on what follows. Each function returns the length of its alternative, 0 when it does not match. */
+#include "src/text/tokenizer_impl.h"
+
+enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };
+
+/* Length of the run of code points at s whose kind is `kind` (0: the others), at most `max` of them. */
+static size_t run(const char *s, size_t n, unsigned kind, size_t max)
+{
+    size_t i = 0;
+    uint32_t c;
+    while (i < n && max-- > 0) {
+        size_t len = utf8_get(s + i, &c);
+        if ((unicode_class(c) & KINDS) != kind)
+            break;
+        i += len;
+    }
+    return i;
+}
+
+/* 's 't 'm 'd 're 've 'll. Without regard to case, the long s (U+017F) is an s too; no other code point folds to
+ * one of these letters. */
+static size_t contraction(const char *s, size_t n, bool any_case)
+{
+    if (n < 2 || s[0] != '\'')
+        return 0;
+    if (any_case && n >= 3 && s[1] == '\xc5' && s[2] == '\xbf')
+        return 3;
+    char fold = any_case ? 32 : 0;
+    char a = (char)(s[1] | fold), b = (char)(n > 2 ? s[2] | fold : 0);
+    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+        return 2;
+    return ((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
+}
+
+/* \s*[\r\n]+ where `newlines`, then \s+(?!\S), then \s+. */
+static size_t spaces(const char *s, size_t n, bool newlines)
+{
+    size_t i = 0, last = 0, after_newline = 0;
+    uint32_t c;
+    while (i < n) {
+        size_t len = utf8_get(s + i, &c);
+        if (!(unicode_class(c) & UNI_SPACE))
+            break;
+        last = i;
+        i += len;
+        if (c == '\r' || c == '\n')
+            after_newline = i;
+    }
+    if (newlines && after_newline)
+        return after_newline;
+    return i == n || last == 0 ? i : last;    /* the last one belongs to what follows, unless it is the only one */
+}
+
+static size_t gpt2_next(const char *s, size_t n)
+{
+    size_t len = contraction(s, n, false);
+    if (len)
+        return len;
+    size_t space = s[0] == ' ' && n > 1;
+    uint32_t c;
+    utf8_get(s + space, &c);
+    unsigned kind = unicode_class(c) & KINDS;
+    if (kind != UNI_SPACE)
+        return space + run(s + space, n - space, kind, SIZE_MAX);
+    return spaces(s, n, false);
+}
+
+static size_t llama3_next(const char *s, size_t n, size_t digits)
+{
+    size_t len = contraction(s, n, true);
+    if (len)
+        return len;
+    uint32_t c;
+    size_t one = utf8_get(s, &c);
+    unsigned kind = unicode_class(c) & KINDS;
+    if (kind == UNI_LETTER)
+        return run(s, n, UNI_LETTER, SIZE_MAX);
+    if (kind == UNI_NUMBER)
+        return run(s, n, UNI_NUMBER, digits);
+    if (c != '\r' && c != '\n' && (len = run(s + one, n - one, UNI_LETTER, SIZE_MAX)) > 0)
+        return one + len;
+    size_t space = c == ' ' ? 1 : 0;
+    len = run(s + space, n - space, 0, SIZE_MAX);
+    if (len == 0)
+        return spaces(s, n, true);
+    for (len += space; len < n && (s[len] == '\r' || s[len] == '\n');)
+        len++;
+    return len;
+}
+
+size_t split_next(enum split p, const char *s, size_t n)
+{
+    assert(n > 0 && p != SPLIT_PREFIX_SPACE);
+    return p == SPLIT_GPT2 ? gpt2_next(s, n) : llama3_next(s, n, p == SPLIT_LLAMA3 ? 3 : 1);
+}

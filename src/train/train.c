@@ -1,0 +1,505 @@
+#include "src/train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/model/heads.h"
+
+enum { PASS_ROWS = 256, BLOCK = 1 << 14 };       /* rows of a pass; parameters that one item of work looks at */
+
+struct span { size_t from, n; };                 /* tokens of a text, without the prefix */
+
+/* A run under way. */
+struct run {
+    struct train *t;
+    struct span *span, *held; size_t n_spans, n_held;
+    size_t *order, epoch;                        /* of the windows in this pass over the data */
+    struct kv kv;
+    struct workspace *work;
+    int32_t *token;
+    float *hidden; size_t hidden_bytes;
+    struct train_score *score;                   /* [modules][TRAIN_OUTPUTS_MAX] */
+    FILE *csv; uint64_t csv_bytes;               /* of it after the last step */
+    uint64_t identity;                           /* of everything that the result depends on */
+    double saved;                                /* when */
+};
+
+/* ---- windows ---------------------------------------------------------------------------------------------- */
+
+/* Cut texts into windows; spans NULL: only count them. What is too short to predict anything from is left out. */
+static size_t cut(const struct train *t, const struct train_text *text, struct span *span)
+{
+    const size_t room = t->s.window - t->n_prefix;
+    size_t n = 0;
+    for (size_t i = 0; i < text->n; i++) {
+        const size_t len = text->begin[i + 1] - text->begin[i], pieces = (len + room - 1) / room;
+        for (size_t k = 0; k < pieces; k++) {
+            const size_t a = k * len / pieces, b = (k + 1) * len / pieces;
+            if (b - a + t->n_prefix < 2 + TRAIN_OUTPUTS_MAX)
+                continue;
+            if (span)
+                span[n] = (struct span){ text->begin[i] + a, b - a };
+            n++;
+        }
+    }
+    return n;
+}
+
+size_t train_windows(const struct train *t, const struct train_text *text)
+{
+    return cut(t, text, NULL);
+}
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Draw the order of pass `epoch`: a function of seed and epoch, so that nothing need be stored to go on. */
+static void shuffle(struct run *r, size_t epoch)
+{
+    uint64_t state = mix(r->t->s.seed * 0x9e3779b97f4a7c15u + epoch + 1);
+    for (size_t i = 0; i < r->n_spans; i++)
+        r->order[i] = i;
+    for (size_t i = r->n_spans; i > 1; i--) {
+        size_t j = mix(state += 0x9e3779b97f4a7c15u) % i, o = r->order[i - 1];
+        r->order[i - 1] = r->order[j];
+        r->order[j] = o;
+    }
+    r->epoch = epoch;
+}
+
+/* The hidden states of a window. */
+static int look(struct run *r, const struct train_text *text, const struct span *span, struct train_window *win, struct err *e)
+{
+    const struct train *t = r->t;
+    const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
+    memcpy(r->token, t->prefix, t->n_prefix * sizeof *r->token);
+    memcpy(r->token + t->n_prefix, text->ids + span->from, span->n * sizeof *r->token);
+    kv_truncate(&r->kv, 0);
+    for (size_t i = 0; i < n; i += PASS_ROWS) {
+        struct pass_seq seq = { .kv = &r->kv, .n = MIN((size_t)PASS_ROWS, n - i), .token = r->token + i };
+        if (model_forward(t->model, r->work, &seq, 1, NULL, 0, e))
+            return err_while(e, "training text, token %zu", span->from + i);
+        t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work), seq.n * d * sizeof *r->hidden);
+        kv_advance(&r->kv, seq.n);
+    }
+    *win = (struct train_window){ r->token, n, r->hidden };
+    return 0;
+}
+
+/* ---- the optimiser ---------------------------------------------------------------------------------------- */
+
+double train_rate(const struct train_settings *s, size_t step)
+{
+    if (step < s->warmup)
+        return s->rate * (double)(step + 1) / (double)s->warmup;
+    return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->steps - s->warmup)));
+}
+
+struct update { struct module *u; const struct model *m; struct adamw decayed, plain; double *sum; };
+
+static void square_item(void *ctx, size_t i, size_t thread)
+{
+    const struct update *x = ctx;
+    const size_t to = MIN((i + 1) * BLOCK, x->u->n_params);
+    double s = 0;
+    (void)thread;
+    for (size_t j = i * BLOCK; j < to; j++)
+        s += (double)x->u->grad[j] * (double)x->u->grad[j];
+    x->sum[i] = s;
+}
+
+static void adamw_item(void *ctx, size_t i, size_t thread)
+{
+    const struct update *x = ctx;
+    struct module *u = x->u;
+    const size_t from = i * BLOCK, to = MIN(from + BLOCK, u->n_params), mid = MAX(from, MIN(to, u->n_matrix));
+    (void)thread;
+    x->m->ops->adamw(u->w + from, u->m + from, u->v + from, u->grad + from, mid - from, &x->decayed);
+    x->m->ops->adamw(u->w + mid, u->m + mid, u->v + mid, u->grad + mid, to - mid, &x->plain);
+}
+
+int module_open(struct module *u, struct err *e)
+{
+    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK, bytes = 4 * u->n_params * sizeof(float) + blocks * sizeof(double);
+    char *p = mem_alloc(bytes);
+    if (!p)
+        return err_set(e, ERR_FAILED, "%s: out of memory for weights and moments (%zu bytes)", u->name, bytes);
+    u->sum = (double *)(void *)p;
+    u->w = (float *)(void *)(u->sum + blocks);
+    u->grad = u->w + u->n_params;
+    u->m = u->grad + u->n_params;
+    u->v = u->m + u->n_params;
+    u->kind->init(u);
+    u->kind->update(u);
+    return 0;
+}
+
+void module_close(struct module *u)
+{
+    mem_free(u->sum, 4 * u->n_params * sizeof(float) + (u->n_params + BLOCK - 1) / BLOCK * sizeof(double));
+    u->w = u->grad = u->m = u->v = NULL;
+    u->sum = NULL;
+}
+
+/* Powers by multiplication, so that no library has a say in the bits. */
+static double power(double b, size_t n)
+{
+    double p = 1;
+    for (; n; n >>= 1, b *= b)
+        if (n & 1)
+            p *= b;
+    return p;
+}
+
+double train_step(struct module *u, const struct train_settings *s, size_t step, const struct model *m)
+{
+    const double beta1 = 0.9, beta2 = 0.999, rate = train_rate(s, step);
+    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK;
+    struct update x = { .u = u, .m = m, .sum = u->sum };
+    double norm = 0;
+    if (u->kind->squares) {
+        norm = u->kind->squares(u);
+    } else {
+        pool_run(m->pool, blocks, square_item, &x);
+        for (size_t i = 0; i < blocks; i++)
+            norm += x.sum[i];
+    }
+    norm = sqrt(norm);
+    x.plain = (struct adamw){ .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f, .keep = 1,
+                              .scale = s->clip > 0 && norm > s->clip ? (float)(s->clip / norm) : 1,
+                              .rate = (float)(rate / (1 - power(beta1, step + 1))), .root = (float)(1 / sqrt(1 - power(beta2, step + 1))) };
+    x.decayed = x.plain;
+    x.decayed.keep = (float)(1 - rate * s->decay);
+    if (u->kind->adamw) {
+        u->kind->adamw(u, &x.decayed);
+    } else {
+        pool_run(m->pool, blocks, adamw_item, &x);
+        u->kind->update(u);
+    }
+    return norm;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------ */
+
+/* "longhand training 1\n", then this, then w, m, v of every module, then a hash of all before it. Native byte order. */
+static const char MAGIC[] = "longhand training 1\n";
+struct head { uint64_t identity, step, tokens, csv_bytes, n_params; };
+
+static uint64_t identity(const struct train *t)
+{
+    const struct train_settings *s = &t->s;
+    const uint64_t sizes[] = { s->window, s->batch, s->steps, s->warmup, s->valid_every, s->valid_windows, s->seed, t->model->compute,
+                               heads_fingerprint(t->model), t->n_prefix, t->n_modules };
+    const double reals[] = { s->rate, s->decay, s->clip };
+    uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
+    if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)     /* checkpoints of the CPU from before int16 have none */
+        h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
+    h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const struct module *u = &t->module[i];
+        h = hash64(hash64(h, u->name, strlen(u->name) + 1), u->w, u->n_params * sizeof *u->w);      /* as they begin */
+    }
+    const struct train_text *const texts[] = { &t->data, &t->valid };
+    for (size_t i = 0; i < 2; i++) {
+        h = hash64(h, texts[i]->begin, texts[i]->n ? (texts[i]->n + 1) * sizeof *texts[i]->begin : 0);
+        h = hash64(h, texts[i]->ids, texts[i]->n ? texts[i]->begin[texts[i]->n] * sizeof *texts[i]->ids : 0);
+    }
+    return h;
+}
+
+static int fetch(struct train *t, struct err *e)
+{
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (t->module[i].kind->fetch && t->module[i].kind->fetch(&t->module[i], e))
+            return -1;
+    return 0;
+}
+
+static int checkpoint_write(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    struct slice part[3 * TRAIN_MODULES_MAX + 3];
+    struct head head = { .identity = r->identity, .step = t->step, .tokens = t->tokens };
+    uint64_t hash = HASH64_INIT;
+    size_t n = 0;
+    double now = clock_seconds();
+    if (fetch(t, e))
+        return -1;
+    if (r->csv) {
+        if (fflush(r->csv) || ferror(r->csv))
+            return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+        head.csv_bytes = r->csv_bytes;
+    }
+    part[n++] = (struct slice){ MAGIC, sizeof MAGIC - 1 };
+    part[n++] = (struct slice){ &head, sizeof head };
+    for (size_t i = 0; i < t->n_modules; i++) {
+        const struct module *u = &t->module[i];
+        const float *const a[] = { u->w, u->m, u->v };
+        head.n_params += u->n_params;
+        for (size_t k = 0; k < 3; k++)
+            part[n++] = (struct slice){ a[k], u->n_params * sizeof(float) };
+    }
+    for (size_t i = 0; i < n; i++)
+        hash = hash64(hash, part[i].p, part[i].n);
+    part[n++] = (struct slice){ &hash, sizeof hash };
+    int rc = file_write(t->checkpoint, part, n, e);
+    r->saved = clock_seconds();
+    t->seconds[TRAIN_STORE] += r->saved - now;
+    return rc;
+}
+
+/* What a checkpoint holds becomes the state of the run, and the curves are cut to what they were then. */
+static int checkpoint_take(struct run *r, const char *data, size_t n, struct err *e)
+{
+    struct train *t = r->t;
+    struct head head;
+    size_t params = 0, at = sizeof MAGIC - 1 + sizeof head;
+    uint64_t hash;
+    for (size_t i = 0; i < t->n_modules; i++)
+        params += t->module[i].n_params;
+    if (n < at + sizeof hash || memcmp(data, MAGIC, sizeof MAGIC - 1))
+        return err_set(e, ERR_INPUT, "%s: not a checkpoint of training; remove it to start anew", t->checkpoint);
+    memcpy(&head, data + sizeof MAGIC - 1, sizeof head);
+    memcpy(&hash, data + n - sizeof hash, sizeof hash);
+    if (hash != hash64(HASH64_INIT, data, n - sizeof hash))
+        return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start anew", t->checkpoint);
+    if (head.identity != r->identity || head.n_params != params || n != at + 3 * params * sizeof(float) + sizeof hash)
+        return err_set(e, ERR_INPUT, "%s: made with other settings, data, another model or on another kind of device; give the same ones to go on, or remove it to start anew",
+                       t->checkpoint);
+    for (size_t i = 0; i < t->n_modules; i++) {
+        struct module *u = &t->module[i];
+        float *const a[] = { u->w, u->m, u->v };
+        for (size_t k = 0; k < 3; k++, at += u->n_params * sizeof(float))
+            memcpy(a[k], data + at, u->n_params * sizeof(float));
+        u->kind->update(u);
+    }
+    t->step = t->resumed = head.step;
+    t->tokens = head.tokens;
+    if (!t->curves)
+        return 0;
+    r->csv = fopen(t->curves, "r+");
+    if (!r->csv || fseek(r->csv, 0, SEEK_END) || (uint64_t)ftell(r->csv) < head.csv_bytes)
+        return err_set(e, ERR_INPUT, "%s: the curves that %s goes on with are not there", t->curves, t->checkpoint);
+    r->csv_bytes = head.csv_bytes;
+    if (ftruncate(fileno(r->csv), (off_t)head.csv_bytes) || fseek(r->csv, 0, SEEK_END))
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+    return 0;
+}
+
+static int resume(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    char *data;
+    size_t n;
+    r->identity = identity(t);
+    if (access(t->checkpoint, F_OK) == 0) {
+        if (file_read(&data, &n, t->checkpoint, SIZE_MAX / 2, e))
+            return -1;
+        int rc = checkpoint_take(r, data, n, e);
+        free(data);
+        return rc;
+    }
+    if (t->curves && !(r->csv = fopen(t->curves, "w")))
+        return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
+    if (r->csv)
+        r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
+    return checkpoint_write(r, e);               /* what cannot be written is better known now than in hours */
+}
+
+/* ---- the run ---------------------------------------------------------------------------------------------- */
+
+static void report(struct run *r, bool valid)
+{
+    struct train *t = r->t;
+    for (size_t i = 0; r->csv && i < t->n_modules; i++)
+        for (size_t k = 0; k < t->module[i].n_outputs; k++) {
+            const struct train_score *s = &r->score[i * TRAIN_OUTPUTS_MAX + k];
+            const double n = s->n ? (double)s->n : NAN;
+            fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g\n", t->step, t->tokens, t->module[i].name, valid ? "valid" : "train", k,
+                    s->loss / n, (double)s->top1 / n, (double)s->top3 / n, t->step ? train_rate(&t->s, t->step - 1) : 0);
+        }
+    if (valid && r->csv)
+        fflush(r->csv);
+    if (t->report)
+        t->report(t->ctx, t, t->step, valid, r->score);
+}
+
+/* What the device may have to say behind work that it was given. */
+static int check_device(const struct train *t, struct err *e)
+{
+    const struct device *d = t->model->dev;
+    return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
+}
+
+static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
+
+/* One window through the model and every module. */
+static int one_window(struct run *r, const struct train_text *text, const struct span *span, float weight, double *forward, double *modules, struct err *e)
+{
+    struct train *t = r->t;
+    struct train_window win;
+    const double start = clock_seconds();
+    if (look(r, text, span, &win, e))
+        return -1;
+    const double mid = clock_seconds();
+    for (size_t i = 0; i < t->n_modules; i++)
+        t->module[i].kind->window(&t->module[i], &win, weight, r->score + i * TRAIN_OUTPUTS_MAX);
+    *forward += mid - start;
+    *modules += clock_seconds() - mid;
+    return check_device(t, e);
+}
+
+static int held_out(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    const size_t n = MIN(t->s.valid_windows, r->n_held);
+    memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
+    for (size_t i = 0; i < n && !stopped(r); i++)
+        if (one_window(r, &t->valid, &r->held[(2 * i + 1) * r->n_held / (2 * n)], 0, &t->seconds[TRAIN_VALID], &t->seconds[TRAIN_VALID], e))
+            return -1;
+    if (n && !stopped(r))
+        report(r, true);
+    return 0;
+}
+
+static int step(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    size_t tokens = 0;
+    memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (!t->module[i].kind->adamw)           /* which leaves it so */
+            memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
+    for (size_t b = 0; b < t->s.batch; b++) {
+        const size_t at = t->step * t->s.batch + b;
+        if (stopped(r))
+            return 0;
+        if (at / r->n_spans != r->epoch)
+            shuffle(r, at / r->n_spans);
+        const struct span *span = &r->span[r->order[at % r->n_spans]];
+        if (one_window(r, &t->data, span, 1 / (float)t->s.batch, &t->seconds[TRAIN_FORWARD], &t->seconds[TRAIN_MODULES], e))
+            return -1;
+        tokens += span->n;
+    }
+    const double start = clock_seconds();
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (!isfinite(train_step(&t->module[i], &t->s, t->step, t->model)))
+            return check_device(t, e) ? -1 : err_set(e, ERR_FAILED, "%s: the gradient of step %zu is not finite; a lower --learning-rate may help", t->module[i].name, t->step);
+    t->seconds[TRAIN_OPTIMISER] += clock_seconds() - start;
+    t->step++;
+    t->tokens += tokens;
+    t->run_tokens += tokens;
+    report(r, false);
+    r->csv_bytes = r->csv ? (uint64_t)ftell(r->csv) : 0;
+    return 0;
+}
+
+static int steps(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    r->saved = clock_seconds();
+    for (;;) {
+        /* A checkpoint is the state right after a step: a look that is due is taken when going on from it. */
+        if ((t->step % t->s.valid_every == 0 || t->step == t->s.steps) && held_out(r, e))
+            return -1;
+        if (!stopped(r) && t->step == t->s.steps)
+            return 0;
+        if (!stopped(r) && step(r, e))
+            return -1;
+        if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) && checkpoint_write(r, e))
+            return -1;
+        if (stopped(r))
+            return err_set(e, ERR_FAILED, "stopped after step %zu of %zu; the same command goes on from %s", t->step, t->s.steps, t->checkpoint);
+    }
+}
+
+static int finish(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    char note[160];
+    if (fetch(t, e))
+        return -1;
+    snprintf(note, sizeof note, "%zu steps of %zu windows of %zu tokens, rate %g, seed %" PRIu64, t->s.steps, t->s.batch, t->s.window, t->s.rate, t->s.seed);
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (t->module[i].kind->save(&t->module[i], t->module[i].out, note, e))
+            return -1;
+    if (r->csv && (fflush(r->csv) || ferror(r->csv)))
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+    if (unlink(t->checkpoint) && errno != ENOENT)
+        return err_set(e, ERR_FAILED, "%s: cannot remove: %s", t->checkpoint, strerror(errno));
+    return 0;
+}
+
+size_t train_host_bytes(const struct train *t)
+{
+    size_t params = 0;
+    for (size_t i = 0; i < t->n_modules; i++)
+        params += t->module[i].n_params;
+    return 4 * params * sizeof(float);
+}
+
+size_t train_device_bytes(const struct train *t)
+{
+    const struct model *m = t->model;
+    const struct config *c = &m->config;
+    return kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0) + workspace_bytes(m, PASS_ROWS, t->s.window) +
+           t->s.window * c->hidden * sizeof(float);
+}
+
+static int open_run(struct run *r, struct err *e)
+{
+    struct train *t = r->t;
+    const struct model *m = t->model;
+    const struct config *c = &m->config;
+    r->n_spans = cut(t, &t->data, NULL);
+    r->n_held = cut(t, &t->valid, NULL);
+    assert(r->n_spans > 0);
+    r->span = malloc(r->n_spans * sizeof *r->span);
+    r->order = malloc(r->n_spans * sizeof *r->order);
+    r->held = malloc((r->n_held + 1) * sizeof *r->held);
+    r->token = malloc(t->s.window * sizeof *r->token);
+    r->score = calloc(t->n_modules * TRAIN_OUTPUTS_MAX, sizeof *r->score);
+    r->hidden_bytes = t->s.window * c->hidden * sizeof *r->hidden;
+    r->hidden = m->dev->alloc(m->dev, r->hidden_bytes);
+    if (!r->span || !r->order || !r->held || !r->token || !r->score || !r->hidden)
+        return err_set(e, ERR_FAILED, "out of memory for windows of %zu tokens", t->s.window);
+    cut(t, &t->data, r->span);
+    cut(t, &t->valid, r->held);
+    shuffle(r, 0);
+    if (kv_open(&r->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0, e) ||
+        workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
+        return -1;
+    for (size_t i = 0; i < t->n_modules; i++)
+        if (module_open(&t->module[i], e))
+            return -1;
+    return 0;
+}
+
+int train_run(struct train *t, struct err *e)
+{
+    struct run r = { .t = t };
+    assert(t->n_modules >= 1 && t->n_modules <= TRAIN_MODULES_MAX && t->s.steps && t->s.batch && t->s.valid_every && t->s.warmup < t->s.steps);
+    int rc = open_run(&r, e) || resume(&r, e) || steps(&r, e) || finish(&r, e) ? -1 : 0;
+    if (r.csv && fclose(r.csv) && !rc)
+        rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+    for (size_t i = 0; i < t->n_modules; i++)
+        module_close(&t->module[i]);
+    workspace_close(r.work);
+    kv_close(&r.kv);
+    t->model->dev->free(t->model->dev, r.hidden, r.hidden_bytes);
+    free(r.span);
+    free(r.order);
+    free(r.held);
+    free(r.token);
+    free(r.score);
+    return rc;
+}
