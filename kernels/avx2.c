@@ -11,11 +11,26 @@ static inline v16 v16_zero(void) { return (v16){ _mm256_setzero_ps(), _mm256_set
 static inline v16 v16_set1(float x) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
 static inline v16 v16_load(const float *p) { return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
 static inline void v16_store(float *p, v16 v) { _mm256_storeu_ps(p, v.lo); _mm256_storeu_ps(p + 8, v.hi); }
-static inline v16 v16_fma(v16 a, v16 b, v16 c) { return (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) }; }
-static inline v16 v16_add(v16 a, v16 b) { return (v16){ _mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi) }; }
-static inline v16 v16_sub(v16 a, v16 b) { return (v16){ _mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi) }; }
-static inline v16 v16_mul(v16 a, v16 b) { return (v16){ _mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi) }; }
-static inline v16 v16_max(v16 a, v16 b) { return (v16){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) }; }
+static inline v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) };
+}
+static inline v16 v16_add(v16 a, v16 b)
+{
+    return (v16){ _mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi) };
+}
+static inline v16 v16_sub(v16 a, v16 b)
+{
+    return (v16){ _mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi) };
+}
+static inline v16 v16_mul(v16 a, v16 b)
+{
+    return (v16){ _mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi) };
+}
+static inline v16 v16_max(v16 a, v16 b)
+{
+    return (v16){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) };
+}
 static inline float v16_top(v16 a)
 {
     __m256 m = _mm256_max_ps(a.lo, a.hi);
@@ -32,25 +47,29 @@ static inline float v16_sum(v16 a)
 }
 static inline __m256 pow2(__m256 t)
 {
-    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3f800000)));
+    return _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3f800000)));
 }
 static inline v16 v16_pow2(v16 t) { return (v16){ pow2(t.lo), pow2(t.hi) }; }
 static inline v16 v16_zero_below(v16 y, v16 x, float c)
 {
     const __m256 v = _mm256_set1_ps(c);
-    return (v16){ _mm256_andnot_ps(_mm256_cmp_ps(x.lo, v, _CMP_LT_OQ), y.lo), _mm256_andnot_ps(_mm256_cmp_ps(x.hi, v, _CMP_LT_OQ), y.hi) };
+    return (v16){ _mm256_andnot_ps(_mm256_cmp_ps(x.lo, v, _CMP_LT_OQ), y.lo),
+                  _mm256_andnot_ps(_mm256_cmp_ps(x.hi, v, _CMP_LT_OQ), y.hi) };
 }
 /* Weights are no denormals, and no NaN that reaches them has low bits set: rounding is two additions. */
 static inline __m256 rounded(__m256 v)
 {
-    const __m256i u = _mm256_castps_si256(v), even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i u = _mm256_castps_si256(v),
+                  even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), even);
     return _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32((int)0xffff0000)));
 }
 static inline v16 v16_round_bf16(v16 v) { return (v16){ rounded(v.lo), rounded(v.hi) }; }
 static inline void v16_store_i16(int16_t *p, v16 v)
 {
-    const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));      /* by halves of 128 bits */
+    /* by halves of 128 bits */
+    const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(w, 0xd8));
 }
 static inline v16 v16_weights(enum dtype type, const char *p)
@@ -62,7 +81,8 @@ static inline v16 v16_weights(enum dtype type, const char *p)
 }
 static inline __m256 half(__m256i pairs, bool odd)
 {
-    return _mm256_castsi256_ps(odd ? _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)) : _mm256_slli_epi32(pairs, 16));
+    return _mm256_castsi256_ps(odd ? _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000))
+                                   : _mm256_slli_epi32(pairs, 16));
 }
 static inline v16 v16_pair(const char *p, bool odd)
 {
@@ -74,14 +94,18 @@ static inline v16 v16_pair(const char *p, bool odd)
 #define FMA_INTO(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b))
 
 #define U_ _Pragma("GCC unroll 16")
-static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
-    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha,
+                                                           const void *left, size_t lda, const char *b,
+                                                           size_t ldb, size_t step, size_t pairs,
+                                                           size_t ahead, const int lines, const bool wide,
+                                                           const int rows, const int panels)
 {
-    const int beside = wide && rows * panels > 4 ? 1 : panels;       /* panels that a value of the left operand is loaded for */
+    /* panels that a value of the left operand is loaded for */
+    const int beside = wide && rows * panels > 4 ? 1 : panels;
     v16 acc[6][4];
-    U_ for (int r = 0; r < rows; r++)
-        U_ for (int p = 0; p < panels; p++)
-            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+    U_ for (int r = 0; r < rows; r++) U_ for (int p = 0; p < panels; p++) acc[r][p] =
+        alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero())
+              : v16_zero();
     for (size_t j = 0; j < pairs; j++) {
         U_ for (int p = 0; p < lines; p++)
             _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
@@ -91,12 +115,17 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
                 U_ for (int p = 0; p < beside; p++)
                     w[p] = v16_pair(b + (size_t)(p0 + p) * ldb + step * j, odd);
                 U_ for (int r = 0; r < rows; r++) {
-                    const char *at = (const char *)left + ((size_t)r * lda + 2 * j) * (wide ? sizeof(float) : sizeof(uint16_t));
+                    const char *at = (const char *)left +
+                                     ((size_t)r * lda + 2 * j) * (wide ? sizeof(float) : sizeof(uint16_t));
                     int pair;
                     memcpy(&pair, at, sizeof pair);
-                    __m256 x = wide ? _mm256_broadcast_ss((const float *)(const void *)at + odd) : half(_mm256_set1_epi32(pair), odd);
-                    if (beside < panels)                         /* loaded again for the next panel, and not kept */
-                        __asm__ volatile("vbroadcastss %1, %0" : "=x"(x) : "m"(((const float *)(const void *)at)[odd]));
+                    __m256 x = wide ? _mm256_broadcast_ss((const float *)(const void *)at + odd)
+                                    : half(_mm256_set1_epi32(pair), odd);
+                    /* loaded again for the next panel, and not kept */
+                    if (beside < panels)
+                        __asm__ volatile("vbroadcastss %1, %0"
+                                         : "=x"(x)
+                                         : "m"(((const float *)(const void *)at)[odd]));
                     U_ for (int p = 0; p < beside; p++) {
                         FMA_INTO(acc[r][p0 + p].lo, x, w[p].lo);
                         FMA_INTO(acc[r][p0 + p].hi, x, w[p].hi);
@@ -112,8 +141,10 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 /* As FMA_INTO: the sum stays where it is. */
 #define ADD_INTO(c, a) __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(a))
 
-static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a,
-    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha,
+    const enum dtype type, const float *scale, const float *col, const int16_t *a,
+    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
+        const int rows, const int panels)
 {
     __m256i acc[6][8];
     U_ for (int r = 0; r < rows; r++)
@@ -138,8 +169,10 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         U_ for (int p = 0; p < 2 * panels; p++) {
             float *to = c + (size_t)r * ldc + 8 * (size_t)p;
             const __m256 sum = _mm256_cvtepi32_ps(acc[r][p]), s = _mm256_set1_ps(scale[r]);
-            _mm256_storeu_ps(to, col ? _mm256_mul_ps(_mm256_mul_ps(sum, _mm256_loadu_ps(col + 8 * (size_t)p)), s)
-                                     : _mm256_fmadd_ps(sum, s, _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(alpha[r]))));
+            _mm256_storeu_ps(
+                to,
+                col ? _mm256_mul_ps(_mm256_mul_ps(sum, _mm256_loadu_ps(col + 8 * (size_t)p)), s)
+                    : _mm256_fmadd_ps(sum, s, _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(alpha[r]))));
         }
 }
 
@@ -154,7 +187,10 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define SCORES_FIRST 0
 #define WIDE 1
 #define TILES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
-static inline size_t tile_panels(int rows, bool ready) { return rows == 1 ? 4 : rows == 2 || (rows == 3 && ready) ? 2 : 1; }
+static inline size_t tile_panels(int rows, bool ready)
+{
+    return rows == 1 ? 4 : rows == 2 || (rows == 3 && ready) ? 2 : 1;
+}
 #define v16_flush(v) (v)
 static bool supported(void)
 {

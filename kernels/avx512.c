@@ -33,7 +33,8 @@ static inline float v16_sum(v16 a)
 }
 static inline v16 v16_pow2(v16 t)
 {
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3f800000)));
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3f800000)));
 }
 static inline v16 v16_zero_below(v16 y, v16 x, float c)
 {
@@ -55,19 +56,23 @@ static inline v16 v16_weights(enum dtype type, const char *p)
 static inline v16 v16_pair(const char *p, bool odd)
 {
     __m512i w = _mm512_loadu_si512(p);
-    return _mm512_castsi512_ps(odd ? _mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000)) : _mm512_slli_epi32(w, 16));
+    return _mm512_castsi512_ps(odd ? _mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000))
+                                   : _mm512_slli_epi32(w, 16));
 }
 
 #define U_ _Pragma("GCC unroll 16")
-static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
-    const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc, const float *alpha,
+                                                           const void *left, size_t lda, const char *b,
+                                                           size_t ldb, size_t step, size_t pairs,
+                                                           size_t ahead, const int lines, const bool wide,
+                                                           const int rows, const int panels)
 {
     const uint16_t *a = left;
     (void)wide;
     v16 acc[8][8];
-    U_ for (int r = 0; r < rows; r++)
-        U_ for (int p = 0; p < panels; p++)
-            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+    U_ for (int r = 0; r < rows; r++) U_ for (int p = 0; p < panels; p++) acc[r][p] =
+        alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero())
+              : v16_zero();
     for (size_t j = 0; j < pairs; j++) {
         __m512bh w[8];
         U_ for (int p = 0; p < lines; p++)
@@ -93,8 +98,10 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
 #define DOT_INTO(c, a, b) __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
 
-static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a,
-    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha,
+    const enum dtype type, const float *scale, const float *col, const int16_t *a,
+    size_t lda, const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
+        const int rows, const int panels)
 {
     __m512i acc[8][8];
     U_ for (int r = 0; r < rows; r++)
@@ -104,9 +111,10 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         __m512i w[8];
         U_ for (int p = 0; p < lines; p++)
             _mm_prefetch(b + (size_t)p * ldb + step * j + ahead, _MM_HINT_T1);
-        U_ for (int p = 0; p < panels; p++)
-            w[p] = type == DT_I8 ? _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)p * ldb + step * j)))
-                                 : _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
+        U_ for (int p = 0; p < panels; p++) w[p] =
+            type == DT_I8 ? _mm512_cvtepi8_epi16(_mm256_loadu_si256(
+                                (const __m256i *)(const void *)(b + (size_t)p * ldb + step * j)))
+                          : _mm512_loadu_si512(b + (size_t)p * ldb + step * j);
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, 4);
@@ -119,7 +127,8 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         U_ for (int p = 0; p < panels; p++) {
             float *to = c + (size_t)r * ldc + 16 * (size_t)p;
             const v16 sum = _mm512_cvtepi32_ps(acc[r][p]), s = v16_set1(scale[r]);
-            v16_store(to, col ? v16_mul(v16_mul(sum, v16_load(col + 16 * (size_t)p)), s) : v16_fma(sum, s, v16_mul(v16_load(to), v16_set1(alpha[r]))));
+            v16_store(to, col ? v16_mul(v16_mul(sum, v16_load(col + 16 * (size_t)p)), s)
+                              : v16_fma(sum, s, v16_mul(v16_load(to), v16_set1(alpha[r]))));
         }
 }
 
@@ -133,13 +142,15 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define WIDE 0
 #define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
-static inline size_t tile_panels(int rows, bool ready) { (void)ready; return rows <= 2 ? 8 : rows <= 6 ? 4 : 3; }
+static inline size_t tile_panels(int rows, bool ready) { (void)ready; return rows <= 2 ? 8 : rows <= 6 ? 4
+    : 3; }
 #define v16_flush(v) (v)
 static bool supported(void)
 {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
 }
 #define TWIN "avx512"

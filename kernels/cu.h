@@ -50,32 +50,44 @@ FN unsigned low_bit(unsigned u) { return (unsigned)__ffs((int)u) - 1; }        /
 FN double as_double(uint64_t u) { return __longlong_as_double((long long)u); }
 FN uint64_t as_bits64(double x) { return (uint64_t)__double_as_longlong(x); }
 FN float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-FN uint32_t pack_bf16(float lo, float hi) { uint32_t u; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(hi), "f"(lo)); return u; }
+FN uint32_t pack_bf16(float lo, float hi) { uint32_t u; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u)
+    : "f"(hi), "f"(lo)); return u; }
 FN float half_to_float(uint16_t h) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(h)); return y; }
 
-FN void load16(uint32_t r[4], const void *p) { uint4 v = *(const uint4 *)p; r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w; }
+FN void load16(uint32_t r[4], const void *p) { uint4 v = *(const uint4 *)p; r[0] = v.x, r[1] = v.y,
+                                               r[2] = v.z, r[3] = v.w; }
 FN void store16(void *p, const uint32_t r[4]) { *(uint4 *)p = make_uint4(r[0], r[1], r[2], r[3]); }
-FN float load_fresh(const float *p) { return __ldcg(p); }                /* past the L1 cache: another block has written it */
+/* past the L1 cache: another block has written it */
+FN float load_fresh(const float *p) { return __ldcg(p); }
 FN void cp_async16(void *dst, const void *src, bool valid)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((uint32_t)__cvta_generic_to_shared(dst)), "l"(src), "r"(valid ? 16 : 0) : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(dst)),
+        "l"(src), "r"(valid ? 16 : 0)
+        : "memory");
 }
 FN void cp_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 #define cp_wait(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
 FN void ldmatrix4(uint32_t r[4], const void *p)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(p)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(p))
+                 : "memory");
 }
 FN void ldmatrix4_trans(uint32_t r[4], const void *p)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(p)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(p))
+                 : "memory");
 }
 FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 FN uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
 FN void atomic_add64(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }

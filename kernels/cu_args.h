@@ -22,9 +22,11 @@ enum {
     CU_BLOCK = 64, CU_CHUNK = 2048,         /* KV_BLOCK, KV_CHUNK */
     CU_QUERIES_FEW = 64, CU_QUERIES_MANY = 128,   /* rows x query heads of a group in a block of `attend`; no result depends on them */
     CU_GROUP_MAX = 16,
-    CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128, CU_CHOOSE_SHARED = 2048 * 8 + 128,
+    CU_NORM_THREADS = 512, CU_CHOOSE_THREADS = 1024, CU_CHOOSE_THREADS_MIN = 128,
+        CU_CHOOSE_SHARED = 2048 * 8 + 128,
     CU_SELECT_THREADS = 512, CU_SELECT_SHARED = 256 * 4 + 32,
-    CU_SHARED_MAX = (96 << 10) + 16,        /* that a block may ask for; sm_86 and sm_89 give 99 KB, sm_90 counts 1 KB of its own in a block */
+    /* that a block may ask for; sm_86 and sm_89 give 99 KB, sm_90 counts 1 KB of its own in a block */
+    CU_SHARED_MAX = (96 << 10) + 16,
     CU_SQUARES = 1 << 14,        /* numbers that a block of `squares` adds up */
 };
 
@@ -41,13 +43,15 @@ struct cu_tile { uint32_t seq, row0, n, pos_min, pos_max; };
 struct cu_rows {
     const struct cu_seq *seq;
     const struct cu_tile *tile;
-    const uint32_t *seq_of, *pos, *hi, *n_node, *node_at;      /* node_at[r]: where the path of row r begins in `node` */
+    /* node_at[r]: where the path of row r begins in `node` */
+    const uint32_t *seq_of, *pos, *hi, *n_node, *node_at;
     const uint32_t *node, *want;
     const int32_t *token;
     const float *cos, *sin;                                    /* [n][half] */
 };
 
-struct cu_pack { uint16_t *w; const void *src; uint32_t from, r0, n, k; };       /* from: enum dtype; rows r0 .. of the matrix */
+/* from: enum dtype; rows r0 .. of the matrix */
+struct cu_pack { uint16_t *w; const void *src; uint32_t from, r0, n, k; };
 struct cu_embed { struct cu_rows rows; float *x; const void *w; uint32_t type, packed, k; };
 struct cu_rmsnorm { uint16_t *y; const float *x, *w; uint64_t *bad, place; uint32_t dim; float eps; };
 struct cu_product {
@@ -81,7 +85,8 @@ struct cu_narrow { uint16_t *y; const float *x; uint64_t n; };
 
 struct cu_cache { char *base; uint64_t head_bytes, layer_bytes; char *scratch; uint64_t node_layer_bytes; };
 /* Row from[(layer * n_kv_heads + head) * from_step + i] of src (its scratch node, if `nodes`) to slot to[i], or to0 + i with to NULL. */
-struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n_kv_heads, dp, nodes, spare; };
+struct cu_kv_copy { struct cu_cache dst, src; const uint32_t *from, *to; uint32_t from_step, to0, n_kv_heads,
+                    dp, nodes, spare; };
 struct cu_kv_zero { struct cu_cache dst; uint32_t from, n, n_kv_heads, dp; };
 /* struct device_selection; keys [n_layers][n_kv_heads][keys_step], a power of two, not below budget - sinks. */
 struct cu_kv_select {
@@ -90,7 +95,8 @@ struct cu_kv_select {
     uint32_t *row; uint64_t *keys;
     uint32_t n_past, sinks, budget, n_kv_heads;
 };
-struct cu_count { uint32_t *counts; const uint32_t *list; uint32_t vocab, n; };   /* list [n][3]: id, window, text */
+/* list [n][3]: id, window, text */
+struct cu_count { uint32_t *counts; const uint32_t *list; uint32_t vocab, n; };
 
 /* What chooses from one row of logits, as struct device_choice has it; offsets into the lists of the call. */
 struct cu_edit { uint32_t id, spare; double add; };
@@ -98,11 +104,13 @@ struct cu_choice { uint64_t position; uint32_t row, edit, n_edit, dry, n_dry, co
 struct cu_candidate { int32_t id; float score; };
 enum { CU_STEPS_MAX = 8, CU_RANK_MAX = 32 };
 struct cu_choose {
-    const float *logits; const struct cu_choice *choice; const struct cu_edit *edit; const uint32_t *count;      /* count [][3]: id, window, text */
+    /* count [][3]: id, window, text */
+    const float *logits; const struct cu_choice *choice; const struct cu_edit *edit; const uint32_t *count;
     const uint32_t *counts;                                 /* [2][vocab] or NULL */
     struct cu_candidate *best;                              /* [n][k] */
     double top_p, min_p, eta, presence, frequency, penalty;
-    uint64_t seed, *work, work_step;                        /* work [n][work_step]: candidates around a cut; a power of two, not below vocab */
+    /* work [n][work_step]: candidates around a cut; a power of two, not below vocab */
+    uint64_t seed, *work, work_step;
     float *x;                                               /* [n][vocab]: the logits as the chain changes them */
     float temperature; uint32_t greedy, sample, vocab, top_k, min_keep, k, n_order;
     uint8_t order[CU_STEPS_MAX];                            /* enum device_step */
@@ -110,11 +118,14 @@ struct cu_choose {
 
 /* Training (kernels/device_train.h). */
 struct cu_loss { float top, at, sum; uint32_t above; };                 /* struct xent */
-struct cu_norm_back { float *dx; const float *dy, *x, *w; float *scale; float eps, weight; uint32_t dim, add; };
-struct cu_gain_back { float *dw; const float *dy, *x, *scale; uint32_t rows, dim; float weight; uint32_t spare; };
+struct cu_norm_back { float *dx; const float *dy, *x, *w; float *scale; float eps, weight; uint32_t dim,
+                      add; };
+struct cu_gain_back { float *dw; const float *dy, *x, *scale; uint32_t rows,
+                      dim; float weight; uint32_t spare; };
 struct cu_xent { const float *logits; uint16_t *g; const int32_t *target; struct cu_loss *loss; uint32_t vocab, spare; };
 struct cu_squares { const float *g; double *part; uint64_t n; };
-struct cu_adamw { float *w, *m, *v, *g; uint16_t *w16; uint64_t n, n_matrix; float beta1, beta2, eps, scale, keep, rate, root, spare; };
+struct cu_adamw { float *w, *m, *v, *g; uint16_t *w16; uint64_t n, n_matrix; float beta1, beta2, eps, scale,
+                  keep, rate, root, spare; };
 
 /* Every kernel and its arguments. Variants (few and many rows, head_dim) give a row the same bits; they differ in what they hold at once. */
 #define CU_KERNELS(X) \

@@ -22,7 +22,10 @@ struct attending {
     const char *cache;               /* of this layer and head */
 };
 
-FN char *attend_at(const char *rows, unsigned row, unsigned piece, unsigned dp) { return (char *)rows + row * dp * 2 + (piece ^ (row & 7)) * 16; }
+FN char *attend_at(const char *rows, unsigned row, unsigned piece, unsigned dp)
+{
+    return (char *)rows + row * dp * 2 + (piece ^ (row & 7)) * 16;
+}
 
 FN void attend_load(char *stage, const struct attending *x, size_t block)
 {
@@ -63,9 +66,11 @@ FN unsigned attend_rows(const struct attending *x, unsigned frag, unsigned *r0)
 }
 
 /* K (or V) of 16 slots from position p0 on as `row` of the tile sees them: its ancestors, where asked for committed ones out of the block, else 0. */
-FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t p0, const char *committed, bool value)
+FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t p0, const char *committed,
+                     bool value)
 {
-    const unsigned r = x->tile.row0 + row, pieces = x->dp / 8, n_past = x->s->n_past, n_node = x->a->rows.n_node[r];
+    const unsigned r = x->tile.row0 + row, pieces = x->dp / 8, n_past = x->s->n_past,
+                   n_node = x->a->rows.n_node[r];
     const uint32_t *path = x->a->rows.node + x->a->rows.node_at[r];
     const char *nodes = x->s->scratch + x->a->layer * x->s->node_layer_bytes;
     warp_sync();
@@ -77,13 +82,15 @@ FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t
         if (p < n_past && committed)
             load16(w, attend_at(committed, (unsigned)(p % CU_BLOCK), c, x->dp));
         if (p >= n_past && p < (size_t)n_past + n_node)
-            load16(w, nodes + (((size_t)path[p - n_past] * x->a->n_kv_heads + x->head) * 2 + (value ? 1 : 0)) * x->dp * 2 + c * 16);
+            load16(w, nodes + (((size_t)path[p - n_past] * x->a->n_kv_heads + x->head) * 2 + (value ? 1
+                : 0)) * x->dp * 2 + c * 16);
         store16(attend_at(area, slot, c, x->dp), w);
     }
     warp_sync();
 }
 
-FN bool attend_touches(const struct attending *x, unsigned row, size_t p0)     /* a slot of p0 .. p0+15 is an ancestor of the row, or before one */
+/* a slot of p0 .. p0+15 is an ancestor of the row, or before one */
+FN bool attend_touches(const struct attending *x, unsigned row, size_t p0)
 {
     return p0 < (size_t)x->s->n_past + x->a->rows.n_node[x->tile.row0 + row];
 }
@@ -100,7 +107,8 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
         for (; row < end; row++)
             UNROLL_NONE
             for (unsigned g = 0; g < 4; g++) {
-                const size_t p0 = block * CU_BLOCK + g * 16, last = (size_t)n_past + x->a->rows.n_node[x->tile.row0 + row];
+                const size_t p0 = block * CU_BLOCK + g * 16,
+                             last = (size_t)n_past + x->a->rows.n_node[x->tile.row0 + row];
                 if (p0 + 16 <= n_past || !attend_touches(x, row, p0))
                     continue;
                 float t[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
@@ -116,7 +124,8 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
                 UNROLL_ALL
                 for (unsigned e = 0; e < 32; e++) {      /* registers have no index at run time: all of them, of which a quarter is meant */
                     const size_t p = p0 + e / 4 % 2 * 8 + lane() % 4 * 2 + e % 2;
-                    if (e / 8 == g && p >= n_past && p < last && (frag * 16 + lane() / 4 + e % 4 / 2 * 8) / x->group == row)
+                    if (e / 8 == g && p >= n_past && p < last &&
+                        (frag * 16 + lane() / 4 + e % 4 / 2 * 8) / x->group == row)
                         s[i][e / 4][e % 4] = t[e / 4 % 2][e % 4];
                 }
             }
@@ -134,7 +143,8 @@ FN void attend_weights(uint32_t p[2][4], float s[2][8][4], const struct attendin
 }
 
 /* o += p V for the step of 16 keys j, row by row. */
-FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct attending *x, size_t block, unsigned j, const char *v, char *area)
+FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct attending *x, size_t block,
+                           unsigned j, const char *v, char *area)
 {
     const size_t p0 = block * CU_BLOCK + j * 16;
     UNROLL_ALL
@@ -145,8 +155,10 @@ FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct att
         for (; row < end; row++) {
             if (!attend_touches(x, row, p0))
                 continue;
-            const bool low = (frag * 16 + lane() / 4) / x->group == row, high = (frag * 16 + lane() / 4 + 8) / x->group == row;
-            const uint32_t mine[4] = { low ? p[i][0] : 0, high ? p[i][1] : 0, low ? p[i][2] : 0, high ? p[i][3] : 0 };
+            const bool low = (frag * 16 + lane() / 4) / x->group == row,
+                       high = (frag * 16 + lane() / 4 + 8) / x->group == row;
+            const uint32_t mine[4] = { low ? p[i][0] : 0, high ? p[i][1] : 0, low ? p[i][2] : 0, high
+                                       ? p[i][3] : 0 };
             attend_fetch(area, x, row, p0, v, true);
             UNROLL_ALL
             for (unsigned d = 0; d < x->dp / 16; d++) {
@@ -168,7 +180,8 @@ FN void attend_importance(float s[2][8][4], const struct attending *x, size_t bl
         const size_t p = block * CU_BLOCK + t / 2 * 8 + lane() % 4 * 2 + t % 2;
         float sum = 0;
         for (unsigned g = 0; g < x->group; g++)
-            sum = sum + shfl(g < 8 ? s[0][t / 2][t % 2] : s[0][t / 2][t % 2 + 2], (int)(g % 8 * 4 + lane() % 4));
+            sum = sum +
+                  shfl(g < 8 ? s[0][t / 2][t % 2] : s[0][t / 2][t % 2 + 2], (int)(g % 8 * 4 + lane() % 4));
         if (lane() < 4 && p < x->s->n_past)
             to[p] = sum;
     }
@@ -176,11 +189,12 @@ FN void attend_importance(float s[2][8][4], const struct attending *x, size_t bl
 
 /* One block of 64 keys for the queries of this warp. stage: K and V of committed slots; other: the stage that nothing comes to when the
  * block touches the tree. */
-FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsigned sees[2][2][2], const struct attending *x, size_t block,
-                     const char *stage, char *other, bool scored)
+FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsigned sees[2][2][2],
+                     const struct attending *x, size_t block, const char *stage, char *other, bool scored)
 {
     const unsigned dp = x->dp, n_past = x->s->n_past;
-    const bool touched = x->s->tree && block * CU_BLOCK + CU_BLOCK > n_past, shared_keys = !x->s->tree || block * CU_BLOCK < n_past;
+    const bool touched = x->s->tree && block * CU_BLOCK + CU_BLOCK > n_past,
+               shared_keys = !x->s->tree || block * CU_BLOCK < n_past;
     const char *v = stage + CU_BLOCK * dp * 2;
     char *area = other + warp() * 16 * dp * 2;
     float s[2][8][4];
@@ -278,7 +292,8 @@ FN void attend_write(float o[2][16][4], float m[2][2], float l[2][2], const stru
     for (unsigned i = 0; i < x->mt; i++)
         UNROLL_ALL
         for (unsigned h = 0; h < 2; h++) {
-            const unsigned query = (i * 4 + warp()) * 16 + lane() / 4 + h * 8, row = x->tile.row0 + query / x->group - x->a->row_first;
+            const unsigned query = (i * 4 + warp()) * 16 + lane() / 4 + h * 8,
+                           row = x->tile.row0 + query / x->group - x->a->row_first;
             float sum = l[i][h];
             sum = sum + shfl_xor(sum, 1);
             sum = sum + shfl_xor(sum, 2);
@@ -297,7 +312,10 @@ FN void attend_write(float o[2][16][4], float m[2][2], float l[2][2], const stru
         }
 }
 
-FN size_t attend_lo(const struct cu_seq *s, size_t pos, unsigned window) { return window && !s->shifted && pos + 1 > window ? pos + 1 - window : 0; }
+FN size_t attend_lo(const struct cu_seq *s, size_t pos, unsigned window)
+{
+    return window && !s->shifted && pos + 1 > window ? pos + 1 - window : 0;
+}
 
 FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
 {
@@ -314,19 +332,23 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
     x.s = &a->rows.seq[x.tile.seq];
     x.group = a->n_heads / a->n_kv_heads, x.head = block_y();
     x.cache = x.s->base + a->layer * x.s->layer_bytes + x.head * x.s->head_bytes;
-    const size_t b0 = max_size(chunk * (CU_CHUNK / CU_BLOCK), attend_lo(x.s, x.tile.pos_min, a->window) / CU_BLOCK);
-    const size_t b1 = min_size(chunk * (CU_CHUNK / CU_BLOCK) + CU_CHUNK / CU_BLOCK - 1, x.tile.pos_max / CU_BLOCK);
+    const size_t b0 =
+        max_size(chunk * (CU_CHUNK / CU_BLOCK), attend_lo(x.s, x.tile.pos_min, a->window) / CU_BLOCK);
+    const size_t b1 =
+        min_size(chunk * (CU_CHUNK / CU_BLOCK) + CU_CHUNK / CU_BLOCK - 1, x.tile.pos_max / CU_BLOCK);
     if (b0 > b1)
         return;
     for (unsigned i = tid(); i < mt * 64 * pieces; i += threads()) {
         const unsigned query = i / pieces, row = x.tile.row0 + query / x.group;
         const bool is = query / x.group < x.tile.n;
         cp_async16(attend_at(x.q, query, i % pieces, dp),
-                   a->q + ((size_t)(is ? row : x.tile.row0) * a->n_heads + x.head * x.group + query % x.group) * dp + i % pieces * 8, is);
+                   a->q + ((size_t)(is ? row
+                                    : x.tile.row0) * a->n_heads + x.head * x.group + query % x.group) * dp + i % pieces * 8, is);
     }
     for (unsigned i = 0; i < 2; i++)
         for (unsigned h = 0; h < 2; h++) {
-            const unsigned query = (i * 4 + warp()) * 16 + lane() / 4 + h * 8, row = x.tile.row0 + query / x.group;
+            const unsigned query = (i * 4 + warp()) * 16 + lane() / 4 + h * 8,
+                           row = x.tile.row0 + query / x.group;
             const bool is = i < mt && query / x.group < x.tile.n;
             m[i][h] = -INFINITY;
             l[i][h] = 0;
@@ -371,9 +393,11 @@ KERNEL(merge, merge, 128, 1)
     const size_t row = a.row_first + r, pos = a.rows.pos[row];
     const float *part = a.part + item * a.chunks * (2 + a.dp);
     float m = -INFINITY, l = 0, o[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
-    for (size_t c = attend_lo(&a.rows.seq[a.rows.seq_of[row]], pos, a.window) / CU_CHUNK; c <= pos / CU_CHUNK; c++) {
+    for (size_t c = attend_lo(&a.rows.seq[a.rows.seq_of[row]], pos, a.window) / CU_CHUNK; c <= pos / CU_CHUNK;
+         c++) {
         const float *p = part + c * (2 + a.dp), mc = p[0], top = max_of(m, mc);
-        const float fade = m == -INFINITY ? 0.0f : exp2_fast(m - top), join = mc == -INFINITY ? 0.0f : exp2_fast(mc - top);
+        const float fade = m == -INFINITY ? 0.0f : exp2_fast(m - top),
+                    join = mc == -INFINITY ? 0.0f : exp2_fast(mc - top);
         m = top;
         l = fmaf(p[1], join, l * fade);
         UNROLL_ALL

@@ -3,21 +3,25 @@
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
-FN char *cache_row(const struct cu_cache *c, size_t layer, size_t head, size_t slot, size_t dp)    /* K; V stands 64 rows further on */
+/* K; V stands 64 rows further on */
+FN char *cache_row(const struct cu_cache *c, size_t layer, size_t head, size_t slot, size_t dp)
 {
-    return c->base + layer * c->layer_bytes + head * c->head_bytes + slot / CU_BLOCK * 2 * CU_BLOCK * dp * 2 + slot % CU_BLOCK * dp * 2;
+    return c->base + layer * c->layer_bytes + head * c->head_bytes + slot / CU_BLOCK * 2 * CU_BLOCK * dp * 2 +
+           slot % CU_BLOCK * dp * 2;
 }
 
 /* A warp per row, layer and head: block (row, layer * heads + head). */
 KERNEL(kv_copy, kv_copy, WARP, 1)
 {
-    const size_t i = block_x(), layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads, v = CU_BLOCK * (size_t)a.dp * 2;
+    const size_t i = block_x(), layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads,
+                 v = CU_BLOCK * (size_t)a.dp * 2;
     const unsigned chunks = a.dp / 8;            /* of 16 bytes in a row of K */
     depend_wait();
     const size_t from = a.from[(size_t)block_y() * a.from_step + i], to = a.to ? a.to[i] : a.to0 + i;
     char *dst = cache_row(&a.dst, layer, head, to, a.dp);
-    const char *k = a.nodes ? a.src.scratch + layer * a.src.node_layer_bytes + (from * a.n_kv_heads + head) * 4 * a.dp
-                            : cache_row(&a.src, layer, head, from, a.dp);
+    const char *k =
+        a.nodes ? a.src.scratch + layer * a.src.node_layer_bytes + (from * a.n_kv_heads + head) * 4 * a.dp
+                : cache_row(&a.src, layer, head, from, a.dp);
     for (unsigned c = lane(); c < 2 * chunks; c += WARP) {
         uint32_t w[4];
         const unsigned in = c % chunks * 16;
@@ -28,7 +32,8 @@ KERNEL(kv_copy, kv_copy, WARP, 1)
 
 KERNEL(kv_zero, kv_zero, WARP, 1)
 {
-    const size_t layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads, v = CU_BLOCK * (size_t)a.dp * 2;
+    const size_t layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads,
+                 v = CU_BLOCK * (size_t)a.dp * 2;
     const unsigned chunks = a.dp / 8;
     const uint32_t zero[4] = { 0, 0, 0, 0 };
     depend_wait();
@@ -68,7 +73,8 @@ KERNEL(kv_select, kv_select, CU_SELECT_THREADS, 2)
     struct selecting *s = (struct selecting *)shared();
     static_assert(sizeof *s <= CU_SELECT_SHARED, "cu_args.h");
     depend_wait();
-    const uint32_t from = a.from[block_y()], want = a.budget - a.sinks, first = from > a.sinks ? from : a.sinks, n = a.n_past > first ? a.n_past - first : 0;
+    const uint32_t from = a.from[block_y()], want = a.budget - a.sinks,
+                   first = from > a.sinks ? from : a.sinks, n = a.n_past > first ? a.n_past - first : 0;
     const uint32_t take = n < want ? n : want;
     const float *score = a.importance + at * a.importance_step;
     uint32_t *row = a.row + at * a.row_step;

@@ -8,7 +8,10 @@
 
 FN size_t product_from(size_t tiles, unsigned piece, unsigned pieces) { return tiles * piece / pieces; }
 /* The piece that tile t belongs to. */
-FN unsigned product_piece(size_t tiles, size_t t, unsigned pieces) { return (unsigned)(((t + 1) * pieces - 1) / tiles); }
+FN unsigned product_piece(size_t tiles, size_t t, unsigned pieces)
+{
+    return (unsigned)(((t + 1) * pieces - 1) / tiles);
+}
 
 FN void product_load_w(char *stage, const struct cu_product *a, size_t t)
 {
@@ -33,7 +36,8 @@ FN void product_load_x(char *stage, const struct cu_product *a, const unsigned n
         } else {                                 /* rows that do not begin at 16 bytes */
             uint32_t v[4];
             for (unsigned j = 0; j < 4; j++) {
-                const uint32_t lo = row && k + 2 * j < a->k ? src[k + 2 * j] : 0, hi = row && k + 2 * j + 1 < a->k ? src[k + 2 * j + 1] : 0;
+                const uint32_t lo = row && k + 2 * j < a->k ? src[k + 2 * j] : 0,
+                               hi = row && k + 2 * j + 1 < a->k ? src[k + 2 * j + 1] : 0;
                 v[j] = lo | hi << 16;
             }
             store16(dst, v);
@@ -50,7 +54,8 @@ FN void product_tile(float acc[2][8][4], const char *w, const char *x, const uns
         load16(m[1], w + ((2 * warp() + 1) * 4 + kf) * 512 + lane() * 16);
         UNROLL_ALL
         for (unsigned np = 0; np < nr / 16; np++) {
-            const unsigned which = lane() / 8, r = (2 * np + which / 2) * 8 + lane() % 8, c = 2 * kf + which % 2;
+            const unsigned which = lane() / 8, r = (2 * np + which / 2) * 8 + lane() % 8,
+                           c = 2 * kf + which % 2;
             uint32_t b[4];
             ldmatrix4(b, x + r * 128 + (c ^ (r & 7)) * 16);
             UNROLL_ALL
@@ -62,7 +67,8 @@ FN void product_tile(float acc[2][8][4], const char *w, const char *x, const uns
     }
 }
 
-FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsigned nr, unsigned row0, size_t n_tile)
+FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsigned nr, unsigned row0,
+                      size_t n_tile)
 {
     const size_t out = n_tile * CU_TILE_N + warp() * 32 + lane() / 4;        /* and 8, 16, 24 further on */
     const unsigned r0 = row0 + lane() % 4 * 2;
@@ -92,11 +98,12 @@ FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsi
 
 /* Outputs of n_tile that this block has summed up from tile ka (in k) on, without its first or its last: to memory; the block that
  * comes last adds up what all have brought, into acc. Whether this is the last one. */
-FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles, size_t tiles_k, size_t n_tile, size_t ka,
-                      unsigned *came_last)
+FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles,
+                      size_t tiles_k, size_t n_tile, size_t ka, unsigned *came_last)
 {
     const size_t first = n_tile * tiles_k, n_tiles = tiles / tiles_k, size = (size_t)nr * CU_TILE_N;
-    const unsigned p0 = product_piece(tiles, first, a->pieces), p1 = product_piece(tiles, first + tiles_k - 1, a->pieces);
+    const unsigned p0 = product_piece(tiles, first, a->pieces),
+                   p1 = product_piece(tiles, first + tiles_k - 1, a->pieces);
     float *mine = a->part + ((size_t)block_x() * a->pieces + block_y()) * 2 * size + (ka ? 0 : size);
     UNROLL_ALL
     for (unsigned i = 0; i < 2; i++)
@@ -106,7 +113,8 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
             for (unsigned e = 0; e < 4; e++)
                 mine[((i * (nr / 8) + j) * 4 + e) * 128 + tid()] = acc[i][j][e];
     barrier();
-    if (tid() == 0) {                            /* one thread for all: the barriers before and behind carry its fences to the others */
+    /* one thread for all: the barriers before and behind carry its fences to the others */
+    if (tid() == 0) {
         uint32_t *ticket = a->ticket + block_x() * n_tiles + n_tile;
         fence();
         *came_last = atomic_add(ticket, 1) == p1 - p0;
@@ -118,7 +126,8 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
     if (!*came_last)
         return false;
     for (unsigned p = p0; p <= p1; p++) {
-        const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size + (product_from(tiles, p, a->pieces) > first ? 0 : size);
+        const float *from = a->part + ((size_t)block_x() * a->pieces + p) * 2 * size +
+                            (product_from(tiles, p, a->pieces) > first ? 0 : size);
         UNROLL_ALL
         for (unsigned i = 0; i < 2; i++)
             UNROLL_ALL
@@ -134,8 +143,10 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
 
 FN void product(const struct cu_product *a, const unsigned nr)
 {
-    const size_t tiles_k = (a->k + CU_TILE_K - 1) / CU_TILE_K, tiles = (a->n + CU_TILE_N - 1) / CU_TILE_N * tiles_k;
-    const size_t t0 = product_from(tiles, block_y(), a->pieces), t1 = product_from(tiles, block_y() + 1, a->pieces);
+    const size_t tiles_k = (a->k + CU_TILE_K - 1) / CU_TILE_K,
+                 tiles = (a->n + CU_TILE_N - 1) / CU_TILE_N * tiles_k;
+    const size_t t0 = product_from(tiles, block_y(), a->pieces),
+                 t1 = product_from(tiles, block_y() + 1, a->pieces);
     const unsigned stage_bytes = CU_TILE * 2 + nr * 128;
     char *stages = (char *)shared();
     unsigned *came_last = (unsigned *)(stages + CU_STAGES * stage_bytes);
@@ -149,7 +160,8 @@ FN void product(const struct cu_product *a, const unsigned nr)
     depend_launch();
     for (unsigned i = 0; i < CU_STAGES - 1; i++) {
         if (t0 + i < t1)
-            product_load_x(stages + i * stage_bytes + CU_TILE * 2, a, nr, block_x() * nr, (t0 + i) % tiles_k * CU_TILE_K);
+            product_load_x(stages + i * stage_bytes + CU_TILE * 2, a, nr, block_x() * nr,
+                           (t0 + i) % tiles_k * CU_TILE_K);
         cp_commit();
     }
     for (unsigned i = 0; i < 2; i++)
@@ -168,7 +180,8 @@ FN void product(const struct cu_product *a, const unsigned nr)
         const char *stage = stages + (t - t0) % CU_STAGES * stage_bytes;
         product_tile(acc, stage, stage + CU_TILE * 2, nr);
         if (kt + 1 == tiles_k || t + 1 == t1) {
-            if ((ka == 0 && kt + 1 == tiles_k) || product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last))
+            if ((ka == 0 && kt + 1 == tiles_k) ||
+                product_share(a, acc, nr, tiles, tiles_k, t / tiles_k, ka, came_last))
                 product_write(a, acc, nr, block_x() * nr, t / tiles_k);
             ka = 0;
             for (unsigned i = 0; i < 2; i++)

@@ -5,7 +5,8 @@
 /* Where element (row, k) of a packed matrix lies. */
 FN size_t pack_at(size_t row, size_t k, size_t tiles_k)
 {
-    const size_t tile = row / CU_TILE_N * tiles_k + k / CU_TILE_K, frag = row % CU_TILE_N / 16 * 4 + k % CU_TILE_K / 16;
+    const size_t tile = row / CU_TILE_N * tiles_k + k / CU_TILE_K,
+                 frag = row % CU_TILE_N / 16 * 4 + k % CU_TILE_K / 16;
     const size_t r = row % 16, c = k % 16, in = (r % 8 * 4 + c % 8 / 2) * 8 + (r / 8 + c / 8 * 2) * 2 + c % 2;
     return tile * CU_TILE + frag * 256 + in;
 }
@@ -22,7 +23,8 @@ KERNEL(pack, pack, 256, 1)
     const size_t i = (size_t)block_x() * threads() + tid(), tiles_k = (a.k + CU_TILE_K - 1) / CU_TILE_K;
     depend_wait();
     if (i < (size_t)a.n * a.k)
-        a.w[pack_at(a.r0 + i / a.k, i % a.k, tiles_k)] = a.from == 1 ? ((const uint16_t *)a.src)[i] : to_bf16(load_as(a.src, a.from, i));
+        a.w[pack_at(a.r0 + i / a.k, i % a.k, tiles_k)] =
+            a.from == 1 ? ((const uint16_t *)a.src)[i] : to_bf16(load_as(a.src, a.from, i));
 }
 
 KERNEL(embed, embed, 256, 1)
@@ -31,7 +33,8 @@ KERNEL(embed, embed, 256, 1)
     depend_launch();
     const size_t r = block_x(), token = (size_t)a.rows.token[r], tiles_k = (a.k + CU_TILE_K - 1) / CU_TILE_K;
     for (size_t i = tid(); i < a.k; i += threads())
-        a.x[r * a.k + i] = a.packed ? bf16_float(((const uint16_t *)a.w)[pack_at(token, i, tiles_k)]) : load_as(a.w, a.type, token * a.k + i);
+        a.x[r * a.k + i] = a.packed ? bf16_float(((const uint16_t *)a.w)[pack_at(token, i, tiles_k)])
+                                    : load_as(a.w, a.type, token * a.k + i);
 }
 
 KERNEL(rmsnorm, rmsnorm, CU_NORM_THREADS, 1)
@@ -87,7 +90,8 @@ KERNEL(rope, rope, 128, 1)
     }
     if (!value) {
         for (unsigned i = lane(); i < half; i += WARP) {
-            const float c = a.rows.cos[r * half + i], t = a.rows.sin[r * half + i], x0 = x[i], x1 = x[i + half];
+            const float c = a.rows.cos[r * half + i], t = a.rows.sin[r * half + i], x0 = x[i],
+                        x1 = x[i + half];
             x[i] = x0 * c - x1 * t;
             x[i + half] = x1 * c + x0 * t;
         }
@@ -105,10 +109,11 @@ KERNEL(rope, rope, 128, 1)
     const size_t pos = a.rows.pos[r];
     uint16_t *to;
     if (s->tree)
-        to = (uint16_t *)(s->scratch + a.layer * s->node_layer_bytes) + ((r - s->row0) * a.n_kv_heads + kv) * 2 * a.dp + (value ? a.dp : 0);
+        to = (uint16_t *)(s->scratch + a.layer * s->node_layer_bytes) +
+             ((r - s->row0) * a.n_kv_heads + kv) * 2 * a.dp + (value ? a.dp : 0);
     else
-        to = (uint16_t *)(s->base + a.layer * s->layer_bytes + kv * s->head_bytes) + pos / CU_BLOCK * 2 * CU_BLOCK * a.dp +
-             (value ? CU_BLOCK * a.dp : 0) + pos % CU_BLOCK * a.dp;
+        to = (uint16_t *)(s->base + a.layer * s->layer_bytes + kv * s->head_bytes) +
+             pos / CU_BLOCK * 2 * CU_BLOCK * a.dp + (value ? CU_BLOCK * a.dp : 0) + pos % CU_BLOCK * a.dp;
     for (unsigned i = lane(); i < a.dp; i += WARP)
         to[i] = to_bf16(x[i]);
 }

@@ -16,7 +16,8 @@ KERNEL(norm_back, norm_back, CU_NORM_THREADS, 1)
     }
     s = block_sum(s, (float *)shared());
     c = block_sum(c, (float *)shared());
-    const float scale = 1.0f / sqrtf(s / (float)a.dim + a.eps), back = c * scale * scale * scale / (float)a.dim;
+    const float scale = 1.0f / sqrtf(s / (float)a.dim + a.eps),
+                back = c * scale * scale * scale / (float)a.dim;
     for (unsigned i = tid(); i < a.dim; i += threads()) {
         const float d = fmaf(-x[i], back, dy[i] * a.weight * a.w[i] * scale);
         dx[i] = a.add ? dx[i] + d : d;
@@ -75,7 +76,8 @@ KERNEL(xent, xent, CU_NORM_THREADS, 1)
     const float at = x[target];
     for (unsigned i = tid(); i < a.vocab; i += threads()) {
         top = max_of(x[i], top);
-        above += x[i] > at || (x[i] == at && i < (unsigned)target) ? 1.0f : 0.0f;      /* whole numbers: exact to 2^24 */
+        /* whole numbers: exact to 2^24 */
+        above += x[i] > at || (x[i] == at && i < (unsigned)target) ? 1.0f : 0.0f;
     }
     top = block_max(top, work);
     for (unsigned i = tid(); i < a.vocab; i += threads())
@@ -118,7 +120,8 @@ KERNEL(adamw, adamw, 256, 1)
     depend_wait();
     if (i >= a.n)
         return;
-    const float x = a.g[i] * a.scale, m = fmaf(a.beta1, a.m[i], (1.0f - a.beta1) * x), v = fmaf(a.beta2, a.v[i], (1.0f - a.beta2) * x * x);
+    const float x = a.g[i] * a.scale, m = fmaf(a.beta1, a.m[i], (1.0f - a.beta1) * x),
+                v = fmaf(a.beta2, a.v[i], (1.0f - a.beta2) * x * x);
     const float w = fmaf(i < a.n_matrix ? a.keep : 1.0f, a.w[i], -(a.rate * m / (sqrtf(v) * a.root + a.eps)));
     a.m[i] = m, a.v[i] = v, a.w[i] = w, a.g[i] = 0;
     if (i < a.n_matrix)

@@ -15,14 +15,16 @@ struct cublas {
     int (*create)(void **handle);
     int (*destroy)(void *handle);
     int (*set_stream)(void *handle, void *stream);
-    int (*gemm_ex)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b, int b_type, int ldb,
-                   const void *beta, void *c, int c_type, int ldc, int compute, int algorithm);
+    int (*gemm_ex)(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
+                   int a_type, int lda, const void *b, int b_type, int ldb, const void *beta, void *c,
+                   int c_type, int ldc, int compute, int algorithm);
 };
 
 static bool load(struct cublas *b, const char *name)
 {
     const struct { const char *name; void *slot; } call[] = {
-        { "cublasCreate_v2", &b->create }, { "cublasDestroy_v2", &b->destroy }, { "cublasSetStream_v2", &b->set_stream }, { "cublasGemmEx", &b->gemm_ex },
+        { "cublasCreate_v2", &b->create }, { "cublasDestroy_v2", &b->destroy }, { "cublasSetStream_v2",
+            &b->set_stream }, { "cublasGemmEx", &b->gemm_ex },
     };
     if (!(b->lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)))
         return false;
@@ -43,7 +45,9 @@ int cublas_open(struct cublas **out, void *stream, char *why, size_t why_size)
     static const char *const names[] = { "libcublas.so.13", "libcublas.so.12" };
     struct cublas *b = calloc(1, sizeof *b);
     *out = NULL;
-    snprintf(why, why_size, "training on a GPU needs cuBLAS, and neither libcublas.so.13 nor libcublas.so.12 is there; --device cpu trains without it");
+    snprintf(why, why_size,
+             "training on a GPU needs cuBLAS, and neither libcublas.so.13 nor libcublas.so.12 is there; "
+             "--device cpu trains without it");
     for (size_t i = 0; b && i < sizeof names / sizeof *names; i++) {
         if (!load(b, names[i]))
             continue;
@@ -54,7 +58,10 @@ int cublas_open(struct cublas **out, void *stream, char *why, size_t why_size)
             *out = b;
             return 0;
         }
-        snprintf(why, why_size, "training on a GPU needs cuBLAS, and %s does not start (status %d); --device cpu trains without it", names[i], rc);
+        snprintf(why, why_size,
+                 "training on a GPU needs cuBLAS, and %s does not start (status %d); --device cpu trains "
+                 "without it",
+                 names[i], rc);
         dlclose(b->lib);
     }
     free(b);
@@ -64,9 +71,11 @@ int cublas_open(struct cublas **out, void *stream, char *why, size_t why_size)
 int cublas_gemm(struct cublas *b, const struct gpu_gemm *g, char *why, size_t why_size)
 {
     const float one = 1, beta = g->add ? 1 : 0;
-    assert(g->m <= INT_MAX && g->n <= INT_MAX && g->k <= INT_MAX && g->lda <= INT_MAX && g->ldb <= INT_MAX && g->ldc <= INT_MAX);
-    int rc = b->gemm_ex(b->handle, g->a_t ? OP_T : OP_N, g->b_t ? OP_T : OP_N, (int)g->m, (int)g->n, (int)g->k, &one, g->a, R_16BF, (int)g->lda, g->b, R_16BF,
-                        (int)g->ldb, &beta, g->c, R_32F, (int)g->ldc, COMPUTE_32F, GEMM_DEFAULT);
+    assert(g->m <= INT_MAX && g->n <= INT_MAX && g->k <= INT_MAX && g->lda <= INT_MAX && g->ldb <= INT_MAX &&
+           g->ldc <= INT_MAX);
+    int rc = b->gemm_ex(b->handle, g->a_t ? OP_T : OP_N, g->b_t ? OP_T : OP_N, (int)g->m, (int)g->n,
+                        (int)g->k, &one, g->a, R_16BF, (int)g->lda, g->b, R_16BF, (int)g->ldb, &beta, g->c,
+                        R_32F, (int)g->ldc, COMPUTE_32F, GEMM_DEFAULT);
     if (rc)
         snprintf(why, why_size, "cublasGemmEx of %zu x %zu x %zu: status %d", g->m, g->n, g->k, rc);
     return rc ? -1 : 0;

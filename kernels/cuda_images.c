@@ -15,7 +15,10 @@ IMAGE(sm_80, "sm_80.cubin")
 IMAGE(sm_89, "sm_89.cubin")
 IMAGE(sm_90a, "sm_90a.cubin")
 IMAGE(compute_80, "compute_80.ptx")
-static struct cuda_image image(const char *from, const char *end) { return (struct cuda_image){ from, (size_t)(end - from) }; }
+static struct cuda_image image(const char *from, const char *end)
+{
+    return (struct cuda_image){ from, (size_t)(end - from) };
+}
 #endif
 
 static size_t images(struct cuda_image *to)
@@ -36,7 +39,8 @@ static const char *word_after(const struct cuda_image *i, const char *mark, char
 {
     const char *at = memmem(i->data, i->size, mark, strlen(mark));
     size_t n = 0;
-    for (const char *p = at ? at + strlen(mark) : i->data + i->size; p < i->data + i->size && n < 15 && (*p == '_' || (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z')); p++)
+    for (const char *p = at ? at + strlen(mark) : i->data + i->size; p < i->data + i->size && n < 15 &&
+         (*p == '_' || (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z')); p++)
         text[n++] = *p;
     text[n] = 0;
     return text;
@@ -72,7 +76,8 @@ const struct cuda_image *cuda_image_for(int major, int minor)
             if (strcmp(cuda_image_arch(&all_[i], arch), wanted[w]) == 0)
                 return &all_[i];
     for (size_t i = 0; i < n; i++)
-        if (strncmp(cuda_image_arch(&all_[i], arch), "compute_", 8) == 0 && atoi(arch + 8) <= major * 10 + minor)
+        if (strncmp(cuda_image_arch(&all_[i], arch), "compute_", 8) == 0 &&
+            atoi(arch + 8) <= major * 10 + minor)
             return &all_[i];
     return NULL;
 }
@@ -85,7 +90,8 @@ const char *cuda_numerics(const struct cuda_image *i, int major, int minor, char
     snprintf(own, sizeof own, "sm_%d%d", major, minor);
     const bool same = strncmp(arch, own, strlen(own)) == 0 && strspn(arch + strlen(own), "0123456789") == 0;
     snprintf(own, sizeof own, "-on-%d%d", major, minor);
-    snprintf(text, 32, "cuda-%s%.8s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, same ? "" : own, GPU_NUMERICS_VERSION);
+    snprintf(text, 32, "cuda-%s%.8s%s-%d", ptx ? "ptx_" : "", ptx ? arch + 8 : arch, same ? "" : own,
+             GPU_NUMERICS_VERSION);
     return text;
 }
 

@@ -82,19 +82,26 @@ struct device_bad { bool any; size_t row, place; };
 
 /* What partial caches take over of a text (kvmgr/partial.h), all layers and heads at once. */
 struct device_selection {
-    const float *importance; size_t importance_step;     /* the device's [n_layers][n_kv_heads][importance_step] */
+    /* the device's [n_layers][n_kv_heads][importance_step] */
+    const float *importance; size_t importance_step;
     const uint32_t *from;            /* the host's [n_layers]: `importance` is defined for from .. n_past-1 */
     size_t n_layers, n_kv_heads, n_past, sinks, budget;
-    uint32_t *row; size_t row_step;  /* the device's [n_layers][n_kv_heads][row_step]: the result, row of the text for each slot below budget */
+    /* the device's [n_layers][n_kv_heads][row_step]: the result, row of the text for each slot below budget
+     * */
+    uint32_t *row; size_t row_step;
     void *work;                      /* the device's: select_bytes of at least as many */
 };
 
-struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };   /* true head_dim, and as device->head_dim pads it */
+/* true head_dim, and as device->head_dim pads it */
+struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };
 
-struct device_limits { size_t rows_max, n_max, node_max, n_out_max, vocab; struct device_heads heads; size_t n_in_max; };   /* n_max: slots of the longest cache; n_out_max, n_in_max: of products */
+/* n_max: slots of the longest cache; n_out_max, n_in_max: of products */
+struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
+                       vocab; struct device_heads heads; size_t n_in_max; };
 
 /* Sampling on the device. The chain is src/sample/sample.h's, step by step; rows of logits differ in what stands before them. */
-enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES, DEVICE_BIAS, DEVICE_DRY, DEVICE_STEPS };
+enum device_step { DEVICE_TEMPERATURE, DEVICE_TOP_K, DEVICE_TOP_P, DEVICE_MIN_P, DEVICE_ETA, DEVICE_PENALTIES,
+                   DEVICE_BIAS, DEVICE_DRY, DEVICE_STEPS };
 struct device_edit { uint32_t id; double add; };         /* logit + add, within +-FLT_MAX; -inf bans */
 struct device_count { uint32_t id; int32_t window, text; };   /* what a row's path adds to the counts of the text */
 struct device_chain {
@@ -106,7 +113,8 @@ struct device_chain {
     uint64_t seed; uint32_t sample;  /* of the coins */
     const uint32_t *counts;          /* or NULL: on the device, [2][vocab]: occurrences in the penalty window, in the generated text */
 };
-struct device_choice {               /* one choice: from which row of the logits, with which coin, and what of the lists is for it */
+/* one choice: from which row of the logits, with which coin, and what of the lists is for it */
+struct device_choice {
     uint64_t position;               /* of the coin */
     uint32_t row;
     uint32_t edit, n_edit;           /* biases and bans: edits edit .. edit + n_edit - 1, no id twice */
@@ -118,7 +126,8 @@ struct device_choices {              /* arrays are the host's */
     const struct device_choice *choice; size_t n;
     const struct device_edit *edit; size_t n_edit;
     const struct device_count *count; size_t n_count;
-    void *work;                      /* the device's: choose_bytes of at least as many choices, edits and counts */
+    /* the device's: choose_bytes of at least as many choices, edits and counts */
+    void *work;
 };
 struct device_candidate { int32_t id; float score; };      /* as struct candidate of src/sample/sample.h */
 
@@ -149,7 +158,8 @@ struct device {
     /* n bf16 values, about normal with this deviation, a function of seed and index; NULL with host_memory. To measure with, not to sample. */
     void  (*noise)(struct device *, void *dst, size_t n, uint64_t seed, float deviation);
 
-    size_t (*head_dim)(const struct device *, size_t head_dim);        /* padded as caches and attention want it; 0: not supported */
+    /* padded as caches and attention want it; 0: not supported */
+    size_t (*head_dim)(const struct device *, size_t head_dim);
     /* Matrices: struct mat with n, k and the type that mat_type gives for what a file holds; w is mat_bytes of the device's memory,
      * zeroed, inside is the device's order. Rows are put from the host, row-major, in any order. */
     enum dtype (*mat_type)(const struct device *, enum dtype stored, enum dtype compute);
@@ -165,17 +175,20 @@ struct device {
     /* x[r] = row token[r] of the table: packed: a matrix as above; else row-major [n][k] of table->type. */
     void (*embed)(struct device *, float *x, const struct mat *table, bool packed);
     /* y = act(x / sqrt(mean(x^2) + eps) * w), [n][dim]. Rows of x that are not finite are noted under `place` unless it is SIZE_MAX. */
-    void (*rmsnorm)(struct device *, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place);
+    void (*rmsnorm)(struct device *, void *y, const float *x, const float *w, size_t n, size_t dim, float eps,
+                    size_t place);
     /* y[r*ldy + i] = (add ? y : 0) + (x[r] . w[i] + bias[i]), x act [n][w->k]; bias may be NULL. Results that are not finite are noted
      * under `place` unless it is SIZE_MAX. */
-    void (*product)(struct device *, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place);
+    void (*product)(struct device *, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
+                    const float *bias, bool add, size_t place);
     /* qkv [n][n_heads + 2 n_kv_heads][padded]: norms of q and k where given ([head_dim], else NULL), RoPE; K and V stored into the caches
      * or their scratch; q = act(q * log2(e)/sqrt(head_dim)) in the order that attend wants (n * n_heads * padded act). q_tap, or NULL:
      * the queries, rotated and unscaled, [n][n_heads][head_dim]. */
-    void (*rope)(struct device *, void *q, float *qkv, const struct device_heads *, size_t layer, const float *q_norm, const float *k_norm,
-                 float eps, float *q_tap);
+    void (*rope)(struct device *, void *q, float *qkv, const struct device_heads *, size_t layer,
+                 const float *q_norm, const float *k_norm, float eps, float *q_tap);
     /* out = act [n][n_heads][padded]: attention of every row over its cache, window 0: all of it. */
-    void (*attend)(struct device *, void *out, const void *q, const struct device_heads *, size_t layer, size_t window);
+    void (*attend)(struct device *, void *out, const void *q, const struct device_heads *, size_t layer,
+                   size_t window);
     /* h = act(silu(g) * u), gate_up [n][2 ffn]: g, then u. */
     void (*swiglu)(struct device *, void *h, const float *gate_up, size_t n, size_t ffn);
     /* dst row i = src row want[i] of the pass, rows of row_bytes (a multiple of 4); dst is not src. */
@@ -190,9 +203,11 @@ struct device {
 
     /* ---- caches: all layers and heads; NULL with host_memory: kvmgr/ does it there ---- */
     /* Scratch node[i] to slot n_past + i: the bytes of a path. */
-    void (*kv_commit)(struct device *, const struct device_kv *, size_t n_past, const uint32_t *node, size_t n);
+    void (*kv_commit)(struct device *, const struct device_kv *, size_t n_past, const uint32_t *node,
+                      size_t n);
     /* Slot from[i] of src to slot to[i] of dst, which have the same layers, heads and head_dim. No slot is both, none twice in `to`. */
-    void (*kv_copy)(struct device *, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t n);
+    void (*kv_copy)(struct device *, const struct device_kv *dst, const struct device_kv *src,
+                    const uint32_t *from, const uint32_t *to, size_t n);
     /* Slots from .. to-1 to zero. */
     void (*kv_zero)(struct device *, const struct device_kv *, size_t from, size_t to);
     /* row[..][i] = i for i < sinks; the next budget - sinks are the rows of largest importance in from' = max(from, sinks) .. n_past-1 (the later one
@@ -200,23 +215,26 @@ struct device {
     void (*kv_select)(struct device *, const struct device_selection *);
     size_t (*select_bytes)(const struct device *, size_t n_layers, size_t n_kv_heads, size_t budget);
     /* Slot row[layer][head][i] of src to slot i of dst, i < n. */
-    void (*kv_take)(struct device *, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n);
+    void (*kv_take)(struct device *, const struct device_kv *dst, const struct device_kv *src,
+                    const uint32_t *row, size_t row_step, size_t n);
 
     /* ---- logits; NULL with host_memory: src/sample/sample.h does it there ---- */
     /* counts[0][id] += window, counts[1][id] += text: no id twice. The list is the host's. */
     void (*count)(struct device *, uint32_t *counts, size_t vocab, const struct device_count *, size_t n);
     /* best [n][k], k <= 32, of the host: what sampler_rank finds for each choice, the best first, then id -1; the first is that of sampler_choose.
      * logits [..][vocab] are kept. Waits; 0, or -1 with `error`. */
-    int  (*choose)(struct device *, struct device_candidate *best, size_t k, const float *logits, size_t vocab, const struct device_chain *,
-                   const struct device_choices *);
+    int (*choose)(struct device *, struct device_candidate *best, size_t k, const float *logits, size_t vocab,
+                  const struct device_chain *, const struct device_choices *);
     size_t (*choose_bytes)(const struct device *, size_t n, size_t n_edit, size_t n_count, size_t vocab);
 };
 
 /* y [rows][w->n] = (add ? y : 0) + x . w, x [rows][w->k] of act, shared out over a pool: what `cpu` does, for training. */
-void pool_product(struct pool *, const struct ops *, float *y, enum dtype act, const void *x, size_t rows, const struct mat *w, bool add);
+void pool_product(struct pool *, const struct ops *, float *y, enum dtype act, const void *x, size_t rows,
+                  const struct mat *w, bool add);
 
 /* 0, or -1 and why not (one line). The pool is borrowed. */
-int device_cpu_open(struct device **, const struct ops *, struct pool *, enum dtype kv_type, char *why, size_t why_size);
+int device_cpu_open(struct device **, const struct ops *, struct pool *, enum dtype kv_type, char *why,
+                    size_t why_size);
 int device_cuda_open(struct device **, size_t ordinal, char *why, size_t why_size);
 int device_emulated_open(struct device **, char *why, size_t why_size);
 /* Number of GPUs that could be opened; 0 and why. A build without CUDA, or a machine without a driver, has none. */

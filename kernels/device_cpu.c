@@ -39,11 +39,12 @@ struct cpu {
     _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
 };
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static void *cpu_alloc(struct device *d, size_t bytes) { (void)d; return mem_alloc(bytes); }
 static void cpu_free(struct device *d, void *p, size_t bytes) { (void)d; mem_free(p, bytes); }
-static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }      /* src/model/memory_plan.h looks */
+/* src/model/memory_plan.h looks */
+static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }
 static void cpu_zero(struct device *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); }
 
 static void cpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
@@ -59,9 +60,11 @@ static int cpu_download(struct device *d, void *dst, const void *src, size_t byt
     return 0;
 }
 
-static size_t cpu_head_dim(const struct device *d, size_t head_dim) { (void)d; return (head_dim + 15) / 16 * 16; }
+static size_t cpu_head_dim(const struct device *d,
+                           size_t head_dim) { (void)d; return (head_dim + 15) / 16 * 16; }
 
-static enum dtype cpu_mat_type(const struct device *d, enum dtype stored, enum dtype compute) { (void)d; return compute == DT_BF16 ? DT_BF16 : stored; }
+static enum dtype cpu_mat_type(const struct device *d, enum dtype stored,
+                               enum dtype compute) { (void)d; return compute == DT_BF16 ? DT_BF16 : stored; }
 
 static size_t cpu_mat_size(const struct device *d, enum dtype type, size_t n, size_t k)
 {
@@ -80,13 +83,14 @@ static void put_item(void *ctx, size_t i, size_t thread)
     mat_pack(p->m, p->r0 + r, MIN((size_t)16, p->n - r), p->src + r * p->m->k * dtype_size(p->from), p->from);
 }
 
-static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
+static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src,
+                        enum dtype from)
 {
     struct put p = { m, r0, n, src, from };
     pool_run(((struct cpu *)d)->pool, (n + 15) / 16, put_item, &p);
 }
 
-/* ---- working memory --------------------------------------------------------------------------------------- */
+/* ---- working memory ---- */
 
 /* Deal out the buffers from c->mem, or only count them when it is NULL. */
 static void layout(struct cpu *c, const struct device_limits *l)
@@ -123,8 +127,8 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
 {
     struct cpu *c = (struct cpu *)d;
     struct device_limits l = c->limits;
-    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads && want->heads.padded <= l.heads.padded &&
-        want->n_in_max <= l.n_in_max)
+    if (want->rows_max <= l.rows_max && want->n_max <= l.n_max && want->heads.n_heads <= l.heads.n_heads &&
+        want->heads.padded <= l.heads.padded && want->n_in_max <= l.n_in_max)
         return 0;
     l.rows_max = MAX(l.rows_max, want->rows_max);
     l.n_max = MAX(l.n_max, want->n_max);
@@ -142,7 +146,7 @@ static int cpu_reserve(struct device *d, const struct device_limits *want)
     return 0;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 typedef void row_step(const struct cpu *c, const void *args, size_t r0, size_t r1);
 struct row_job { const struct cpu *c; row_step *step; const void *args; size_t n; };
@@ -175,7 +179,8 @@ static void angle_rows(const struct cpu *c, const void *args, size_t r0, size_t 
 {
     const struct device_rows *p = args;
     for (size_t r = r0; r < r1; r++)
-        rope_angles(c->cos + r * p->n_freq, c->sin + r * p->n_freq, p->angle[r], p->inv_freq, p->n_freq, p->rope_factor);
+        rope_angles(c->cos + r * p->n_freq, c->sin + r * p->n_freq, p->angle[r], p->inv_freq, p->n_freq,
+                    p->rope_factor);
 }
 
 static void cpu_begin(struct device *d, const struct device_rows *p)
@@ -230,10 +235,12 @@ static void norm_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     for (size_t r = r0; p->place != SIZE_MAX && r < r1; r++)
         if (!c->ops->finite(p->x + r * p->dim, p->dim))
             note(c, p->place, r);
-    c->ops->rmsnorm((char *)p->y + r0 * p->dim * dtype_size(act), p->dim, act, p->x + r0 * p->dim, p->dim, p->w, r1 - r0, p->dim, p->eps);
+    c->ops->rmsnorm((char *)p->y + r0 * p->dim * dtype_size(act), p->dim, act, p->x + r0 * p->dim, p->dim,
+                    p->w, r1 - r0, p->dim, p->eps);
 }
 
-static void cpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place)
+static void cpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim,
+                        float eps, size_t place)
 {
     each_row((struct cpu *)d, norm_rows, &(struct norm){ y, x, w, dim, place, eps }, n);
 }
@@ -246,7 +253,8 @@ static void swiglu_rows(const struct cpu *c, const void *args, size_t r0, size_t
     const enum dtype act = c->d.compute_f32 ? DT_F32 : DT_BF16;
     const size_t f = p->ffn;
     for (size_t r = r0; r < r1; r++)
-        c->ops->swiglu(p->h + r * f * dtype_size(act), act, p->gate_up + r * 2 * f, p->gate_up + r * 2 * f + f, f);
+        c->ops->swiglu(p->h + r * f * dtype_size(act), act, p->gate_up + r * 2 * f,
+                       p->gate_up + r * 2 * f + f, f);
 }
 
 static void cpu_swiglu(struct device *d, void *h, const float *gate_up, size_t n, size_t ffn)
@@ -275,7 +283,7 @@ static void cpu_narrow(struct device *d, void *y, const float *x, size_t n)
     ((struct cpu *)d)->ops->round(y, d->compute_f32 ? DT_F32 : DT_BF16, x, 1.0f, n);
 }
 
-/* ---- products --------------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 struct product {
     const struct ops *ops;
@@ -308,16 +316,20 @@ static void run_product(struct pool *pool, struct product *p)
     pool_run(pool, p->items, product_item, p);
 }
 
-void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype act, const void *x, size_t rows, const struct mat *w, bool add)
+void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype act, const void *x,
+                  size_t rows, const struct mat *w, bool add)
 {
-    run_product(pool, &(struct product){ .ops = ops, .y = y, .ldy = w->n, .act = act, .x = x, .ldx = w->k, .rows = rows, .w = w, .add = add });
+    run_product(pool, &(struct product){ .ops = ops, .y = y, .ldy = w->n, .act = act, .x = x, .ldx = w->k,
+                                         .rows = rows, .w = w, .add = add });
 }
 
-static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
+static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
+                        const float *bias, bool add, size_t place)
 {
     struct cpu *c = (struct cpu *)d;
     const enum dtype act = d->compute_f32 ? DT_F32 : DT_BF16;
-    struct product p = { c->ops, y, ldy, act, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL : c };
+    struct product p = { c->ops, y, ldy, act, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL
+                         : c };
     if (w->type != DT_I8) {
         run_product(c->pool, &p);
         return;
@@ -325,15 +337,17 @@ static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, s
     const size_t row = quantized_row(w->k);
     assert(w->k <= c->limits.n_in_max);
     p.act = DT_I16, p.x = c->quantized, p.ldx = row;
-    for (size_t r = 0; r < n; r += p.rows, p.y += p.rows * ldy) {      /* what is not finite is noted under a row of the lot: drafts are forgotten as a whole */
+    /* what is not finite is noted under a row of the lot: drafts are forgotten as a whole */
+    for (size_t r = 0; r < n; r += p.rows, p.y += p.rows * ldy) {
         p.rows = MIN(n - r, (size_t)QUANTIZED_ROWS);
         for (size_t i = 0; i < p.rows; i++)
-            c->ops->quantize(c->quantized + i * row, act, (const char *)x + (r + i) * w->k * dtype_size(act), w->k);
+            c->ops->quantize(c->quantized + i * row, act, (const char *)x + (r + i) * w->k * dtype_size(act),
+                             w->k);
         run_product(c->pool, &p);
     }
 }
 
-/* ---- attention -------------------------------------------------------------------------------------------- */
+/* ---- attention ---- */
 
 struct turn {
     char *q; float *qkv, *q_tap;
@@ -375,7 +389,8 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     const struct turn *p = args;
     const struct device_heads *g = p->h;
     const enum dtype type = c->d.kv_type;
-    const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2, group = g->n_heads / g->n_kv_heads;
+    const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2,
+                 group = g->n_heads / g->n_kv_heads;
     for (size_t r = r0; r < r1; r++) {
         const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
         float *q = p->qkv + r * heads * dp, *k = q + g->n_heads * dp;
@@ -389,7 +404,8 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
                 memcpy(p->q_tap + (r * g->n_heads + h) * d, x, d * sizeof *x);
         }
         store_kv(c, p, r, k, k + g->n_kv_heads * dp);
-        const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab, rows = MIN(c->slab, s->row0 + s->n - first);
+        const size_t in_slab = (r - s->row0) % c->slab, first = r - in_slab,
+                     rows = MIN(c->slab, s->row0 + s->n - first);
         for (size_t h = 0; h < g->n_heads; h++) {
             const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
             if (type == DT_I16)
@@ -400,23 +416,26 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
     }
 }
 
-static void cpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer, const float *q_norm, const float *k_norm,
-                     float eps, float *q_tap)
+static void cpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer,
+                     const float *q_norm, const float *k_norm, float eps, float *q_tap)
 {
     struct cpu *c = (struct cpu *)d;
     /* log2(e)/sqrt(head_dim): scores come out ready for exp2 */
-    const struct turn p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps, (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)) };
+    const struct turn p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps,
+                            (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)) };
     each_row(c, rope_rows, &p, c->rows->n);
 }
 
-struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };   /* of one slab; into how many items its rows are cut */
+/* of one slab; into how many items its rows are cut */
+struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };
 
 static void attend_item(void *ctx, size_t i, size_t thread)
 {
     const struct attending *p = ctx;
-    const size_t piece = i % p->pieces, chunk = i / p->pieces % p->a.n_chunks, h = i / p->pieces / p->a.n_chunks;
-    p->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces, (piece + 1) * p->a.m / p->pieces,
-                      p->c->work + thread * p->c->work_bytes);
+    const size_t piece = i % p->pieces, chunk = i / p->pieces % p->a.n_chunks,
+                 h = i / p->pieces / p->a.n_chunks;
+    p->c->ops->attend(&p->a, h, p->a.chunk0 + chunk, piece * p->a.m / p->pieces,
+                      (piece + 1) * p->a.m / p->pieces, p->c->work + thread * p->c->work_bytes);
 }
 
 static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
@@ -437,7 +456,8 @@ static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, si
     if (threads == 1)
         return 1;
     for (size_t p = best, most = MIN(rows, best + threads); p <= most; p++) {
-        const double items = MAX((double)((whole * p + threads - 1) / threads), all * (double)p / (double)threads);
+        const double items =
+            MAX((double)((whole * p + threads - 1) / threads), all * (double)p / (double)threads);
         const double ends = items * (1.5 + (double)(group * ((rows + p - 1) / p)));
         if (ends < least) {
             least = ends;
@@ -448,7 +468,8 @@ static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, si
 }
 
 /* Sequence by sequence, in slabs that bound the chunk states. */
-static void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer, size_t window)
+static void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
+                       size_t window)
 {
     struct cpu *c = (struct cpu *)d;
     const struct device_rows *w = c->rows;
@@ -465,13 +486,17 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
             last = MAX(last, w->pos[r]);
         }
         struct attending p = { .c = c, .out = (char *)out + row0 * row_bytes, .a = {
-            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads, .head_dim = h->padded,
+            .type = type, .m = rows, .n_heads = h->n_heads, .n_kv_heads = h->n_kv_heads,
+            .head_dim = h->padded,
             .q = (const char *)q + row0 * row_bytes, .q_scale = c->q_scale + row0 * h->n_heads,
-            .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes, .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
-            .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step : NULL, .node_max = w->node_step,
+            .kv = kv->base + layer * kv->layer_bytes, .head_bytes = kv->head_bytes,
+            .block_bytes = kv->block_bytes, .lo = c->lo + row0, .hi = c->hi + row0,
+            .n_node = s->tree ? w->n_node + row0 : NULL, .node = s->tree ? w->node + row0 * w->node_step
+            : NULL, .node_max = w->node_step,
             .scratch = s->tree ? node_at(kv, layer, 0) : NULL, .part = c->part,
             .chunk0 = first / KV_CHUNK, .n_chunks = last / KV_CHUNK - first / KV_CHUNK + 1,
-            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step, .bias = kv->bias } };
+            .importance = row0 == s->row0 ? s->importance : NULL, .importance_step = s->importance_step,
+            .bias = kv->bias } };
         assert(p.a.n_chunks * h->n_heads * rows * ATTN_STATE(h->padded) * sizeof(float) <= c->part_bytes);
         const size_t items = p.a.n_chunks * h->n_kv_heads;
         p.pieces = pieces_of(rows, h->n_heads / h->n_kv_heads, h->n_kv_heads, last + 1 - first, threads);
@@ -480,7 +505,7 @@ static void cpu_attend(struct device *d, void *out, const void *q, const struct 
     }
 }
 
-/* ---- open ------------------------------------------------------------------------------------------------- */
+/* ---- open ---- */
 
 static void cpu_close(struct device *d)
 {
@@ -489,7 +514,8 @@ static void cpu_close(struct device *d)
     free(c);
 }
 
-int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, enum dtype kv_type, char *why, size_t why_size)
+int device_cpu_open(struct device **out, const struct ops *ops, struct pool *pool, enum dtype kv_type,
+                    char *why, size_t why_size)
 {
     struct cpu *c = calloc(1, sizeof *c);
     if (!c) {
@@ -498,11 +524,17 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
     }
     c->ops = ops;
     c->pool = pool;
-    c->d = (struct device){ .kind = "cpu", .kv_type = kv_type, .compute_f32 = kv_type == DT_F32, .host_memory = true,
-        .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free, .bytes_free = cpu_bytes_free, .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero, .head_dim = cpu_head_dim,
-        .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin, .graph_begin = cpu_graph_begin,
-        .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm, .product = cpu_product, .rope = cpu_rope,
-        .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen, .narrow = cpu_narrow,
+    c->d = (struct device){ .kind = "cpu", .kv_type = kv_type, .compute_f32 = kv_type == DT_F32,
+                            .host_memory = true,
+        .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free, .bytes_free = cpu_bytes_free,
+        .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero,
+        .head_dim = cpu_head_dim,
+        .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin,
+        .graph_begin = cpu_graph_begin,
+        .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,
+        .product = cpu_product, .rope = cpu_rope,
+        .attend = cpu_attend, .swiglu = cpu_swiglu, .gather = cpu_gather, .widen = cpu_widen,
+        .narrow = cpu_narrow,
         .reserve_bytes = cpu_reserve_bytes, .reserve = cpu_reserve };
     snprintf(c->d.name, sizeof c->d.name, "cpu (%s)", ops->name);
     snprintf(c->d.numerics, sizeof c->d.numerics, "cpu-%d-%s", NUMERICS_VERSION, kv_type_name(kv_type));

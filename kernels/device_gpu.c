@@ -41,7 +41,7 @@ static size_t power_of_two(size_t n)         /* not below n */
     return p;
 }
 
-/* ---- errors, launches, memory ----------------------------------------------------------------------------- */
+/* ---- errors, launches, memory ---- */
 
 static void check(struct gpu *g, int rc)
 {
@@ -49,7 +49,8 @@ static void check(struct gpu *g, int rc)
         snprintf(g->d.error, sizeof g->d.error, "%s", g->driver->error);
 }
 
-static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z,
+                   unsigned block, size_t shared)
 {
     if (*g->d.error || !x || !y || !z)
         return;
@@ -60,7 +61,8 @@ static void launch(struct gpu *g, enum cu_kernel kernel, const void *args, size_
 
 struct gpu_driver *gpu_driver_of(struct device *d) { return ((struct gpu *)d)->driver; }
 void gpu_check(struct device *d, int rc) { check((struct gpu *)d, rc); }
-void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared)
+void gpu_launch(struct device *d, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z,
+                unsigned block, size_t shared)
 {
     launch((struct gpu *)d, kernel, args, x, y, z, block, shared);
 }
@@ -71,8 +73,14 @@ static void gpu_free(struct device *d, void *p, size_t bytes)
     if (p)
         ((struct gpu *)d)->driver->free(((struct gpu *)d)->driver, p);
 }
-static void *gpu_alloc(struct device *d, size_t bytes) { return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes); }
-static size_t gpu_bytes_free(struct device *d) { return ((struct gpu *)d)->driver->bytes_free(((struct gpu *)d)->driver); }
+static void *gpu_alloc(struct device *d, size_t bytes)
+{
+    return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes);
+}
+static size_t gpu_bytes_free(struct device *d)
+{
+    return ((struct gpu *)d)->driver->bytes_free(((struct gpu *)d)->driver);
+}
 
 static void gpu_upload(struct device *d, void *dst, const void *src, size_t bytes)
 {
@@ -136,7 +144,7 @@ static size_t gpu_head_dim(const struct device *d, size_t head_dim)
     return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 0;
 }
 
-/* ---- matrices --------------------------------------------------------------------------------------------- */
+/* ---- matrices ---- */
 
 static enum dtype gpu_mat_type(const struct device *d, enum dtype stored, enum dtype compute)
 {
@@ -146,7 +154,10 @@ static enum dtype gpu_mat_type(const struct device *d, enum dtype stored, enum d
 
 static size_t tiles_k(size_t k) { return (k + CU_TILE_K - 1) / CU_TILE_K; }
 static size_t tiles_n(size_t n) { return (n + CU_TILE_N - 1) / CU_TILE_N; }
-static size_t mat_pieces(size_t n, size_t k) { return MAX(1, MIN(CU_PIECES, tiles_n(n) * tiles_k(k) / CU_PIECE_MIN)); }
+static size_t mat_pieces(size_t n, size_t k)
+{
+    return MAX(1, MIN(CU_PIECES, tiles_n(n) * tiles_k(k) / CU_PIECE_MIN));
+}
 
 static size_t gpu_mat_size(const struct device *d, enum dtype type, size_t n, size_t k)
 {
@@ -155,25 +166,29 @@ static size_t gpu_mat_size(const struct device *d, enum dtype type, size_t n, si
     return tiles_n(n) * tiles_k(k) * CU_TILE * 2;
 }
 
-static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
+static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, const void *src,
+                        enum dtype from)
 {
     struct gpu *g = (struct gpu *)d;
     const size_t row = m->k * dtype_size(from), some = MAX(1, STAGING / row);
-    assert(m->type == DT_BF16 && m->n <= UINT32_MAX && m->k <= UINT32_MAX && r0 + n <= m->n && row <= STAGING);
+    assert(m->type == DT_BF16 && m->n <= UINT32_MAX && m->k <= UINT32_MAX && r0 + n <= m->n &&
+           row <= STAGING);
     if (!g->staging && !(g->staging = gpu_alloc(d, STAGING))) {
         if (!*d->error)
-            snprintf(d->error, sizeof d->error, "no device memory to bring weights through (%d bytes)", STAGING);
+            snprintf(d->error, sizeof d->error, "no device memory to bring weights through (%d bytes)",
+                     STAGING);
         return;
     }
     for (size_t i = 0; i < n; i += some) {
         const size_t rows = MIN(some, n - i);
-        const struct cu_pack a = { m->w, g->staging, from, (uint32_t)(r0 + i), (uint32_t)rows, (uint32_t)m->k };
+        const struct cu_pack a = { m->w, g->staging, from, (uint32_t)(r0 + i), (uint32_t)rows,
+                                   (uint32_t)m->k };
         gpu_upload(d, g->staging, (const char *)src + i * row, rows * row);
         launch(g, CU_pack, &a, (rows * m->k + 255) / 256, 1, 1, 256, 0);
     }
 }
 
-/* ---- working memory --------------------------------------------------------------------------------------- */
+/* ---- working memory ---- */
 
 struct sizes { size_t slab, chunks_max, table, part, product_part, ticket, list; };
 
@@ -185,10 +200,15 @@ static struct sizes sizes_of(const struct device_limits *l)
     const size_t per_row = s.chunks_max * l->heads.n_heads * (2 + dp) * sizeof(float);
     s.slab = MAX(1, MIN(MIN((size_t)SLAB_ROWS, l->rows_max), PART_BYTES / per_row));
     s.part = s.slab * per_row;
-    s.table = 4096 + l->rows_max * (sizeof(struct cu_seq) + sizeof(struct cu_tile) + 7 * sizeof(uint32_t) + l->heads.head_dim * sizeof(float)) +
+    s.table = 4096 +
+              l->rows_max * (sizeof(struct cu_seq) + sizeof(struct cu_tile) + 7 * sizeof(uint32_t) +
+                             l->heads.head_dim * sizeof(float)) +
               (paths * (paths + 1) / 2 + l->rows_max) * sizeof(uint32_t);
-    const size_t tiles = l->rows_max > CU_ROWS_FEW ? MIN((size_t)ROW_TILES, (l->rows_max + CU_ROWS_MANY - 1) / CU_ROWS_MANY) : 1;
-    s.product_part = tiles * CU_PIECES * 2 * CU_TILE_N * (l->rows_max > CU_ROWS_FEW ? CU_ROWS_MANY : CU_ROWS_FEW) * sizeof(float);
+    const size_t tiles = l->rows_max > CU_ROWS_FEW
+                             ? MIN((size_t)ROW_TILES, (l->rows_max + CU_ROWS_MANY - 1) / CU_ROWS_MANY)
+                             : 1;
+    s.product_part = tiles * CU_PIECES * 2 * CU_TILE_N *
+                     (l->rows_max > CU_ROWS_FEW ? CU_ROWS_MANY : CU_ROWS_FEW) * sizeof(float);
     s.ticket = tiles * tiles_n(l->n_out_max) * sizeof(uint32_t);
     s.list = 2 * LIST_MAX * 3 * sizeof(uint32_t);
     return s;
@@ -207,15 +227,20 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     struct device_limits *have = &g->limits, l = *want;
     assert(!have->rows_max || memcmp(&have->heads, &l.heads, sizeof l.heads) == 0);
     if (!gpu_head_dim(d, l.heads.head_dim) || l.heads.n_heads / l.heads.n_kv_heads > CU_GROUP_MAX) {
-        snprintf(d->error, sizeof d->error, "heads of %zu dimensions, %zu query heads for each of %zu KV heads; at most 128 dimensions and %d are supported",
+        snprintf(d->error, sizeof d->error,
+                 "heads of %zu dimensions, %zu query heads for each of %zu KV heads; at most 128 dimensions "
+                 "and %d are supported",
                  l.heads.head_dim, l.heads.n_heads / l.heads.n_kv_heads, l.heads.n_kv_heads, CU_GROUP_MAX);
         return -1;
     }
-    l.rows_max = MAX(l.rows_max, have->rows_max), l.n_max = MAX(l.n_max, have->n_max), l.node_max = MAX(l.node_max, have->node_max);
+    l.rows_max = MAX(l.rows_max, have->rows_max), l.n_max = MAX(l.n_max, have->n_max),
+    l.node_max = MAX(l.node_max, have->node_max);
     l.n_out_max = MAX(l.n_out_max, have->n_out_max), l.vocab = MAX(l.vocab, have->vocab);
     const struct sizes s = sizes_of(&l);
-    const struct { void *slot; size_t bytes; } buffers[] = {
-        { &g->table, s.table }, { &g->part, s.part }, { &g->product_part, s.product_part }, { &g->ticket, s.ticket }, { &g->list, s.list },
+    const struct { void *slot; size_t bytes;
+    } buffers[] = {
+        { &g->table, s.table },   { &g->part, s.part }, { &g->product_part, s.product_part },
+        { &g->ticket, s.ticket }, { &g->list, s.list },
     };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         void *p;
@@ -224,7 +249,8 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
         p = gpu_alloc(d, buffers[i].bytes);
         memcpy(buffers[i].slot, &p, sizeof p);
         if (!p && !*d->error)
-            snprintf(d->error, sizeof d->error, "out of memory: %zu bytes of working memory", gpu_reserve_bytes(d, &l));
+            snprintf(d->error, sizeof d->error, "out of memory: %zu bytes of working memory",
+                     gpu_reserve_bytes(d, &l));
     }
     free(g->table_host);
     g->table_host = malloc(s.table);
@@ -235,7 +261,7 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     return *d->error ? -1 : 0;
 }
 
-/* ---- a pass ----------------------------------------------------------------------------------------------- */
+/* ---- a pass ---- */
 
 /* The next `bytes` of the table: on the host, and where they will be on the device. */
 static void *deal(struct gpu *g, size_t *at, size_t bytes, const void **there)
@@ -250,8 +276,10 @@ static void *deal(struct gpu *g, size_t *at, size_t bytes, const void **there)
 static struct cu_seq seq_of(const struct device_seq *s)
 {
     const struct device_kv *kv = s->kv;
-    return (struct cu_seq){ kv->base, kv->scratch, kv->head_bytes, kv->layer_bytes, kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, s->importance,
-                            s->importance_step, (uint32_t)s->row0, (uint32_t)s->n, (uint32_t)s->n_past, s->tree, s->shifted, 0 };
+    return (struct cu_seq){ kv->base, kv->scratch, kv->head_bytes, kv->layer_bytes,
+                            kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2, s->importance,
+                            s->importance_step, (uint32_t)s->row0, (uint32_t)s->n, (uint32_t)s->n_past,
+                                s->tree, s->shifted, 0 };
 }
 
 /* Tiles of attention: rows of one sequence, at most `rows` of them, that do not cross a slab. */
@@ -275,7 +303,8 @@ static size_t cut_tiles(const struct gpu *g, const struct device_rows *r, size_t
 static void gpu_begin(struct device *d, const struct device_rows *r)
 {
     struct gpu *g = (struct gpu *)d;
-    const size_t n = r->n, group = g->limits.heads.n_heads / g->limits.heads.n_kv_heads, angles = n * r->n_freq * sizeof(float), words = n * sizeof(uint32_t);
+    const size_t n = r->n, group = g->limits.heads.n_heads / g->limits.heads.n_kv_heads,
+                 angles = n * r->n_freq * sizeof(float), words = n * sizeof(uint32_t);
     size_t at = 0, longest = 0, last = 0, n_node = 0;
     const void *bad;
     assert(n >= 1 && n <= g->limits.rows_max && r->n_seqs <= n && r->n_want <= n);
@@ -285,12 +314,16 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     memcpy(deal(g, &at, words, (const void **)&g->rows.token), r->token, words);
     memcpy(deal(g, &at, words, (const void **)&g->rows.pos), r->pos, words);
     memcpy(deal(g, &at, words, (const void **)&g->rows.hi), r->hi, words);
-    uint32_t *count = deal(g, &at, words, (const void **)&g->rows.n_node), *node_at = deal(g, &at, words, (const void **)&g->rows.node_at);
-    float *cos = deal(g, &at, angles, (const void **)&g->rows.cos), *sin = deal(g, &at, angles, (const void **)&g->rows.sin);
+    uint32_t *count = deal(g, &at, words, (const void **)&g->rows.n_node),
+             *node_at = deal(g, &at, words, (const void **)&g->rows.node_at);
+    float *cos = deal(g, &at, angles, (const void **)&g->rows.cos),
+          *sin = deal(g, &at, angles, (const void **)&g->rows.sin);
     if (r->n_want)
-        memcpy(deal(g, &at, r->n_want * sizeof(uint32_t), (const void **)&g->rows.want), r->want, r->n_want * sizeof(uint32_t));
+        memcpy(deal(g, &at, r->n_want * sizeof(uint32_t), (const void **)&g->rows.want), r->want,
+               r->n_want * sizeof(uint32_t));
     for (size_t i = 0; i < r->n_seqs; i++) {
-        assert(r->seq[i].kv->type == DT_BF16 && r->seq[i].kv->head_dim == gpu_head_dim(d, g->limits.heads.head_dim));
+        assert(r->seq[i].kv->type == DT_BF16 &&
+               r->seq[i].kv->head_dim == gpu_head_dim(d, g->limits.heads.head_dim));
         seq[i] = seq_of(&r->seq[i]);
         longest = MAX(longest, r->seq[i].n);
         for (size_t j = r->seq[i].row0; j < r->seq[i].row0 + r->seq[i].n; j++) {
@@ -302,7 +335,8 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
         }
     }
     for (size_t i = 0; i < n; i++)
-        rope_angles(cos + i * r->n_freq, sin + i * r->n_freq, r->angle[i], r->inv_freq, r->n_freq, r->rope_factor);
+        rope_angles(cos + i * r->n_freq, sin + i * r->n_freq, r->angle[i], r->inv_freq, r->n_freq,
+                    r->rope_factor);
     g->many = longest * group > CU_QUERIES_FEW;
     struct cu_tile *tile = (struct cu_tile *)(void *)(g->table_host + at);
     g->tile = tile;
@@ -362,51 +396,65 @@ static void gpu_embed(struct device *d, float *x, const struct mat *table, bool 
     launch(g, CU_embed, &a, g->n, 1, 1, 256, 0);
 }
 
-static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim, float eps, size_t place)
+static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *w, size_t n, size_t dim,
+                        float eps, size_t place)
 {
     struct gpu *g = (struct gpu *)d;
-    const struct cu_rmsnorm a = { y, x, w, (uint64_t *)(void *)g->table, place_of(place), (uint32_t)dim, eps };
+    const struct cu_rmsnorm a = { y, x, w, (uint64_t *)(void *)g->table, place_of(place), (uint32_t)dim,
+                                  eps };
     launch(g, CU_rmsnorm, &a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
 }
 
-static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w, const float *bias, bool add, size_t place)
+static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
+                        const float *bias, bool add, size_t place)
 {
     struct gpu *g = (struct gpu *)d;
-    const size_t tile = n <= CU_ROWS_FEW ? CU_ROWS_FEW : CU_ROWS_MANY, pieces = mat_pieces(w->n, w->k), some = ROW_TILES * tile;
+    const size_t tile = n <= CU_ROWS_FEW ? CU_ROWS_FEW : CU_ROWS_MANY, pieces = mat_pieces(w->n, w->k),
+                 some = ROW_TILES * tile;
     assert(w->n <= g->limits.n_out_max && n <= g->limits.rows_max);
     for (size_t r = 0; r < n; r += some) {
         const size_t rows = MIN(some, n - r);
-        const struct cu_product a = { y + r * ldy, ldy, (const uint16_t *)x + r * w->k, w->w, bias, g->product_part, g->ticket, (uint64_t *)(void *)g->table,
-                                      place_of(place), (uint32_t)rows, (uint32_t)w->n, (uint32_t)w->k, add, (uint32_t)pieces, 0 };
-        launch(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile, pieces, 1, 128,
-               CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
+        const struct cu_product a = { y + r * ldy, ldy, (const uint16_t *)x + r * w->k, w->w, bias,
+                                      g->product_part, g->ticket, (uint64_t *)(void *)g->table,
+                                      place_of(place), (uint32_t)rows, (uint32_t)w->n, (uint32_t)w->k, add,
+                                          (uint32_t)pieces, 0 };
+        launch(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile,
+               pieces, 1, 128, CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
     }
 }
 
-static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer, const float *q_norm, const float *k_norm,
-                     float eps, float *q_tap)
+static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer,
+                     const float *q_norm, const float *k_norm, float eps, float *q_tap)
 {
     struct gpu *g = (struct gpu *)d;
-    const struct cu_rope a = { g->rows, q, qkv, q_tap, q_norm, k_norm, eps, (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
-                               (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim, (uint32_t)h->padded, (uint32_t)layer };
+    const struct cu_rope a = { g->rows, q, qkv, q_tap, q_norm, k_norm, eps,
+                               (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
+                               (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim,
+                                   (uint32_t)h->padded, (uint32_t)layer };
     launch(g, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
 }
 
 /* Slab by slab: the chunk states of so many rows fit the memory that is there. */
-static void gpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer, size_t window)
+static void gpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
+                       size_t window)
 {
     struct gpu *g = (struct gpu *)d;
     const size_t dp = h->padded, frags = g->many ? 2 : 1;
-    const enum cu_kernel kernel = dp == 64 ? g->many ? CU_attend_64_many : CU_attend_64_few : g->many ? CU_attend_128_many : CU_attend_128_few;
+    const enum cu_kernel kernel = dp == 64  ? g->many ? CU_attend_64_many : CU_attend_64_few
+                                  : g->many ? CU_attend_128_many
+                                            : CU_attend_128_few;
     for (size_t t0 = 0, t1; t0 < g->n_tiles; t0 = t1) {
         const size_t row0 = g->tile[t0].row0, slab = row0 / g->slab;
         for (t1 = t0; t1 < g->n_tiles && g->tile[t1].row0 / g->slab == slab; t1++)
             ;
         const size_t rows = (t1 < g->n_tiles ? g->tile[t1].row0 : g->n) - row0;
-        const struct cu_attend a = { g->rows, q, g->part, (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)layer, (uint32_t)window,
+        const struct cu_attend a = { g->rows, q, g->part, (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads,
+                                     (uint32_t)layer, (uint32_t)window,
                                      (uint32_t)g->chunks, (uint32_t)t0, (uint32_t)row0, 0 };
-        const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp, (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
-        launch(g, kernel, &a, t1 - t0, h->n_kv_heads, g->chunks, 128, frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
+        const struct cu_merge b = { g->rows, out, g->part, (uint32_t)h->n_heads, (uint32_t)dp,
+                                    (uint32_t)window, (uint32_t)g->chunks, (uint32_t)row0, (uint32_t)rows };
+        launch(g, kernel, &a, t1 - t0, h->n_kv_heads, g->chunks, 128,
+               frags * 64 * dp * 2 + 2 * 2 * KV_BLOCK * dp * 2);
         launch(g, CU_merge, &b, (rows * h->n_heads + 3) / 4, 1, 1, 128, 0);
     }
 }
@@ -437,41 +485,47 @@ static void gpu_narrow(struct device *d, void *y, const float *x, size_t n)
     launch((struct gpu *)d, CU_narrow, &a, (n + 255) / 256, 1, 1, 256, 0);
 }
 
-/* ---- caches ----------------------------------------------------------------------------------------------- */
+/* ---- caches ---- */
 
 static struct cu_cache cache_of(const struct device_kv *kv)
 {
-    return (struct cu_cache){ kv->base, kv->head_bytes, kv->layer_bytes, kv->scratch, kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2 };
+    return (struct cu_cache){ kv->base, kv->head_bytes, kv->layer_bytes, kv->scratch,
+                              kv->node_max * kv->n_kv_heads * 2 * kv->head_dim * 2 };
 }
 
-static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t to0, size_t n,
-                      bool nodes)
+static void copy_rows(struct gpu *g, const struct device_kv *dst, const struct device_kv *src,
+                      const uint32_t *from, const uint32_t *to, size_t to0, size_t n, bool nodes)
 {
     for (size_t i = 0; i < n; i += LIST_MAX) {
         const size_t some = MIN((size_t)LIST_MAX, n - i);
         gpu_upload(&g->d, g->list, from + i, some * sizeof *from);
         if (to)
             gpu_upload(&g->d, g->list + LIST_MAX, to + i, some * sizeof *to);
-        const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL, 0, (uint32_t)(to0 + i),
+        const struct cu_kv_copy a = { cache_of(dst), cache_of(src), g->list, to ? g->list + LIST_MAX : NULL,
+                                      0, (uint32_t)(to0 + i),
                                       (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, nodes, 0 };
         launch(g, CU_kv_copy, &a, some, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
     }
 }
 
-static void gpu_kv_commit(struct device *d, const struct device_kv *kv, size_t n_past, const uint32_t *node, size_t n)
+static void gpu_kv_commit(struct device *d, const struct device_kv *kv, size_t n_past, const uint32_t *node,
+                          size_t n)
 {
     copy_rows((struct gpu *)d, kv, kv, node, NULL, n_past, n, true);
 }
 
-static void gpu_kv_copy(struct device *d, const struct device_kv *dst, const struct device_kv *src, const uint32_t *from, const uint32_t *to, size_t n)
+static void gpu_kv_copy(struct device *d, const struct device_kv *dst, const struct device_kv *src,
+                        const uint32_t *from, const uint32_t *to, size_t n)
 {
     copy_rows((struct gpu *)d, dst, src, from, to, 0, n, false);
 }
 
 static void gpu_kv_zero(struct device *d, const struct device_kv *kv, size_t from, size_t to)
 {
-    const struct cu_kv_zero a = { cache_of(kv), (uint32_t)from, (uint32_t)(to - from), (uint32_t)kv->n_kv_heads, (uint32_t)kv->head_dim };
-    launch((struct gpu *)d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32, 0);
+    const struct cu_kv_zero a = { cache_of(kv), (uint32_t)from, (uint32_t)(to - from),
+                                  (uint32_t)kv->n_kv_heads, (uint32_t)kv->head_dim };
+    launch((struct gpu *)d, CU_kv_zero, &a, to > from ? to - from : 0, kv->n_layers * kv->n_kv_heads, 1, 32,
+           0);
 }
 
 static size_t gpu_select_bytes(const struct device *d, size_t n_layers, size_t n_kv_heads, size_t budget)
@@ -483,22 +537,27 @@ static size_t gpu_select_bytes(const struct device *d, size_t n_layers, size_t n
 static void gpu_kv_select(struct device *d, const struct device_selection *s)
 {
     struct gpu *g = (struct gpu *)d;
-    const struct cu_kv_select a = { s->importance, s->importance_step, power_of_two(s->budget), s->row_step, g->list, s->row, s->work, (uint32_t)s->n_past,
+    const struct cu_kv_select a = { s->importance, s->importance_step, power_of_two(s->budget), s->row_step,
+                                    g->list, s->row, s->work, (uint32_t)s->n_past,
                                     (uint32_t)s->sinks, (uint32_t)s->budget, (uint32_t)s->n_kv_heads };
-    assert(s->budget <= s->n_past && s->sinks >= 1 && s->sinks < s->budget && s->budget <= s->row_step && s->n_layers <= LIST_MAX);
+    assert(s->budget <= s->n_past && s->sinks >= 1 && s->sinks < s->budget && s->budget <= s->row_step &&
+           s->n_layers <= LIST_MAX);
     gpu_upload(d, g->list, s->from, s->n_layers * sizeof *s->from);
     launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, CU_SELECT_THREADS, CU_SELECT_SHARED);
 }
 
-static void gpu_kv_take(struct device *d, const struct device_kv *dst, const struct device_kv *src, const uint32_t *row, size_t row_step, size_t n)
+static void gpu_kv_take(struct device *d, const struct device_kv *dst, const struct device_kv *src,
+                        const uint32_t *row, size_t row_step, size_t n)
 {
-    const struct cu_kv_copy a = { cache_of(dst), cache_of(src), row, NULL, (uint32_t)row_step, 0, (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
+    const struct cu_kv_copy a = { cache_of(dst), cache_of(src), row, NULL, (uint32_t)row_step, 0,
+                                  (uint32_t)dst->n_kv_heads, (uint32_t)dst->head_dim, 0, 0 };
     launch((struct gpu *)d, CU_kv_copy, &a, n, dst->n_layers * dst->n_kv_heads, 1, 32, 0);
 }
 
-/* ---- logits ----------------------------------------------------------------------------------------------- */
+/* ---- logits ---- */
 
-static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const struct device_count *list, size_t n)
+static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const struct device_count *list,
+                      size_t n)
 {
     struct gpu *g = (struct gpu *)d;
     for (size_t i = 0; i < n; i += LIST_MAX) {
@@ -530,8 +589,8 @@ static size_t gpu_choose_bytes(const struct device *d, size_t n, size_t n_edit, 
     return call_of(n, n_edit, n_count, vocab).bytes;
 }
 
-static int gpu_choose(struct device *d, struct device_candidate *best, size_t k, const float *logits, size_t vocab, const struct device_chain *p,
-                      const struct device_choices *c)
+static int gpu_choose(struct device *d, struct device_candidate *best, size_t k, const float *logits,
+                      size_t vocab, const struct device_chain *p, const struct device_choices *c)
 {
     struct gpu *g = (struct gpu *)d;
     const struct call s = call_of(c->n, c->n_edit, c->n_count, vocab);
@@ -539,21 +598,29 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
     unsigned block = CU_CHOOSE_THREADS_MIN;      /* no result depends on it */
     while (block < CU_CHOOSE_THREADS && block * 2 < vocab)
         block *= 2;
-    static_assert(sizeof(struct device_choice) == sizeof(struct cu_choice) && sizeof(struct device_edit) == sizeof(struct cu_edit) &&
-                  sizeof(struct device_candidate) == sizeof(struct cu_candidate), "they go up and come down as they lie");
+    static_assert(sizeof(struct device_choice) == sizeof(struct cu_choice) &&
+                      sizeof(struct device_edit) == sizeof(struct cu_edit) &&
+                      sizeof(struct device_candidate) == sizeof(struct cu_candidate),
+                  "they go up and come down as they lie");
     assert(k >= 1 && k <= CU_RANK_MAX && p->n_order <= CU_STEPS_MAX && vocab <= SELECT_MAX);
     for (size_t i = 0; i < c->n; i++)
         assert(c->choice[i].n_count <= block && c->choice[i].count + c->choice[i].n_count <= c->n_count &&
-               c->choice[i].edit + c->choice[i].n_edit <= c->n_edit && c->choice[i].dry + c->choice[i].n_dry <= c->n_edit);
-    struct cu_choose a = { .logits = logits, .choice = (void *)w, .edit = (void *)(w + s.edit), .count = (void *)(w + s.count), .counts = p->counts,
-        .best = (void *)(w + s.best), .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta, .presence = p->presence, .frequency = p->frequency,
-        .penalty = p->penalty, .seed = p->seed, .work = (void *)(w + s.keys), .work_step = s.keys_step, .x = (void *)(w + s.x),
-        .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample, .vocab = (uint32_t)vocab,
-        .top_k = (uint32_t)MIN(MAX(p->top_k, p->min_keep), vocab), .min_keep = (uint32_t)MIN(p->min_keep, vocab), .k = (uint32_t)k };
+               c->choice[i].edit + c->choice[i].n_edit <= c->n_edit &&
+               c->choice[i].dry + c->choice[i].n_dry <= c->n_edit);
+    struct cu_choose a = { .logits = logits, .choice = (void *)w, .edit = (void *)(w + s.edit),
+                           .count = (void *)(w + s.count), .counts = p->counts,
+        .best = (void *)(w + s.best), .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta,
+        .presence = p->presence, .frequency = p->frequency,
+        .penalty = p->penalty, .seed = p->seed, .work = (void *)(w + s.keys), .work_step = s.keys_step,
+        .x = (void *)(w + s.x),
+        .temperature = (float)p->temperature, .greedy = p->temperature == 0, .sample = p->sample,
+        .vocab = (uint32_t)vocab,
+        .top_k = (uint32_t)MIN(MAX(p->top_k, p->min_keep), vocab), .min_keep = (uint32_t)MIN(p->min_keep,
+            vocab), .k = (uint32_t)k };
     for (size_t i = 0; i < p->n_order; i++) {
         const enum device_step step = p->order[i];
-        const bool off = (step == DEVICE_TOP_K && !p->top_k) || (step == DEVICE_TOP_P && p->top_p >= 1) || (step == DEVICE_MIN_P && p->min_p <= 0) ||
-                         (step == DEVICE_ETA && p->eta <= 0);
+        const bool off = (step == DEVICE_TOP_K && !p->top_k) || (step == DEVICE_TOP_P && p->top_p >= 1) ||
+                         (step == DEVICE_MIN_P && p->min_p <= 0) || (step == DEVICE_ETA && p->eta <= 0);
         if (!off)
             a.order[a.n_order++] = (uint8_t)step;
     }
@@ -563,13 +630,14 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
     if (c->n_count)
         gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
     launch(g, CU_choose, &a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
-    const struct gpu_piece piece[] = { { best, w + s.best, c->n * k * sizeof *best }, { &g->bad, g->table, sizeof g->bad } };
+    const struct gpu_piece piece[] = { { best, w + s.best, c->n * k * sizeof *best }, { &g->bad, g->table,
+        sizeof g->bad } };
     const bool tells = g->open && !g->told;
     g->told |= tells;
     return bring(g, piece, tells ? 2 : 1);
 }
 
-/* ---- open ------------------------------------------------------------------------------------------------- */
+/* ---- open ---- */
 
 static void gpu_close(struct device *d)
 {
@@ -591,12 +659,17 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         return -1;
     }
     g->driver = driver;
-    g->d = (struct device){ .kind = driver->kind, .kv_type = DT_BF16, .close = gpu_close, .alloc = gpu_alloc, .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
-        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .noise = gpu_noise, .fetch_mark = gpu_fetch_mark,
+    g->d = (struct device){ .kind = driver->kind, .kv_type = DT_BF16, .close = gpu_close, .alloc = gpu_alloc,
+                            .free = gpu_free, .bytes_free = gpu_bytes_free, .upload = gpu_upload,
+        .download = gpu_download, .copy = gpu_copy, .zero = gpu_zero, .noise = gpu_noise,
+        .fetch_mark = gpu_fetch_mark,
         .fetch = gpu_fetch, .head_dim = gpu_head_dim, .mat_type = gpu_mat_type, .mat_size = gpu_mat_size,
-        .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve, .begin = gpu_begin, .graph_begin = gpu_graph_begin,
-        .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm, .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
-        .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow, .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
+        .mat_put = gpu_mat_put, .reserve_bytes = gpu_reserve_bytes, .reserve = gpu_reserve,
+        .begin = gpu_begin, .graph_begin = gpu_graph_begin,
+        .graph_end = gpu_graph_end, .end = gpu_end, .embed = gpu_embed, .rmsnorm = gpu_rmsnorm,
+        .product = gpu_product, .rope = gpu_rope, .attend = gpu_attend,
+        .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow,
+        .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
         .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .select_bytes = gpu_select_bytes,
         .kv_take = gpu_kv_take, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
     memcpy(g->d.name, driver->name, sizeof g->d.name);

@@ -6,7 +6,9 @@
 
 #include "kernels/gpu.h"
 
-_Static_assert(sizeof(struct xent) == sizeof(struct cu_loss) && offsetof(struct xent, above) == offsetof(struct cu_loss, above), "one form of a loss");
+_Static_assert(sizeof(struct xent) == sizeof(struct cu_loss) &&
+                   offsetof(struct xent, above) == offsetof(struct cu_loss, above),
+               "one form of a loss");
 
 #define LAUNCH(d, kernel, args, x, block, shared) gpu_launch(d, kernel, &(args), x, 1, 1, block, shared)
 
@@ -21,20 +23,24 @@ int device_train_open(struct device *d, char *why, size_t why_size)
 void device_gemm(struct device *d, const struct device_gemm *g)
 {
     struct gpu_driver *driver = gpu_driver_of(d);
-    const struct gpu_gemm t = { g->c, g->b, g->a, g->n, g->m, g->k, g->b_t ? g->k : g->n, g->a_t ? g->m : g->k, g->n, g->b_t, g->a_t, g->add };
+    const struct gpu_gemm t = { g->c, g->b, g->a, g->n, g->m, g->k, g->b_t ? g->k : g->n, g->a_t ? g->m
+                                : g->k, g->n, g->b_t, g->a_t, g->add };
     if (g->m && g->n && !*d->error)
         gpu_check(d, driver->gemm(driver, &t));
 }
 
 void device_norm_back(struct device *d, const struct device_norm_back *p)
 {
-    const struct cu_norm_back a = { p->dx, p->dy, p->x, p->w, p->scale, p->eps, p->weight, (uint32_t)p->dim, p->add };
-    const struct cu_gain_back b = { p->dw, p->dy, p->x, p->scale, (uint32_t)p->rows, (uint32_t)p->dim, p->weight, 0 };
+    const struct cu_norm_back a = { p->dx, p->dy, p->x, p->w, p->scale, p->eps, p->weight, (uint32_t)p->dim,
+                                    p->add };
+    const struct cu_gain_back b = { p->dw, p->dy, p->x, p->scale, (uint32_t)p->rows, (uint32_t)p->dim,
+                                    p->weight, 0 };
     LAUNCH(d, CU_norm_back, a, p->rows, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
     LAUNCH(d, CU_gain_back, b, (p->dim + 31) / 32, 256, 256 * sizeof(float));
 }
 
-void device_xent(struct device *d, struct xent *loss, void *g, const float *logits, const int32_t *target, size_t rows, size_t vocab)
+void device_xent(struct device *d, struct xent *loss, void *g, const float *logits, const int32_t *target,
+                 size_t rows, size_t vocab)
 {
     const struct cu_xent a = { logits, g, target, (struct cu_loss *)(void *)loss, (uint32_t)vocab, 0 };
     assert(vocab <= (size_t)1 << 24);
@@ -59,8 +65,10 @@ double device_squares(struct device *d, const float *g, size_t n, double *part)
     return sum;
 }
 
-void device_adamw(struct device *d, float *w, float *m, float *v, float *g, void *w16, size_t n, size_t n_matrix, const struct adamw *p)
+void device_adamw(struct device *d, float *w, float *m, float *v, float *g, void *w16, size_t n,
+                  size_t n_matrix, const struct adamw *p)
 {
-    const struct cu_adamw a = { w, m, v, g, w16, n, n_matrix, p->beta1, p->beta2, p->eps, p->scale, p->keep, p->rate, p->root, 0 };
+    const struct cu_adamw a = { w, m, v, g, w16, n, n_matrix, p->beta1, p->beta2, p->eps, p->scale, p->keep,
+                                p->rate, p->root, 0 };
     LAUNCH(d, CU_adamw, a, (n + 255) / 256, 256, 0);
 }

@@ -16,14 +16,17 @@ void device_gemm(struct device *, const struct device_gemm *);
 
 /* dx = (add ? dx : 0) + the gradient of rmsnorm(x) w with respect to x, for dy * weight; dw += that with respect to w. All [rows][dim] float;
  * scale: [rows] of work space. */
-struct device_norm_back { float *dx, *dw; const float *dy, *x, *w; float *scale; size_t rows, dim; float eps, weight; bool add; };
+struct device_norm_back { float *dx, *dw; const float *dy, *x, *w; float *scale; size_t rows, dim; float eps,
+                          weight; bool add; };
 void device_norm_back(struct device *, const struct device_norm_back *);
 
 /* loss[r] of logits [rows][vocab] against target[r] (the device's; -1: none, and no gradient), g bf16 [rows][vocab] its gradient, or NULL. */
-void device_xent(struct device *, struct xent *loss, void *g, const float *logits, const int32_t *target, size_t rows, size_t vocab);
+void device_xent(struct device *, struct xent *loss, void *g, const float *logits, const int32_t *target,
+                 size_t rows, size_t vocab);
 
 /* The sum of squares of n numbers. Waits. part: device_squares_bytes of the device. NAN with an error of the device. */
 size_t device_squares_bytes(size_t n);
 double device_squares(struct device *, const float *g, size_t n, double *part);
 /* One step; the first n_matrix decay by a->keep and are rounded to w16; g becomes 0. */
-void device_adamw(struct device *, float *w, float *m, float *v, float *g, void *w16, size_t n, size_t n_matrix, const struct adamw *a);
+void device_adamw(struct device *, float *w, float *m, float *v, float *g, void *w16, size_t n,
+                  size_t n_matrix, const struct adamw *a);

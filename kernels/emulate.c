@@ -10,14 +10,16 @@ enum { THREADS_MAX = 1024, LANES = 32, STACK = 64 << 10, PENDING_MAX = 128 };
 
 struct emulate_place emulate_at;
 
-/* ---- fibers ----------------------------------------------------------------------------------------------- */
+/* ---- fibers ---- */
 
 #if defined __x86_64__
 typedef void *context;
 void emulate_switch(context *from, context to) __attribute__((visibility("hidden")));
-__asm__(".text\n.globl emulate_switch\n.hidden emulate_switch\n.type emulate_switch,@function\nemulate_switch:\n"
-        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\nmov %rsp,(%rdi)\nmov %rsi,%rsp\n"
-        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n.size emulate_switch,.-emulate_switch\n");
+__asm__(
+    ".text\n.globl emulate_switch\n.hidden emulate_switch\n.type emulate_switch,@function\nemulate_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\nmov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n.size "
+    "emulate_switch,.-emulate_switch\n");
 static void context_make(context *c, char *stack, void (*entry)(void))
 {
     void **top = (void **)(stack + STACK);
@@ -43,8 +45,10 @@ static void context_make(context *c, char *stack, void (*entry)(void))
 
 enum state { RUNS, AT_BARRIER, ENDED };
 struct pending { void *dst; const void *src; bool valid; unsigned group; };
-struct fiber { context at; enum state state; unsigned n_pending, group; struct pending pending[PENDING_MAX]; };
-union given {                                /* what a lane brings to a common step, and what it takes from it */
+struct fiber { context at; enum state state; unsigned n_pending,
+               group; struct pending pending[PENDING_MAX]; };
+/* what a lane brings to a common step, and what it takes from it */
+union given {
     struct { float x; int from; } shfl;
     struct { const void *p; uint32_t r[4]; bool trans; } matrix;
     struct { float c[4]; uint32_t a[4], b[2]; } mma;
@@ -89,7 +93,8 @@ static void entry(void)
 
 void emulate_barrier(void)
 {
-    assert(warp_[emulate_at.tid / LANES].arrived == 0 && "a thread is at the barrier while its warp waits for it");
+    assert(warp_[emulate_at.tid / LANES].arrived == 0 &&
+           "a thread is at the barrier while its warp waits for it");
     fiber_[emulate_at.tid].state = AT_BARRIER;
     leave();
 }
@@ -105,7 +110,8 @@ static void run_block(unsigned block)
     memset(warp_, 0, block / LANES * sizeof *warp_);
     while (ended < block) {
         for (unsigned i = 0; i < block / LANES; i++) {
-            unsigned w = order_ == EMULATE_ASCENDING ? i : block / LANES - 1 - i, t = w * LANES + (order_ == EMULATE_ASCENDING ? 0 : LANES - 1);
+            unsigned w = order_ == EMULATE_ASCENDING ? i : block / LANES - 1 - i,
+                     t = w * LANES + (order_ == EMULATE_ASCENDING ? 0 : LANES - 1);
             if (fiber_[t].state == RUNS) {
                 emulate_at.tid = t;
                 SWITCH(main_, fiber_[t].at);
@@ -120,12 +126,14 @@ static void run_block(unsigned block)
     }
 }
 
-void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3], unsigned block, size_t shared_bytes)
+void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3],
+                    unsigned block, size_t shared_bytes)
 {
     assert(block % LANES == 0 && block >= LANES && block <= THREADS_MAX);
     if (!stacks_) {
         fiber_ = calloc(THREADS_MAX, sizeof *fiber_);
-        stacks_ = mmap(NULL, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        stacks_ = mmap(NULL, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert(fiber_ && stacks_ != MAP_FAILED);
     }
     if (shared_bytes > shared_size_) {
@@ -141,14 +149,16 @@ void emulate_launch(void (*kernel)(const void *args), const void *args, const un
     const size_t blocks = (size_t)grid[0] * grid[1] * grid[2];
     for (size_t i = 0; i < blocks; i++) {
         const size_t at = order_ == EMULATE_ASCENDING ? i : blocks - 1 - i;
-        emulate_at.block[0] = (unsigned)(at % grid[0]), emulate_at.block[1] = (unsigned)(at / grid[0] % grid[1]), emulate_at.block[2] = (unsigned)(at / grid[0] / grid[1]);
+        emulate_at.block[0] = (unsigned)(at % grid[0]),
+        emulate_at.block[1] = (unsigned)(at / grid[0] % grid[1]),
+        emulate_at.block[2] = (unsigned)(at / grid[0] / grid[1]);
         if (shared_bytes)
             memset(shared_, 0xff, shared_bytes);
         run_block(block);
     }
 }
 
-/* ---- what a warp does together ---------------------------------------------------------------------------- */
+/* ---- what a warp does together ---- */
 
 /* Brings `mine`; the last lane to come does the step for all of them. Returns this lane's part of the result. */
 static const union given *together(const union given *mine, void (*step)(struct warp *))
@@ -198,7 +208,8 @@ static void step_matrix(struct warp *w)
     for (int i = 0; i < LANES; i++)
         for (int j = 0; j < 4; j++) {
             int r = i / 4, q = i % 4 * 2;
-            w->out[i].matrix.r[j] = w->lane[0].matrix.trans ? m[j][q][r] | (uint32_t)m[j][q + 1][r] << 16 : m[j][r][q] | (uint32_t)m[j][r][q + 1] << 16;
+            w->out[i].matrix.r[j] = w->lane[0].matrix.trans ? m[j][q][r] | (uint32_t)m[j][q + 1][r] << 16
+                                                            : m[j][r][q] | (uint32_t)m[j][r][q + 1] << 16;
         }
 }
 
@@ -215,7 +226,8 @@ static void step_mma(struct warp *w)
         const int r = i / 4, q = i % 4 * 2;
         for (int j = 0; j < 4; j++)
             for (int e = 0; e < 2; e++)
-                a[r + j % 2 * 8][q + j / 2 * 8 + e] = bf16_to_f32((uint16_t)(w->lane[i].mma.a[j] >> (16 * e)));
+                a[r + j % 2 * 8][q + j / 2 * 8 + e] =
+                    bf16_to_f32((uint16_t)(w->lane[i].mma.a[j] >> (16 * e)));
         for (int j = 0; j < 2; j++)
             for (int e = 0; e < 2; e++)
                 b[q + j * 8 + e][r] = bf16_to_f32((uint16_t)(w->lane[i].mma.b[j] >> (16 * e)));
@@ -240,7 +252,7 @@ void emulate_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     memcpy(c, together(&g, step_mma)->mma.c, 16);
 }
 
-/* ---- cp.async --------------------------------------------------------------------------------------------- */
+/* ---- cp.async ---- */
 
 void emulate_cp_async16(void *dst, const void *src, bool valid)
 {

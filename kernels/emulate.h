@@ -15,7 +15,8 @@
 enum emulate_order { EMULATE_ASCENDING, EMULATE_DESCENDING };
 void emulate_set_order(enum emulate_order order);
 /* Run `kernel(args)` in every thread of a grid. shared_bytes of shared memory, filled with NaNs before each block. */
-void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3], unsigned block, size_t shared_bytes);
+void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3],
+                    unsigned block, size_t shared_bytes);
 
 struct emulate_place { unsigned tid, threads, block[3]; void *shared; };
 extern struct emulate_place emulate_at;              /* of the fiber that runs */
@@ -56,7 +57,10 @@ FN void cp_commit(void) { emulate_cp_commit(); }
 FN void cp_wait(unsigned n) { emulate_cp_wait(n); }
 FN void ldmatrix4(uint32_t r[4], const void *p) { emulate_ldmatrix4(r, p, false); }
 FN void ldmatrix4_trans(uint32_t r[4], const void *p) { emulate_ldmatrix4(r, p, true); }
-FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulate_mma_bf16(c, a, b0, b1); }
+FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    emulate_mma_bf16(c, a, b0, b1);
+}
 FN uint32_t atomic_add(uint32_t *p, uint32_t v) { uint32_t old = *p; *p = old + v; return old; }
 FN void atomic_add64(uint64_t *p, uint64_t v) { *p += v; }
 FN void atomic_min64(uint64_t *p, uint64_t v) { *p = v < *p ? v : *p; }

@@ -102,14 +102,20 @@ static void emulated_free(struct gpu_driver *d, void *p)
     m->used -= all;
     free((char *)p - HEAD);
 }
-static size_t emulated_bytes_free(struct gpu_driver *d) { return ((struct emulated *)d)->memory - ((struct emulated *)d)->used; }
+static size_t emulated_bytes_free(struct gpu_driver *d)
+{
+    return ((struct emulated *)d)->memory - ((struct emulated *)d)->used;
+}
 static int copy(void *dst, const void *src, size_t bytes)
 {
     if (bytes)
         memcpy(dst, src, bytes);
     return 0;
 }
-static int emulated_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "upload") || copy(dst, src, bytes); }
+static int emulated_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+{
+    return call(d, "upload") || copy(dst, src, bytes);
+}
 static int emulated_download(struct gpu_driver *d, const struct gpu_piece *p, size_t n)
 {
     if (call(d, "download"))
@@ -118,7 +124,10 @@ static int emulated_download(struct gpu_driver *d, const struct gpu_piece *p, si
         copy(p[i].dst, p[i].src, p[i].bytes);
     return 0;
 }
-static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes) { return call(d, "copy") || copy(dst, src, bytes); }
+static int emulated_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
+{
+    return call(d, "copy") || copy(dst, src, bytes);
+}
 static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes)
 {
     if (call(d, "zero"))
@@ -127,7 +136,8 @@ static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes)
     return 0;
 }
 static int emulated_fetch_mark(struct gpu_driver *d) { (void)d; return 0; }
-static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
+static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why,
+                          size_t why_size)
 {
     (void)d, (void)why, (void)why_size;
     return copy(dst, src, bytes);
@@ -135,7 +145,10 @@ static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size
 #define X(name, args) #name,
 static const char *const kernel_name[] = { CU_KERNELS(X) };
 #undef X
-static void run(const struct gpu_launch *l) { emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes); }
+static void run(const struct gpu_launch *l)
+{
+    emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes);
+}
 
 static int record(struct recorded *r, const struct gpu_launch *l)
 {
@@ -161,13 +174,15 @@ static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
     run(l);
     return 0;
 }
-static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why, (void)why_size; return 0; }
+static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why,
+    (void)why_size; return 0; }
 
 /* In the place of cuBLAS: what column-major, transposed and leading dimensions mean, term by term. */
 static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
 {
     const uint16_t *a = g->a, *b = g->b;
-    float *left = call(d, "gemm") ? NULL : malloc((g->m * g->k + 1) * sizeof *left);      /* op(a), column after column */
+    /* op(a), column after column */
+    float *left = call(d, "gemm") ? NULL : malloc((g->m * g->k + 1) * sizeof *left);
     if (!left) {
         if (!*d->error)
             snprintf(d->error, sizeof d->error, "out of memory for a product");
@@ -253,10 +268,14 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
     m->fails_at = number_from("LONGHAND_EMULATED_FAIL", SIZE_MAX);
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
     m->graphs_left = number_from("LONGHAND_EMULATED_GRAPHS", SIZE_MAX);
-    m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU", .numerics = "emulated-1", .close = emulated_close,
-        .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free, .upload = emulated_upload, .download = emulated_download,
-        .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark, .fetch = emulated_fetch, .launch = emulated_launch,
-        .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin, .graph_end = emulated_graph_end };
+    m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU",
+                                .numerics = "emulated-1", .close = emulated_close,
+        .alloc = emulated_alloc, .free = emulated_free, .bytes_free = emulated_bytes_free,
+        .upload = emulated_upload, .download = emulated_download,
+        .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark,
+        .fetch = emulated_fetch, .launch = emulated_launch,
+        .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin,
+        .graph_end = emulated_graph_end };
     return gpu_open(out, &m->d, why, why_size);
 #endif
 }

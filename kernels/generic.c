@@ -42,7 +42,8 @@ static inline v16 v16_pow2(v16 t)
     memcpy(t.f, u, sizeof u);
     return t;
 }
-static inline v16 v16_zero_below(v16 y, v16 x, float c) { LANES y.f[i] = x.f[i] < c ? 0.0f : y.f[i]; return y; }
+static inline v16 v16_zero_below(v16 y, v16 x, float c) { LANES y.f[i] = x.f[i] < c ? 0.0f
+    : y.f[i]; return y; }
 static inline void v16_store_bf16(uint16_t *p, v16 v) { LANES p[i] = f32_to_bf16(v.f[i]); }
 /* A whole number up to 2^15 is in the low bits of its sum with 1.5 * 2^23. */
 static inline void v16_store_i16(int16_t *p, v16 v)
@@ -82,8 +83,9 @@ static inline float fma_flush(float a, float b, float c)
     return r;
 }
 
-static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda, const char *b, size_t ldb,
-                            size_t step, size_t pairs, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
+static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void *left, size_t lda,
+                            const char *b, size_t ldb, size_t step, size_t pairs, size_t ahead,
+                            const int lines, const bool wide, const int rows, const int panels)
 {
     const uint16_t *a = left;
     (void)wide;
@@ -94,7 +96,8 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
             LANES acc[i] = alpha ? fma_flush(to[i], alpha[r], 0.0f) : 0.0f;
             for (size_t j = 0; j < pairs; j++) {
                 const uint16_t *w = (const uint16_t *)(const void *)(b + (size_t)p * ldb + step * j);
-                float even = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j])), odd = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j + 1]));
+                float even = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j])),
+                      odd = flush(bf16_to_f32(a[(size_t)r * lda + 2 * j + 1]));
                 LANES {
                     acc[i] = fma_flush(odd, flush(bf16_to_f32(w[2 * i + 1])), acc[i]);
                     acc[i] = fma_flush(even, flush(bf16_to_f32(w[2 * i])), acc[i]);
@@ -105,8 +108,10 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
 }
 
 /* Sums wrap only where a scale is not finite, and the result is not. */
-static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type, const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
-                           size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines, const int rows, const int panels)
+static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type,
+                           const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
+                           size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
+                           const int rows, const int panels)
 {
     (void)ahead, (void)lines;
     for (int r = 0; r < rows; r++)
@@ -121,7 +126,8 @@ static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum 
                     w[i] = type == DT_I8 ? ((const int8_t *)at)[i] : ((const int16_t *)(const void *)at)[i];
                 LANES acc[i] += (uint32_t)(x[0] * w[2 * i]) + (uint32_t)(x[1] * w[2 * i + 1]);
             }
-            LANES to[i] = col ? (float)(int32_t)acc[i] * col[16 * p + i] * scale[r] : fmaf((float)(int32_t)acc[i], scale[r], to[i] * alpha[r]);
+            LANES to[i] = col ? (float)(int32_t)acc[i] * col[16 * p + i] * scale[r]
+                              : fmaf((float)(int32_t)acc[i], scale[r], to[i] * alpha[r]);
         }
 }
 

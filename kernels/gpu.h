@@ -26,13 +26,15 @@ struct gpu_driver {
     void  (*free)(struct gpu_driver *, void *p);
     size_t (*bytes_free)(struct gpu_driver *);
     int   (*upload)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
-    int   (*download)(struct gpu_driver *, const struct gpu_piece *, size_t n);           /* waits, once for all */
+    /* waits, once for all */
+    int   (*download)(struct gpu_driver *, const struct gpu_piece *, size_t n);
     int   (*copy)(struct gpu_driver *, void *dst, const void *src, size_t bytes);
     int   (*zero)(struct gpu_driver *, void *dst, size_t bytes);
     int   (*fetch_mark)(struct gpu_driver *);                        /* these two as struct device has them */
     int   (*fetch)(struct gpu_driver *, void *dst, const void *src, size_t bytes, char *why, size_t why_size);
     int   (*launch)(struct gpu_driver *, const struct gpu_launch *);
-    int   (*gemm_open)(struct gpu_driver *, char *why, size_t why_size);      /* before the first gemm; 0, or -1 and why, no `error` */
+    /* before the first gemm; 0, or -1 and why, no `error` */
+    int   (*gemm_open)(struct gpu_driver *, char *why, size_t why_size);
     int   (*gemm)(struct gpu_driver *, const struct gpu_gemm *);
     bool  (*graph_begin)(struct gpu_driver *, uint64_t key);         /* true: launched as recorded */
     int   (*graph_end)(struct gpu_driver *);                         /* 0: launched, 1: not, it is to be launched without a graph */
@@ -43,4 +45,5 @@ int gpu_open(struct device **, struct gpu_driver *, char *why, size_t why_size);
 /* For device_train.c: the driver below a device of gpu_open; its error kept; a launch, unless there was an error. */
 struct gpu_driver *gpu_driver_of(struct device *);
 void gpu_check(struct device *, int rc);
-void gpu_launch(struct device *, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z, unsigned block, size_t shared);
+void gpu_launch(struct device *, enum cu_kernel kernel, const void *args, size_t x, size_t y, size_t z,
+                unsigned block, size_t shared);

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GRAPHS_MAX = 256, GRAPH_NODE_BYTES = 64 << 10, GRAPHS_STALE = 512 };       /* passes after which a graph may make room for another */
+/* passes after which a graph may make room for another */
+enum { GRAPHS_MAX = 256, GRAPH_NODE_BYTES = 64 << 10, GRAPHS_STALE = 512 };
 #define GRAPHS_BYTES ((size_t)256 << 20)
 
 struct graphs {

@@ -24,8 +24,13 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };     /* DT_I16: caches, see struct attn, and rows that `quantize` left; DT_I8: matrices of drafts alone, see mat_quantize */
-static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER ? 0 : 2; }
+/* DT_I16: caches, see struct attn, and rows that `quantize` left; DT_I8: matrices of drafts alone, see
+ * mat_quantize */
+enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };
+static inline size_t dtype_size(enum dtype t)
+{
+    return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER ? 0 : 2;
+}
 
 enum {
     PANEL = 16,              /* columns of a packed matrix that lie side by side */
@@ -41,9 +46,19 @@ enum {
 struct mat { enum dtype type; size_t n, k; void *w; };
 
 static inline size_t mat_panels(const struct mat *m) { return (m->n + PANEL - 1) / PANEL; }
-static inline size_t mat_panel_bytes(const struct mat *m) { return (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type); }
-static inline float *mat_scales(const struct mat *m) { return (float *)(void *)((char *)m->w + mat_panels(m) * mat_panel_bytes(m)); }    /* I8: [n] */
-static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * (mat_panel_bytes(m) + (m->type == DT_I8 ? PANEL * sizeof(float) : 0)); }
+static inline size_t mat_panel_bytes(const struct mat *m)
+{
+    return (m->k + 1) / 2 * 2 * PANEL * dtype_size(m->type);
+}
+/* I8: [n] */
+static inline float *mat_scales(const struct mat *m)
+{
+    return (float *)(void *)((char *)m->w + mat_panels(m) * mat_panel_bytes(m));
+}
+static inline size_t mat_bytes(const struct mat *m)
+{
+    return mat_panels(m) * (mat_panel_bytes(m) + (m->type == DT_I8 ? PANEL * sizeof(float) : 0));
+}
 
 /* Attention of m rows of one sequence over its cache, one layer.
  *
@@ -73,7 +88,8 @@ static inline size_t mat_bytes(const struct mat *m) { return mat_panels(m) * (ma
  *     l = fma(lc, b, l*a);  o = fma(oc, b, fma(o, a, +0)); the first one is taken as it is (l summed as "sums").
  *   out = act(fma(o, 1/l, +0)).  */
 struct attn {
-    enum dtype type;                 /* of cache and q: DT_BF16 or DT_I16 (out is bf16), DT_F32 (out is float) */
+    /* of cache and q: DT_BF16 or DT_I16 (out is bf16), DT_F32 (out is float) */
+    enum dtype type;
     size_t m, n_heads, n_kv_heads, head_dim;
     const void *q;                   /* type [n_kv_heads][m][n_heads/n_kv_heads][head_dim] */
     const float *q_scale;            /* DT_I16: qs [n_kv_heads][m][n_heads/n_kv_heads] */
@@ -93,10 +109,19 @@ struct attn {
     size_t chunk0, n_chunks;         /* chunks that any row sees: chunk0 .. chunk0 + n_chunks - 1 */
 };
 #define ATTN_STATE(head_dim) (16 + 16 + (size_t)(head_dim))   /* m (first of 16), l[16], o */
-static inline const char *kv_type_name(enum dtype t) { return t == DT_F32 ? "f32" : t == DT_I16 ? "int16" : "bf16"; }
+static inline const char *kv_type_name(enum dtype t)
+{
+    return t == DT_F32 ? "f32" : t == DT_I16 ? "int16" : "bf16";
+}
 /* One position of a KV head: K and V in stored form. */
-static inline size_t kv_row_bytes(enum dtype t, size_t head_dim) { return 2 * head_dim * dtype_size(t) + (t == DT_I16 ? 2 * sizeof(float) : 0); }
-static inline size_t kv_block_bytes(enum dtype t, size_t head_dim) { return KV_BLOCK * kv_row_bytes(t, head_dim); }
+static inline size_t kv_row_bytes(enum dtype t, size_t head_dim)
+{
+    return 2 * head_dim * dtype_size(t) + (t == DT_I16 ? 2 * sizeof(float) : 0);
+}
+static inline size_t kv_block_bytes(enum dtype t, size_t head_dim)
+{
+    return KV_BLOCK * kv_row_bytes(t, head_dim);
+}
 
 /* Selection and logits processing (bodies in select.h). A row of logits holds floats and -inf, never NaN or +inf.
  *
@@ -123,8 +148,8 @@ struct ops {
      * x: act [m][ldx]; act bf16 needs w BF16, and with odd k a finite x[k], which +0 is multiplied by. bias may be NULL:
      * nothing is added; add without bias is y + dot.
      * With act I16 and w I8, for drafts: x as `quantize` leaves it, ldx >= quantized_row(k), and dot = (sum * w's scale) * x's scale, the sum exact in int32. */
-    void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
-                   const float *bias, bool add, size_t p0, size_t p1);
+    void (*matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m,
+                   const struct mat *w, const float *bias, bool add, size_t p0, size_t p1);
 
     /* A row of k act to whole numbers y[k], then (k odd: 0 before it) their scale u as two int16: rounded to nearest even of x * (1/u), u = max|x| / 32767 or
      * sum|x| / 2^24 ("sums"), whichever is larger, at least 2^-100, NaN where the sum is not finite. So a sum of products with weights of 8 bits is below 2^31
@@ -132,7 +157,8 @@ struct ops {
     void (*quantize)(int16_t *y, enum dtype act, const void *x, size_t k);
 
     /* y = act(x * (1/sqrt(sum(x^2)/dim + eps)) * w), rows of dim; y act [m][ldy], x [m][ldx]; act DT_F32 or DT_BF16. */
-    void (*rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m, size_t dim, float eps);
+    void (*rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m,
+                    size_t dim, float eps);
 
     /* y[i] = act(silu(g[i]) * u[i]), silu(g) = g / (1 + exp2(-g*log2e)) */
     void (*swiglu)(void *y, enum dtype act, const float *g, const float *u, size_t n);
@@ -163,17 +189,19 @@ struct ops {
     /* w[i] = weight(x[i]) */
     void (*weigh)(uint64_t *w, const float *x, size_t n, float top);
     /* hist[bucket(x)] += weighted ? weight(x) : 1 for every x >= cut; bucket(x) = min((int)((top - x) * per_unit), last). */
-    void (*tally)(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut, float per_unit, bool weighted);
+    void (*tally)(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut,
+                  float per_unit, bool weighted);
     /* sum[0] += weight(x), sum[1] += weight(x) * (top - x), for every x >= cut. */
     void (*moments)(uint64_t sum[2], const float *x, size_t n, float top, float cut);
     /* u[i] >= (x[i] - top) + Gumbel noise of its id - 1e-3, and hardly more where that matters; the id is ids[i], or
      * first + i with ids NULL (first even). n <= COIN_BLOCK. Returns the largest. */
-    float (*coin_bounds)(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top);
+    float (*coin_bounds)(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n,
+                         const struct coin_key *key, float top);
 
     /* The way back through rmsnorm for m rows of dim: s = 1/sqrt(sum(x^2)/dim + eps), c = sum(dy w x) (both as "sums"),
      * dx = (add ? dx : 0) + fma(-x, c s^3 / dim, dy w s);  dw[i] = fma(dy[i], x[i] s, dw[i]) row after row. x and dx [m][ldx], dy [m][ldy]. */
-    void (*rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy, const float *x, const float *w,
-                         size_t m, size_t dim, float eps);
+    void (*rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy,
+                         const float *x, const float *w, size_t m, size_t dim, float eps);
     /* Cross-entropy of a row of n finite logits against the token `target`, -log softmax(x)[target] = log(sum) + top - at, and
      * its gradient g = act(softmax(x) - 1 at the target), or g NULL. x is overwritten with exp(x - top). `above` counts the logits
      * that are larger, and equal ones of lower index: 0 where the target is the argmax. */
@@ -193,7 +221,8 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
 void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum dtype from);
 /* Panels [p0, p1) of a BF16, F16 or F32 matrix in 8 bits, into a matrix of type DT_I8 and its size: each output's weights are whole numbers up to 127 times a scale. */
 void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1);
-static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }      /* int16 of a row that `quantize` leaves */
+/* int16 of a row that `quantize` leaves */
+static inline size_t quantized_row(size_t k) { return (k + 1) / 2 * 2 + 2; }
 /* Row r as floats: an embedding look-up, also from the packed form of a tied lm_head. */
 void mat_row(const struct mat *m, size_t r, float *y);
 /* K and V of one KV head (float [head_dim], already rotated) in stored form, as scratch has it: K then V.

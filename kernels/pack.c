@@ -57,7 +57,8 @@ static inline int16_t nearest(float x)
 static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
 {
     size_t panel = row / PANEL * (mat_panel_bytes(m) / dtype_size(m->type)), col = row % PANEL;
-    return m->type == DT_BF16 || m->type == DT_I8 ? panel + k / 2 * 2 * PANEL + 2 * col + k % 2 : panel + k * PANEL + col;
+    return m->type == DT_BF16 || m->type == DT_I8 ? panel + k / 2 * 2 * PANEL + 2 * col + k % 2
+                                                  : panel + k * PANEL + col;
 }
 
 void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype from)
@@ -95,9 +96,11 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
             if (m->type == DT_F32)
                 for (size_t i = 0; i < cols; i++) ((float *)m->w)[to + i] = load_as_f32(src, from, at + i);
             else if (from == DT_BF16)
-                for (size_t i = 0; i < cols; i++) ((uint16_t *)m->w)[to + 2 * i] = ((const uint16_t *)src)[at + i];
+                for (size_t i = 0; i < cols; i++)
+                    ((uint16_t *)m->w)[to + 2 * i] = ((const uint16_t *)src)[at + i];
             else
-                for (size_t i = 0; i < cols; i++) ((uint16_t *)m->w)[to + 2 * i] = f32_to_bf16(load_as_f32(src, from, at + i));
+                for (size_t i = 0; i < cols; i++)
+                    ((uint16_t *)m->w)[to + 2 * i] = f32_to_bf16(load_as_f32(src, from, at + i));
         }
     }
 }
@@ -191,7 +194,8 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
     }
     if (t == DT_I16) {
         int16_t *to = dst;
-        const float scale[2] = { quantize(to, k, head_dim, 8191, INFINITY), quantize(to + head_dim, v, head_dim, 8191, INFINITY) };
+        const float scale[2] = { quantize(to, k, head_dim, 8191, INFINITY), quantize(to + head_dim, v,
+            head_dim, 8191, INFINITY) };
         memcpy(to + 2 * head_dim, scale, sizeof scale);
         return;
     }
@@ -216,9 +220,11 @@ KV_MOVE(kv_move32, float, i * KV_BLOCK + slot, slot * d + i)
 
 static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, bool scaled, bool put)
 {
-    uint16_t *k = block + slot * 2, *scale = block + KV_BLOCK * d, *v = scale + (scaled ? KV_SCALES : 0) * 2 + slot / 2 * d * 2 + slot % 2;
+    uint16_t *k = block + slot * 2, *scale = block + KV_BLOCK * d,
+             *v = scale + (scaled ? KV_SCALES : 0) * 2 + slot / 2 * d * 2 + slot % 2;
     for (size_t i = 0; i < 2 && scaled; i++)             /* floats */
-        memcpy(put ? scale + 2 * (i * KV_BLOCK + slot) : row + 2 * (d + i), put ? row + 2 * (d + i) : scale + 2 * (i * KV_BLOCK + slot), 4);
+        memcpy(put ? scale + 2 * (i * KV_BLOCK + slot) : row + 2 * (d + i),
+               put ? row + 2 * (d + i) : scale + 2 * (i * KV_BLOCK + slot), 4);
     for (size_t i = 0; i < d; i += 2)                    /* a pair of dimensions is a word */
         memcpy(put ? k + i * KV_BLOCK : row + i, put ? row + i : k + i * KV_BLOCK, 4);
     if (put)
@@ -255,7 +261,8 @@ static inline void copy_words(void *to, const void *from, size_t n)
 
 void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t d)
 {
-    const size_t unit = t == DT_F32 ? 1 : 2, scales = t == DT_I16 ? 2 : 0;         /* dimensions of a word of K */
+    /* dimensions of a word of K */
+    const size_t unit = t == DT_F32 ? 1 : 2, scales = t == DT_I16 ? 2 : 0;
     char *to = block;
     const char *x = src;
     for (size_t i = 0; i < d / unit + scales; i++, to += 4 * KV_BLOCK, x += 4 * KV_BLOCK)
@@ -276,10 +283,14 @@ void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, e
 }
 
 /* What 16 stored bits stand for; unit: of int16. */
-static inline float from_16(uint32_t x, const bool int16, float unit) { return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x); }
+static inline float from_16(uint32_t x, const bool int16, float unit)
+{
+    return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x);
+}
 
 /* A block is read in the order that it lies in. */
-static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, const bool int16, size_t d, const uint32_t *block, size_t from, size_t to)
+static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, const bool int16, size_t d,
+                                                           const uint32_t *block, size_t from, size_t to)
 {
     const float *unit = (const float *)(const void *)(block + d / 2 * KV_BLOCK);       /* of K, then of V */
     enum { LANES = 16 };
@@ -309,7 +320,8 @@ static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, c
         const uint32_t *row = block + s / 2 * d;
         if (s % 2 == 0 && s + 1 < to)
             for (size_t i = 0; i < d; i++)
-                v[i] += from_16(row[i], int16, int16 ? u[0] : 0) + from_16(row[i] >> 16, int16, int16 ? u[1] : 0);
+                v[i] +=
+                    from_16(row[i], int16, int16 ? u[0] : 0) + from_16(row[i] >> 16, int16, int16 ? u[1] : 0);
         else
             for (size_t i = 0; i < d; i++)
                 v[i] += from_16(row[i] >> 16 * (s % 2), int16, int16 ? u[0] : 0);
@@ -334,8 +346,9 @@ void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block
 size_t attn_work_bytes(enum dtype t, size_t head_dim)
 {
     /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a multiple of a cache line */
-    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 2 + sizeof(size_t)) * sizeof(float) + kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127)
-           / 64 * 64;
+    return (TILE_ROWS_MAX * (3 * KV_BLOCK + 2 + sizeof(size_t)) * sizeof(float) +
+            kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127) /
+           64 * 64;
 }
 
 /* sin and cos of r in [-pi/4, pi/4] by their Taylor series; the first term left out is below 1e-18. */

@@ -58,7 +58,8 @@ static size_t work(struct pool *p, uint32_t epoch, size_t thread)
             uint32_t i = (uint32_t)t;
             if (i >= atomic_load_explicit(&s->end, memory_order_acquire))
                 break;
-            if (atomic_compare_exchange_weak_explicit(&s->ticket, &t, t + 1, memory_order_acq_rel, memory_order_acquire)) {
+            if (atomic_compare_exchange_weak_explicit(&s->ticket, &t, t + 1, memory_order_acq_rel,
+                                                      memory_order_acquire)) {
                 fn(ctx, i, thread);
                 done++;
                 t = atomic_load_explicit(&s->ticket, memory_order_acquire);
@@ -155,7 +156,8 @@ void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t t
         /* the ticket of the last job goes first: a late thread that sees the new end can no longer claim with the old one */
         atomic_store_explicit(&p->share[t].ticket, (uint64_t)epoch << 32 | UINT32_MAX, memory_order_relaxed);
         atomic_store_explicit(&p->share[t].end, (uint32_t)((t + 1) * n / p->n_threads), memory_order_release);
-        atomic_store_explicit(&p->share[t].ticket, (uint64_t)epoch << 32 | (uint32_t)(t * n / p->n_threads), memory_order_release);
+        atomic_store_explicit(&p->share[t].ticket, (uint64_t)epoch << 32 | (uint32_t)(t * n / p->n_threads),
+                              memory_order_release);
     }
     publish(p);
     size_t done = work(p, epoch, 0);

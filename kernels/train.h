@@ -1,8 +1,8 @@
 /* The operations of training, once for every twin, included by ops_impl.h. Plain IEEE arithmetic in a fixed order, as
  * everywhere; a row's result depends on that row alone, and what sums over rows adds them in ascending order. */
 
-static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy, const float *x, const float *w,
-                             size_t m, size_t dim, float eps)
+static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy,
+                             const float *x, const float *w, size_t m, size_t dim, float eps)
 {
     for (size_t r = 0; r < m; r++, x += ldx, dy += ldy, dx += ldx) {
         float s[16] = { 0 }, c[16] = { 0 };
@@ -73,7 +73,8 @@ static void OP(xent)(void *g, enum dtype act, float *x, size_t n, size_t target,
 
 static void OP(adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw *a)
 {
-    const float beta1 = a->beta1, beta2 = a->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2, scale = a->scale, keep = a->keep;
+    const float beta1 = a->beta1, beta2 = a->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2,
+                scale = a->scale, keep = a->keep;
     const float rate = a->rate, root = a->root, eps = a->eps;
     for (size_t i = 0; i < n; i++) {
         const float x = g[i] * scale;

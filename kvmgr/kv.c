@@ -3,31 +3,35 @@
 #include <string.h>
 
 /* Bytes of the cache and of the node scratch; false when they do not fit in size_t. */
-static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max,
-                  size_t *cache, size_t *scratch)
+static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
+                  size_t node_max, size_t *cache, size_t *scratch)
 {
     size_t blocks = n_max / KV_BLOCK + (n_max % KV_BLOCK != 0), heads, per_block, n;
-    return mul_size(KV_BLOCK, kv_row_bytes(t, head_dim), &per_block) && mul_size(n_layers, n_kv_heads, &heads) &&
-           mul_size(heads, per_block, &n) && mul_size(n, blocks, cache) &&
-           mul_size(heads, kv_row_bytes(t, head_dim), &n) && mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
+    return mul_size(KV_BLOCK, kv_row_bytes(t, head_dim), &per_block) &&
+           mul_size(n_layers, n_kv_heads, &heads) && mul_size(heads, per_block, &n) &&
+           mul_size(n, blocks, cache) && mul_size(heads, kv_row_bytes(t, head_dim), &n) &&
+           mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
 }
 
-size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max)
+size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
+                size_t node_max)
 {
     size_t cache, scratch;
-    return sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch) ? cache + scratch : SIZE_MAX;
+    return sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch) ? cache + scratch
+                                                                                       : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
 
-int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
-            size_t node_max, struct err *e)
+int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads,
+            size_t head_dim, size_t n_max, size_t node_max, struct err *e)
 {
     size_t cache, scratch;
     assert((t == DT_I16 || t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
     *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
     if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
-        return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses", n_max);
+        return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
+                       n_max);
     kv->block_bytes = kv_block_bytes(t, head_dim);
     kv->head_bytes = kv->block_bytes * ((n_max + KV_BLOCK - 1) / KV_BLOCK);
     kv->layer_bytes = kv->head_bytes * n_kv_heads;
@@ -35,14 +39,16 @@ int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, si
     kv->scratch = on_host(kv) || !scratch ? mem_alloc(scratch) : dev->alloc(dev, scratch);
     if (!kv->base || !kv->scratch) {
         kv_close(kv);
-        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", n_max, cache + scratch, dev ? " on " : "", dev ? dev->name : "");
+        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", n_max,
+                       cache + scratch, dev ? " on " : "", dev ? dev->name : "");
     }
     return 0;
 }
 
 void kv_close(struct kv *kv)
 {
-    const size_t scratch = kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
+    const size_t scratch =
+        kv->n_layers * kv->node_max * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
     if (on_host(kv))
         mem_free(kv->base, kv->layer_bytes * kv->n_layers);
     else
@@ -56,7 +62,8 @@ void kv_close(struct kv *kv)
 
 struct device_kv kv_view(const struct kv *kv)
 {
-    return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base, kv->block_bytes, kv->head_bytes, kv->layer_bytes,
+    return (struct device_kv){ kv->type, kv->n_layers, kv->n_kv_heads, kv->head_dim, kv->base,
+                               kv->block_bytes, kv->head_bytes, kv->layer_bytes,
                                kv->scratch, kv->node_max, kv->bias };
 }
 
@@ -91,7 +98,8 @@ void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n)
         for (size_t i = 0; i < n; i++) {
             const char *from = kv_node(kv, l, node[i]);
             for (size_t h = 0; h < kv->n_kv_heads; h++)
-                kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, kv->head_dim, (kv->n_past + i) % KV_BLOCK, from + h * row);
+                kv_put(kv_block(kv, l, h, kv->n_past + i), kv->type, kv->head_dim,
+                       (kv->n_past + i) % KV_BLOCK, from + h * row);
         }
     kv->n_past += n;
     kv->n_written = MAX(kv->n_written, kv->n_past);

@@ -25,9 +25,10 @@ struct kv {                        /* {0} is closed */
     const float *bias;             /* or NULL: what is added to the scores of each slot (struct attn); its owner's, in whole blocks */
 };
 
-size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max, size_t node_max);
-int  kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
-             size_t node_max, struct err *e);
+size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
+                size_t node_max);
+int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads,
+            size_t head_dim, size_t n_max, size_t node_max, struct err *e);
 void kv_close(struct kv *kv);
 
 /* The cache as passes on its device take it. */
@@ -35,7 +36,8 @@ struct device_kv kv_view(const struct kv *kv);
 
 /* Where row `pos` of layer l, head h is written: the block and the slot in it. */
 void *kv_block(const struct kv *kv, size_t l, size_t h, size_t pos);
-void *kv_node(const struct kv *kv, size_t l, size_t node);      /* [n_kv_heads] rows, as kv_store makes them */
+/* [n_kv_heads] rows, as kv_store makes them */
+void *kv_node(const struct kv *kv, size_t l, size_t node);
 void kv_advance(struct kv *kv, size_t n);                        /* rows n_past .. n_past+n-1 are committed */
 void kv_commit_path(struct kv *kv, const uint32_t *node, size_t n);   /* copies, then advances */
 void kv_truncate(struct kv *kv, size_t n_past);                  /* forget rows from n_past on (zeroed) */

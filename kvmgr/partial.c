@@ -11,7 +11,10 @@ static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budg
 
 static bool in_host_memory(const struct kv *full) { return !full->dev || full->dev->host_memory; }
 
-static void *get(const struct kv *full, size_t bytes) { return in_host_memory(full) ? mem_alloc(bytes) : full->dev->alloc(full->dev, bytes); }
+static void *get(const struct kv *full, size_t bytes)
+{
+    return in_host_memory(full) ? mem_alloc(bytes) : full->dev->alloc(full->dev, bytes);
+}
 
 static void give(const struct kv *full, void *p, size_t bytes)
 {
@@ -24,7 +27,8 @@ static void give(const struct kv *full, void *p, size_t bytes)
 /* Sums of the last mean, and the bias of every slot. */
 static size_t mean_bytes(const struct kv *full, size_t budget)
 {
-    const size_t sums = full->n_layers * full->n_kv_heads * 2 * full->head_dim, slots = (budget + PARTIAL_ROWS_MAX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    const size_t sums = full->n_layers * full->n_kv_heads * 2 * full->head_dim,
+                 slots = (budget + PARTIAL_ROWS_MAX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     return in_host_memory(full) ? (sums + slots) * sizeof(float) : 0;
 }
 
@@ -39,17 +43,20 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
     else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
         return SIZE_MAX;
     return n != SIZE_MAX && add_size(n, bytes, &n) && add_size(n, mean_bytes(full, budget), &n) &&
-           mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows, &n) ? n : SIZE_MAX;
+           mul_size(budget * sizeof(uint32_t), full->n_layers * full->n_kv_heads, &rows) && add_size(n, rows,
+               &n) ? n : SIZE_MAX;
 }
 
-int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e)
+int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks,
+                 size_t budget, struct err *e)
 {
     assert(sinks >= 1 && sinks < budget && policy != KV_AUTO && (policy != KV_MEAN || in_host_memory(full)));
     *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
-    p->work_bytes = in_host_memory(full) ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
-                                         : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
+    p->work_bytes = in_host_memory(full)
+                        ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
+                        : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     p->work = get(full, p->work_bytes);
     p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
     p->row = get(full, p->row_bytes);
@@ -58,11 +65,13 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
     p->sum = p->mean_bytes ? mem_alloc(p->mean_bytes) : NULL;
     p->bias = p->sum ? p->sum + full->n_layers * full->n_kv_heads * 2 * full->head_dim : NULL;
     if (!p->work || !p->row || !p->from || (p->mean_bytes && !p->sum)) {
-        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)", p->work_bytes + p->row_bytes + p->mean_bytes);
+        err_set(e, ERR_FAILED, "partial KV cache: out of memory (%zu bytes)",
+                p->work_bytes + p->row_bytes + p->mean_bytes);
         partial_close(p);
         return -1;
     }
-    if (kv_open(&p->kv, full->dev, full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0, e)) {
+    if (kv_open(&p->kv, full->dev, full->type, full->n_layers, full->n_kv_heads, full->head_dim,
+                budget + PARTIAL_ROWS_MAX, 0, e)) {
         partial_close(p);
         return -1;
     }
@@ -86,7 +95,8 @@ void partial_change(struct partial *p, enum kv_policy policy, size_t budget)
 {
     if (!p->work || (policy == p->policy && budget == p->budget))
         return;
-    assert(budget > p->sinks && budget <= p->budget_max && (kv_selects(policy) || policy == KV_WINDOW || (policy == KV_MEAN && p->sum)));
+    assert(budget > p->sinks && budget <= p->budget_max &&
+           (kv_selects(policy) || policy == KV_WINDOW || (policy == KV_MEAN && p->sum)));
     p->policy = policy;
     p->budget = budget;
     p->filled = false;
@@ -99,7 +109,8 @@ struct kv *partial_kv(struct partial *p) { return p->filled ? &p->kv : p->full; 
 static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t slot)
 {
     const struct kv *f = p->full;
-    kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(f, l, h, from), from % KV_BLOCK, 1, f->type, f->head_dim);
+    kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(f, l, h, from), from % KV_BLOCK, 1,
+            f->type, f->head_dim);
     p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
@@ -125,7 +136,10 @@ bool partial_wants_scores(const struct partial *p)
 }
 
 /* a before b: larger score, then the later position. */
-static bool before(const float *score, uint32_t a, uint32_t b) { return score[a] > score[b] || (score[a] == score[b] && a > b); }
+static bool before(const float *score, uint32_t a, uint32_t b)
+{
+    return score[a] > score[b] || (score[a] == score[b] && a > b);
+}
 
 enum { FEW = 16 };
 
@@ -204,7 +218,8 @@ static void select_head(void *ctx, size_t h, size_t thread)
         n = want;
     }
     sort_best_first(at, n, s);
-    for (size_t i = first; n < want && i-- > p->sinks;)      /* behind a layer's window: its nearest rows, so that no slot is empty */
+    /* behind a layer's window: its nearest rows, so that no slot is empty */
+    for (size_t i = first; n < want && i-- > p->sinks;)
         at[n++] = (uint32_t)i;
     for (size_t i = 0; i < p->sinks; i++)
         copy_row(p, x->layer, h, i, i);
@@ -217,7 +232,8 @@ static void select_on_device(struct partial *p, const float *score, size_t step)
 {
     struct device *dev = p->full->dev;
     const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
-    const struct device_selection s = { score, step, p->from, p->kv.n_layers, p->kv.n_kv_heads, p->full->n_past, p->sinks, p->budget,
+    const struct device_selection s = { score, step, p->from, p->kv.n_layers, p->kv.n_kv_heads,
+                                        p->full->n_past, p->sinks, p->budget,
                                         p->row, p->budget_max, p->work };
     dev->kv_select(dev, &s);
     dev->kv_take(dev, &dst, &src, p->row, p->budget_max, p->budget);
@@ -259,7 +275,8 @@ static size_t turn_of(const struct partial *p)
 static void take_over(struct partial *p, size_t from, size_t to)
 {
     const size_t turn = turn_of(p);
-    const size_t skip = to - from > turn ? to - from - turn : 0;         /* rows that others would replace at once */
+    /* rows that others would replace at once */
+    const size_t skip = to - from > turn ? to - from - turn : 0;
     p->n_recent += skip;
     for (size_t i = from + skip; i < to;) {
         uint32_t rows[SOME], slots[SOME];
@@ -288,7 +305,10 @@ static void copy_sinks(struct partial *p)
 static size_t means_max(const struct partial *p) { return (p->budget - p->sinks) / 2; }
 static size_t n_means(size_t far, size_t group) { return (far + group - 1) / group; }
 
-static float bias_of(size_t n) { return (float)(1.3 * log2((double)n) - 0.4 * 0x1.71547652b82fep0 * (1 - 1 / (double)n)); }
+static float bias_of(size_t n)
+{
+    return (float)(1.3 * log2((double)n) - 0.4 * 0x1.71547652b82fep0 * (1 - 1 / (double)n));
+}
 
 /* From p->n_far rows in means of `group` to `to` in means of p->group, in one layer and head. */
 struct averaging { struct partial *p; size_t group, to; };
@@ -347,7 +367,8 @@ static void average_head(void *ctx, size_t i, size_t thread)
             memset(sum, 0, 2 * d * sizeof *sum);
         while (far < end) {
             const size_t pos = p->sinks + far, n = MIN(end - far, KV_BLOCK - pos % KV_BLOCK);
-            kv_sum(sum, sum + d, full->type, d, kv_block(full, l, h, pos), pos % KV_BLOCK, pos % KV_BLOCK + n);
+            kv_sum(sum, sum + d, full->type, d, kv_block(full, l, h, pos), pos % KV_BLOCK,
+                   pos % KV_BLOCK + n);
             far += n;
         }
         put_mean(p, l, h, at, sum, end - begin);
@@ -384,12 +405,14 @@ static void follow_means(struct partial *p, size_t n_past)
         memset(p->bias, 0, (char *)p->sum + p->mean_bytes - (char *)p->bias);
         p->kv.bias = p->bias;
     }
-    for (size_t i = MAX(p->n_seen, n_past - recent), n; i < n_past; i += n) {       /* as many as lie one behind the other here and there */
+    /* as many as lie one behind the other here and there */
+    for (size_t i = MAX(p->n_seen, n_past - recent), n; i < n_past; i += n) {
         const size_t turn = (i - p->sinks) % recent, slot = p->sinks + turn;
         n = MIN(MIN(n_past - i, recent - turn), KV_BLOCK - MAX(i % KV_BLOCK, slot % KV_BLOCK));
         for (size_t l = 0; l < p->kv.n_layers; l++)
             for (size_t h = 0; h < p->kv.n_kv_heads; h++)
-                kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(p->full, l, h, i), i % KV_BLOCK, n, p->kv.type, p->kv.head_dim);
+                kv_copy(kv_block(&p->kv, l, h, slot), slot % KV_BLOCK, kv_block(p->full, l, h, i),
+                        i % KV_BLOCK, n, p->kv.type, p->kv.head_dim);
     }
     if (max)
         average(p, n_past - recent - p->sinks);
@@ -426,9 +449,13 @@ void partial_follow(struct partial *p)
 
 /* ---- what is selected, kept and taken over again ---- */
 
-struct state { uint64_t policy, budget, n_recent, n_seen, rows; };      /* then uint32_t row[rows][budget]; no rows of means, which are made again */
+/* then uint32_t row[rows][budget]; no rows of means, which are made again */
+struct state { uint64_t policy, budget, n_recent, n_seen, rows; };
 
-size_t partial_state_bytes(const struct partial *p) { return p->work ? sizeof(struct state) + p->row_bytes : 0; }
+size_t partial_state_bytes(const struct partial *p)
+{
+    return p->work ? sizeof(struct state) + p->row_bytes : 0;
+}
 
 /* The device's list says what was selected; the rest follows: the k-th row since then stands in slot budget - 1 - k % turn, where no later one does. */
 static bool rows_of_device(const struct partial *p, uint32_t *row)
@@ -442,7 +469,8 @@ static bool rows_of_device(const struct partial *p, uint32_t *row)
         for (size_t slot = 0; slot < p->sinks; slot++)
             at[slot] = (uint32_t)slot;
         for (size_t back = 0; back < MIN(turn_of(p), p->n_recent); back++)
-            at[p->budget - 1 - back] = (uint32_t)(first + (p->n_recent - 1) - (p->n_recent - 1 - back) % turn_of(p));
+            at[p->budget - 1 - back] =
+                (uint32_t)(first + (p->n_recent - 1) - (p->n_recent - 1 - back) % turn_of(p));
     }
     return true;
 }
@@ -483,8 +511,9 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     if (!p->work || n < sizeof s)
         return false;
     memcpy(&s, state, sizeof s);
-    if (s.policy > KV_MEAN || s.budget <= p->sinks || s.budget > p->budget_max || s.rows != (s.policy == KV_MEAN ? 0 : heads) ||
-        n != sizeof s + s.rows * s.budget * sizeof(uint32_t) || s.n_seen > n_past || n_past <= s.budget || s.n_recent > n_past)
+    if (s.policy > KV_MEAN || s.budget <= p->sinks || s.budget > p->budget_max ||
+        s.rows != (s.policy == KV_MEAN ? 0 : heads) || n != sizeof s + s.rows * s.budget * sizeof(uint32_t) ||
+        s.n_seen > n_past || n_past <= s.budget || s.n_recent > n_past)
         return false;
     if (s.policy == KV_MEAN) {
         if (!p->sum)

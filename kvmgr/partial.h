@@ -30,7 +30,8 @@
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 
-enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_MEAN, KV_FULL, KV_AUTO };     /* auto: in settings only, for whoever chooses */
+/* auto: in settings only, for whoever chooses */
+enum kv_policy { KV_DYNAMIC, KV_STATIC, KV_WINDOW, KV_MEAN, KV_FULL, KV_AUTO };
 static inline bool kv_selects(enum kv_policy p) { return p == KV_DYNAMIC || p == KV_STATIC; }
 enum { PARTIAL_ROWS_MAX = 16 };          /* rows in flight: draft passes of a round */
 enum { MEAN_ROWS = 64 };                 /* of a mean at first */
@@ -45,9 +46,12 @@ struct partial {                         /* {0} is closed */
     size_t n_recent;                     /* rows taken over since the last selection */
     size_t n_seen;                       /* rows of the full cache that it has seen committed */
     size_t refreshes;
-    void *work;                          /* of a selection: uint32_t [n_kv_heads][full n_max], or what the device wants. NULL: there is no copy */
+    /* of a selection: uint32_t [n_kv_heads][full n_max], or what the device wants. NULL: there is no copy */
+    void *work;
     size_t work_bytes;
-    uint32_t *row;                       /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot (not under mean). On a device: was selected for it */
+    /* [n_layers][n_kv_heads][budget_max]: which row of the full cache stands in a slot (not under mean). On a
+     * device: was selected for it */
+    uint32_t *row;
     size_t row_bytes;
     uint32_t *from;                      /* [n_layers]: a device selects in all layers at once */
     size_t group, n_far;                 /* rows of a mean; rows that stand in means: those behind the sinks */
@@ -57,7 +61,8 @@ struct partial {                         /* {0} is closed */
 
 size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget, size_t n_max);
 /* 1 <= sinks < budget, and means in the host's memory alone (asserted). Nothing is taken where the budget covers full->n_max, or under KV_FULL. */
-int  partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks, size_t budget, struct err *e);
+int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_policy policy, size_t sinks,
+                 size_t budget, struct err *e);
 void partial_close(struct partial *p);
 
 /* Another policy (not full) and budget from here on, at most the one it was opened with: the next verification pass selects anew, or the

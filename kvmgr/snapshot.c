@@ -12,7 +12,8 @@
 enum { VERSION = 2, HEADER = 4096, STRETCH = 32 << 20 };
 static const char MAGIC[8] = "LHKVSNAP";
 
-struct section { char name[SNAPSHOT_NAME_BYTES], shape[SNAPSHOT_SHAPE_BYTES]; uint64_t offset, bytes, first_piece; };
+struct section { char name[SNAPSHOT_NAME_BYTES], shape[SNAPSHOT_SHAPE_BYTES]; uint64_t offset, bytes,
+                 first_piece; };
 
 struct header {
     char magic[8];
@@ -52,8 +53,8 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part
 
 void kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES])
 {
-    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d", kv_type_name(kv->type), kv->n_layers, kv->n_kv_heads,
-             kv->head_dim, KV_BLOCK);
+    snprintf(out, SNAPSHOT_SHAPE_BYTES, "%s %zu layers %zu heads of %zu, blocks of %d",
+             kv_type_name(kv->type), kv->n_layers, kv->n_kv_heads, kv->head_dim, KV_BLOCK);
 }
 
 /* ---- writing ---- */
@@ -147,7 +148,8 @@ static int put_section(struct output *o, const struct snapshot_section *s, uint3
     return 0;
 }
 
-int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snapshot_section *s, size_t n, const atomic_bool *stop, struct err *e)
+int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snapshot_section *s, size_t n,
+                   const atomic_bool *stop, struct err *e)
 {
     char page[HEADER] = {0};
     struct header h;
@@ -184,7 +186,8 @@ static int get(const struct snapshot *f, void *p, size_t n, uint64_t at, struct 
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0)
-            return err_set(e, ERR_FAILED, "%s: %s at offset %llu", f->path, r < 0 ? strerror(errno) : "ends", (unsigned long long)at);
+            return err_set(e, ERR_FAILED, "%s: %s at offset %llu", f->path, r < 0 ? strerror(errno) : "ends",
+                           (unsigned long long)at);
         c += r;
         n -= (size_t)r;
         at += (uint64_t)r;
@@ -193,7 +196,8 @@ static int get(const struct snapshot *f, void *p, size_t n, uint64_t at, struct 
 }
 
 /* The header as plan() would make it from the sections' sizes; nothing in it is believed before. */
-static int check_header(const struct header *h, const char *page, uint64_t file_bytes, const char *path, struct err *e)
+static int check_header(const struct header *h, const char *page, uint64_t file_bytes, const char *path,
+                        struct err *e)
 {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC))
         return err_set(e, ERR_FAILED, "%s: no snapshot, or one that was not finished", path);
@@ -205,16 +209,21 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
         if (page[i])
             return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
     uint64_t data = 0, pieces = 0;
-    bool ok = h->n_sections <= SNAPSHOT_SECTIONS_MAX && h->file_bytes == file_bytes && !h->owner.fingerprint[sizeof h->owner.fingerprint - 1] &&
-              !h->owner.numerics[sizeof h->owner.numerics - 1] && !h->owner.context[sizeof h->owner.context - 1];
+    bool ok = h->n_sections <= SNAPSHOT_SECTIONS_MAX && h->file_bytes == file_bytes &&
+              !h->owner.fingerprint[sizeof h->owner.fingerprint - 1] &&
+              !h->owner.numerics[sizeof h->owner.numerics - 1] &&
+              !h->owner.context[sizeof h->owner.context - 1];
     for (size_t i = 0; i < h->n_sections && ok; i++) {
         const struct section *x = &h->section[i];
-        ok = !x->name[sizeof x->name - 1] && !x->shape[sizeof x->shape - 1] && x->offset == HEADER + data && x->first_piece == pieces && x->bytes <= file_bytes - HEADER - data;
+        ok = !x->name[sizeof x->name - 1] && !x->shape[sizeof x->shape - 1] && x->offset == HEADER + data &&
+             x->first_piece == pieces && x->bytes <= file_bytes - HEADER - data;
         data += x->bytes;
         pieces += pieces_of(x->bytes);
     }
-    if (!ok || data != h->data_bytes || pieces != h->n_pieces || HEADER + data + pieces * sizeof(uint32_t) != file_bytes)
-        return err_set(e, ERR_FAILED, "%s: %llu bytes, %llu are in the header", path, (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
+    if (!ok || data != h->data_bytes || pieces != h->n_pieces ||
+        HEADER + data + pieces * sizeof(uint32_t) != file_bytes)
+        return err_set(e, ERR_FAILED, "%s: %llu bytes, %llu are in the header", path,
+                       (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
     return 0;
 }
 
@@ -333,8 +342,8 @@ static void read_piece(void *ctx, size_t i, size_t thread)
         return;
     int rc = get(r->f, buffer, n, r->x->offset + at, &e);
     if (rc == 0 && crc_of(0, buffer, n) != r->f->crc[r->x->first_piece + i])
-        rc = err_set(&e, ERR_FAILED, "%s: section %s is damaged in its bytes %llu to %llu", r->f->path, r->x->name, (unsigned long long)at,
-                     (unsigned long long)at + n);
+        rc = err_set(&e, ERR_FAILED, "%s: section %s is damaged in its bytes %llu to %llu", r->f->path,
+                     r->x->name, (unsigned long long)at, (unsigned long long)at + n);
     if (rc && !atomic_flag_test_and_set(&r->said))
         *r->e = e;
     if (rc)
@@ -343,10 +352,12 @@ static void read_piece(void *ctx, size_t i, size_t thread)
         scatter(r->to, (size_t)at, buffer, n);
 }
 
-static int read_section(const struct snapshot *f, const struct section *x, const struct snapshot_section *to, struct pool *pool, struct err *e)
+static int read_section(const struct snapshot *f, const struct section *x, const struct snapshot_section *to,
+                        struct pool *pool, struct err *e)
 {
     struct reading r = { .f = f, .x = x, .to = to, .each = to && to->dev, .said = ATOMIC_FLAG_INIT, .e = e };
-    const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes), some = r.each ? 4 * threads : MAX(n, 1);
+    const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes),
+                 some = r.each ? 4 * threads : MAX(n, 1);
     r.buffer = malloc((r.each ? some : threads) * SNAPSHOT_PIECE);
     if (!r.buffer)
         return err_set(e, ERR_FAILED, "%s: out of memory", f->path);
@@ -357,9 +368,11 @@ static int read_section(const struct snapshot *f, const struct section *x, const
         else
             for (size_t i = 0; i < now; i++)
                 read_piece(&r, i, 0);
-        for (size_t i = 0; r.each && i < now && !atomic_load(&r.failed); i++) {      /* a device is spoken to by one thread */
+        /* a device is spoken to by one thread */
+        for (size_t i = 0; r.each && i < now && !atomic_load(&r.failed); i++) {
             const size_t at = (r.first + i) * SNAPSHOT_PIECE;
-            scatter(to, at, r.buffer + i * SNAPSHOT_PIECE, MIN((size_t)SNAPSHOT_PIECE, (size_t)x->bytes - at));
+            scatter(to, at, r.buffer + i * SNAPSHOT_PIECE,
+                    MIN((size_t)SNAPSHOT_PIECE, (size_t)x->bytes - at));
         }
     }
     free(r.buffer);
@@ -376,7 +389,8 @@ int snapshot_check(const struct snapshot *f, struct pool *pool, struct err *e)
     return 0;
 }
 
-int snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool, struct err *e)
+int snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool,
+                  struct err *e)
 {
     const struct section *x = find(f, s->name, s->shape);
     assert(x && x->bytes == section_bytes(s));

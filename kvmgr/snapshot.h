@@ -18,11 +18,13 @@
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 
-enum { SNAPSHOT_SECTIONS_MAX = 8, SNAPSHOT_NAME_BYTES = 32, SNAPSHOT_SHAPE_BYTES = 64, SNAPSHOT_PIECE = 1 << 20 };
+enum { SNAPSHOT_SECTIONS_MAX = 8, SNAPSHOT_NAME_BYTES = 32, SNAPSHOT_SHAPE_BYTES = 64,
+       SNAPSHOT_PIECE = 1 << 20 };
 
 struct snapshot_owner {
     int64_t job, attempt;
-    char fingerprint[68], numerics[36], context[64];     /* of the model; of the arithmetic; --context-scaling */
+    /* of the model; of the arithmetic; --context-scaling */
+    char fingerprint[68], numerics[36], context[64];
     uint8_t chain[32];               /* SHA-256 of the ids of the first `tokens` tokens, prompt included, 32 bits each */
     uint64_t from, tokens;           /* rows from .. tokens-1 of the target's cache */
     double rebuild_seconds;          /* that a pass over the first `tokens` would take, as estimated when it was written */
@@ -32,7 +34,9 @@ struct snapshot_part { void *p; size_t n; };             /* memory that a sectio
 struct snapshot_section {
     const char *name, *shape;        /* shape: what the bytes mean; read back only where it is the same */
     const struct snapshot_part *part; size_t n_parts;
-    struct device *dev;              /* NULL: the parts are the host's memory; else its memory, fetched beside what it does (fetch_mark is the caller's) */
+    /* NULL: the parts are the host's memory; else its memory, fetched beside what it does (fetch_mark is the
+     * caller's) */
+    struct device *dev;
 };
 
 /* The target's cache: "kv", rows from .. n-1, multiples of KV_BLOCK, so that rows that are written meanwhile share no block with
@@ -44,14 +48,17 @@ void   kv_shape(const struct kv *kv, char out[SNAPSHOT_SHAPE_BYTES]);
 uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n);
 /* From offset 0 of fd. What the parts name must not change meanwhile. Written in stretches that are on the disk before the next one begins, so
  * that other files' syncs do not wait for gigabytes. *stop (may be NULL) is looked at between pieces: ERR_AGAIN. */
-int snapshot_write(int fd, const struct snapshot_owner *o, const struct snapshot_section *s, size_t n, const atomic_bool *stop, struct err *e);
+int snapshot_write(int fd, const struct snapshot_owner *o, const struct snapshot_section *s, size_t n,
+                   const atomic_bool *stop, struct err *e);
 
 struct snapshot;
 int  snapshot_open(struct snapshot **f, const char *path, struct err *e);
 const struct snapshot_owner *snapshot_owner(const struct snapshot *f);
-int  snapshot_check(const struct snapshot *f, struct pool *pool, struct err *e);     /* pool NULL: one thread */
+/* pool NULL: one thread */
+int  snapshot_check(const struct snapshot *f, struct pool *pool, struct err *e);
 /* Size of a section of this name and shape; 0: there is none. */
 size_t snapshot_size(const struct snapshot *f, const char *name, const char *shape);
 /* Its bytes into the parts, which have its size together (asserted). On failure they hold anything. On the device's thread, where they are its memory. */
-int  snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool, struct err *e);
+int snapshot_read(const struct snapshot *f, const struct snapshot_section *s, struct pool *pool,
+                  struct err *e);
 void snapshot_close(struct snapshot *f);                 /* NULL is fine */

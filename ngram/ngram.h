@@ -18,7 +18,8 @@
 
 struct ngram;                                        /* of one text */
 
-size_t ngram_bytes(size_t n_max);                    /* n_max: tokens that the text can have; SIZE_MAX when it does not fit, or n_max > UINT32_MAX */
+/* n_max: tokens that the text can have; SIZE_MAX when it does not fit, or n_max > UINT32_MAX */
+size_t ngram_bytes(size_t n_max);
 int    ngram_open(struct ngram **t, size_t n_max, struct err *e);
 void   ngram_close(struct ngram *t);                 /* NULL is allowed */
 

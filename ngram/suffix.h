@@ -30,14 +30,15 @@ void   suffix_follow(struct suffix *s, const int32_t *tokens, size_t n);      /*
 /* The longest match, the newest of equal length. Its continuation goes to next[0, *n_next), *n_next = max <= SUFFIX_NEXT_MAX: the tokens after the place,
  * and when they reach the end of the text, those of the continuation itself (a period goes on). Returns the length, 0 with *n_next = 0 when there
  * is none. n >= the tokens followed. */
-size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path,
-                      int32_t *next, size_t max, size_t *n_next);
+size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                      size_t n_path, int32_t *next, size_t max, size_t *n_next);
 
 /* For every token that followed a match of `least` tokens or more: the length of the longest one, at most `limit` <= most, within the part of
  * the text from index `from` on. length[] has a place per token id and is 0 where no id is; ids are in the order they were found. */
 struct followers { uint32_t *length; int32_t *ids; size_t n; };
-void   suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path,
-                        size_t from, size_t limit, struct followers *f);
+void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                      size_t n_path, size_t from, size_t limit, struct followers *f);
 
 /* Places that a question about this text looks at. */
-size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path);
+size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                     size_t n_path);

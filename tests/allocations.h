@@ -35,7 +35,8 @@ static inline size_t allocations(void) { return atomic_load(&allocations_); }
 void *malloc(size_t n) { atomic_fetch_add(&allocations_, 1); return __libc_malloc(n); }
 void *calloc(size_t n, size_t size) { atomic_fetch_add(&allocations_, 1); return __libc_calloc(n, size); }
 void *realloc(void *p, size_t n) { atomic_fetch_add(&allocations_, 1); return __libc_realloc(p, n); }
-void *aligned_alloc(size_t boundary, size_t n) { atomic_fetch_add(&allocations_, 1); return __libc_memalign(boundary, n); }
+void *aligned_alloc(size_t boundary, size_t n) { atomic_fetch_add(&allocations_,
+    1); return __libc_memalign(boundary, n); }
 int posix_memalign(void **p, size_t boundary, size_t n)
 {
     atomic_fetch_add(&allocations_, 1);

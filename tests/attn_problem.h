@@ -20,8 +20,14 @@ REF enum dtype kind(size_t i) { return (enum dtype[]){ DT_I16, DT_BF16, DT_I16, 
 REF size_t elt(const struct problem *p) { return dtype_size(p->a.type); }
 REF enum dtype out_type(const struct problem *p) { return p->a.type == DT_I16 ? DT_BF16 : p->a.type; }
 REF size_t row_bytes(const struct problem *p) { return kv_row_bytes(p->a.type, p->a.head_dim); }
-REF char *stored_row(const struct problem *p, size_t h, size_t pos) { return p->stored + (h * p->n_pos + pos) * row_bytes(p); }
-REF char *node_row(const struct problem *p, size_t h, size_t s) { return p->scratch + (s * p->a.n_kv_heads + h) * row_bytes(p); }
+REF char *stored_row(const struct problem *p, size_t h, size_t pos)
+{
+    return p->stored + (h * p->n_pos + pos) * row_bytes(p);
+}
+REF char *node_row(const struct problem *p, size_t h, size_t s)
+{
+    return p->scratch + (s * p->a.n_kv_heads + h) * row_bytes(p);
+}
 /* Element i of a stored row, K then V; its unit where it is a whole number. */
 REF float unit_of(const struct problem *p, const char *row, size_t i)
 {
@@ -55,7 +61,8 @@ REF void make_row(const struct problem *p, char *row, const float *x)
 }
 REF void put(struct problem *p, size_t h, size_t pos, const void *row)
 {
-    kv_put(p->kv + h * p->a.head_bytes + pos / KV_BLOCK * p->a.block_bytes, p->a.type, p->a.head_dim, pos % KV_BLOCK, row);
+    kv_put(p->kv + h * p->a.head_bytes + pos / KV_BLOCK * p->a.block_bytes, p->a.type, p->a.head_dim,
+           pos % KV_BLOCK, row);
 }
 REF void random_row(const struct problem *p, char *row, struct rng *rng)
 {
@@ -99,8 +106,8 @@ REF void junk_slots(struct problem *p, size_t h, size_t from, size_t to, struct 
     free(row);
 }
 
-REF void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv, size_t group, size_t d, size_t n_pos, size_t n_nodes,
-                      struct rng *rng)
+REF void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv, size_t group, size_t d,
+                      size_t n_pos, size_t n_nodes, struct rng *rng)
 {
     *p = (struct problem){ .group = group, .n_pos = n_pos, .n_nodes = n_nodes, .n_blocks = (n_pos + n_nodes) / KV_BLOCK + 2 };
     p->a = (struct attn){ .type = t, .m = m, .n_heads = n_kv * group, .n_kv_heads = n_kv, .head_dim = d };
@@ -123,32 +130,40 @@ REF void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv, si
         for (size_t s = 0; s < n_nodes; s++)
             random_row(p, node_row(p, h, s), rng);
     }
-    for (size_t row = 0; row < n_kv * m * group; row++) {      /* already times log2(e)/sqrt(d): scores of a few units */
+    /* already times log2(e)/sqrt(d): scores of a few units */
+    for (size_t row = 0; row < n_kv * m * group; row++) {
         float x[DIM_MAX];
         for (size_t i = 0; i < d; i++)
             x[i] = rng_normal(rng) * 3 / sqrtf((float)d);
         put_query(p, row, x);
     }
-    p->a.q = p->q, p->a.q_scale = p->q_scale, p->a.kv = p->kv, p->a.lo = p->lo, p->a.hi = p->hi, p->a.scratch = p->scratch;
+    p->a.q = p->q, p->a.q_scale = p->q_scale, p->a.kv = p->kv, p->a.lo = p->lo, p->a.hi = p->hi,
+    p->a.scratch = p->scratch;
 }
 REF void problem_close(struct problem *p)
 {
-    free(p->kv), free(p->stored), free(p->scratch), free(p->q), free(p->q_scale), free(p->lo), free(p->hi), free(p->n_node), free(p->node);
+    free(p->kv), free(p->stored), free(p->scratch), free(p->q), free(p->q_scale), free(p->lo), free(p->hi),
+        free(p->n_node), free(p->node);
 }
-REF void use_tree(struct problem *p) { p->a.n_node = p->n_node, p->a.node = p->node, p->a.node_max = p->n_nodes + 1; }
+REF void use_tree(struct problem *p)
+{
+    p->a.n_node = p->n_node, p->a.node = p->node, p->a.node_max = p->n_nodes + 1;
+}
 
 /* Run it; rows are worked on `step` at a time. Result act [m][n_heads*d], free with guard_free. */
 REF void *attend(const struct ops *o, const struct problem *p, size_t step)
 {
     struct attn a = p->a;
-    size_t first = (size_t)-1, last = 0, st = ATTN_STATE(a.head_dim), out_bytes = a.m * a.n_heads * a.head_dim * elt(p);
+    size_t first = (size_t)-1, last = 0, st = ATTN_STATE(a.head_dim),
+           out_bytes = a.m * a.n_heads * a.head_dim * elt(p);
     for (size_t r = 0; r < a.m; r++) {
         size_t end = a.hi[r] + (a.n_node ? a.n_node[r] : 0);
         first = a.lo[r] / KV_CHUNK < first ? a.lo[r] / KV_CHUNK : first;
         last = (end - 1) / KV_CHUNK > last ? (end - 1) / KV_CHUNK : last;
     }
     a.chunk0 = first, a.n_chunks = last - first + 1;
-    size_t part_bytes = a.n_chunks * a.n_heads * a.m * st * sizeof(float), work_bytes = attn_work_bytes(a.type, a.head_dim);
+    size_t part_bytes = a.n_chunks * a.n_heads * a.m * st * sizeof(float),
+           work_bytes = attn_work_bytes(a.type, a.head_dim);
     a.part = guard_alloc(part_bytes);
     void *work = guard_alloc(work_bytes), *out = guard_alloc(out_bytes);
     for (size_t h = a.n_kv_heads; h-- > 0;)                /* any order */
@@ -157,7 +172,8 @@ REF void *attend(const struct ops *o, const struct problem *p, size_t step)
                 o->attend(&a, h, c, r, r + step < a.m ? r + step : a.m, work);
     for (size_t r = 0; r < a.m; r += step)
         o->attend_merge(&a, out, r, r + step < a.m ? r + step : a.m);
-    CHECK(guard_intact(a.part, part_bytes) && guard_intact(work, work_bytes) && guard_intact(out, out_bytes), "%s: bytes around a buffer written", o->name);
+    CHECK(guard_intact(a.part, part_bytes) && guard_intact(work, work_bytes) && guard_intact(out, out_bytes),
+          "%s: bytes around a buffer written", o->name);
     guard_free(a.part), guard_free(work);
     return out;
 }

@@ -36,10 +36,14 @@ IN_C __m512 in_c_max_ps(__m512 a, __m512 b)
     return r.f;
 }
 IN_C __m256 in_c_extractf32x8_ps(__m512 a, int k) { in_c x = { .f = a }; return x.half_f[k]; }
-IN_C __m512i in_c_add_epi32(__m512i a, __m512i b) { in_c r, x = { .v = a }, y = { .v = b }; EACH(16) r.u32[i] = x.u32[i] + y.u32[i]; return r.v; }
-IN_C __m512i in_c_slli_epi32(__m512i a, int n) { in_c r, x = { .v = a }; EACH(16) r.u32[i] = x.u32[i] << n; return r.v; }
-IN_C __m512i in_c_srli_epi64(__m512i a, int n) { in_c r, x = { .v = a }; EACH(8) r.u64[i] = x.u64[i] >> n; return r.v; }
-IN_C __m512i in_c_mul_epu32(__m512i a, __m512i b) { in_c r, x = { .v = a }, y = { .v = b }; EACH(8) r.u64[i] = (uint64_t)(uint32_t)x.u64[i] * (uint32_t)y.u64[i]; return r.v; }
+IN_C __m512i in_c_add_epi32(__m512i a, __m512i b) { in_c r, x = { .v = a },
+    y = { .v = b }; EACH(16) r.u32[i] = x.u32[i] + y.u32[i]; return r.v; }
+IN_C __m512i in_c_slli_epi32(__m512i a, int n) { in_c r,
+    x = { .v = a }; EACH(16) r.u32[i] = x.u32[i] << n; return r.v; }
+IN_C __m512i in_c_srli_epi64(__m512i a, int n) { in_c r,
+    x = { .v = a }; EACH(8) r.u64[i] = x.u64[i] >> n; return r.v; }
+IN_C __m512i in_c_mul_epu32(__m512i a, __m512i b) { in_c r, x = { .v = a },
+    y = { .v = b }; EACH(8) r.u64[i] = (uint64_t)(uint32_t)x.u64[i] * (uint32_t)y.u64[i]; return r.v; }
 IN_C __m512i in_c_and(__m512i a, __m512i b) { return a & b; }
 IN_C __m512i in_c_xor(__m512i a, __m512i b) { return a ^ b; }
 /* _CMP_NLT_UQ, the only comparison there is: not less, true for NaN. */
@@ -51,13 +55,17 @@ IN_C uint16_t in_c_cmp_ps_mask(__m512 a, __m512 b, int what)
     EACH(16) m |= (uint16_t)(!(x.f32[i] < y.f32[i]) << i);
     return m;
 }
-IN_C __m512 in_c_maskz_mov_ps(uint16_t m, __m512 a) { in_c r, x = { .f = a }; EACH(16) r.u32[i] = m >> i & 1 ? x.u32[i] : 0; return r.f; }
-IN_C __m512i in_c_cvtps_epi32(__m512 a) { in_c r, x = { .f = a }; EACH(2) r.half[i] = _mm256_cvtps_epi32(x.half_f[i]); return r.v; }
-IN_C __m512 in_c_cvtepi32_ps(__m512i a) { in_c r, x = { .v = a }; EACH(2) r.half_f[i] = _mm256_cvtepi32_ps(x.half[i]); return r.f; }
+IN_C __m512 in_c_maskz_mov_ps(uint16_t m, __m512 a) { in_c r, x = { .f = a }; EACH(16) r.u32[i] = m >> i & 1
+    ? x.u32[i] : 0; return r.f; }
+IN_C __m512i in_c_cvtps_epi32(__m512 a) { in_c r,
+                                          x = { .f = a }; EACH(2) r.half[i] = _mm256_cvtps_epi32(x.half_f[i]); return r.v; }
+IN_C __m512 in_c_cvtepi32_ps(__m512i a) { in_c r,
+                                          x = { .v = a }; EACH(2) r.half_f[i] = _mm256_cvtepi32_ps(x.half[i]); return r.f; }
 IN_C __m512 in_c_cvtph_ps(__m256i a)
 {
     in_c r;
-    r.half_f[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(a)), r.half_f[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1));
+    r.half_f[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(a)),
+    r.half_f[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1));
     return r.f;
 }
 IN_C __m256i in_c_cvtsepi32_epi16(__m512i a)
@@ -82,7 +90,9 @@ IN_C __m256i in_c_cvtneps_pbh(__m512 a)
     uint16_t r[16];
     EACH(16) {
         const uint32_t u = x.u32[i], exponent = u & 0x7f800000, nan = exponent == 0x7f800000 && u & 0x7fffff;
-        r[i] = (uint16_t)(exponent == 0 ? u >> 16 & 0x8000 : nan ? u >> 16 | 0x40 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+        r[i] = (uint16_t)(exponent == 0 ? u >> 16 & 0x8000
+                          : nan         ? u >> 16 | 0x40
+                                        : (u + 0x7fff + (u >> 16 & 1)) >> 16);
     }
     return _mm256_loadu_si256((const __m256i *)(const void *)r);
 }
@@ -94,8 +104,14 @@ IN_C __m512 in_c_dpbf16_ps(__m512 c, __m512bh a, __m512bh b)
     _mm_setcsr(0x9fc0);
     EACH(2) {
         const __m256i odd = _mm256_set1_epi32((int)0xffff0000);
-        __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_and_si256(x.half[i], odd))), "x"(_mm256_castsi256_ps(_mm256_and_si256(y.half[i], odd))));
-        __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(r.half_f[i]) : "x"(_mm256_castsi256_ps(_mm256_slli_epi32(x.half[i], 16))), "x"(_mm256_castsi256_ps(_mm256_slli_epi32(y.half[i], 16))));
+        __asm__ volatile("vfmadd231ps %2, %1, %0"
+                         : "+x"(r.half_f[i])
+                         : "x"(_mm256_castsi256_ps(_mm256_and_si256(x.half[i], odd))),
+                           "x"(_mm256_castsi256_ps(_mm256_and_si256(y.half[i], odd))));
+        __asm__ volatile("vfmadd231ps %2, %1, %0"
+                         : "+x"(r.half_f[i])
+                         : "x"(_mm256_castsi256_ps(_mm256_slli_epi32(x.half[i], 16))),
+                           "x"(_mm256_castsi256_ps(_mm256_slli_epi32(y.half[i], 16))));
     }
     _mm_setcsr(was);
     return r.f;

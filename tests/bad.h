@@ -38,7 +38,8 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *malloc(size_t n) { bad_allocated += n; return bad_fails() ? NULL : __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { bad_allocated += n * size; return bad_fails() ? NULL : __libc_calloc(n, size); }
+void *calloc(size_t n, size_t size) { bad_allocated += n * size; return bad_fails() ? NULL : __libc_calloc(n,
+    size); }
 void *realloc(void *p, size_t n) { bad_allocated += n; return bad_fails() ? NULL : __libc_realloc(p, n); }
 #else
 #define BAD_COUNTS 0
@@ -80,7 +81,8 @@ static inline size_t bad_entries(const char *prefix)
 }
 
 /* The loader returned r with e for `name`, whose input has `bytes` bytes; it was given `path`. */
-static inline void bad_check(const char *name, const char *path, int r, const struct err *e, size_t allocated, size_t bytes)
+static inline void bad_check(const char *name, const char *path, int r, const struct err *e, size_t allocated,
+                             size_t bytes)
 {
     bad_seen++;
     CHECK(r == -1, "%s is accepted", name);
@@ -95,9 +97,11 @@ static inline void bad_check(const char *name, const char *path, int r, const st
         return;
     }
     char *want = bad_expected(name, path);
-    CHECK(want && strcmp(want, e->msg) == 0, "%s:\n  got  %s\n  want %s", name, e->msg, want ? want : "(not in expected.txt)");
+    CHECK(want && strcmp(want, e->msg) == 0, "%s:\n  got  %s\n  want %s", name, e->msg,
+          want ? want : "(not in expected.txt)");
     CHECK(e->code == ERR_INPUT && !strchr(e->msg, '\n'), "%s: code %d", name, e->code);
-    CHECK(!BAD_COUNTS || allocated <= bytes + BAD_SLACK, "%s: %zu bytes allocated for an input of %zu", name, allocated, bytes);
+    CHECK(!BAD_COUNTS || allocated <= bytes + BAD_SLACK, "%s: %zu bytes allocated for an input of %zu", name,
+          allocated, bytes);
     free(want);
 }
 

@@ -23,7 +23,8 @@ static void everything(struct sampling *p) { penalty(p); filters(p); p->min_toke
 static void tokenswift(struct sampling *p) { p->min_p = 0.1; p->penalty = 1.2; p->min_keep = 20; }
 
 static const struct setting settings[] = {
-    { "greedy", greedy }, { "temperature 1", pure }, { "top-p 0.95", top_p }, { "min-p 0.05", min_p }, { "top-k 40", top_k },
+    { "greedy", greedy }, { "temperature 1", pure }, { "top-p 0.95", top_p }, { "min-p 0.05", min_p },
+    { "top-k 40", top_k },
     { "eta 3e-4", eta }, { "penalty, window 1024", window }, { "penalties, all history", penalty },
     { "all filters", filters }, { "TokenSwift", tokenswift }, { "everything", everything },
 };
@@ -45,7 +46,8 @@ static void make_row(float *x, size_t n, float deviation, uint64_t seed)
 
 /* sampler_rank: numbers of candidates, with the settings of these names. */
 static const size_t ks[] = { 1, 4, 10, 20 };
-static const struct setting ranked[] = { { "greedy", greedy }, { "temperature 1", pure }, { "min-p 0.05", min_p } };
+static const struct setting ranked[] = { { "greedy", greedy }, { "temperature 1", pure }, { "min-p 0.05",
+    min_p } };
 
 static size_t vocab, n_history;
 static float *rows, *x;

@@ -2,7 +2,7 @@
 #pragma once
 #include <dirent.h>
 
-#include "src/base.h"
+#include "src/base/base.h"
 #include "tests/test.h"
 
 static inline void replay(const char *folder, int (*target)(const uint8_t *data, size_t n))

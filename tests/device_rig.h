@@ -10,7 +10,8 @@ static inline uint32_t rig_random(void)
     rig_state ^= rig_state << 13, rig_state ^= rig_state >> 7, rig_state ^= rig_state << 17;
     return (uint32_t)(rig_state >> 16);
 }
-static inline float rig_float(void) { return ((float)(rig_random() & 0xffff) / 32768.0f - 1.0f); }      /* -1 .. 1 */
+/* -1 .. 1 */
+static inline float rig_float(void) { return ((float)(rig_random() & 0xffff) / 32768.0f - 1.0f); }
 static inline uint16_t rig_bf16(void) { return f32_to_bf16(rig_float()); }
 
 static inline void *rig_put(struct device *d, const void *src, size_t bytes)
@@ -27,9 +28,11 @@ static inline void *rig_get(struct device *d, const void *src, size_t bytes)
     return p;
 }
 
-static inline struct device_kv rig_cache(struct device *d, size_t layers, size_t kv_heads, size_t dim, size_t n_max, size_t node_max)
+static inline struct device_kv rig_cache(struct device *d, size_t layers, size_t kv_heads, size_t dim,
+                                         size_t n_max, size_t node_max)
 {
-    struct device_kv kv = { .type = DT_BF16, .n_layers = layers, .n_kv_heads = kv_heads, .head_dim = dim, .node_max = node_max };
+    struct device_kv kv = { .type = DT_BF16, .n_layers = layers, .n_kv_heads = kv_heads, .head_dim = dim,
+                            .node_max = node_max };
     kv.block_bytes = kv_block_bytes(DT_BF16, dim);
     kv.head_bytes = (n_max + KV_BLOCK - 1) / KV_BLOCK * kv.block_bytes;
     kv.layer_bytes = kv_heads * kv.head_bytes;
@@ -54,7 +57,8 @@ struct rig_pass {
     float inv_freq[64];
 };
 
-static inline struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_past, size_t n, const int32_t *parent, size_t n_freq)
+static inline struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_past, size_t n,
+                                        const int32_t *parent, size_t n_freq)
 {
     struct rig_pass *p = calloc(1, sizeof *p);
     p->node = calloc(n * n, sizeof *p->node);
@@ -73,8 +77,10 @@ static inline struct rig_pass *rig_pass(const struct device_kv *kv, size_t n_pas
     for (size_t i = 0; i < n_freq; i++)
         p->inv_freq[i] = powf(10000.0f, -(float)i / (float)n_freq);
     p->seq = (struct device_seq){ .kv = kv, .n = n, .n_past = n_past, .tree = parent };
-    p->rows = (struct device_rows){ .n = n, .n_seqs = 1, .seq = &p->seq, .token = p->token, .pos = p->pos, .hi = p->hi, .angle = p->angle, .n_node = p->n_node,
-        .node = p->node, .node_step = n, .n_want = n, .want = p->want, .inv_freq = p->inv_freq, .n_freq = n_freq, .rope_factor = 1 };
+    p->rows = (struct device_rows){ .n = n, .n_seqs = 1, .seq = &p->seq, .token = p->token, .pos = p->pos,
+                                    .hi = p->hi, .angle = p->angle, .n_node = p->n_node,
+        .node = p->node, .node_step = n, .n_want = n, .want = p->want, .inv_freq = p->inv_freq,
+        .n_freq = n_freq, .rope_factor = 1 };
     return p;
 }
 

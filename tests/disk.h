@@ -19,7 +19,8 @@ enum { SECTOR = 512, NAMES = 24, NAME_STATES = 8, INODES = 4096 };
 
 struct change { size_t at, n; uint8_t *v; };         /* v NULL: truncated to `at` */
 struct inode { uint8_t *synced; size_t n_synced; struct change *change; size_t n_changes; bool folder; };
-struct name { char path[200]; int state[NAME_STATES], n_states; };   /* inodes, -1: none; the first is synced, the last is now */
+/* inodes, -1: none; the first is synced, the last is now */
+struct name { char path[200]; int state[NAME_STATES], n_states; };
 
 static struct { struct name name[NAMES]; int n_names; struct inode inode[INODES]; int n_inodes; } disk;
 

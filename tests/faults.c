@@ -54,7 +54,8 @@ __attribute__((constructor)) static void begin(void)
         abort();
     struct faults *f = p;
     base = real_clock(CLOCK_MONOTONIC);
-    if (f->log[0] && (log_fd = (int)syscall(SYS_openat, AT_FDCWD, f->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)) < 0)
+    if (f->log[0] && (log_fd = (int)syscall(SYS_openat, AT_FDCWD, f->log,
+                                            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)) < 0)
         abort();
     F = f;
 }
@@ -84,7 +85,10 @@ static int hit(unsigned class)
 
 #define BEHIND(h) do { if ((h) == FAULT_KILL_BEHIND || (h) == FAULT_KILL_HALF) die(); } while (0)
 
-static size_t some(int h, size_t n) { return (h == FAULT_KILL_HALF || h == FAULT_SHORT) && n > 1 ? n / 2 : n; }
+static size_t some(int h, size_t n)
+{
+    return (h == FAULT_KILL_HALF || h == FAULT_SHORT) && n > 1 ? n / 2 : n;
+}
 
 static bool fails(int h)
 {
@@ -96,7 +100,10 @@ static bool fails(int h)
 
 /* ---- the log ---- */
 
-static bool watched(const char *path) { return log_fd >= 0 && path && strncmp(path, F->root, strlen(F->root)) == 0; }
+static bool watched(const char *path)
+{
+    return log_fd >= 0 && path && strncmp(path, F->root, strlen(F->root)) == 0;
+}
 static const char *name_of(int fd) { return fd >= 0 && fd < FDS ? path_of[fd] : NULL; }
 
 static void put(const void *p, size_t n)
@@ -150,7 +157,10 @@ static int opens(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-static mode_t mode_of(int flags, va_list ap) { return flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0; }
+static mode_t mode_of(int flags, va_list ap)
+{
+    return flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+}
 
 EXPORT int open(const char *path, int flags, ...)
 {
@@ -246,11 +256,26 @@ EXPORT int fdatasync(int fd) { return syncs(fd, SYS_fdatasync); }
     return rc; } while (0)
 
 EXPORT int unlink(const char *path) { NAMED(syscall(SYS_unlink, path), REC_UNLINK, path, "", 0); }
-EXPORT int rename(const char *from, const char *to) { NAMED(syscall(SYS_rename, from, to), REC_RENAME, from, to, strlen(to)); }
-EXPORT int mkdir(const char *path, mode_t mode) { NAMED(syscall(SYS_mkdir, path, mode), REC_MKDIR, path, "", 0); }
-EXPORT int link(const char *from, const char *to) { NAMED(syscall(SYS_link, from, to), REC_MKDIR, (const char *)NULL, "", 0); }
-EXPORT int fchmod(int fd, mode_t mode) { NAMED(syscall(SYS_fchmod, fd, mode), REC_MKDIR, (const char *)NULL, "", 0); }
-EXPORT int fchown(int fd, uid_t u, gid_t g) { NAMED(syscall(SYS_fchown, fd, u, g), REC_MKDIR, (const char *)NULL, "", 0); }
+EXPORT int rename(const char *from, const char *to)
+{
+    NAMED(syscall(SYS_rename, from, to), REC_RENAME, from, to, strlen(to));
+}
+EXPORT int mkdir(const char *path, mode_t mode)
+{
+    NAMED(syscall(SYS_mkdir, path, mode), REC_MKDIR, path, "", 0);
+}
+EXPORT int link(const char *from, const char *to)
+{
+    NAMED(syscall(SYS_link, from, to), REC_MKDIR, (const char *)NULL, "", 0);
+}
+EXPORT int fchmod(int fd, mode_t mode)
+{
+    NAMED(syscall(SYS_fchmod, fd, mode), REC_MKDIR, (const char *)NULL, "", 0);
+}
+EXPORT int fchown(int fd, uid_t u, gid_t g)
+{
+    NAMED(syscall(SYS_fchown, fd, u, g), REC_MKDIR, (const char *)NULL, "", 0);
+}
 
 /* A lock of the database that is given back: what is in it now may be read by others. */
 static int fcntls(int fd, int command, void *p)
@@ -312,7 +337,10 @@ EXPORT void *mmap(void *p, size_t n, int protection, int flags, int fd, off_t at
         return MAP_FAILED;
     return (void *)syscall(SYS_mmap, p, n, protection, flags, fd, at);
 }
-EXPORT void *mmap64(void *p, size_t n, int protection, int flags, int fd, off_t at) { return mmap(p, n, protection, flags, fd, at); }
+EXPORT void *mmap64(void *p, size_t n, int protection, int flags, int fd, off_t at)
+{
+    return mmap(p, n, protection, flags, fd, at);
+}
 
 /* ---- clocks ---- */
 
@@ -356,12 +384,15 @@ EXPORT int nanosleep(const struct timespec *want, struct timespec *left)
         set(&t, ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec) / F->speed);
     return (int)syscall(SYS_nanosleep, &t, left);
 }
-EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict c, pthread_mutex_t *restrict m, const struct timespec *restrict until)
+EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict c, pthread_mutex_t *restrict m,
+                                  const struct timespec *restrict until)
 {
-    static int (*_Atomic next)(pthread_cond_t *restrict, pthread_mutex_t *restrict, const struct timespec *restrict);
+    static int (*_Atomic next)(pthread_cond_t *restrict, pthread_mutex_t *restrict,
+                               const struct timespec *restrict);
     struct timespec t = *until;
     if (!next)
-        next = (int (*)(pthread_cond_t *restrict, pthread_mutex_t *restrict, const struct timespec *restrict))dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+        next = (int (*)(pthread_cond_t *restrict, pthread_mutex_t *restrict,
+                        const struct timespec *restrict))dlsym(RTLD_NEXT, "pthread_cond_timedwait");
     if (F && F->speed > 0)
         set(&t, base + ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec - base) / F->speed);
     return next(c, m, &t);

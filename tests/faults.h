@@ -33,10 +33,13 @@ struct faults {
     char root[128], log[160];
     /* set by the library */
     _Atomic int64_t n, fired;
-    _Atomic int64_t syncs_behind;        /* syncs, and transactions begun (their journals), by a process in which the sync of a */
+    /* syncs, and transactions begun (their journals), by a process in which the sync of a */
+    _Atomic int64_t syncs_behind;
     _Atomic int64_t journals_behind;     /* file had failed */
 };
 
 /* Records of the log: this, then the path (n_path bytes), then n bytes written. */
-enum record_kind { REC_CREATE, REC_WRITE, REC_TRUNCATE, REC_SYNC, REC_UNLINK, REC_RENAME, REC_MKDIR, REC_UNLOCK };
-struct record { uint32_t kind, n_path; int64_t at; uint64_t n; };    /* RENAME: `n` bytes are the new path; SYNC of a folder too */
+enum record_kind { REC_CREATE, REC_WRITE, REC_TRUNCATE, REC_SYNC, REC_UNLINK, REC_RENAME, REC_MKDIR,
+                   REC_UNLOCK };
+/* RENAME: `n` bytes are the new path; SYNC of a folder too */
+struct record { uint32_t kind, n_path; int64_t at; uint64_t n; };

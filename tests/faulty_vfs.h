@@ -96,7 +96,8 @@ static inline int f_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 a
     bool was_dead = vfs.dead;
     int rc = vfs_op(SQLITE_IOERR_WRITE);
     if (rc) {
-        if (vfs.dead && !was_dead)       /* the write in progress when the power goes may reach the disk, or a part of it */
+        /* the write in progress when the power goes may reach the disk, or a part of it */
+        if (vfs.dead && !was_dead)
             vfs_change(x->inode, (size_t)at, p, (size_t)n);
         return rc;
     }
@@ -127,17 +128,27 @@ static inline int f_sync(sqlite3_file *f, int flags)
     }
     return x->real->pMethods->xSync(x->real, flags);
 }
-static inline int f_size(sqlite3_file *f, sqlite3_int64 *n) { return REAL(f)->pMethods->xFileSize(REAL(f), n); }
+static inline int f_size(sqlite3_file *f, sqlite3_int64 *n)
+{
+    return REAL(f)->pMethods->xFileSize(REAL(f), n);
+}
 static inline int f_lock(sqlite3_file *f, int l) { return REAL(f)->pMethods->xLock(REAL(f), l); }
 static inline int f_unlock(sqlite3_file *f, int l) { return REAL(f)->pMethods->xUnlock(REAL(f), l); }
-static inline int f_reserved(sqlite3_file *f, int *r) { return REAL(f)->pMethods->xCheckReservedLock(REAL(f), r); }
-static inline int f_control(sqlite3_file *f, int op, void *p) { return REAL(f)->pMethods->xFileControl(REAL(f), op, p); }
+static inline int f_reserved(sqlite3_file *f, int *r)
+{
+    return REAL(f)->pMethods->xCheckReservedLock(REAL(f), r);
+}
+static inline int f_control(sqlite3_file *f, int op, void *p)
+{
+    return REAL(f)->pMethods->xFileControl(REAL(f), op, p);
+}
 static inline int f_sector(sqlite3_file *f) { return REAL(f)->pMethods->xSectorSize(REAL(f)); }
 static inline int f_device(sqlite3_file *f) { return REAL(f)->pMethods->xDeviceCharacteristics(REAL(f)); }
 
 static inline int v_open(sqlite3_vfs *v, const char *path, sqlite3_file *f, int flags, int *out)
 {
-    static const sqlite3_io_methods methods = { 1, f_close, f_read, f_write, f_truncate, f_sync, f_size, f_lock, f_unlock, f_reserved, f_control, f_sector, f_device,
+    static const sqlite3_io_methods methods = { 1, f_close, f_read, f_write, f_truncate, f_sync, f_size,
+                                                f_lock, f_unlock, f_reserved, f_control, f_sector, f_device,
                                                 0, 0, 0, 0, 0, 0 };
     struct faulty *x = (struct faulty *)f;
     (void)v;

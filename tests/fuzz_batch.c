@@ -7,14 +7,17 @@
 static const char BATCH_WHERE[] = "in.jsonl: line 7";
 static struct options batch_options;
 static struct engine batch_engine;
-static size_t batch_rendered, batch_ready;   /* chats that a template took, requests that may be stored: a test looks */
+/* chats that a template took, requests that may be stored: a test looks */
+static size_t batch_rendered, batch_ready;
 
 static void batch_start(void)
 {
-    static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m", (char *)"tests/data/models/llama2-bf16", (char *)"--batch", (char *)"in.jsonl",
+    static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m",
+                            (char *)"tests/data/models/llama2-bf16", (char *)"--batch", (char *)"in.jsonl",
                             (char *)"--threads", (char *)"1", (char *)"--device", (char *)"cpu" };
     struct err e;
-    if (options_parse(&batch_options, sizeof argv / sizeof *argv, argv, &e) || engine_open(&batch_engine, &batch_options, &e)) {
+    if (options_parse(&batch_options, sizeof argv / sizeof *argv, argv, &e) ||
+        engine_open(&batch_engine, &batch_options, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         abort();
     }
@@ -22,7 +25,8 @@ static void batch_start(void)
 
 static void batch_refused(const struct err *e)
 {
-    if (e->code != ERR_INPUT || !*e->msg || strchr(e->msg, '\n') || strchr(e->msg, '\r') || strchr(e->msg, '\033'))
+    if (e->code != ERR_INPUT || !*e->msg || strchr(e->msg, '\n') || strchr(e->msg, '\r') ||
+        strchr(e->msg, '\033'))
         abort();
 }
 
@@ -82,8 +86,9 @@ static void batch_request(struct batch_line *l)
     for (size_t i = 0; i < r.n_ids; i++)
         if (r.ids[i] < 0 || (size_t)r.ids[i] >= vocab)
             abort();
-    if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) || request_check_stop("body.stop", &l->o.stop, &e) ||
-        request_describe(&r, &batch_engine, &e) || request_check(&r, &batch_engine, &e))
+    if (rc < 0 || (l->seeded ? 0 : options_assign(&l->o, "seed", "seed", "5", &e)) ||
+        request_check_stop("body.stop", &l->o.stop, &e) || request_describe(&r, &batch_engine, &e) ||
+        request_check(&r, &batch_engine, &e))
         batch_refused(&e);
     else
         batch_ready++;
@@ -97,7 +102,8 @@ static char *batch_identity(const json_t *v, size_t flags, size_t *n)
     struct batch_line l;
     struct err e;
     char *id = NULL, *text = json_dumps(v, flags);
-    if (text && batch_line_read(&l, &batch_options, BATCH_WHERE, text, strlen(text), &notes, &e) == 0 && batch_line_identity(&l, &id, n, &e))
+    if (text && batch_line_read(&l, &batch_options, BATCH_WHERE, text, strlen(text), &notes, &e) == 0 &&
+        batch_line_identity(&l, &id, n, &e))
         abort();
     if (text)
         batch_line_close(&l);
@@ -110,7 +116,8 @@ static void batch_spelling(const char *s, size_t n)
 {
     size_t na, nb;
     json_t *v = json_loadb(s, n, 0, NULL);
-    char *a = v ? batch_identity(v, JSON_COMPACT | JSON_SORT_KEYS, &na) : NULL, *b = v ? batch_identity(v, JSON_INDENT(2) | JSON_ENSURE_ASCII, &nb) : NULL;
+    char *a = v ? batch_identity(v, JSON_COMPACT | JSON_SORT_KEYS, &na) : NULL,
+         *b = v ? batch_identity(v, JSON_INDENT(2) | JSON_ENSURE_ASCII, &nb) : NULL;
     if (!a != !b || (a && (na != nb || memcmp(a, b, na))))
         abort();
     free(a);
@@ -135,7 +142,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         batch_text(l.custom_id, strlen(l.custom_id));
         if (!*l.custom_id || strlen(l.custom_id) > BATCH_CUSTOM_ID_BYTES_MAX || l.used > l.size)
             abort();
-        if (l.metadata && (l.metadata < (const char *)data || l.metadata + l.n_metadata > (const char *)data + n))
+        if (l.metadata &&
+            (l.metadata < (const char *)data || l.metadata + l.n_metadata > (const char *)data + n))
             abort();
         batch_spelling((const char *)data, n);
         batch_notes_text(names, sizeof names, &notes);

@@ -11,14 +11,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct err e;
     const uint8_t *nul = n ? memchr(data, 0, n) : NULL;
     size_t first = nul ? (size_t)(nul - data) : n;
-    if (config_parse(&c, "config.json", (const char *)data, first, "generation_config.json", nul ? (const char *)nul + 1 : NULL, nul ? n - first - 1 : 0, &e)) {
+    if (config_parse(&c, "config.json", (const char *)data, first, "generation_config.json",
+                     nul ? (const char *)nul + 1 : NULL, nul ? n - first - 1 : 0, &e)) {
         if (e.code != ERR_INPUT || !*e.msg || strchr(e.msg, '\n'))
             abort();
         return 0;
     }
     /* What is accepted keeps the promises of config.h. */
-    if (!c.n_layers || c.n_layers > CONFIG_LAYERS_MAX || !c.hidden || !c.ffn || !c.n_heads || !c.n_kv_heads || c.n_heads % c.n_kv_heads || !c.head_dim ||
-        c.head_dim % 2 || c.head_dim > HEAD_DIM_MAX || !c.vocab || c.context < c.max_position || c.context > CONTEXT_MAX || c.n_eos > CONFIG_EOS_MAX ||
+    if (!c.n_layers || c.n_layers > CONFIG_LAYERS_MAX || !c.hidden || !c.ffn || !c.n_heads || !c.n_kv_heads ||
+        c.n_heads % c.n_kv_heads || !c.head_dim || c.head_dim % 2 || c.head_dim > HEAD_DIM_MAX || !c.vocab ||
+        c.context < c.max_position || c.context > CONTEXT_MAX || c.n_eos > CONFIG_EOS_MAX ||
         !(c.rms_eps > 0) || c.bos < -1 || (c.bos >= 0 && (size_t)c.bos >= c.vocab))
         abort();
     for (size_t i = 0; i < c.n_eos; i++)

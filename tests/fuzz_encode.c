@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const fuzz_encode_kinds[] = { "gpt2", "llama3", "qwen2", "llama2", "crossing", "vicuna", "mistral-v3", "gpt2-prefix",
+static const char *const fuzz_encode_kinds[] = { "gpt2", "llama3", "qwen2", "llama2", "crossing", "vicuna",
+    "mistral-v3", "gpt2-prefix",
                                                  "metaspace-always", "metaspace-never" };
 enum { FUZZ_KINDS = sizeof fuzz_encode_kinds / sizeof *fuzz_encode_kinds };
 
@@ -17,7 +18,8 @@ static const struct tokenizer *fuzz_encode_open(size_t kind)
     struct err e;
     if (!open[kind]) {
         snprintf(path, sizeof path, "tests/data/tokenizers/%s.json", fuzz_encode_kinds[kind]);
-        if (file_read(&json, &n, path, 1 << 20, &e) || tokenizer_parse(&open[kind], path, json, n, 4096, &e)) {
+        if (file_read(&json, &n, path, 1 << 20, &e) ||
+            tokenizer_parse(&open[kind], path, json, n, 4096, &e)) {
             fprintf(stderr, "%s\n", e.msg);
             abort();
         }
@@ -34,11 +36,13 @@ static void fuzz_encode_text(size_t kind, const struct tokenizer *t, const char 
     struct err e;
     struct tokenizer uncut = *t;
     uncut.bigram = NULL;
-    if (tokenizer_encode(t, &ids, &n_ids, s, n, false, &e) || tokenizer_encode(&uncut, &whole, &n_whole, s, n, false, &e))
+    if (tokenizer_encode(t, &ids, &n_ids, s, n, false, &e) ||
+        tokenizer_encode(&uncut, &whole, &n_whole, s, n, false, &e))
         abort();
     if (n_ids != n_whole || memcmp(ids, whole, n_ids * sizeof *ids))
         abort();
-    if (tokenizer_decode(t, &text, &n_text, ids, n_ids, false, &e) || utf8_valid_prefix(text, n_text) != n_text)
+    if (tokenizer_decode(t, &text, &n_text, ids, n_ids, false, &e) ||
+        utf8_valid_prefix(text, n_text) != n_text)
         abort();
     if (kind < 2 && (n_text != n || memcmp(text, s, n)))
         abort();
@@ -73,7 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         struct err e = { 0 };
         char at[60];
         snprintf(at, sizeof at, "at offset %zu is not UTF-8", valid);
-        if (tokenizer_encode(t, &ids, &n_ids, s, n, true, &e) != -1 || e.code != ERR_INPUT || !strstr(e.msg, at))
+        if (tokenizer_encode(t, &ids, &n_ids, s, n, true, &e) != -1 || e.code != ERR_INPUT ||
+            !strstr(e.msg, at))
             abort();
     }
     fuzz_encode_text(kind, t, s, valid);

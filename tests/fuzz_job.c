@@ -11,13 +11,16 @@ enum { JOB_PROMPT = sizeof job_prompt / sizeof *job_prompt, JOB_TEXT_MAX = JOB_P
 
 static void job_start(void)
 {
-    static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m", (char *)"tests/data/models/llama2-bf16", (char *)"-p", (char *)"a", (char *)"-n", (char *)"40",
+    static char *argv[] = { (char *)"longhand", (char *)"submit", (char *)"-m",
+                            (char *)"tests/data/models/llama2-bf16", (char *)"-p", (char *)"a", (char *)"-n",
+                                (char *)"40",
                             (char *)"--threads", (char *)"1", (char *)"--device", (char *)"cpu" };
     struct options o;
     struct progress quiet;
     struct err e;
     progress_open(&quiet, PROGRESS_NONE, true);
-    if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || engine_open(&job_engine, &o, &e) || engine_load(&job_engine, &quiet, &e)) {
+    if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || engine_open(&job_engine, &o, &e) ||
+        engine_load(&job_engine, &quiet, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         abort();
     }
@@ -26,7 +29,8 @@ static void job_start(void)
 
 static void job_refused(const struct err *e)
 {
-    if (e->code != ERR_INPUT || !*e->msg || strchr(e->msg, '\n') || strchr(e->msg, '\r') || strchr(e->msg, '\033'))
+    if (e->code != ERR_INPUT || !*e->msg || strchr(e->msg, '\n') || strchr(e->msg, '\r') ||
+        strchr(e->msg, '\033'))
         abort();
 }
 
@@ -38,7 +42,8 @@ static void job_stored_again(const struct job_params *p)
     if (!text || job_parse(&again, text, &e))
         abort();
     same = job_text(again.json);
-    if (!same || strcmp(text, same) || again.sampling.temperature != p->sampling.temperature || again.draft.drafters != p->draft.drafters)
+    if (!same || strcmp(text, same) || again.sampling.temperature != p->sampling.temperature ||
+        again.draft.drafters != p->draft.drafters)
         abort();
     job_close(&again);
     free(text);

@@ -22,7 +22,8 @@ static size_t fuzz_json_walk(const struct json *v)
         break;
     case JS_STRING:
         n_text = js_length(v, &control);
-        if (n_text <= sizeof text && (js_unescape(v, text) != n_text || utf8_valid_prefix(text, n_text) != n_text || memchr(text, 0, n_text)))
+        if (n_text <= sizeof text && (js_unescape(v, text) != n_text ||
+                                      utf8_valid_prefix(text, n_text) != n_text || memchr(text, 0, n_text)))
             abort();
         break;
     case JS_NUMBER:
@@ -64,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t nodes = ours ? fuzz_json_walk(&root) : 0;
     if (v && !ours && !strstr(e.msg, "nested levels"))
         abort();
-    if (!v && ours && json_error_code(&je) != json_error_numeric_overflow && json_error_code(&je) != json_error_duplicate_key)
+    if (!v && ours && json_error_code(&je) != json_error_numeric_overflow &&
+        json_error_code(&je) != json_error_duplicate_key)
         abort();
     if (v && ours && nodes != fuzz_json_count(v))
         abort();

@@ -8,13 +8,21 @@
 #include <zlib.h>
 
 /* struct header of kvmgr/snapshot.c */
-enum { SNAP_PAGE = 4096, SNAP_HEADER = 1248, SNAP_N_SECTIONS = 12, SNAP_FILE_BYTES = 256, SNAP_DATA_BYTES = 264, SNAP_N_PIECES = 272,
-       SNAP_SECTION = 280, SNAP_SECTION_BYTES = 120, SNAP_NUMBERS = 96, SNAP_TABLE_CRC = 1240, SNAP_CRC = 1244, SNAP_DATA_MAX = 64 << 10 };
+enum { SNAP_PAGE = 4096, SNAP_HEADER = 1248, SNAP_N_SECTIONS = 12, SNAP_FILE_BYTES = 256,
+       SNAP_DATA_BYTES = 264, SNAP_N_PIECES = 272,
+       SNAP_SECTION = 280, SNAP_SECTION_BYTES = 120, SNAP_NUMBERS = 96, SNAP_TABLE_CRC = 1240,
+           SNAP_CRC = 1244, SNAP_DATA_MAX = 64 << 10 };
 
 static uint64_t snap_get(const char *p, size_t n) { uint64_t v = 0; memcpy(&v, p, n); return v; }
 static uint32_t snap_sum(const char *p, size_t n) { return (uint32_t)crc32_z(0, (const void *)p, n); }
-static const char *snap_section(const char *file, size_t i) { return file + SNAP_SECTION + i * SNAP_SECTION_BYTES; }
-static size_t snap_sections(const char *file) { return (size_t)MIN(snap_get(file + SNAP_N_SECTIONS, 4), (uint64_t)SNAPSHOT_SECTIONS_MAX); }
+static const char *snap_section(const char *file, size_t i)
+{
+    return file + SNAP_SECTION + i * SNAP_SECTION_BYTES;
+}
+static size_t snap_sections(const char *file)
+{
+    return (size_t)MIN(snap_get(file + SNAP_N_SECTIONS, 4), (uint64_t)SNAPSHOT_SECTIONS_MAX);
+}
 
 /* What the first byte asks for; numbers in the header are believed as far as they stay in the file. */
 static void snap_make_right(char *file, size_t size, unsigned what)
@@ -65,7 +73,8 @@ static void snap_read_all(const struct snapshot *f, const char *file, size_t siz
     for (size_t i = 0; i < snap_sections(file); i++) {
         const char *name = snap_section(file, i), *shape = name + SNAPSHOT_NAME_BYTES;
         size_t n = snapshot_size(f, name, shape), first = 0, at = (size_t)snap_get(name + SNAP_NUMBERS, 8);
-        while (strcmp(snap_section(file, first), name) || strcmp(snap_section(file, first) + SNAPSHOT_NAME_BYTES, shape))
+        while (strcmp(snap_section(file, first), name) ||
+               strcmp(snap_section(file, first) + SNAPSHOT_NAME_BYTES, shape))
             first++;
         if (at > size || n > size - at)
             abort();
@@ -87,7 +96,8 @@ static int snap_file(void)
 {
     static int fd = -1;
     if (fd < 0) {
-        strcpy(snap_path, access("/dev/shm", W_OK) ? "/tmp/longhand-fuzz-XXXXXX" : "/dev/shm/longhand-fuzz-XXXXXX");
+        strcpy(snap_path,
+               access("/dev/shm", W_OK) ? "/tmp/longhand-fuzz-XXXXXX" : "/dev/shm/longhand-fuzz-XXXXXX");
         fd = mkstemp(snap_path);
         if (fd < 0 || atexit(snap_end))
             abort();
@@ -107,10 +117,12 @@ static void snap_check_layout(void)
     const struct snapshot_section s = { "kv", "bytes", &part, 1, NULL };
     int fd = snap_file();
     size_t size = (size_t)snapshot_bytes(&s, 1);
-    if (ftruncate(fd, 0) || snapshot_write(fd, &o, &s, 1, NULL, &e) || pread(fd, file, sizeof file, 0) != (ssize_t)size)
+    if (ftruncate(fd, 0) || snapshot_write(fd, &o, &s, 1, NULL, &e) ||
+        pread(fd, file, sizeof file, 0) != (ssize_t)size)
         abort();
     memcpy(again, file, sizeof file);
-    memset(again + SNAP_FILE_BYTES, 0, 8), memset(again + SNAP_TABLE_CRC, 0, 8), memset(again + size - 4, 0, 4);
+    memset(again + SNAP_FILE_BYTES, 0, 8), memset(again + SNAP_TABLE_CRC, 0, 8),
+        memset(again + size - 4, 0, 4);
     snap_make_right(again, size, 15);
     if (memcmp(file, again, sizeof file))
         abort();
@@ -141,7 +153,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         snap_failed(&e);
     } else {
         const struct snapshot_owner *o = snapshot_owner(f);
-        if (memcmp(o, file + 16, sizeof *o) || strlen(o->fingerprint) >= sizeof o->fingerprint || strlen(o->context) >= sizeof o->context)
+        if (memcmp(o, file + 16, sizeof *o) || strlen(o->fingerprint) >= sizeof o->fingerprint ||
+            strlen(o->context) >= sizeof o->context)
             abort();
         snap_read_all(f, file, size);
         snapshot_close(f);

@@ -24,7 +24,8 @@ static void fuzz_tokenizer_decode(const struct tokenizer *t, const int32_t *ids,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const texts[] = { "ab ab  b\n<s>a", "\xe2\x96\x81\x61\xcc\x81 \xf0\x9f\x98\x80 1234 'S it's", " " };
+    static const char *const texts[] = { "ab ab  b\n<s>a",
+                                         "\xe2\x96\x81\x61\xcc\x81 \xf0\x9f\x98\x80 1234 'S it's", " " };
     struct tokenizer *t;
     struct err e;
     if (tokenizer_parse(&t, "fuzz", (const char *)data, n, 4096, &e)) {

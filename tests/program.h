@@ -21,7 +21,8 @@
 #define NO_PROGRAM "the sanitizers want the place in front of the C library for themselves"
 
 static struct faults *faults;
-static int program_fd[3] = { -1, -1, -1 };       /* instead of the files, where set: standard output and error of the next programs */
+/* instead of the files, where set: standard output and error of the next programs */
+static int program_fd[3] = { -1, -1, -1 };
 static bool program_new_space;           /* the next programs are each in a pid namespace of their own */
 static char program_dir[4096], program_page[64], program_out[80], program_said[80];
 
@@ -35,7 +36,8 @@ static inline bool program_open(void)
     snprintf(so, sizeof so, "%s/faults.so", program_dir);
     if (access(so, R_OK))
         return false;
-    strcpy(program_page, access("/dev/shm", W_OK) ? "/tmp/longhand-faults-XXXXXX" : "/dev/shm/longhand-faults-XXXXXX");
+    strcpy(program_page,
+           access("/dev/shm", W_OK) ? "/tmp/longhand-faults-XXXXXX" : "/dev/shm/longhand-faults-XXXXXX");
     int fd = mkstemp(program_page);
     assert(fd >= 0 && ftruncate(fd, sizeof *faults) == 0);
     faults = mmap(NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -77,7 +79,8 @@ static inline pid_t program_start_as(const char *file, const char *words)
         return pid;
     int out = program_fd[1] >= 0 ? program_fd[1] : open(program_out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     int err = program_fd[2] >= 0 ? program_fd[2] : open(program_said, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (dup2(out, 1) < 0 || dup2(err, 2) < 0 || setenv("LONGHAND_DB", rig_path, 1) || setenv("LD_PRELOAD", preload, 1) || setenv("LONGHAND_FAULTS", program_page, 1))
+    if (dup2(out, 1) < 0 || dup2(err, 2) < 0 || setenv("LONGHAND_DB", rig_path, 1) ||
+        setenv("LD_PRELOAD", preload, 1) || setenv("LONGHAND_FAULTS", program_page, 1))
         _exit(127);
     close(out);
     close(err);
@@ -150,7 +153,8 @@ static inline struct text stored_text(struct store *s, int64_t job)
 /* Whether `t` is a beginning of `whole` with at least `least` tokens. */
 static inline bool begins_with(const struct text *whole, const struct text *t, size_t least)
 {
-    return t->ids && t->n <= whole->n && t->n >= least && memcmp(whole->ids, t->ids, t->n * sizeof *t->ids) == 0;
+    return t->ids && t->n <= whole->n && t->n >= least &&
+           memcmp(whole->ids, t->ids, t->n * sizeof *t->ids) == 0;
 }
 
 /* Queue n jobs of this many tokens by the program, into a store that may not be there yet. */

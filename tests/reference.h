@@ -85,8 +85,9 @@ REF float rng_normal(struct rng *r)
 /* A float with every class in it: mostly normal numbers, some zeros of both signs, denormals, huge, infinite, NaN. */
 REF float rng_awkward(struct rng *r)
 {
-    static const uint32_t special[] = { 0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00400000, 0x80010000, 0x00800000,
-                                        0x80800001, 0x7f7fffff, 0xff7f0000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc10000 };
+    static const uint32_t special[] = { 0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00400000,
+                                        0x80010000, 0x00800000, 0x80800001, 0x7f7fffff, 0xff7f0000,
+                                        0x7f800000, 0xff800000, 0x7fc00000, 0xffc10000 };
     uint64_t u = rng_next(r);
     switch (u & 31) {
     case 0: return ref_float(special[(u >> 8) % (sizeof special / sizeof *special)]);
@@ -132,7 +133,8 @@ REF size_t act_differ(enum dtype t, const void *a, const void *b, size_t n)
 /* got = act(v) for some real v with |v - want| <= tol: rounding is monotone, so the ends decide. NaN and Inf never pass. */
 REF bool act_near(enum dtype t, float got, double want, double tol)
 {
-    return isfinite(got) && isfinite(want) && act_round(t, (float)(want - tol)) <= got && got <= act_round(t, (float)(want + tol));
+    return isfinite(got) && isfinite(want) && act_round(t, (float)(want - tol)) <= got &&
+           got <= act_round(t, (float)(want + tol));
 }
 
 /* ---- dots by their definition ---- */

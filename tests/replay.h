@@ -3,7 +3,8 @@
 #include "tests/disk.h"
 #include "tests/program.h"
 
-struct entry { enum record_kind kind; const char *path; const char *data; size_t at, n; };   /* path: NUL-terminated copy */
+/* path: NUL-terminated copy */
+struct entry { enum record_kind kind; const char *path; const char *data; size_t at, n; };
 struct log { char *bytes; struct entry *v; size_t n; char *paths; char root[128]; };
 
 /* Have programs log what they change under the rig's folder. */
@@ -92,5 +93,6 @@ static inline bool readable_at(const struct log *l, size_t i)
 {
     char journal[200];
     snprintf(journal, sizeof journal, "%s-journal", l->v[i].path);
-    return l->v[i].kind == REC_UNLOCK && !strstr(l->v[i].path, "-journal") && disk_now(disk_name(journal)) < 0;
+    return l->v[i].kind == REC_UNLOCK && !strstr(l->v[i].path, "-journal") &&
+           disk_now(disk_name(journal)) < 0;
 }

@@ -10,7 +10,8 @@ static inline _Noreturn void rig_die(const char *what, const struct err *e)
     printf("FAIL cannot go on: %s: %s\n", what, e->msg);
     exit(1);
 }
-static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype compute, enum dtype kv, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
+static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype compute, enum dtype kv,
+                               const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
 {
     struct err e = { 0 };
     memset(r, 0, sizeof *r);
@@ -21,7 +22,8 @@ static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype comput
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 /* With the cache that --kv-dtype auto makes. */
-static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t rows_max, size_t n_max)
+static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o,
+                            size_t threads, size_t rows_max, size_t n_max)
 {
     rig_open_kv(r, dir, compute, compute == DT_F32 ? DT_F32 : DT_I16, o, threads, rows_max, n_max);
 }
@@ -33,7 +35,9 @@ static inline void rig_close(struct rig *r)
 static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size_t node_max)
 {
     struct err e = { 0 };
-    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, r->dev->kv_type, r->c.n_layers, r->c.n_kv_heads, r->m.head_dim, n_max, node_max, &e)) rig_die("cache", &e);
+    if (kv_open(kv, r->dev->host_memory ? NULL : r->dev, r->dev->kv_type, r->c.n_layers, r->c.n_kv_heads,
+                r->m.head_dim, n_max, node_max, &e))
+        rig_die("cache", &e);
 }
 /* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, whatever the type. */
 static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
@@ -89,7 +93,8 @@ static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
     kv_truncate(kv, n);
 }
 /* Rows of one sequence, all logits (or only the last row's with want_all false). Exits when the pass fails. */
-static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *token, const int32_t *parent, size_t n, float *logits, bool want_all)
+static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *token, const int32_t *parent,
+                            size_t n, float *logits, bool want_all)
 {
     static uint8_t all[4096];
     struct err e = { 0 };
@@ -98,7 +103,8 @@ static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *t
     if (model_forward(&r->m, r->w, &s, 1, NULL, 0, &e)) rig_die("pass", &e);
 }
 /* n tokens in passes of m rows; logits [n][vocab], or NULL: only the last row of each pass, thrown away into `last`. */
-static inline void rig_run(const struct rig *r, struct kv *kv, const int32_t *token, size_t n, size_t m, float *logits, float *last)
+static inline void rig_run(const struct rig *r, struct kv *kv, const int32_t *token, size_t n, size_t m,
+                           float *logits, float *last)
 {
     for (size_t i = 0; i < n; i += m) {
         size_t rows = MIN(m, n - i);

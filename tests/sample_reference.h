@@ -25,11 +25,17 @@ static long double ref_gumbel(uint64_t word)
     return -logl(-log1pl(-((long double)word + 0.5L) * 0x1p-64L));
 }
 
-static int32_t ref_token(const struct history *h, size_t i) { return i < h->n ? h->tokens[i] : h->path[i - h->n]; }
-
-static void ref_penalties(struct cand *c, size_t n, const struct sampling *p, size_t vocab, const struct history *h)
+static int32_t ref_token(const struct history *h, size_t i)
 {
-    size_t all = h->n + h->n_path, window = p->penalty_window < 0 || (size_t)p->penalty_window > all ? all : (size_t)p->penalty_window;
+    return i < h->n ? h->tokens[i] : h->path[i - h->n];
+}
+
+static void ref_penalties(struct cand *c, size_t n, const struct sampling *p, size_t vocab,
+                          const struct history *h)
+{
+    size_t all = h->n + h->n_path, window = p->penalty_window < 0 || (size_t)p->penalty_window > all
+                                                ? all
+                                                : (size_t)p->penalty_window;
     int *recent = calloc(vocab, sizeof *recent), *text = calloc(vocab, sizeof *text);
     for (size_t i = all - window; i < all; i++)
         recent[ref_token(h, i)] = 1;
@@ -69,7 +75,8 @@ static size_t ref_top_p(const struct cand *c, size_t n, double p, bool *unsure)
         if (fabs(lower - p) > 1e-7)
             return SIZE_MAX;
     }
-    if (fabs((double)cum - want) < 16 && kept > 1 && c[kept - 1].x != c[0].x)      /* llrint(exp) may be one off */
+    /* llrint(exp) may be one off */
+    if (fabs((double)cum - want) < 16 && kept > 1 && c[kept - 1].x != c[0].x)
         *unsure = true;
     return kept;
 }
@@ -131,7 +138,8 @@ static int ref_by_score(const void *a_, const void *b_)
     return a->score != b->score ? (a->score > b->score ? -1 : 1) : (a->id > b->id) - (a->id < b->id);
 }
 
-static void ref_rank(struct ref_scored *out, const struct cand *c, size_t n, const struct sampling *p, uint64_t position, size_t k, bool *unsure)
+static void ref_rank(struct ref_scored *out, const struct cand *c, size_t n, const struct sampling *p,
+                     uint64_t position, size_t k, bool *unsure)
 {
     for (size_t i = 0; i < n; i++) {
         out[i] = (struct ref_scored){ (long double)c[i].x - c[0].x, c[i].id };
@@ -144,10 +152,14 @@ static void ref_rank(struct ref_scored *out, const struct cand *c, size_t n, con
         *unsure |= out[i].score - out[i + 1].score < 1e-11L + 1e-15L * fabsl(out[i].score);
 }
 
-static bool ref_ban_eos(const struct sampling *p, const struct history *h) { return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens; }
+static bool ref_ban_eos(const struct sampling *p, const struct history *h)
+{
+    return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
+}
 
 /* What the chain keeps, sorted by logit, in memory that is the caller's; NULL if the reference contradicts itself. */
-static struct cand *ref_chain(const struct sampling *p, const float *logits, size_t vocab, const struct history *h, bool *unsure, size_t *n_kept)
+static struct cand *ref_chain(const struct sampling *p, const float *logits, size_t vocab,
+                              const struct history *h, bool *unsure, size_t *n_kept)
 {
     struct cand *c = malloc(vocab * sizeof *c);
     size_t n = 0;
@@ -171,7 +183,9 @@ static struct cand *ref_chain(const struct sampling *p, const float *logits, siz
             for (size_t i = 0; i < n; i++) {
                 for (size_t j = 0; j < p->n_bias; j++)
                     if (p->bias[j].id == c[i].id)
-                        c[i].x = isinf(p->bias[j].bias) ? -INFINITY : ref_limited(c[i].x, (double)c[i].x + p->bias[j].bias);
+                        c[i].x = isinf(p->bias[j].bias)
+                                     ? -INFINITY
+                                     : ref_limited(c[i].x, (double)c[i].x + p->bias[j].bias);
                 for (size_t j = 0; ban_eos && j < p->n_eos; j++)
                     if (p->eos[j] == c[i].id)
                         c[i].x = -INFINITY;

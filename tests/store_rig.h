@@ -10,7 +10,8 @@
 #include "runs/store/store.h"
 #include "tests/test.h"
 
-static char rig_dir[64], rig_path[96];   /* in memory where there is such a place: fsync costs nothing there */
+/* in memory where there is such a place: fsync costs nothing there */
+static char rig_dir[64], rig_path[96];
 
 static inline void rig_end(void)
 {
@@ -28,7 +29,8 @@ static inline void rig_end(void)
 static inline void rig_new(void)
 {
     rig_end();
-    strcpy(rig_dir, access("/dev/shm", W_OK) ? "/tmp/longhand-store-XXXXXX" : "/dev/shm/longhand-store-XXXXXX");
+    strcpy(rig_dir,
+           access("/dev/shm", W_OK) ? "/tmp/longhand-store-XXXXXX" : "/dev/shm/longhand-store-XXXXXX");
     if (!mkdtemp(rig_dir))
         abort();
     snprintf(rig_path, sizeof rig_path, "%s/t.db", rig_dir);
@@ -98,7 +100,8 @@ static const int32_t rig_prompt[5] = { 1, 2, 3, 300, 70000 };
 
 static inline struct job_spec rig_job(size_t wanted)
 {
-    return (struct job_spec){ .parameters = "{\"temperature\":1}", .model = "/m/one", .prompt = "Once upon", .prompt_bytes = 9, .prompt_ids = rig_prompt, .n_prompt = 5,
+    return (struct job_spec){ .parameters = "{\"temperature\":1}", .model = "/m/one", .prompt = "Once upon",
+                              .prompt_bytes = 9, .prompt_ids = rig_prompt, .n_prompt = 5,
                               .seed = UINT64_MAX - 3, .wanted = wanted };
 }
 
@@ -152,7 +155,8 @@ static inline int rig_claim(struct store *s, int64_t worker, int64_t job, struct
 }
 
 /* Commit the next n tokens of the job's own text. */
-static inline int rig_commit(struct store *s, struct claim *c, size_t n, const struct job_end *end, struct err *e)
+static inline int rig_commit(struct store *s, struct claim *c, size_t n, const struct job_end *end,
+                             struct err *e)
 {
     int32_t *v = rig_tokens(c->job, c->tokens, n);
     struct commit b = { .ids = v, .n = n, .end = end };

@@ -80,20 +80,24 @@ static void write_config(const char *bos, const char *eos, const char *template)
 
 static void clear(void)
 {
-    static const char *const files[] = { "chat_template.jinja", "chat_template.json", "tokenizer_config.json", "special_tokens_map.json" };
+    static const char *const files[] = { "chat_template.jinja", "chat_template.json", "tokenizer_config.json",
+                                         "special_tokens_map.json" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(path_of(files[i]));
 }
 
 /* One line of a fixture. */
-static void check_case(const struct chat *c, const struct tokenizer *t, const struct json *line, const char *where, size_t number)
+static void check_case(const struct chat *c, const struct tokenizer *t, const struct json *line,
+                       const char *where, size_t number)
 {
     struct chat_message m[MESSAGES_MAX];
-    char *role[MESSAGES_MAX], *content[MESSAGES_MAX], *date = member(line, "date"), *error = member(line, "error"), *text;
+    char *role[MESSAGES_MAX], *content[MESSAGES_MAX], *date = member(line, "date"),
+                                                      *error = member(line, "error"), *text;
     struct json list, one, v;
     size_t n = 0, size, n_want;
     struct err e;
-    struct chat_options o = { .add_generation_prompt = flag(line, "gen"), .continue_final_message = flag(line, "continue"),
+    struct chat_options o = { .add_generation_prompt = flag(line, "gen"), .continue_final_message = flag(line,
+        "continue"),
                               .no_thinking = flag(line, "no_thinking"), .date = date };
     js_get(line, "messages", &list, &e);
     for (struct js_walk w = js_walk(&list); js_next(&w, NULL, &one); n++) {
@@ -107,13 +111,15 @@ static void check_case(const struct chat *c, const struct tokenizer *t, const st
     }
     int rc = chat_render(c, m, n, &o, &text, &size, &e);
     if (error) {
-        CHECK(rc && e.code == ERR_INPUT, "%s:%zu: made '%s', want '%s'", where, number, rc ? "" : text, error);
+        CHECK(rc && e.code == ERR_INPUT, "%s:%zu: made '%s', want '%s'", where, number, rc ? "" : text,
+              error);
         CHECK(!rc || strstr(e.msg, error), "%s:%zu: %s, want %s", where, number, e.msg, error);
     } else {
         js_get(line, "text", &v, &e);
         char *want = text_of(&v, &n_want);
         CHECK(rc == 0, "%s:%zu: %s", where, number, e.msg);
-        CHECK(rc || (size == n_want && !memcmp(text, want, size) && text[size] == 0), "%s:%zu: '%s', want '%s'", where, number, rc ? "" : text, want);
+        CHECK(rc || (size == n_want && !memcmp(text, want, size) && text[size] == 0),
+              "%s:%zu: '%s', want '%s'", where, number, rc ? "" : text, want);
         free(want);
         int32_t *ids = NULL;
         size_t n_ids = 0, i = 0;
@@ -146,7 +152,8 @@ static size_t check_fixture(const char *name)
         CHECK(false, "%s", e.msg);
         return 0;
     }
-    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL; line = end + 1, number++) {
+    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + n - line))) != NULL;
+         line = end + 1, number++) {
         struct json root, v, one;
         if (js_check(&root, path, line, (size_t)(end - line), &e)) {
             CHECK(false, "%s", e.msg);
@@ -163,7 +170,8 @@ static size_t check_fixture(const char *name)
         snprintf(file, sizeof file, "tests/data/tokenizers/%s.json", tokenizer);
         char *json;
         size_t n_json;
-        if (file_read(&json, &n_json, file, 1 << 26, &e) || tokenizer_parse(&t, file, json, n_json, SIZE_MAX, &e)) {
+        if (file_read(&json, &n_json, file, 1 << 26, &e) ||
+            tokenizer_parse(&t, file, json, n_json, SIZE_MAX, &e)) {
             CHECK(false, "%s", e.msg);
             break;
         }
@@ -227,7 +235,8 @@ static void check_recognised(const char *what, bool known)
         CHECK(!strcmp(chat_name(&c), "chatml"), "%s: %s", what, chat_name(&c));
         chat_close(&c);
     } else {
-        CHECK(e.code == ERR_INPUT && strstr(e.msg, "--chat-template NAME") && strstr(e.msg, "zephyr"), "%s: %s", what, e.msg);
+        CHECK(e.code == ERR_INPUT && strstr(e.msg, "--chat-template NAME") && strstr(e.msg, "zephyr"),
+              "%s: %s", what, e.msg);
     }
 }
 
@@ -271,7 +280,10 @@ static void a_template_is_recognised_wherever_it_stands(void)
     value = strstr(config, "\"chat_template\": ") + 17;
     value[strlen(value) - 1] = 0;                /* the object's bracket */
     clear();
-    n = (size_t)snprintf(list, sizeof list, "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": %s}]}", value);
+    n = (size_t)snprintf(list, sizeof list,
+                         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": "
+                         "\"default\", \"template\": %s}]}",
+                         value);
     write_text("tokenizer_config.json", list, n);
     check_recognised("the default of several", true);
     clear();
@@ -307,7 +319,8 @@ static void refusals_say_what_is_wrong(void)
     CHECK(render("chatml", "", &gen, &e) && strstr(e.msg, "at least one message"), "%s", e.msg);
     CHECK(render("chatml", "user", &both, &e) && strstr(e.msg, "exclude each other"), "%s", e.msg);
     CHECK(render("llama2", "user", &gen, &e) && strstr(e.msg, "BOS"), "%s", e.msg);
-    CHECK(render("ChatML", "user", &gen, &e) && strstr(e.msg, "'ChatML'") && strstr(e.msg, "qwen2.5"), "%s", e.msg);
+    CHECK(render("ChatML", "user", &gen, &e) && strstr(e.msg, "'ChatML'") && strstr(e.msg, "qwen2.5"), "%s",
+          e.msg);
     write_text("special_tokens_map.json", "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}", 40);
     CHECK(render("llama2", "user", &gen, &e), "broken JSON is refused");
     write_text("special_tokens_map.json", "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}", 41);
@@ -316,7 +329,8 @@ static void refusals_say_what_is_wrong(void)
     char *text;
     size_t n;
     CHECK(chat_open(&c, dir, "chatml", &e) == 0, "%s", e.msg);
-    CHECK(chat_render(&c, &(struct chat_message){ "user", "a\xff", 2 }, 1, &gen, &text, &n, &e) && strstr(e.msg, "0xff at offset 1"), "%s", e.msg);
+    CHECK(chat_render(&c, &(struct chat_message){ "user", "a\xff", 2 }, 1, &gen, &text, &n, &e) &&
+          strstr(e.msg, "0xff at offset 1"), "%s", e.msg);
     chat_close(&c);
     clear();
     write_text("tokenizer_config.json", "{\"chat_template\": 7}", 20);

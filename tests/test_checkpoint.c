@@ -14,7 +14,8 @@ static struct checkpoint *opened(struct store *s, const struct claim *claim, dou
 {
     struct checkpoint *c = NULL;
     struct err e = {0};
-    CHECK(checkpoint_open(&c, s, claim, &(struct checkpoint_options){ .seconds = seconds, .rounds = rounds }, &e) == 0, "%s", e.msg);
+    CHECK(checkpoint_open(&c, s, claim, &(struct checkpoint_options){ .seconds = seconds, .rounds = rounds },
+                          &e) == 0, "%s", e.msg);
     return c;
 }
 
@@ -40,7 +41,8 @@ static size_t stored(struct store *s, int64_t job)
 
 static void sleep_ms(double ms)
 {
-    struct timespec t = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) };
+    struct timespec t = { .tv_sec = (time_t)(ms / 1000),
+                          .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) };
     while (nanosleep(&t, &t))
         ;
 }
@@ -65,7 +67,8 @@ static void the_first_token_is_committed_at_once(void)
     CHECK(checkpoint_flush(c, &e) == 0 && stored(s, job) == 2 && checkpoint_committed(c) == 2);
     CHECK(checkpoint_flush(c, &e) == 0, "nothing to do");
     CHECK(put(c, job, 2, 5, &e) == 0);
-    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s", e.msg);
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
+          e.msg);
     CHECK(rig_text_is(s, job, 7) && rig_state(s, job) == JOB_DONE);
     checkpoint_close(c);
     store_close(s);
@@ -97,9 +100,12 @@ static void later_tokens_wait_at_most_their_time(void)
             worst = MAX(worst, t - at[seen]);
     }
     double all = clock_seconds() - start;
-    CHECK(worst < seconds + 0.3 + 2 * stall, "a token waited %.3f s; the machine stalled for %.3f", worst, stall);
+    CHECK(worst < seconds + 0.3 + 2 * stall, "a token waited %.3f s; the machine stalled for %.3f", worst,
+          stall);
     CHECK(checkpoint_flush(c, &e) == 0 && rig_text_is(s, job, N));
-    const int64_t commits = rig_sql("SELECT sum(value) FROM metric WHERE name = 'checkpoint_commits'"), cpu_ms = rig_sql("SELECT 1000 * sum(value) FROM metric WHERE name = 'checkpoint_cpu_seconds'");
+    const int64_t commits = rig_sql("SELECT sum(value) FROM metric WHERE name = 'checkpoint_commits'"),
+                  cpu_ms =
+                      rig_sql("SELECT 1000 * sum(value) FROM metric WHERE name = 'checkpoint_cpu_seconds'");
     CHECK((double)commits <= all / seconds + 2 && commits >= 2, "%" PRId64 " in %.2f s", commits, all);
     CHECK(cpu_ms > 0 && (double)cpu_ms < 500 * SLOWER, "%" PRId64 " ms", cpu_ms);
     checkpoint_close(c);
@@ -116,7 +122,8 @@ static void a_held_database_does_not_hold_the_loop(void)
     int64_t job = rig_submit(s, 3000);
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct checkpoint *c = opened(s, &claim, 0.01, false);
-    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     for (size_t i = 0; i < 3000; i += 30)        /* one that waited would wait for ever */
         CHECK(put(c, job, i, 30, &e) == 0);
     CHECK(checkpoint_committed(c) == 0);
@@ -156,11 +163,13 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     for (got[0] = 0; !got[0] && clock_seconds() - t < 25; sleep_ms(1))
         events_of(s, job, got, sizeof got);
     CHECK(strcmp(got, "restored before the first token") == 0 && clock_seconds() - t < 25, "%s", got);
-    CHECK(put(c, job, 0, 1, &e) == 0);                               /* and the first token does not wait for the time after it */
+    /* and the first token does not wait for the time after it */
+    CHECK(put(c, job, 0, 1, &e) == 0);
     while (stored(s, job) == 0 && clock_seconds() - t < 25)
         sleep_ms(1);
     CHECK(stored(s, job) == 1 && clock_seconds() - t < 25, "%f", clock_seconds() - t);
-    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     t = clock_seconds();
     checkpoint_note(c, "notice", "one");         /* one that waited would wait for ever */
     CHECK(put(c, job, 1, 5, &e) == 0);
@@ -168,24 +177,31 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     CHECK(clock_seconds() - t < 20);
     sqlite3_close(other);
     checkpoint_note(c, "notice", "three");
-    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s", e.msg);
+    CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
+          e.msg);
     events_of(s, job, got, sizeof got);
-    CHECK(strcmp(got, "restored before the first token, notice one, repetition two, notice three, done at token 6: length") == 0, "%s", got);
+    CHECK(strcmp(got, "restored before the first token, notice one, repetition two, notice three, done at "
+                      "token 6: length") == 0,
+          "%s", got);
     CHECK(rig_text_is(s, job, 6));
     checkpoint_close(c);
 
-    job = rig_submit(s, 1000);                   /* what comes while a commit is under way goes with the next one */
+    /* what comes while a commit is under way goes with the next one */
+    job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
     c = opened(s, &claim, 0.01, false);
-    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     checkpoint_note(c, "notice", "one");
     sleep_ms(200);
     checkpoint_note(c, "notice", "two");
     CHECK(put(c, job, 0, 3, &e) == 0);
     sqlite3_close(other);
-    CHECK(checkpoint_flush(c, &e) == 0 && checkpoint_end(c, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0, "%s", e.msg);
+    CHECK(checkpoint_flush(c, &e) == 0 && checkpoint_end(c, &(struct job_end){ .state = JOB_PAUSED },
+        &e) == 0, "%s", e.msg);
     events_of(s, job, got, sizeof got);
-    CHECK(strcmp(got, "notice one, notice two, released at token 3") == 0 && rig_text_is(s, job, 3), "%s", got);
+    CHECK(strcmp(got, "notice one, notice two, released at token 3") == 0 && rig_text_is(s, job, 3), "%s",
+          got);
     checkpoint_close(c);
 
     job = rig_submit(s, 3000);                   /* as many as a text can repeat itself, and a long one */
@@ -197,13 +213,17 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     text[128] = 0;
     for (size_t i = 0; i < 3000 / 128; i++)
         checkpoint_note(c, "repetition", text);
-    CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'repetition' AND length(text) = 128") == 3000 / 128);
+    CHECK(checkpoint_flush(c, &e) == 0 &&
+          rig_sql("SELECT count(*) FROM event WHERE kind = 'repetition' AND length(text) = 128") ==
+              3000 / 128);
     for (int i = 0; i < 2000; i++)
         checkpoint_note(c, "notice", text);
-    CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'notice'") > 20, "too many are left out");
+    CHECK(checkpoint_flush(c, &e) == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'notice'") > 20,
+          "too many are left out");
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     checkpoint_note(c, "notice", "of a job that is lost");
-    CHECK(put(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 && rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
+    CHECK(put(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 &&
+          rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
     checkpoint_close(c);
     store_close(s);
 }
@@ -239,7 +259,8 @@ static double total(struct store *s, int64_t job, const char *source, const char
     double sum = 0;
     CHECK(store_metrics(s, job, &m, &e) == 0);
     for (size_t i = 0; i < m.n; i++)
-        if (strcmp(m.v[i].source, source) == 0 && strcmp(m.v[i].name, name) == 0 && (window == SIZE_MAX || m.v[i].window == window))
+        if (strcmp(m.v[i].source, source) == 0 && strcmp(m.v[i].name, name) == 0 &&
+            (window == SIZE_MAX || m.v[i].window == window))
             sum += m.v[i].value;
     metric_list_free(&m);
     return sum;
@@ -256,10 +277,12 @@ static void counters_and_rounds_go_with_their_tokens(void)
     int64_t job = rig_submit(s, 2600);
     w = rig_worker(s);
     size_t n = 0, rounds = 0;
-    for (int part = 0; part < 2; part++) {           /* the second attempt adds to the window in which the first one stopped */
+    /* the second attempt adds to the window in which the first one stopped */
+    for (int part = 0; part < 2; part++) {
         CHECK(rig_claim(s, w, 0, &claim) == 1 && claim.tokens == n);
         struct checkpoint *c = opened(s, &claim, 0.002, true);
-        int drafted = checkpoint_metric(c, "heads", "drafted", 0), count = checkpoint_metric(c, "", "rounds", 0), depth = checkpoint_metric(c, "", "depth", 2);
+        int drafted = checkpoint_metric(c, "heads", "drafted", 0),
+            count = checkpoint_metric(c, "", "rounds", 0), depth = checkpoint_metric(c, "", "depth", 2);
         while (n < (part ? 2600u : 1300u)) {
             int32_t ids[4];
             size_t k = MIN(1 + rounds % 4, (part ? 2600 : 1300) - n);
@@ -271,7 +294,8 @@ static void counters_and_rounds_go_with_their_tokens(void)
             CHECK(checkpoint_put(c, ids, k, &(struct round_row){ .sources = "heads", .rows = 12 }, &e) == 0);
             n += k;
             rounds++;
-            if (rounds % 200 == 0)                   /* so that there are commits in between on a machine that has no time for the thread */
+            /* so that there are commits in between on a machine that has no time for the thread */
+            if (rounds % 200 == 0)
                 CHECK(checkpoint_flush(c, &e) == 0);
             else if (rounds % 100 == 0)
                 sleep_ms(3);
@@ -281,9 +305,12 @@ static void counters_and_rounds_go_with_their_tokens(void)
         checkpoint_close(c);
     }
     CHECK(total(s, job, "heads", "drafted", SIZE_MAX) == 10.0 * (double)rounds + 14);
-    CHECK(total(s, job, "", "rounds", SIZE_MAX) == (double)rounds && total(s, job, "", "depth", SIZE_MAX) == 0.5 * (double)rounds);
-    CHECK(total(s, job, "", "checkpoint_commits", SIZE_MAX) >= 4 && total(s, job, "", "checkpoint_seconds", SIZE_MAX) > 0);
-    CHECK(total(s, job, "", "checkpoint_put_seconds", SIZE_MAX) > 0 && total(s, job, "", "checkpoint_cpu_seconds", SIZE_MAX) > 0);
+    CHECK(total(s, job, "", "rounds", SIZE_MAX) == (double)rounds &&
+          total(s, job, "", "depth", SIZE_MAX) == 0.5 * (double)rounds);
+    CHECK(total(s, job, "", "checkpoint_commits", SIZE_MAX) >= 4 &&
+          total(s, job, "", "checkpoint_seconds", SIZE_MAX) > 0);
+    CHECK(total(s, job, "", "checkpoint_put_seconds", SIZE_MAX) > 0 &&
+          total(s, job, "", "checkpoint_cpu_seconds", SIZE_MAX) > 0);
     CHECK(store_rounds(s, job, &r, &e) == 0 && r.n == rounds, "%zu of %zu", r.n, rounds);
     size_t at = 0, in_window[3] = {0};
     for (size_t i = 0; i < r.n; i++) {
@@ -307,7 +334,8 @@ static void the_heart_beats_and_sees_a_lost_job(void)
     struct store *s;
     rig_new();
     store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.6 }, &e) == 0);
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.6 },
+                     &e) == 0);
     int64_t job = rig_submit(s, 10), w = rig_worker(s);
     CHECK(rig_claim(s, w, 0, &claim) == 1);
     CHECK(heartbeat_start(&h, s, w, &e) == 0, "%s", e.msg);
@@ -349,7 +377,8 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
     struct err e = {0};
     struct claim claim;
     struct store *s;
-    int rc = store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 60, .lease_seconds = lease }, &e);
+    int rc = store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 60,
+        .lease_seconds = lease }, &e);
     int64_t w;
     if (rc || store_worker_start(s, &w, &e)) {
         printf("    %s\n", e.msg);
@@ -443,7 +472,8 @@ static void kills_lose_nothing_that_was_acknowledged(void)
         s = rig_open(STORE_READ);
         if (job) {
             size_t have = stored(s, job);
-            CHECK(have >= acked && have <= TOKENS, "job %" PRId64 ": %zu acknowledged, %zu there", job, acked, have);
+            CHECK(have >= acked && have <= TOKENS, "job %" PRId64 ": %zu acknowledged, %zu there", job, acked,
+                  have);
             CHECK(rig_text_is(s, job, have));
             resumed += have > 0;
         }
@@ -457,7 +487,8 @@ static void kills_lose_nothing_that_was_acknowledged(void)
     CHECK(store_check(s, &e) == 0, "%s", e.msg);
     for (int64_t job = 1; job < (int64_t)jobs; job++)
         CHECK(rig_state(s, job) == JOB_DONE && rig_text_is(s, job, TOKENS), "job %" PRId64, job);
-    CHECK(kills == want && resumed > (size_t)want / 3 && hot > 0, "%d kills, %zu with text, %zu in the middle of a commit", kills, resumed, hot);
+    CHECK(kills == want && resumed > (size_t)want / 3 && hot > 0,
+          "%d kills, %zu with text, %zu in the middle of a commit", kills, resumed, hot);
     printf("    %d kills over %zu jobs, %zu of them in the middle of a commit\n", kills, jobs, hot);
     store_close(s);
     munmap(m, sizeof *m);
@@ -554,14 +585,16 @@ static void a_queue_survives_killed_and_stopped_workers(void)
         }
     CHECK(left == 0, "%d workers did not end", left);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND tokens = 60") == jobs);
-    CHECK(rig_sql("SELECT count(*) FROM (SELECT job FROM event WHERE kind = 'done' GROUP BY job HAVING count(*) = 1)") == jobs);
+    CHECK(rig_sql("SELECT count(*) FROM (SELECT job FROM event WHERE kind = 'done' GROUP BY job HAVING "
+                  "count(*) = 1)") == jobs);
     s = rig_open(STORE_READ);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);
     for (int64_t job = 1; job <= jobs; job++)
         CHECK(rig_text_is(s, job, TOKENS), "job %" PRId64, job);
     store_close(s);
     CHECK(kills > 5 && stops > 1);
-    printf("    %d jobs, %d workers killed, %d stopped beyond their lease, %" PRId64 " take-overs\n", jobs, kills, stops, rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over'"));
+    printf("    %d jobs, %d workers killed, %d stopped beyond their lease, %" PRId64 " take-overs\n", jobs,
+           kills, stops, rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over'"));
     munmap(m, sizeof *m);
 }
 

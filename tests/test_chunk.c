@@ -31,12 +31,15 @@ static const char *digest(const char *text, size_t n, size_t step)
 
 static void sha256_equals_the_vectors_of_the_standard(void)
 {
-    static const struct { const char *text; size_t n; const char *want; } v[] = {
+    static const struct { const char *text; size_t n; const char *want;
+    } v[] = {
         { "", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
         { "abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
-        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
-        { "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu", 1,
-          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1" },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+        { "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmn"
+          "opqrstnopqrstu",
+          1, "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1" },
         { "a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0" },
     };
     static const size_t steps[] = { 1, 3, 55, 63, 64, 65, 1 << 20 };
@@ -49,8 +52,10 @@ static void sha256_equals_the_vectors_of_the_standard(void)
 
 static void what_is_packed_comes_back(void)
 {
-    static const size_t sizes[] = { 0, 1, 2, 127, 512, 819, 820, 1023, 1024, 1025, 100000 };    /* 819 of 5 bytes: the last with a small window */
-    static const int32_t edges[] = { 0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455, 268435456, INT32_MAX };
+    /* 819 of 5 bytes: the last with a small window */
+    static const size_t sizes[] = { 0, 1, 2, 127, 512, 819, 820, 1023, 1024, 1025, 100000 };
+    static const int32_t edges[] = { 0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455, 268435456,
+                                     INT32_MAX };
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         size_t n = sizes[k], size;
         int32_t *ids = malloc((n + 1) * sizeof *ids), *back = malloc((n + 1) * sizeof *back);
@@ -58,7 +63,9 @@ static void what_is_packed_comes_back(void)
         uint32_t crc;
         struct err e;
         for (size_t i = 0; i < n; i++)           /* the even sizes hardly compress at all */
-            ids[i] = n % 2 == 0 ? (int32_t)(hash64(HASH64_INIT, &i, sizeof i) >> 33) : i % 3 ? (int32_t)(i * 7919 % 128000) : edges[i / 3 % (sizeof edges / sizeof *edges)];
+            ids[i] = n % 2 == 0 ? (int32_t)(hash64(HASH64_INIT, &i, sizeof i) >> 33)
+                     : i % 3    ? (int32_t)(i * 7919 % 128000)
+                                : edges[i / 3 % (sizeof edges / sizeof *edges)];
         back[n] = -7;
         CHECK(chunk_pack(&data, &size, &crc, ids, n, &e) == 0);
         CHECK(chunk_unpack(back, n, data, size, crc, &e) == 0, "%zu: %s", n, e.msg);
@@ -123,7 +130,8 @@ static void the_chain_depends_on_every_id_and_its_place(void)
     CHECK(memcmp(&a, &c, sizeof a) != 0);
     /* Written down once: python3 -c 'import hashlib,struct; h=lambda b: hashlib.sha256(b).digest();
      * print(h(h(struct.pack("<3i",1,2,3))+struct.pack("<4i",10,20,30,40)).hex())' */
-    CHECK(strcmp(hex(a.v), "56810696d80352eb2ce362f2786e83257ec603a6fd8f815ecad0ca11dd57d0df") == 0, "%s", hex(a.v));
+    CHECK(strcmp(hex(a.v), "56810696d80352eb2ce362f2786e83257ec603a6fd8f815ecad0ca11dd57d0df") == 0, "%s",
+          hex(a.v));
 }
 
 int main(void)

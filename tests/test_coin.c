@@ -18,7 +18,8 @@ static void philox_gives_the_published_vectors(void)
     for (size_t i = 0; i < sizeof kat / sizeof *kat; i++) {
         uint32_t x[4];
         philox4x32(x, kat[i].counter, kat[i].key);
-        CHECK(!memcmp(x, kat[i].want, sizeof x), "vector %zu: %08x %08x %08x %08x", i, x[0], x[1], x[2], x[3]);
+        CHECK(!memcmp(x, kat[i].want, sizeof x), "vector %zu: %08x %08x %08x %08x", i, x[0], x[1], x[2],
+              x[3]);
     }
 }
 
@@ -78,7 +79,8 @@ static void noise_is_exact_in_both_tails(void)
     CHECK(worst < 1e-14, "%g", worst);
     CHECK(near(coin_gumbel(0), 65 * 0.69314718055994530942, 1e-12, 0), "largest noise");
     CHECK(near(coin_gumbel(UINT64_MAX), -log(65 * 0.69314718055994530942), 1e-12, 0), "smallest noise");
-    for (int bit = 0; bit < 64; bit++) {                    /* decreasing, and resolved, over the whole range */
+    /* decreasing, and resolved, over the whole range */
+    for (int bit = 0; bit < 64; bit++) {
         double g = coin_gumbel(UINT64_C(1) << bit);
         CHECK(g < last && isfinite(g), "bit %d", bit);
         last = g;
@@ -92,7 +94,8 @@ static void noise_has_the_golden_bits(void)
 {
     uint64_t h = HASH64_INIT;
     for (uint32_t i = 0; i < 100000; i++) {
-        double g = coin_gumbel(coin_word(i * UINT64_C(0x123456789abcdef), i % 7, i * UINT64_C(0x9876543210f), i));
+        double g =
+            coin_gumbel(coin_word(i * UINT64_C(0x123456789abcdef), i % 7, i * UINT64_C(0x9876543210f), i));
         h = hash64(h, &g, sizeof g);
     }
     CHECK(h == UINT64_C(0xc82289e30452f2a6), "%016llx", (unsigned long long)h);
@@ -121,7 +124,8 @@ static void check_pairs(int axis, int shift)
     }
     for (int i = 0; i < 256; i++)
         chi2 += pow(cell[i] - N / 256.0, 2) / (N / 256.0);
-    CHECK(chi2 < chi2_limit(255) && chi2 > 170, "neighbours by %s, shift %d: chi-square %g", names[axis], shift, chi2);
+    CHECK(chi2 < chi2_limit(255) && chi2 > 170, "neighbours by %s, shift %d: chi-square %g", names[axis],
+          shift, chi2);
 }
 
 static void neighbouring_words_are_independent(void)
@@ -129,7 +133,8 @@ static void neighbouring_words_are_independent(void)
     for (int axis = 0; axis < 5; axis++)
         for (int shift = 0; shift < 3; shift++)
             check_pairs(axis, shift == 0 ? 60 : shift == 1 ? 31 : 0);
-    CHECK(coin_word(1, 0, 0, 0) != coin_word(UINT64_C(1) << 32, 0, 0, 0) && coin_word(0, 0, UINT64_C(1) << 32, 0) != coin_word(0, 1, 0, 0));
+    CHECK(coin_word(1, 0, 0, 0) != coin_word(UINT64_C(1) << 32, 0, 0, 0) &&
+          coin_word(0, 0, UINT64_C(1) << 32, 0) != coin_word(0, 1, 0, 0));
 }
 
 /* The quantiles of a Gumbel variable shifted by log(n). */

@@ -6,7 +6,8 @@
 
 static int parse(struct config *c, const char *json, const char *generation, struct err *e)
 {
-    return config_parse(c, "config.json", json, strlen(json), "generation_config.json", generation, generation ? strlen(generation) : 0, e);
+    return config_parse(c, "config.json", json, strlen(json), "generation_config.json", generation,
+                        generation ? strlen(generation) : 0, e);
 }
 
 /* Distance in float32 steps of two positive floats. */
@@ -25,8 +26,9 @@ static void compare_shape(const struct config *c, const char *want, const char *
     for (size_t l = 0; l < c->n_layers; l++)
         layers[l] = (char)('0' + c->windowed[l]);
     layers[c->n_layers] = 0;
-    snprintf(got, sizeof got, "%zu %zu %zu %zu %zu %zu %zu %zu %d %zu %s %g %d %d", c->vocab, c->hidden, c->ffn, c->n_layers, c->n_heads, c->n_kv_heads,
-             c->head_dim, c->max_position, c->tied, c->window, layers, c->rms_eps, c->bos, c->n_eos ? c->eos[0] : -1);
+    snprintf(got, sizeof got, "%zu %zu %zu %zu %zu %zu %zu %zu %d %zu %s %g %d %d", c->vocab, c->hidden,
+             c->ffn, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->max_position, c->tied, c->window,
+             layers, c->rms_eps, c->bos, c->n_eos ? c->eos[0] : -1);
     CHECK(strcmp(got, want) == 0, "\n  %s\n  got  %s\n  want %s", json, got, want);
     CHECK(any ? c->window > 0 : true, "%s", json);
 }
@@ -47,7 +49,9 @@ static void compare_rope(const struct config *c, char *rope, char *powers, const
     uint32_t want[HEAD_DIM_MAX / 2 + 1], torch[HEAD_DIM_MAX / 2];
     float power[HEAD_DIM_MAX / 2], inv_freq[HEAD_DIM_MAX / 2], factor;
     size_t n = c->head_dim / 2;
-    CHECK(read_hex(rope, want, HEAD_DIM_MAX / 2 + 1) == n + 1 && read_hex(powers, torch, HEAD_DIM_MAX / 2) == n, "%s", json);
+    CHECK(read_hex(rope, want, HEAD_DIM_MAX / 2 + 1) == n + 1 &&
+              read_hex(powers, torch, HEAD_DIM_MAX / 2) == n,
+          "%s", json);
     rope_powers(c, power);
     for (size_t i = 0; i < n; i++) {
         n_exact += ulps(power[i], torch[i]) == 0;
@@ -59,7 +63,8 @@ static void compare_rope(const struct config *c, char *rope, char *powers, const
     n_values += n + 1;
     CHECK(ulps(factor, want[0]) == 0, "%s: factor %a, want %08x", json, (double)factor, want[0]);
     for (size_t i = 0; i < n; i++)
-        CHECK(ulps(inv_freq[i], want[i + 1]) == 0, "%s: frequency %zu is %a, want %08x", json, i, (double)inv_freq[i], want[i + 1]);
+        CHECK(ulps(inv_freq[i], want[i + 1]) == 0, "%s: frequency %zu is %a, want %08x", json, i,
+              (double)inv_freq[i], want[i + 1]);
 }
 
 /* CONFIG_FIXTURE names another file of scripts/make_config_fixture.py. */
@@ -91,12 +96,15 @@ static void as_transformers(void)
     if (f)
         fclose(f);
     CHECK(n_cases >= 60, "%zu cases", n_cases);
-    printf("    %zu configurations; %zu of %zu powers are torch's, the others one float32 step off; all %zu values behind them equal\n", n_cases,
-           n_exact, n_powers, n_values);
+    printf("    %zu configurations; %zu of %zu powers are torch's, the others one float32 step off; all %zu "
+           "values behind them equal\n",
+           n_cases, n_exact, n_powers, n_values);
 }
 
-static const char small[] = "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
-                            "\"num_key_value_heads\": 2, \"vocab_size\": 100, \"max_position_embeddings\": 512, \"bos_token_id\": 1, \"eos_token_id\": 2}";
+static const char small[] = "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+                            "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                            "\"num_key_value_heads\": 2, \"vocab_size\": 100, \"max_position_embeddings\": "
+                            "512, \"bos_token_id\": 1, \"eos_token_id\": 2}";
 
 static void bad_config(const char *in, const char *file)
 {
@@ -109,7 +117,8 @@ static void bad_config(const char *in, const char *file)
     CHECK(file_read(&json, &n, path, 1 << 20, &e) == 0, "%s", e.msg);
     size_t before = bad_allocated;
     bool generation = len > 16 && strcmp(file + len - 16, ".generation.json") == 0;
-    int r = generation ? config_parse(&c, "config.json", small, strlen(small), path, json, n, &e) : config_parse(&c, path, json, n, NULL, NULL, 0, &e);
+    int r = generation ? config_parse(&c, "config.json", small, strlen(small), path, json, n, &e)
+                       : config_parse(&c, path, json, n, NULL, NULL, 0, &e);
     bad_check(name, path, r, &e, bad_allocated - before, n);
     free(json);
 }
@@ -162,13 +171,15 @@ static void refuses_large(void)
     char *p = malloc(CONFIG_BYTES_MAX);
     memset(p, '[', n);
     before = bad_allocated;
-    bad_check("large/config_nested", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e, bad_allocated - before, 0);
+    bad_check("large/config_nested", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e,
+              bad_allocated - before, 0);
     n = 0;
     for (p[n++] = '{'; n < CONFIG_BYTES_MAX - 8;)
         n += (size_t)sprintf(p + n, "\"\":{},");
     p[n - 1] = '}';
     before = bad_allocated;
-    bad_check("large/config_keys", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e, bad_allocated - before, 0);
+    bad_check("large/config_keys", "x", config_parse(&c, "x", p, n, NULL, NULL, 0, &e), &e,
+              bad_allocated - before, 0);
     free(p);
 }
 
@@ -200,20 +211,36 @@ static int parse_with(struct config *c, const char *more, const char *generation
 static void accepts(void)
 {
     static const char *const more[] = {
-        "\"architectures\": [\"LlamaForCausalLM\"]", "\"architectures\": null", "\"architectures\": []", "\"hidden_act\": \"swish\"", "\"quantization_config\": null",
-        "\"partial_rotary_factor\": 1.0", "\"pretraining_tp\": 2, \"use_cache\": false, \"torch_dtype\": \"float16\", \"pad_token_id\": -1", "\"rope_scaling\": null, \"rope_parameters\": null",
-        "\"rope_scaling\": {\"type\": \"default\"}", "\"rope_scaling\": {\"rope_type\": \"linear\", \"type\": \"mrope\", \"factor\": 2}", "\"sliding_window\": null", "\"head_dim\": 16",
-        "\"layer_types\": [\"full_attention\", \"full_attention\"]", "\"_name_or_path\": \"\\\\x\", \"x\": [[[]]]", "\"attn_logit_softcapping\": null", "\"num_local_experts\": 0",
-        "\"is_causal\": true", "\"max_length\": 20, \"temperature\": \"hot\"", "\"rope_theta\": 1000000", "\"rope_theta\": 1e6",
+        "\"architectures\": [\"LlamaForCausalLM\"]", "\"architectures\": null", "\"architectures\": []",
+            "\"hidden_act\": \"swish\"", "\"quantization_config\": null",
+        "\"partial_rotary_factor\": 1.0",
+            "\"pretraining_tp\": 2, \"use_cache\": false, \"torch_dtype\": \"float16\", \"pad_token_id\": -1",
+                "\"rope_scaling\": null, \"rope_parameters\": null",
+        "\"rope_scaling\": {\"type\": \"default\"}",
+            "\"rope_scaling\": {\"rope_type\": \"linear\", \"type\": \"mrope\", \"factor\": 2}",
+                "\"sliding_window\": null", "\"head_dim\": 16",
+        "\"layer_types\": [\"full_attention\", \"full_attention\"]",
+            "\"_name_or_path\": \"\\\\x\", \"x\": [[[]]]", "\"attn_logit_softcapping\": null",
+                "\"num_local_experts\": 0",
+        "\"is_causal\": true", "\"max_length\": 20, \"temperature\": \"hot\"", "\"rope_theta\": 1000000",
+            "\"rope_theta\": 1e6",
     };
     struct config c;
     struct err e;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         CHECK(parse_with(&c, more[i], NULL, &e) == 0, "%s: %s", more[i], e.msg);
-    CHECK(parse(&c, "{\"architectures\": [\"Qwen3ForCausalLM\"], \"use_qk_norm\": null}", NULL, &e) == 0 && strcmp(c.model_type, "qwen3") == 0 && c.qk_norm && !c.qkv_bias, "%s", e.msg);
-    CHECK(parse(&c, "{\"model_type\": \"qwen2\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias && !c.o_bias && !c.qk_norm, "%s", e.msg);
-    CHECK(parse(&c, "{\"model_type\": \"qwen3\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias && c.o_bias, "%s", e.msg);
-    CHECK(parse_with(&c, "\"attention_bias\": true, \"mlp_bias\": true", NULL, &e) == 0 && c.qkv_bias && c.o_bias && c.mlp_bias, "%s", e.msg);
+    CHECK(parse(&c, "{\"architectures\": [\"Qwen3ForCausalLM\"], \"use_qk_norm\": null}", NULL, &e) == 0 &&
+              strcmp(c.model_type, "qwen3") == 0 && c.qk_norm && !c.qkv_bias,
+          "%s", e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"qwen2\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
+              !c.o_bias && !c.qk_norm,
+          "%s", e.msg);
+    CHECK(parse(&c, "{\"model_type\": \"qwen3\", \"attention_bias\": true}", NULL, &e) == 0 && c.qkv_bias &&
+              c.o_bias,
+          "%s", e.msg);
+    CHECK(parse_with(&c, "\"attention_bias\": true, \"mlp_bias\": true", NULL, &e) == 0 && c.qkv_bias &&
+              c.o_bias && c.mlp_bias,
+          "%s", e.msg);
     CHECK(parse(&c, small, NULL, &e) == 0 && !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.tied);
 }
 
@@ -223,72 +250,109 @@ static void end_ids(void)
     struct config c;
     struct err e;
     CHECK(parse(&c, small, NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 && c.eos[0] == 2);
-    CHECK(parse(&c, small, "{\"eos_token_id\": [5, 2, 7], \"bos_token_id\": 9}", &e) == 0 && c.bos == 1 && c.n_eos == 3, "%s", e.msg);
+    CHECK(parse(&c, small, "{\"eos_token_id\": [5, 2, 7], \"bos_token_id\": 9}", &e) == 0 && c.bos == 1 &&
+              c.n_eos == 3,
+          "%s", e.msg);
     CHECK(c.eos[0] == 2 && c.eos[1] == 5 && c.eos[2] == 7);
     CHECK(parse(&c, small, "{\"eos_token_id\": null}", &e) == 0 && c.n_eos == 1 && c.eos[0] == 2);
-    CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 && c.eos[0] == 2);
-    CHECK(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 2}", NULL, &e) == 0 && c.bos == 1 && c.n_eos == 0);
-    CHECK(parse(&c, "{\"model_type\": \"llama\", \"eos_token_id\": null, \"bos_token_id\": null}", NULL, &e) == 0 && c.bos == -1 && c.n_eos == 0);
-    CHECK(parse(&c, "{\"model_type\": \"llama\"}", "{\"eos_token_id\": 7}", &e) == 0 && c.n_eos == 1 && c.eos[0] == 7);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", NULL, &e) == 0 && c.bos == 1 && c.n_eos == 1 &&
+          c.eos[0] == 2);
+    CHECK(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 2}", NULL, &e) == 0 && c.bos == 1 &&
+          c.n_eos == 0);
+    CHECK(parse(&c, "{\"model_type\": \"llama\", \"eos_token_id\": null, \"bos_token_id\": null}", NULL,
+                &e) == 0 &&
+          c.bos == -1 && c.n_eos == 0);
+    CHECK(parse(&c, "{\"model_type\": \"llama\"}", "{\"eos_token_id\": 7}", &e) == 0 && c.n_eos == 1 &&
+          c.eos[0] == 7);
     CHECK(parse(&c, "{\"model_type\": \"llama\"}", "{}", &e) == 0 && c.n_eos == 0 && c.bos == 1);
-    CHECK(parse(&c, "{\"model_type\": \"qwen2\"}", "{\"eos_token_id\": [151645, 151643], \"bos_token_id\": 151643}", &e) == 0 && c.n_eos == 2 && c.bos == 151643);
+    CHECK(parse(&c, "{\"model_type\": \"qwen2\"}",
+                "{\"eos_token_id\": [151645, 151643], \"bos_token_id\": 151643}", &e) == 0 &&
+          c.n_eos == 2 && c.bos == 151643);
 }
 
 static void generation_settings(void)
 {
     struct config c;
     struct err e;
-    CHECK(parse(&c, small, NULL, &e) == 0 && !c.has_generation_config && !c.do_sample_known && isnan(c.temperature) && isnan(c.top_p) && isnan(c.min_p) && isnan(c.eta) &&
+    CHECK(parse(&c, small, NULL, &e) == 0 && !c.has_generation_config && !c.do_sample_known &&
+          isnan(c.temperature) && isnan(c.top_p) && isnan(c.min_p) && isnan(c.eta) &&
           isnan(c.repetition_penalty) && c.top_k == -1 && !*c.generation_unknown);
-    CHECK(parse(&c, small, "{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0, \"eta_cutoff\": 3e-4, \"repetition_penalty\": 1.05}", &e) == 0, "%s", e.msg);
-    CHECK(c.has_generation_config && c.do_sample_known && c.do_sample && c.temperature == 0.6 && c.top_k == 20 && c.top_p == 0.95 && c.min_p == 0 && c.eta == 3e-4 &&
-          c.repetition_penalty == 1.05 && !*c.generation_unknown);
-    CHECK(parse(&c, small, "{\"do_sample\": false, \"temperature\": 0.9, \"top_k\": null, \"top_p\": null}", &e) == 0 && c.do_sample_known && !c.do_sample && c.temperature == 0.9 &&
-          c.top_k == -1 && isnan(c.top_p), "%s", e.msg);
-    CHECK(parse(&c, small, "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, \"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
+    CHECK(parse(&c, small,
+                "{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0, "
+                "\"eta_cutoff\": 3e-4, \"repetition_penalty\": 1.05}",
+                &e) == 0,
+          "%s", e.msg);
+    CHECK(c.has_generation_config && c.do_sample_known && c.do_sample && c.temperature == 0.6 &&
+          c.top_k == 20 && c.top_p == 0.95 && c.min_p == 0 && c.eta == 3e-4 && c.repetition_penalty == 1.05 &&
+          !*c.generation_unknown);
+    CHECK(parse(&c, small, "{\"do_sample\": false, \"temperature\": 0.9, \"top_k\": null, \"top_p\": null}",
+                &e) == 0 &&
+              c.do_sample_known && !c.do_sample && c.temperature == 0.9 && c.top_k == -1 && isnan(c.top_p),
+          "%s", e.msg);
+    CHECK(parse(&c, small,
+                "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, \"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
           !*c.generation_unknown && !c.do_sample_known, "%s", e.msg);
-    CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 && strcmp(c.generation_unknown, "typical_p 0.9") == 0, "%s", c.generation_unknown);
-    CHECK(parse(&c, small, "{\"suppress_tokens\": [1, 2]}", &e) == 0 && strcmp(c.generation_unknown, "suppress_tokens [1, 2]") == 0, "%s", c.generation_unknown);
+    CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 &&
+              strcmp(c.generation_unknown, "typical_p 0.9") == 0,
+          "%s", c.generation_unknown);
+    CHECK(parse(&c, small, "{\"suppress_tokens\": [1, 2]}", &e) == 0 &&
+              strcmp(c.generation_unknown, "suppress_tokens [1, 2]") == 0,
+          "%s", c.generation_unknown);
 }
 
 /* The usable length, from the file and under --context-scaling. */
 static void context(void)
 {
     static const struct { const char *rope; size_t context; } files[] = {
-        { "\"rope_scaling\": null", 512 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 2048 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 1.7}", 870 },
+        { "\"rope_scaling\": null", 512 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}",
+                                             2048 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 1.7}", 870 },
         { "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 512 },
         { "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 128}", 512 },
-        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}", 512 },
-        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 256}", 1024 },
-        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", 2048 }, { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 128}", 512 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}",
+          512 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 256}",
+          1024 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", 2048 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 128}", 512 },
     };
-    static const struct { const char *spec; size_t context, original; double factor; enum rope_type type; } specs[] = {
-        { "yarn:4", 2048, 512, 4, ROPE_YARN }, { "yarn:4:256", 1024, 256, 4, ROPE_YARN }, { "yarn:1.5:100", 512, 100, 1.5, ROPE_YARN }, { "linear:2", 1024, 0, 2, ROPE_LINEAR },
+    static const struct { const char *spec; size_t context, original; double factor; enum rope_type type;
+    } specs[] = {
+        { "yarn:4", 2048, 512, 4, ROPE_YARN },        { "yarn:4:256", 1024, 256, 4, ROPE_YARN },
+        { "yarn:1.5:100", 512, 100, 1.5, ROPE_YARN }, { "linear:2", 1024, 0, 2, ROPE_LINEAR },
         { "yarn:1e1", 5120, 512, 10, ROPE_YARN },
     };
-    static const char *const bad[] = { "", "yarn", "yarn:", "yarn:0", "yarn:0.5", "yarn:-2", "yarn:nan", "yarn:inf", "yarn: 2", "yarn:2:", "yarn:2:0", "yarn:2:1.5", "yarn:2:-1", "yarn:2:3:4",
-        "yarn:2x", "linear:2:100", "ntk:2", "YARN:2", "yarn:1e9", "linear:1e6x", "yarn:0x2", "yarn:1000000:1073741824" };
+    static const char *const bad[] = { "", "yarn", "yarn:", "yarn:0", "yarn:0.5", "yarn:-2", "yarn:nan",
+                                       "yarn:inf", "yarn: 2", "yarn:2:", "yarn:2:0", "yarn:2:1.5",
+                                           "yarn:2:-1", "yarn:2:3:4",
+        "yarn:2x", "linear:2:100", "ntk:2", "YARN:2", "yarn:1e9", "linear:1e6x", "yarn:0x2",
+            "yarn:1000000:1073741824" };
     struct config c, n;
     struct err e;
     float inv[8], plain[8], f;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        CHECK(parse_with(&c, files[i].rope, NULL, &e) == 0 && c.context == files[i].context, "%s: %zu", files[i].rope, c.context);
+        CHECK(parse_with(&c, files[i].rope, NULL, &e) == 0 && c.context == files[i].context, "%s: %zu",
+              files[i].rope, c.context);
     CHECK(parse(&c, small, NULL, &e) == 0);
     config_rope(&c, plain, &f);
     CHECK(f == 1);
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         n = c;
-        CHECK(config_scale_context(&n, specs[i].spec, &e) == 0 && n.context == specs[i].context && n.rope.original == specs[i].original && n.rope.factor == specs[i].factor &&
-              n.rope.type == specs[i].type, "%s: %zu", specs[i].spec, n.context);
+        CHECK(config_scale_context(&n, specs[i].spec, &e) == 0 && n.context == specs[i].context &&
+                  n.rope.original == specs[i].original && n.rope.factor == specs[i].factor &&
+                  n.rope.type == specs[i].type,
+              "%s: %zu", specs[i].spec, n.context);
         config_rope(&n, inv, &f);
         CHECK(inv[7] < plain[7] && (f > 1) == (n.rope.type == ROPE_YARN), "%s", specs[i].spec);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         n = c;
-        CHECK(config_scale_context(&n, bad[i], &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, bad[i]) && memcmp(&n, &c, sizeof c) == 0, "%s is accepted", bad[i]);
+        CHECK(config_scale_context(&n, bad[i], &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, bad[i]) &&
+                  memcmp(&n, &c, sizeof c) == 0,
+              "%s is accepted", bad[i]);
     }
     /* On a yarn model the original length is kept. */
-    CHECK(parse_with(&c, files[6].rope, NULL, &e) == 0 && config_scale_context(&c, "yarn:8", &e) == 0 && c.context == 2048 && c.rope.original == 256);
+    CHECK(parse_with(&c, files[6].rope, NULL, &e) == 0 && config_scale_context(&c, "yarn:8", &e) == 0 &&
+          c.context == 2048 && c.rope.original == 256);
 }
 
 int main(void)

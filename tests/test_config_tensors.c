@@ -3,7 +3,8 @@
 #include "tests/bad.h"
 
 enum { TENSORS = 64 };
-struct fake { const char *type; int layers; size_t n; struct { char name[96]; const char *dtype; size_t rows, cols; } t[TENSORS]; };
+struct fake { const char *type; int layers; size_t n; struct { char name[96]; const char *dtype; size_t rows,
+    cols; } t[TENSORS]; };
 
 static void add(struct fake *f, const char *name, size_t rows, size_t cols)
 {
@@ -18,13 +19,17 @@ static void add(struct fake *f, const char *name, size_t rows, size_t cols)
 static void fill(struct fake *f, bool qkv_bias, bool o_bias, bool mlp_bias, bool qk_norm, bool head)
 {
     char name[96];
-    static const struct { const char *name; int kind; size_t rows, cols; } parts[] = {
-        { "input_layernorm.weight", 0, 64, 0 }, { "post_attention_layernorm.weight", 0, 64, 0 }, { "self_attn.q_proj.weight", 0, 64, 64 },
-        { "self_attn.k_proj.weight", 0, 32, 64 }, { "self_attn.v_proj.weight", 0, 32, 64 }, { "self_attn.o_proj.weight", 0, 64, 64 },
-        { "mlp.gate_proj.weight", 0, 128, 64 }, { "mlp.up_proj.weight", 0, 128, 64 }, { "mlp.down_proj.weight", 0, 64, 128 },
-        { "self_attn.q_proj.bias", 1, 64, 0 }, { "self_attn.k_proj.bias", 1, 32, 0 }, { "self_attn.v_proj.bias", 1, 32, 0 }, { "self_attn.o_proj.bias", 2, 64, 0 },
-        { "mlp.gate_proj.bias", 3, 128, 0 }, { "mlp.up_proj.bias", 3, 128, 0 }, { "mlp.down_proj.bias", 3, 64, 0 },
-        { "self_attn.q_norm.weight", 4, 16, 0 }, { "self_attn.k_norm.weight", 4, 16, 0 },
+    static const struct { const char *name; int kind; size_t rows, cols;
+    } parts[] = {
+        { "input_layernorm.weight", 0, 64, 0 },   { "post_attention_layernorm.weight", 0, 64, 0 },
+        { "self_attn.q_proj.weight", 0, 64, 64 }, { "self_attn.k_proj.weight", 0, 32, 64 },
+        { "self_attn.v_proj.weight", 0, 32, 64 }, { "self_attn.o_proj.weight", 0, 64, 64 },
+        { "mlp.gate_proj.weight", 0, 128, 64 },   { "mlp.up_proj.weight", 0, 128, 64 },
+        { "mlp.down_proj.weight", 0, 64, 128 },   { "self_attn.q_proj.bias", 1, 64, 0 },
+        { "self_attn.k_proj.bias", 1, 32, 0 },    { "self_attn.v_proj.bias", 1, 32, 0 },
+        { "self_attn.o_proj.bias", 2, 64, 0 },    { "mlp.gate_proj.bias", 3, 128, 0 },
+        { "mlp.up_proj.bias", 3, 128, 0 },        { "mlp.down_proj.bias", 3, 64, 0 },
+        { "self_attn.q_norm.weight", 4, 16, 0 },  { "self_attn.k_norm.weight", 4, 16, 0 },
     };
     const bool has[] = { true, qkv_bias, o_bias, mlp_bias, qk_norm };
     *f = (struct fake){ .type = "llama", .layers = 2 };
@@ -46,8 +51,12 @@ static size_t header(const struct fake *f, char *json)
     size_t at = 0;
     char *p = json + sprintf(json, "{");
     for (size_t i = 0; i < f->n; i++) {
-        size_t bytes = f->t[i].rows * (f->t[i].cols ? f->t[i].cols : 1) * (strcmp(f->t[i].dtype, "F32") == 0 ? 4 : strcmp(f->t[i].dtype, "I8") == 0 ? 1 : 2);
-        p += sprintf(p, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%zu", i ? "," : "", f->t[i].name, f->t[i].dtype, f->t[i].rows);
+        size_t bytes = f->t[i].rows * (f->t[i].cols ? f->t[i].cols : 1) *
+                       (strcmp(f->t[i].dtype, "F32") == 0  ? 4
+                        : strcmp(f->t[i].dtype, "I8") == 0 ? 1
+                                                           : 2);
+        p += sprintf(p, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%zu", i ? "," : "", f->t[i].name,
+                     f->t[i].dtype, f->t[i].rows);
         if (f->t[i].cols)
             p += sprintf(p, ",%zu", f->t[i].cols);
         p += sprintf(p, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
@@ -62,7 +71,8 @@ static int check(const struct fake *f, const char *more, struct config *c, struc
     char json[2048], head[TENSORS * 256];
     struct tensors ts;
     size_t data = header(f, head);
-    snprintf(json, sizeof json, "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": 64, \"intermediate_size\": 128, \"num_attention_heads\": 4, "
+    snprintf(json, sizeof json,
+             "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": 64, \"intermediate_size\": 128, \"num_attention_heads\": 4, "
              "\"head_dim\": 16, \"num_key_value_heads\": 2, \"vocab_size\": 100, \"max_position_embeddings\": 512%s%s}", f->type, f->layers, *more ? ", " : "", more);
     if (config_parse(c, "config.json", json, strlen(json), NULL, NULL, 0, e))
         return -2;
@@ -72,7 +82,8 @@ static int check(const struct fake *f, const char *more, struct config *c, struc
     size_t n = 0;
     for (size_t i = 0; i < ts.n; i++)
         n += ts.t[i].n_elements;
-    CHECK(r || n == config_count_params(c) || c->tied, "%zu parameters, %zu in the file", config_count_params(c), n);
+    CHECK(r || n == config_count_params(c) || c->tied, "%zu parameters, %zu in the file",
+          config_count_params(c), n);
     tensors_close(&ts);
     return r;
 }
@@ -118,7 +129,9 @@ static void refuses_each(void)
         f = full;
         memmove(&f.t[i], &f.t[i + 1], (f.n - i - 1) * sizeof *f.t);
         f.n--;
-        CHECK(check(&f, more, &c, &e) == -1 && e.code == ERR_INPUT && (strstr(e.msg, full.t[i].name) || strstr(e.msg, "num_hidden_layers")), "%s: %s", full.t[i].name, e.msg);
+        CHECK(check(&f, more, &c, &e) == -1 && e.code == ERR_INPUT &&
+                  (strstr(e.msg, full.t[i].name) || strstr(e.msg, "num_hidden_layers")),
+              "%s: %s", full.t[i].name, e.msg);
         for (int k = 0; k < 4; k++) {
             f = full;
             if (k == 0)
@@ -129,7 +142,8 @@ static void refuses_each(void)
                 f.t[i].cols += 2;
             else
                 f.t[i].dtype = "I8";
-            CHECK(check(&f, more, &c, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, full.t[i].name), "%s, %d: %s", full.t[i].name, k, e.msg);
+            CHECK(check(&f, more, &c, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, full.t[i].name),
+                  "%s, %d: %s", full.t[i].name, k, e.msg);
             CHECK(strstr(e.msg, k < 3 ? "config.json needs" : "allowed are BF16, F16 and F32"), "%s", e.msg);
         }
     }
@@ -150,10 +164,12 @@ static void refuses(void)
     bad_check("tensors/c8_untied_without_head", "model", check(&f, "", &c, &e), &e, 0, 0);
     fill(&f, false, false, false, false, true);
     f.t[2].dtype = "F32";
-    bad_check("tensors/c8_tied_other_type", "model", check(&f, "\"tie_word_embeddings\": true", &c, &e), &e, 0, 0);
+    bad_check("tensors/c8_tied_other_type", "model", check(&f, "\"tie_word_embeddings\": true", &c, &e), &e,
+              0, 0);
     f.t[2].dtype = "BF16";
     f.t[2].rows = 99;
-    bad_check("tensors/c8_tied_other_shape", "model", check(&f, "\"tie_word_embeddings\": true", &c, &e), &e, 0, 0);
+    bad_check("tensors/c8_tied_other_shape", "model", check(&f, "\"tie_word_embeddings\": true", &c, &e), &e,
+              0, 0);
     fill(&f, false, false, false, false, true);
     f.type = "qwen2";
     bad_check("tensors/c10_qwen2_without_biases", "model", check(&f, "", &c, &e), &e, 0, 0);
@@ -170,16 +186,21 @@ static void refuses(void)
 /* The cache of the longest context of the largest shapes has no size: refused before anything is taken. */
 static void refuses_sizes(void)
 {
-    static const char json[] = "{\"model_type\": \"mistral\", \"num_hidden_layers\": 1024, \"hidden_size\": 1048576, \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, "
-                               "\"head_dim\": 512, \"max_position_embeddings\": 1073741824, \"vocab_size\": 16777216, \"intermediate_size\": 16777216}";
+    static const char json[] = "{\"model_type\": \"mistral\", \"num_hidden_layers\": 1024, \"hidden_size\": "
+                               "1048576, \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, "
+                               "\"head_dim\": 512, \"max_position_embeddings\": 1073741824, \"vocab_size\": "
+                               "16777216, \"intermediate_size\": 16777216}";
     struct config c;
     struct tensors ts;
     struct err e = { 0 };
     size_t b;
     CHECK(config_parse(&c, "config.json", json, strlen(json), NULL, NULL, 0, &e) == 0, "%s", e.msg);
-    CHECK(!config_kv_bytes(&c, c.context, 4, &b) && config_kv_bytes(&c, 1, 4, &b) && b == (size_t)1024 * 2 * 65536 * 512 * 4);
+    CHECK(!config_kv_bytes(&c, c.context, 4, &b) && config_kv_bytes(&c, 1, 4, &b) &&
+          b == (size_t)1024 * 2 * 65536 * 512 * 4);
     /* 1024 layers of 2 x 2^20 x 2^25 + 2 x 2^20 x 2^25 + 3 x 2^24 x 2^20 weights, and the rest */
-    CHECK(config_count_params(&c) == (size_t)1024 * (4 * ((size_t)1 << 45) + 3 * ((size_t)1 << 44) + (2 << 20)) + (1 << 20) + 2 * ((size_t)1 << 44));
+    CHECK(config_count_params(&c) ==
+          (size_t)1024 * (4 * ((size_t)1 << 45) + 3 * ((size_t)1 << 44) + (2 << 20)) + (1 << 20) +
+              2 * ((size_t)1 << 44));
     CHECK(tensors_parse(&ts, "model", "{}", 2, 0, &e) == 0);
     bad_check("tensors/c9_cache", "model", config_check_tensors(&c, &ts, &e), &e, 0, 0);
     tensors_close(&ts);
@@ -227,9 +248,13 @@ static void demo(void)
     struct err e;
     if (access("models/demo/model.safetensors", R_OK))
         SKIP("models/demo is not here");
-    CHECK(config_read(&c, "models/demo", &e) == 0 && tensors_open(&ts, "models/demo", &e) == 0 && config_check_tensors(&c, &ts, &e) == 0, "%s", e.msg);
-    CHECK(config_count_params(&c) == ts.data_bytes / 2, "%zu parameters, %zu bytes", config_count_params(&c), ts.data_bytes);
-    CHECK(c.n_eos == 1 && c.eos[0] == 4095 && c.bos == 4094 && c.do_sample && c.temperature == 1 && c.min_p == 0.05 && c.context == 131072);
+    CHECK(config_read(&c, "models/demo", &e) == 0 && tensors_open(&ts, "models/demo", &e) == 0 &&
+              config_check_tensors(&c, &ts, &e) == 0,
+          "%s", e.msg);
+    CHECK(config_count_params(&c) == ts.data_bytes / 2, "%zu parameters, %zu bytes", config_count_params(&c),
+          ts.data_bytes);
+    CHECK(c.n_eos == 1 && c.eos[0] == 4095 && c.bos == 4094 && c.do_sample && c.temperature == 1 &&
+          c.min_p == 0.05 && c.context == 131072);
     tensors_close(&ts);
 }
 

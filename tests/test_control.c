@@ -7,7 +7,8 @@
 #include "tests/test.h"
 
 struct machine {
-    double weight_bytes, kv_bytes, bytes_per_second;       /* a pass of one row reads the weights and the cache */
+    /* a pass of one row reads the weights and the cache */
+    double weight_bytes, kv_bytes, bytes_per_second;
     double row, kv_row;                                    /* seconds of a further row; a byte of cache of it */
     double share;                                          /* bytes of a draft pass, of those of the weights and of 256 positions */
     double noise; size_t hiccup;                           /* of a pass; every so many passes takes 6 times as long */
@@ -16,7 +17,8 @@ struct machine {
     size_t cold; double slower;                            /* so many rounds behind the prompt passes of one row take so many times as long */
 };
 struct text {
-    double pass;                                           /* a draft pass's guess comes true with this chance */
+    /* a draft pass's guess comes true with this chance */
+    double pass;
     double often, match;                                   /* a match of the text's end is found; each of its 6 tokens comes true with this chance */
     double heads, head_seconds;                            /* three chained guesses of heads; their price */
 };
@@ -28,10 +30,16 @@ static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
 static double exact_pass(const struct machine *m, size_t rows, size_t length)
 {
     double cache = m->kv_bytes * (double)length;
-    return (m->weight_bytes + cache) / m->bytes_per_second + (double)(rows - 1) * (m->row + m->kv_row * cache) + (m->tile ? (double)((rows - 1) / m->tile) * m->border : 0);
+    return (m->weight_bytes + cache) / m->bytes_per_second +
+           (double)(rows - 1) * (m->row + m->kv_row * cache) +
+           (m->tile ? (double)((rows - 1) / m->tile) * m->border : 0);
 }
-static double draft_pass(const struct machine *m) { return m->share * (m->weight_bytes + 256 * m->kv_bytes) / m->bytes_per_second; }
-static double others = 1, others_until;                     /* what others take just now: a factor of the time */
+static double draft_pass(const struct machine *m)
+{
+    return m->share * (m->weight_bytes + 256 * m->kv_bytes) / m->bytes_per_second;
+}
+/* what others take just now: a factor of the time */
+static double others = 1, others_until;
 static double noisy(const struct machine *m, double seconds)
 {
     static size_t n;
@@ -44,7 +52,8 @@ struct run {
     double match_p[2];                                     /* of matches: hits, trials, fading */
     double head_p[2];
     size_t length; double seconds, calibrating, mean_rows, mean_passes;
-    double window_seconds[512], window_plain[512]; size_t n_windows;     /* of 1,000 tokens: as it ran, and plain with the same noise on average */
+    /* of 1,000 tokens: as it ran, and plain with the same noise on average */
+    double window_seconds[512], window_plain[512]; size_t n_windows;
 };
 
 static void run_start(struct run *x, const struct machine *m, size_t length)
@@ -54,7 +63,10 @@ static void run_start(struct run *x, const struct machine *m, size_t length)
     control_start(&x->c, true, 48, m->weight_bytes, m->kv_bytes);
     x->pass_seconds = 0;
 }
-static double slower(const struct machine *m, const struct run *x, size_t rows) { return rows == 1 && x->c.rounds < m->cold ? m->slower : 1; }
+static double slower(const struct machine *m, const struct run *x, size_t rows)
+{
+    return rows == 1 && x->c.rounds < m->cold ? m->slower : 1;
+}
 static double chance(const double p[2]) { return p[0] / p[1]; }
 static void learn(double p[2], bool hit)
 {
@@ -66,9 +78,12 @@ static void learn(double p[2], bool hit)
 static double could_gain(const struct run *x, const struct text *text)
 {
     const struct control *c = &x->c;
-    const double without = control_chain_value(c, 0, 0), pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
-    const double by_heads = text->head_seconds <= 0 ? -INFINITY : control_knows(c, SOURCE_HEADS) ? control_gain(c, SOURCE_HEADS)
-                          : control_chain_value(c, 0.6, 0) - c->lambda * text->head_seconds - without;
+    const double without = control_chain_value(c, 0, 0),
+                 pass = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
+    const double by_heads = text->head_seconds <= 0 ? -INFINITY
+                            : control_knows(c, SOURCE_HEADS)
+                                ? control_gain(c, SOURCE_HEADS)
+                                : control_chain_value(c, 0.6, 0) - c->lambda * text->head_seconds - without;
     return MAX(by_heads, control_chain_value(c, x->hit, pass) - without);
 }
 
@@ -101,7 +116,8 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         for (uint32_t i = 0, at = 0; i < 6 && (i == 0 || at); i++)
             if (chance(x->match_p) * t.node[at].reach >= control_min_reach(c))
                 at = tree_add(&t, at, 100, SOURCE_SUFFIX, (float)chance(x->match_p), 0);
-    if (asked && c->mode == MODE_LEAN) control_drafted(c, SOURCE_SUFFIX, without, control_value(c, &t, &rows), 2e-6);
+    if (asked && c->mode == MODE_LEAN)
+        control_drafted(c, SOURCE_SUFFIX, without, control_value(c, &t, &rows), 2e-6);
     if (control_asks(c, SOURCE_HEADS) && text->head_seconds > 0) {
         double before = control_value(c, &t, &rows), s = noisy(m, text->head_seconds);
         for (uint32_t i = 0, at = 0; i < 3 && (i == 0 || at); i++)
@@ -111,14 +127,17 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
     }
     for (uint32_t at = 0; control_asks(c, SOURCE_PARTIAL);) {
         double s = x->pass_seconds > 0 ? x->pass_seconds : control_pass_seconds(c, c->weight_bytes, 256);
-        if (passes == CONTROL_PASSES || t.node[at].depth >= t.max_depth || !control_pass_pays(c, &t, t.node[at].reach, x->hit, s)) break;
+        if (passes == CONTROL_PASSES || t.node[at].depth >= t.max_depth ||
+            !control_pass_pays(c, &t, t.node[at].reach, x->hit, s))
+            break;
         s = noisy(m, draft_pass(m));
         x->pass_seconds += (s - x->pass_seconds) / (double)(passes || x->trials ? 20 : 1);
         seconds += s, passes++;
         at = tree_add(&t, at, 300, SOURCE_PARTIAL, (float)x->hit, 0);
         if (!at) break;
     }
-    if (!passes && c->mode == MODE_FULL) x->hit += 0.0005 * (0.9 - x->hit);      /* hope, as src/decode/draft_model.c has it */
+    /* hope, as src/decode/draft_model.c has it */
+    if (!passes && c->mode == MODE_FULL) x->hit += 0.0005 * (0.9 - x->hit);
     control_value(c, &t, &rows);
     tree_keep(&t, rows);
     double verify = noisy(m, exact_pass(m, t.n_kept, x->length)) * slower(m, x, t.n_kept);
@@ -129,9 +148,12 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
         double u = uniform();
         uint32_t next = 0;
         for (uint32_t i = t.node[at].first; i; i = t.node[i].next) {
-            double p = t.node[i].token == 100 ? text->match : t.node[i].token == 200 ? text->heads : text->pass;
+            double p = t.node[i].token == 100   ? text->match
+                       : t.node[i].token == 200 ? text->heads
+                                                : text->pass;
             bool right = u >= 0 && u < p;
-            u = right ? -1 : u - p;                         /* sources guess apart: their chances share the whole */
+            /* sources guess apart: their chances share the whole */
+            u = right ? -1 : u - p;
             if (t.node[i].token == 100) learn(x->match_p, right);
             if (t.node[i].token == 200) learn(x->head_p, right);
             if (t.node[i].token == 300) x->hit += (right - x->hit) / (double)MIN(++x->trials + 8, (size_t)60);
@@ -146,10 +168,13 @@ static size_t round_of(struct run *x, const struct machine *m, const struct text
     double expected = 0;
     for (size_t k = 1; k < t.n_kept; k++) expected += t.node[t.kept[k]].reach;
     control_done(c, x->length, tokens, expected, seconds);
-    x->mean_rows += 0.01 * ((double)t.n_kept - x->mean_rows), x->mean_passes += 0.01 * ((double)passes - x->mean_passes);
+    x->mean_rows += 0.01 * ((double)t.n_kept - x->mean_rows),
+        x->mean_passes += 0.01 * ((double)passes - x->mean_passes);
     for (size_t i = 0; i < tokens; i++) {
         size_t w = MIN((x->length + i) / 1000, (size_t)511);
-        x->window_seconds[w] += seconds / (double)tokens, x->window_plain[w] += others * exact_pass(m, 1, x->length + i) * exp(m->noise * m->noise / 2) * (m->hiccup ? 1 + 5.0 / (double)m->hiccup : 1);
+        x->window_seconds[w] += seconds / (double)tokens,
+            x->window_plain[w] += others * exact_pass(m, 1, x->length + i) * exp(m->noise * m->noise / 2) *
+                                  (m->hiccup ? 1 + 5.0 / (double)m->hiccup : 1);
         x->n_windows = MAX(x->n_windows, w);                /* whole ones */
     }
     x->length += tokens, x->seconds += seconds;
@@ -179,15 +204,20 @@ static double best_rate(const struct machine *m, const struct text *text, size_t
 
 /* Memory sets the pace of one row, arithmetic of further ones; a draft pass reads the weights and little cache. */
 static const struct machine usual = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.1, 0.03, 400 };
-static const struct machine dear_rows = { 10e6, 1536, 20e9, 700e-6, 3e-11, 1.1, 0.03, 0 }, dear_drafts = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.6, 0.05, 300 };
+static const struct machine dear_rows = { 10e6, 1536, 20e9, 700e-6, 3e-11, 1.1, 0.03, 0 },
+    dear_drafts = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.6, 0.05, 300 };
 static const struct machine free_rows = { 40e6, 3000, 20e9, 3e-6, 0, 0.2, 0.03, 0 };
 static const struct machine tiles = { 10e6, 1536, 20e9, 80e-6, 0, 0.2, 0.03, 0, .tile = 3, .border = 1e-3 };
 
 static void finds_the_best_number_of_passes(void)
 {
-    static const struct { const char *name; const struct machine *m; double pass; size_t length; } cases[] = {
-        { "usual, 0.9", &usual, 0.9, 20000 }, { "usual, 0.7", &usual, 0.7, 20000 }, { "usual, 0.7, long", &usual, 0.7, 90000 }, { "usual, 0.4, long", &usual, 0.4, 90000 },
-        { "dear rows", &dear_rows, 0.8, 30000 }, { "free rows, 0.9", &free_rows, 0.9, 20000 }, { "free rows, 0.5", &free_rows, 0.5, 20000 }, { "short", &usual, 0.8, 2000 }, { "tiles of three", &tiles, 0.82, 20000 },
+    static const struct { const char *name; const struct machine *m; double pass; size_t length;
+    } cases[] = {
+        { "usual, 0.9", &usual, 0.9, 20000 },         { "usual, 0.7", &usual, 0.7, 20000 },
+        { "usual, 0.7, long", &usual, 0.7, 90000 },   { "usual, 0.4, long", &usual, 0.4, 90000 },
+        { "dear rows", &dear_rows, 0.8, 30000 },      { "free rows, 0.9", &free_rows, 0.9, 20000 },
+        { "free rows, 0.5", &free_rows, 0.5, 20000 }, { "short", &usual, 0.8, 2000 },
+        { "tiles of three", &tiles, 0.82, 20000 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text text = { .pass = cases[i].pass };
@@ -197,18 +227,24 @@ static void finds_the_best_number_of_passes(void)
         run_start(&x, cases[i].m, cases[i].length);
         run_on(&x, cases[i].m, &text, 6000);
         double noise = cases[i].m->hiccup ? 1 + 5.0 / (double)cases[i].m->hiccup : 1;
-        double rate = run_on(&x, cases[i].m, &text, 8000) * noise, best = best_rate(cases[i].m, &text, x.length - 4000, &passes);
+        double rate = run_on(&x, cases[i].m, &text, 8000) * noise,
+               best = best_rate(cases[i].m, &text, x.length - 4000, &passes);
         double plain = 1 / exact_pass(cases[i].m, 1, x.length - 4000);
-        printf("    %-18s best %2zu passes, %.2fx plain; found %.1f passes, %.1f rows, %.3f of the best\n", cases[i].name, passes, best / plain, x.mean_passes, x.mean_rows, rate / best);
+        printf("    %-18s best %2zu passes, %.2fx plain; found %.1f passes, %.1f rows, %.3f of the best\n",
+               cases[i].name, passes, best / plain, x.mean_passes, x.mean_rows, rate / best);
         CHECK(rate > 0.95 * best, "%s", cases[i].name);
     }
 }
 
 static void costs_nothing_where_drafting_is_useless(void)
 {
-    static const struct { const char *name; const struct machine *m; struct text text; } cases[] = {
-        { "wrong guesses", &usual, { .pass = 0.02 } }, { "dear draft passes", &dear_drafts, { .pass = 0.3 } }, { "dear rows", &dear_rows, { .pass = 0.3, .often = 0.5, .match = 0.2 } },
-        { "wrong matches", &usual, { .pass = 0.05, .often = 0.7, .match = 0.03 } }, { "useless heads", &usual, { .pass = 0.05, .heads = 0.02, .head_seconds = 200e-6 } },
+    static const struct { const char *name; const struct machine *m; struct text text;
+    } cases[] = {
+        { "wrong guesses", &usual, { .pass = 0.02 } },
+        { "dear draft passes", &dear_drafts, { .pass = 0.3 } },
+        { "dear rows", &dear_rows, { .pass = 0.3, .often = 0.5, .match = 0.2 } },
+        { "wrong matches", &usual, { .pass = 0.05, .often = 0.7, .match = 0.03 } },
+        { "useless heads", &usual, { .pass = 0.05, .heads = 0.02, .head_seconds = 200e-6 } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct run x;
@@ -221,8 +257,9 @@ static void costs_nothing_where_drafting_is_useless(void)
             all += x.window_seconds[w], plain += x.window_plain[w];
             worst = MIN(worst, x.window_plain[w] / x.window_seconds[w]);
         }
-        printf("    %-18s %.3f of plain, the worst 1,000 tokens %.3f; calibration and exploring %.2f %% of the time\n", cases[i].name, plain / all, worst,
-               100 * (x.calibrating + x.c.exploring) / x.seconds);
+        printf("    %-18s %.3f of plain, the worst 1,000 tokens %.3f; calibration and exploring %.2f %% of "
+               "the time\n",
+               cases[i].name, plain / all, worst, 100 * (x.calibrating + x.c.exploring) / x.seconds);
         CHECK(plain / all > 0.98, "%s", cases[i].name);
         CHECK(worst > 0.94, "%s: a window of %.3f", cases[i].name, worst);
         CHECK(x.calibrating + x.c.exploring < 0.01 * x.seconds, "%s", cases[i].name);
@@ -247,11 +284,13 @@ static void a_machine_that_others_use_too(void)
             run_on(&x, &busy, &texts[k], 40000);
             for (size_t w = 21; w < x.n_windows; w++)
                 all += x.window_seconds[w], plain += x.window_plain[w];
-            const double found = plain / all / (best_rate(&busy, &texts[k], 40000, &passes) * exact_pass(&busy, 1, 40000));
+            const double found =
+                plain / all / (best_rate(&busy, &texts[k], 40000, &passes) * exact_pass(&busy, 1, 40000));
             mean += found / SEEDS;
             worst = MIN(worst, found);
         }
-        printf("    guesses come true %.2f times: %.3f of the best, the worst of %d %.3f\n", texts[k].pass, mean, SEEDS, worst);
+        printf("    guesses come true %.2f times: %.3f of the best, the worst of %d %.3f\n", texts[k].pass,
+               mean, SEEDS, worst);
         CHECK(mean > (k ? 0.97 : 0.94) && worst > (k ? 0.96 : 0.88), "%g, %g", mean, worst);
     }
 }
@@ -259,7 +298,8 @@ static void a_machine_that_others_use_too(void)
 /* What lean rounds took just behind the prompt, when the caches were still full of it, is not held against them for long. */
 static void a_machine_that_is_slow_behind_its_prompt(void)
 {
-    static const struct machine cold = { 10e6, 3072, 20e9, 0.75e-3, 1.7e-11, 0.3, 0.03, 0, .cold = 110, .slower = 1.3 };
+    static const struct machine cold = { 10e6, 3072, 20e9, 0.75e-3, 1.7e-11, 0.3, 0.03, 0, .cold = 110,
+                                         .slower = 1.3 };
     static const struct text text = { .pass = 0.55 };
     double mean = 0;
     size_t passes = 0;
@@ -270,8 +310,11 @@ static void a_machine_that_is_slow_behind_its_prompt(void)
         run_on(&x, &cold, &text, 1200);
         mean += x.window_plain[9] / x.window_seconds[9] / SEEDS;
     }
-    const double best = best_rate(&cold, &text, 10000, &passes), two = (1 + text.pass) / (exact_pass(&cold, 2, 10000) + draft_pass(&cold)) * exact_pass(&cold, 1, 10000);
-    printf("    best %zu passes (one would give %.3f of plain); tokens 100 to 1,100: %.3f of plain\n", passes, two, mean);
+    const double best = best_rate(&cold, &text, 10000, &passes),
+                 two = (1 + text.pass) / (exact_pass(&cold, 2, 10000) + draft_pass(&cold)) *
+                       exact_pass(&cold, 1, 10000);
+    printf("    best %zu passes (one would give %.3f of plain); tokens 100 to 1,100: %.3f of plain\n", passes,
+           two, mean);
     CHECK(best > 0 && passes == 0);
     CHECK(mean > 0.97, "%g", mean);
 }
@@ -281,7 +324,8 @@ static void learns_again(void)
 {
     struct machine m = usual;
     struct text easy = { .pass = 0.85 }, hard = { .pass = 0.1 };
-    static const char *const what[] = { "as it was", "half as fast", "as before", "further rows four times as dear", "hard text", "easy text" };
+    static const char *const what[] = { "as it was", "half as fast", "as before",
+                                        "further rows four times as dear", "hard text", "easy text" };
     struct run x;
     rng.s = 300;
     run_start(&x, &m, 20000);
@@ -290,11 +334,14 @@ static void learns_again(void)
         size_t passes = 0;
         m.bytes_per_second = k == 1 ? 10e9 : 20e9, m.row = k == 1 ? 80e-6 : k == 3 ? 320e-6 : 40e-6;
         run_on(&x, &m, text, 6000);
-        double rate = run_on(&x, &m, text, 6000) * (1 + 5.0 / (double)m.hiccup), best = best_rate(&m, text, x.length - 3000, &passes);
-        printf("    %-34s best %2zu passes; found %.1f, %.3f of the best\n", what[k], passes, x.mean_passes, rate / best);
+        double rate = run_on(&x, &m, text, 6000) * (1 + 5.0 / (double)m.hiccup),
+               best = best_rate(&m, text, x.length - 3000, &passes);
+        printf("    %-34s best %2zu passes; found %.1f, %.3f of the best\n", what[k], passes, x.mean_passes,
+               rate / best);
         CHECK(rate > 0.93 * best, "%s", what[k]);
     }
-    CHECK(x.calibrating + x.c.exploring < 0.01 * x.seconds, "%g", (x.calibrating + x.c.exploring) / x.seconds);
+    CHECK(x.calibrating + x.c.exploring < 0.01 * x.seconds, "%g",
+          (x.calibrating + x.c.exploring) / x.seconds);
 }
 
 /* Matches alone pay where rows are cheap: their rows are kept without a draft pass. */
@@ -305,9 +352,12 @@ static void takes_matches_where_passes_do_not_pay(void)
     rng.s = 400;
     run_start(&x, &usual, 20000);
     run_on(&x, &usual, &text, 4000);
-    double rate = run_on(&x, &usual, &text, 8000) * (1 + 5.0 / (double)usual.hiccup), tokens = 1, reach = 1, best = 0;
+    double rate = run_on(&x, &usual, &text, 8000) * (1 + 5.0 / (double)usual.hiccup), tokens = 1, reach = 1,
+           best = 0;
     for (size_t k = 0; k <= 6; k++) {
-        double mean = text.often * tokens + (1 - text.often), seconds = text.often * exact_pass(&usual, k + 1, x.length - 4000) + (1 - text.often) * exact_pass(&usual, 1, x.length - 4000);
+        double mean = text.often * tokens + (1 - text.often),
+               seconds = text.often * exact_pass(&usual, k + 1, x.length - 4000) +
+                         (1 - text.often) * exact_pass(&usual, 1, x.length - 4000);
         best = MAX(best, mean / seconds);
         tokens += reach *= text.match;
     }
@@ -327,7 +377,8 @@ static void lean_rounds_ask_what_gains(void)
         control_round(&c, 100);
         if (control_trial_is_due(&c)) control_may_try(&c, 0);
         control_choose_mode(&c);
-        of_model += control_asks(&c, SOURCE_PARTIAL) + control_asks(&c, SOURCE_HEADS) + control_asks(&c, HEADS_AHEAD);
+        of_model +=
+            control_asks(&c, SOURCE_PARTIAL) + control_asks(&c, SOURCE_HEADS) + control_asks(&c, HEADS_AHEAD);
         const bool known = control_knows(&c, SOURCE_SUFFIX), asks = control_asks(&c, SOURCE_SUFFIX);
         CHECK(known || asks, "what is not known is asked");
         CHECK(!known || !asks || control_looks(&c), "what gains nothing is asked in looks alone");
@@ -335,7 +386,8 @@ static void lean_rounds_ask_what_gains(void)
         asked += asks && known, of += control_looks(&c);
         control_done(&c, 100, 1, 0, 0.01);
     }
-    printf("    asked in %zu of %zu looks, %.2f %% of the time\n", asked, of, 100 * (double)asked * 1e-3 / c.seconds);
+    printf("    asked in %zu of %zu looks, %.2f %% of the time\n", asked, of,
+           100 * (double)asked * 1e-3 / c.seconds);
     CHECK(c.mode == MODE_LEAN && of_model == 0, "%zu", of_model);
     CHECK(asked > 15 && asked < of / 2, "a look takes a tenth of a round here: %zu of %zu", asked, of);
     for (size_t i = 0; i < 5; i++) control_drafted(&c, SOURCE_SUFFIX, 0, 5, 1e-3);
@@ -381,12 +433,15 @@ static void off_and_short_texts(void)
             control_measured(&c, i, 100, 0.01 + 0.001 * (double)i);
         if (due) {
             again += n && postponed;
-            CHECK(!n == (postponed % 6 > 0), "at first and behind every sixth trial that was put off: %zu after %zu", n, postponed);
+            CHECK(!n == (postponed % 6 > 0),
+                  "at first and behind every sixth trial that was put off: %zu after %zu", n, postponed);
             c.ran[MODE_FULL].tokens = 100, c.ran[MODE_FULL].seconds = 1e-9;
             CHECK(!control_may_try(&c, 0.1), "too little for a trial");
             postponed++;
-            CHECK((c.ran[MODE_FULL].tokens > 0) == (postponed % 6 > 0), "what drafting once gained is doubted too");
-            CHECK(c.stale == (postponed % 6 == 0), "and what its passes took, by this trial alone: %zu", postponed);
+            CHECK((c.ran[MODE_FULL].tokens > 0) == (postponed % 6 > 0),
+                  "what drafting once gained is doubted too");
+            CHECK(c.stale == (postponed % 6 == 0), "and what its passes took, by this trial alone: %zu",
+                  postponed);
             c.ran[MODE_FULL].tokens = c.ran[MODE_FULL].seconds = 0;
         }
         control_choose_mode(&c);
@@ -405,12 +460,15 @@ static void off_and_short_texts(void)
             control_choose_mode(&x);
             CHECK(x.mode == MODE_FULL && control_is_trial(&x), "ahead %zu round %zu", ahead, round);
             control_done(&x, 100, 1, 0, ahead ? 0.005 : 0.012);
-            CHECK(control_may_try(&x, 0.01) && (round >= 5 || control_may_try(&x, 0)), "ahead %zu round %zu", ahead, round);
+            CHECK(control_may_try(&x, 0.01) && (round >= 5 || control_may_try(&x, 0)), "ahead %zu round %zu",
+                  ahead, round);
         }
         x.postponed = 5;
         CHECK(control_may_try(&x, 0) == ahead, "ahead %zu", ahead);
         if (!ahead)
-            CHECK(x.mode == MODE_LEAN && x.to_go == 301 && x.ran[MODE_FULL].seconds == 0 && x.doubted && !x.stale, "the sixth, but its passes have just been timed");
+            CHECK(x.mode == MODE_LEAN && x.to_go == 301 && x.ran[MODE_FULL].seconds == 0 && x.doubted &&
+                      !x.stale,
+                  "the sixth, but its passes have just been timed");
     }
 }
 

@@ -13,15 +13,19 @@ static void images_say_what_they_are_for(void)
 static void every_gpu_gets_the_code_made_for_it_or_the_closest(void)
 {
     static const struct { int major, minor; const char *arch, *numerics; } gpu[] = {
-        { 8, 0, "sm_80", "cuda-sm_80-1" }, { 8, 6, "sm_80", "cuda-sm_80-on-86-1" }, { 8, 9, "sm_89", "cuda-sm_89-1" }, { 9, 0, "sm_90a", "cuda-sm_90a-1" },
-        { 10, 0, "compute_80", "cuda-ptx_80-on-100-1" }, { 12, 0, "compute_80", "cuda-ptx_80-on-120-1" }, { 7, 5, NULL, NULL },
+        { 8, 0, "sm_80", "cuda-sm_80-1" }, { 8, 6, "sm_80", "cuda-sm_80-on-86-1" }, { 8, 9, "sm_89",
+            "cuda-sm_89-1" }, { 9, 0, "sm_90a", "cuda-sm_90a-1" },
+        { 10, 0, "compute_80", "cuda-ptx_80-on-100-1" }, { 12, 0, "compute_80", "cuda-ptx_80-on-120-1" },
+        { 7, 5, NULL, NULL },
     };
     char arch[16], id[32];
     for (size_t i = 0; i < sizeof gpu / sizeof *gpu; i++) {
         const struct cuda_image *image = cuda_image_for(gpu[i].major, gpu[i].minor);
         CHECK(!image == !gpu[i].arch, "%d.%d", gpu[i].major, gpu[i].minor);
-        CHECK(!image || strcmp(cuda_image_arch(image, arch), gpu[i].arch) == 0, "%d.%d gets %s", gpu[i].major, gpu[i].minor, arch);
-        CHECK(!image || strcmp(cuda_numerics(image, gpu[i].major, gpu[i].minor, id), gpu[i].numerics) == 0, "%d.%d: %s", gpu[i].major, gpu[i].minor, id);
+        CHECK(!image || strcmp(cuda_image_arch(image, arch), gpu[i].arch) == 0, "%d.%d gets %s", gpu[i].major,
+              gpu[i].minor, arch);
+        CHECK(!image || strcmp(cuda_numerics(image, gpu[i].major, gpu[i].minor, id), gpu[i].numerics) == 0,
+              "%d.%d: %s", gpu[i].major, gpu[i].minor, id);
     }
 }
 

@@ -20,7 +20,8 @@ static bool can_run;
 static char good[128];                   /* job 1: 100 tokens of 200, queued; job 2: 20 tokens, queued */
 static struct text second;               /* of job 2 when it is done */
 
-static const char *const verbs[] = { "list", "list --json", "show 1", "text 1", "text 1 --format ids", "report 1", "report --json 1", "report --html 1",
+static const char *const verbs[] = { "list", "list --json", "show 1", "text 1", "text 1 --format ids",
+                                     "report 1", "report --json 1", "report --html 1",
                                      "verify 1", "run --resume 1 -q --threads 1" };
 
 static void start_again(void)
@@ -45,7 +46,8 @@ static bool well_behaved(const char *words, const char *name)
         lines += *p == '\n';
         bad += (unsigned char)*p < 0x20 && *p != '\n' && *p != '\t';
     }
-    bool ok = (code == 0 || code == 1 || code == 2) && (code == 0 || lines >= 1) && (code != 2 || lines == 1) && !bad && !strstr(said, "ssertion");
+    bool ok = (code == 0 || code == 1 || code == 2) && (code == 0 || lines >= 1) &&
+              (code != 2 || lines == 1) && !bad && !strstr(said, "ssertion");
     CHECK(ok, "%s: %s: status %x, said \"%s\"", name, words, status, said);
     return ok;
 }
@@ -74,8 +76,10 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
         { "page size 3", NULL, -1, 16, 2, "damaged" },
         { "a table overwritten", NULL, -1, 100, 60, "damaged" },
     };
-    static const char noise[64] = "\xa5\x03\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5";
-    static const char *const changing[] = { "work -q", "submit -m " TINY " -p the -n 5", "pause 1", "remove 1", "fork 1 --at 5", "extend 1 --tokens +5" };
+    static const char noise[64] = "\xa5\x03\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5"
+                                  "\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5\xa5";
+    static const char *const changing[] = { "work -q", "submit -m " TINY " -p the -n 5", "pause 1",
+                                            "remove 1", "fork 1 --at 5", "extend 1 --tokens +5" };
     if (!can_run)
         SKIP(NO_PROGRAM);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -91,7 +95,8 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
             well_behaved(verbs[k], cases[i].name);
         for (size_t k = 0; k < sizeof changing / sizeof *changing; k++) {
             well_behaved(changing[k], cases[i].name);
-            CHECK(strstr(program_err(), cases[i].says), "%s: %s: %s", cases[i].name, changing[k], program_err());
+            CHECK(strstr(program_err(), cases[i].says), "%s: %s: %s", cases[i].name, changing[k],
+                  program_err());
         }
         CHECK(file_hash(rig_path) == before, "%s: the file was changed", cases[i].name);
     }
@@ -99,7 +104,8 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
     CHECK(truncate(rig_path, 0) == 0);
     for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++)
         well_behaved(verbs[k], "empty");
-    CHECK(exited(program("submit -m " TINY " -p the -n 5"), 0) && rig_sql("SELECT count(*) FROM job") == 1, "%s", program_err());
+    CHECK(exited(program("submit -m " TINY " -p the -n 5"), 0) && rig_sql("SELECT count(*) FROM job") == 1,
+          "%s", program_err());
 }
 
 /* Somebody's sqlite3 has put the file into WAL mode and died; its log is cut at every page and in between. */
@@ -114,9 +120,13 @@ static void a_truncated_wal_is_survived(void)
     pid_t pid = fork();
     if (pid == 0) {                      /* dies with its connection open: the log stays */
         sqlite3 *db;
-        int rc = sqlite3_open(rig_path, &db) || sqlite3_exec(db, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0", NULL, NULL, NULL);
+        int rc = sqlite3_open(rig_path, &db) ||
+                 sqlite3_exec(db, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0", NULL, NULL, NULL);
         for (int i = 0; i < 5 && !rc; i++)
-            rc = sqlite3_exec(db, "UPDATE job SET priority = priority + 1; INSERT INTO batch (name, created) VALUES (hex(randomblob(8)), 0)", NULL, NULL, NULL);
+            rc = sqlite3_exec(db,
+                              "UPDATE job SET priority = priority + 1; INSERT INTO batch (name, created) "
+                              "VALUES (hex(randomblob(8)), 0)",
+                              NULL, NULL, NULL);
         _exit(rc ? 1 : 0);
     }
     CHECK(exited(program_wait(pid), 0));
@@ -137,7 +147,9 @@ static void a_truncated_wal_is_survived(void)
         opened += ok;
         refused += !ok;
         if (ok)
-            CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") == 1 && rig_sql("SELECT tokens FROM job WHERE id = 1") == 100);
+            CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") ==
+                      1 &&
+                  rig_sql("SELECT tokens FROM job WHERE id = 1") == 100);
     }
     unlink(base);
     unlink(keep_wal);
@@ -150,13 +162,16 @@ static void damaged_jobs_fail_alone(void)
 {
     /* `text` and `work`: what the text verb and job 1's error (or state) behind work say; NULL: it may go well */
     static const struct { const char *name, *sql, *text, *work; } cases[] = {
-        { "chunk of zeros", "UPDATE chunk SET data = zeroblob(length(data)) WHERE job = 1", "chunk 0", "chunk 0" },
+        { "chunk of zeros", "UPDATE chunk SET data = zeroblob(length(data)) WHERE job = 1", "chunk 0",
+          "chunk 0" },
         { "chunk cut", "UPDATE chunk SET data = substr(data, 1, 9) WHERE job = 1", "chunk 0", "chunk 0" },
         { "chunk as text", "UPDATE chunk SET data = 'abc' WHERE job = 1", "chunk 0", "chunk 0" },
         { "gap", "UPDATE chunk SET start = 512 WHERE job = 1", "missing", "missing" },
         { "chunk gone", "DELETE FROM chunk WHERE job = 1", "missing", "missing" },
-        { "chunk twice", "INSERT INTO chunk SELECT job, 50, n, crc, link, data FROM chunk WHERE job = 1", "chunk", "chunk" },
-        { "a chunk behind the end", "INSERT INTO chunk SELECT job, 512, n, crc, link, data FROM chunk WHERE job = 1", NULL, "chunk" },
+        { "chunk twice", "INSERT INTO chunk SELECT job, 50, n, crc, link, data FROM chunk WHERE job = 1",
+          "chunk", "chunk" },
+        { "a chunk behind the end",
+          "INSERT INTO chunk SELECT job, 512, n, crc, link, data FROM chunk WHERE job = 1", NULL, "chunk" },
         { "chunk of 2^40 tokens", "UPDATE chunk SET n = 1099511627776 WHERE job = 1", "chunk 0", "chunk 0" },
         { "tokens beyond the text", "UPDATE job SET tokens = 5000 WHERE id = 1", "chunk 0", "chunk 0" },
         { "2^62 tokens", "UPDATE job SET tokens = 4611686018427387904 WHERE id = 1", "", "" },
@@ -167,28 +182,47 @@ static void damaged_jobs_fail_alone(void)
         { "no link", "UPDATE job SET link = x'' WHERE id = 1", "row of job 1 is damaged", "damaged" },
         { "no input", "DELETE FROM input WHERE job = 1", "", "" },
         { "prompt ids of zeros", "UPDATE input SET ids = zeroblob(9) WHERE job = 1", "prompt", "prompt" },
-        { "2^40 prompt tokens", "UPDATE job SET prompt_tokens = 1099511627776 WHERE id = 1", "damaged", "damaged" },
-        { "parameters: no JSON", "UPDATE input SET parameters = 'x{' WHERE job = 1", "parameters", "parameters" },
-        { "parameters: empty", "UPDATE input SET parameters = '{}' WHERE job = 1", "parameters", "parameters" },
-        { "parameters: deep", "UPDATE input SET parameters = replace(hex(zeroblob(100000)), '00', '[') WHERE job = 1", "parameters", "parameters" },
-        { "parameters: a newer one", "UPDATE input SET parameters = json_set(parameters, '$.later', 1) WHERE job = 1", "newer", "newer" },
-        { "parameters: wrong type", "UPDATE input SET parameters = json_set(parameters, '$.temperature', 'hot') WHERE job = 1", "temperature", "temperature" },
-        { "parameters: a tree of a million", "UPDATE input SET parameters = json_set(parameters, '$.drafting.tree', json('[1000000]')) WHERE job = 1", NULL, NULL },
+        { "2^40 prompt tokens", "UPDATE job SET prompt_tokens = 1099511627776 WHERE id = 1", "damaged",
+          "damaged" },
+        { "parameters: no JSON", "UPDATE input SET parameters = 'x{' WHERE job = 1", "parameters",
+          "parameters" },
+        { "parameters: empty", "UPDATE input SET parameters = '{}' WHERE job = 1", "parameters",
+          "parameters" },
+        { "parameters: deep",
+          "UPDATE input SET parameters = replace(hex(zeroblob(100000)), '00', '[') WHERE job = 1",
+              "parameters", "parameters" },
+        { "parameters: a newer one",
+          "UPDATE input SET parameters = json_set(parameters, '$.later', 1) WHERE job = 1", "newer",
+              "newer" },
+        { "parameters: wrong type",
+          "UPDATE input SET parameters = json_set(parameters, '$.temperature', 'hot') WHERE job = 1",
+              "temperature", "temperature" },
+        { "parameters: a tree of a million",
+          "UPDATE input SET parameters = json_set(parameters, '$.drafting.tree', json('[1000000]')) WHERE job = 1", NULL, NULL },
         { "model gone", "UPDATE job SET model = '/nowhere/at all' WHERE id = 1", "nowhere", "nowhere" },
         { "model another one", "UPDATE job SET fingerprint = 'x' WHERE id = 1", NULL, "made with model" },
         { "numerics of another kind", "UPDATE job SET numerics = 'gpu-9' WHERE id = 1", NULL, "queued" },
-        { "a span behind the end", "INSERT INTO span (job, start, n, kind) VALUES (1, 4000000000000, 9, 'given')", NULL, NULL },
-        { "a negative span", "INSERT INTO span (job, start, n, kind) VALUES (1, -5, -9, 'given')", NULL, NULL },
-        { "a span of another kind", "INSERT INTO span (job, start, n, kind) VALUES (1, 0, 9, 'x')", NULL, NULL },
-        { "figures of depths that are not there", "UPDATE metric SET idx = 2000000000 + idx WHERE job = 1 AND idx > 0; INSERT INTO metric VALUES (1, 0, '', 'reached', -7, 1), (1, 0, '', 'histogram', 999999, 1)",
+        { "a span behind the end",
+          "INSERT INTO span (job, start, n, kind) VALUES (1, 4000000000000, 9, 'given')", NULL, NULL },
+        { "a negative span", "INSERT INTO span (job, start, n, kind) VALUES (1, -5, -9, 'given')", NULL,
+          NULL },
+        { "a span of another kind", "INSERT INTO span (job, start, n, kind) VALUES (1, 0, 9, 'x')", NULL,
+          NULL },
+        { "figures of depths that are not there",
+          "UPDATE metric SET idx = 2000000000 + idx WHERE job = 1 AND idx > 0; INSERT INTO metric VALUES (1, 0, '', 'reached', -7, 1), (1, 0, '', 'histogram', 999999, 1)",
           NULL, NULL },
-        { "figures of windows that are not there", "INSERT INTO metric VALUES (1, 4000000000000000000, '', 'tokens', 0, 1), (1, -1000, '', 'rounds', 0, 1), (1, 77, '', 'seconds', 0, 1)", NULL, NULL },
+        { "figures of windows that are not there",
+          "INSERT INTO metric VALUES (1, 4000000000000000000, '', 'tokens', 0, 1), (1, -1000, '', 'rounds', 0, 1), (1, 77, '', 'seconds', 0, 1)", NULL, NULL },
         { "figures beyond all numbers", "UPDATE metric SET value = 9e999 WHERE job = 1", NULL, NULL },
         { "figures as text", "UPDATE metric SET value = 'x' WHERE job = 1", NULL, NULL },
-        { "figures of nobody", "INSERT INTO metric VALUES (1, 0, char(27) || '[2J', char(27), 0, 1)", NULL, NULL },
-        { "rounds that cannot be", "INSERT INTO round VALUES (1, -1, -1, '', -1, -1, -1, -1, -1, -1), (1, 4000000000000, 1, '', 2000000000, 1, 1, 1, 0, 0)", NULL, NULL },
+        { "figures of nobody", "INSERT INTO metric VALUES (1, 0, char(27) || '[2J', char(27), 0, 1)", NULL,
+          NULL },
+        { "rounds that cannot be",
+          "INSERT INTO round VALUES (1, -1, -1, '', -1, -1, -1, -1, -1, -1), (1, 4000000000000, 1, '', 2000000000, 1, 1, 1, 0, 0)", NULL, NULL },
         { "hostile words", "UPDATE job SET error = char(27) || ']0;x' || char(7), custom_id = char(27) || '[2J', stop_reason = x'80ff', finish_reason = char(27) WHERE id = 1", NULL, NULL },
-        { "times that are none", "UPDATE job SET created = 9e999, started = -9e999, updated = 'x', ended = 1e300 WHERE id = 1", NULL, NULL },
+        { "times that are none",
+          "UPDATE job SET created = 9e999, started = -9e999, updated = 'x', ended = 1e300 WHERE id = 1", NULL,
+              NULL },
         { "a prompt token beyond the vocabulary", "!prompt", NULL, "vocabulary" },
         { "a token beyond the vocabulary", "!token", "5000", "vocabulary" },
     };
@@ -201,7 +235,8 @@ static void damaged_jobs_fail_alone(void)
         if (strcmp(cases[i].sql, "!token") == 0) {
             struct store *s = rig_open(STORE_WRITE);
             CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0 &&
-                  store_extend(s, 1, 100, &(struct added){ .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x", .bytes = 1 }, 200, false, &e) == 0, "%s", e.msg);
+                  store_extend(s, 1, 100, &(struct added){ .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x",
+                      .bytes = 1 }, 200, false, &e) == 0, "%s", e.msg);
             store_close(s);
         } else if (strcmp(cases[i].sql, "!prompt") == 0) {
             struct store *s = rig_open(STORE_WRITE);
@@ -209,10 +244,14 @@ static void damaged_jobs_fail_alone(void)
             struct job_list l;
             int64_t id = 1;
             CHECK(store_input(s, 1, &in, &e) == 0 && store_jobs(s, &id, 1, &l, &e) == 0);
-            struct job_spec j = { .parameters = in.parameters, .model = l.v[0].model, .prompt = "x", .prompt_bytes = 1, .prompt_ids = (int32_t[]){ 5000 }, .n_prompt = 1, .wanted = 20 };
-            CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0 && store_remove(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0);
+            struct job_spec j = { .parameters = in.parameters, .model = l.v[0].model, .prompt = "x",
+                                  .prompt_bytes = 1, .prompt_ids = (int32_t[]){ 5000 }, .n_prompt = 1,
+                                  .wanted = 20 };
+            CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0 && store_remove(s, (int64_t[]){ 1 },
+                1, NULL, &e) == 0);
             store_close(s);
-            rig_sql("PRAGMA foreign_keys=OFF; UPDATE job SET id = 1 WHERE id = 3; UPDATE input SET job = 1 WHERE job = 3; UPDATE event SET job = 1 WHERE job = 3");
+            rig_sql("PRAGMA foreign_keys=OFF; UPDATE job SET id = 1 WHERE id = 3; UPDATE input SET job = 1 "
+                    "WHERE job = 3; UPDATE event SET job = 1 WHERE job = 3");
             job_input_free(&in);
             job_list_free(&l);
         } else {
@@ -225,7 +264,8 @@ static void damaged_jobs_fail_alone(void)
             copy_file(rig_path, damaged);
             well_behaved(verbs[k], name);
             if (cases[i].text && strcmp(verbs[k], "text 1") == 0)
-                CHECK(program_err()[0] && strstr(program_err(), cases[i].text), "%s: text: %s", name, program_err());
+                CHECK(program_err()[0] && strstr(program_err(), cases[i].text), "%s: text: %s", name,
+                      program_err());
         }
         copy_file(rig_path, damaged);
         well_behaved(WORK, name);
@@ -246,7 +286,9 @@ static void damaged_jobs_fail_alone(void)
 
 /* ---- snapshots ---- */
 
-enum { OWNER = 16, LENGTHS = OWNER + sizeof(struct snapshot_owner), SECTION = LENGTHS + 24, CRC = SECTION + SNAPSHOT_SECTIONS_MAX * 120 + 4 };   /* in its header */
+/* in its header */
+enum { OWNER = 16, LENGTHS = OWNER + sizeof(struct snapshot_owner), SECTION = LENGTHS + 24,
+       CRC = SECTION + SNAPSHOT_SECTIONS_MAX * 120 + 4 };
 #define OWNER_AT(member) (OWNER + offsetof(struct snapshot_owner, member))
 
 /* A job of 200 tokens that was left with a snapshot: the store, and the file with its path. */
@@ -308,12 +350,17 @@ static void goes_on_with(const char *name, const uint8_t *p, size_t n, const cha
     CHECK(exited(status, 0) && !program_err()[0], "%s: status %x, said \"%s\"", name, status, program_err());
     struct store *s = rig_open(STORE_READ);
     struct text t = stored_text(s, 1);
-    CHECK(rig_state(s, 1) == JOB_DONE && t.n == left.whole.n && begins_with(&left.whole, &t, t.n), "%s: %zu tokens", name, t.n);
+    CHECK(rig_state(s, 1) == JOB_DONE && t.n == left.whole.n && begins_with(&left.whole, &t, t.n),
+          "%s: %zu tokens", name, t.n);
     free(t.ids);
     store_close(s);
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM event WHERE job = 1 AND kind = 'notice' AND text LIKE 'the snapshot is not used%%%s%%'", why ? why : "");
+    snprintf(sql, sizeof sql,
+             "SELECT count(*) FROM event WHERE job = 1 AND kind = 'notice' AND text LIKE 'the snapshot is "
+             "not used%%%s%%'",
+             why ? why : "");
     CHECK(rig_sql(sql) == (why ? 1 : 0), "%s: no notice with \"%s\"", name, why);
-    CHECK(rig_sql("SELECT count(*) FROM event WHERE job = 1 AND kind = 'restored'") == (why ? 0 : 1), "%s", name);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE job = 1 AND kind = 'restored'") == (why ? 0 : 1), "%s",
+          name);
     CHECK(access(folder, F_OK) != 0, "%s: the file is still there", name);
 }
 
@@ -321,16 +368,27 @@ static void damaged_snapshots_are_not_used(void)
 {
     /* A byte of the header turned by `with`; sealed: with the right checksum again */
     static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why; } cases[] = {
-        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 1, 2 is known" }, { "the header's own sum", CRC, 1, false, "the header is damaged" },
-        { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true, "another model" },
-        { "model, unsealed", OWNER_AT(fingerprint), 1, false, "the header is damaged" }, { "a fingerprint without an end", OWNER_AT(fingerprint) + 67, 1, true, "in the header" },
-        { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" }, { "context scaling", OWNER_AT(context), 'x', true, "another context scaling" },
-        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "rows from the middle on", OWNER_AT(from), 64, true, "from token 64" }, { "a row more", OWNER_AT(tokens), 1, true, "the text has" },
-        { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" }, { "2^63 rows", OWNER_AT(tokens) + 7, 128, true, "the text has" },
-        { "type of the rows", SECTION + SNAPSHOT_NAME_BYTES, 1, true, "no rows of a cache" }, { "name of the section", SECTION, 1, true, "no rows of a cache" },
-        { "254 sections", 12, 0xff, true, "in the header" }, { "length of the file", LENGTHS, 1, true, "in the header" }, { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },
-        { "number of pieces", LENGTHS + 16 + 7, 64, true, "in the header" }, { "place of a section", SECTION + 96, 16, true, "in the header" },
-        { "length of a section", SECTION + 104 + 7, 255, true, "in the header" }, { "first piece of a section", SECTION + 112, 1, true, "in the header" },
+        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 1, 2 is known" },
+        { "the header's own sum", CRC, 1, false, "the header is damaged" },
+        { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true,
+            "another model" },
+        { "model, unsealed", OWNER_AT(fingerprint), 1, false, "the header is damaged" },
+        { "a fingerprint without an end", OWNER_AT(fingerprint) + 67, 1, true, "in the header" },
+        { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" }, { "context scaling",
+            OWNER_AT(context), 'x', true, "another context scaling" },
+        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "rows from the middle on",
+            OWNER_AT(from), 64, true, "from token 64" }, { "a row more", OWNER_AT(tokens), 1, true,
+                "the text has" },
+        { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" }, { "2^63 rows",
+            OWNER_AT(tokens) + 7, 128, true, "the text has" },
+        { "type of the rows", SECTION + SNAPSHOT_NAME_BYTES, 1, true, "no rows of a cache" },
+        { "name of the section", SECTION, 1, true, "no rows of a cache" },
+        { "254 sections", 12, 0xff, true, "in the header" }, { "length of the file", LENGTHS, 1, true,
+            "in the header" }, { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },
+        { "number of pieces", LENGTHS + 16 + 7, 64, true, "in the header" }, { "place of a section",
+            SECTION + 96, 16, true, "in the header" },
+        { "length of a section", SECTION + 104 + 7, 255, true, "in the header" },
+        { "first piece of a section", SECTION + 112, 1, true, "in the header" },
     };
     uint32_t sum;
     if (!can_run)

@@ -11,11 +11,12 @@ static void open_for(size_t rows_max, size_t n_max, size_t heads, size_t kv_head
         dev->close(dev);
     dev = NULL;
     CHECK(test_device_open(&dev, why, sizeof why) == 0, "%s", why);
-    const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim, dev->head_dim(dev, dim) } };
+    const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim,
+        dev->head_dim(dev, dim) } };
     CHECK(dev->reserve(dev, &l) == 0, "%s", dev->error);
 }
 
-/* ---- products --------------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, bool biased)
 {
@@ -30,14 +31,16 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
         bias[i] = rig_float();
     for (size_t i = 0; i < 128 * n; i++)
         before[i] = rig_float();
-    struct mat m = { dev->mat_type(dev, DT_BF16, DT_BF16), n, k, dev->alloc(dev, dev->mat_size(dev, DT_BF16, n, k)) };
+    struct mat m = { dev->mat_type(dev, DT_BF16, DT_BF16), n, k, dev->alloc(dev, dev->mat_size(dev, DT_BF16,
+        n, k)) };
     dev->mat_put(dev, &m, 0, n / 3, w, DT_BF16);
     dev->mat_put(dev, &m, n / 3, n - n / 3, w + n / 3 * k, DT_BF16);
     void *dx = rig_put(dev, x, 128 * k * 2);
     float *db = rig_put(dev, bias, n * sizeof *bias);
     for (size_t i = 0; i < n_rows; i++) {
         float *dy = rig_put(dev, before, 128 * n * sizeof *before);
-        emulate_set_order(EMULATE_DESCENDING);               /* another block comes last to what several of them add up */
+        /* another block comes last to what several of them add up */
+        emulate_set_order(EMULATE_DESCENDING);
         dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
         emulate_set_order(EMULATE_ASCENDING);
         float *again = rig_get(dev, dy, rows[i] * n * sizeof *again);
@@ -53,12 +56,15 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
                     size += fabs(t);
                 }
                 want += biased ? (double)before[r * n + c] + bias[c] : 0;
-                CHECK(near(y[r * n + c], want, 1e-6 * (size + 2), 0), "%zux%zu row %zu column %zu: %g, want %g", n, k, r, c, y[r * n + c], want);
+                CHECK(near(y[r * n + c], want, 1e-6 * (size + 2), 0),
+                      "%zux%zu row %zu column %zu: %g, want %g", n, k, r, c, y[r * n + c], want);
                 if (test_failed_)
                     return;
             }
-        CHECK(!first || memcmp(first, y, (rows[i] < rows[0] ? rows[i] : rows[0]) * n * sizeof *y) == 0, "%zu rows of %zux%zu", rows[i], n, k);
-        CHECK(memcmp(again, y, rows[i] * n * sizeof *y) == 0, "%zu rows of %zux%zu: blocks in another order give another result", rows[i], n, k);
+        CHECK(!first || memcmp(first, y, (rows[i] < rows[0] ? rows[i] : rows[0]) * n * sizeof *y) == 0,
+              "%zu rows of %zux%zu", rows[i], n, k);
+        CHECK(memcmp(again, y, rows[i] * n * sizeof *y) == 0,
+              "%zu rows of %zux%zu: blocks in another order give another result", rows[i], n, k);
         free(again);
         if (first)
             free(y);
@@ -86,10 +92,11 @@ static void pieces_cover_every_tile_once(void)
         for (unsigned pieces = 1; pieces <= 264 && pieces <= tiles; pieces += 1 + pieces / 5)
             for (unsigned p = 0; p < pieces; p++)
                 for (size_t t = tiles * p / pieces; t < tiles * (p + 1) / pieces; t++)
-                    CHECK(((t + 1) * pieces - 1) / tiles == p, "tile %zu of %zu, piece %u of %u", t, tiles, p, pieces);
+                    CHECK(((t + 1) * pieces - 1) / tiles == p, "tile %zu of %zu, piece %u of %u", t, tiles, p,
+                          pieces);
 }
 
-/* ---- attention -------------------------------------------------------------------------------------------- */
+/* ---- attention ---- */
 
 struct geometry { size_t heads, kv_heads, dim; };
 static struct geometry geo;
@@ -115,7 +122,9 @@ static void free_cache(void)
 static float key(size_t layer, size_t h, size_t p, size_t i, bool value)
 {
     const size_t dp = cache.head_dim;
-    return bf16_to_f32(kv_host[(layer * cache.layer_bytes + h * cache.head_bytes + p / 64 * cache.block_bytes) / 2 + (value ? 64 * dp : 0) + p % 64 * dp + i]);
+    return bf16_to_f32(
+        kv_host[(layer * cache.layer_bytes + h * cache.head_bytes + p / 64 * cache.block_bytes) / 2 +
+                (value ? 64 * dp : 0) + p % 64 * dp + i]);
 }
 
 /* act [n][heads][dp] of a pass with these queries. */
@@ -143,7 +152,8 @@ static uint16_t *random_queries(size_t n)
 }
 
 /* softmax in double, powers of two; probabilities are rounded to bf16 before the sum with V, hence the tolerance: 2^-8 of what is summed. */
-static void check_row(const uint16_t *got, const uint16_t *q, size_t layer, size_t h, size_t lo, size_t end, const char *what)
+static void check_row(const uint16_t *got, const uint16_t *q, size_t layer, size_t h, size_t lo, size_t end,
+                      const char *what)
 {
     const size_t group = geo.heads / geo.kv_heads, dp = cache.head_dim;
     double top = -INFINITY, sum = 0, *s = malloc((end + 1) * sizeof *s), *out = calloc(dp, sizeof *out);
@@ -160,7 +170,8 @@ static void check_row(const uint16_t *got, const uint16_t *q, size_t layer, size
             out[i] += s[p] * key(layer, h / group, p, i, true);
     }
     for (size_t i = 0; i < dp; i++)
-        CHECK(near(bf16_to_f32(got[i]), out[i] / sum, 8e-3, 8e-3), "%s, head %zu, dimension %zu: %g, want %g", what, h, i, bf16_to_f32(got[i]), out[i] / sum);
+        CHECK(near(bf16_to_f32(got[i]), out[i] / sum, 8e-3, 8e-3), "%s, head %zu, dimension %zu: %g, want %g",
+              what, h, i, bf16_to_f32(got[i]), out[i] / sum);
     free(s), free(out);
 }
 
@@ -175,9 +186,11 @@ static void attention_case(size_t heads, size_t kv_heads, size_t dim, size_t n_p
     for (size_t r = 0; r < n; r += n > 8 ? n / 5 : 1) {
         char what[128];
         const size_t end = n_past + r + 1;
-        snprintf(what, sizeof what, "%zu/%zu x %zu, row %zu of %zu behind %zu, window %zu", heads, kv_heads, dim, r, n, n_past, window);
+        snprintf(what, sizeof what, "%zu/%zu x %zu, row %zu of %zu behind %zu, window %zu", heads, kv_heads,
+                 dim, r, n, n_past, window);
         for (size_t h = 0; h < heads; h += heads - 1)
-            check_row(got + r * row + h * cache.head_dim, q + r * row + h * cache.head_dim, 1, h, window && end > window ? end - window : 0, end, what);
+            check_row(got + r * row + h * cache.head_dim, q + r * row + h * cache.head_dim, 1, h,
+                      window && end > window ? end - window : 0, end, what);
         struct rig_pass *one = rig_pass(&cache, n_past + r, 1, NULL, 32);
         uint16_t *alone = attend(one, q + r * row, 1, window);
         CHECK(memcmp(alone, got + r * row, row * 2) == 0, "%s: not what it is alone", what);
@@ -187,7 +200,8 @@ static void attention_case(size_t heads, size_t kv_heads, size_t dim, size_t n_p
     emulate_set_order(EMULATE_DESCENDING);
     uint16_t *again = attend(p, q, 1, window);
     emulate_set_order(EMULATE_ASCENDING);
-    CHECK(memcmp(again, got, n * row * 2) == 0, "threads in another order give another result: a barrier is missing");
+    CHECK(memcmp(again, got, n * row * 2) == 0,
+          "threads in another order give another result: a barrier is missing");
     rig_pass_free(p);
     free(q), free(got), free(again);
     free_cache();
@@ -206,7 +220,8 @@ static void attention_is_softmax_and_a_row_is_a_row(void)
 }
 
 /* Nodes of a tree give what their path gives when it stands in the cache. */
-static void tree_case(size_t heads, size_t kv_heads, size_t dim, size_t n_past, const int32_t *parent, size_t n, size_t step, size_t window)
+static void tree_case(size_t heads, size_t kv_heads, size_t dim, size_t n_past, const int32_t *parent,
+                      size_t n, size_t step, size_t window)
 {
     geo = (struct geometry){ heads, kv_heads, dim };
     open_for(RIG_ROWS, n_past + n + 1, heads, kv_heads, dim);
@@ -223,8 +238,10 @@ static void tree_case(size_t heads, size_t kv_heads, size_t dim, size_t n_past, 
         dev->kv_commit(dev, &cache, n_past, p->node + r * n, len);
         struct rig_pass *one = rig_pass(&cache, n_past + len - 1, 1, NULL, 32);
         uint16_t *alone = attend(one, q + r * row, 1, window);
-        CHECK(memcmp(alone, got + r * row, row * 2) == 0, "node %zu of %zu behind %zu, depth %zu: not what it is in the cache", r, n, n_past, len);
-        dev->upload(dev, cache.base, kv_host, 2 * cache.layer_bytes);        /* as it was: random bytes where nobody may look */
+        CHECK(memcmp(alone, got + r * row, row * 2) == 0,
+              "node %zu of %zu behind %zu, depth %zu: not what it is in the cache", r, n, n_past, len);
+        /* as it was: random bytes where nobody may look */
+        dev->upload(dev, cache.base, kv_host, 2 * cache.layer_bytes);
         rig_pass_free(one);
         free(alone);
     }

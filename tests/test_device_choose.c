@@ -7,7 +7,8 @@
 static struct device *dev;
 enum { VOCAB = 3001, ROWS = 4, PROMPT = 20, TEXT = 60 };
 
-static const enum chain_step step_of[DEVICE_STEPS] = { STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P, STEP_ETA, STEP_PENALTIES, STEP_BIAS, STEP_DRY };
+static const enum chain_step step_of[DEVICE_STEPS] = { STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
+    STEP_ETA, STEP_PENALTIES, STEP_BIAS, STEP_DRY };
 
 static struct sampling random_sampling(int c)
 {
@@ -36,8 +37,10 @@ static struct sampling random_sampling(int c)
 
 static struct device_chain chain_of(const struct sampling *s, const uint32_t *counts)
 {
-    struct device_chain c = { .temperature = s->temperature, .top_k = s->top_k > 0 ? (size_t)s->top_k : 0, .min_keep = s->min_keep, .top_p = s->top_p, .min_p = s->min_p,
-        .eta = s->eta, .penalty = s->penalty, .presence = s->presence, .frequency = s->frequency, .seed = s->seed, .sample = s->sample, .counts = counts };
+    struct device_chain c = { .temperature = s->temperature, .top_k = s->top_k > 0 ? (size_t)s->top_k : 0,
+                              .min_keep = s->min_keep, .top_p = s->top_p, .min_p = s->min_p,
+        .eta = s->eta, .penalty = s->penalty, .presence = s->presence, .frequency = s->frequency,
+        .seed = s->seed, .sample = s->sample, .counts = counts };
     for (size_t i = 0; i < s->n_order; i++)
         for (int d = 0; d < DEVICE_STEPS; d++)
             if (step_of[d] == s->order[i])
@@ -75,7 +78,8 @@ static void choices_are_the_samplers(void)
         static uint32_t counts[2 * VOCAB];
         s.bias = (void *)bias, s.n_bias = c % 3 ? 3 : 0;
         CHECK(sampling_check(&s, VOCAB, &e) == 0, "%s", e.msg);
-        CHECK(sampler_open(&sampler, &s, VOCAB, ops_choose(&(const char *){ 0 }), NULL, &e) == 0, "%s", e.msg);
+        CHECK(sampler_open(&sampler, &s, VOCAB, ops_choose(&(const char *){ 0 }), NULL, &e) == 0, "%s",
+              e.msg);
         /* counts of the text on the device; what a path changes: it comes in, and the oldest of the window go out */
         memset(counts, 0, sizeof counts);
         for (int i = 0; i < PROMPT + TEXT; i++) {
@@ -100,32 +104,37 @@ static void choices_are_the_samplers(void)
                 mine_count[k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
                 mine_count[k].text += j < r && (s.presence != 0 || s.frequency != 0);
             }
-            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r, .row = (uint32_t)(ROWS - 1 - r), .n_edit = (uint32_t)s.n_bias,
+            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r,
+                                                .row = (uint32_t)(ROWS - 1 - r), .n_edit = (uint32_t)s.n_bias,
                                                 .count = (uint32_t)n_count, .n_count = (uint32_t)n };
             n_count += n;
             random_logits(logits + r * VOCAB, (c + (int)r) % 3);
         }
         const struct device_chain chain = chain_of(&s, dcounts);
         float *dl = rig_put(dev, logits, ROWS * VOCAB * sizeof *logits);
-        const struct device_choices choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev, dev->choose_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
+        const struct device_choices choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev,
+            dev->choose_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
         struct device_candidate first[ROWS], got[ROWS * 5];
         const size_t before = dev->downloaded;
         CHECK(dev->choose(dev, first, 1, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
         CHECK(dev->downloaded - before == sizeof first, "%zu bytes", dev->downloaded - before);
-        CHECK(dev->choose(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);      /* the logits are as they were */
+        /* the logits are as they were */
+        CHECK(dev->choose(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
         for (size_t r = 0; r < ROWS; r++) {
             const struct history h = { tokens, PROMPT + TEXT, PROMPT, path, r, 0 };
             struct candidate best[5];
             const float *row = logits + choice[r].row * VOCAB;
             memcpy(mine, row, VOCAB * sizeof *mine);
             const int32_t want = sampler_choose(sampler, mine, &h);
-            CHECK(first[r].id == want, "case %d row %zu: %d, the sampler chooses %d", c, r, first[r].id, want);
+            CHECK(first[r].id == want, "case %d row %zu: %d, the sampler chooses %d", c, r, first[r].id,
+                  want);
             memcpy(mine, row, VOCAB * sizeof *mine);
             const size_t n = sampler_rank(sampler, mine, &h, 5, best);
             for (size_t k = 0; k < 5; k++) {
                 const struct device_candidate *g = &got[r * 5 + k];
-                CHECK(k < n ? g->id == best[k].id && g->score == best[k].score : g->id == -1, "case %d row %zu rank %zu: %d (%g), %zu by the sampler: %d (%g)", c, r, k,
-                      g->id, g->score, n, k < n ? best[k].id : -1, k < n ? best[k].score : 0);
+                CHECK(k < n ? g->id == best[k].id && g->score == best[k].score : g->id == -1,
+                      "case %d row %zu rank %zu: %d (%g), %zu by the sampler: %d (%g)", c, r, k, g->id,
+                      g->score, n, k < n ? best[k].id : -1, k < n ? best[k].score : 0);
             }
         }
         dev->free(dev, choices.work, 0);
@@ -141,9 +150,11 @@ static void nothing_left_is_said(void)
 {
     float x[VOCAB];
     struct device_candidate got;
-    struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1, .order = { DEVICE_TOP_P }, .n_order = 1 };
+    struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1,
+                                  .order = { DEVICE_TOP_P }, .n_order = 1 };
     struct device_choice choice = { .position = 3 };
-    const struct device_choices choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev, dev->choose_bytes(dev, 1, 0, 0, VOCAB)) };
+    const struct device_choices choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev,
+        dev->choose_bytes(dev, 1, 0, 0, VOCAB)) };
     for (int i = 0; i < VOCAB; i++)
         x[i] = -INFINITY;
     float *dl = rig_put(dev, x, sizeof x);
@@ -156,17 +167,22 @@ static void infinite_logits_end_too(void)
 {
     float x[2 * VOCAB];
     struct device_candidate got[2];
-    struct device_chain chain = { .temperature = 1, .top_k = 5, .min_keep = 2, .top_p = 0.5, .min_p = 0.1, .eta = 0.01, .penalty = 1,
-                                  .order = { DEVICE_TOP_P, DEVICE_TOP_K, DEVICE_MIN_P, DEVICE_ETA }, .n_order = 4 };
+    struct device_chain chain = { .temperature = 1, .top_k = 5, .min_keep = 2, .top_p = 0.5, .min_p = 0.1,
+                                  .eta = 0.01, .penalty = 1,
+                                  .order = { DEVICE_TOP_P, DEVICE_TOP_K, DEVICE_MIN_P, DEVICE_ETA },
+                                  .n_order = 4 };
     struct device_choice choice[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
-    const struct device_choices choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev, dev->choose_bytes(dev, 2, 0, 0, VOCAB)) };
+    const struct device_choices choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev,
+        dev->choose_bytes(dev, 2, 0, 0, VOCAB)) };
     for (int kind = 0; kind < 3; kind++) {
         for (int i = 0; i < VOCAB; i++) {
             x[i] = kind == 0 ? NAN : kind == 1 && i == 9 ? INFINITY : kind == 2 ? INFINITY : (float)(i % 50);
             x[VOCAB + i] = i == 17 ? 80 : 0;
         }
         float *dl = rig_put(dev, x, sizeof x);
-        CHECK(dev->choose(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 && got[0].id < VOCAB && got[1].id == 17, "kind %d: %d, %d", kind, got[0].id, got[1].id);
+        CHECK(dev->choose(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 &&
+                  got[0].id < VOCAB && got[1].id == 17,
+              "kind %d: %d, %d", kind, got[0].id, got[1].id);
         dev->free(dev, dl, 0);
     }
     dev->free(dev, choices.work, 0);
@@ -199,7 +215,8 @@ static struct history behind(const struct forest *f, struct history h, size_t i)
 }
 
 /* One round over a text: the tokens behind all nodes, a level of rankings, and a candidate row of the published verifier. */
-static void as_the_sampler(struct chooser *c, struct sampler *s, struct history text, float *logits, float *there, const char *what)
+static void as_the_sampler(struct chooser *c, struct sampler *s, struct history text, float *logits,
+                           float *there, const char *what)
 {
     static struct forest f;
     static float mine[WORDS];
@@ -220,7 +237,8 @@ static void as_the_sampler(struct chooser *c, struct sampler *s, struct history 
         const struct history h = behind(&f, text, i);
         memcpy(mine, logits + i * WORDS, sizeof mine);
         const int32_t token = chooser_at(c, there, i, &h), choice = sampler_choose(s, mine, &h);
-        CHECK(token == choice, "%s, node %zu at depth %zu: %d, the sampler chooses %d", what, i, h.n_path, token, choice);
+        CHECK(token == choice, "%s, node %zu at depth %zu: %d, the sampler chooses %d", what, i, h.n_path,
+              token, choice);
     }
     for (size_t i = 0; i < CHOOSER_RANKS; i++)
         level[i] = behind(&f, text, NODES - 1 - i);
@@ -228,12 +246,15 @@ static void as_the_sampler(struct chooser *c, struct sampler *s, struct history 
     for (size_t i = 0; i < CHOOSER_RANKS; i++) {
         memcpy(mine, logits + 5 * WORDS, sizeof mine);
         const size_t n = sampler_rank(s, mine, &level[i], RANKED, want);
-        CHECK(found[i] == n && memcmp(got + i * RANKED, want, n * sizeof *want) == 0, "%s, ranking %zu: %zu found, %zu by the sampler", what, i, found[i], n);
+        CHECK(found[i] == n && memcmp(got + i * RANKED, want, n * sizeof *want) == 0,
+              "%s, ranking %zu: %zu found, %zu by the sampler", what, i, found[i], n);
     }
     for (uint32_t row = 0; row < 3; row++) {
         memcpy(mine, logits + 9 * WORDS, sizeof mine);
-        const int32_t token = chooser_at_row(c, there, 9, &level[3], row), choice = sampler_choose_row(s, mine, &level[3], row);
-        CHECK(token == choice, "%s, row %u of candidates: %d, the sampler chooses %d", what, row, token, choice);
+        const int32_t token = chooser_at_row(c, there, 9, &level[3], row),
+                      choice = sampler_choose_row(s, mine, &level[3], row);
+        CHECK(token == choice, "%s, row %u of candidates: %d, the sampler chooses %d", what, row, token,
+              choice);
     }
 }
 
@@ -244,10 +265,12 @@ static void trees_are_the_samplers(void)
     static const struct dry_breaker breaker[] = { { 1, { 2 } } };
     static const long windows[] = { -1, 40, 0, 5, 1024, 0 };
     const struct model m = { .dev = dev, .config.vocab = WORDS, .ops = ops_choose(&(const char *){ 0 }) };
-    float *logits = malloc(NODES * WORDS * sizeof *logits), *there = dev->alloc(dev, NODES * WORDS * sizeof *there);
+    float *logits = malloc(NODES * WORDS * sizeof *logits),
+          *there = dev->alloc(dev, NODES * WORDS * sizeof *there);
     int32_t tokens[LONGEST], others[LONGEST];
     for (int i = 0; i < LONGEST; i++)
-        tokens[i] = i < 40 ? (int32_t)(rig_random() % 12) : 4 + i % 7, others[i] = (int32_t)(rig_random() % 12);
+        tokens[i] = i < 40 ? (int32_t)(rig_random() % 12) : 4 + i % 7,
+        others[i] = (int32_t)(rig_random() % 12);
     for (int c = 0; c < 6; c++) {
         struct sampling p = random_sampling(c);
         struct chooser *chooser;
@@ -255,18 +278,24 @@ static void trees_are_the_samplers(void)
         struct err e;
         p.top_k = MIN(p.top_k, WORDS), p.min_keep = MIN(p.min_keep, (size_t)20);
         p.penalty_window = windows[c], p.bias = (void *)bias, p.n_bias = c % 2 ? 3 : 0;
-        p.eos = eos, p.n_eos = 3, p.min_tokens = c * 3 % 4 * 40, p.ignore_eos = c == 4, p.text_max = LONGEST + 1;
-        p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 100;       /* to where floats end */
+        p.eos = eos, p.n_eos = 3, p.min_tokens = c * 3 % 4 * 40, p.ignore_eos = c == 4,
+        p.text_max = LONGEST + 1;
+        /* to where floats end */
+        p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 100;
         p.dry_breakers = breaker, p.n_dry_breakers = 1;
         CHECK(sampling_check(&p, WORDS, &e) == 0, "%s", e.msg);
-        CHECK(chooser_open(&chooser, &m, &p, NODES, &e) == 0 && sampler_open(&s, &p, WORDS, m.ops, NULL, &e) == 0, "%s", e.msg);
-        const struct { const int32_t *tokens; size_t n, known; const char *what; } text[] = {
-            { tokens, 30, 0, "first" }, { tokens, 33, 30, "three more" }, { tokens, 33, 33, "the same" }, { tokens, 180, 33, "many more" },
-            { others, 170, 0, "another text" }, { others, 175, 170, "and five more" } };
+        CHECK(chooser_open(&chooser, &m, &p, NODES, &e) == 0 &&
+                  sampler_open(&s, &p, WORDS, m.ops, NULL, &e) == 0,
+              "%s", e.msg);
+        const struct { const int32_t *tokens; size_t n, known; const char *what;
+        } text[] = { { tokens, 30, 0, "first" },         { tokens, 33, 30, "three more" },
+                     { tokens, 33, 33, "the same" },     { tokens, 180, 33, "many more" },
+                     { others, 170, 0, "another text" }, { others, 175, 170, "and five more" } };
         for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
             char what[64];
             snprintf(what, sizeof what, "case %d, %s", c, text[i].what);
-            as_the_sampler(chooser, s, (struct history){ text[i].tokens, text[i].n, 20, NULL, 0, text[i].known }, logits, there, what);
+            as_the_sampler(chooser, s, (struct history){ text[i].tokens, text[i].n, 20, NULL, 0,
+                text[i].known }, logits, there, what);
         }
         chooser_close(chooser), sampler_close(s);
     }

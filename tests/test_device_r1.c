@@ -15,12 +15,16 @@ static uint8_t all[ROWS_MAX];
 static float *logits, *one, *got;    /* the device's [rows][vocab]; of single rows, of the pass at hand */
 
 static const char large[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 2, \"num_attention_heads\": 32,\n"
-    " \"num_key_value_heads\": 8, \"head_dim\": 128, \"vocab_size\": 8192, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,\n"
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096, "
+    "\"intermediate_size\": 14336, \"num_hidden_layers\": 2, \"num_attention_heads\": 32,\n"
+    " \"num_key_value_heads\": 8, \"head_dim\": 128, \"vocab_size\": 8192, \"max_position_embeddings\": "
+    "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,\n"
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 0, \"eos_token_id\": 1}";
 static const char tiny[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 128, \"intermediate_size\": 256, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"
-    " \"num_key_value_heads\": 1, \"head_dim\": 64, \"vocab_size\": 256, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,\n"
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 128, "
+    "\"intermediate_size\": 256, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"
+    " \"num_key_value_heads\": 1, \"head_dim\": 64, \"vocab_size\": 256, \"max_position_embeddings\": "
+    "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,\n"
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 0, \"eos_token_id\": 1}";
 
 /* Random rows up to n; what stands behind them is finite. */
@@ -29,7 +33,8 @@ static void fill(size_t n)
     const size_t blocks = MIN(n / KV_BLOCK + 1, kv.head_bytes / kv.block_bytes);
     for (size_t l = 0; l < kv.n_layers; l++)
         for (size_t h = 0; h < kv.n_kv_heads; h++)
-            dev->noise(dev, kv.base + l * kv.layer_bytes + h * kv.head_bytes, blocks * kv.block_bytes / 2, 100 + l * 64 + h, 1);
+            dev->noise(dev, kv.base + l * kv.layer_bytes + h * kv.head_bytes, blocks * kv.block_bytes / 2,
+                       100 + l * 64 + h, 1);
     kv.n_past = n;
     kv.n_written = MAX(kv.n_written, n);
 }
@@ -37,9 +42,11 @@ static void fill(size_t n)
 static bool pass(size_t at, size_t from, size_t n, bool tree, float *out)
 {
     struct err e;
-    struct pass_seq s = { .kv = &kv, .n = n, .token = token + from, .parent = tree ? chain : NULL, .want = all, .logits = logits };
+    struct pass_seq s = { .kv = &kv, .n = n, .token = token + from, .parent = tree ? chain : NULL,
+                          .want = all, .logits = logits };
     kv.n_past = at + from;
-    if (model_forward(&model, work, &s, 1, NULL, 0, &e) || dev->download(dev, out, logits, n * config.vocab * sizeof *out)) {
+    if (model_forward(&model, work, &s, 1, NULL, 0, &e) ||
+        dev->download(dev, out, logits, n * config.vocab * sizeof *out)) {
         CHECK(false, "%zu rows at %zu: %s%s", n, at, e.msg, dev->error);
         return false;
     }
@@ -49,8 +56,8 @@ static bool pass(size_t at, size_t from, size_t n, bool tree, float *out)
 static void same(size_t at, size_t n, bool tree)
 {
     for (size_t r = 0; r < n && !test_failed_; r++)
-        CHECK(memcmp(got + r * config.vocab, one + r * config.vocab, config.vocab * sizeof *got) == 0, "row %zu of %zu%s behind %zu rows is not the row alone", r, n,
-              tree ? " in a tree" : "", at);
+        CHECK(memcmp(got + r * config.vocab, one + r * config.vocab, config.vocab * sizeof *got) == 0,
+              "row %zu of %zu%s behind %zu rows is not the row alone", r, n, tree ? " in a tree" : "", at);
 }
 
 static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_sizes, size_t most)
@@ -59,7 +66,8 @@ static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_
     for (size_t i = 0; i < most; i++)
         if (!pass(at, i, 1, false, one + i * config.vocab))
             return;
-    CHECK(memcmp(one, one + config.vocab, config.vocab * sizeof *one), "two rows are alike: nothing is compared");
+    CHECK(memcmp(one, one + config.vocab, config.vocab * sizeof *one),
+          "two rows are alike: nothing is compared");
     for (size_t i = 0; i < n_sizes && !test_failed_; i++) {
         if (pass(at, 0, sizes[i], false, got))
             same(at, sizes[i], false);
@@ -77,7 +85,8 @@ static void a_row_is_a_row_at_every_length(void)
 
 int main(void)
 {
-    static const size_t few[] = { 1, 2, 16, 17, 65 }, short_ones[] = { 0, 2040 }, long_ones[] = { 0, 1, 63, 2047, 4096, 16000, 32768, 65535, 99990 };
+    static const size_t few[] = { 1, 2, 16, 17, 65 }, short_ones[] = { 0, 2040 }, long_ones[] = { 0, 1, 63,
+        2047, 4096, 16000, 32768, 65535, 99990 };
     struct err e;
     char why[256];
     if (test_device_open(&dev, why, sizeof why)) {
@@ -96,8 +105,10 @@ int main(void)
     memcpy(lengths, gpu ? long_ones : short_ones, n_lengths * sizeof *lengths);
     const size_t rows = sizes[n_sizes - 1], n_max = lengths[n_lengths - 1] + rows;
     memset(all, 1, sizeof all);
-    if (config_parse(&config, "model", json, strlen(json), NULL, NULL, 0, &e) || model_random(&model, &config, dev, NULL, NULL, 1, &e) ||
-        kv_open(&kv, dev, DT_BF16, config.n_layers, config.n_kv_heads, model.head_dim, n_max, TREE_MAX, &e) || workspace_open(&work, &model, rows, n_max, &e)) {
+    if (config_parse(&config, "model", json, strlen(json), NULL, NULL, 0, &e) ||
+        model_random(&model, &config, dev, NULL, NULL, 1, &e) ||
+        kv_open(&kv, dev, DT_BF16, config.n_layers, config.n_kv_heads, model.head_dim, n_max, TREE_MAX, &e) ||
+        workspace_open(&work, &model, rows, n_max, &e)) {
         printf("FAIL test_device_r1 (%s)\n", e.msg);
         return 1;
     }
@@ -109,7 +120,9 @@ int main(void)
     one = malloc(rows * config.vocab * sizeof *one);
     got = malloc(rows * config.vocab * sizeof *got);
     RUN(a_row_is_a_row_at_every_length);
-    printf("note %zu row counts from 1 to %zu, each also as a chain in a tree up to %d rows, at %zu lengths up to %zu\n", n_sizes, rows, TREE_MAX, n_lengths, lengths[n_lengths - 1]);
+    printf("note %zu row counts from 1 to %zu, each also as a chain in a tree up to %d rows, at %zu lengths "
+           "up to %zu\n",
+           n_sizes, rows, TREE_MAX, n_lengths, lengths[n_lengths - 1]);
     free(one), free(got);
     dev->free(dev, logits, 0);
     workspace_close(work);

@@ -13,7 +13,8 @@ static void open_for(size_t rows_max, size_t n_max, size_t heads, size_t kv_head
     if (dev)
         dev->close(dev);
     CHECK(test_device_open(&dev, why, sizeof why) == 0, "%s", why);
-    const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim, dev->head_dim(dev, dim) } };
+    const struct device_limits l = { rows_max, n_max, rows_max, 4096, 4096, { heads, kv_heads, dim,
+        dev->head_dim(dev, dim) } };
     CHECK(dev->reserve(dev, &l) == 0, "%s", dev->error);
 }
 
@@ -66,10 +67,12 @@ static void embedding_is_the_row_of_the_table(void)
                 float want;
                 memcpy(&want, table + at, 4);
                 if (types[t] != DT_F32)
-                    want = types[t] == DT_BF16 ? bf16_to_f32(((uint16_t *)(void *)table)[at]) : f16_to_f32(((uint16_t *)(void *)table)[at]);
+                    want = types[t] == DT_BF16 ? bf16_to_f32(((uint16_t *)(void *)table)[at])
+                                               : f16_to_f32(((uint16_t *)(void *)table)[at]);
                 if (tied)
                     want = bf16_to_f32(f32_to_bf16(want));
-                CHECK(got[i] == want, "type %d, %s: row %zu column %zu: %g, want %g", types[t], tied ? "packed" : "as it lies", i / DIM, i % DIM, got[i], want);
+                CHECK(got[i] == want, "type %d, %s: row %zu column %zu: %g, want %g", types[t],
+                      tied ? "packed" : "as it lies", i / DIM, i % DIM, got[i], want);
             }
             free(got);
         }
@@ -105,7 +108,8 @@ static void norm_and_swiglu_are_their_formulas_and_bad_rows_are_noted(void)
             sum += (double)x[r * DIM + i] * x[r * DIM + i];
         for (int i = 0; i < DIM; i++) {
             double want = x[r * DIM + i] / sqrt(sum / DIM + 1e-5) * w[i];
-            CHECK(near(bf16_to_f32(y[r * DIM + i]), want, 1e-6, 0.004), "row %d, %d: %g, want %g", r, i, bf16_to_f32(y[r * DIM + i]), want);
+            CHECK(near(bf16_to_f32(y[r * DIM + i]), want, 1e-6, 0.004), "row %d, %d: %g, want %g", r, i,
+                  bf16_to_f32(y[r * DIM + i]), want);
         }
     }
     free(y);
@@ -119,8 +123,10 @@ static void norm_and_swiglu_are_their_formulas_and_bad_rows_are_noted(void)
     dev->swiglu(dev, dy, dx, 2, DIM);
     y = rig_get(dev, dy, 2 * DIM * 2);
     for (int i = 0; i < 2 * DIM; i++) {
-        double g = x[i / DIM * 2 * DIM + i % DIM], u = x[i / DIM * 2 * DIM + DIM + i % DIM], want = g / (1 + exp(-g)) * u;
-        CHECK(near(bf16_to_f32(y[i]), want, 1e-6, 0.004), "swiglu %d: %g, want %g", i, bf16_to_f32(y[i]), want);
+        double g = x[i / DIM * 2 * DIM + i % DIM], u = x[i / DIM * 2 * DIM + DIM + i % DIM],
+               want = g / (1 + exp(-g)) * u;
+        CHECK(near(bf16_to_f32(y[i]), want, 1e-6, 0.004), "swiglu %d: %g, want %g", i, bf16_to_f32(y[i]),
+              want);
     }
     free(y);
 
@@ -130,7 +136,8 @@ static void norm_and_swiglu_are_their_formulas_and_bad_rows_are_noted(void)
     dev->rmsnorm(dev, dy, dx, dw, ROWS, DIM, 1e-5f, 9);
     dev->rmsnorm(dev, dy, dx, dw, ROWS, DIM, 1e-5f, 7);
     dev->rmsnorm(dev, dy, dx, dw, ROWS, DIM, 1e-5f, SIZE_MAX);
-    CHECK(dev->end(dev, &bad) == 0 && bad.any && bad.row == 3 && bad.place == 7, "%d: row %zu, place %zu", bad.any, bad.row, bad.place);
+    CHECK(dev->end(dev, &bad) == 0 && bad.any && bad.row == 3 && bad.place == 7, "%d: row %zu, place %zu",
+          bad.any, bad.row, bad.place);
     rig_pass_free(p);
     rig_cache_free(dev, &kv);
     dev->free(dev, dx, 0), dev->free(dev, dw, 0), dev->free(dev, dy, 0);
@@ -157,7 +164,8 @@ static void rope_is_the_plain_twins_and_stores_what_attention_reads(void)
         float *dqkv = rig_put(dev, qkv, ROWS * ALL * DP * sizeof *qkv);
         dev->begin(dev, &p->rows);
         dev->rope(dev, dq, dqkv, &h, 2, kind == 2 ? dnorm : NULL, kind == 2 ? dnorm : NULL, 1e-6f, dq_tap);
-        uint16_t *q = rig_get(dev, dq, ROWS * HEADS * DP * 2), *cache = rig_get(dev, kv.base, 3 * kv.layer_bytes);
+        uint16_t *q = rig_get(dev, dq, ROWS * HEADS * DP * 2),
+                 *cache = rig_get(dev, kv.base, 3 * kv.layer_bytes);
         uint16_t *scratch = rig_get(dev, kv.scratch, 3 * ROWS * KV * 2 * DP * 2);
         float *tap = rig_get(dev, dq_tap, ROWS * HEADS * D * 4);
         for (size_t r = 0; r < ROWS; r++) {
@@ -174,13 +182,16 @@ static void rope_is_the_plain_twins_and_stores_what_attention_reads(void)
                 if (i < HEADS + KV)
                     ops_generic.rope(x, cos, sin, D);
                 const size_t hd = (i - HEADS) % KV, value = i >= HEADS + KV, pos = p->pos[r];
-                const uint16_t *stored = kind == 1 ? scratch + ((2 * ROWS + r) * KV + hd) * 2 * DP + value * DP
+                const uint16_t *stored = kind == 1
+                    ? scratch + ((2 * ROWS + r) * KV + hd) * 2 * DP + value * DP
                     : cache + (2 * kv.layer_bytes + hd * kv.head_bytes + pos / 64 * kv.block_bytes) / 2 + value * 64 * DP + pos % 64 * DP;
                 const float scale = i < HEADS ? (float)(0x1.71547652b82fep0 / sqrt((double)D)) : 1;
                 const uint16_t *got = i < HEADS ? q + (r * HEADS + i) * DP : stored;
                 for (size_t j = 0; j < DP; j++) {
-                    const bool same = kind == 2 ? near(bf16_to_f32(got[j]), x[j] * scale, 1e-5, 0.005) : got[j] == f32_to_bf16(x[j] * scale);
-                    CHECK(same, "kind %d, row %zu, head %zu, %zu: %g, want %g", kind, r, i, j, bf16_to_f32(got[j]), x[j] * scale);
+                    const bool same = kind == 2 ? near(bf16_to_f32(got[j]), x[j] * scale, 1e-5, 0.005)
+                                                : got[j] == f32_to_bf16(x[j] * scale);
+                    CHECK(same, "kind %d, row %zu, head %zu, %zu: %g, want %g", kind, r, i, j,
+                          bf16_to_f32(got[j]), x[j] * scale);
                     CHECK(kind == 2 || i >= HEADS || j >= D || tap[(r * HEADS + i) * D + j] == x[j], "tap");
                 }
             }
@@ -220,19 +231,23 @@ static void rows_are_gathered_widened_and_narrowed(void)
     dev->free(dev, dx, 0), dev->free(dev, dy, 0), dev->free(dev, dh, 0);
 }
 
-/* ---- caches ----------------------------------------------------------------------------------------------- */
+/* ---- caches ---- */
 
 enum { LAYERS = 2, HEADS = 3, DP = 64, SLOTS = 400 };
 
-static const uint16_t *slot_at(const uint16_t *cache, const struct device_kv *kv, size_t l, size_t h, size_t p, bool value)
+static const uint16_t *slot_at(const uint16_t *cache, const struct device_kv *kv, size_t l, size_t h,
+                               size_t p, bool value)
 {
-    return cache + (l * kv->layer_bytes + h * kv->head_bytes + p / 64 * kv->block_bytes) / 2 + (value ? 64 * DP : 0) + p % 64 * DP;
+    return cache + (l * kv->layer_bytes + h * kv->head_bytes + p / 64 * kv->block_bytes) / 2 +
+           (value ? 64 * DP : 0) + p % 64 * DP;
 }
 
-static void same_slot(const uint16_t *a, const struct device_kv *ka, size_t pa, const uint16_t *b, const struct device_kv *kb, size_t pb, size_t l, size_t h)
+static void same_slot(const uint16_t *a, const struct device_kv *ka, size_t pa, const uint16_t *b,
+                      const struct device_kv *kb, size_t pb, size_t l, size_t h)
 {
     for (int v = 0; v < 2; v++)
-        CHECK(memcmp(slot_at(a, ka, l, h, pa, v), slot_at(b, kb, l, h, pb, v), DP * 2) == 0, "layer %zu head %zu: slot %zu is not row %zu", l, h, pa, pb);
+        CHECK(memcmp(slot_at(a, ka, l, h, pa, v), slot_at(b, kb, l, h, pb, v), DP * 2) == 0,
+              "layer %zu head %zu: slot %zu is not row %zu", l, h, pa, pb);
 }
 
 static bool before(const float *s, uint32_t a, uint32_t b) { return s[a] > s[b] || (s[a] == s[b] && a > b); }
@@ -240,12 +255,15 @@ static bool before(const float *s, uint32_t a, uint32_t b) { return s[a] > s[b] 
 /* All layers at once, each with a window of its own and scores of its own kind. */
 static void selection_takes_the_best_rows_in_order(void)
 {
-    static const struct { size_t n_past, sinks, budget, from[LAYERS]; int kind; } cases[] = {
-        { 390, 4, 100, { 0, 0 }, 0 }, { 390, 4, 5, { 0, 380 }, 0 }, { 390, 1, 380, { 0, 11 }, 1 }, { 390, 4, 100, { 300, 0 }, 0 }, { 390, 4, 100, { 293, 295 }, 1 },
-        { 390, 4, 100, { 3, 200 }, 2 }, { 350, 16, 64, { 0, 286 }, 2 }, { 390, 2, 66, { 0, 326 }, 3 }, { 390, 2, 390, { 0, 0 }, 3 },
+    static const struct { size_t n_past, sinks, budget, from[LAYERS]; int kind;
+    } cases[] = {
+        { 390, 4, 100, { 0, 0 }, 0 },   { 390, 4, 5, { 0, 380 }, 0 },     { 390, 1, 380, { 0, 11 }, 1 },
+        { 390, 4, 100, { 300, 0 }, 0 }, { 390, 4, 100, { 293, 295 }, 1 }, { 390, 4, 100, { 3, 200 }, 2 },
+        { 350, 16, 64, { 0, 286 }, 2 }, { 390, 2, 66, { 0, 326 }, 3 },    { 390, 2, 390, { 0, 0 }, 3 },
     };
     open_for(16, SLOTS, 6, HEADS, DP);
-    struct device_kv full = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0), part = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0);
+    struct device_kv full = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0),
+                     part = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0);
     uint16_t *host = malloc(LAYERS * full.layer_bytes);
     uint32_t *row = dev->alloc(dev, LAYERS * HEADS * SLOTS * sizeof *row);
     void *work = dev->alloc(dev, dev->select_bytes(dev, LAYERS, HEADS, SLOTS));
@@ -258,13 +276,16 @@ static void selection_takes_the_best_rows_in_order(void)
         uint32_t from[LAYERS];
         for (size_t l = 0; l < LAYERS; l++)
             from[l] = (uint32_t)cases[c].from[l];
-        for (size_t i = 0; i < LAYERS * HEADS * SLOTS; i++) {    /* any; many ties; all but equal, zeros of both signs; equal but for the last bits */
+        /* any; many ties; all but equal, zeros of both signs; equal but for the last bits */
+        for (size_t i = 0; i < LAYERS * HEADS * SLOTS; i++) {
             const int kind = (cases[c].kind + (i / SLOTS == 1)) % 4;
-            score[i] = kind == 0 ? rig_float() : kind == 1 ? (float)(rig_random() % 5) - 2 : kind == 2 ? i % 7 ? 0.0f : -0.0f : 1 + (float)(rig_random() % 9) * 0x1p-23f;
+            score[i] = kind == 0 ? rig_float() : kind == 1 ? (float)(rig_random() % 5) - 2 : kind == 2 ? i % 7
+                ? 0.0f : -0.0f : 1 + (float)(rig_random() % 9) * 0x1p-23f;
         }
         float *ds = rig_put(dev, score, sizeof score);
         emulate_set_order(c % 2 ? EMULATE_DESCENDING : EMULATE_ASCENDING);
-        dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget, row, SLOTS, work });
+        dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget,
+            row, SLOTS, work });
         dev->kv_take(dev, &part, &full, row, SLOTS, budget);
         emulate_set_order(EMULATE_ASCENDING);
         uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
@@ -282,7 +303,9 @@ static void selection_takes_the_best_rows_in_order(void)
                     if (best == UINT32_MAX)
                         best = (uint32_t)--back;             /* behind the window: nearest first */
                     taken[best] = true;
-                    CHECK(rows[(l * HEADS + h) * SLOTS + i] == best, "case %zu, layer %zu, head %zu, slot %zu: row %u, not %u", c, l, h, i, rows[(l * HEADS + h) * SLOTS + i], best);
+                    CHECK(rows[(l * HEADS + h) * SLOTS + i] == best,
+                          "case %zu, layer %zu, head %zu, slot %zu: row %u, not %u", c, l, h, i,
+                          rows[(l * HEADS + h) * SLOTS + i], best);
                     same_slot(got, &part, i, host, &full, best, l, h);
                 }
             }
@@ -298,14 +321,16 @@ static void rows_are_copied_and_cleared_where_they_should(void)
 {
     static const uint32_t from[] = { 399, 0, 64 }, to[] = { 1, 63, 390 };
     open_for(16, SLOTS, 6, HEADS, DP);
-    struct device_kv a = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0), b = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0);
+    struct device_kv a = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0),
+                     b = rig_cache(dev, LAYERS, HEADS, DP, SLOTS, 0);
     uint16_t *host = malloc(LAYERS * a.layer_bytes), zero[DP] = { 0 };
     for (size_t i = 0; i < LAYERS * a.layer_bytes / 2; i++)
         host[i] = rig_bf16() | 1;
     dev->upload(dev, a.base, host, LAYERS * a.layer_bytes);
     dev->kv_copy(dev, &b, &a, from, to, 3);
     dev->kv_zero(dev, &a, 60, 130);
-    uint16_t *ga = rig_get(dev, a.base, LAYERS * a.layer_bytes), *gb = rig_get(dev, b.base, LAYERS * b.layer_bytes);
+    uint16_t *ga = rig_get(dev, a.base, LAYERS * a.layer_bytes),
+             *gb = rig_get(dev, b.base, LAYERS * b.layer_bytes);
     for (size_t l = 0; l < LAYERS; l++)
         for (size_t h = 0; h < HEADS; h++) {
             for (size_t i = 0; i < 3; i++)
@@ -313,22 +338,26 @@ static void rows_are_copied_and_cleared_where_they_should(void)
             for (size_t p = 0; p < SLOTS; p++)
                 for (int v = 0; v < 2; v++) {
                     const bool cleared = p >= 60 && p < 130, copied = p == 1 || p == 63 || p == 390;
-                    CHECK(memcmp(slot_at(ga, &a, l, h, p, v), cleared ? zero : slot_at(host, &a, l, h, p, v), DP * 2) == 0, "slot %zu", p);
-                    CHECK(copied || memcmp(slot_at(gb, &b, l, h, p, v), zero, DP * 2) == 0, "slot %zu of the copy", p);
+                    CHECK(memcmp(slot_at(ga, &a, l, h, p, v), cleared ? zero : slot_at(host, &a, l, h, p, v),
+                                 DP * 2) == 0,
+                          "slot %zu", p);
+                    CHECK(copied || memcmp(slot_at(gb, &b, l, h, p, v), zero, DP * 2) == 0,
+                          "slot %zu of the copy", p);
                 }
         }
     free(ga), free(gb), free(host);
     rig_cache_free(dev, &a), rig_cache_free(dev, &b);
 }
 
-/* ---- where 32 bits do not reach ---------------------------------------------------------------------------- */
+/* ---- where 32 bits do not reach ---- */
 
 /* A cache of 32 layers and 100,000 positions at Llama-3.1-8B geometry: 13 GB of addresses, of which a few pages are touched. */
 static void attention_reads_the_right_rows_at_100000_positions(void)
 {
     enum { N = 100000, L = 32, KVH = 8, D = 128, GROUP = 4 };
     const struct device_heads h = { KVH * GROUP, KVH, D, D };
-    struct device_kv kv = { .type = DT_BF16, .n_layers = L, .n_kv_heads = KVH, .head_dim = D, .block_bytes = kv_block_bytes(DT_BF16, D) };
+    struct device_kv kv = { .type = DT_BF16, .n_layers = L, .n_kv_heads = KVH, .head_dim = D,
+                            .block_bytes = kv_block_bytes(DT_BF16, D) };
     kv.head_bytes = (size_t)(N / 64 + 1) * kv.block_bytes;
     kv.layer_bytes = KVH * kv.head_bytes;
     open_for(1, N + 1, KVH * GROUP, KVH, D);
@@ -353,7 +382,8 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     struct device_bad bad;
     dev->begin(dev, &p->rows);
     dev->rope(dev, dq, dqkv, &h, 31, NULL, NULL, 0, NULL);
-    dev->attend(dev, out, dq, &h, 31, N - 69990);        /* the window begins at 69,991 - and so the test is quick */
+    /* the window begins at 69,991 - and so the test is quick */
+    dev->attend(dev, out, dq, &h, 31, N - 69990);
     CHECK(dev->end(dev, &bad) == 0, "%s", dev->error);
     uint16_t *q = rig_get(dev, dq, KVH * GROUP * D * 2), *got = rig_get(dev, out, KVH * GROUP * D * 2);
     uint16_t *own = rig_get(dev, blocks + N / 64 * kv.block_bytes, kv.block_bytes);
@@ -363,9 +393,12 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
             s += (double)bf16_to_f32(q[(head * GROUP + g) * D + i]) * bf16_to_f32(own[N % 64 * D + i]);
         const double w = exp2(s), sum = n - 1 + w;
         for (size_t i = 0; i < D; i++) {
-            double want = (bf16_to_f32(block[64 * D + at % 64 * D + i]) + w * bf16_to_f32(own[64 * D + N % 64 * D + i])) / sum;
-            CHECK(near(bf16_to_f32(got[(head * GROUP + g) * D + i]), want, 1e-5, 0.01), "query head %zu, %zu: %g, want %g", g, i,
-                  bf16_to_f32(got[(head * GROUP + g) * D + i]), want);
+            double want = (bf16_to_f32(block[64 * D + at % 64 * D + i]) +
+                           w * bf16_to_f32(own[64 * D + N % 64 * D + i])) /
+                          sum;
+            CHECK(near(bf16_to_f32(got[(head * GROUP + g) * D + i]), want, 1e-5, 0.01),
+                  "query head %zu, %zu: %g, want %g", g, i, bf16_to_f32(got[(head * GROUP + g) * D + i]),
+                  want);
         }
     }
     free(q), free(got), free(qkv), free(block), free(own);
@@ -393,8 +426,10 @@ static void weights_beyond_2_31_elements_are_found_again(void)
     uint16_t *tile = rig_get(dev, w + ((size_t)N / 128 * (K / 64) - 1) * 8192 * 2, 8192 * 2);
     for (size_t r = 0; r < LAST; r++)
         for (size_t k = K - 64; k < K; k++) {
-            const size_t out = 128 - LAST + r, in = k % 64, lane = out % 8 * 4 + in % 8 / 2, word = out % 16 / 8 + in % 16 / 8 * 2;
-            CHECK(tile[(out / 16 * 4 + in / 16) * 256 + lane * 8 + word * 2 + in % 2] == rows[r * K + k], "row %zu, input %zu", r, k);
+            const size_t out = 128 - LAST + r, in = k % 64, lane = out % 8 * 4 + in % 8 / 2,
+                         word = out % 16 / 8 + in % 16 / 8 * 2;
+            CHECK(tile[(out / 16 * 4 + in / 16) * 256 + lane * 8 + word * 2 + in % 2] == rows[r * K + k],
+                  "row %zu, input %zu", r, k);
         }
     struct device_kv kv = rig_cache(dev, 1, 2, 64, 64, 0);
     struct rig_pass *p = rig_pass(&kv, 0, LAST, NULL, 32);
@@ -426,7 +461,8 @@ static void noise_is_normal_and_a_function_of_its_index(void)
     dev->upload(dev, at, none, N * 2);
     dev->noise(dev, at, N / 2, 7, 3);
     uint16_t *b = rig_get(dev, at, N * 2);
-    CHECK(memcmp(a, b, N / 2 * 2) == 0 && memcmp(b + N / 2, none, (N - N / 2) * 2) == 0, "the first half again, and nothing behind it");
+    CHECK(memcmp(a, b, N / 2 * 2) == 0 && memcmp(b + N / 2, none, (N - N / 2) * 2) == 0,
+          "the first half again, and nothing behind it");
     free(b);
     dev->noise(dev, at, N, 8, 3);
     b = rig_get(dev, at, N * 2);
@@ -434,8 +470,8 @@ static void noise_is_normal_and_a_function_of_its_index(void)
         const double x = bf16_to_f32(a[i]), y = bf16_to_f32(b[i]);
         sum += x, square += x * x, far += fabs(x) > 6, both += x * y;
     }
-    CHECK(fabs(sum / N) < 0.05 && fabs(sqrt(square / N) - 3) < 0.05 && fabs(far / N - 0.0455) < 0.005, "mean %g, deviation %g, beyond two of them %g", sum / N,
-          sqrt(square / N), far / N);
+    CHECK(fabs(sum / N) < 0.05 && fabs(sqrt(square / N) - 3) < 0.05 && fabs(far / N - 0.0455) < 0.005,
+          "mean %g, deviation %g, beyond two of them %g", sum / N, sqrt(square / N), far / N);
     CHECK(fabs(both / N) < 0.15, "two seeds: %g", both / N);
     free(a), free(b);
     dev->free(dev, at, 0);

@@ -39,9 +39,11 @@ static void distinct_equals_sorting(void)
                 CHECK(distinct_symbol(&d, x[i], &e) == 0);
             }
             for (size_t n = 1; n <= DISTINCT_MAX; n++) {
-                CHECK(d.total[n - 1] == (len < n ? 0 : len - n + 1), "%zu-grams of %zu: %zu", n, len, d.total[n - 1]);
-                CHECK(d.different[n - 1] == count_sorted(x, len, n), "%zu-grams of %zu, %u kinds: %zu, sorted %zu", n, len, kinds[k],
-                      d.different[n - 1], count_sorted(x, len, n));
+                CHECK(d.total[n - 1] == (len < n ? 0 : len - n + 1), "%zu-grams of %zu: %zu", n, len,
+                      d.total[n - 1]);
+                CHECK(d.different[n - 1] == count_sorted(x, len, n),
+                      "%zu-grams of %zu, %u kinds: %zu, sorted %zu", n, len, kinds[k], d.different[n - 1],
+                      count_sorted(x, len, n));
                 CHECK(len < n ? isnan(distinct_ratio(&d, n)) : distinct_ratio(&d, n) > 0);
             }
             distinct_close(&d);
@@ -59,16 +61,21 @@ static int text(struct distinct *d, const char *s, size_t n, size_t piece)
 static void words_are_runs_of_letters_marks_digits_and_apostrophes(void)
 {
     const struct { const char *s; size_t total, different; } cases[] = {
-        { "", 0, 0 }, { " .,-_\n", 0, 0 }, { "a", 1, 1 }, { "A a", 2, 1 }, { "it's IT'S its", 3, 2 }, { "it\u2019s it's", 2, 2 },
-        { "a-b_c", 3, 3 }, { "x2 X2 2x", 3, 2 }, { "e\u0301 \u00e9 E\u0301", 3, 2 }, { "stra\u00dfe STRASSE", 2, 1 },
-        { "\u0130 i\u0307", 2, 1 }, { "\u03a3 \u03c3 \u03c2", 3, 1 }, { "\u0665\u0666 \u0665\u0666", 2, 1 }, { "\u2167\u00bd\u2460", 0, 0 },
-        { "\u65e5\u672c \U0001F600 \u65e5\u672c", 2, 1 }, { "\u1e9e ss", 2, 1 }, { "\U00010400 \U00010428", 2, 1 },
+        { "", 0, 0 }, { " .,-_\n", 0, 0 }, { "a", 1, 1 }, { "A a", 2, 1 }, { "it's IT'S its", 3, 2 },
+        { "it\u2019s it's", 2, 2 },
+        { "a-b_c", 3, 3 }, { "x2 X2 2x", 3, 2 }, { "e\u0301 \u00e9 E\u0301", 3, 2 }, { "stra\u00dfe STRASSE",
+            2, 1 },
+        { "\u0130 i\u0307", 2, 1 }, { "\u03a3 \u03c3 \u03c2", 3, 1 }, { "\u0665\u0666 \u0665\u0666", 2, 1 },
+        { "\u2167\u00bd\u2460", 0, 0 },
+        { "\u65e5\u672c \U0001F600 \u65e5\u672c", 2, 1 }, { "\u1e9e ss", 2, 1 }, { "\U00010400 \U00010428", 2,
+            1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t piece = 1; piece <= 5; piece++) {
             struct distinct d;
             CHECK(text(&d, cases[i].s, strlen(cases[i].s), piece) == 0, "%s", e.msg);
-            CHECK(d.total[0] == cases[i].total && d.different[0] == cases[i].different, "case %zu in pieces of %zu: %zu of %zu", i, piece, d.different[0], d.total[0]);
+            CHECK(d.total[0] == cases[i].total && d.different[0] == cases[i].different,
+                  "case %zu in pieces of %zu: %zu of %zu", i, piece, d.different[0], d.total[0]);
             distinct_close(&d);
         }
 }
@@ -76,14 +83,18 @@ static void words_are_runs_of_letters_marks_digits_and_apostrophes(void)
 static void words_refuse_invalid_utf8_with_its_offset(void)
 {
     const struct { const char *s; size_t n; const char *at; } cases[] = {
-        { "ab\xff", 3, "offset 2" }, { "\xc3\xa9\xc3", 3, "offset 2" }, { "a\xed\xa0\x80", 4, "offset 1" }, { "\xc0\xaf", 2, "offset 0" },
-        { "abc\xf0\x9f\x98", 6, "offset 3" }, { "\xf0\x9f\x98\x80\xf0\x9f" "a", 7, "offset 4" }, { "\x80", 1, "offset 0" },
+        { "ab\xff", 3, "offset 2" }, { "\xc3\xa9\xc3", 3, "offset 2" }, { "a\xed\xa0\x80", 4, "offset 1" },
+        { "\xc0\xaf", 2, "offset 0" },
+        { "abc\xf0\x9f\x98", 6, "offset 3" }, { "\xf0\x9f\x98\x80\xf0\x9f" "a", 7, "offset 4" }, { "\x80", 1,
+            "offset 0" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t piece = 1; piece <= 7; piece++) {
             struct distinct d;
             e = (struct err){0};
-            CHECK(text(&d, cases[i].s, cases[i].n, piece) == -1 && e.code == ERR_INPUT && strstr(e.msg, cases[i].at), "case %zu in pieces of %zu: %s", i, piece, e.msg);
+            CHECK(text(&d, cases[i].s, cases[i].n, piece) == -1 && e.code == ERR_INPUT &&
+                      strstr(e.msg, cases[i].at),
+                  "case %zu in pieces of %zu: %s", i, piece, e.msg);
             distinct_close(&d);
         }
 }

@@ -15,7 +15,10 @@ static bool long_test;
 static struct pool *pool;
 static const struct ops *ops;
 
-static double unit(uint32_t stream, uint64_t i) { return ((double)(coin_word(UINT64_C(0x7e57), stream, i, 0) >> 11) + 0.5) * 0x1p-53; }
+static double unit(uint32_t stream, uint64_t i)
+{
+    return ((double)(coin_word(UINT64_C(0x7e57), stream, i, 0) >> 11) + 0.5) * 0x1p-53;
+}
 /* Nearly normal, deviation 1. */
 static double normal(uint32_t stream, uint64_t i)
 {
@@ -55,16 +58,21 @@ static void gamma_q_has_known_values(void)
 {
     for (int i = 1; i < 400; i++) {
         double x = i * 0.25;
-        CHECK(near(gamma_q(1, x), exp(-x), 1e-15, 1e-12) && near(gamma_q(0.5, x), erfc(sqrt(x)), 1e-15, 1e-11), "x %g", x);
-        for (int n = 2; n <= 200; n += 33) {                   /* whole a: the chance of less than a events where x are expected */
+        CHECK(near(gamma_q(1, x), exp(-x), 1e-15, 1e-12) &&
+                  near(gamma_q(0.5, x), erfc(sqrt(x)), 1e-15, 1e-11),
+              "x %g", x);
+        /* whole a: the chance of less than a events where x are expected */
+        for (int n = 2; n <= 200; n += 33) {
             double term = exp(-x), sum = term;
             for (int k = 1; k < n; k++)
                 sum += term *= x / k;
-            CHECK(near(gamma_q(n, x), sum, 1e-13, 1e-10), "a %d, x %g: %g, want %g", n, x, gamma_q(n, x), sum);
+            CHECK(near(gamma_q(n, x), sum, 1e-13, 1e-10), "a %d, x %g: %g, want %g", n, x, gamma_q(n, x),
+                  sum);
         }
     }
     /* quantiles as tables print them */
-    CHECK(near(gamma_q(5, 18.307038053275146 / 2), 0.05, 1e-12, 0) && near(gamma_q(50, 124.34211340400407 / 2), 0.05, 1e-12, 0));
+    CHECK(near(gamma_q(5, 18.307038053275146 / 2), 0.05, 1e-12, 0) &&
+          near(gamma_q(50, 124.34211340400407 / 2), 0.05, 1e-12, 0));
     CHECK(near(gamma_q(15, 59.703 / 2), 0.001, 1e-7, 0) && near(gamma_q(0.5, 23.928126 / 2), 1e-6, 1e-12, 0));
     CHECK(gamma_q(4, 0) == 1 && gamma_q(200, 1e5) < 1e-300);
 }
@@ -87,7 +95,8 @@ static struct fit fit_of(const uint64_t *count, const double *p, size_t n)
         }
     }
     if (q > 0 || c > 0) {
-        f.chi2 += (c - q) * (c - q) / fmax(q, 1e-3);           /* draws where none may be count as what they are */
+        /* draws where none may be count as what they are */
+        f.chi2 += (c - q) * (c - q) / fmax(q, 1e-3);
         f.df++;
     }
     f.p = gamma_q(f.df / 2, f.chi2 / 2);
@@ -96,7 +105,8 @@ static struct fit fit_of(const uint64_t *count, const double *p, size_t n)
 
 static void show(const char *what, struct fit f, const char *end)
 {
-    printf("    %s: %.0f draws, chi-square %.1f, %.0f degrees, p %.2g%s\n", what, f.draws, f.chi2, f.df, f.p, end);
+    printf("    %s: %.0f draws, chi-square %.1f, %.0f degrees, p %.2g%s\n", what, f.draws, f.chi2, f.df, f.p,
+           end);
 }
 static void must_fit(const char *what, struct fit f)
 {
@@ -161,7 +171,8 @@ static void exact(double *p, const float *logits, size_t vocab, double temperatu
 
 /* Counts by class of id, against the sums of p. */
 enum { CLASSES = 16 };
-static struct fit fit_classes(const uint32_t *ids, size_t n, const double *p, const uint32_t *class, size_t vocab)
+static struct fit fit_classes(const uint32_t *ids, size_t n, const double *p, const uint32_t *class,
+                              size_t vocab)
 {
     uint64_t count[CLASSES] = {0};
     double q[CLASSES] = {0};
@@ -224,7 +235,8 @@ static void make_classes(const double *p)
 static void draws_have_the_exact_probabilities(void)
 {
     const size_t n = long_test ? 30000000 : 3000000;
-    const double part = long_test ? 0.003 : 0.006;         /* of the draws of half of the ids; every id is then off by it: 0.15 % or 0.3 % of all mass */
+    /* of the draws of half of the ids; every id is then off by it: 0.15 % or 0.3 % of all mass */
+    const double part = long_test ? 0.003 : 0.006;
     double p[V];
     struct draws d = { .logits = logits_of_text, .vocab = V, .n = n };
     sampling_defaults(&d.s);
@@ -324,7 +336,8 @@ static void neighbouring_texts_are_independent(void)
     enum { FEW = 8 };
     const size_t n = long_test ? 25000000 : 2500000;
     static const struct { const char *name; uint64_t seed; uint32_t sample; size_t first, turn; } others[] = {
-        { "the next seed", 78, 3, 0, 0 }, { "the next sample number", 77, 4, 0, 0 }, { "the next seed, the sample number before", 78, 2, 0, 0 },
+        { "the next seed", 78, 3, 0, 0 }, { "the next sample number", 77, 4, 0, 0 },
+        { "the next seed, the sample number before", 78, 2, 0, 0 },
         { "seed + 2^32", 77 + (UINT64_C(1) << 32), 3, 0, 0 }, { "(p+1, v-1)", 77, 3, 1, 1 },
     };
     float logits[FEW];
@@ -407,7 +420,9 @@ static void flat_rows_of_150000_ids_are_even(void)
             by_block[a[i] / (V_MAX / CLASSES)]++;
             by_low_bits[a[i] % CLASSES]++;
         }
-        (planted ? must_be_caught : must_fit)(planted ? "every other id 30 % (long: 5 %) likelier" : "flat, ids by low bits", fit_of(by_low_bits, p, CLASSES));
+        (planted ? must_be_caught : must_fit)(planted ? "every other id 30 % (long: 5 %) likelier"
+                                                      : "flat, ids by low bits",
+                                              fit_of(by_low_bits, p, CLASSES));
         if (!planted)
             must_fit("flat, ids by place", fit_of(by_block, p, CLASSES));
         free(a);
@@ -419,7 +434,8 @@ static void flat_rows_of_150000_ids_are_even(void)
     for (uint32_t i = 0; i < 400; i++) {
         uint32_t best = 0;
         uint64_t least = UINT64_MAX;
-        for (uint32_t id = 0; id < V_MAX; id += 4) {           /* a quarter of the ids and 14 bits: the same, faster */
+        /* a quarter of the ids and 14 bits: the same, faster */
+        for (uint32_t id = 0; id < V_MAX; id += 4) {
             uint64_t w = coin_word(99, 0, i, id) >> 50;
             if (w < least) {
                 least = w;
@@ -479,7 +495,8 @@ static size_t exact_walk(const struct toy *t, size_t position, uint32_t out[2])
 
 /* Frequencies of the first token and of the second one behind `lead`; total variation of the first. */
 struct outcome { struct fit first, second; double tv, lead; };
-static struct outcome outcome_of(const struct toy *t, size_t (*walk)(const struct toy *, size_t, uint32_t *), size_t n)
+static struct outcome outcome_of(const struct toy *t, size_t (*walk)(const struct toy *, size_t, uint32_t *),
+                                 size_t n)
 {
     uint64_t count[2][TOY] = {{0}};
     double p[2][TOY], tv = 0;
@@ -493,7 +510,8 @@ static struct outcome outcome_of(const struct toy *t, size_t (*walk)(const struc
         exact(p[k], t->logits[k], TOY, 1, 0);
     for (int i = 0; i < TOY; i++)
         tv += 0.5 * fabs((double)count[0][i] / (double)n - p[0][i]);
-    return (struct outcome){ fit_of(count[0], p[0], TOY), fit_of(count[1], p[1], TOY), tv, (double)count[0][t->lead] / (double)n };
+    return (struct outcome){ fit_of(count[0], p[0], TOY), fit_of(count[1], p[1], TOY), tv,
+                             (double)count[0][t->lead] / (double)n };
 }
 
 /* q: probability of the lead. */
@@ -527,17 +545,22 @@ static void published_acceptance_is_biased_and_ours_is_not(void)
     must_fit("one draw per node, first token", ours.first);
     must_fit("one draw per node, second token", ours.second);
     printf("    total variation: published %.4f, one draw per node %.4f\n", theirs.tv, ours.tv);
-    CHECK(theirs.tv > 0.3 && ours.tv < 0.005 && near(theirs.tv, 1 - pow(0.7, 3) - 0.3, 0.01, 0), "%g, %g", theirs.tv, ours.tv);
+    CHECK(theirs.tv > 0.3 && ours.tv < 0.005 && near(theirs.tv, 1 - pow(0.7, 3) - 0.3, 0.01, 0), "%g, %g",
+          theirs.tv, ours.tv);
     for (size_t k = 0; k < sizeof chances / sizeof *chances; k++) {
         const double q = chances[k], want = 1 - pow(1 - q, ROWS);
         toy_open(&t, q, ROWS);
         theirs = outcome_of(&t, published, n_wide);
         ours = outcome_of(&t, exact_walk, n);
         sampler_close(t.s);
-        printf("    drafted token of probability %.2f, %d rows: emitted %.4f by the published rule (1-(1-q)^%d = %.4f), %.4f with one draw per node\n",
+        printf("    drafted token of probability %.2f, %d rows: emitted %.4f by the published rule "
+               "(1-(1-q)^%d = %.4f), %.4f with one draw per node\n",
                q, ROWS, theirs.lead, ROWS, want, ours.lead);
-        CHECK(theirs.first.p < ALARM && near(theirs.lead, want, 5 * sqrt(want * (1 - want) / (double)n_wide) + 1e-3, 0), "q %g: %g", q, theirs.lead);
-        CHECK(ours.first.p > ALARM && near(ours.lead, q, 5 * sqrt(q * (1 - q) / (double)n), 0), "q %g: %g", q, ours.lead);
+        CHECK(theirs.first.p < ALARM &&
+                  near(theirs.lead, want, 5 * sqrt(want * (1 - want) / (double)n_wide) + 1e-3, 0),
+              "q %g: %g", q, theirs.lead);
+        CHECK(ours.first.p > ALARM && near(ours.lead, q, 5 * sqrt(q * (1 - q) / (double)n), 0), "q %g: %g", q,
+              ours.lead);
     }
 }
 

@@ -21,8 +21,9 @@ static struct batch data __attribute__((aligned(64)));
 /* Exponents where something happens: denormal, smallest, where products underflow or overflow, 1, NaN. */
 REF_INLINE uint32_t edge_exponent(uint64_t r)
 {
-    static const uint8_t e[32] = { 0, 0, 1, 1, 2, 3, 24, 40, 60, 62, 63, 64, 65, 66, 80, 100,
-                                   110, 120, 126, 127, 128, 130, 150, 170, 189, 190, 191, 192, 220, 250, 254, 255 };
+    static const uint8_t e[32] = { 0,   0,   1,   1,   2,   3,   24,  40,  60,  62,  63,
+                                   64,  65,  66,  80,  100, 110, 120, 126, 127, 128, 130,
+                                   150, 170, 189, 190, 191, 192, 220, 250, 254, 255 };
     return e[r & 31];
 }
 REF_INLINE uint32_t edge_bf16(uint64_t r)
@@ -61,18 +62,22 @@ static void fill(struct batch *d, struct rng *rng)
             if (r3 >> 58 & 1) factors(r, -145 - (int)(r2 & 15), &a0, &b0);
             if (r3 >> 59 & 1 || !b0) factors(r2 >> 4, -145 - (int)(r & 15), &a1, &b1);
             d->x[i] = a0 | a1 << 16, d->y[i] = b0 | b1 << 16;
-            d->c[i] = (uint32_t)(r3 & 1) << 31 | (0x00800000 + (uint32_t)(r3 >> 1 & 7) - 4 * (uint32_t)(r3 >> 4 & 1));
+            d->c[i] = (uint32_t)(r3 & 1) << 31 |
+                      (0x00800000 + (uint32_t)(r3 >> 1 & 7) - 4 * (uint32_t)(r3 >> 4 & 1));
             break;
         }
         case 3: case 4:             /* c = -(odd product) and a bit: cancellation */
-            d->c[i] = ref_bits(-ref_float(d->x[i] & 0xffff0000) * ref_float(d->y[i] & 0xffff0000)) + (uint32_t)(r3 & 3) - 1;
+            d->c[i] = ref_bits(-ref_float(d->x[i] & 0xffff0000) * ref_float(d->y[i] & 0xffff0000)) +
+                      (uint32_t)(r3 & 3) - 1;
             break;
         case 5:                     /* the accumulator at the top: overflow and back */
             d->c[i] = (uint32_t)(r3 & 1) << 31 | (0x7f7fffff - (uint32_t)(r3 >> 1 & 3));
             break;
         case 6: case 7:             /* ordinary numbers */
-            d->x[i] = (d->x[i] & 0x807f807f) | ((0x78u + (uint32_t)(r & 7)) << 7) | ((0x78u + (uint32_t)(r2 & 7)) << 23);
-            d->y[i] = (d->y[i] & 0x807f807f) | ((0x7au + (uint32_t)(r & 7)) << 7) | ((0x7au + (uint32_t)(r2 & 7)) << 23);
+            d->x[i] = (d->x[i] & 0x807f807f) | ((0x78u + (uint32_t)(r & 7)) << 7) |
+                      ((0x78u + (uint32_t)(r2 & 7)) << 23);
+            d->y[i] = (d->y[i] & 0x807f807f) | ((0x7au + (uint32_t)(r & 7)) << 7) |
+                      ((0x7au + (uint32_t)(r2 & 7)) << 23);
             d->c[i] = (d->c[i] & 0x807fffff) | ((0x78u + (uint32_t)(r3 & 15)) << 23);
         }
     }
@@ -87,8 +92,9 @@ __attribute__((target("avx2,fma"))) static void plain(struct batch *d)
 __attribute__((target("avx512f,avx512bf16"))) static void by_dpbf16(struct batch *d)
 {
     for (size_t i = 0; i < BATCH; i += 16)
-        _mm512_storeu_ps(d->got + i, _mm512_dpbf16_ps(_mm512_loadu_ps(d->c + i), (__m512bh)_mm512_loadu_si512(d->x + i),
-                                                      (__m512bh)_mm512_loadu_si512(d->y + i)));
+        _mm512_storeu_ps(d->got + i,
+                         _mm512_dpbf16_ps(_mm512_loadu_ps(d->c + i), (__m512bh)_mm512_loadu_si512(d->x + i),
+                                          (__m512bh)_mm512_loadu_si512(d->y + i)));
 }
 __attribute__((target("avx2,fma"))) static void by_avx2(struct batch *d)
 {
@@ -96,10 +102,13 @@ __attribute__((target("avx2,fma"))) static void by_avx2(struct batch *d)
     _mm_setcsr(0x1f80 | 0x8040);     /* nearest, all masked, FTZ, DAZ */
     const __m256i hi = _mm256_set1_epi32((int)0xffff0000);
     for (size_t i = 0; i < BATCH; i += 8) {
-        __m256i x = _mm256_loadu_si256((const __m256i *)(d->x + i)), y = _mm256_loadu_si256((const __m256i *)(d->y + i));
+        __m256i x = _mm256_loadu_si256((const __m256i *)(d->x + i)),
+                y = _mm256_loadu_si256((const __m256i *)(d->y + i));
         __m256 c = _mm256_loadu_ps((const float *)d->c + i);
-        c = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(x, hi)), _mm256_castsi256_ps(_mm256_and_si256(y, hi)), c);
-        c = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(x, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(y, 16)), c);
+        c = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(x, hi)),
+                            _mm256_castsi256_ps(_mm256_and_si256(y, hi)), c);
+        c = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(x, 16)),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(y, 16)), c);
         _mm256_storeu_ps((float *)d->got + i, c);
     }
     _mm_setcsr(old);
@@ -113,11 +122,15 @@ static unsigned long long differ(const struct batch *d, unsigned long long seen)
         if (d->got[i] == d->want[i] || (ref_nan_bits(d->got[i]) && ref_nan_bits(d->want[i])))
             continue;
         if (n++ + seen < 5)
-            printf("    c %08x x %08x y %08x: got %08x, defined %08x\n", d->c[i], d->x[i], d->y[i], d->got[i], d->want[i]);
+            printf("    c %08x x %08x y %08x: got %08x, defined %08x\n", d->c[i], d->x[i], d->y[i], d->got[i],
+                   d->want[i]);
     }
     return n;
 }
-static bool has_bf16(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16"); }
+static bool has_bf16(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
+}
 static bool has_fma(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 static void sweep(void (*hw)(struct batch *), uint64_t seed)
@@ -175,12 +188,14 @@ REF_INLINE float sloppy_flush(float a, float b, float c)   /* what fmaf lifts to
 }
 static float wrong(int kind, float c, uint32_t x, uint32_t y)
 {
-    float x0 = ref_bf16(x & 0xffff), x1 = ref_float(x & 0xffff0000), y0 = ref_bf16(y & 0xffff), y1 = ref_float(y & 0xffff0000);
+    float x0 = ref_bf16(x & 0xffff), x1 = ref_float(x & 0xffff0000), y0 = ref_bf16(y & 0xffff),
+          y1 = ref_float(y & 0xffff0000);
     switch (kind) {
     case 0: return ref_fma_flush(x1, y1, ref_fma_flush(x0, y0, c));                        /* even first */
     case 1: return fmaf(x0, y0, fmaf(x1, y1, c));                                          /* no flush */
     case 2: return sloppy_flush(x0, y0, sloppy_flush(x1, y1, c));
-    case 3: return ref_fma_flush(1, ref_fma_flush(x0, y0, 0), ref_fma_flush(1, ref_fma_flush(x1, y1, 0), c));   /* not fused */
+    /* not fused */
+    case 3: return ref_fma_flush(1, ref_fma_flush(x0, y0, 0), ref_fma_flush(1, ref_fma_flush(x1, y1, 0), c));
     default: return ref_fma_flush(1, ref_fma_flush(x0, y0, ref_fma_flush(x1, y1, 0)), c);  /* the pair first */
     }
 }

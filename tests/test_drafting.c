@@ -9,12 +9,15 @@
 static const char demo[] = "models/demo";
 enum { PROMPT = 120 };
 
-struct setting { const char *name; unsigned drafters; size_t width[8], n_width; long passes; enum kv_policy policy; size_t sinks, budget; enum ngram_lead lead; };
+struct setting { const char *name; unsigned drafters; size_t width[8],
+                 n_width; long passes; enum kv_policy policy; size_t sinks, budget; enum ngram_lead lead; };
 #define BIT(x) (1u << SOURCE_##x)
 static const struct setting settings[] = {
     { "plain", 0, { 0 }, 0, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
-    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 16, 4096, LEAD_FIRST },
-    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128, LEAD_FIRST },
+    { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 16, 4096,
+      LEAD_FIRST },
+    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128,
+      LEAD_FIRST },
     { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
     { "window", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, 4, KV_WINDOW, 4, 64, LEAD_FIRST },
     { "all leads", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 2, 2 }, 2, 2, KV_STATIC, 1, 90, LEAD_ALL },
@@ -32,7 +35,8 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.drafters = h ? x->drafters : x->drafters & ~BIT(HEADS);
     memcpy(s->draft.width, x->width, sizeof x->width);
     s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
-    s->draft.kv_policy = x->policy, s->draft.kv_sinks = x->sinks, s->draft.kv_budget = x->budget, s->draft.ngram_lead = x->lead;
+    s->draft.kv_policy = x->policy, s->draft.kv_sinks = x->sinks, s->draft.kv_budget = x->budget,
+    s->draft.ngram_lead = x->lead;
     s->draft.kv_fixed = x->n_width > 0;
     s->heads = s->draft.drafters & BIT(HEADS) ? h : NULL;
 }
@@ -52,18 +56,21 @@ static void prompt_of(int32_t *token, size_t n, size_t vocab, uint64_t seed)
         for (size_t k = 0; k < 3 + w % 6 && i < n; k++) token[i++] = word[w][k];
     }
 }
-static void open_decoder(struct decoder *d, const struct rig *r, const struct sampling *p, const struct decode_setup *s, const int32_t *prompt, size_t n_prompt, size_t n_max)
+static void open_decoder(struct decoder *d, const struct rig *r, const struct sampling *p,
+                         const struct decode_setup *s, const int32_t *prompt, size_t n_prompt, size_t n_max)
 {
     struct err e = { 0 };
     if (s && draft_check(&s->draft, &e)) rig_die("settings", &e);
-    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(d, &r->m, p, s, prompt, n_prompt, n_max, &e) || decode_prefill(d, NULL, NULL, &e))
+        rig_die("decoder", &e);
 }
 static void step(struct decoder *d)
 {
     struct err e = { 0 };
     if (decode_step(d, &e)) rig_die("step", &e);
 }
-static void plain_text(int32_t *text, const struct rig *r, const struct sampling *p, const int32_t *prompt, size_t n_prompt, size_t n_max)
+static void plain_text(int32_t *text, const struct rig *r, const struct sampling *p, const int32_t *prompt,
+                       size_t n_prompt, size_t n_max)
 {
     struct decoder d;
     open_decoder(&d, r, p, NULL, prompt, n_prompt, n_max);
@@ -96,7 +103,8 @@ static void nothing_is_allocated_in_a_round(void)
                 step(&d);
                 decode_count(&d, d.n_tokens - from);
             }
-            CHECK(allocations() == before, "%s: %zu in %zu rounds", settings[i].name, allocations() - before, rounds);
+            CHECK(allocations() == before, "%s: %zu in %zu rounds", settings[i].name, allocations() - before,
+                  rounds);
             decode_close(&d);
         }
     rig_close(&two);
@@ -104,14 +112,18 @@ static void nothing_is_allocated_in_a_round(void)
 
 /* ---- what the controller may choose of the partial cache ---- */
 
-static bool arm_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget) { return g->arm[i].policy == policy && g->arm[i].budget == budget; }
+static bool arm_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
+{
+    return g->arm[i].policy == policy && g->arm[i].budget == budget;
+}
 static void arms_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
 {
     struct decode_setup s = { 0 };
     struct sampling p;
     int32_t prompt[700];
     draft_defaults(&s.draft);
-    s.draft.drafters = BIT(PARTIAL), s.draft.kv_policy = policy, s.draft.kv_fixed = fixed, s.draft.kv_budget = budget;
+    s.draft.drafters = BIT(PARTIAL), s.draft.kv_policy = policy, s.draft.kv_fixed = fixed,
+    s.draft.kv_budget = budget;
     sampling_of(&p, 3);
     prompt_of(prompt, 700, rig.c.vocab, 6);
     open_decoder(d, &rig, &p, &s, prompt, 700, 900);
@@ -131,11 +143,13 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
     CHECK(g->n_arms == 1 && arm_is(g, 0, KV_DYNAMIC, 300));
     decode_close(&d);
     arms_of(&d, KV_STATIC, false, 4096);
-    CHECK(g->n_arms == 3 && arm_is(g, 0, KV_STATIC, 256) && arm_is(g, 1, KV_STATIC, 1024) && arm_is(g, 2, KV_STATIC, 4096));
+    CHECK(g->n_arms == 3 && arm_is(g, 0, KV_STATIC, 256) && arm_is(g, 1, KV_STATIC, 1024) &&
+          arm_is(g, 2, KV_STATIC, 4096));
     decode_close(&d);
 
     arms_of(&d, KV_AUTO, false, 600);
-    CHECK(g->n_arms == 4 && arm_is(g, 0, KV_MEAN, 256) && arm_is(g, 1, KV_DYNAMIC, 256) && arm_is(g, 2, KV_MEAN, 600) && arm_is(g, 3, KV_DYNAMIC, 600));
+    CHECK(g->n_arms == 4 && arm_is(g, 0, KV_MEAN, 256) && arm_is(g, 1, KV_DYNAMIC, 256) &&
+          arm_is(g, 2, KV_MEAN, 600) && arm_is(g, 3, KV_DYNAMIC, 600));
     CHECK(g->at_arm == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
     for (size_t better = 0; better < 2; better++) {
         for (size_t i = 0; i < g->n_arms; i++) {     /* known for sure, at one price */
@@ -143,18 +157,23 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
             a->n = a->trials = 1000, a->idle = 0, a->seconds = 1e-4, a->hit = i == better ? 0.9 : 0.6;
         }
         choose_where_a_row_costs_a_tenth(&d, 1);
-        CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_MEAN) && g->partial.budget == 256, "arm %zu instead of %zu", g->at_arm, better);
+        CHECK(g->at_arm == better && g->partial.policy == (better ? KV_DYNAMIC : KV_MEAN) &&
+                  g->partial.budget == 256,
+              "arm %zu instead of %zu", g->at_arm, better);
         while (partial_kv(&g->partial) == g->kv && d.n_tokens < d.n_max) {
-            step(&d);                                /* and whatever this machine's passes cost, drafting goes on */
+            /* and whatever this machine's passes cost, drafting goes on */
+            step(&d);
             d.control.mode = d.control.better = MODE_FULL, d.control.to_go = 1000;
         }
-        CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections", g->partial.refreshes);
+        CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections",
+              g->partial.refreshes);
     }
     /* others are tried while drafting pays, and in a trial of drafting only where none is known to pay: not at all, or less than what lean rounds write */
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < g->n_arms; k++)
             g->arm[k].hit = i == 2 ? 0.01 : i == 3 ? 0.7 : 0.9;
-        g->arm[2] = (struct budget_arm){ .policy = KV_MEAN, .budget = 600, .hit = 0.95, .n = 1, .seconds = 1e-6 };
+        g->arm[2] = (struct budget_arm){ .policy = KV_MEAN, .budget = 600, .hit = 0.95, .n = 1,
+                                         .seconds = 1e-6 };
         g->at_arm = 1;
         d.control.mode = MODE_FULL, d.control.better = i == 0 ? MODE_FULL : MODE_LEAN;
         choose_where_a_row_costs_a_tenth(&d, i == 3 ? 3 : 1);
@@ -180,7 +199,8 @@ static void drafts_that_are_not_finite_guess_nothing(void)
         if (decode_step(&plain, &e)) rig_die("step", &e);
     for (int finite = 0; finite < 2; finite++) {
         size_t guessed = 0;
-        setup_of(&s, &(struct setting){ "", BIT(PARTIAL), { 2, 2 }, 2, 2, KV_WINDOW, 4, 64, LEAD_FIRST }, NULL);
+        setup_of(&s, &(struct setting){ "", BIT(PARTIAL), { 2, 2 }, 2, 2, KV_WINDOW, 4, 64, LEAD_FIRST },
+                 NULL);
         s.small = &broken;
         mat_scales(&broken.layers[1].down)[3] = finite ? 1e-3f : INFINITY;
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + N);
@@ -188,7 +208,8 @@ static void drafts_that_are_not_finite_guess_nothing(void)
             if (decode_step(&d, &e)) rig_die("step", &e);
             guessed += d.round.draft_passes + d.round.rows - 1;
         }
-        CHECK((guessed > 0) == finite, "%zu passes and guesses with %s weights", guessed, finite ? "finite" : "infinite");
+        CHECK((guessed > 0) == finite, "%zu passes and guesses with %s weights", guessed,
+              finite ? "finite" : "infinite");
         CHECK(memcmp(d.tokens, plain.tokens, (PROMPT + N) * sizeof *d.tokens) == 0, "another text");
         decode_close(&d);
     }
@@ -207,7 +228,8 @@ static void trials_wait_where_drafting_cannot_pay(void)
         for (size_t known = 0; known < 2; known++) {
             for (size_t i = 0; i < g->n_arms; i++) {
                 g->arm[i].n = g->arm[i].trials = 1000, g->arm[i].hit = known ? 0.4 : 0.9;
-                g->arm[i].seconds = dear ? 0.85e-3 : i == 2 ? 1e-4 : 1e-2;      /* one that is cheap is enough; guesses may come true again as often as was hoped */
+                /* one that is cheap is enough; guesses may come true again as often as was hoped */
+                g->arm[i].seconds = dear ? 0.85e-3 : i == 2 ? 1e-4 : 1e-2;
             }
             CHECK((draft_could_gain(g, &d.control) > 0.12) == !dear, "dear %zu known %zu", dear, known);
         }
@@ -219,22 +241,27 @@ static void trials_wait_where_drafting_cannot_pay(void)
     d.control.t[heads.n] = 0.1;
     CHECK(draft_could_gain(g, &d.control) <= 0, "heads that are not known yet, but dear");
     d.control.t[heads.n] = as_it_was;
-    d.control.drafter[SOURCE_HEADS].n = 4, d.control.drafter[SOURCE_HEADS].seconds = 1e-4, d.control.drafter[SOURCE_HEADS].gain = 0.05;
+    d.control.drafter[SOURCE_HEADS].n = 4, d.control.drafter[SOURCE_HEADS].seconds = 1e-4,
+    d.control.drafter[SOURCE_HEADS].gain = 0.05;
     CHECK(draft_could_gain(g, &d.control) <= 0, "heads that lose");
     d.control.drafter[SOURCE_HEADS].gain = 0.15;
-    CHECK(fabs(draft_could_gain(g, &d.control) - 0.05) < 1e-9, "heads that gain 0.15 less the 0.1 that they take: %g", draft_could_gain(g, &d.control));
+    CHECK(fabs(draft_could_gain(g, &d.control) - 0.05) < 1e-9,
+          "heads that gain 0.15 less the 0.1 that they take: %g", draft_could_gain(g, &d.control));
     g->set.drafters = BIT(NGRAM) | BIT(SUFFIX);
     CHECK(draft_could_gain(g, &d.control) == INFINITY, "neither passes nor heads");
     const size_t at = g->at_arm, other = (at + 1) % g->n_arms;
     struct control *c = &d.control;
     c->cost[0] = 1e-3, c->at = g->kv->n_past;
-    const double bytes = control_pass_seconds(c, (double)g->small->weight_bytes, MIN(g->arm[at].budget, g->kv->n_past));
+    const double bytes =
+        control_pass_seconds(c, (double)g->small->weight_bytes, MIN(g->arm[at].budget, g->kv->n_past));
     CHECK(bytes > 0);
     for (size_t stale = 0; stale < 2; stale++) {
         c->stale = stale;
         g->arm[at].seconds = g->arm[other].seconds = 2 * bytes, g->arm[at].hit = 0.4;
         draft_hope_again(g, c);
-        CHECK(g->arm[at].hit > 0.4 && g->arm[at].seconds == (stale ? bytes : 2 * bytes) && g->arm[other].seconds == 2 * bytes, "stale %zu: %g, %g", stale, g->arm[at].hit, g->arm[at].seconds);
+        CHECK(g->arm[at].hit > 0.4 && g->arm[at].seconds == (stale ? bytes : 2 * bytes) &&
+                  g->arm[other].seconds == 2 * bytes,
+              "stale %zu: %g, %g", stale, g->arm[at].hit, g->arm[at].seconds);
         g->arm[at].seconds = bytes / 2;
         draft_hope_again(g, c);
         CHECK(g->arm[at].seconds == bytes / 2, "never dearer");
@@ -267,8 +294,10 @@ static size_t brute_grams(struct gram *g, const int32_t *token, size_t n, int32_
 
 static void ngrams_lag_behind_the_penalty_window(void)
 {
-    static const struct { double penalty; long window, delay; size_t lag; } cases[] = {
-        { 1, 1024, -1, 0 }, { 1.2, 0, -1, 0 }, { 1.2, 30, -1, 31 }, { 1.2, -1, -1, SIZE_MAX }, { 1.2, 30, 0, 0 }, { 1, 0, 50, 50 }, { 1.3, 7, 200, 200 },
+    static const struct { double penalty; long window, delay; size_t lag;
+    } cases[] = {
+        { 1, 1024, -1, 0 }, { 1.2, 0, -1, 0 }, { 1.2, 30, -1, 31 },  { 1.2, -1, -1, SIZE_MAX },
+        { 1.2, 30, 0, 0 },  { 1, 0, 50, 50 },  { 1.3, 7, 200, 200 },
     };
     static struct gram want[4096];
     size_t compared = 0;
@@ -287,14 +316,17 @@ static void ngrams_lag_behind_the_penalty_window(void)
         for (size_t shown = d.n_tokens;;) {      /* the text as it was when the table was asked last */
             size_t seen = cases[i].lag < shown ? shown - cases[i].lag : 0;
             for (size_t k = 0; k < d.n_tokens; k += 1 + k % 3) {
-                size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]), got = ngram_top(d.draft.ngram, d.tokens[k], NGRAM_K_MAX, next, frequency);
+                size_t n = brute_grams(want, d.tokens, seen, d.tokens[k]),
+                       got = ngram_top(d.draft.ngram, d.tokens[k], NGRAM_K_MAX, next, frequency);
                 bool same = got == MIN(n, (size_t)NGRAM_K_MAX);
-                for (size_t j = 0; same && j < got; j++) same = frequency[j] == want[j].count && !memcmp(next[j], want[j].next, sizeof next[j]);
+                for (size_t j = 0; same && j < got; j++)
+                    same = frequency[j] == want[j].count && !memcmp(next[j], want[j].next, sizeof next[j]);
                 CHECK(same, "case %zu: %zu tokens, lead %d", i, d.n_tokens, d.tokens[k]);
                 compared += got;
             }
             if (d.n_tokens == d.n_max) break;
-            shown = d.n_tokens + 1 < d.n_max ? d.n_tokens : shown;      /* before the last token there is nothing to draft */
+            /* before the last token there is nothing to draft */
+            shown = d.n_tokens + 1 < d.n_max ? d.n_tokens : shown;
             step(&d);
         }
         decode_close(&d);
@@ -321,20 +353,24 @@ static void unlikely_proposals_are_looked_at(void)
     const float before = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
     size_t kept = 0;
     while (d.n_tokens < d.n_max) {
-        for (size_t i = 1; i < CONTROL_GRID; i++) d.control.cost[i] = (double)control_grid[i] * d.control.cost[0];
-        d.control.seconds = 100;             /* a look is a small part of a round, as it is of a real model's */
+        for (size_t i = 1; i < CONTROL_GRID; i++)
+            d.control.cost[i] = (double)control_grid[i] * d.control.cost[0];
+        /* a look is a small part of a round, as it is of a real model's */
+        d.control.seconds = 100;
         step(&d);
         kept += d.draft.tree->n_kept > 1;
     }
     const float after = calibrate_most(&d.draft.calibration, cell_ngram(0, 0, 0), NGRAM_CELLS);
-    printf("    4-grams: %.2f believed at first, %.2f after %d tokens; %zu rounds of more than one row\n", (double)before, (double)after, TOKENS, kept);
+    printf("    4-grams: %.2f believed at first, %.2f after %d tokens; %zu rounds of more than one row\n",
+           (double)before, (double)after, TOKENS, kept);
     CHECK(before < 0.1f && after > 0.5f, "%g, then %g", (double)before, (double)after);
     decode_close(&d);
 }
 
 /* ---- statistics against a log ---- */
 
-struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2], ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_SOURCES], passes; };
+struct round_log { size_t tokens, rows, pool, depth, reached[TREE_DEPTH_MAX + 2],
+                   ngram; unsigned path[TREE_DEPTH_MAX]; size_t drafted[N_SOURCES], passes; };
 
 /* What the tree of the last round and the tokens that came of it say. */
 static void log_round(struct round_log *x, const struct decoder *d, size_t from)
@@ -368,7 +404,10 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
         at = next;
     }
 }
-static size_t at(const json_t *j, const char *name, size_t i) { return (size_t)json_integer_value(json_array_get(json_object_get(j, name), i)); }
+static size_t at(const json_t *j, const char *name, size_t i)
+{
+    return (size_t)json_integer_value(json_array_get(json_object_get(j, name), i));
+}
 static double number(const json_t *j, const char *name)
 {
     const json_t *x = json_object_get(j, name);
@@ -392,7 +431,8 @@ static void statistics_equal_a_log(void)
             p.temperature = 0.5, p.penalty = 1;
             prompt_of(prompt, PROMPT, rig.c.vocab, 9);
             open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + TOKENS);
-            for (; tokens < end; rounds++) {                /* the text ends after `end` tokens, wherever that is in its round */
+            /* the text ends after `end` tokens, wherever that is in its round */
+            for (; tokens < end; rounds++) {
                 size_t from = d.n_tokens;
                 step(&d);
                 log_round(&x[rounds], &d, from);
@@ -411,11 +451,15 @@ static void statistics_equal_a_log(void)
             json_error_t why;
             json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &why);
             CHECK(j, "%s: %s", why.text, text);
-            size_t accepted = 0, depth = 0, rows = 0, pool = 0, beta = 0, passes = 0, hist[TREE_DEPTH_MAX + 2] = { 0 };
-            size_t reached[TREE_DEPTH_MAX + 2] = { 0 }, taken[TREE_DEPTH_MAX + 2] = { 0 }, drafted[N_SOURCES] = { 0 }, good[N_SOURCES] = { 0 };
+            size_t accepted = 0, depth = 0, rows = 0, pool = 0, beta = 0, passes = 0,
+                hist[TREE_DEPTH_MAX + 2] = { 0 };
+            size_t reached[TREE_DEPTH_MAX + 2] = { 0 }, taken[TREE_DEPTH_MAX + 2] = { 0 },
+                drafted[N_SOURCES] = { 0 }, good[N_SOURCES] = { 0 };
             for (size_t k = 0; k < rounds; k++) {
-                const size_t n = x[k].tokens, full = n < TOKENS && k + 1 == rounds ? d.round.tokens : n, a = n < full ? n : n - 1;
-                accepted += a, depth += x[k].depth, rows += x[k].rows, pool += x[k].pool, passes += x[k].passes, hist[n]++;
+                const size_t n = x[k].tokens, full = n < TOKENS && k + 1 == rounds ? d.round.tokens : n,
+                             a = n < full ? n : n - 1;
+                accepted += a, depth += x[k].depth, rows += x[k].rows, pool += x[k].pool,
+                    passes += x[k].passes, hist[n]++;
                 beta += a && x[k].ngram >= a ? a : 0;
                 for (size_t q = 1; q <= n; q++) reached[q] += x[k].reached[q], taken[q] += q <= a;
                 for (size_t q = 0; q < N_SOURCES; q++) {
@@ -424,17 +468,26 @@ static void statistics_equal_a_log(void)
                 }
             }
             const char *name = settings[i].name;
-            CHECK(number(j, "rounds") == (double)rounds && number(j, "accepted") == (double)accepted, "%s: %s", name, text);
-            CHECK(number(j, "drafted") == (double)pool && number(j, "verified_rows") == (double)rows, "%s: %s", name, text);
-            CHECK(near(number(j, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0), "%s: %s", name, text);
-            if (depth) CHECK(near(number(j, "alpha"), (double)accepted / (double)depth, 1e-4, 0), "%s: %zu of %zu: %s", name, accepted, depth, text);
+            CHECK(number(j, "rounds") == (double)rounds && number(j, "accepted") == (double)accepted,
+                  "%s: %s", name, text);
+            CHECK(number(j, "drafted") == (double)pool && number(j, "verified_rows") == (double)rows,
+                  "%s: %s", name, text);
+            CHECK(near(number(j, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0),
+                  "%s: %s", name, text);
+            if (depth)
+                CHECK(near(number(j, "alpha"), (double)accepted / (double)depth, 1e-4, 0),
+                      "%s: %zu of %zu: %s", name, accepted, depth, text);
             else CHECK(json_is_null(json_object_get(j, "alpha")));
-            if (s.draft.n_width && depth) CHECK(near(number(j, "beta"), (double)beta / (double)depth, 1e-4, 0), "%s: %zu of %zu: %s", name, beta, depth, text);
+            if (s.draft.n_width && depth)
+                CHECK(near(number(j, "beta"), (double)beta / (double)depth, 1e-4, 0), "%s: %zu of %zu: %s",
+                      name, beta, depth, text);
             else CHECK(json_is_null(json_object_get(j, "beta")));
             CHECK(number(j, "refreshes") == (double)refreshes && number(j, "draft_passes") == (double)passes);
             size_t sum = 0;
             for (size_t q = 1; q <= TREE_DEPTH_MAX; q++) {
-                CHECK(at(j, "reached_per_depth", q - 1) == reached[q] && at(j, "accepted_per_depth", q - 1) == taken[q], "%s depth %zu: %zu %zu: %s", name, q, reached[q], taken[q], text);
+                CHECK(at(j, "reached_per_depth", q - 1) == reached[q] &&
+                          at(j, "accepted_per_depth", q - 1) == taken[q],
+                      "%s depth %zu: %zu %zu: %s", name, q, reached[q], taken[q], text);
                 CHECK(at(j, "acceptance_histogram", q - 1) == hist[q]);
                 CHECK(taken[q] <= reached[q]);
                 sum += q * at(j, "acceptance_histogram", q - 1);
@@ -443,12 +496,18 @@ static void statistics_equal_a_log(void)
             for (size_t q = 0; q < N_SOURCES; q++) {
                 const json_t *one = json_object_get(json_object_get(j, "sources"), source_names[q]);
                 CHECK(!one == !drafted[q]);
-                if (one) CHECK(number(one, "drafted") == (double)drafted[q] && number(one, "accepted") == (double)good[q], "%s %s", name, source_names[q]);
+                if (one)
+                    CHECK(number(one, "drafted") == (double)drafted[q] &&
+                              number(one, "accepted") == (double)good[q],
+                          "%s %s", name, source_names[q]);
             }
-            const json_t *time = json_object_get(j, "time"), *window = json_array_get(json_object_get(j, "windows"), 0);
-            double parts = number(time, "draft") + number(time, "verify") + number(time, "controller") + number(time, "other") + number(time, "checkpoint");
+            const json_t *time = json_object_get(j, "time"),
+                         *window = json_array_get(json_object_get(j, "windows"), 0);
+            double parts = number(time, "draft") + number(time, "verify") + number(time, "controller") +
+                           number(time, "other") + number(time, "checkpoint");
             CHECK(near(parts, d.stats.seconds, 1e-5, 0) && number(time, "other") >= 0, "%s", text);
-            CHECK(number(window, "start") == 0 && number(window, "tokens") == (double)tokens && near(number(window, "seconds"), d.stats.seconds, 1e-5, 0) &&
+            CHECK(number(window, "start") == 0 && number(window, "tokens") == (double)tokens &&
+                  near(number(window, "seconds"), d.stats.seconds, 1e-5, 0) &&
                   near(number(window, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0));
             if (i == 0) CHECK(rounds == tokens && !depth && number(j, "mean_acceptance_length") == 1);
             json_decref(j), free(text);
@@ -466,16 +525,21 @@ static void windows_of_a_long_text(void)
     size_t tokens = 0;
     if (stats_open(&s, 5000, &e)) rig_die("statistics", &e);
     while (tokens < 4990) {
-        struct round_stats r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8, .drafted_depth = 7, .seconds = 0.01 };
+        struct round_stats r = { .tokens = 1 + rng_below(&rng, 7), .rows = 9, .drafted = 8,
+                                 .drafted_depth = 7, .seconds = 0.01 };
         size_t n = rng_below(&rng, 8) ? r.tokens : rng_below(&rng, r.tokens + 1);
         stats_add(&s, &r, n);
         tokens += n, seconds += n ? 0.01 : 0, rounds += n > 0;
     }
     for (size_t i = 0; i < s.n_windows; i++) {
-        CHECK(s.window[i].tokens == (i < tokens / STATS_WINDOW ? STATS_WINDOW : i == tokens / STATS_WINDOW ? tokens % STATS_WINDOW : 0), "window %zu: %zu", i, s.window[i].tokens);
+        CHECK(s.window[i].tokens == (i < tokens / STATS_WINDOW    ? STATS_WINDOW
+                                     : i == tokens / STATS_WINDOW ? tokens % STATS_WINDOW
+                                                                  : 0),
+              "window %zu: %zu", i, s.window[i].tokens);
         sum += s.window[i].seconds, turns += s.window[i].rounds;
     }
-    CHECK(near(sum, seconds, 1e-9, 0) && near(turns, rounds, 1e-9, 0) && s.rounds == (size_t)rounds && s.tokens == tokens);
+    CHECK(near(sum, seconds, 1e-9, 0) && near(turns, rounds, 1e-9, 0) && s.rounds == (size_t)rounds &&
+          s.tokens == tokens);
     stats_clear(&s);
     CHECK(s.tokens == 0 && s.window[0].tokens == 0 && s.n_windows == 6);
     stats_close(&s);
@@ -484,12 +548,14 @@ static void windows_of_a_long_text(void)
 /* ---- edges ---- */
 
 /* The text of a setting equals plain decoding's, for every length from one token on. */
-static void same_as_plain(const struct rig *r, const struct sampling *p, const struct decode_setup *s, const int32_t *text, size_t n_prompt, size_t n_max, const char *what)
+static void same_as_plain(const struct rig *r, const struct sampling *p, const struct decode_setup *s,
+                          const int32_t *text, size_t n_prompt, size_t n_max, const char *what)
 {
     struct decoder d;
     open_decoder(&d, r, p, s, text, n_prompt, n_max);
     while (d.n_tokens < n_max) step(&d);
-    CHECK(d.n_tokens == n_max && !memcmp(d.tokens, text, n_max * sizeof *text), "%s: %zu + %zu tokens", what, n_prompt, n_max - n_prompt);
+    CHECK(d.n_tokens == n_max && !memcmp(d.tokens, text, n_max * sizeof *text), "%s: %zu + %zu tokens", what,
+          n_prompt, n_max - n_prompt);
     decode_close(&d);
 }
 
@@ -499,7 +565,8 @@ static void ends_tiny_caches_and_tiny_vocabularies(void)
     static const struct setting tight[] = {
         { "budget 2", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_DYNAMIC, 1, 2, LEAD_FIRST },
         { "wide", BIT(PARTIAL) | BIT(NGRAM), { 31, 12 }, 2, 1, KV_DYNAMIC, 1, 2, LEAD_FIRST },
-        { "deep", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1, 1, 1, 1, 1, 1, 1, 1 }, 8, 16, KV_WINDOW, 30, 31, LEAD_ALL },
+        { "deep", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1, 1, 1, 1, 1, 1, 1, 1 }, 8, 16, KV_WINDOW, 30,
+          31, LEAD_ALL },
         { "sinks behind the prompt", BIT(PARTIAL), { 2 }, 1, 3, KV_STATIC, 60, 61, LEAD_FIRST },
     };
     struct rig r;
@@ -515,13 +582,15 @@ static void ends_tiny_caches_and_tiny_vocabularies(void)
                 struct { int32_t id; float bias; } ban[7];
                 sampling_of(&p, i);
                 p.temperature = i % 2 ? 1 : 0, p.penalty = 1, p.min_p = 0;
-                for (int32_t k = 0; k < 7; k++) ban[k].id = k, ban[k].bias = -INFINITY;      /* one token is left */
+                /* one token is left */
+                for (int32_t k = 0; k < 7; k++) ban[k].id = k, ban[k].bias = -INFINITY;
                 if (banned) p.bias = (void *)ban, p.n_bias = 7;
                 rig_tokens(text, n_prompt, 8, 3 + i);
                 plain_text(text, &r, &p, text, n_prompt, n_prompt + 90);
                 setup_of(&s, &tight[i], NULL);
                 static const size_t lengths[] = { 1, 2, 3, 5, 90 };
-                for (size_t k = 0; k < 5; k++) same_as_plain(&r, &p, &s, text, n_prompt, n_prompt + lengths[k], tight[i].name);
+                for (size_t k = 0; k < 5; k++)
+                    same_as_plain(&r, &p, &s, text, n_prompt, n_prompt + lengths[k], tight[i].name);
             }
     rig_close(&r), tiny_remove(dir);
 }
@@ -544,9 +613,12 @@ static void restarts(void)
         plain_text(want[1], &rig, &q, prompt, PROMPT, PROMPT + 90);
         CHECK(memcmp(want[0], want[1], sizeof want[0]));
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + 90);
-        for (size_t turn = 0; turn < (SLOW_BUILD ? 2 : 4); turn++) {           /* 0, 1, back to 0, and 0 again from the middle */
+        /* 0, 1, back to 0, and 0 again from the middle */
+        for (size_t turn = 0; turn < (SLOW_BUILD ? 2 : 4); turn++) {
             size_t n = turn == 3 ? PROMPT + 40 : PROMPT;
-            if (turn && (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, NULL, NULL, &e))) rig_die("restart", &e);
+            if (turn &&
+                (decode_restart(&d, n, turn == 1 ? &q : &p, &e) || decode_prefill(&d, NULL, NULL, &e)))
+                rig_die("restart", &e);
             CHECK(d.n_tokens == n && d.kv.n_past == n - 1 && d.stats.tokens == 0);
             while (d.n_tokens < d.n_max) {
                 size_t from = d.n_tokens;
@@ -604,9 +676,11 @@ static void heads_of_several_decoders(void)
 static void published_rule_without_coins(void)
 {
     static const struct setting rows[] = {
-        { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128, LEAD_FIRST },
+        { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 16, 128,
+          LEAD_FIRST },
         { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 16, 4096, LEAD_FIRST },
-        { "all leads and matches", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, 1, KV_DYNAMIC, 16, 4096, LEAD_ALL },
+        { "all leads and matches", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, 1, KV_DYNAMIC, 16, 4096,
+          LEAD_ALL },
     };
     for (size_t i = 0; i < 3; i++)
         for (size_t tokens = 1; tokens <= (SLOW_BUILD ? 3 : 30); tokens += tokens < 6 ? 1 : 12) {
@@ -615,21 +689,27 @@ static void published_rule_without_coins(void)
             int32_t text[PROMPT + 30];
             sampling_of(&p, 1);
             p.temperature = 0, p.penalty = 1;
-            prompt_of(text, PROMPT, i == 2 ? 40 : rig.c.vocab, 4);       /* few different tokens: many 4-grams behind each */
+            /* few different tokens: many 4-grams behind each */
+            prompt_of(text, PROMPT, i == 2 ? 40 : rig.c.vocab, 4);
             plain_text(text, &rig, &p, text, PROMPT, PROMPT + tokens);
             for (int paper = 0; paper < 2; paper++) {
                 struct decoder d;
                 struct decode_setup s;
                 setup_of(&s, &rows[i], &heads);
                 s.draft.verifier = paper ? VERIFY_PAPER : VERIFY_EXACT;
-                if (i == 2) CHECK(draft_rows(&s.draft) >= 1 + 1 + 16 + 2 * 20 * 3, "the root, a guess, a match, 20 4-grams behind each of the two: %zu", draft_rows(&s.draft));
+                if (i == 2)
+                    CHECK(draft_rows(&s.draft) >= 1 + 1 + 16 + 2 * 20 * 3,
+                          "the root, a guess, a match, 20 4-grams behind each of the two: %zu",
+                          draft_rows(&s.draft));
                 if (i < 2) s.draft.ngram_k = 3;
                 open_decoder(&d, &rig, &p, &s, text, PROMPT, PROMPT + tokens);
                 for (; d.n_tokens < d.n_max; rounds[paper]++) step(&d);
-                CHECK(!memcmp(d.tokens, text, d.n_max * sizeof *text), "%s, %zu tokens", rows[i].name, tokens);
+                CHECK(!memcmp(d.tokens, text, d.n_max * sizeof *text), "%s, %zu tokens", rows[i].name,
+                      tokens);
                 decode_close(&d);
             }
-            CHECK(rounds[0] == rounds[1], "%s, %zu tokens: %zu and %zu rounds", rows[i].name, tokens, rounds[0], rounds[1]);
+            CHECK(rounds[0] == rounds[1], "%s, %zu tokens: %zu and %zu rounds", rows[i].name, tokens,
+                  rounds[0], rounds[1]);
         }
 }
 

@@ -12,7 +12,8 @@ static struct err e;
 /* ---- the definition, of text[0, n) ---- */
 
 /* penalty[vocab] from the text of src/sample/dry.h alone. */
-static void brute_penalties(double *penalty, size_t vocab, const struct sampling *p, const int32_t *text, size_t n)
+static void brute_penalties(double *penalty, size_t vocab, const struct sampling *p, const int32_t *text,
+                            size_t n)
 {
     const size_t last = p->dry_last_n < 0 || (size_t)p->dry_last_n > n ? n : (size_t)p->dry_last_n;
     const int32_t *x = text + n - last;
@@ -42,7 +43,8 @@ static void brute_penalties(double *penalty, size_t vocab, const struct sampling
             alone |= p->dry_breakers[b].n == 1 && p->dry_breakers[b].ids[0] == x[i];
         if (length < p->dry_allowed || alone)
             continue;
-        penalty[x[i]] = MAX(penalty[x[i]], p->dry_multiplier * pow(p->dry_base, (double)MIN(length - p->dry_allowed, limit)));
+        penalty[x[i]] = MAX(penalty[x[i]], p->dry_multiplier *
+                                               pow(p->dry_base, (double)MIN(length - p->dry_allowed, limit)));
     }
 }
 
@@ -66,7 +68,8 @@ static int by_first(const void *a, const void *b)
 }
 
 /* Random parameters; breakers begin with tokens of the text, longer ones are pieces of it. */
-static void make_sampling(struct sampling *p, struct dry_breaker *breakers, const int32_t *x, size_t len, size_t kinds)
+static void make_sampling(struct sampling *p, struct dry_breaker *breakers, const int32_t *x, size_t len,
+                          size_t kinds)
 {
     static const double bases[] = { 1.75, 1, 1.1, 3, 99 };
     static const size_t allowed[] = { 2, 1, 3, 5, 12 };
@@ -111,7 +114,8 @@ static void equals_its_definition(void)
             size_t grow = below(4) ? below(4) : below(60);
             n = below(15) ? MIN(n + grow, len) : below(len + 1);
             t = below(20) == 0 ? 1 - t : t;
-            struct history h = { .tokens = text[t], .n = n, .path = whole + n, .n_path = below(3) ? below(PATH) : 0 };
+            struct history h = { .tokens = text[t], .n = n, .path = whole + n, .n_path = below(3)
+                                 ? below(PATH) : 0 };
             size_t like = below(n + (n == 0)), end = n + h.n_path;
             memcpy(whole, text[t], n * sizeof *whole);
             for (size_t i = n; i < end; i++)
@@ -124,8 +128,9 @@ static void equals_its_definition(void)
             for (size_t v = 0; v < VOCAB; v++) {
                 found += want[v] > 0;
                 double got = d.found.length[v] ? dry_penalty(&d, (int32_t)v) : 0;
-                CHECK(want[v] == 0 ? got == 0 : near(got, want[v], 0, 1e-12), "round %u, n %zu, path %zu, token %zu: %g, want %g", round, n, h.n_path,
-                      v, got, want[v]);
+                CHECK(want[v] == 0 ? got == 0 : near(got, want[v], 0, 1e-12),
+                      "round %u, n %zu, path %zu, token %zu: %g, want %g", round, n, h.n_path, v, got,
+                      want[v]);
                 limited += want[v] > 1e30;
             }
             CHECK(found == d.found.n);
@@ -141,7 +146,8 @@ static void equals_its_definition(void)
             CHECK(d.found.length[v] == 0);
         dry_close(&d);
     }
-    printf("    %zu questions, %zu with penalties, %zu with several, %zu with breakers, %zu penalties beyond 1e30, %zu other histories\n",
+    printf("    %zu questions, %zu with penalties, %zu with several, %zu with breakers, %zu penalties beyond "
+           "1e30, %zu other histories\n",
            asked, penalised, several, broken, limited, jumps);
     CHECK(penalised > asked / 4 && several > 1000 && broken > 1000 && limited > 100 && jumps > 500);
 }
@@ -225,13 +231,15 @@ static void every_parameter_counts(void)
     p.dry_last_n = 0;
     CHECK(penalty_of(&p, y, 9, 2) == 0);
     p.dry_last_n = -1;
-    struct dry_breaker at_4 = { 1, { 4 } }, at_0 = { 1, { 0 } }, at_2 = { 1, { 2 } }, at_54 = { 2, { 5, 4 } }, at_24 = { 2, { 2, 4 } };
+    struct dry_breaker at_4 = { 1, { 4 } }, at_0 = { 1, { 0 } }, at_2 = { 1, { 2 } }, at_54 = { 2, { 5, 4 } },
+        at_24 = { 2, { 2, 4 } };
     p.n_dry_breakers = 1;
     p.dry_breakers = &at_4;  CHECK(penalty_of(&p, y, 9, 2) == 2);       /* 0 1 behind the 4 */
     p.dry_breakers = &at_0;  CHECK(penalty_of(&p, y, 9, 2) == 0);
     p.dry_breakers = &at_2;  CHECK(penalty_of(&p, y, 9, 2) == 0);       /* it is a breaker itself */
     p.dry_breakers = &at_54; CHECK(penalty_of(&p, y, 9, 2) == 2);
-    p.dry_breakers = &at_24; CHECK(penalty_of(&p, y, 9, 2) == 2 * 3);   /* longer ones are not free, and this one is not there */
+    /* longer ones are not free, and this one is not there */
+    p.dry_breakers = &at_24; CHECK(penalty_of(&p, y, 9, 2) == 2 * 3);
     int32_t same[200] = {0};
     p.n_dry_breakers = 0;
     p.dry_base = 1.75;
@@ -243,17 +251,21 @@ static void every_parameter_counts(void)
 /* Breakers that one token holds, and that go over several, are found among the tokens of texts that contain them; in no other text. */
 static void breakers_are_tokens_of_texts(void)
 {
-    static const char *const files[] = { "models/demo/tokenizer.json", "tests/data/tokenizers/llama2.json", "tests/data/tokenizers/llama3.json",
-                                         "tests/data/tokenizers/gpt2.json", "tests/data/tokenizers/qwen2.json" };
+    static const char *const files[] = { "models/demo/tokenizer.json", "tests/data/tokenizers/llama2.json",
+                                         "tests/data/tokenizers/llama3.json",
+                                         "tests/data/tokenizers/gpt2.json",
+                                         "tests/data/tokenizers/qwen2.json" };
     static const struct { const char *breaker, *with, *without; } cases[] = {
-        { "\n", "one.\n\nTwo", "one. Two" }, { "the", "and the man", "and thy man" }, { "is not", "that is not it", "that was not it" },
+        { "\n", "one.\n\nTwo", "one. Two" }, { "the", "and the man", "and thy man" }, { "is not",
+            "that is not it", "that was not it" },
         { "s not", "that is not it", "this is it" }, { ": \"", "he said: \"Yes", "he said, \"Yes" },
     };
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         struct tokenizer *t;
         char *json;
         size_t n_json;
-        if (file_read(&json, &n_json, files[f], 1 << 28, &e) || tokenizer_parse(&t, files[f], json, n_json, SIZE_MAX, &e)) {
+        if (file_read(&json, &n_json, files[f], 1 << 28, &e) ||
+            tokenizer_parse(&t, files[f], json, n_json, SIZE_MAX, &e)) {
             CHECK(false, "%s", e.msg);
             continue;
         }
@@ -297,7 +309,8 @@ static void bad_parameters_are_named(void)
     p.n_order--;
     for (size_t i = STEP_DRY; i < p.n_order; i++)
         p.order[i] = (enum chain_step)(i + 1);
-    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "dry is used and not among the steps"), "%s", e.msg);
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "dry is used and not among the steps"), "%s",
+          e.msg);
     sampling_defaults(&p);
     CHECK(dry_bytes(&p, 10) == 0);
     p.dry_multiplier = 1;
@@ -318,7 +331,8 @@ static void cost_and_allocations(void)
         double seconds = 0, most = 0, known = 0;
         size_t found = 0, places = 0, before;
         for (size_t i = 0; i < N + 4; i++)
-            x[i] = kind == 0 ? 5 : kind == 1 ? (int32_t)(i % 7) : kind == 3 ? (int32_t)below(2) : kind == 4 && i > 90000 ? x[i - 50] : zipf(30000);
+            x[i] = kind == 0 ? 5 : kind == 1 ? (int32_t)(i % 7) : kind == 3 ? (int32_t)below(2) : kind == 4 &&
+                i > 90000 ? x[i - 50] : zipf(30000);
         sampling_defaults(&p);
         p.dry_multiplier = 0.8;
         p.text_max = N;
@@ -351,8 +365,11 @@ static void cost_and_allocations(void)
         CHECK(!ALLOCATIONS_COUNTED || allocations() == before);
         CHECK(found > 0);
         CHECK(kind > 1 || places <= 7 + 160 + 4 + 1, "%zu places", places);
-        printf("    %-16s at 100000 tokens: %.2f us per token, the slowest %.1f us, at most %zu places, %.1f followers; all of the text from scratch %.1f ms, "
-               "its hash %.1f us\n", names[kind], seconds * 1e6 / LAST, most * 1e6, places, (double)found / LAST, first * 1e3, known * 1e6 / LAST);
+        printf("    %-16s at 100000 tokens: %.2f us per token, the slowest %.1f us, at most %zu places, %.1f "
+               "followers; all of the text from scratch %.1f ms, "
+               "its hash %.1f us\n",
+               names[kind], seconds * 1e6 / LAST, most * 1e6, places, (double)found / LAST, first * 1e3,
+               known * 1e6 / LAST);
         dry_close(&d);
     }
     free(x);

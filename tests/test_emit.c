@@ -26,11 +26,16 @@ static int open_byte_level(struct err *e)
     static const char *const names[LETTERS] = { "a", "b", "\u00c3", "\u00a9" };
     p += sprintf(p, "{\"version\":\"1.0\",\"added_tokens\":[");
     for (int i = EOS_1; i < VOCAB; i++)
-        p += sprintf(p, "%s{\"id\":%d,\"content\":\"<%d>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                     "\"normalized\":false,\"special\":true}", i > EOS_1 ? "," : "", i, i);
-    p += sprintf(p, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
-                 "\"use_regex\":true},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
-                 "\"trim_offsets\":true,\"use_regex\":true},\"model\":{\"type\":\"BPE\",\"vocab\":{");
+        p += sprintf(
+            p,
+            "%s{\"id\":%d,\"content\":\"<%d>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+            "\"normalized\":false,\"special\":true}",
+            i > EOS_1 ? "," : "", i, i);
+    p += sprintf(p, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+                    "false,\"trim_offsets\":true,"
+                    "\"use_regex\":true},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\",\"add_"
+                    "prefix_space\":true,"
+                    "\"trim_offsets\":true,\"use_regex\":true},\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (int id = 0; id < STRINGS; id++) {
         int digits[4], n = 0;
         for (int k = id + 1; k > 0; k = (k - 1) / LETTERS)
@@ -93,7 +98,8 @@ struct want { size_t text, tokens; enum finish finish; const char *stop; };
 
 static struct want brute(const char *s, const size_t *ends, size_t n_tokens, const struct emit_rules *r)
 {
-    struct want w = { 0, MIN(n_tokens, r->tokens), n_tokens >= r->tokens ? FINISH_LENGTH : FINISH_NONE, NULL };
+    struct want w = { 0, MIN(n_tokens, r->tokens), n_tokens >= r->tokens ? FINISH_LENGTH : FINISH_NONE,
+                      NULL };
     size_t n = w.tokens ? ends[w.tokens - 1] : 0;
     w.text = n;
     for (size_t end = 1; end <= n && !w.stop; end++)
@@ -143,16 +149,19 @@ static bool check_cut(const char *s, const size_t *ends, size_t n_tokens, const 
         memcpy(got + n_got, out, n);
         n_got += n;
     }
-    bool half = w.text && !w.stop && s[w.text - 1] == letters[2];      /* ends in half a code point: U+FFFD instead */
+    /* ends in half a code point: U+FFFD instead */
+    bool half = w.text && !w.stop && s[w.text - 1] == letters[2];
     size_t same = half ? w.text - 1 : w.text;
-    good = good && n_got == same + 3 * half && !memcmp(got, s, same) && (!half || !memcmp(got + same, "\xef\xbf\xbd", 3)) &&
-           m.n == w.tokens && m.finish == w.finish && m.stop_string == w.stop && m.stop_token == -1;
+    good = good && n_got == same + 3 * half && !memcmp(got, s, same) &&
+           (!half || !memcmp(got + same, "\xef\xbf\xbd", 3)) && m.n == w.tokens && m.finish == w.finish &&
+           m.stop_string == w.stop && m.stop_token == -1;
     emit_close(&m);
     return good;
 }
 
 static const char *const stop_sets[][4] = {
-    { NULL }, { "a" }, { "ab" }, { "aa" }, { "aab", "ab" }, { "b", "aab" }, { "abab", "bab\u00e9" }, { "\u00e9" }, { "\u00e9\u00e9a" },
+    { NULL }, { "a" }, { "ab" }, { "aa" }, { "aab", "ab" }, { "b", "aab" }, { "abab", "bab\u00e9" },
+    { "\u00e9" }, { "\u00e9\u00e9a" },
     { "aabaa", "baab", "abb" }, { "aaaa", "aaab", "ba" }, { "abcd" }, { "a\u00e9b", "\u00e9b", "b" },
 };
 
@@ -178,7 +187,8 @@ static void emit_equals_brute_force_for_every_cut(void)
                 for (size_t at = 1; at <= n; at++)
                     if (at == n || cuts >> (at - 1) & 1 || at - last == 4)
                         last = ends[n_ends++] = at;
-                CHECK(check_cut(s, ends, n_ends, &r), "text \"%.*s\", stop set %zu, cut %x, %zu tokens", (int)n, s, set, cuts, tokens);
+                CHECK(check_cut(s, ends, n_ends, &r), "text \"%.*s\", stop set %zu, cut %x, %zu tokens",
+                      (int)n, s, set, cuts, tokens);
                 if (test_failed_)
                     return;
                 cases++;
@@ -194,7 +204,8 @@ static void emit_equals_brute_force_on_long_texts(void)
         char s[160], stops[3][24];
         const char *stop[3] = { stops[0], stops[1], stops[2] };
         size_t n = random_text(s, 70), ends[160], n_ends = 0;
-        struct emit_rules r = { .tokens = i % 5 ? 1000 : random_below(40) + 1, .stop = stop, .n_stop = random_below(4) };
+        struct emit_rules r = { .tokens = i % 5 ? 1000 : random_below(40) + 1, .stop = stop,
+                                .n_stop = random_below(4) };
         for (size_t k = 0; k < r.n_stop; k++)
             random_text(stops[k], 2 + random_below(7));
         for (size_t at = 0; at < n; ) {
@@ -232,7 +243,8 @@ static void eos_ends_the_text_and_is_in_neither(void)
     emit_token(&m, id_of("ba", 2), &out, &n);
     CHECK(n == 1 && out[0] == 'b', "the a may begin a stop string");
     emit_token(&m, EOS_1, &out, &n);
-    CHECK(n == 1 && out[0] == 'a' && m.finish == FINISH_STOP && m.stop_token == EOS_1 && !m.stop_string && m.n == 1);
+    CHECK(n == 1 && out[0] == 'a' && m.finish == FINISH_STOP && m.stop_token == EOS_1 && !m.stop_string &&
+          m.n == 1);
     emit_close(&m);
     r.ignore_eos = true;                                   /* then it is a token like others, without text */
     CHECK(!emit_open(&m, &r, byte_level, true, &e));
@@ -278,7 +290,8 @@ static void byte_runs_are_searched_when_they_end(void)
     struct err e;
     const char *out;
     for (int how = 0; how < 3; how++) {
-        struct emit_rules r = { .tokens = how == 1 ? 3 : 10, .eos = eos, .n_eos = 1, .stop = stop, .n_stop = 1 };
+        struct emit_rules r = { .tokens = how == 1 ? 3 : 10, .eos = eos, .n_eos = 1, .stop = stop,
+                                .n_stop = 1 };
         char got[64];
         size_t n_got = 0, n;
         int32_t ids[4] = { RUN_X, '\n' + 1, '\n' + 1, how == 0 ? RUN_EOS : RUN_X };
@@ -288,7 +301,9 @@ static void byte_runs_are_searched_when_they_end(void)
             memcpy(got + n_got, out, n);
             n_got += n;
         }
-        CHECK(n_got == 1 && got[0] == 'x' && m.finish == FINISH_STOP && m.stop_string == stop[0] && m.stop_token == -1, "%d: %zu bytes", how, n_got);
+        CHECK(n_got == 1 && got[0] == 'x' && m.finish == FINISH_STOP && m.stop_string == stop[0] &&
+                  m.stop_token == -1,
+              "%d: %zu bytes", how, n_got);
         emit_close(&m);
     }
 }
@@ -307,12 +322,16 @@ static void bad_stop_strings_are_refused(void)
     memset(large, 'a', STOP_STRING_BYTES_MAX + 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct emit_rules r = { .tokens = 1, .stop = &bad[i].s, .n_stop = 1 };
-        CHECK(emit_open(&m, &r, byte_level, true, &e) == -1 && e.code == ERR_INPUT && !strcmp(e.msg, bad[i].says), "%s", e.msg);
+        CHECK(emit_open(&m, &r, byte_level, true, &e) == -1 && e.code == ERR_INPUT &&
+                  !strcmp(e.msg, bad[i].says),
+              "%s", e.msg);
     }
     for (size_t i = 0; i <= STOP_STRINGS_MAX; i++)
         stop[i] = large + i + 1;                           /* the longest ones that are allowed */
     struct emit_rules r = { .tokens = 9, .stop = stop, .n_stop = STOP_STRINGS_MAX + 1 };
-    CHECK(emit_open(&m, &r, byte_level, true, &e) == -1 && !strcmp(e.msg, "--stop: 65 strings, at most 64 are allowed"), "%s", e.msg);
+    CHECK(emit_open(&m, &r, byte_level, true, &e) == -1 &&
+              !strcmp(e.msg, "--stop: 65 strings, at most 64 are allowed"),
+          "%s", e.msg);
     r.n_stop = STOP_STRINGS_MAX;
     r.tokens = 2000;
     CHECK(!emit_open(&m, &r, byte_level, true, &e));
@@ -324,7 +343,8 @@ static void bad_stop_strings_are_refused(void)
         shown += n;
     }
     size_t shortest = STOP_STRING_BYTES_MAX + 1 - STOP_STRINGS_MAX;
-    CHECK(m.finish == FINISH_STOP && tokens == (shortest + 3) / 4 && shown == 0, "%zu tokens, %zu bytes", tokens, shown);
+    CHECK(m.finish == FINISH_STOP && tokens == (shortest + 3) / 4 && shown == 0, "%zu tokens, %zu bytes",
+          tokens, shown);
     emit_close(&m);
 }
 

@@ -11,7 +11,9 @@ static void device_rig_open(struct rig *r, const char *dir, size_t rows_max, siz
     memset(r, 0, sizeof *r);
     r->pool = pool_open(1), r->rows_max = rows_max, r->n_max = n_max;
     if (test_device_open(&r->dev, e.msg, sizeof e.msg)) rig_die("device", &e);
-    if (config_read(&r->c, dir, &e) || model_open(&r->m, dir, &r->c, DT_BF16, r->dev, best_twin(), r->pool, NULL, NULL, &e)) rig_die("model", &e);
+    if (config_read(&r->c, dir, &e) ||
+        model_open(&r->m, dir, &r->c, DT_BF16, r->dev, best_twin(), r->pool, NULL, NULL, &e))
+        rig_die("model", &e);
     if (rows_max && workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 
@@ -60,7 +62,8 @@ static void logits_are_near_the_cpus(const struct tiny *t)
         sum += (double)x[i] * x[i], diff += d * d, most = MAX(most, fabs(d));
     }
     /* Both round operands to bf16 (2^-9) at the same places; sums differ in order, so now and then a rounding does. */
-    CHECK(sum > 0 && sqrt(diff / sum) < 0.01, "%s: root mean square of differences %.4f of the logits'", t->name, sqrt(diff / sum));
+    CHECK(sum > 0 && sqrt(diff / sum) < 0.01, "%s: root mean square of differences %.4f of the logits'",
+          t->name, sqrt(diff / sum));
     CHECK(most < 0.15, "%s: largest difference %.4f", t->name, most);
     free(x), free(y), kv_close(&a), kv_close(&b), rig_close(&cpu), rig_close(&gpu), tiny_remove(dir);
 }
@@ -100,20 +103,23 @@ static void a_row_is_a_row_on_the_device(void)
         node[chain[i]] = token[from + i];
     float *got = pass(&r, &kv, node, parent, 8);
     for (size_t i = 0; i < 5; i++)
-        CHECK(memcmp(got + chain[i] * r.c.vocab, truth + (from + i) * r.c.vocab, row) == 0, "node %zu of a tree", chain[i]);
+        CHECK(memcmp(got + chain[i] * r.c.vocab, truth + (from + i) * r.c.vocab, row) == 0,
+              "node %zu of a tree", chain[i]);
     kv_commit_path(&kv, (const uint32_t[]){ 0, 1, 3, 4, 7 }, 5);
     float *next = pass(&r, &kv, token + from + 5, NULL, 1);
     CHECK(memcmp(next, truth + (from + 5) * r.c.vocab, row) == 0, "behind a committed path");
     free(next), free(got), free(truth), kv_close(&kv), rig_close(&r), tiny_remove(dir);
 }
 
-static void write_text(const struct rig *r, const struct sampling *p, const struct decode_setup *setup, size_t n, int32_t *text, size_t *rounds, size_t *refreshes)
+static void write_text(const struct rig *r, const struct sampling *p, const struct decode_setup *setup,
+                       size_t n, int32_t *text, size_t *rounds, size_t *refreshes)
 {
     struct err e = { 0 };
     struct decoder d;
     int32_t prompt[16];
     rig_tokens(prompt, 16, r->c.vocab, 3);
-    if (decode_open(&d, &r->m, p, setup, prompt, 16, 16 + n, &e) || decode_prefill(&d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(&d, &r->m, p, setup, prompt, 16, 16 + n, &e) || decode_prefill(&d, NULL, NULL, &e))
+        rig_die("decoder", &e);
     for (*rounds = *refreshes = 0; d.n_tokens < d.n_max; ++*rounds, *refreshes += d.round.refreshes)
         if (decode_step(&d, &e)) rig_die("round", &e);
     memcpy(text, d.tokens + 16, n * sizeof *text);
@@ -139,7 +145,8 @@ static void speculation_never_changes_the_text(void)
     setup.heads = &heads;
     setup.draft.drafters |= 1u << SOURCE_HEADS;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
-    setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true, setup.draft.draft_passes = 1;
+    setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
+    setup.draft.draft_passes = 1;
     for (int hot = 0; hot < 2; hot++) {
         struct sampling p;
         size_t rounds, refreshes;
@@ -149,7 +156,8 @@ static void speculation_never_changes_the_text(void)
         CHECK(rounds == TEXT, "%zu rounds", rounds);
         write_text(&r, &p, &setup, TEXT, drafted, &rounds, &refreshes);
         CHECK(memcmp(plain, drafted, sizeof plain) == 0, "temperature %d", hot);
-        CHECK(rounds < TEXT && refreshes > 0, "%zu rounds of drafting, %zu selections: it was to do something", rounds, refreshes);
+        CHECK(rounds < TEXT && refreshes > 0,
+              "%zu rounds of drafting, %zu selections: it was to do something", rounds, refreshes);
     }
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }
@@ -165,7 +173,9 @@ static size_t everything_asked(struct asked *a)
 {
     static struct { int32_t id; float bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
     static const struct dry_breaker breaker[] = { { 1, { 40 } } };
-    static const struct { const char *name; double temperature; long top_k; double top_p, min_p, eta, penalty, presence, frequency, dry; long window; size_t min_tokens; bool turned, biased; } of[] = {
+    static const struct { const char *name; double temperature; long top_k; double top_p, min_p, eta, penalty,
+                          presence, frequency, dry; long window; size_t min_tokens; bool turned,
+                              biased; } of[] = {
         { "greedy", 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, false, false },
         { "greedy, penalties, bans", 0, 0, 1, 0, 0, 1.3, 0.5, 0.1, 0.8, 12, 9, false, true },
         { "0.3, top-k", 0.3, 7, 1, 0, 0, 1.2, 0, 0, 0, 1024, 0, false, false },
@@ -178,12 +188,16 @@ static size_t everything_asked(struct asked *a)
         struct sampling *p = &a[i].p;
         a[i].name = of[i].name;
         sampling_defaults(p);
-        p->seed = 100 + i, p->sample = (uint32_t)i, p->temperature = of[i].temperature, p->top_k = of[i].top_k, p->top_p = of[i].top_p, p->min_p = of[i].min_p;
-        p->eta = of[i].eta, p->penalty = of[i].penalty, p->presence = of[i].presence, p->frequency = of[i].frequency, p->penalty_window = of[i].window;
-        p->dry_multiplier = of[i].dry, p->dry_allowed = 1, p->dry_breakers = breaker, p->n_dry_breakers = 1, p->min_keep = 1 + i % 3;
+        p->seed = 100 + i, p->sample = (uint32_t)i, p->temperature = of[i].temperature,
+        p->top_k = of[i].top_k, p->top_p = of[i].top_p, p->min_p = of[i].min_p;
+        p->eta = of[i].eta, p->penalty = of[i].penalty, p->presence = of[i].presence,
+        p->frequency = of[i].frequency, p->penalty_window = of[i].window;
+        p->dry_multiplier = of[i].dry, p->dry_allowed = 1, p->dry_breakers = breaker, p->n_dry_breakers = 1,
+        p->min_keep = 1 + i % 3;
         p->min_tokens = of[i].min_tokens, p->eos = eos, p->n_eos = 2, p->text_max = PROMPT + CHOSEN;
         if (of[i].biased) p->bias = (void *)bias, p->n_bias = sizeof bias / sizeof *bias;
-        for (size_t j = 0; of[i].turned && j < CHAIN_STEPS; j++) p->order[j] = (enum chain_step)(CHAIN_STEPS - 1 - j);
+        for (size_t j = 0; of[i].turned && j < CHAIN_STEPS; j++)
+            p->order[j] = (enum chain_step)(CHAIN_STEPS - 1 - j);
     }
     return sizeof of / sizeof *of;
 }
@@ -198,27 +212,35 @@ static void sampled_on_the_host(const struct rig *r, const struct sampling *p, i
     if (sampler_open(&s, p, r->c.vocab, ops_all[0], NULL, &e)) rig_die("sampler", &e);
     for (size_t i = 0; i + 1 < PROMPT + CHOSEN; i++) {
         float *x = pass(r, &kv, text + i, NULL, 1);
-        if (i + 1 >= PROMPT) text[i + 1] = sampler_choose(s, x, &(struct history){ text, i + 1, PROMPT, NULL, 0, 0 });
+        if (i + 1 >= PROMPT) text[i + 1] = sampler_choose(s, x, &(struct history){ text, i + 1, PROMPT, NULL,
+            0, 0 });
         free(x);
     }
     sampler_close(s), kv_close(&kv);
 }
 
 /* Write the text that is known; what crosses to the host in a round is ids, scores and the word that says that all is finite. */
-static void chosen_on_the_device(const struct rig *r, const struct asked *a, const struct decode_setup *setup, const char *how, const int32_t *text)
+static void chosen_on_the_device(const struct rig *r, const struct asked *a, const struct decode_setup *setup,
+                                 const char *how, const int32_t *text)
 {
     struct err e = { 0 };
     struct decoder d;
     size_t rounds = 0;
-    if (decode_open(&d, &r->m, &a->p, setup, text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(&d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(&d, &r->m, &a->p, setup, text, PROMPT, PROMPT + CHOSEN, &e) ||
+        decode_prefill(&d, NULL, NULL, &e))
+        rig_die("decoder", &e);
     for (; d.n_tokens < d.n_max; rounds++) {
         if (decode_step(&d, &e)) rig_die("round", &e);
-        const size_t row = r->c.vocab * sizeof(float), most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
-        CHECK(d.control.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row), "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
+        const size_t row = r->c.vocab * sizeof(float),
+                     most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
+        CHECK(d.control.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
+              "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
               d.round.to_host, d.round.rows, most);
     }
-    CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0, "%s, %s: another text than the host's sampler writes", a->name, how);
-    CHECK(d.control.on || (setup ? rounds < CHOSEN : rounds == CHOSEN), "%s, %s: %zu rounds", a->name, how, rounds);
+    CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0,
+          "%s, %s: another text than the host's sampler writes", a->name, how);
+    CHECK(d.control.on || (setup ? rounds < CHOSEN : rounds == CHOSEN), "%s, %s: %zu rounds", a->name, how,
+          rounds);
     decode_close(&d);
 }
 
@@ -240,7 +262,8 @@ static void tokens_are_chosen_on_the_device(void)
     setup.heads = &heads;
     setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
-    setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true, setup.draft.draft_passes = 1, setup.draft.test_depth = 2;
+    setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
+    setup.draft.draft_passes = 1, setup.draft.test_depth = 2;
     for (size_t i = 0; i < n; i++) {
         int32_t text[PROMPT + CHOSEN];
         rig_tokens(text, PROMPT, r.c.vocab, 3);
@@ -251,7 +274,8 @@ static void tokens_are_chosen_on_the_device(void)
         if (i % 3)
             continue;
         struct decode_setup other = setup;       /* the published rule is exact for one row of candidates */
-        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_TEST, other.draft.verifier = VERIFY_PAPER;
+        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_TEST,
+        other.draft.verifier = VERIFY_PAPER;
         chosen_on_the_device(&r, &asked[i], &other, "one row, the published rule", text);
         other = setup, other.draft.n_width = 0, other.draft.draft_passes = -1;
         chosen_on_the_device(&r, &asked[i], &other, "as the controller drafts", text);
@@ -276,7 +300,9 @@ static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_p
     sampling_defaults(&x->p);
     x->p.seed = 3, x->p.text_max = PROMPT + CHOSEN;
     rig_tokens(x->text, PROMPT, x->r.c.vocab, 3);
-    if (decode_open(&d, &x->r.m, &x->p, NULL, x->text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(&d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(&d, &x->r.m, &x->p, NULL, x->text, PROMPT, PROMPT + CHOSEN, &e) ||
+        decode_prefill(&d, NULL, NULL, &e))
+        rig_die("decoder", &e);
     while (d.n_tokens < d.n_max)
         if (decode_step(&d, &e)) rig_die("round", &e);
     memcpy(x->text, d.tokens, sizeof x->text);
@@ -284,21 +310,28 @@ static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_p
     draft_defaults(&x->setup.draft);
     x->setup.draft.drafters = drafters;
     x->setup.draft.width[0] = 2, x->setup.draft.width[1] = 2, x->setup.draft.n_width = 2;
-    x->setup.draft.kv_sinks = 2, x->setup.draft.kv_budget = 12, x->setup.draft.kv_fixed = true, x->setup.draft.draft_passes = draft_passes;
-    x->setup.draft.test_tokens = x->text, x->setup.draft.n_test_tokens = PROMPT + CHOSEN, x->setup.draft.test_depth = 2;
+    x->setup.draft.kv_sinks = 2, x->setup.draft.kv_budget = 12, x->setup.draft.kv_fixed = true,
+    x->setup.draft.draft_passes = draft_passes;
+    x->setup.draft.test_tokens = x->text, x->setup.draft.n_test_tokens = PROMPT + CHOSEN,
+    x->setup.draft.test_depth = 2;
 }
 static void drawn_close(struct drawn *x) { rig_close(&x->r), tiny_remove(x->dir); }
 static void drawn_start(struct drawn *x, struct decoder *d)
 {
     struct err e = { 0 };
-    if (decode_open(d, &x->r.m, &x->p, &x->setup, x->text, PROMPT, PROMPT + CHOSEN, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(d, &x->r.m, &x->p, &x->setup, x->text, PROMPT, PROMPT + CHOSEN, &e) ||
+        decode_prefill(d, NULL, NULL, &e))
+        rig_die("decoder", &e);
 }
 
 /* The pass and the tokens come together; each draft pass comes with its ranking. */
 static void a_round_waits_once(void)
 {
-    static const struct { const char *name; unsigned drafters; int passes; } of[] = {
-        { "plain", 0, 0 }, { "a tree", 1u << SOURCE_TEST | 1u << SOURCE_NGRAM, 0 }, { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_TEST, 2 },
+    static const struct { const char *name; unsigned drafters; int passes;
+    } of[] = {
+        { "plain", 0, 0 },
+        { "a tree", 1u << SOURCE_TEST | 1u << SOURCE_NGRAM, 0 },
+        { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_TEST, 2 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct err e = { 0 };
@@ -310,12 +343,14 @@ static void a_round_waits_once(void)
         while (d.n_tokens < d.n_max) {
             const size_t before = x.r.dev->waits;
             if (decode_step(&d, &e)) rig_die("round", &e);
-            CHECK(x.r.dev->waits - before == 1 + d.round.draft_passes, "%s: %zu waits in a round of %zu rows and %zu draft passes", of[i].name, x.r.dev->waits - before,
-                  d.round.rows, d.round.draft_passes);
+            CHECK(x.r.dev->waits - before == 1 + d.round.draft_passes,
+                  "%s: %zu waits in a round of %zu rows and %zu draft passes", of[i].name,
+                  x.r.dev->waits - before, d.round.rows, d.round.draft_passes);
             trees += d.round.rows > 2, passes += d.round.draft_passes;
         }
         CHECK(memcmp(d.tokens, x.text, sizeof x.text) == 0, "%s: another text", of[i].name);
-        CHECK((trees > 0) == (i > 0) && (passes > 0) == (i == 2), "%s: %zu rounds of a tree, %zu draft passes", of[i].name, trees, passes);
+        CHECK((trees > 0) == (i > 0) && (passes > 0) == (i == 2),
+              "%s: %zu rounds of a tree, %zu draft passes", of[i].name, trees, passes);
         decode_close(&d), drawn_close(&x);
     }
 }
@@ -339,9 +374,16 @@ static void a_round_that_is_not_finite_is_not_taken(void)
             else
                 x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.layers[1].norm_mlp, nan, sizeof nan);
             struct pass_seq s = { .kv = &d.kv, .n = 1, .token = d.tokens + n - 1, .logits = d.logits };
-            CHECK(model_forward(&x.r.m, d.work, &s, 1, NULL, 0, &alone) == -1 && strstr(alone.msg, at_end ? "a logit is not a finite number" : "layer 1"), "%s", alone.msg);
-            CHECK(decode_step(&d, &e) == -1 && strstr(e.msg, at_end ? "a logit is not a finite number" : alone.msg) && !strstr(e.msg, "GPU"), "%s, not %s", e.msg, alone.msg);
-            CHECK(d.n_tokens == n && d.kv.n_past == past && memcmp(d.tokens, x.text, n * sizeof *d.tokens) == 0, "%zu tokens, %zu rows", d.n_tokens, d.kv.n_past);
+            CHECK(model_forward(&x.r.m, d.work, &s, 1, NULL, 0, &alone) == -1 &&
+                      strstr(alone.msg, at_end ? "a logit is not a finite number" : "layer 1"),
+                  "%s", alone.msg);
+            CHECK(decode_step(&d, &e) == -1 &&
+                      strstr(e.msg, at_end ? "a logit is not a finite number" : alone.msg) &&
+                      !strstr(e.msg, "GPU"),
+                  "%s, not %s", e.msg, alone.msg);
+            CHECK(d.n_tokens == n && d.kv.n_past == past &&
+                      memcmp(d.tokens, x.text, n * sizeof *d.tokens) == 0,
+                  "%zu tokens, %zu rows", d.n_tokens, d.kv.n_past);
             decode_close(&d), drawn_close(&x);
         }
 }
@@ -365,14 +407,17 @@ static void a_draft_pass_that_is_not_finite_guesses_nothing(void)
             refreshes = d.draft.partial.refreshes;
             if (decode_step(&d, &e)) rig_die("round", &e);
             lost++;
-            CHECK(d.round.draft_passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows", d.round.draft_passes, d.round.rows);
+            CHECK(d.round.draft_passes == 0 && d.round.rows == 1, "%zu draft passes, %zu rows",
+                  d.round.draft_passes, d.round.rows);
         }
     }
     while (d.n_tokens < d.n_max) {
         if (decode_step(&d, &e)) rig_die("round", &e);
         after += d.round.draft_passes;
     }
-    CHECK(lost && after > 0 && d.draft.partial.refreshes > refreshes && memcmp(d.tokens, x.text, sizeof x.text) == 0, "%zu lost", lost);
+    CHECK(lost && after > 0 && d.draft.partial.refreshes > refreshes &&
+              memcmp(d.tokens, x.text, sizeof x.text) == 0,
+          "%zu lost", lost);
     decode_close(&d), drawn_close(&x);
 }
 

@@ -20,7 +20,8 @@ static void snapshot(void)
 static void batch(void)
 {
     replay("tests/corpus/batch", fuzz_batch);
-    CHECK(batch_rendered > 0 && batch_ready > 0, "%zu chats rendered, %zu requests ready", batch_rendered, batch_ready);
+    CHECK(batch_rendered > 0 && batch_ready > 0, "%zu chats rendered, %zu requests ready", batch_rendered,
+          batch_ready);
 }
 static void job(void)
 {

@@ -24,13 +24,15 @@ static void golden(const char *name, const struct ops *o, uint64_t hash)
     while (f && fgets(line, sizeof line, f)) {
         int version;
         char of[128], value[64];
-        if (sscanf(line, "%d %127s %63s", &version, of, value) == 3 && version == NUMERICS_VERSION && !strcmp(of, name))
+        if (sscanf(line, "%d %127s %63s", &version, of, value) == 3 && version == NUMERICS_VERSION &&
+            !strcmp(of, name))
             strcpy(want, value);
     }
     if (f) fclose(f);
     snprintf(line, sizeof line, "%016llx", (unsigned long long)hash);
-    CHECK(!strcmp(want, line), "%s, %s: %s, numerics version %d has %s: a definition changed, raise NUMERICS_VERSION", name, o->name, line, NUMERICS_VERSION,
-          *want ? want : "none");
+    CHECK(!strcmp(want, line),
+          "%s, %s: %s, numerics version %d has %s: a definition changed, raise NUMERICS_VERSION", name,
+          o->name, line, NUMERICS_VERSION, *want ? want : "none");
 }
 
 /* 40 rows from the beginning, then 12 at 2,040 of random cache: a block and a chunk border, and a window in some. */
@@ -50,7 +52,8 @@ static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind
     uint64_t hash = hash64(HASH64_INIT, logits, 52 * r.c.vocab * sizeof *logits);
     double mean = 0, spread = 0, n = 52 * (double)r.c.vocab;   /* a hash of zeros would prove nothing */
     for (size_t i = 0; i < 52 * r.c.vocab; i++) mean += (double)logits[i] / n;
-    for (size_t i = 0; i < 52 * r.c.vocab; i++) spread += ((double)logits[i] - mean) * ((double)logits[i] - mean) / n;
+    for (size_t i = 0; i < 52 * r.c.vocab; i++)
+        spread += ((double)logits[i] - mean) * ((double)logits[i] - mean) / n;
     CHECK(spread > 0.25 && spread < 1000, "%s: deviation of the logits %g", dir, sqrt(spread));
     free(logits);
     kv_close(&kv), rig_close(&r);
@@ -125,7 +128,8 @@ static void texts_are_golden(void)
     text("demo-text-greedy", &p);
     p.temperature = 1, p.min_p = 0.05, p.seed = 42;
     text("demo-text-sampled", &p);
-    p.top_p = 0.9, p.top_k = 40, p.eta = 0.0003, p.penalty = 1.2, p.presence = 0.1, p.frequency = 0.05, p.temperature = 1.3, p.sample = 3;
+    p.top_p = 0.9, p.top_k = 40, p.eta = 0.0003, p.penalty = 1.2, p.presence = 0.1, p.frequency = 0.05,
+    p.temperature = 1.3, p.sample = 3;
     text("demo-text-filtered", &p);
 }
 

@@ -37,7 +37,8 @@ static void a_stale_graph_makes_room(void)
             for (size_t k = 0; k < n; k++)
                 if (k != 3)
                     CHECK(graphs_find(&g, k + 1) == &mark[k]);
-        CHECK(graphs_room(&g, &old) && old == &mark[3] && g.n == n - 1 && g.bytes == (n - 1) * bytes && graphs_find(&g, 4) == NULL);
+        CHECK(graphs_room(&g, &old) && old == &mark[3] && g.n == n - 1 && g.bytes == (n - 1) * bytes &&
+              graphs_find(&g, 4) == NULL);
         graphs_keep(&g, 9999, &mark[n], bytes);
         CHECK(graphs_find(&g, 9999) == &mark[n] && !graphs_room(&g, &old));
         for (size_t k = 0; k < n; k++)
@@ -75,15 +76,19 @@ static void a_text_does_not_depend_on_graphs(void)
         tiny_write(&tiny_models[0], dir);
         r.pool = pool_open(1);
         if (test_device_open(&r.dev, e.msg, sizeof e.msg)) rig_die("device", &e);
-        if (config_read(&r.c, dir, &e) || model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e)) rig_die("model", &e);
+        if (config_read(&r.c, dir, &e) ||
+            model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e))
+            rig_die("model", &e);
         sampling_defaults(&p);
         p.seed = 6, p.text_max = PROMPT + TEXT;
         rig_tokens(text[i], PROMPT, r.c.vocab, 3);
         draft_defaults(&setup.draft);
         setup.draft.drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
-        setup.draft.width[0] = 2, setup.draft.width[1] = 1, setup.draft.n_width = 2, setup.draft.draft_passes = 1;
+        setup.draft.width[0] = 2, setup.draft.width[1] = 1, setup.draft.n_width = 2,
+        setup.draft.draft_passes = 1;
         setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true;
-        setup.draft.test_tokens = text[0], setup.draft.n_test_tokens = i ? PROMPT + TEXT : 0, setup.draft.test_depth = 2;
+        setup.draft.test_tokens = text[0], setup.draft.n_test_tokens = i ? PROMPT + TEXT : 0,
+        setup.draft.test_depth = 2;
         if (decode_open(&d, &r.m, &p, &setup, text[i], PROMPT, PROMPT + TEXT, &e)) rig_die("decoder", &e);
         for (int again = 0; again < 2; again++) {
             if (again && decode_restart(&d, PROMPT, &p, &e)) rig_die("restart", &e);
@@ -91,14 +96,17 @@ static void a_text_does_not_depend_on_graphs(void)
             while (d.n_tokens < d.n_max)
                 if (decode_step(&d, &e)) rig_die("round", &e);
             if (!again) memcpy(text[i], d.tokens, sizeof text[i]);
-            CHECK(memcmp(text[i], d.tokens, sizeof text[i]) == 0 && memcmp(text[0], text[i], sizeof text[i]) == 0, "room for %s graphs, time %d", room[i] ? room[i] : "all", again);
+            CHECK(memcmp(text[i], d.tokens, sizeof text[i]) == 0 &&
+                      memcmp(text[0], text[i], sizeof text[i]) == 0,
+                  "room for %s graphs, time %d", room[i] ? room[i] : "all", again);
         }
         played[i] = r.dev->played;
         decode_close(&d), rig_close(&r), tiny_remove(dir);
         unsetenv("LONGHAND_EMULATED_GRAPHS");
     }
     if (!test_on_gpu())                              /* the emulation alone has room for so many */
-        CHECK(played[0] > played[2] && played[1] == 0, "played %zu, %zu, %zu times", played[0], played[2], played[1]);
+        CHECK(played[0] > played[2] && played[1] == 0, "played %zu, %zu, %zu times", played[0], played[2],
+              played[1]);
 }
 
 int main(void)

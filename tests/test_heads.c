@@ -12,7 +12,8 @@ static const struct tiny shapes[] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-static void write_heads(const char *path, enum dtype dtype, const char *prefix, size_t n, size_t hidden, const char *metadata)
+static void write_heads(const char *path, enum dtype dtype, const char *prefix, size_t n, size_t hidden,
+                        const char *metadata)
 {
     struct tiny_writer w;
     char *header = NULL;
@@ -31,13 +32,15 @@ static double stored(const struct tensors *ts, const struct tensor *t, size_t i,
     struct err e;
     float f = 0;
     uint16_t h = 0;
-    if (tensors_read(ts, t, t->dtype == DT_F32 ? (void *)&f : (void *)&h, i * dtype_size(t->dtype), dtype_size(t->dtype), &e))
+    if (tensors_read(ts, t, t->dtype == DT_F32 ? (void *)&f : (void *)&h, i * dtype_size(t->dtype),
+                     dtype_size(t->dtype), &e))
         abort();
     if (t->dtype != DT_F32)
         f = t->dtype == DT_F16 ? ref_f16(h) : ref_bf16(h);
     return (double)(t->n_dims == 2 ? act_round(compute, f) : f);
 }
-static void reference_read(struct reference *r, const struct tensors *ts, const char *prefix, size_t d, enum dtype compute)
+static void reference_read(struct reference *r, const struct tensors *ts, const char *prefix, size_t d,
+                           enum dtype compute)
 {
     struct err e = { 0 };
     char name[128];
@@ -50,7 +53,8 @@ static void reference_read(struct reference *r, const struct tensors *ts, const 
         const struct tensor *out = tensors_need(ts, name, d, 0, &e);
         if (!w || !in || !out) rig_die("tensors of the heads", &e);
         for (size_t i = 0; i < d * d; i++) r->w[k][i] = stored(ts, w, i, compute);
-        for (size_t i = 0; i < d; i++) r->in[k][i] = stored(ts, in, i, compute), r->out[k][i] = stored(ts, out, i, compute);
+        for (size_t i = 0; i < d; i++)
+            r->in[k][i] = stored(ts, in, i, compute), r->out[k][i] = stored(ts, out, i, compute);
     }
 }
 static void norm(double *y, const double *x, const double *gain, size_t d, double eps, enum dtype act)
@@ -63,7 +67,8 @@ static void norm(double *y, const double *x, const double *gain, size_t d, doubl
     }
 }
 /* Logits [N_HEADS][vocab] of one row. */
-static void reference_row(const struct reference *r, const struct model *m, bool chained, const float *h0, double *logits)
+static void reference_row(const struct reference *r, const struct model *m, bool chained, const float *h0,
+                          double *logits)
 {
     const size_t d = m->config.hidden, v = m->config.vocab;
     double h[96], x[96], y[96];
@@ -93,14 +98,16 @@ static float *forward(const struct rig *r, const struct heads *h, const float *h
 {
     float *logits = must_alloc(rows * n * r->c.vocab * sizeof *logits);
     size_t bytes = heads_scratch_bytes(h, &r->m, rows);
-    char *scratch = guard_alloc(bytes);                  /* filled with a pattern: nothing may depend on what it holds */
+    /* filled with a pattern: nothing may depend on what it holds */
+    char *scratch = guard_alloc(bytes);
     heads_forward(h, &r->m, h0, rows, n, logits, scratch);
     CHECK(guard_intact(scratch, bytes), "scratch overrun");
     guard_free(scratch);
     return logits;
 }
 /* bf16: x and y agree up to one rounding (2^-8 relative) where double and float fall on two sides of a tie. */
-static void check_logits(const struct rig *r, const struct heads *h, const struct reference *ref, const float *h0, const float *logits, double *worst)
+static void check_logits(const struct rig *r, const struct heads *h, const struct reference *ref,
+                         const float *h0, const float *logits, double *worst)
 {
     const size_t v = r->c.vocab, d = r->c.hidden;
     double *want = must_alloc(N_HEADS * v * sizeof *want), tol = r->m.compute == DT_BF16 ? 0.03 : 2e-5;
@@ -108,7 +115,8 @@ static void check_logits(const struct rig *r, const struct heads *h, const struc
         reference_row(ref, &r->m, h->chained, h0 + i * d, want);
         for (size_t j = 0; j < N_HEADS * v; j++) {
             double got = (double)logits[i * N_HEADS * v + j];
-            CHECK(near(got, want[j], tol, tol), "row %zu head %zu token %zu: %g, formula %g", i, j / v, j % v, got, want[j]);
+            CHECK(near(got, want[j], tol, tol), "row %zu head %zu token %zu: %g, formula %g", i, j / v, j % v,
+                  got, want[j]);
             *worst = fmax(*worst, fabs(got - want[j]));
         }
     }
@@ -123,7 +131,8 @@ static void one_shape(const struct tiny *t, enum dtype compute, bool chained)
     double worst = 0;
     tiny_write(t, dir);
     snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
-    write_heads(path, t->dtype, "heads.", N_HEADS, t->hidden, chained ? "{\"kind\":\"chained\"}" : "{\"kind\":\"independent\",\"more\":\"x\"}");
+    write_heads(path, t->dtype, "heads.", N_HEADS, t->hidden,
+                chained ? "{\"kind\":\"chained\"}" : "{\"kind\":\"independent\",\"more\":\"x\"}");
     hidden_states(h0, ROWS * t->hidden);
     FOR_TWINS(o)
         for (size_t threads = 1; threads <= 3; threads += 2) {
@@ -142,21 +151,24 @@ static void one_shape(const struct tiny *t, enum dtype compute, bool chained)
                 check_logits(&r, &h, &ref, h0, logits, &worst);
                 first = logits;
             } else {
-                CHECK(!memcmp(first, logits, ROWS * N_HEADS * t->vocab * sizeof *logits), "%s, %zu threads", o->name, threads);
+                CHECK(!memcmp(first, logits, ROWS * N_HEADS * t->vocab * sizeof *logits), "%s, %zu threads",
+                      o->name, threads);
                 free(logits);
             }
             for (size_t n = 1; n <= N_HEADS; n++) {      /* fewer heads, one row alone: the same bits */
                 float *one = forward(&r, &h, h0 + 5 * t->hidden, 1, n);
-                CHECK(!memcmp(one, first + 5 * N_HEADS * t->vocab, n * t->vocab * sizeof *one), "%s, %zu heads of row 5 alone", o->name, n);
+                CHECK(!memcmp(one, first + 5 * N_HEADS * t->vocab, n * t->vocab * sizeof *one),
+                      "%s, %zu heads of row 5 alone", o->name, n);
                 free(one);
             }
             heads_close(&h);
             rig_close(&r);
         }
-    printf("    %s, %s, %s: largest difference to the formula %.2g\n", t->name, compute == DT_BF16 ? "bf16" : "f32", chained ? "chained" : "independent", worst);
-    free(first);
-    unlink(path);
-    tiny_remove(dir);
+        printf("    %s, %s, %s: largest difference to the formula %.2g\n", t->name,
+               compute == DT_BF16 ? "bf16" : "f32", chained ? "chained" : "independent", worst);
+        free(first);
+        unlink(path);
+        tiny_remove(dir);
 }
 static void logits_equal_the_formulas(void)
 {
@@ -190,8 +202,11 @@ static void heads_inside_a_checkpoint(void)
     CHECK(!memcmp(x, y, 9 * t.vocab * 4), "the model differs with heads inside its checkpoint");
     if (heads_open(&a, NULL, &r.m, &e)) rig_die("heads inside", &e);
     CHECK(a.n == N_HEADS && a.chained && !strcmp(a.path, dir));
-    CHECK(heads_open(&b, NULL, &plain.m, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "no drafting heads"), "%s", e.msg);
-    if (heads_open(&b, dir, &plain.m, &e)) rig_die("heads of another directory", &e);   /* same weights, other model object */
+    CHECK(heads_open(&b, NULL, &plain.m, &e) == -1 && e.code == ERR_INPUT &&
+              strstr(e.msg, "no drafting heads"),
+          "%s", e.msg);
+    /* same weights, other model object */
+    if (heads_open(&b, dir, &plain.m, &e)) rig_die("heads of another directory", &e);
     float *p = forward(&r, &a, h0, ROWS, N_HEADS), *q = forward(&plain, &b, h0, ROWS, N_HEADS);
     CHECK(!memcmp(p, q, ROWS * N_HEADS * t.vocab * 4));
     heads_close(&b);
@@ -210,13 +225,15 @@ static void bad(const struct rig *r, const char *path, const char *want)
     struct err e = { 0 };
     struct heads h;
     int rc = heads_open(&h, path, &r->m, &e);
-    CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, want) && !strchr(e.msg, '\n'), "'%s' expected, got %d: %s", want, rc, e.msg);
+    CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, want) && !strchr(e.msg, '\n'),
+          "'%s' expected, got %d: %s", want, rc, e.msg);
     CHECK(h.mem == NULL && h.n == 0, "left open after: %s", e.msg);
     if (rc == 0) heads_close(&h);
 }
 static void bad_files_are_refused_with_one_line(void)
 {
-    static const char ok[] = "{\"kind\":\"chained\",\"hidden_size\":\"64\",\"vocab_size\":\"300\",\"model\":\"0123456789abcdef\"}";
+    static const char ok[] =
+        "{\"kind\":\"chained\",\"hidden_size\":\"64\",\"vocab_size\":\"300\",\"model\":\"0123456789abcdef\"}";
     const size_t d = 64;
     struct err e = { 0 };
     struct heads h;
@@ -225,15 +242,23 @@ static void bad_files_are_refused_with_one_line(void)
     tiny_write(&shapes[0], dir);
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 4, 64);
     snprintf(path, sizeof path, "%s/" HEADS_FILE, dir), snprintf(other, sizeof other, "%s/other", dir);
-    bad(&r, NULL, "no drafting heads: neither model.medusa_layers.0.linear.weight in its checkpoint nor a file heads.safetensors");
+    bad(&r, NULL,
+        "no drafting heads: neither model.medusa_layers.0.linear.weight in its checkpoint nor a file "
+        "heads.safetensors");
     bad(&r, other, "other: cannot open");
-    write_heads(path, DT_BF16, "heads.", 2, d, NULL), bad(&r, NULL, "kind is missing, allowed are chained and independent");
-    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chain\"}"), bad(&r, NULL, "kind is chain, allowed are");
-    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chained\",\"vocab_size\":\"301\"}"), bad(&r, NULL, "vocab_size 301, this model has 300");
-    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chained\",\"hidden_size\":\"64x\"}"), bad(&r, NULL, "hidden_size 64x, this model has 64");
-    write_heads(path, DT_BF16, "heads.", 2, 32, "{\"kind\":\"chained\"}"), bad(&r, NULL, "\"heads.0.linear.weight\": shape [32, 32], config.json needs [64, 64]");
+    write_heads(path, DT_BF16, "heads.", 2, d, NULL),
+        bad(&r, NULL, "kind is missing, allowed are chained and independent");
+    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chain\"}"),
+        bad(&r, NULL, "kind is chain, allowed are");
+    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chained\",\"vocab_size\":\"301\"}"),
+        bad(&r, NULL, "vocab_size 301, this model has 300");
+    write_heads(path, DT_BF16, "heads.", 2, d, "{\"kind\":\"chained\",\"hidden_size\":\"64x\"}"),
+        bad(&r, NULL, "hidden_size 64x, this model has 64");
+    write_heads(path, DT_BF16, "heads.", 2, 32, "{\"kind\":\"chained\"}"),
+        bad(&r, NULL, "\"heads.0.linear.weight\": shape [32, 32], config.json needs [64, 64]");
     write_heads(path, DT_BF16, "head.", 2, d, ok), bad(&r, NULL, "no tensor \"heads.0.linear.weight\"");
-    write_heads(path, DT_BF16, "heads.1", 2, d, ok), bad(&r, NULL, "heads.10.input_layernorm.weight\" is no part of a head");
+    write_heads(path, DT_BF16, "heads.1", 2, d, ok),
+        bad(&r, NULL, "heads.10.input_layernorm.weight\" is no part of a head");
     write_heads(path, DT_BF16, "heads.", HEADS_MAX + 1, d, ok), bad(&r, NULL, "more than 16 heads");
     write_heads(path, DT_BF16, "heads.", HEADS_MAX, d, ok);
     CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == HEADS_MAX && h.foreign, "%s", e.msg);

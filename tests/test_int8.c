@@ -41,7 +41,8 @@ static void weights_are_whole_numbers_times_a_scale(void)
     struct rng rng = { 5 };
     static const enum dtype types[] = { DT_BF16, DT_F16, DT_F32 };
     for (int t = 0; t < 24; t++) {
-        struct mat from = packed(types[t % 3], 1 + rng_below(&rng, 90), 1 + rng_below(&rng, 60), &rng), m = in_8_bits(&from);
+        struct mat from = packed(types[t % 3], 1 + rng_below(&rng, 90), 1 + rng_below(&rng, 60), &rng),
+                   m = in_8_bits(&from);
         float *x = must_alloc(m.k * sizeof *x), *y = must_alloc(m.k * sizeof *y);
         CHECK(mat_bytes(&m) == mat_panels(&m) * ((m.k + 1) / 2 * 32 + 64));
         for (size_t r = 0; r < m.n; r++) {
@@ -49,13 +50,19 @@ static void weights_are_whole_numbers_times_a_scale(void)
             float most = 0;
             mat_row(&from, r, x), mat_row(&m, r, y);
             for (size_t i = 0; i < m.k; i++) {
-                const int8_t w = ((const int8_t *)m.w)[r / 16 * ((m.k + 1) / 2 * 32) + i / 2 * 32 + r % 16 * 2 + i % 2];
+                const int8_t w =
+                    ((const int8_t *)m.w)[r / 16 * ((m.k + 1) / 2 * 32) + i / 2 * 32 + r % 16 * 2 + i % 2];
                 most = MAX(most, fabsf(x[i]));
-                CHECK(w >= -127 && y[i] == (float)w * scale, "row %zu of %zu: %d, %g", r, m.n, w, (double)y[i]);
-                CHECK(fabsf(x[i] - y[i]) <= 0.501f * scale, "row %zu: %g became %g, scale %g", r, (double)x[i], (double)y[i], (double)scale);
+                CHECK(w >= -127 && y[i] == (float)w * scale, "row %zu of %zu: %d, %g", r, m.n, w,
+                      (double)y[i]);
+                CHECK(fabsf(x[i] - y[i]) <= 0.501f * scale, "row %zu: %g became %g, scale %g", r,
+                      (double)x[i], (double)y[i], (double)scale);
             }
             CHECK(scale == most / 127, "row %zu: scale %g of %g", r, (double)scale, (double)most);
-            if (m.k % 2) CHECK(((const int8_t *)m.w)[r / 16 * ((m.k + 1) / 2 * 32) + m.k / 2 * 32 + r % 16 * 2 + 1] == 0, "padding of row %zu", r);
+            if (m.k % 2)
+                CHECK(((const int8_t *)m.w)[r / 16 * ((m.k + 1) / 2 * 32) + m.k / 2 * 32 + r % 16 * 2 + 1] ==
+                          0,
+                      "padding of row %zu", r);
         }
         free(x), free(y), free(from.w), guard_free(m.w);
     }
@@ -71,20 +78,25 @@ static void rows_are_whole_numbers_times_a_scale(void)
         for (int t = 0; t < 80; t++) {
             const enum dtype act = t & 1 ? DT_BF16 : DT_F32;
             const size_t k = sizes[t / 2 % 10], bytes = quantized_row(k) * sizeof(int16_t);
-            const int kind = t / 20;         /* as they come, all alike (the sum decides), one large one, zeros */
+            /* as they come, all alike (the sum decides), one large one, zeros */
+            const int kind = t / 20;
             void *x = must_alloc(k * dtype_size(act));
             int16_t *y = guard_alloc(bytes);
             float u;
             double sum = 0, top = 0, whole = 0;
-            for (size_t i = 0; i < k; i++) act_put(act, x, i, kind == 1 ? 3.0f : kind == 3 ? 0 : kind == 2 && i == k / 2 ? 1e4f : rng_normal(&rng));
-            for (size_t i = 0; i < k; i++) sum += fabs(act_at(act, x, i)), top = MAX(top, fabs(act_at(act, x, i)));
+            for (size_t i = 0; i < k; i++) act_put(act, x, i, kind == 1 ? 3.0f : kind == 3 ? 0 : kind == 2 &&
+                i == k / 2 ? 1e4f : rng_normal(&rng));
+            for (size_t i = 0; i < k; i++)
+                sum += fabs(act_at(act, x, i)), top = MAX(top, fabs(act_at(act, x, i)));
             o->quantize(y, act, x, k);
             memcpy(&u, y + quantized_row(k) - 2, sizeof u);
             const double want = MAX(MAX(sum / 0x1p24, top / 32767), 0x1p-100);
-            CHECK(guard_intact(y, bytes) && fabs(u - want) <= 1e-5 * want, "%s, %zu inputs: scale %g, wanted %g", o->name, k, (double)u, want);
+            CHECK(guard_intact(y, bytes) && fabs(u - want) <= 1e-5 * want,
+                  "%s, %zu inputs: scale %g, wanted %g", o->name, k, (double)u, want);
             for (size_t i = 0; i < k; i++) {
                 whole += abs(y[i]);
-                CHECK(fabs(act_at(act, x, i) - y[i] * (double)u) <= (0.5 + 1e-2) * (double)u, "%s: %g became %d times %g", o->name, act_at(act, x, i), y[i], (double)u);
+                CHECK(fabs(act_at(act, x, i) - y[i] * (double)u) <= (0.5 + 1e-2) * (double)u,
+                      "%s: %g became %d times %g", o->name, act_at(act, x, i), y[i], (double)u);
             }
             CHECK(whole * 127 < 0x1p31 && (k % 2 == 0 || y[k] == 0), "%s: a sum of %g", o->name, whole);
             if (t % 4 < 2) {                 /* nothing that is not finite passes for a number */
@@ -113,10 +125,12 @@ static void products_are_exact_in_every_twin(void)
 {
     struct rng rng = { 7 };
     for (int t = 0; t < 40; t++) {
-        const size_t n = t == 39 ? 4096 : 1 + rng_below(&rng, 200), k = t < 3 ? 1 + (size_t)t : t == 38 ? 20001 : 1 + rng_below(&rng, 300), rows = 1 + rng_below(&rng, 19);
+        const size_t n = t == 39 ? 4096 : 1 + rng_below(&rng, 200), k = t < 3 ? 1 + (size_t)t : t == 38
+            ? 20001 : 1 + rng_below(&rng, 300), rows = 1 + rng_below(&rng, 19);
         const size_t row = quantized_row(k) + 2 * rng_below(&rng, 3), ldy = n + rng_below(&rng, 3);
         struct mat from = packed(DT_F32, n, k, &rng), m = in_8_bits(&from);
-        float *x = must_alloc(rows * k * sizeof *x), *bias = must_alloc(n * sizeof *bias), *want = must_alloc(rows * n * sizeof *want);
+        float *x = must_alloc(rows * k * sizeof *x), *bias = must_alloc(n * sizeof *bias),
+              *want = must_alloc(rows * n * sizeof *want);
         int16_t *q = must_alloc(rows * row * sizeof *q);
         for (size_t i = 0; i < rows * k; i++) x[i] = rng_normal(&rng);
         for (size_t i = 0; i < n; i++) bias[i] = rng_normal(&rng);
@@ -125,7 +139,9 @@ static void products_are_exact_in_every_twin(void)
             for (size_t j = 0; j < n; j++) want[r * n + j] = product_at(&m, q + r * row, j);
         FOR_TWINS(o) {
             const bool with_bias = rng_next(&rng) & 1, add = rng_next(&rng) & 1;
-            const size_t p0 = rng_below(&rng, mat_panels(&m) + 1), p1 = t % 2 ? mat_panels(&m) : p0 + rng_below(&rng, mat_panels(&m) - p0 + 1), first = t % 2 ? 0 : p0;
+            const size_t p0 = rng_below(&rng, mat_panels(&m) + 1),
+                         p1 = t % 2 ? mat_panels(&m) : p0 + rng_below(&rng, mat_panels(&m) - p0 + 1),
+                         first = t % 2 ? 0 : p0;
             float *y = guard_alloc(rows * ldy * sizeof *y);
             for (size_t i = 0; i < rows * ldy; i++) y[i] = 0.5f;
             o->matmul(y, ldy, DT_I16, q, row, rows, &m, with_bias ? bias : NULL, add, first, p1);
@@ -138,7 +154,9 @@ static void products_are_exact_in_every_twin(void)
                     if (with_bias) is = is + bias[j];
                     if (add) is = 0.5f + is;
                 }
-                CHECK(memcmp(&is, &y[i], sizeof is) == 0, "%s: %zu x %zu, row %zu of %zu, column %zu: %a, defined %a", o->name, n, k, r, rows, j, (double)y[i], (double)is);
+                CHECK(memcmp(&is, &y[i], sizeof is) == 0,
+                      "%s: %zu x %zu, row %zu of %zu, column %zu: %a, defined %a", o->name, n, k, r, rows, j,
+                      (double)y[i], (double)is);
             }
             guard_free(y);
         }
@@ -147,7 +165,8 @@ static void products_are_exact_in_every_twin(void)
 }
 
 /* Logits of both models behind the same tokens: how far they are from each other, against their own size, and how often the same token is the likeliest. */
-static void compare(const char *dir, enum dtype compute, const int32_t *token, size_t n, double most, double *agree)
+static void compare(const char *dir, enum dtype compute, const int32_t *token, size_t n, double most,
+                    double *agree)
 {
     struct rig r;
     struct model small;
@@ -155,21 +174,26 @@ static void compare(const char *dir, enum dtype compute, const int32_t *token, s
     rig_open(&r, dir, compute, best_twin(), 2, 64, n);
     if (model_quantize(&small, &r.m, NULL, NULL, &e)) rig_die("8 bits", &e);
     CHECK(small.mem_bytes == model_quantized_bytes(&r.c, r.dev));
-    float *x = must_alloc(n * r.c.vocab * sizeof *x), *y = must_alloc(n * r.c.vocab * sizeof *y), *one = must_alloc(n * r.c.vocab * sizeof *one);
+    float *x = must_alloc(n * r.c.vocab * sizeof *x), *y = must_alloc(n * r.c.vocab * sizeof *y),
+          *one = must_alloc(n * r.c.vocab * sizeof *one);
     struct rig q = r;
     struct kv a, b, c;
     q.m = small;
     rig_kv(&r, &a, n, 0), rig_kv(&r, &b, n, 0), rig_kv(&r, &c, n, 0);
-    rig_run(&r, &a, token, n, 64, x, NULL), rig_run(&q, &b, token, n, 64, y, NULL), rig_run(&q, &c, token, n, 1, one, NULL);
+    rig_run(&r, &a, token, n, 64, x, NULL), rig_run(&q, &b, token, n, 64, y, NULL),
+        rig_run(&q, &c, token, n, 1, one, NULL);
     double sum = 0, diff = 0, same = 0;
     for (size_t i = 0; i < n; i++) {
         const float *p = x + i * r.c.vocab, *s = y + i * r.c.vocab;
         double mean = 0;
         for (size_t j = 0; j < r.c.vocab; j++) mean += (double)p[j] / (double)r.c.vocab;
-        for (size_t j = 0; j < r.c.vocab; j++) sum += ((double)p[j] - mean) * ((double)p[j] - mean), diff += ((double)p[j] - s[j]) * ((double)p[j] - s[j]);
+        for (size_t j = 0; j < r.c.vocab; j++)
+            sum += ((double)p[j] - mean) * ((double)p[j] - mean),
+                diff += ((double)p[j] - s[j]) * ((double)p[j] - s[j]);
         same += r.m.ops->argmax(p, r.c.vocab) == r.m.ops->argmax(s, r.c.vocab);
     }
-    CHECK(sqrt(diff / sum) <= most, "%s: logits differ by %.4f of their size, wanted at most %.4f", dir, sqrt(diff / sum), most);
+    CHECK(sqrt(diff / sum) <= most, "%s: logits differ by %.4f of their size, wanted at most %.4f", dir,
+          sqrt(diff / sum), most);
     CHECK(diff > 0, "%s: the same logits: not 8 bits", dir);
     CHECK(memcmp(one, y, n * r.c.vocab * sizeof *y) == 0, "%s: one row at a time gives other logits", dir);
     *agree = same / (double)n;
@@ -215,13 +239,17 @@ static void both_can_be_broken_off(void)
         struct patience whole = { 0 };
         for (size_t at = 0; at == 0 || at <= whole.n; at++) {
             struct patience p = { .left = at };
-            const int rc = made ? model_quantize(&m, &r.m, impatient, &p, &e) : model_open(&m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p, &e);
+            const int rc =
+                made ? model_quantize(&m, &r.m, impatient, &p, &e)
+                     : model_open(&m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p, &e);
             if (at == 0) {
                 CHECK(rc == 0 && p.n > 1);
                 whole = p;
                 model_close(&m);
             } else
-                CHECK(rc == -1 && e.code == ERR_AGAIN && p.n == at && strstr(e.msg, "stopped after") && !m.mem && !m.layers, "%d, report %zu of %zu: %d %s", made, at, whole.n, rc, e.msg);
+                CHECK(rc == -1 && e.code == ERR_AGAIN && p.n == at && strstr(e.msg, "stopped after") &&
+                          !m.mem && !m.layers,
+                      "%d, report %zu of %zu: %d %s", made, at, whole.n, rc, e.msg);
         }
     }
     rig_close(&r);
@@ -236,7 +264,9 @@ static void the_demonstration_model_guesses_the_same(void)
     size_t size, n;
     int32_t *ids;
     double agree;
-    if (tokenizer_open(&k, "models/demo", 4096, &e) || file_read(&bytes, &size, "models/demo/openings/portrait.txt", 1 << 20, &e) || tokenizer_encode(k, &ids, &n, bytes, size, true, &e))
+    if (tokenizer_open(&k, "models/demo", 4096, &e) ||
+        file_read(&bytes, &size, "models/demo/openings/portrait.txt", 1 << 20, &e) ||
+        tokenizer_encode(k, &ids, &n, bytes, size, true, &e))
         rig_die("text", &e);
     n = MIN(n, (size_t)(SLOW_BUILD ? 100 : 1000));
     compare("models/demo", DT_BF16, ids, n, 0.05, &agree);

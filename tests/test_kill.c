@@ -9,7 +9,8 @@ static bool long_run, can_run;
 
 static void sleep_ms(double ms)
 {
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
+                                  .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
 }
 
 static struct job_list job_row(struct store *s, int64_t job)
@@ -27,7 +28,8 @@ static size_t looks_right(const struct text *whole, size_t acked, const char *wh
     struct store *s = rig_open(STORE_READ);
     CHECK(store_check(s, &e) == 0, "%s, call %" PRId64 ": %s", when, at, e.msg);
     struct text t = stored_text(s, 1);
-    CHECK(begins_with(whole, &t, acked), "%s, call %" PRId64 ": %zu tokens, %zu acknowledged", when, at, t.n, acked);
+    CHECK(begins_with(whole, &t, acked), "%s, call %" PRId64 ": %zu tokens, %zu acknowledged", when, at, t.n,
+          acked);
     free(t.ids);
     store_close(s);
     return t.n;
@@ -40,7 +42,8 @@ static void is_ended(const struct text *whole, const char *when, int64_t at)
     int status = program(WORK);
     CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", when, at, status, program_err());
     CHECK(looks_right(whole, whole->n, when, at) == whole->n);
-    CHECK(rig_sql("SELECT count(*) FROM job WHERE state <> 'done'") == 0 && rig_sql("SELECT count(*) FROM event WHERE kind = 'done' AND job = 1") == 1,
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state <> 'done'") == 0 &&
+              rig_sql("SELECT count(*) FROM event WHERE kind = 'done' AND job = 1") == 1,
           "%s, call %" PRId64, when, at);
 }
 
@@ -72,12 +75,15 @@ static void kills_at_random_lose_nothing(void)
         bool done = false;
         siginfo_t info = {0};
         while (!done && kills < want && !test_failed_) {
-            faults->classes = CALL_CHANGES;      /* counted, so that the moments do not depend on how busy the machine is */
+            /* counted, so that the moments do not depend on how busy the machine is */
+            faults->classes = CALL_CHANGES;
             faults->at = INT64_MAX;
             faults->n = 0;
             pid_t pid = program_start(WORK);
             int64_t until = rand() % 4 ? 60 + rand() % 90 : rand() % 400;
-            for (double t = clock_seconds(); faults->n < until && clock_seconds() - t < 5 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid;)
+            for (double t = clock_seconds();
+                 faults->n < until && clock_seconds() - t < 5 &&
+                 waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid;)
                 sleep_ms(0.2);
             sleep_ms(rand() % 200 / 100.0);
             struct store *s = rig_open(STORE_READ);
@@ -104,7 +110,8 @@ static void kills_at_random_lose_nothing(void)
     }
     free(whole.ids);
     CHECK(hot > 0 && resumed > want / 20, "%d in the middle of a commit, %d went on", hot, resumed);
-    printf("    %d kills over %d jobs of %d tokens, %d in the middle of a commit\n", kills, jobs, TOKENS, hot);
+    printf("    %d kills over %d jobs of %d tokens, %d in the middle of a commit\n", kills, jobs, TOKENS,
+           hot);
 }
 
 /* ---- at every call ---- */
@@ -201,8 +208,11 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
     queued_job(queued);
     for (int way = 0; way < 3; way++) {
         bool fired = true;
-        for (int64_t at = 1 + (long_run ? 0 : way * 3); fired && !test_failed_; at += way == 0 || long_run ? 1 : 11)
-            for (int64_t again = 0; again == 0 || (fired && again < 40 && (long_run ? at % 5 == 0 : way == 0 && at % 59 == 0)); again++) {
+        for (int64_t at = 1 + (long_run ? 0 : way * 3); fired && !test_failed_;
+             at += way == 0 || long_run ? 1 : 11)
+            for (int64_t again = 0;
+                 again == 0 || (fired && again < 40 && (long_run ? at % 5 == 0 : way == 0 && at % 59 == 0));
+                 again++) {
                 fresh(queued);
                 faults_none();
                 faults->speed = 1000;    /* a checkpoint every 0.8 ms */
@@ -213,7 +223,8 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
                 CHECK(fired || exited(status, 0), "%x %s", status, program_err());
                 size_t acked = acknowledged(queued);
                 most = MAX(most, acked);
-                if (again) {             /* and once more, while the next one recovers from that and goes on */
+                /* and once more, while the next one recovers from that and goes on */
+                if (again) {
                     if (!hot_journal())
                         break;
                     kill_at(ways[way].what, again);
@@ -231,7 +242,8 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
     }
     unlink(queued);
     free(whole.ids);
-    CHECK(points > 100 && hot > 30 && second > 10 && most > 0 && most < 200 + 1, "%d points, %d hot, %d second, %zu acknowledged", points, hot, second, most);
+    CHECK(points > 100 && hot > 30 && second > 10 && most > 0 && most < 200 + 1,
+          "%d points, %d hot, %d second, %zu acknowledged", points, hot, second, most);
     printf("    %d calls, %d in the middle of a commit, %d more during recovery\n", points, hot, second);
 }
 
@@ -239,7 +251,9 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
  * every kind of call, one kind after the other, as a kind that one thread makes often hides the others. */
 static void kills_under_strace_lose_nothing(void)
 {
-    static const char strace[] = "/usr/bin/strace", *const all[] = { "write,pwrite64,writev,fsync,fdatasync,ftruncate,unlink,rename,mkdir,fchown,fchmod", NULL },
+    static const char strace[] = "/usr/bin/strace",
+        *const all[] = { "write,pwrite64,writev,fsync,fdatasync,ftruncate,unlink,rename,mkdir,fchown,fchmod",
+                         NULL },
         *const each[] = { "write", "pwrite64", "openat", "fsync", "fdatasync", "ftruncate", "unlink", "writev,pwritev,rename,mkdir,fchown,fchmod", NULL };
     const char *const *kinds = long_run ? each : all;
     char queued[128], words[4800];
@@ -261,7 +275,9 @@ static void kills_under_strace_lose_nothing(void)
             faults_none();
             faults->speed = 1000;
             log_begin();
-            snprintf(words, sizeof words, "-f -qq -o /dev/null -e inject=%s:signal=SIGKILL:when=%" PRId64 " %s/longhand " WORK, kinds[k], at, program_dir);
+            snprintf(words, sizeof words,
+                     "-f -qq -o /dev/null -e inject=%s:signal=SIGKILL:when=%" PRId64 " %s/longhand " WORK,
+                     kinds[k], at, program_dir);
             int status = program_wait(program_start_as(strace, words));
             fired = was_killed(status);
             kills += fired;
@@ -277,7 +293,8 @@ static void kills_under_strace_lose_nothing(void)
     }
     unlink(queued);
     free(whole.ids);
-    CHECK(points > (long_run ? 200 : 5) && (most > 0 || !long_run), "%d points, %zu acknowledged", points, most);
+    CHECK(points > (long_run ? 200 : 5) && (most > 0 || !long_run), "%d points, %zu acknowledged", points,
+          most);
     printf("    %d points\n", points);
 }
 
@@ -306,7 +323,8 @@ static void kills_of_a_first_start_are_survived(void)
             CHECK(store_check(s, &e) == 0, "%s", e.msg);
             store_close(s);
             int64_t jobs = rig_sql("SELECT count(*) FROM job");
-            CHECK(jobs == 2 || (jobs == 1 && !said), "call %" PRId64 ": %" PRId64 " jobs, said %d", at, jobs, said);
+            CHECK(jobs == 2 || (jobs == 1 && !said), "call %" PRId64 ": %" PRId64 " jobs, said %d", at, jobs,
+                  said);
             there += jobs == 2 && fired;
             if (at % 4 == 0)
                 is_ended(&whole, "first start", at);
@@ -321,7 +339,8 @@ static void kills_of_a_first_start_are_survived(void)
 
 enum { OLD = STORE_VERSION, NEW = STORE_VERSION + 2 };
 static const char *const steps[NEW] = {
-    [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x' || id", "CREATE TABLE more (a); INSERT INTO more SELECT id FROM job; CREATE INDEX more_a ON more (a)",
+    [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x' || id",
+    "CREATE TABLE more (a); INSERT INTO more SELECT id FROM job; CREATE INDEX more_a ON more (a)",
 };
 
 static int migrate(void)
@@ -329,7 +348,8 @@ static int migrate(void)
     struct store *s;
     struct err e = {0};
     const char *path = getenv("LONGHAND_DB");
-    int rc = store_open(&s, path, &(struct store_options){ .mode = STORE_WRITE }, &e) || store_migrate(s, steps, OLD, NEW, &e);
+    int rc = store_open(&s, path, &(struct store_options){ .mode = STORE_WRITE }, &e) || store_migrate(s,
+        steps, OLD, NEW, &e);
     if (rc)
         fprintf(stderr, "%s\n", e.msg);
     store_close(s);
@@ -355,7 +375,8 @@ static void kills_of_a_migration_leave_the_old_or_the_new(void)
     for (int way = 0; way < 3; way++) {
         bool fired = true;
         for (int64_t at = 1; fired && !test_failed_; at += way == 0 || long_run ? 1 : 3)
-            for (int64_t second = 0; second == 0 || (fired && second < 60 && at % (long_run ? 3 : 20) == 0); second++) {
+            for (int64_t second = 0; second == 0 || (fired && second < 60 && at % (long_run ? 3 : 20) == 0);
+                 second++) {
                 fresh(queued);
                 kill_at(ways[way].what, at);
                 int status = program_wait(program_start_as(self, "--migrate"));
@@ -368,14 +389,21 @@ static void kills_of_a_migration_leave_the_old_or_the_new(void)
                     again++;
                 }
                 points += fired && !second;
-                int64_t version = rig_sql("PRAGMA user_version"), columns = rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'");
-                CHECK((version == OLD && columns == 0) || (version == NEW && columns == 1), "call %" PRId64 ": version %" PRId64, at, version);
-                CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") == 1 && rig_sql("SELECT count(*) FROM job") == JOBS);
+                int64_t version = rig_sql("PRAGMA user_version"),
+                        columns =
+                            rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'");
+                CHECK((version == OLD && columns == 0) || (version == NEW && columns == 1),
+                      "call %" PRId64 ": version %" PRId64, at, version);
+                CHECK(rig_sql("SELECT count(*) FROM pragma_integrity_check() WHERE integrity_check = 'ok'") ==
+                          1 &&
+                      rig_sql("SELECT count(*) FROM job") == JOBS);
                 old += version == OLD;
                 faults_none();
                 if (version == OLD)
                     CHECK(exited(program_wait(program_start_as(self, "--migrate")), 0), "%s", program_err());
-                CHECK(rig_sql("SELECT count(*) FROM job j JOIN more ON more.a = j.id WHERE j.extra = 'x' || j.id") == JOBS, "call %" PRId64, at);
+                CHECK(rig_sql("SELECT count(*) FROM job j JOIN more ON more.a = j.id WHERE j.extra = 'x' || "
+                              "j.id") == JOBS,
+                      "call %" PRId64, at);
             }
     }
     unlink(queued);

@@ -44,17 +44,23 @@ static void check_rows(const struct kv *kv, const unsigned char *truth, const ch
         for (size_t h = 0; h < kv->n_kv_heads; h++)
             for (size_t pos = 0; pos < kv->n_past; pos++) {
                 get(kv, l, h, pos, row);
-                CHECK(!memcmp(row, truth + ((l * kv->n_kv_heads + h) * kv->n_max + pos) * bytes, bytes), "%s: layer %zu head %zu position %zu", when, l, h, pos);
+                CHECK(!memcmp(row, truth + ((l * kv->n_kv_heads + h) * kv->n_max + pos) * bytes, bytes),
+                      "%s: layer %zu head %zu position %zu", when, l, h, pos);
             }
 }
 
 static void sizes_are_checked(void)
 {
-    CHECK(kv_bytes(DT_BF16, 6, 2, 64, 100000, 0) == (size_t)6 * 2 * ((100000 + 63) / 64) * kv_block_bytes(DT_BF16, 64), "%zu", kv_bytes(DT_BF16, 6, 2, 64, 100000, 0));
-    CHECK(kv_bytes(DT_F32, 2, 3, 16, 64, 5) == 2 * 3 * kv_block_bytes(DT_F32, 16) + 2 * 5 * 3 * 2 * 16 * 4, "%zu", kv_bytes(DT_F32, 2, 3, 16, 64, 5));
+    CHECK(kv_bytes(DT_BF16, 6, 2, 64, 100000, 0) ==
+              (size_t)6 * 2 * ((100000 + 63) / 64) * kv_block_bytes(DT_BF16, 64),
+          "%zu", kv_bytes(DT_BF16, 6, 2, 64, 100000, 0));
+    CHECK(kv_bytes(DT_F32, 2, 3, 16, 64, 5) == 2 * 3 * kv_block_bytes(DT_F32, 16) + 2 * 5 * 3 * 2 * 16 * 4,
+          "%zu", kv_bytes(DT_F32, 2, 3, 16, 64, 5));
     struct err e = { 0 };
     struct kv kv;
-    CHECK(kv_open(&kv, NULL, DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0, &e) == -1 && e.code && e.msg[0] && !strchr(e.msg, '\n'), "%s", e.msg);
+    CHECK(kv_open(&kv, NULL, DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0, &e) == -1 && e.code && e.msg[0] &&
+              !strchr(e.msg, '\n'),
+          "%s", e.msg);
     CHECK(kv_bytes(DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0) == SIZE_MAX);
     kv_close(&kv);
     kv = (struct kv){ 0 };
@@ -73,7 +79,8 @@ static void blocks_do_not_overlap(void)
             for (size_t h = 0; h < 2; h++)
                 for (size_t b = 0; b < blocks; b++, i++) {
                     char *p = kv_block(&kv, l, h, MIN(b * 64, 199));
-                    CHECK(p == kv_block(&kv, l, h, MIN(b * 64 + 63, 199)) && p == kv.base + l * kv.layer_bytes + h * kv.head_bytes + b * kv.block_bytes);
+                    CHECK(p == kv_block(&kv, l, h, MIN(b * 64 + 63, 199)) &&
+                          p == kv.base + l * kv.layer_bytes + h * kv.head_bytes + b * kv.block_bytes);
                     CHECK(is_zero(p, bb), "not zero when opened");
                     memset(p, (int)i + 1, bb);
                 }
@@ -91,7 +98,8 @@ static void blocks_do_not_overlap(void)
         i = 0;
         for (size_t l = 0; l < 3; l++)
             for (size_t s = 0; s < 7; s++, i++)
-                CHECK(((char *)kv_node(&kv, l, s))[0] == (char)(i + 1) && ((char *)kv_node(&kv, l, s))[node - 1] == (char)(i + 1));
+                CHECK(((char *)kv_node(&kv, l, s))[0] == (char)(i + 1) &&
+                      ((char *)kv_node(&kv, l, s))[node - 1] == (char)(i + 1));
         CHECK(((char *)kv_block(&kv, 2, 1, 199))[bb - 1] == 24, "node scratch overlaps the cache");
         kv_close(&kv);
         CHECK(!kv.base);
@@ -119,7 +127,8 @@ static void a_path_is_copied_byte_for_byte(void)
             for (size_t i = 0; i < n; i++)
                 for (size_t l = 0; l < layers; l++)
                     for (size_t h = 0; h < heads; h++)
-                        memcpy(truth + ((l * heads + h) * n_max + kv.n_past + i) * bytes, (char *)kv_node(&kv, l, path[i]) + h * bytes, bytes);
+                        memcpy(truth + ((l * heads + h) * n_max + kv.n_past + i) * bytes,
+                               (char *)kv_node(&kv, l, path[i]) + h * bytes, bytes);
             size_t before = kv.n_past;
             kv_commit_path(&kv, path, n);
             CHECK(kv.n_past == before + n);

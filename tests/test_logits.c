@@ -74,7 +74,7 @@ static void fixtures_open(void)
     free(list);
 }
 
-/* ---- longhand's side ----------------------------------------------------------------------------------------- */
+/* ---- longhand's side ---- */
 
 typedef void row_fn(void *ctx, size_t pos, const float *logits);
 
@@ -85,7 +85,8 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
     struct workspace *w = NULL;
     uint8_t want[CHUNK_ROWS];
     float *logits = malloc(CHUNK_ROWS * (size_t)f->vocab * sizeof *logits);
-    int rc = kv_open(&kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim, f->n, 0, e);
+    int rc = kv_open(&kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
+                     f->n, 0, e);
     if (rc == 0)
         rc = workspace_open(&w, m, CHUNK_ROWS, f->n, e);
     memset(want, 1, sizeof want);
@@ -106,14 +107,16 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
 
 /* The same from a folder; no_qk_norm leaves out the norms of queries and keys. */
 /* kv: what the cache holds; DT_F32 is --compute f32. */
-static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const struct fixture *f, row_fn *row, void *ctx, struct err *e)
+static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const struct fixture *f, row_fn *row,
+                       void *ctx, struct err *e)
 {
     struct config config;
     struct model m = { 0 };
     if (config_read(&config, dir, e))
         return -1;
     if (config.context < f->n)
-        return err_set(e, ERR_INPUT, "context %zu is below the %u tokens of the text", config.context, (unsigned)f->n);
+        return err_set(e, ERR_INPUT, "context %zu is below the %u tokens of the text", config.context,
+                       (unsigned)f->n);
     if (config.vocab != f->vocab)
         return err_set(e, ERR_INPUT, "vocabulary %zu instead of %u", config.vocab, (unsigned)f->vocab);
     struct device *dev;
@@ -164,14 +167,15 @@ static void take_nll(void *ctx, size_t pos, const float *logits)
     }
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void every_fixture_is_there(void)
 {
     const bool others = getenv("LOGITS_MODELS") != NULL;     /* random models come without controls */
     CHECK(n_fixtures >= (others ? 1 : FIXTURES_MIN), "%zu fixtures", n_fixtures);
     for (size_t i = 0; i < n_fixtures && !others; i++)
-        CHECK(fixtures[i].n >= 2000 && fixtures[i].n_at >= 16 && json_array_size(json_object_get(fixtures[i].info, "controls")) > 0,
+        CHECK(fixtures[i].n >= 2000 && fixtures[i].n_at >= 16 &&
+                  json_array_size(json_object_get(fixtures[i].info, "controls")) > 0,
               "%s", fixtures[i].name);
 }
 
@@ -188,7 +192,8 @@ static void text_gives_the_ids(void)
         int rc = tokenizer_open(&t, f->dir, f->vocab, &e) || file_read(&text, &size, path, FILE_MAX, &e)
               || tokenizer_encode(t, &ids, &n, text, size, true, &e);
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
-        CHECK(rc || (n == f->n && memcmp(ids, f->ids, n * sizeof *ids) == 0), "%s: %zu ids, %u expected, or others", f->name, n, (unsigned)f->n);
+        CHECK(rc || (n == f->n && memcmp(ids, f->ids, n * sizeof *ids) == 0),
+              "%s: %zu ids, %u expected, or others", f->name, n, (unsigned)f->n);
         free(ids), free(text), tokenizer_close(t);
     }
 }
@@ -239,24 +244,29 @@ static void bf16_is_near_transformers(void)
         const struct fixture *f = &fixtures[i];
         struct err e = { 0 };
         struct kl_ctx c = { .f = f, .f32 = calloc((size_t)f->n * f->vocab, sizeof *c.f32) }, b = c;
-        int rc = forward_dir(f->dir, DT_F32, false, f, keep_row, &c, &e) || forward_dir(f->dir, DT_I16, false, f, take_kl, &c, &e) ||
+        int rc = forward_dir(f->dir, DT_F32, false, f, keep_row, &c, &e) ||
+                 forward_dir(f->dir, DT_I16, false, f, take_kl, &c, &e) ||
                  forward_dir(f->dir, DT_BF16, false, f, take_kl, &b, &e);
         c.against_hf /= f->n_at, c.against_f32 /= f->n;
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
-        CHECK(rc || c.against_hf <= KL_MAX, "%s: mean KL %.2e at %u positions", f->name, c.against_hf, (unsigned)f->n_at);
+        CHECK(rc || c.against_hf <= KL_MAX, "%s: mean KL %.2e at %u positions", f->name, c.against_hf,
+              (unsigned)f->n_at);
         CHECK(rc || c.against_f32 <= KL_MAX, "%s: mean KL %.2e at all positions", f->name, c.against_f32);
         CHECK(rc || c.against_f32 >= 1e-9, "%s: mean KL %.2e: was this bf16?", f->name, c.against_f32);
         if (rc == 0)
-            printf("    %-28s mean KL %.1e (%u positions against transformers), %.1e (all, against f32; %.1e with a cache of bf16)\n", f->name,
-                   c.against_hf, (unsigned)f->n_at, c.against_f32, b.against_f32 / f->n);
+            printf("    %-28s mean KL %.1e (%u positions against transformers), %.1e (all, against f32; %.1e "
+                   "with a cache of bf16)\n",
+                   f->name, c.against_hf, (unsigned)f->n_at, c.against_f32, b.against_f32 / f->n);
         kl[0] += b.against_f32 / f->n, kl[1] += c.against_f32;
         free(c.f32);
     }
-    printf("    mean of all against f32: %.3e with a cache of int16, %.3e with one of bf16\n", kl[1] / (double)n_fixtures, kl[0] / (double)n_fixtures);
-    CHECK(kl[1] < 0.95 * kl[0], "a cache of int16 is no nearer to f32 than one of bf16: %g, %g", kl[1], kl[0]);
+    printf("    mean of all against f32: %.3e with a cache of int16, %.3e with one of bf16\n",
+           kl[1] / (double)n_fixtures, kl[0] / (double)n_fixtures);
+    CHECK(kl[1] < 0.95 * kl[0], "a cache of int16 is no nearer to f32 than one of bf16: %g, %g", kl[1],
+          kl[0]);
 }
 
-/* ---- controls: a copy of the folder, changed ------------------------------------------------------------------ */
+/* ---- controls: a copy of the folder, changed ---- */
 
 static void copy_file(const char *from, const char *to)
 {
@@ -311,9 +321,9 @@ static bool ends_with_one_of(const char *name, const json_t *list)
 {
     size_t i;
     json_t *s;
-    json_array_foreach(list, i, s)
-        if (strlen(name) >= json_string_length(s) && !strcmp(name + strlen(name) - json_string_length(s), json_string_value(s)))
-            return true;
+    json_array_foreach(list, i, s) if (strlen(name) >= json_string_length(s) &&
+                                       !strcmp(name + strlen(name) - json_string_length(s),
+                                               json_string_value(s))) return true;
     return false;
 }
 
@@ -323,7 +333,8 @@ static void fill_ones(char *data, const struct tensor *t)
     const uint16_t half = t->dtype == DT_BF16 ? 0x3f80 : 0x3c00;
     const float one = 1;
     for (size_t i = 0; i < t->n_elements; i++)
-        memcpy(data + i * dtype_size(t->dtype), t->dtype == DT_F32 ? (const void *)&one : &half, dtype_size(t->dtype));
+        memcpy(data + i * dtype_size(t->dtype), t->dtype == DT_F32 ? (const void *)&one : &half,
+               dtype_size(t->dtype));
 }
 
 static void swap_heads(char *data, const struct tensor *t, size_t n_kv_heads, size_t a, size_t b)
@@ -391,8 +402,10 @@ static void check_control(const struct fixture *f, const json_t *control)
     struct nll_ctx c = { .f = f, .nll = calloc(f->n, sizeof *c.nll) };
     int rc = change_weights(dir, control, &e) || forward_dir(dir, DT_F32, no_qk_norm, f, take_nll, &c, &e);
     CHECK(rc == 0, "%s, %s: %s", f->name, label, e.msg);
-    CHECK(rc || fabs(c.nll[at] - f->nll[at]) >= MOVE_MIN, "%s, %s: token %zu moved by %.2e only", f->name, label, at + 1, fabs(c.nll[at] - f->nll[at]));
-    CHECK(rc || near(c.nll[at], want, NLL_TOLERANCE, 0), "%s, %s: nll of token %zu is %.6f, transformers %.6f", f->name, label, at + 1, c.nll[at], want);
+    CHECK(rc || fabs(c.nll[at] - f->nll[at]) >= MOVE_MIN, "%s, %s: token %zu moved by %.2e only", f->name,
+          label, at + 1, fabs(c.nll[at] - f->nll[at]));
+    CHECK(rc || near(c.nll[at], want, NLL_TOLERANCE, 0),
+          "%s, %s: nll of token %zu is %.6f, transformers %.6f", f->name, label, at + 1, c.nll[at], want);
     free(c.nll);
     for_files(f->dir, dir, false);
 }

@@ -63,15 +63,18 @@ static void equals_its_definition(void)
     static int32_t t[N];
     size_t spoke = 0;
     for (size_t round = 0; round < 14; round++) {
-        size_t alphabet = (size_t[]){ 4, 8, 20, 200 }[round % 4], period = 5 + random_below(1500), from = 3000 + random_below(9000), start = 0;
+        size_t alphabet = (size_t[]){ 4, 8, 20, 200 }[round % 4], period = 5 + random_below(1500),
+            from = 3000 + random_below(9000), start = 0;
         for (size_t i = 0; i < N; i++)
-            t[i] = i < from || i < period || random_below(60) == 0 ? (int32_t)random_below(alphabet) : t[i - period];
+            t[i] = i < from || i < period || random_below(60) == 0 ? (int32_t)random_below(alphabet)
+                                                                   : t[i - period];
         size_t want = brute(t, N, &start), got = first_found(t, N);
         struct repetition r = {0};
         CHECK(got == want, "round %zu: %zu, by the definition %zu", round, got, want);
         if (got != SIZE_MAX) {
             spoke++;
-            CHECK(loop_in(l, &r) && r.start == start && r.found == got && r.end == got + 1, "start %zu, %zu", r.start, start);
+            CHECK(loop_in(l, &r) && r.start == start && r.found == got && r.end == got + 1, "start %zu, %zu",
+                  r.start, start);
         }
     }
     CHECK(spoke >= 7, "%zu of 14 lists have a loop that the rule sees", spoke);
@@ -94,7 +97,8 @@ static size_t caught_after(size_t before, size_t p, size_t d, size_t limit)
 static void loops_are_caught_in_time(void)
 {
     for (size_t p = 1; p <= LOOP_WINDOW; p += p < 200 ? 1 : 487) {
-        size_t bound = p + LOOP_GRAM - 1 + MAX((size_t)LOOP_SCORE, LOOP_COPIES * p), got = caught_after(random_below(6000), p, 0, bound + 1);
+        size_t bound = p + LOOP_GRAM - 1 + MAX((size_t)LOOP_SCORE, LOOP_COPIES * p),
+               got = caught_after(random_below(6000), p, 0, bound + 1);
         CHECK(got == bound, "period %zu: after %zu tokens, %zu were said", p, got, bound);
     }
     size_t missed = caught_after(100, LOOP_WINDOW + 1, 0, 30000);
@@ -106,8 +110,12 @@ static void loops_that_change_are_caught(void)
     for (size_t p = 5; p < 400; p += 13)
         for (size_t d = 25; d <= 200; d *= 2) {
             double drift = 1 - (double)LOOP_GRAM * (1 + LOOP_FALL) / (double)d;
-            size_t bound = (size_t)(1.5 * (double)MAX((size_t)LOOP_SCORE, LOOP_COPIES * p) / drift) + 2 * p + 80, got = caught_after(500, p, d, bound + 1);
-            CHECK(got <= bound, "period %zu, every %zu-th token another: after %zu tokens, at most %zu were expected", p, d, got, bound);
+            size_t bound =
+                       (size_t)(1.5 * (double)MAX((size_t)LOOP_SCORE, LOOP_COPIES * p) / drift) + 2 * p + 80,
+                   got = caught_after(500, p, d, bound + 1);
+            CHECK(got <= bound,
+                  "period %zu, every %zu-th token another: after %zu tokens, at most %zu were expected", p, d,
+                  got, bound);
         }
     /* A copy that comes with one token more or less each time: no period at all. */
     int32_t t[6000], body[60];
@@ -134,8 +142,8 @@ static void found_once_and_left(void)
         found += loop_token(l, t[i]);
         if (loop_left(l, &r)) {
             size_t base = left++ ? 1500 : 0;
-            CHECK(r.start == 520 + base && r.found == 652 + base && r.end == 1000 + base && r.period == 20, "%zu: start %zu found %zu end %zu period %zu", i, r.start,
-                  r.found, r.end, r.period);
+            CHECK(r.start == 520 + base && r.found == 652 + base && r.end == 1000 + base && r.period == 20,
+                  "%zu: start %zu found %zu end %zu period %zu", i, r.start, r.found, r.end, r.period);
         }
     }
     CHECK(found == 2 && left == 2, "found %zu, left %zu", found, left);
@@ -197,7 +205,8 @@ static char *phrase(char *p, size_t n)
     static const char *const end[] = { "", "n", "r", "s", "t" };
     for (; n; n--) {
         for (size_t k = 1 + random_below(3); k; k--)
-            p += sprintf(p, "%c%c%s", "bcdfghlmnprstvw"[random_below(15)], "aeiou"[random_below(5)], end[random_below(5)]);
+            p += sprintf(p, "%c%c%s", "bcdfghlmnprstvw"[random_below(15)], "aeiou"[random_below(5)],
+                         end[random_below(5)]);
         *p++ = n > 1 ? ' ' : 0;
     }
     return p - 1;
@@ -206,12 +215,18 @@ static char *phrase(char *p, size_t n)
 /* Cumulative rhymes, the hardest of all refrains: every verse says all of the verse before. */
 static void refrains_are_quiet(void)
 {
-    static const char *const who[] = { "the house that Jack built", "the malt", "the rat", "the cat", "the dog", "the cow with the crumpled horn", "the maiden all forlorn",
-        "the man all tattered and torn", "the priest all shaven and shorn", "the cock that crowed in the morn", "the farmer sowing his corn" };
-    static const char *const did[] = { "", "lay in", "ate", "killed", "worried", "tossed", "milked", "kissed", "married", "waked", "kept" };
-    static const char *const day[] = { "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth" };
-    static const char *const gift[] = { "a partridge in a pear tree", "two turtle doves", "three French hens", "four calling birds", "five gold rings", "six geese a-laying",
-        "seven swans a-swimming", "eight maids a-milking", "nine ladies dancing", "ten lords a-leaping", "eleven pipers piping", "twelve drummers drumming" };
+    static const char *const who[] = { "the house that Jack built", "the malt", "the rat", "the cat",
+                                       "the dog", "the cow with the crumpled horn", "the maiden all forlorn",
+        "the man all tattered and torn", "the priest all shaven and shorn",
+            "the cock that crowed in the morn", "the farmer sowing his corn" };
+    static const char *const did[] = { "", "lay in", "ate", "killed", "worried", "tossed", "milked", "kissed",
+                                       "married", "waked", "kept" };
+    static const char *const day[] = { "first", "second", "third", "fourth", "fifth", "sixth", "seventh",
+                                       "eighth", "ninth", "tenth", "eleventh", "twelfth" };
+    static const char *const gift[] = { "a partridge in a pear tree", "two turtle doves", "three French hens",
+                                        "four calling birds", "five gold rings", "six geese a-laying",
+        "seven swans a-swimming", "eight maids a-milking", "nine ladies dancing", "ten lords a-leaping",
+            "eleven pipers piping", "twelve drummers drumming" };
     char *s = malloc(1 << 16), *p = s;
     for (int i = 0; i < 11; i++) {
         p += sprintf(p, "This is %s", who[i]);
@@ -247,7 +262,8 @@ static void refrains_are_quiet(void)
     p = s;
     for (int i = 0; i < 12; i++)
         p += sprintf(p, "%s", "bells, ");
-    p += sprintf(p, "\n\n* * *\n\n%s\n\n", "........................................................................");
+    p += sprintf(p, "\n\n* * *\n\n%s\n\n",
+                 "........................................................................");
     text_is_quiet("bells", s, (size_t)(p - s));
     free(s);
 }
@@ -255,7 +271,8 @@ static void refrains_are_quiet(void)
 /* ---- emission ---- */
 
 /* How emission ends a list: tokens, finish; the text is compared between settings. */
-static void emitted(const int32_t *t, size_t n, const struct emit_rules *r, struct emit *m, char *text, size_t *n_text)
+static void emitted(const int32_t *t, size_t n, const struct emit_rules *r, struct emit *m, char *text,
+                    size_t *n_text)
 {
     struct err e = {0};
     const char *bytes;
@@ -286,10 +303,13 @@ static void emission_ends_with_the_rule(void)
     CHECK(m.finish == FINISH_LENGTH && m.n == N && m.repetitions == 1);
     r.on_loop = ON_LOOP_OFF;
     emitted(t, N, &r, &m, stop, &n_stop);
-    CHECK(m.finish == FINISH_LENGTH && m.repetitions == 0 && n_stop == n_warn && memcmp(stop, warn, n_warn) == 0);
+    CHECK(m.finish == FINISH_LENGTH && m.repetitions == 0 && n_stop == n_warn &&
+          memcmp(stop, warn, n_warn) == 0);
     r.on_loop = ON_LOOP_STOP;
     emitted(t, N, &r, &m, stop, &n_stop);
-    CHECK(m.finish == FINISH_REPETITION && m.n == at + 1 && n_stop < n_warn && memcmp(stop, warn, n_stop) == 0, "%d after %zu tokens", (int)m.finish, m.n);
+    CHECK(m.finish == FINISH_REPETITION && m.n == at + 1 && n_stop < n_warn &&
+              memcmp(stop, warn, n_stop) == 0,
+          "%d after %zu tokens", (int)m.finish, m.n);
     r.tokens = at + 1;                           /* both at the same token: the rule comes first */
     emitted(t, N, &r, &m, stop, &n_stop);
     CHECK(m.finish == FINISH_REPETITION && m.n == at + 1);

@@ -51,7 +51,8 @@ static size_t brute_top(struct found *f, const int32_t *tokens, size_t n, int32_
 }
 
 /* *all: the number of continuations there are. */
-static bool top_is_right(const struct ngram *t, const int32_t *tokens, size_t n, int32_t lead, size_t k, struct found *f, size_t *all)
+static bool top_is_right(const struct ngram *t, const int32_t *tokens, size_t n, int32_t lead, size_t k,
+                         struct found *f, size_t *all)
 {
     int32_t next[64][3];
     uint32_t frequency[64];
@@ -188,9 +189,12 @@ static void cost_and_allocations(void)
             CHECK(!ALLOCATIONS_COUNTED || allocations() == before, "%zu allocations", allocations() - before);
             double each = 1e9 / (double)(n * (s ? 1 : 100));
             CHECK(found > n / 2 && (kind != 0 || ngram_entries(t) == n - 3));
-            printf("    %-9s %7zu tokens, %7zu entries: insert %4.0f ns, top 20 %4.0f ns, %zu bytes per token reserved\n",
-                   kind == 0 ? "different" : kind == 1 ? "1000 ids" : "zipf", n, ngram_entries(t), insert * each, lookup * each,
-                   ngram_bytes(n) / n);
+            printf("    %-9s %7zu tokens, %7zu entries: insert %4.0f ns, top 20 %4.0f ns, %zu bytes per "
+                   "token reserved\n",
+                   kind == 0   ? "different"
+                   : kind == 1 ? "1000 ids"
+                               : "zipf",
+                   n, ngram_entries(t), insert * each, lookup * each, ngram_bytes(n) / n);
             ngram_close(t);
         }
     if (!ALLOCATIONS_COUNTED)

@@ -8,8 +8,8 @@ static const size_t groups[] = { 1, 2, 4, 7, 8 };
 
 static void describe(const struct problem *p, const struct ops *o, const char *what)
 {
-    printf("    %s: %s: type %d m %zu kv heads %zu group %zu head_dim %zu positions %zu nodes %zu\n", o->name, what, p->a.type, p->a.m,
-           p->a.n_kv_heads, p->group, p->a.head_dim, p->n_pos, p->n_nodes);
+    printf("    %s: %s: type %d m %zu kv heads %zu group %zu head_dim %zu positions %zu nodes %zu\n", o->name,
+           what, p->a.type, p->a.m, p->a.n_kv_heads, p->group, p->a.head_dim, p->n_pos, p->n_nodes);
 }
 /* Everything about one problem that must not change a bit. `rows`: how many rows are also computed alone. */
 static void invariants(struct problem *p, size_t rows, struct rng *rng)
@@ -52,7 +52,8 @@ static void rows_twins_and_splits_agree(void)
     struct rng rng = { 21 };
     for (size_t i = 0; i < 35; i++) {
         struct problem p;
-        size_t m = ms[i % 7], d = dims[i % 5], g = groups[(i / 2) % 5], n = m + rng_below(&rng, 400 / (1 + g * d / 256));
+        size_t m = ms[i % 7], d = dims[i % 5], g = groups[(i / 2) % 5],
+               n = m + rng_below(&rng, 400 / (1 + g * d / 256));
         problem_open(&p, kind(i), m, 1 + i % 3, g, d, n, 0, &rng);
         size_t window = i % 3 == 1 ? 1 + rng_below(&rng, 100) : (size_t)-1;
         for (size_t r = 0; r < m; r++) {                   /* as a pass over m new rows at the end */
@@ -100,7 +101,8 @@ static void chunk_borders(void)
         problem_open(&p, kind(k), 8, 1, 2, 16, 4200, 0, &rng);
         for (size_t r = 0; r < 8; r++) {
             p.hi[r] = his[r];
-            p.lo[r] = k < 4 ? 0 : r % 2 ? his[r] - 1 - rng_below(&rng, 60) : his[r] > 2100 ? 2047 + r % 3 : 2046;
+            p.lo[r] = k < 4 ? 0 : r % 2 ? his[r] - 1 - rng_below(&rng, 60) : his[r] > 2100 ? 2047 + r % 3
+                : 2046;
         }
         invariants(&p, 8, &rng);
         problem_close(&p);
@@ -132,7 +134,8 @@ static void junk_cannot_be_seen(void)
             }
             junk_slots(&p, 1, hi - 1, hi, &rng);           /* control: a visible slot */
             void *after = attend(o, &p, 5);
-            CHECK(act_differ(out_type(&p), before, after, n) < n, "%s: a visible key does not matter", o->name);
+            CHECK(act_differ(out_type(&p), before, after, n) < n, "%s: a visible key does not matter",
+                  o->name);
             guard_free(before), guard_free(after);
             put(&p, 1, hi - 1, stored_row(&p, 1, hi - 1));
         }
@@ -153,7 +156,8 @@ static void not_finite_is_not_lost(void)
                     p.hi[0] = p.hi[1] = 70;
                     float x[32], half[16];
                     for (size_t i = 0; i < 32; i++)
-                        x[i] = i == part * 16 + 5 ? bad[b] : (float)stored_at(&p, stored_row(&p, 0, where), i);
+                        x[i] =
+                            i == part * 16 + 5 ? bad[b] : (float)stored_at(&p, stored_row(&p, 0, where), i);
                     make_row(&p, stored_row(&p, 0, where), x);
                     put(&p, 0, where, stored_row(&p, 0, where));
                     for (size_t i = 0; i < 16; i++)        /* every score gets its share */
@@ -166,7 +170,9 @@ static void not_finite_is_not_lost(void)
                         for (size_t i = 5; i < 4 * 16; i += 16)
                             finite += isfinite(act_get(out_type(&p), out, i)) != 0;
                         /* a score of -inf is a weight of +0: only that may pass, from K */
-                        CHECK(finite == 0 || (part == 0 && b == 2 && p.a.type != DT_I16), "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b], part ? "V" : "K", where, finite);
+                        CHECK(finite == 0 || (part == 0 && b == 2 && p.a.type != DT_I16),
+                              "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b],
+                              part ? "V" : "K", where, finite);
                         guard_free(out);
                     }
                     problem_close(&p);
@@ -185,14 +191,16 @@ static void tiny_values_are_flushed(void)
     for (size_t pos = 62; pos < 65; pos++) {
         char *row = stored_row(&p, 0, pos);
         for (size_t i = 0; i < 32; i++)
-            act_put(DT_BF16, row, i, i == 0 && pos == 64 ? 26 : i < 16 || pos == 64 ? 0 : pos == 62 ? 0x1p-100f : -0x1p-124f);
+            act_put(DT_BF16, row, i, i == 0 && pos == 64 ? 26 : i < 16 || pos == 64 ? 0 : pos == 62
+                    ? 0x1p-100f : -0x1p-124f);
         put(&p, 0, pos, row);
     }
     p.lo[0] = 62, p.hi[0] = 65;
     FOR_TWINS(o) {
         void *out = attend(o, &p, 1);
         for (size_t i = 0; i < 16; i++)
-            CHECK(ref_bits(act_get(DT_BF16, out, i)) == 0, "%s: %a", o->name, (double)act_get(DT_BF16, out, i));
+            CHECK(ref_bits(act_get(DT_BF16, out, i)) == 0, "%s: %a", o->name,
+                  (double)act_get(DT_BF16, out, i));
         guard_free(out);
     }
     problem_close(&p);
@@ -217,14 +225,16 @@ static void int16_at_its_bounds(void)
         put_query(&p, 0, x);
         int64_t sum = 0;
         for (size_t k = 0; k < D; k++)
-            sum += (int64_t)((const int16_t *)p.q)[k] * ((const int16_t *)(const void *)stored_row(&p, 0, 0))[k];
+            sum +=
+                (int64_t)((const int16_t *)p.q)[k] * ((const int16_t *)(const void *)stored_row(&p, 0, 0))[k];
         CHECK(sum > INT64_C(2140000000) && sum <= INT32_MAX, "a sum of %lld", (long long)sum);
         p.hi[0] = KEYS;
         FOR_TWINS(o) {
             void *out = attend(o, &p, 1);
             for (size_t k = 0; k < D; k++) {
                 const float got = act_get(DT_BF16, out, k), want = fabsf(sizes[i]) < 0x1p-126f ? 0 : sizes[i];
-                CHECK(fabsf(got - want) <= fabsf(want) / 128, "%s: values of %g: [%zu] is %g", o->name, (double)sizes[i], k, (double)got);
+                CHECK(fabsf(got - want) <= fabsf(want) / 128, "%s: values of %g: [%zu] is %g", o->name,
+                      (double)sizes[i], k, (double)got);
                 if (test_failed_) break;
             }
             guard_free(out);
@@ -283,20 +293,23 @@ static void tree_equals_chains(struct problem *p, size_t base, size_t rows, stru
         memcpy(kept, row, d2);
         looked_at_row(p, row, r * p->group, rng);
         void *other = attend_alone(ops_all[0], p, r);
-        CHECK(memcmp(want, other, p->a.n_heads * p->a.head_dim * elt(p)), "base %zu depth %zu: an ancestor does not matter", base, depth);
+        CHECK(memcmp(want, other, p->a.n_heads * p->a.head_dim * elt(p)),
+              "base %zu depth %zu: an ancestor does not matter", base, depth);
         memcpy(row, kept, d2);
         free(kept);
         guard_free(other), guard_free(want);
         free(chain.kv), free(chain.lo), free(chain.hi);
     }
 }
-static void tree_at(enum dtype t, size_t base, size_t m, int shape, size_t window, size_t group, size_t d, struct rng *rng)
+static void tree_at(enum dtype t, size_t base, size_t m, int shape, size_t window, size_t group, size_t d,
+                    struct rng *rng)
 {
     struct problem p;
     int parent[512];
     problem_open(&p, t, m, 2, group, d, base + 1, m, rng);
     for (size_t i = 0; i < m; i++)
-        parent[i] = shape == 0 ? (int)i - 1 : shape == 1 ? (int)i - 1 - (int)rng_below(rng, i < 4 ? 1 + i : 4) : i ? (int)rng_below(rng, i) : -1;
+        parent[i] = shape == 0 ? (int)i - 1 : shape == 1 ? (int)i - 1 - (int)rng_below(rng, i < 4 ? 1 + i : 4)
+            : i ? (int)rng_below(rng, i) : -1;
     for (size_t i = 0; i < m; i++)
         if (parent[i] < -1) parent[i] = -1;
     tree_rows(&p, parent, base, window);
@@ -315,7 +328,8 @@ static void trees_cross_blocks(void)
         tree_at(kind(i), bases[i], 70, 1, (size_t)-1, 1, 16, &rng);     /* one and two boundaries */
         tree_at(i & 1 ? DT_I16 : DT_BF16, bases[i], 40, 2, (size_t)-1, 4, 64, &rng);
     }
-    tree_at(DT_I16, 63, 140, 0, (size_t)-1, 1, 16, &rng);      /* three blocks, the first slot of the last one and beyond */
+    /* three blocks, the first slot of the last one and beyond */
+    tree_at(DT_I16, 63, 140, 0, (size_t)-1, 1, 16, &rng);
     tree_at(DT_F32, 10, 200, 0, (size_t)-1, 1, 16, &rng);
 }
 static void trees_cross_chunks(void)
@@ -367,7 +381,8 @@ static float defined_score(const struct problem *p, size_t h, size_t j, size_t p
         if (p->a.type == DT_BF16)
             acc = ref_dot_pair(acc, x, y);
         else
-            acc = fmaf(act_get(DT_F32, q, i + 1), act_get(DT_F32, k, i + 1), fmaf(act_get(DT_F32, q, i), act_get(DT_F32, k, i), acc));
+            acc = fmaf(act_get(DT_F32, q, i + 1), act_get(DT_F32, k, i + 1),
+                       fmaf(act_get(DT_F32, q, i), act_get(DT_F32, k, i), acc));
     }
     return acc;
 }
@@ -394,10 +409,12 @@ static void check_importance(struct problem *p, struct rng *rng)
             p->a.importance = got, p->a.importance_step = step;
             void *out = attend(o, p, steps[i]);
             p->a.importance = NULL;
-            CHECK(!memcmp(got, want, bytes) && guard_intact(got, bytes), "%s: rows by %zu", o->name, steps[i]);
+            CHECK(!memcmp(got, want, bytes) && guard_intact(got, bytes), "%s: rows by %zu", o->name,
+                  steps[i]);
             if (memcmp(got, want, bytes))
                 describe(p, o, "importance");
-            CHECK(!memcmp(out, plain, p->a.m * p->a.n_heads * p->a.head_dim * elt(p)), "%s: the output changed", o->name);
+            CHECK(!memcmp(out, plain, p->a.m * p->a.n_heads * p->a.head_dim * elt(p)),
+                  "%s: the output changed", o->name);
             guard_free(out), guard_free(got);
         }
         guard_free(plain);
@@ -408,16 +425,19 @@ static void importance_is_that_of_the_first_row(void)
 {
     struct rng rng = { 41 };
     for (size_t i = 0; i < 36; i++) {
-        static const size_t ms[] = { 1, 2, 5, 12, 33, 64 }, his[] = { 1, 63, 64, 65, 128, 200, 333, 2048, 2100 };
+        static const size_t ms[] = { 1, 2, 5, 12, 33, 64 }, his[] = { 1, 63, 64, 65, 128, 200, 333, 2048,
+            2100 };
         struct problem p;
         int parent[64];
-        const size_t m = i % 9 > 6 ? 3 : ms[i % 6], hi = his[i % 9], window = i % 4 == 1 ? 1 + rng_below(&rng, 150) : (size_t)-1;
+        const size_t m = i % 9 > 6 ? 3 : ms[i % 6], hi = his[i % 9],
+                     window = i % 4 == 1 ? 1 + rng_below(&rng, 150) : (size_t)-1;
         problem_open(&p, kind(i / 2), m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
         if (i % 2) {                                       /* a tree: the last block is built for its row */
             for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1;
             tree_rows(&p, parent, hi, window);
         } else {
-            for (size_t r = 0; r < m; r++) p.hi[r] = hi + r, p.lo[r] = p.hi[r] > window ? p.hi[r] - window : 0;
+            for (size_t r = 0; r < m; r++)
+                p.hi[r] = hi + r, p.lo[r] = p.hi[r] > window ? p.hi[r] - window : 0;
         }
         check_importance(&p, &rng);
         problem_close(&p);
@@ -437,13 +457,16 @@ static void twins_agree_on_a_bias(void)
         const size_t m = i % 7 > 4 ? 3 : ms[i % 5], hi = his[i % 7];
         problem_open(&p, kind(i / 2), m, 1 + i % 3, groups[i / 2 % 5], dims[i / 3 % 3], hi + m, m, &rng);
         float *bias = must_alloc(p.n_blocks * KV_BLOCK * sizeof *bias);
-        for (size_t s = 0; s < p.n_blocks * KV_BLOCK; s++) bias[s] = s % 3 ? (float)(rng_next(&rng) % 500) / 64 - (s < hi ? 6 : 0) : 0;
-        for (size_t r = 0; r < m; r++) parent[r] = r ? (int)rng_below(&rng, r) : -1, p.hi[r] = hi + r, p.lo[r] = i % 4 == 1 ? hi / 2 : 0;
+        for (size_t s = 0; s < p.n_blocks * KV_BLOCK; s++)
+            bias[s] = s % 3 ? (float)(rng_next(&rng) % 500) / 64 - (s < hi ? 6 : 0) : 0;
+        for (size_t r = 0; r < m; r++)
+            parent[r] = r ? (int)rng_below(&rng, r) : -1, p.hi[r] = hi + r, p.lo[r] = i % 4 == 1 ? hi / 2 : 0;
         if (i % 2) tree_rows(&p, parent, hi, (size_t)-1);
         void *without = attend(ops_all[0], &p, m);
         p.a.bias = bias;
         void *with = attend(ops_all[0], &p, m);
-        CHECK(hi < 63 || memcmp(with, without, m * p.a.n_heads * p.a.head_dim * elt(&p)), "the bias does nothing");
+        CHECK(hi < 63 || memcmp(with, without, m * p.a.n_heads * p.a.head_dim * elt(&p)),
+              "the bias does nothing");
         invariants(&p, 3, &rng);
         if (i % 2) tree_equals_chains(&p, hi, 2, &rng);
         check_importance(&p, &rng);
@@ -470,7 +493,8 @@ static void a_bias_of_log2_n_is_n_keys(void)
         struct problem few, many;
         float bias[KEYS + 3 * KV_BLOCK] = { 0 };
         size_t times[KEYS], n = 0;
-        for (size_t pos = 0; pos < KEYS; pos++) times[pos] = 1 + rng_below(&rng, TIMES), n += times[pos], bias[pos] = log2f((float)times[pos]);
+        for (size_t pos = 0; pos < KEYS; pos++)
+            times[pos] = 1 + rng_below(&rng, TIMES), n += times[pos], bias[pos] = log2f((float)times[pos]);
         problem_open(&few, kind(t), 2, 2, 2, 32, KEYS, 0, &rng);
         problem_open(&many, kind(t), 2, 2, 2, 32, n, 0, &rng);
         memcpy(many.q, few.q, 2 * 2 * 2 * 32 * elt(&few));
@@ -491,7 +515,8 @@ static void a_bias_of_log2_n_is_n_keys(void)
             void *got = attend(o, &few, 2);
             few.a.bias = NULL;
             CHECK(apart(&few, got, want) <= bound, "%s: %g", o->name, apart(&few, got, want));
-            CHECK(apart(&few, plain, want) > 3 * bound, "%s: without a bias %g", o->name, apart(&few, plain, want));
+            CHECK(apart(&few, plain, want) > 3 * bound, "%s: without a bias %g", o->name,
+                  apart(&few, plain, want));
             guard_free(want), guard_free(plain), guard_free(got);
         }
         problem_close(&few), problem_close(&many);

@@ -10,17 +10,20 @@
 #include "tests/attn_problem.h"
 
 /* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output is outside it. */
-static double reference_row(const struct problem *p, const void *out, size_t h, size_t r, size_t j, bool quiet)
+static double reference_row(const struct problem *p, const void *out, size_t h, size_t r, size_t j,
+                            bool quiet)
 {
     const size_t d = p->a.head_dim, lo = p->lo[r], hi = p->hi[r];
     const size_t q = (h * p->a.m + r) * p->group + j;
     const enum dtype act = out_type(p);
-    double *num = must_alloc(d * sizeof *num), *mass = must_alloc(d * sizeof *mass), *slip = must_alloc(d * sizeof *slip);
+    double *num = must_alloc(d * sizeof *num), *mass = must_alloc(d * sizeof *mass),
+           *slip = must_alloc(d * sizeof *slip);
     double den = 0, den_slip = 0, top = -INFINITY, worst = 0;
     size_t blocks = 0, chunk = (size_t)-1;
     double s[KV_BLOCK], ds[KV_BLOCK], chunk_top = -INFINITY;
     for (size_t b = lo / KV_BLOCK; b * KV_BLOCK < hi; b++, blocks++) {
-        size_t from = b * KV_BLOCK > lo ? b * KV_BLOCK : lo, to = (b + 1) * KV_BLOCK < hi ? (b + 1) * KV_BLOCK : hi;
+        size_t from = b * KV_BLOCK > lo ? b * KV_BLOCK : lo,
+               to = (b + 1) * KV_BLOCK < hi ? (b + 1) * KV_BLOCK : hi;
         if (b * KV_BLOCK / KV_CHUNK != chunk)              /* a chunk begins with no maximum */
             chunk = b * KV_BLOCK / KV_CHUNK, chunk_top = -INFINITY;
         for (size_t pos = from; pos < to; pos++) {
@@ -29,13 +32,15 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
                 double x = query_at(p, q, i) * stored_at(p, stored_row(p, h, pos), i);
                 sum += x, absolute += fabs(x);
             }
-            s[pos - from] = sum, ds[pos - from] = p->a.type == DT_I16 ? 4 * 0x1p-24 * fabs(sum) : ((double)d + 1) * 0x1p-24 * absolute;
+            s[pos - from] = sum, ds[pos - from] = p->a.type == DT_I16 ? 4 * 0x1p-24 * fabs(sum)
+                                                                      : ((double)d + 1) * 0x1p-24 * absolute;
             chunk_top = fmax(chunk_top, sum);
         }
         double new_top = fmax(top, chunk_top), scale = isfinite(top) ? exp2(top - new_top) : 0;
         for (size_t i = 0; i < d; i++) num[i] *= scale, mass[i] *= scale, slip[i] *= scale;
         den *= scale, den_slip *= scale, top = new_top;
-        double lift = exp2(chunk_top - top);               /* p is rounded against the maximum of its own chunk so far */
+        /* p is rounded against the maximum of its own chunk so far */
+        double lift = exp2(chunk_top - top);
         double most = 0, all = 0;                          /* of weights times the units of values */
         for (size_t pos = from; pos < to; pos++) {
             double w = exp2(s[pos - from] - chunk_top) * (double)unit_of(p, stored_row(p, h, pos), d);
@@ -43,22 +48,30 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
         }
         double half_unit = p->a.type == DT_I16 ? 0.501 * fmax(fmax(most / 32767, all / 261888), 0x1p-100) : 0;
         for (size_t pos = from; pos < to; pos++) {
-            double x = exp2(s[pos - from] - chunk_top), rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
-            double w = p->a.type == DT_I16 ? x : act_round(p->a.type, (float)x), up = act_round(p->a.type, (float)(x * (1 + rel))), down = act_round(p->a.type, (float)(x * (1 - rel)));
+            double x = exp2(s[pos - from] - chunk_top),
+                   rel = 0.7 * (2 * ds[pos - from] + 0x1p-23 * fabs(s[pos - from] - chunk_top)) + 0x1p-21;
+            double w = p->a.type == DT_I16 ? x : act_round(p->a.type, (float)x),
+                   up = act_round(p->a.type, (float)(x * (1 + rel))),
+                   down = act_round(p->a.type, (float)(x * (1 - rel)));
             double step = (p->a.type == DT_BF16 ? fmax(up - w, w - down) : x * rel) * lift;
             w *= lift, den += x * lift, den_slip += x * rel * lift;
             for (size_t i = 0; i < d; i++) {
                 double v = stored_at(p, stored_row(p, h, pos), d + i);
-                num[i] += w * v, mass[i] += w * fabs(v), slip[i] += step * fabs(v) + half_unit * lift * fabs(v) / (double)unit_of(p, stored_row(p, h, pos), d);
+                num[i] += w * v, mass[i] += w * fabs(v),
+                    slip[i] += step * fabs(v) +
+                               half_unit * lift * fabs(v) / (double)unit_of(p, stored_row(p, h, pos), d);
             }
         }
     }
     double sums = ((double)(hi - lo) + 8 * (double)(blocks + 4)) * 0x1p-24;
     for (size_t i = 0; i < d; i++) {
-        double want = num[i] / den, tol = (slip[i] + sums * mass[i] + fabs(want) * (den_slip + sums * den)) / den + 0x1p-22 * fabs(want) + 1e-30;
+        double want = num[i] / den,
+               tol = (slip[i] + sums * mass[i] + fabs(want) * (den_slip + sums * den)) / den +
+                     0x1p-22 * fabs(want) + 1e-30;
         float got = act_get(act, out, (r * p->a.n_heads + h * p->group + j) * d + i);
         bool good = act_near(act, got, want, tol);
-        CHECK(good || quiet, "row %zu head %zu dim %zu: %g, reference %g, bound %g", r, h * p->group + j, i, (double)got, want, tol);
+        CHECK(good || quiet, "row %zu head %zu dim %zu: %g, reference %g, bound %g", r, h * p->group + j, i,
+              (double)got, want, tol);
         if (!good)
             worst = INFINITY;
         double round = act == DT_BF16 ? 0x1p-8 * fabs(want) : 0;
@@ -81,7 +94,8 @@ static void plain_c_is_near_the_reference(void)
         for (size_t r = 0; r < 3; r++)
             for (size_t j = 0; j < 2; j++)
                 worst = fmax(worst, reference_row(&p, out, 0, r, j, false));
-        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", (const char *[]){ "int16", "bf16", "int16", "f32" }[i % 4], dims[i % 5], n, worst);
+        printf("    %s head_dim %zu keys %zu: worst error %.2f of the bound\n", (const char *[]){ "int16",
+            "bf16", "int16", "f32" }[i % 4], dims[i % 5], n, worst);
         guard_free(out);
         problem_close(&p);
     }

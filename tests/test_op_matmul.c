@@ -22,7 +22,8 @@ static void weights_open(struct weights *w, enum dtype type, size_t n, size_t k,
         if (finite && (f16 & 0x7c00) >= 0x4c00)
             f16 &= 0x83ff;
         if (type == DT_F16) memcpy((char *)w->src + 2 * i, &f16, 2);
-        else if (type == DT_BF16) ((uint16_t *)w->src)[i] = (uint16_t)(ref_bits(x) >> 16);   /* keeps denormals */
+        /* keeps denormals */
+        else if (type == DT_BF16) ((uint16_t *)w->src)[i] = (uint16_t)(ref_bits(x) >> 16);
         else act_put(type, w->src, i, x);
     }
     size_t half = n / 2;                       /* in two parts, as a fused matrix is loaded */
@@ -44,7 +45,8 @@ static void *inputs(enum dtype act, size_t m, size_t k, size_t ldx, struct rng *
     char *x = must_alloc(m * ldx * dtype_size(act));
     for (size_t r = 0; r < m; r++)
         for (size_t i = 0; i < ldx; i++)
-            act_put(act, x, r * ldx + i, i < k ? (finite ? rng_normal(rng) : rng_awkward(rng)) : i == k && k % 2 ? 0 : NAN);
+            act_put(act, x, r * ldx + i, i < k ? (finite ? rng_normal(rng) : rng_awkward(rng)) : i == k &&
+                    k % 2 ? 0 : NAN);
     return x;
 }
 /* dots [m][n] by definition. */
@@ -56,7 +58,8 @@ static float *dots(enum dtype act, const void *x, size_t ldx, size_t m, const st
         for (size_t i = 0; i < k; i++)
             row[i] = weight(w, j * k + i);
         for (size_t r = 0; r < m; r++)
-            d[r * n + j] = act == DT_BF16 ? ref_dot_bf16((const uint16_t *)x + r * ldx, (const uint16_t *)w->src + j * k, k)
+            d[r * n + j] = act == DT_BF16 ? ref_dot_bf16((const uint16_t *)x + r * ldx,
+                                                         (const uint16_t *)w->src + j * k, k)
                                           : ref_dot_f32((const float *)x + r * ldx, row, k);
     }
     free(row);
@@ -66,8 +69,9 @@ static float *dots(enum dtype act, const void *x, size_t ldx, size_t m, const st
 struct call { size_t m, p0, p1, ldy; bool bias, add; };
 
 /* One call of one twin: columns of the panels as defined, everything else untouched. */
-static bool call_is_exact(const struct ops *o, enum dtype act, const void *x, size_t ldx, const struct weights *w,
-                          const float *d, const float *bias, const float *before, const struct call *c)
+static bool call_is_exact(const struct ops *o, enum dtype act, const void *x, size_t ldx,
+                          const struct weights *w, const float *d, const float *bias, const float *before,
+                          const struct call *c)
 {
     size_t n = w->mat.n, count = c->m ? (c->m - 1) * c->ldy + n : 0;
     float *y = guard_alloc(count * sizeof *y);
@@ -86,8 +90,11 @@ static bool call_is_exact(const struct ops *o, enum dtype act, const void *x, si
         }
         if (act_differ(DT_F32, &want, &y[i], 1) == 0) {
             good = false;
-            CHECK(good, "%s: act %d weights %d n %zu k %zu m %zu panels %zu-%zu bias %d add %d: row %zu column %zu is %a, defined %a", o->name,
-                  act, w->type, n, w->mat.k, c->m, c->p0, c->p1, c->bias, c->add, r, j, (double)y[i], (double)want);
+            CHECK(good,
+                  "%s: act %d weights %d n %zu k %zu m %zu panels %zu-%zu bias %d add %d: row %zu column %zu "
+                  "is %a, defined %a",
+                  o->name, act, w->type, n, w->mat.k, c->m, c->p0, c->p1, c->bias, c->add, r, j, (double)y[i],
+                  (double)want);
         }
     }
     guard_free(y);
@@ -206,12 +213,15 @@ static void matmul_is_near_the_exact_product(void)
                     double p = (double)act_get(kinds[t].act, x, r * ldx + i) * (double)weight(&w, j * k + i);
                     sum += p, mass += fabs(p);
                 }
-                double bound = (double)k * 0x1p-24 * mass + 2 * (double)k * 0x1p-126 + 0x1p-24 * fabs(sum + (double)bias[j]);
-                CHECK(near((double)y[r * n + j], sum + (double)bias[j], bound, 0), "kind %zu row %zu column %zu: %g, exact %g, bound %g", t, r, j,
-                      (double)y[r * n + j], sum, bound);
+                double bound = (double)k * 0x1p-24 * mass + 2 * (double)k * 0x1p-126 +
+                               0x1p-24 * fabs(sum + (double)bias[j]);
+                CHECK(near((double)y[r * n + j], sum + (double)bias[j], bound, 0),
+                      "kind %zu row %zu column %zu: %g, exact %g, bound %g", t, r, j, (double)y[r * n + j],
+                      sum, bound);
                 worst = fmax(worst, fabs((double)y[r * n + j] - sum - (double)bias[j]) / bound);
             }
-        printf("    act %d weights %d: worst error %.3f of the bound\n", kinds[t].act, kinds[t].weights, worst);
+        printf("    act %d weights %d: worst error %.3f of the bound\n", kinds[t].act, kinds[t].weights,
+               worst);
         free(x), free(y), free(bias);
         weights_close(&w);
     }

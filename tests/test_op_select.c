@@ -6,7 +6,8 @@
 #include "tests/test.h"
 
 enum { N_MAX = 3000 };
-static const size_t sizes[] = { 1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 100, 127, 129, 511, 512, 513, 1000, 1025, 2999 };
+static const size_t sizes[] = { 1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 100, 127, 129, 511, 512, 513, 1000, 1025,
+                                2999 };
 enum { N_SIZES = sizeof sizes / sizeof *sizes, KINDS = 8 };
 
 /* Rows of every kind; from an address that is no multiple of a vector. */
@@ -58,7 +59,8 @@ static uint64_t run_all(const struct ops *o, const float *x, size_t n, uint64_t 
     }
     o->moments(sum, x, n, top, cut);
     h = hash64(h, sum, sizeof sum);
-    struct coin_key key = { seed * UINT64_C(0x123456789abcdef), seed * UINT64_C(0xfedcba987), (uint32_t)seed };
+    struct coin_key key = { seed * UINT64_C(0x123456789abcdef), seed * UINT64_C(0xfedcba987),
+                            (uint32_t)seed };
     for (size_t i = 0; i < n; i++)
         k.at[i] = (uint32_t)coin_word(seed, 3, i, 1) % 200000;
     for (int list = 0; list < 2; list++)
@@ -81,8 +83,10 @@ static void twins_equal_plain_c(void)
             for (int kind = 0; kind < KINDS; kind++)
                 for (uint64_t seed = 1; seed < 12; seed++) {
                     const float *x = row(sizes[s], kind, seed);
-                    uint64_t want = run_all(ops_all[0], x, sizes[s], seed), got = run_all(ops_all[t], x, sizes[s], seed);
-                    CHECK(got == want, "%s, n %zu, kind %d, seed %d", ops_all[t]->name, sizes[s], kind, (int)seed);
+                    uint64_t want = run_all(ops_all[0], x, sizes[s], seed),
+                             got = run_all(ops_all[t], x, sizes[s], seed);
+                    CHECK(got == want, "%s, n %zu, kind %d, seed %d", ops_all[t]->name, sizes[s], kind,
+                          (int)seed);
                     if (test_failed_)
                         return;
                 }
@@ -118,14 +122,17 @@ static void weights_are_exp_in_units(void)
     uint64_t w;
     double worst = 0;
     for (int i = 0; i < 200000; i++) {
-        float top = i % 3 ? 3.25f : -1e4f, x = top - (float)((double)coin_word(1, 0, 0, (uint32_t)i) * 0x1p-64 * (i % 2 ? 32 : 1));
+        float top = i % 3 ? 3.25f : -1e4f,
+              x = top - (float)((double)coin_word(1, 0, 0, (uint32_t)i) * 0x1p-64 * (i % 2 ? 32 : 1));
         ops_all[0]->weigh(&w, &x, 1, top);
         double d = fabs((double)w - exp((double)x - top) * 0x1p43);
         worst = d > worst ? d : worst;
     }
     CHECK(worst <= 0.5 + 0x1p43 * 1e-15, "%g units", worst);
-    static const struct { float x, top; uint64_t w; } cases[] = {
-        { 0, 0, WEIGHT_ONE }, { -INFINITY, 0, 0 }, { -FLT_MAX, FLT_MAX, 0 }, { FLT_MAX, FLT_MAX, WEIGHT_ONE }, { -31, 0, 0 }, { -30, 0, 1 },
+    static const struct { float x, top; uint64_t w;
+    } cases[] = {
+        { 0, 0, WEIGHT_ONE }, { -INFINITY, 0, 0 }, { -FLT_MAX, FLT_MAX, 0 }, { FLT_MAX, FLT_MAX, WEIGHT_ONE },
+        { -31, 0, 0 },        { -30, 0, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ops_all[0]->weigh(&w, &cases[i].x, 1, cases[i].top);
@@ -147,16 +154,18 @@ static void tally_and_moments_add_the_weights_above_the_cut(void)
             for (size_t i = 0; i < n; i++) {
                 double bucket = (double)((top - x[i]) * 64.0f);
                 if (x[i] >= cut) {
-                    want[bucket < SELECT_BUCKETS - 1 ? (int)bucket : SELECT_BUCKETS - 1] += weighted ? w[i] : 1;
+                    want[bucket < SELECT_BUCKETS - 1 ? (int)bucket : SELECT_BUCKETS - 1] +=
+                        weighted ? w[i] : 1;
                     want_sum[0] += w[i];
-                    want_sum[1] += w[i] ? (uint64_t)llrint(exp((double)x[i] - top) * ((double)top - x[i]) * 0x1p43) : 0;
+                    want_sum[1] +=
+                        w[i] ? (uint64_t)llrint(exp((double)x[i] - top) * ((double)top - x[i]) * 0x1p43) : 0;
                 }
             }
             ops_all[0]->tally(hist, x, n, top, cut, 64, weighted);
             CHECK(!memcmp(hist, want, sizeof hist), "kind %d", kind);
             ops_all[0]->moments(sum, x, n, top, cut);
-            CHECK(sum[0] == want_sum[0] && near((double)sum[1], (double)want_sum[1], 20 * n, 1e-9), "kind %d: %g, want %g", kind,
-                  (double)sum[1], (double)want_sum[1]);
+            CHECK(sum[0] == want_sum[0] && near((double)sum[1], (double)want_sum[1], 20 * n, 1e-9),
+                  "kind %d: %g, want %g", kind, (double)sum[1], (double)want_sum[1]);
         }
 }
 
@@ -200,13 +209,16 @@ static void coin_bounds_hold_and_are_close(void)
             ids[i] = (uint32_t)coin_word(seed, 5, i, 0);
         for (int list = 0; list < 2; list++) {
             size_t n = COIN_BLOCK - seed % 3;
-            float most = ops_all[0]->coin_bounds(u, x, list ? ids : NULL, 77000, n, &key, top), want = -INFINITY;
+            float most = ops_all[0]->coin_bounds(u, x, list ? ids : NULL, 77000, n, &key, top),
+                  want = -INFINITY;
             for (size_t i = 0; i < n; i++) {
                 uint32_t id = list ? ids[i] : 77000 + (uint32_t)i;
-                double noise = coin_gumbel(coin_word(key.seed, key.sample, key.position, id)), score = ((double)x[i] - top) + noise;
+                double noise = coin_gumbel(coin_word(key.seed, key.sample, key.position, id)),
+                       score = ((double)x[i] - top) + noise;
                 want = u[i] > want ? u[i] : want;
                 if (score > -50 && (double)u[i] < score - 1e-3)
-                    CHECK(false, "seed %d, id %u: bound %g, score %g", (int)seed, (unsigned)id, (double)u[i], score);
+                    CHECK(false, "seed %d, id %u: bound %g, score %g", (int)seed, (unsigned)id, (double)u[i],
+                          score);
                 if (noise > 3 && noise < 20 && score > -50)
                     loosest = (double)u[i] - score > loosest ? (double)u[i] - score : loosest;
             }

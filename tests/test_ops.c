@@ -14,11 +14,13 @@ static void rmsnorm_twins_and_reference(void)
 {
     struct rng rng = { 41 };
     for (int k = 0; k < 400; k++) {
-        size_t dim = k < 80 ? 1 + (size_t)k : 1 + rng_below(&rng, 700), m = 1 + rng_below(&rng, 4), ldx = dim + rng_below(&rng, 5), ldy = dim + rng_below(&rng, 5);
+        size_t dim = k < 80 ? 1 + (size_t)k : 1 + rng_below(&rng, 700), m = 1 + rng_below(&rng, 4),
+               ldx = dim + rng_below(&rng, 5), ldy = dim + rng_below(&rng, 5);
         enum dtype act = acts[k & 1];
         bool plain = k % 4 < 2;
         float *x = must_alloc(m * ldx * 4), *w = must_alloc(dim * 4), eps = k % 3 ? 1e-6f : 1e-5f;
-        for (size_t i = 0; i < m * ldx; i++) x[i] = i % ldx >= dim ? NAN : plain ? rng_normal(&rng) * (k % 5 ? 1 : 1e-4f) : rng_awkward(&rng);
+        for (size_t i = 0; i < m * ldx; i++)
+            x[i] = i % ldx >= dim ? NAN : plain ? rng_normal(&rng) * (k % 5 ? 1 : 1e-4f) : rng_awkward(&rng);
         for (size_t i = 0; i < dim; i++) w[i] = plain ? 1 + rng_normal(&rng) : rng_awkward(&rng);
         size_t count = (m - 1) * ldy + dim, bytes = count * dtype_size(act);
         char *want = NULL;
@@ -41,7 +43,8 @@ static void rmsnorm_twins_and_reference(void)
             for (size_t i = 0; i < dim; i++) {
                 double v = (double)x[r * ldx + i] / sqrt(sum / (double)dim + (double)eps) * (double)w[i];
                 float got = act_get(act, want, r * ldy + i);
-                CHECK(act_near(act, got, v, ((double)dim / 32 + 8) * 0x1p-24 * fabs(v) + 1e-37), "dim %zu: %g, reference %g", dim, (double)got, v);
+                CHECK(act_near(act, got, v, ((double)dim / 32 + 8) * 0x1p-24 * fabs(v) + 1e-37),
+                      "dim %zu: %g, reference %g", dim, (double)got, v);
             }
         }
         guard_free(want), free(x), free(w);
@@ -100,8 +103,10 @@ static void swiglu_twins_and_reference(void)
             if (!isfinite(g[i]) || !isfinite(u[i]) || !(fabs(v) < 1e38))
                 continue;
             float got = act_get(act, want, i);
-            double e = (fabs(x) * 0.75 * 2 + 8) * 0x1p-24 * fabs(v) + (fabs(x) > 85 ? 1e-35 * (1 + fabs((double)u[i])) : 0) + 2e-38;
-            CHECK(act_near(act, got, v, e), "silu(%g) * %g = %g, reference %g", x, (double)u[i], (double)got, v);
+            double e = (fabs(x) * 0.75 * 2 + 8) * 0x1p-24 * fabs(v) +
+                       (fabs(x) > 85 ? 1e-35 * (1 + fabs((double)u[i])) : 0) + 2e-38;
+            CHECK(act_near(act, got, v, e), "silu(%g) * %g = %g, reference %g", x, (double)u[i], (double)got,
+                  v);
         }
         guard_free(want), free(g), free(u);
     }
@@ -112,7 +117,8 @@ static void rope_is_as_written(void)
 {
     struct rng rng = { 43 };
     for (size_t dim = 2; dim <= 256; dim += 2) {
-        float *c = must_alloc(dim * 2), *s = must_alloc(dim * 2), *x = must_alloc(dim * 4), *want = must_alloc(dim * 4);
+        float *c = must_alloc(dim * 2), *s = must_alloc(dim * 2), *x = must_alloc(dim * 4),
+              *want = must_alloc(dim * 4);
         size_t half = dim / 2;
         for (size_t i = 0; i < half; i++) {
             double a = (double)rng_normal(&rng) * 100;
@@ -127,7 +133,8 @@ static void rope_is_as_written(void)
             float *y = guard_alloc(dim * 4);
             memcpy(y, x, dim * 4);
             o->rope(y, c, s, dim);
-            CHECK(guard_intact(y, dim * 4) && act_differ(DT_F32, want, y, dim) == dim, "%s dim %zu", o->name, dim);
+            CHECK(guard_intact(y, dim * 4) && act_differ(DT_F32, want, y, dim) == dim, "%s dim %zu", o->name,
+                  dim);
             guard_free(y);
         }
         free(c), free(s), free(x), free(want);
@@ -149,7 +156,8 @@ static void round_is_as_written(void)
         FOR_TWINS(o) {
             void *y = guard_alloc(n * dtype_size(act));
             o->round(y, act, x, scale, n);
-            CHECK(guard_intact(y, n * dtype_size(act)) && act_differ(act, want, y, n) == n, "%s n %zu", o->name, n);
+            CHECK(guard_intact(y, n * dtype_size(act)) && act_differ(act, want, y, n) == n, "%s n %zu",
+                  o->name, n);
             guard_free(y);
         }
         free(x), free(want);
@@ -195,7 +203,8 @@ static void argmax_is_the_first_largest(void)
         size_t n = k < 200 ? 1 + (size_t)k : 1 + rng_below(&rng, 5000), want = 0;
         float *x = must_alloc(n * 4);
         logits(x, n, &rng);
-        if (k % 3 == 0)                                    /* the largest several times; zeros of both signs are equal */
+        /* the largest several times; zeros of both signs are equal */
+        if (k % 3 == 0)
             for (int j = 0; j < 4; j++) x[rng_below(&rng, n)] = 9;
         if (k % 7 == 0)
             for (size_t i = 0; i < n; i++) x[i] = x[i] > 0 ? (i & 1 ? -0.0f : 0.0f) : x[i];
@@ -211,7 +220,8 @@ static void logits_are_processed_as_written(void)
     struct rng rng = { 47 };
     for (int k = 0; k < 200; k++) {
         size_t n = 1 + rng_below(&rng, 1500);
-        float *x = must_alloc(n * 4), *want = must_alloc(n * 4), t = k % 4 == 0 ? 1e-30f : k % 4 == 1 ? 0.7f : k % 4 == 2 ? 1e-42f : 1.3f;
+        float *x = must_alloc(n * 4), *want = must_alloc(n * 4), t = k % 4 == 0 ? 1e-30f : k % 4 == 1 ? 0.7f
+            : k % 4 == 2 ? 1e-42f : 1.3f;
         logits(x, n, &rng);
         float cut = x[rng_below(&rng, n)];
         FOR_TWINS(o)
@@ -221,12 +231,14 @@ static void logits_are_processed_as_written(void)
                 for (size_t i = 0; i < n; i++) {
                     float v = x[i] / t;
                     v = v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v;
-                    want[i] = op == 0 ? (x[i] < -FLT_MAX ? x[i] : v) : op == 1 ? (x[i] >= cut ? x[i] : -INFINITY) : x[i] == cut ? -INFINITY : x[i];
+                    want[i] = op == 0 ? (x[i] < -FLT_MAX ? x[i] : v) : op == 1 ? (x[i] >= cut ? x[i]
+                        : -INFINITY) : x[i] == cut ? -INFINITY : x[i];
                 }
                 if (op == 0) o->temper(y, n, t);
                 else if (op == 1) o->cut_below(y, n, cut);
                 else o->cut_equal(y, n, cut);
-                CHECK(guard_intact(y, n * 4) && act_differ(DT_F32, want, y, n) == n, "%s op %d n %zu", o->name, op, n);
+                CHECK(guard_intact(y, n * 4) && act_differ(DT_F32, want, y, n) == n, "%s op %d n %zu",
+                      o->name, op, n);
                 guard_free(y);
             }
         free(x), free(want);
@@ -249,7 +261,8 @@ static void between_lists_and_counts(void)
                 if (x[i] >= lo && x[i] <= hi)
                     CHECK(at[j++] == i, "%s", o->name);
             if (count)
-                CHECK(o->between(at, count - 1, x, n, lo, hi) == SIZE_MAX && guard_intact(at, count * 4), "%s: full", o->name);
+                CHECK(o->between(at, count - 1, x, n, lo, hi) == SIZE_MAX && guard_intact(at, count * 4),
+                      "%s: full", o->name);
             guard_free(at);
         }
         free(x);
@@ -282,21 +295,27 @@ static void tally_and_moments_weigh(void)
                 if (o == ops_all[0]) memcpy(want[weighted], hist, sizeof hist);
                 CHECK(!memcmp(want[weighted], hist, sizeof hist), "%s weighted %d", o->name, weighted);
                 for (size_t b = 0; b < SELECT_BUCKETS && o == ops_all[0]; b++)
-                    CHECK(weighted ? fabs((double)hist[b] - weight[b] * (double)WEIGHT_ONE) <= (double)count[b] * 1.01 + weight[b] * (double)WEIGHT_ONE * 1e-14
-                                   : hist[b] == count[b], "bucket %zu", b);
+                    CHECK(weighted ? fabs((double)hist[b] - weight[b] * (double)WEIGHT_ONE) <=
+                                         (double)count[b] * 1.01 + weight[b] * (double)WEIGHT_ONE * 1e-14
+                                   : hist[b] == count[b],
+                          "bucket %zu", b);
             }
             uint64_t *w = guard_alloc(n * 8);
             o->weigh(w, x, n, top);
             CHECK(guard_intact(w, n * 8), "%s", o->name);
             for (size_t i = 0; i < n; i++)
-                CHECK(fabs((double)w[i] - exp((double)x[i] - (double)top) * (double)WEIGHT_ONE) <= 0.51 + 1e-14 * (double)w[i], "%s weight %zu", o->name, i);
+                CHECK(fabs((double)w[i] - exp((double)x[i] - (double)top) * (double)WEIGHT_ONE) <=
+                          0.51 + 1e-14 * (double)w[i],
+                      "%s weight %zu", o->name, i);
             guard_free(w);
             uint64_t sum[2] = { 5, 7 };                        /* they are added to */
             o->moments(sum, x, n, top, cut);
             if (o == ops_all[0]) memcpy(sum0, sum, sizeof sum);
             CHECK(!memcmp(sum0, sum, sizeof sum), "%s moments", o->name);
             for (int j = 0; j < 2; j++)
-                CHECK(fabs((double)(sum[j] - (j ? 7 : 5)) - s[j] * (double)WEIGHT_ONE) <= (double)n * 1.01 + s[j] * (double)WEIGHT_ONE * 1e-12, "%s moment %d", o->name, j);
+                CHECK(fabs((double)(sum[j] - (j ? 7 : 5)) - s[j] * (double)WEIGHT_ONE) <=
+                          (double)n * 1.01 + s[j] * (double)WEIGHT_ONE * 1e-12,
+                      "%s moment %d", o->name, j);
         }
         free(x);
     }
@@ -312,10 +331,13 @@ static void coin_bounds_twins_agree(void)
         logits(x, n, &rng);
         for (size_t i = 0; i < n; i++) ids[i] = (uint32_t)rng_below(&rng, 200000);
         FOR_TWINS(o) {
-            float *u = guard_alloc(n * 4), b = o->coin_bounds(u, x, k & 1 ? ids : NULL, first, n, &key, 8), most = -INFINITY;
+            float *u = guard_alloc(n * 4), b = o->coin_bounds(u, x, k & 1 ? ids : NULL, first, n, &key, 8),
+                  most = -INFINITY;
             if (o == ops_all[0]) memcpy(want, u, n * 4), best = b;
             for (size_t i = 0; i < n; i++) most = u[i] > most ? u[i] : most;
-            CHECK(guard_intact(u, n * 4) && act_differ(DT_F32, want, u, n) == n && ref_bits(b) == ref_bits(best) && b == most, "%s n %zu", o->name, n);
+            CHECK(guard_intact(u, n * 4) && act_differ(DT_F32, want, u, n) == n &&
+                      ref_bits(b) == ref_bits(best) && b == most,
+                  "%s n %zu", o->name, n);
             guard_free(u);
         }
         if (!(k & 1)) {                                    /* a block of ids is a list of ids */
@@ -340,7 +362,8 @@ static void sixteen_bits_to_float_exhaustive(void)
         CHECK(isnan(r) ? isnan(f) : ref_bits(f) == ref_bits(r), "f16 %04x: %a", h, (double)f);
         uint16_t back = f32_to_bf16(b);
         bool denormal = !(h & 0x7f80), nan = (h & 0x7fff) > 0x7f80;
-        CHECK(nan ? ref_nan_bits((uint32_t)back << 16) : back == (denormal ? (h & 0x8000) : h), "bf16 %04x -> %04x", h, back);
+        CHECK(nan ? ref_nan_bits((uint32_t)back << 16) : back == (denormal ? (h & 0x8000) : h),
+              "bf16 %04x -> %04x", h, back);
     }
 }
 static void float_to_bf16_rounds_to_nearest_even(void)
@@ -361,7 +384,9 @@ static void float_to_bf16_rounds_to_nearest_even(void)
                 continue;
             }
             /* nearest of the two neighbours, distances in double; a tie goes to the even one */
-            double v = x, a = (double)ref_float(u & 0xffff0000), b = (u & 0x7fff0000) == 0x7f7f0000 ? copysign(0x1p128, v) : (double)ref_float((u & 0xffff0000) + 0x10000);
+            double v = x, a = (double)ref_float(u & 0xffff0000),
+                   b = (u & 0x7fff0000) == 0x7f7f0000 ? copysign(0x1p128, v)
+                                                      : (double)ref_float((u & 0xffff0000) + 0x10000);
             bool up = isinf(v) ? false : fabs(b - v) < fabs(v - a) || (fabs(b - v) == fabs(v - a) && (h & 1));
             CHECK(got == (uint16_t)(h + up), "%08x -> %04x", u, got);
         }
@@ -372,7 +397,8 @@ static void float_to_bf16_rounds_to_nearest_even(void)
 static void mat_layout_is_as_documented(void)
 {
     struct rng rng = { 51 };
-    static const enum dtype pairs[][2] = { { DT_BF16, DT_BF16 }, { DT_BF16, DT_F16 }, { DT_BF16, DT_F32 }, { DT_F16, DT_F16 },
+    static const enum dtype pairs[][2] = { { DT_BF16, DT_BF16 }, { DT_BF16, DT_F16 }, { DT_BF16, DT_F32 },
+                                           { DT_F16, DT_F16 },
                                            { DT_F32, DT_F32 }, { DT_F32, DT_BF16 }, { DT_F32, DT_F16 } };
     for (size_t t = 0; t < 7; t++)
         for (int k = 0; k < 40; k++) {
@@ -383,9 +409,11 @@ static void mat_layout_is_as_documented(void)
             m.w = guard_alloc(bytes);
             memset(m.w, 0, bytes);
             for (size_t i = 0; i < m.n * m.k; i++) {
-                uint16_t h = (uint16_t)rng_next(&rng);         /* every 16-bit pattern, NaN and denormals too */
+                /* every 16-bit pattern, NaN and denormals too */
+                uint16_t h = (uint16_t)rng_next(&rng);
                 float x = rng_awkward(&rng);
-                memcpy(src + i * dtype_size(from), from == DT_F32 ? (void *)&x : (void *)&h, dtype_size(from));
+                memcpy(src + i * dtype_size(from), from == DT_F32 ? (void *)&x : (void *)&h,
+                       dtype_size(from));
             }
             for (size_t r = 0, step; r < m.n; r += step) {     /* in pieces */
                 step = 1 + rng_below(&rng, m.n - r);
@@ -403,14 +431,19 @@ static void mat_layout_is_as_documented(void)
                     memcpy(&h, s, 2);
                     if (from == DT_F32) memcpy(&x, s, 4);
                     else x = from == DT_F16 ? ref_f16(h) : ref_bf16(h);
-                    size_t at = r / 16 * ((m.k + 1) / 2 * 2 * 16) + (m.type == DT_BF16 ? j / 2 * 32 + r % 16 * 2 + j % 2 : j * 16 + r % 16);
+                    size_t at = r / 16 * ((m.k + 1) / 2 * 2 * 16) +
+                                (m.type == DT_BF16 ? j / 2 * 32 + r % 16 * 2 + j % 2 : j * 16 + r % 16);
                     seen[at] = 1;
                     memcpy(&stored16, (char *)m.w + at * es, 2);
                     memcpy(&stored, (char *)m.w + at * es, es == 4 ? 4 : 2);
                     float want = m.type == DT_BF16 && from != DT_BF16 ? ref_bf16(ref_to_bf16(x)) : x;
-                    float is = m.type == DT_F32 ? stored : m.type == DT_F16 ? ref_f16(stored16) : ref_bf16(stored16);
-                    CHECK(act_differ(DT_F32, &is, &want, 1) == 1, "types %d from %d: (%zu, %zu)", m.type, from, r, j);
-                    CHECK(act_differ(DT_F32, &row[j], &want, 1) == 1, "mat_row: types %d from %d: (%zu, %zu)", m.type, from, r, j);
+                    float is = m.type == DT_F32   ? stored
+                               : m.type == DT_F16 ? ref_f16(stored16)
+                                                  : ref_bf16(stored16);
+                    CHECK(act_differ(DT_F32, &is, &want, 1) == 1, "types %d from %d: (%zu, %zu)", m.type,
+                          from, r, j);
+                    CHECK(act_differ(DT_F32, &row[j], &want, 1) == 1, "mat_row: types %d from %d: (%zu, %zu)",
+                          m.type, from, r, j);
                     if (m.type == from && es == 2)
                         CHECK(stored16 == h, "bits change");
                 }
@@ -440,8 +473,10 @@ static void kv_layout_is_as_documented(void)
                 kv_store(one, type, k, v, d);
                 CHECK(guard_intact(one, row));
                 for (size_t j = 0; j < d; j++) {
-                    float a = act_get(type, one, j), b = act_get(type, one, d + j), wa = act_round(type, k[j]), wb = act_round(type, v[j]);
-                    CHECK(act_differ(DT_F32, &a, &wa, 1) && act_differ(DT_F32, &b, &wb, 1), "slot %zu dim %zu", slot, j);
+                    float a = act_get(type, one, j), b = act_get(type, one, d + j),
+                          wa = act_round(type, k[j]), wb = act_round(type, v[j]);
+                    CHECK(act_differ(DT_F32, &a, &wa, 1) && act_differ(DT_F32, &b, &wb, 1),
+                          "slot %zu dim %zu", slot, j);
                 }
                 memcpy(stored + slot * row, one, row);
                 kv_put(block, type, d, slot, one);
@@ -450,11 +485,13 @@ static void kv_layout_is_as_documented(void)
             CHECK(guard_intact(block, bytes));
             for (size_t slot = 0; slot < 64; slot++) {
                 kv_get(back, type, d, slot, block);
-                CHECK(guard_intact(back, row) && !memcmp(back, stored + slot * row, row), "type %d dim %zu slot %zu", type, d, slot);
+                CHECK(guard_intact(back, row) && !memcmp(back, stored + slot * row, row),
+                      "type %d dim %zu slot %zu", type, d, slot);
                 for (size_t j = 0; j < d; j++) {
                     size_t ka = type == DT_BF16 ? (j / 2 * 64 + slot) * 2 + j % 2 : j * 64 + slot;
                     size_t va = 64 * d + (type == DT_BF16 ? (slot / 2 * d + j) * 2 + slot % 2 : slot * d + j);
-                    CHECK(!memcmp(block + ka * es, stored + slot * row + j * es, es) && !memcmp(block + va * es, stored + slot * row + (d + j) * es, es),
+                    CHECK(!memcmp(block + ka * es, stored + slot * row + j * es, es) &&
+                              !memcmp(block + va * es, stored + slot * row + (d + j) * es, es),
                           "type %d dim %zu slot %zu element %zu", type, d, slot, j);
                 }
             }
@@ -470,17 +507,21 @@ static void kv_rows_are_copied(void)
     for (size_t i = 0; i < 3; i++)
         for (size_t d = 16; d <= 144; d += 32) {
             const size_t bytes = kv_block_bytes(types[i], d), row = kv_row_bytes(types[i], d);
-            char *from = guard_alloc(bytes), *to = guard_alloc(bytes), *want = malloc(bytes), *one = malloc(row);
+            char *from = guard_alloc(bytes), *to = guard_alloc(bytes), *want = malloc(bytes),
+                 *one = malloc(row);
             for (size_t round = 0; round < 300; round++) {
-                const size_t n = 1 + rng_below(&rng, round % 2 ? 64 : 5), at = rng_below(&rng, 65 - n), slot = rng_below(&rng, 65 - n);
-                for (size_t b = 0; b < bytes; b++) from[b] = (char)rng_below(&rng, 256), to[b] = (char)rng_below(&rng, 256);
+                const size_t n = 1 + rng_below(&rng, round % 2 ? 64 : 5), at = rng_below(&rng, 65 - n),
+                             slot = rng_below(&rng, 65 - n);
+                for (size_t b = 0; b < bytes; b++)
+                    from[b] = (char)rng_below(&rng, 256), to[b] = (char)rng_below(&rng, 256);
                 memcpy(want, to, bytes);
                 for (size_t r = 0; r < n; r++) {
                     kv_get(one, types[i], d, at + r, from);
                     kv_put(want, types[i], d, slot + r, one);
                 }
                 kv_copy(to, slot, from, at, n, types[i], d);
-                CHECK(!memcmp(to, want, bytes), "type %d dim %zu: %zu rows from %zu to %zu", types[i], d, n, at, slot);
+                CHECK(!memcmp(to, want, bytes), "type %d dim %zu: %zu rows from %zu to %zu", types[i], d, n,
+                      at, slot);
             }
             CHECK(guard_intact(from, bytes) && guard_intact(to, bytes));
             guard_free(from), guard_free(to), free(want), free(one);
@@ -497,16 +538,20 @@ static void rope_angles_are_near_long_double(void)
     float c[64], s[64], f[64];
     double worst = 0;
     for (int k = 0; k < 40000; k++) {
-        size_t pos = k < 300 ? (size_t)k : k < 400 ? 131072u * 8 - (size_t)(k - 300) : rng_below(&rng, 131072 * 8 + 1);
+        size_t pos = k < 300   ? (size_t)k
+                     : k < 400 ? 131072u * 8 - (size_t)(k - 300)
+                               : rng_below(&rng, 131072 * 8 + 1);
         float factor = k % 3 ? 1 : 1.2772589f;
         for (size_t i = 0; i < 64; i++)
             f[i] = i == 0 ? 1 : (float)exp2(-20.0 * (double)(rng_next(&rng) >> 11) * 0x1p-53);
         rope_angles(c, s, pos, f, 64, factor);
         for (size_t i = 0; i < 64; i++) {
             volatile float angle = (float)pos * f[i];
-            double wc = (double)(cosl((long double)angle) * (long double)factor), ws = (double)(sinl((long double)angle) * (long double)factor);
-            CHECK(near((double)c[i], wc, 1e-13, 0x1.01p-23) && near((double)s[i], ws, 1e-13, 0x1.01p-23), "position %zu angle %a: %a %a, want %a %a", pos,
-                  (double)angle, (double)c[i], (double)s[i], wc, ws);
+            double wc = (double)(cosl((long double)angle) * (long double)factor),
+                   ws = (double)(sinl((long double)angle) * (long double)factor);
+            CHECK(near((double)c[i], wc, 1e-13, 0x1.01p-23) && near((double)s[i], ws, 1e-13, 0x1.01p-23),
+                  "position %zu angle %a: %a %a, want %a %a", pos, (double)angle, (double)c[i], (double)s[i],
+                  wc, ws);
             worst = fmax(worst, fmax(fabs((double)c[i] - wc), fabs((double)s[i] - ws)));
         }
     }

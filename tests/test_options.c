@@ -26,8 +26,10 @@ static int parse(const char *line)
 static void options_have_their_defaults(void)
 {
     GOOD("run");
-    CHECK(o.verb->bit == VERB_RUN && o.min_keep == 1 && o.penalty_window == 1024 && o.samples == 1 && o.min_tokens == 0);
-    CHECK(o.compute == COMPUTE_BF16 && o.format == FORMAT_TEXT && o.progress == PROGRESS_AUTO && o.generation_config == GENERATION_AUTO);
+    CHECK(o.verb->bit == VERB_RUN && o.min_keep == 1 && o.penalty_window == 1024 && o.samples == 1 &&
+          o.min_tokens == 0);
+    CHECK(o.compute == COMPUTE_BF16 && o.format == FORMAT_TEXT && o.progress == PROGRESS_AUTO &&
+          o.generation_config == GENERATION_AUTO);
     CHECK(!options_given(&o, "min-keep") && !options_given(&o, "tokens") && !o.quiet && !o.model);
     options_free(&o);
     GOOD("");
@@ -37,22 +39,31 @@ static void options_have_their_defaults(void)
 
 static void options_are_spelled_in_every_way(void)
 {
-    const char *const lines[] = { "run --tokens 7 --seed 9", "run --tokens=7 -s9", "run -n 7 -s 9", "run -n7 --seed=9", "run --n_predict 7 --seed 9",
-                                  "run --predict 7 -s 9", "run --max_tokens=7 -s 9", "run -n 5 -n 7 -s 9", "run --max-tokens 7 --seed 9" };
+    const char *const lines[] = {
+        "run --tokens 7 --seed 9", "run --tokens=7 -s9",         "run -n 7 -s 9",
+        "run -n7 --seed=9",        "run --n_predict 7 --seed 9", "run --predict 7 -s 9",
+        "run --max_tokens=7 -s 9", "run -n 5 -n 7 -s 9",         "run --max-tokens 7 --seed 9"
+    };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         GOOD(lines[i]);
-        CHECK(o.tokens == 7 && o.seed == 9 && options_given(&o, "tokens") && options_given(&o, "seed"), "%s", lines[i]);
+        CHECK(o.tokens == 7 && o.seed == 9 && options_given(&o, "tokens") && options_given(&o, "seed"), "%s",
+              lines[i]);
         options_free(&o);
     }
-    GOOD("run --seed 18446744073709551615 --temp 0.5 --top-k -1 --top_p .9 --repeat-penalty 1.1 --repeat-last-n -1 --file=- --stop a --stop b");
-    CHECK(o.seed == UINT64_MAX && o.temperature == 0.5 && o.top_k == -1 && o.top_p == 0.9 && o.penalty == 1.1 && o.penalty_window == -1);
+    GOOD("run --seed 18446744073709551615 --temp 0.5 --top-k -1 --top_p .9 --repeat-penalty 1.1 "
+         "--repeat-last-n -1 --file=- --stop a --stop b");
+    CHECK(o.seed == UINT64_MAX && o.temperature == 0.5 && o.top_k == -1 && o.top_p == 0.9 &&
+          o.penalty == 1.1 && o.penalty_window == -1);
     CHECK(!strcmp(o.prompt_file, "-") && o.stop.n == 2 && !strcmp(o.stop.v[1], "b"));
     options_free(&o);
-    GOOD("run --compute f32 --format ids --progress json --generation-config none --drafter none --device cpu -q --ignore-eos");
-    CHECK(o.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON && o.generation_config == GENERATION_NONE && o.quiet && o.ignore_eos);
+    GOOD("run --compute f32 --format ids --progress json --generation-config none --drafter none --device "
+         "cpu -q --ignore-eos");
+    CHECK(o.compute == COMPUTE_F32 && o.format == FORMAT_IDS && o.progress == PROGRESS_JSON &&
+          o.generation_config == GENERATION_NONE && o.quiet && o.ignore_eos);
     options_free(&o);
     GOOD("train heads --device cuda:1 --heads 2 --steps 5 --batch-windows 3");
-    CHECK(o.device && !strcmp(o.device, "cuda:1") && o.heads == 2 && o.train_steps == 5 && o.train_batch == 3);
+    CHECK(o.device && !strcmp(o.device, "cuda:1") && o.heads == 2 && o.train_steps == 5 &&
+          o.train_batch == 3);
     options_free(&o);
     GOOD("train heads");
     CHECK(o.device && !strcmp(o.device, "auto") && !options_given(&o, "device"));
@@ -93,19 +104,25 @@ static void options_refuse_what_they_do_not_take(void)
     BAD("tokenise", "did you mean 'tokenize'");
     BAD("run --ngram-lead none", "first|all|root");
     BAD("run --kv-policy some", "full|static|dynamic|window|mean");
-    BAD("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1", "unknown option");
+    BAD("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1",
+        "unknown option");
 }
 
 static void scaling_is_joined_from_its_parts(void)
 {
-    const struct { const char *line, *want; } cases[] = {
-        { "run --context-scaling yarn:4", "yarn:4" }, { "run --rope-scaling yarn:4:1024", "yarn:4:1024" },
-        { "run --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 1024", "yarn:4:1024" }, { "run --rope-scale 4", "yarn:4" },
-        { "run --rope-scaling linear --rope-scale 2.5", "linear:2.5" }, { "run --rope-scale yarn:8", "yarn:8" },
+    const struct { const char *line, *want;
+    } cases[] = {
+        { "run --context-scaling yarn:4", "yarn:4" },
+        { "run --rope-scaling yarn:4:1024", "yarn:4:1024" },
+        { "run --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 1024", "yarn:4:1024" },
+        { "run --rope-scale 4", "yarn:4" },
+        { "run --rope-scaling linear --rope-scale 2.5", "linear:2.5" },
+        { "run --rope-scale yarn:8", "yarn:8" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GOOD(cases[i].line);
-        CHECK(o.context_scaling && !strcmp(o.context_scaling, cases[i].want), "%s: %s", cases[i].line, o.context_scaling);
+        CHECK(o.context_scaling && !strcmp(o.context_scaling, cases[i].want), "%s: %s", cases[i].line,
+              o.context_scaling);
         options_free(&o);
     }
     GOOD("run --rope-scaling none");
@@ -125,8 +142,10 @@ static void help_covers_the_table(void)
     options_help(f, NULL, true);
     options_help(f, options_verb("bench"), false);
     fclose(f);
-    CHECK(strstr(text, "--presence-penalty X") && strstr(text, "--context-scaling yarn:F[:ORIG]") && strstr(text, "-m, --model DIR"));
-    CHECK(!strstr(text, "--repeat-penalty") && strstr(text, "--kv-snapshot auto|on|off") && strstr(text, "--db FILE"));
+    CHECK(strstr(text, "--presence-penalty X") && strstr(text, "--context-scaling yarn:F[:ORIG]") &&
+          strstr(text, "-m, --model DIR"));
+    CHECK(!strstr(text, "--repeat-penalty") && strstr(text, "--kv-snapshot auto|on|off") &&
+          strstr(text, "--db FILE"));
     for (char *p = strtok(text, "\n"); p; p = strtok(NULL, "\n"))
         CHECK(strlen(p) <= 110, "%s", p);
     free(text);

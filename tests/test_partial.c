@@ -40,7 +40,8 @@ static void rule_select(struct rule *r, size_t l, const float *score, size_t ste
         for (size_t pos = from > r->sinks ? from : r->sinks; pos < r->n_past; pos++) all[n++] = pos;
         sort_scores = score + h * step;
         qsort(all, n, sizeof *all, by_score);
-        for (size_t pos = from; n < r->budget - r->sinks; ) all[n++] = --pos;      /* behind the window, nearest first */
+        /* behind the window, nearest first */
+        for (size_t pos = from; n < r->budget - r->sinks; ) all[n++] = --pos;
         for (size_t s = 0; s < r->budget; s++) r->at[l][h][s] = s < r->sinks ? s : all[s - r->sinks];
     }
 }
@@ -73,11 +74,14 @@ static void rule_follow(struct rule *r, size_t n_past)
 
 struct both { struct kv full; struct partial p; struct rule r; struct rng rng; };
 
-static void both_open(struct both *b, enum dtype t, enum kv_policy policy, size_t sinks, size_t budget, uint64_t seed)
+static void both_open(struct both *b, enum dtype t, enum kv_policy policy, size_t sinks, size_t budget,
+                      uint64_t seed)
 {
     struct err e = { 0 };
     *b = (struct both){ .r = { .policy = policy, .sinks = sinks, .budget = budget }, .rng = { seed } };
-    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) || partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e)) rig_die("cache", &e);
+    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
+        partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e))
+        rig_die("cache", &e);
 }
 static void both_close(struct both *b) { partial_close(&b->p), kv_close(&b->full); }
 
@@ -104,7 +108,8 @@ static bool same_slots(const struct both *b)
                 kv_get(x, b->full.type, DIM, s % KV_BLOCK, kv_block(&b->p.kv, l, h, s));
                 kv_get(y, b->full.type, DIM, pos % KV_BLOCK, kv_block(&b->full, l, h, pos));
                 if (memcmp(x, y, bytes)) {
-                    printf("    layer %zu head %zu slot %zu is not row %zu of %zu\n", l, h, s, pos, b->full.n_past);
+                    printf("    layer %zu head %zu slot %zu is not row %zu of %zu\n", l, h, s, pos,
+                           b->full.n_past);
                     return false;
                 }
             }
@@ -112,9 +117,11 @@ static bool same_slots(const struct both *b)
 }
 static void compare(struct both *b, const char *what)
 {
-    CHECK(partial_wants_scores(&b->p) == rule_selects(&b->r), "%s: at %zu: %d", what, b->r.n_past, rule_selects(&b->r));
+    CHECK(partial_wants_scores(&b->p) == rule_selects(&b->r), "%s: at %zu: %d", what, b->r.n_past,
+          rule_selects(&b->r));
     CHECK(partial_kv(&b->p) == (b->r.filled ? &b->p.kv : &b->full), "%s: at %zu", what, b->r.n_past);
-    CHECK(b->p.refreshes == b->r.refreshes, "%s: at %zu: %zu refreshes, not %zu", what, b->r.n_past, b->p.refreshes, b->r.refreshes);
+    CHECK(b->p.refreshes == b->r.refreshes, "%s: at %zu: %zu refreshes, not %zu", what, b->r.n_past,
+          b->p.refreshes, b->r.refreshes);
     if (b->r.filled)
         CHECK(b->p.kv.n_past == b->r.budget && same_slots(b), "%s: at %zu", what, b->r.n_past);
 }
@@ -129,7 +136,9 @@ static void round_of(struct both *b, size_t accepted, const size_t *window, bool
         for (size_t l = 0; l < LAYERS; l++) {
             size_t from = window[l] && b->r.n_past + 1 > window[l] ? b->r.n_past + 1 - window[l] : 0;
             for (size_t i = 0; i < HEADS * step; i++)
-                score[i] = i % step < from || i % step >= b->r.n_past ? NAN : ties ? (float)rng_below(&b->rng, 5) - 2 : rng_normal(&b->rng);
+                score[i] = i % step < from || i % step >= b->r.n_past ? NAN
+                           : ties                                     ? (float)rng_below(&b->rng, 5) - 2
+                                                                      : rng_normal(&b->rng);
             partial_select(&b->p, l, score, step, from);
             rule_select(&b->r, l, score, step, from);
         }
@@ -155,7 +164,8 @@ static void slots_after_many_rounds(void)
 {
     static const size_t none[LAYERS] = { 0 }, windowed[LAYERS] = { 0, 50 };
     static const struct { size_t sinks, budget, prompt; } cases[] = {
-        { 1, 2, 1 }, { 4, 40, 10 }, { 16, 64, 64 }, { 16, 64, 65 }, { 5, 130, 300 }, { 16, 100, 100 }, { 1, 200, 190 }, { 60, 80, 30 },
+        { 1, 2, 1 }, { 4, 40, 10 }, { 16, 64, 64 }, { 16, 64, 65 }, { 5, 130, 300 }, { 16, 100, 100 },
+        { 1, 200, 190 }, { 60, 80, 30 },
         { 16, N_MAX - 1, 700 }, { 16, N_MAX - 40, N_MAX - 45 },
     };
     size_t refreshes = 0;
@@ -165,19 +175,23 @@ static void slots_after_many_rounds(void)
             char what[80];
             const size_t c = i / 2;
             snprintf(what, sizeof what, "case %zu policy %d", i, policy);
-            both_open(&b, (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4], (enum kv_policy)policy, cases[c].sinks, cases[c].budget, 7 + i);
+            both_open(&b, (enum dtype[]){ DT_I16, DT_BF16, DT_I16, DT_F32 }[i % 4], (enum kv_policy)policy,
+                      cases[c].sinks, cases[c].budget, 7 + i);
             prefill(&b, cases[c].prompt);
             compare(&b, what);
-            for (size_t accepted; (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
+            for (size_t accepted;
+                 (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
                 round_of(&b, accepted, i % 2 ? windowed : none, c % 2);
                 compare(&b, what);
-                const size_t behind = 1 + rng_below(&b.rng, 150);        /* rows of rounds without draft passes, followed at once */
+                /* rows of rounds without draft passes, followed at once */
+                const size_t behind = 1 + rng_below(&b.rng, 150);
                 if (rng_below(&b.rng, 40) == 0 && b.full.n_past + behind + 5 < N_MAX) {
                     prefill(&b, behind);
                     compare(&b, what);
                 }
             }
-            if (policy == KV_STATIC) CHECK(b.r.refreshes == (b.full.n_past - 5 > cases[c].budget), "%s: %zu", what, b.r.refreshes);
+            if (policy == KV_STATIC)
+                CHECK(b.r.refreshes == (b.full.n_past - 5 > cases[c].budget), "%s: %zu", what, b.r.refreshes);
             refreshes += b.r.refreshes;
             both_close(&b);
         }
@@ -255,18 +269,21 @@ static void no_copy_where_none_is_needed(void)
     struct both b;
     both_open(&b, DT_BF16, KV_FULL, 16, 64, 1);
     prefill(&b, 500);
-    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_FULL, 64, N_MAX) == 0);
+    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base &&
+          partial_bytes(&b.full, KV_FULL, 64, N_MAX) == 0);
     struct partial closed = { 0 };
     partial_follow(&closed);                     /* a decoder without this drafter */
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, N_MAX, 1);
     prefill(&b, N_MAX - 1);
-    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base && partial_bytes(&b.full, KV_DYNAMIC, N_MAX, N_MAX) == 0);
+    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base &&
+          partial_bytes(&b.full, KV_DYNAMIC, N_MAX, N_MAX) == 0);
     partial_change(&b.p, KV_DYNAMIC, 20);
     CHECK(partial_kv(&b.p) == &b.full);
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, 64, 1);
-    CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >= kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.work_bytes);
+    CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >=
+          kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.work_bytes);
     both_close(&b);
 }
 
@@ -283,7 +300,8 @@ static const char *means_differ(struct both *b)
 {
     static char why[120];
     const struct partial *p = &b->p;
-    const size_t n = b->full.n_past, sinks = p->sinks, max = (p->budget - sinks) / 2, recent = p->budget - sinks - max, far = max ? n - recent - sinks : 0;
+    const size_t n = b->full.n_past, sinks = p->sinks, max = (p->budget - sinks) / 2,
+                 recent = p->budget - sinks - max, far = max ? n - recent - sinks : 0;
     size_t group = 64;
     double want[2 * DIM], got[2 * DIM], x[2 * DIM];
     if (partial_wants_scores(p)) return "it wants scores";
@@ -294,9 +312,11 @@ static const char *means_differ(struct both *b)
     if (p->kv.n_past != slots || slots > p->budget) return "another number of slots";
     if (!p->kv.bias) return "no bias";
     for (size_t s = 0; s < (p->kv.n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; s++) {
-        const size_t i = s - sinks - recent, count = s < slots && s >= sinks + recent ? MIN(group, far - i * group) : 1;
+        const size_t i = s - sinks - recent,
+                     count = s < slots && s >= sinks + recent ? MIN(group, far - i * group) : 1;
         const double bias = (1.3 * log((double)count) - 0.4 * (1 - 1 / (double)count)) / log(2);
-        snprintf(why, sizeof why, "n %zu slot %zu of %zu rows: bias %g, not %g", n, s, count, (double)p->kv.bias[s], bias);
+        snprintf(why, sizeof why, "n %zu slot %zu of %zu rows: bias %g, not %g", n, s, count,
+                 (double)p->kv.bias[s], bias);
         if (!(fabs(p->kv.bias[s] - bias) <= 1e-5)) return why;
     }
     for (size_t l = 0; l < LAYERS; l++)
@@ -314,8 +334,11 @@ static const char *means_differ(struct both *b)
                 row_of(got, &p->kv, l, h, s);
                 for (size_t i = 0; i < 2 * DIM; i++) {
                     /* stored once for each doubling */
-                    const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6 : b->full.type == DT_I16 ? 6 * 2.0 / 16382 : 5 * (fabs(want[i]) + 0.1) / 256;
-                    snprintf(why, sizeof why, "n %zu layer %zu head %zu slot %zu, rows %zu + %zu: [%zu] is %g, not %g", n, l, h, s, pos, count, i, got[i], want[i]);
+                    const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6
+                        : b->full.type == DT_I16 ? 6 * 2.0 / 16382 : 5 * (fabs(want[i]) + 0.1) / 256;
+                    snprintf(why, sizeof why,
+                             "n %zu layer %zu head %zu slot %zu, rows %zu + %zu: [%zu] is %g, not %g", n, l,
+                             h, s, pos, count, i, got[i], want[i]);
                     if (!(fabs(got[i] - want[i]) <= bound)) return why;
                 }
             }
@@ -325,13 +348,16 @@ static const char *means_differ(struct both *b)
 /* A round under `mean`: rows in flight, rows committed. */
 static void mean_round(struct both *b, size_t n)
 {
-    if (partial_kv(&b->p) == &b->p.kv) random_rows(&b->p.kv, b->p.kv.n_past, rng_below(&b->rng, PARTIAL_ROWS_MAX + 1), &b->rng);
+    if (partial_kv(&b->p) == &b->p.kv)
+        random_rows(&b->p.kv, b->p.kv.n_past, rng_below(&b->rng, PARTIAL_ROWS_MAX + 1), &b->rng);
     random_rows(&b->full, b->full.n_past, n, &b->rng);
     kv_advance(&b->full, n);
     partial_follow(&b->p);
 }
-static const struct { size_t sinks, budget, doublings; } mean_cases[] = {
-    { 4, 12, 2 }, { 1, 2, 0 }, { 1, 3, 4 }, { 2, 5, 4 }, { 3, 10, 3 }, { 2, 13, 2 }, { 16, 40, 1 }, { 5, 130, 0 }, { 60, 80, 1 },
+static const struct { size_t sinks, budget, doublings;
+} mean_cases[] = {
+    { 4, 12, 2 }, { 1, 2, 0 },   { 1, 3, 4 },   { 2, 5, 4 },   { 3, 10, 3 },
+    { 2, 13, 2 }, { 16, 40, 1 }, { 5, 130, 0 }, { 60, 80, 1 },
 };
 enum { N_MEAN_CASES = sizeof mean_cases / sizeof *mean_cases };
 static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
@@ -339,7 +365,8 @@ static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
     struct err e = { 0 };
     *b = (struct both){ .rng = { 90 + c } };
     if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
-        partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e)) rig_die("cache", &e);
+        partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e))
+        rig_die("cache", &e);
 }
 static const enum dtype kinds[] = { DT_I16, DT_F32, DT_BF16 };
 
@@ -377,7 +404,8 @@ static void means_made_anew(void)
             mean_round(&b, MIN(1 + rng_below(&b.rng, 300), N_MAX - 1 - b.full.n_past));
             mean_round(&b, MIN((size_t)1, N_MAX - 1 - b.full.n_past));
             MEANS(&b, "case %zu, turn %zu", c, turn);
-            if (turn % 3 == 0) {                         /* a truncated text is followed from the next row on */
+            /* a truncated text is followed from the next row on */
+            if (turn % 3 == 0) {
                 kv_truncate(&b.full, b.full.n_past - rng_below(&b.rng, b.full.n_past));
                 partial_follow(&b.p);
                 mean_round(&b, 1);
@@ -386,7 +414,8 @@ static void means_made_anew(void)
                 partial_change(&b.p, KV_MEAN, sinks + 1 + rng_below(&b.rng, budget - sinks));
                 MEANS(&b, "case %zu, turn %zu, another budget", c, turn);
             } else {
-                b.r = (struct rule){ .policy = turn % 2 ? KV_WINDOW : KV_DYNAMIC, .sinks = sinks, .budget = b.p.budget, .refreshes = b.p.refreshes };
+                b.r = (struct rule){ .policy = turn % 2 ? KV_WINDOW : KV_DYNAMIC, .sinks = sinks,
+                                     .budget = b.p.budget, .refreshes = b.p.refreshes };
                 partial_change(&b.p, b.r.policy, b.r.budget);
                 rule_follow(&b.r, b.full.n_past);
                 for (size_t round = 0; round < 8 && b.full.n_past < N_MAX - 8; round++) {
@@ -397,7 +426,8 @@ static void means_made_anew(void)
                 partial_change(&b.p, KV_MEAN, budget);
                 MEANS(&b, "case %zu, turn %zu, back", c, turn);
             }
-            if (b.full.n_past > N_MAX - 320) kv_truncate(&b.full, 1 + rng_below(&b.rng, 300)), partial_follow(&b.p);
+            if (b.full.n_past > N_MAX - 320)
+                kv_truncate(&b.full, 1 + rng_below(&b.rng, 300)), partial_follow(&b.p);
         }
         /* a snapshot: another cache of the same text */
         mean_round(&b, 200);
@@ -406,7 +436,8 @@ static void means_made_anew(void)
         other = b;
         struct err e = { 0 };
         if (partial_open(&other.p, &other.full, NULL, KV_WINDOW, sinks, budget, &e)) rig_die("cache", &e);
-        CHECK(!partial_load(&other.p, state, n - 1) && other.p.policy == KV_WINDOW && partial_load(&other.p, state, n));
+        CHECK(!partial_load(&other.p, state, n - 1) && other.p.policy == KV_WINDOW &&
+              partial_load(&other.p, state, n));
         MEANS(&other, "case %zu, loaded", c);
         partial_close(&other.p);
         both_close(&b);
@@ -443,7 +474,8 @@ static void catch_scores(void *ctx, size_t layer, const float *score, size_t ste
 {
     struct caught *c = ctx;
     c->from[layer] = from, c->calls++;
-    for (size_t h = 0; h < c->n_kv; h++) memcpy(c->score + (layer * c->n_kv + h) * c->n_max, score + h * step, c->n_max * sizeof *score);
+    for (size_t h = 0; h < c->n_kv; h++)
+        memcpy(c->score + (layer * c->n_kv + h) * c->n_max, score + h * step, c->n_max * sizeof *score);
 }
 
 /* What the pass hands over is eq. 2 with the root row's query: the sum over the group's heads of q.k, times log2(e)/sqrt(head_dim), with
@@ -461,17 +493,22 @@ static void scores_of_a_pass(void)
             int32_t token[PAST + ROWS];
             double worst = 0;
             tiny_write(&tiny_models[m], dir);
-            rig_open_kv(&r, dir, form / 2 == 2 ? DT_F32 : DT_BF16, (enum dtype[]){ DT_I16, DT_BF16, DT_F32 }[form / 2], best_twin(), 2, 64, 512);
+            rig_open_kv(&r, dir, form / 2 == 2 ? DT_F32 : DT_BF16, (enum dtype[]){ DT_I16, DT_BF16,
+                DT_F32 }[form / 2], best_twin(), 2, 64, 512);
             const struct config *c = &r.c;
             const size_t group = c->n_heads / c->n_kv_heads, n = form & 1 ? ROWS : 1, d = c->head_dim;
             rig_kv(&r, &kv, 512, 64);
             rig_tokens(token, PAST + ROWS, c->vocab, 5 + m);
-            float *last = must_alloc(c->vocab * 4), *query = must_alloc(c->n_layers * ROWS * c->n_heads * d * 4);
-            struct caught got = { must_alloc(c->n_layers * c->n_kv_heads * 512 * 4), c->n_kv_heads, 0, 512, { 0 }, 0 };
+            float *last = must_alloc(c->vocab * 4),
+                  *query = must_alloc(c->n_layers * ROWS * c->n_heads * d * 4);
+            struct caught got = { must_alloc(c->n_layers * c->n_kv_heads * 512 * 4), c->n_kv_heads, 0, 512,
+                                  { 0 }, 0 };
             struct tap taps[16];
             rig_run(&r, &kv, token, PAST, 64, NULL, last);
-            for (size_t l = 0; l < c->n_layers; l++) taps[l] = (struct tap){ TAP_QUERY, l, query + l * n * c->n_heads * d };
-            struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 1 ? parent : NULL, .scored = catch_scores, .scored_ctx = &got };
+            for (size_t l = 0; l < c->n_layers; l++) taps[l] = (struct tap){ TAP_QUERY, l,
+                query + l * n * c->n_heads * d };
+            struct pass_seq s = { .kv = &kv, .n = n, .token = token + PAST, .parent = form & 1 ? parent
+                                  : NULL, .scored = catch_scores, .scored_ctx = &got };
             if (model_forward(&r.m, r.w, &s, 1, taps, c->n_layers, &e)) rig_die("pass", &e);
             CHECK(got.calls == c->n_layers, "%zu calls", got.calls);
             for (size_t l = 0; l < c->n_layers; l++) {
@@ -485,15 +522,20 @@ static void scores_of_a_pass(void)
                         for (size_t j = 0; j < group; j++) {
                             double most = 0, all = 0, keys = 0;
                             for (size_t i = 0; i < d; i++) {
-                                double q = scale * taps[l].out[(h * group + j) * d + i], k = rig_row_at(row, kv.type, r.m.head_dim, i);
+                                double q = scale * taps[l].out[(h * group + j) * d + i],
+                                       k = rig_row_at(row, kv.type, r.m.head_dim, i);
                                 sum += q * k, size += fabs(q * k);
                                 most = fmax(most, fabs(q)), all += fabs(q), keys += fabs(k);
                             }
-                            slip += 0.501 * fmax(most / 32767, all / 261888) * keys;      /* half a unit of the query in int16 */
+                            /* half a unit of the query in int16 */
+                            slip += 0.501 * fmax(most / 32767, all / 261888) * keys;
                         }
-                        double off = fabs(got.score[(l * c->n_kv_heads + h) * 512 + pos] - sum), bound = size * (kv.type == DT_BF16 ? 0x1.1p-8 : 0x1p-18) + (kv.type == DT_I16 ? slip : 0) + 1e-30;
+                        double off = fabs(got.score[(l * c->n_kv_heads + h) * 512 + pos] - sum),
+                               bound = size * (kv.type == DT_BF16 ? 0x1.1p-8 : 0x1p-18) +
+                                       (kv.type == DT_I16 ? slip : 0) + 1e-30;
                         worst = fmax(worst, off / bound);
-                        CHECK(off <= bound, "%s layer %zu head %zu position %zu: %g, not %g", tiny_models[m].name, l, h, pos,
+                        CHECK(off <= bound, "%s layer %zu head %zu position %zu: %g, not %g",
+                              tiny_models[m].name, l, h, pos,
                               (double)got.score[(l * c->n_kv_heads + h) * 512 + pos], sum);
                         if (test_failed_) goto done;
                     }

@@ -33,10 +33,12 @@ static void every_index_exactly_once(void)
         CHECK(p && pool_threads(p) == sizes[s]);
         for (int k = 0; k < 300; k++) {
             struct job *j = must_alloc(sizeof *j);
-            j->n = k < 40 ? (size_t)k : rng_below(&rng, k % 10 ? 200 : ITEMS_MAX), j->threads = sizes[s], j->spin = k % 3 ? 0 : 200;
+            j->n = k < 40 ? (size_t)k : rng_below(&rng, k % 10 ? 200 : ITEMS_MAX), j->threads = sizes[s],
+            j->spin = k % 3 ? 0 : 200;
             pool_run(p, j->n, item, j);
             for (size_t i = 0; i < ITEMS_MAX; i++)
-                CHECK(j->hits[i] == (i < j->n), "threads %zu items %zu: item %zu ran %d times", sizes[s], j->n, i, j->hits[i]);
+                CHECK(j->hits[i] == (i < j->n), "threads %zu items %zu: item %zu ran %d times", sizes[s],
+                      j->n, i, j->hits[i]);
             CHECK(j->wrong == 0, "%d calls with a wrong index or thread", j->wrong);
             free(j);
         }
@@ -74,7 +76,8 @@ static void short_jobs(size_t threads, uint32_t count)
         s.n = 0;                                               /* what comes later is a stray */
     }
     pool_close(p);
-    CHECK(bad == 0 && strays == 0, "threads %zu: %llu wrong, %u strays", threads, (unsigned long long)bad, strays);
+    CHECK(bad == 0 && strays == 0, "threads %zu: %llu wrong, %u strays", threads, (unsigned long long)bad,
+          strays);
 }
 static void many_short_jobs(void)
 {

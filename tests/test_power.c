@@ -8,7 +8,8 @@
 static bool long_run;
 
 enum { JOBS = 3 };
-struct seen { bool there[JOBS + 1], gone[JOBS + 1]; size_t tokens[JOBS + 1]; };      /* by number of the job */
+/* by number of the job */
+struct seen { bool there[JOBS + 1], gone[JOBS + 1]; size_t tokens[JOBS + 1]; };
 
 static struct log recorded;
 static struct seen *acked;               /* [recorded.n], behind each record */
@@ -85,7 +86,8 @@ static const char *lost(const struct seen *a)
     struct store *s;
     struct err e = {0};
     const char *bad = NULL;
-    if (store_open(&s, store_there, &(struct store_options){ .mode = STORE_CREATE }, &e) || store_check(s, &e)) {
+    if (store_open(&s, store_there, &(struct store_options){ .mode = STORE_CREATE }, &e) || store_check(s,
+        &e)) {
         snprintf(why, sizeof why, "%s", e.msg);
         store_close(s);
         return why;
@@ -149,7 +151,8 @@ static void the_cuts_show_what_weaker_syncs_lose(void)
     char full[1300], none[1300];
     if (!recorded.n)
         SKIP(NO_PROGRAM);
-    int n_full = cuts(BELIEVE_FULL, want, full, sizeof full), n_none = cuts(BELIEVE_NONE, want, none, sizeof none);
+    int n_full = cuts(BELIEVE_FULL, want, full, sizeof full),
+        n_none = cuts(BELIEVE_NONE, want, none, sizeof none);
     CHECK(n_full > want / 100 && n_none > want / 10, "%d and %d of %d", n_full, n_none, want);
     printf("    of %d cuts synchronous=FULL loses %d (%s), OFF %d (%s)\n", want, n_full, full, n_none, none);
 }

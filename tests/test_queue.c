@@ -11,7 +11,8 @@ static const double SPEED = 100;         /* of the forward clocks: a lease of 60
 
 static void sleep_ms(double ms)
 {
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
+                                  .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
 }
 
 /* Queue n jobs, seeds in turn, as the program would. */
@@ -28,9 +29,11 @@ static void queue_jobs(size_t n)
     struct store *s = rig_open(STORE_WRITE);
     CHECK(store_input(s, 1, &in, &e) == 0 && store_jobs(s, &one, 1, &l, &e) == 0 && l.n == 1, "%s", e.msg);
     for (size_t i = 0; i < n; i++)
-        v[i] = (struct job_spec){ .parameters = in.parameters, .model = l.v[0].model, .prompt = in.prompt, .prompt_bytes = in.prompt_bytes, .prompt_ids = in.prompt_ids,
+        v[i] = (struct job_spec){ .parameters = in.parameters, .model = l.v[0].model, .prompt = in.prompt,
+                                  .prompt_bytes = in.prompt_bytes, .prompt_ids = in.prompt_ids,
                                   .n_prompt = in.n_prompt, .seed = i % SEEDS, .wanted = TOKENS };
-    CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0, "%s", e.msg);
+    CHECK(store_remove(s, &one, 1, NULL, &e) == 0 && store_submit(s, NULL, v, n, ids, NULL, NULL, &e) == 0,
+          "%s", e.msg);
     CHECK(ids[0] == 2 && ids[n - 1] == (int64_t)n + 1);
     store_close(s);
     job_input_free(&in);
@@ -61,7 +64,8 @@ static bool expected(struct text want[SEEDS])
     for (int64_t i = 0; i < SEEDS; i++)
         want[i] = stored_text(s, 2 + i);
     store_close(s);
-    return want[0].n == TOKENS && want[1].n == TOKENS && memcmp(want[0].ids, want[1].ids, TOKENS * sizeof *want->ids) != 0;
+    return want[0].n == TOKENS && want[1].n == TOKENS &&
+           memcmp(want[0].ids, want[1].ids, TOKENS * sizeof *want->ids) != 0;
 }
 
 /* `waker` lets the stopped one go on: this process may itself be waiting for a lock that the stopped one holds. */
@@ -88,7 +92,8 @@ static void meddle(struct chaos *c, struct store *s)
 
 static void disturb(struct chaos *c, struct store *s, bool spaces)
 {
-    static const int first[] = { 0, 5, 6, 9, 0, 9, 0, 8, 0, 0, 0, 0 };      /* some of everything, however soon the jobs are done */
+    /* some of everything, however soon the jobs are done */
+    static const int first[] = { 0, 5, 6, 9, 0, 9, 0, 8, 0, 0, 0, 0 };
     int k = rand() % WORKERS, what = c->n < sizeof first / sizeof *first ? first[c->n] : rand() % 10;
     c->n++;
     if (c->waker && waitpid(c->waker, NULL, WNOHANG) == c->waker)
@@ -120,14 +125,21 @@ static void the_verdict(const struct chaos *c, const struct text want[SEEDS])
     struct store *s = rig_open(STORE_READ);
     int wrong = 0;
     CHECK(store_check(s, &e) == 0, "%s", e.msg);
-    CHECK(rig_sql("SELECT count(*) FROM job WHERE state NOT IN ('done', 'cancelled')") == 0, "%" PRId64 " jobs are lost",
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state NOT IN ('done', 'cancelled')") == 0,
+          "%" PRId64 " jobs are lost",
           rig_sql("SELECT count(*) FROM job WHERE state NOT IN ('done', 'cancelled')"));
     CHECK(rig_sql("SELECT count(*) FROM job") + c->changed >= (int64_t)c->jobs);
-    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND (SELECT count(*) FROM event WHERE job = job.id AND kind = 'done') <> 1") == 0, "done twice");
-    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND tokens <> (SELECT sum(value) FROM metric WHERE job = job.id AND source = '' AND name = 'tokens')") == 0,
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND (SELECT count(*) FROM event WHERE job = "
+                  "job.id AND kind = 'done') <> 1") == 0,
+          "done twice");
+    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND tokens <> (SELECT sum(value) FROM "
+                  "metric WHERE job = job.id AND source = '' AND name = 'tokens')") == 0,
           "tokens that two owners have counted");
-    CHECK(rig_sql("SELECT count(*) FROM event d JOIN event l ON l.job = d.job AND l.id > d.id AND l.kind IN ('claimed', 'done') WHERE d.kind = 'done'") == 0, "claimed when it was done");
-    CHECK(rig_sql("SELECT count(*) FROM worker") == 0 || rig_sql("SELECT count(*) FROM job WHERE worker IS NOT NULL") == 0);
+    CHECK(rig_sql("SELECT count(*) FROM event d JOIN event l ON l.job = d.job AND l.id > d.id AND l.kind IN "
+                  "('claimed', 'done') WHERE d.kind = 'done'") == 0,
+          "claimed when it was done");
+    CHECK(rig_sql("SELECT count(*) FROM worker") == 0 ||
+          rig_sql("SELECT count(*) FROM job WHERE worker IS NOT NULL") == 0);
     for (int64_t job = 2; job < (int64_t)c->jobs + 2; job++) {
         struct job_list l;
         CHECK(store_jobs(s, &job, 1, &l, &e) == 0, "%s", e.msg);
@@ -190,8 +202,10 @@ static void a_queue_under_chaos_does_each_job_once(void)
         }
     the_verdict(&c, want);
     CHECK(c.kills > 2 && c.stops > 0 && c.steps > 0 && c.changed > 0);
-    printf("    %zu jobs in %.0f s: %d workers killed, %d stopped beyond their lease, %d jumps of the clock, %d jobs taken away, %" PRId64 " take-overs; pid namespaces: %s\n", c.jobs,
-           seconds, c.kills, c.stops, c.steps, c.changed, rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over'"), spaces ? "three" : "one");
+    printf("    %zu jobs in %.0f s: %d workers killed, %d stopped beyond their lease, %d jumps of the clock, "
+           "%d jobs taken away, %" PRId64 " take-overs; pid namespaces: %s\n",
+           c.jobs, seconds, c.kills, c.stops, c.steps, c.changed,
+           rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over'"), spaces ? "three" : "one");
     for (int i = 0; i < SEEDS; i++)
         free(want[i].ids);
 }

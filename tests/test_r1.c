@@ -14,8 +14,9 @@ static const char demo[] = "models/demo";
 struct plan { const struct ops *o; size_t threads; };
 
 /* Rows [len, len + n) in passes of the given sizes under one rig equal `want` and the cache of `truth`. */
-static void passes_equal(const struct rig *r, const char *what, struct kv *kv, const struct kv *truth, const int32_t *token, size_t len, size_t n,
-                         const size_t *sizes, size_t n_sizes, const float *want, float *got)
+static void passes_equal(const struct rig *r, const char *what, struct kv *kv, const struct kv *truth,
+                         const int32_t *token, size_t len, size_t n, const size_t *sizes, size_t n_sizes,
+                         const float *want, float *got)
 {
     for (size_t i = 0; i < n_sizes; i++) {
         size_t m = sizes[i];
@@ -24,14 +25,16 @@ static void passes_equal(const struct rig *r, const char *what, struct kv *kv, c
         memset(got, 0, n * r->c.vocab * sizeof *got);
         kv_truncate(kv, len);
         rig_run(r, kv, token, n, m, got, NULL);
-        bool same = !memcmp(want, got, n * r->c.vocab * sizeof *got), bytes = rig_same_rows(truth, kv, len, len + n);
-        CHECK(same && bytes, "%s %s threads %zu: length %zu, passes of %zu rows: logits %s, cache %s", what, r->m.ops->name, pool_threads(r->pool),
-              len, m, same ? "equal" : "differ", bytes ? "equal" : "differs");
+        bool same = !memcmp(want, got, n * r->c.vocab * sizeof *got),
+             bytes = rig_same_rows(truth, kv, len, len + n);
+        CHECK(same && bytes, "%s %s threads %zu: length %zu, passes of %zu rows: logits %s, cache %s", what,
+              r->m.ops->name, pool_threads(r->pool), len, m, same ? "equal" : "differ",
+              bytes ? "equal" : "differs");
     }
 }
 /* One model, one length: the best twin with one thread and one row at a time is the measure of all others. */
-static void length(const char *what, const char *dir, enum dtype compute, size_t len, size_t n, const struct plan *plan, size_t n_plans,
-                   const size_t *sizes, size_t n_sizes)
+static void length(const char *what, const char *dir, enum dtype compute, size_t len, size_t n,
+                   const struct plan *plan, size_t n_plans, const size_t *sizes, size_t n_sizes)
 {
     struct rig base;
     struct kv truth, kv;
@@ -51,7 +54,8 @@ static void length(const char *what, const char *dir, enum dtype compute, size_t
         token[0] = (token[0] + 1) % (int32_t)base.c.vocab;
         rig_run(&base, &kv, token, n, n, got, NULL);
         token[0] = (token[0] + (int32_t)base.c.vocab - 1) % (int32_t)base.c.vocab;
-        CHECK(memcmp(want + (n - 1) * base.c.vocab, got + (n - 1) * base.c.vocab, base.c.vocab * sizeof *got), "%s length %zu: a token does not matter", what, len);
+        CHECK(memcmp(want + (n - 1) * base.c.vocab, got + (n - 1) * base.c.vocab, base.c.vocab * sizeof *got),
+              "%s length %zu: a token does not matter", what, len);
     }
     rig_close(&base);
     for (size_t i = 0; i < n_plans; i++) {
@@ -79,16 +83,19 @@ static void demo_rows_at_every_length(void)
         length("demo", demo, DT_BF16, lengths[i], n, (struct plan[]){ { best, 2 } }, 1, all_sizes, 8);
         FOR_TWINS(o)
             if (o != ops_all[0] && o != best)
-                length("demo", demo, DT_BF16, lengths[i], MIN(n, 66), (struct plan[]){ { o, 1 }, { o, 2 } }, 2, some_sizes, 3);
+                length("demo", demo, DT_BF16, lengths[i], MIN(n, 66), (struct plan[]){ { o, 1 }, { o, 2 } },
+                       2, some_sizes, 3);
     }
-    length("demo", demo, DT_BF16, 2047, 64, (struct plan[]){ { best, 5 } }, 1, all_sizes, 7);       /* more threads than KV heads */
+    /* more threads than KV heads */
+    length("demo", demo, DT_BF16, 2047, 64, (struct plan[]){ { best, 5 } }, 1, all_sizes, 7);
     length("demo f32", demo, DT_F32, 2047, 33, (struct plan[]){ { best, 2 } }, 1, all_sizes, 6);
 }
 static void demo_rows_in_plain_c(void)
 {
     static const size_t at[] = { 0, 63, 2048 };
     for (size_t i = 0; i < 3; i++)
-        length("demo", demo, DT_BF16, at[i], 7, (struct plan[]){ { ops_all[0], 1 } }, 1, (size_t[]){ 1, 3, 7 }, 3);
+        length("demo", demo, DT_BF16, at[i], 7, (struct plan[]){ { ops_all[0], 1 } }, 1, (size_t[]){ 1, 3,
+            7 }, 3);
 }
 static void tiny_models_in_every_twin(void)
 {
@@ -104,7 +111,8 @@ static void tiny_models_in_every_twin(void)
                 FOR_TWINS(o) {
                     struct plan p[2] = { { o, threads[(i + t) % 4] }, { NULL, 0 } };
                     bool plain = o == ops_all[0];
-                    length(tiny_models[t].name, dir, f32 ? DT_F32 : DT_BF16, lengths[i], plain ? 20 : n, p, 1, plain ? (size_t[]){ 3, 20 } : all_sizes, plain ? 2 : 7);
+                    length(tiny_models[t].name, dir, f32 ? DT_F32 : DT_BF16, lengths[i], plain ? 20 : n, p, 1,
+                           plain ? (size_t[]){ 3, 20 } : all_sizes, plain ? 2 : 7);
                 }
             }
         tiny_remove(dir);
@@ -123,7 +131,8 @@ static void demo_at_100000(void)
         if (o == ops_all[0])
             length("demo", demo, DT_BF16, LEN, 2, p, 1, (size_t[]){ 2 }, 1);
         else
-            length("demo", demo, DT_BF16, LEN, o == best ? 66 : 16, p, 2, o == best ? (size_t[]){ 2, 3, 7, 16, 31, 64 } : (size_t[]){ 3, 16 }, o == best ? 6 : 2);
+            length("demo", demo, DT_BF16, LEN, o == best ? 66 : 16, p, 2, o == best ? (size_t[]){ 2, 3, 7, 16,
+                31, 64 } : (size_t[]){ 3, 16 }, o == best ? 6 : 2);
     }
 }
 /* Control: one byte of a V far back, and one of a K, are seen from 100,000 positions on. */
@@ -141,7 +150,9 @@ static void one_byte_far_back_is_seen(void)
     for (int part = 0; part < 2; part++) {
         kv_truncate(&kv, len);
         char *block = kv_block(&kv, 0, 0, 1234);
-        char *byte = block + KV_BLOCK * kv.head_dim * 2 + (part ? KV_BLOCK * 4 : 0) + 4 * (1234 % KV_BLOCK) + 3;     /* of the row's unit */
+        /* of the row's unit */
+        char *byte =
+            block + KV_BLOCK * kv.head_dim * 2 + (part ? KV_BLOCK * 4 : 0) + 4 * (1234 % KV_BLOCK) + 3;
         char kept = *byte;
         *byte = 0x44;                                          /* above 2^9: 1/100,000 of the weight shows */
         rig_run(&r, &kv, token, 1, 1, got, NULL);
@@ -158,11 +169,13 @@ static void one_byte_far_back_is_seen(void)
 /* ---- trees ---- */
 
 /* A tree over `depth` tokens of a chain with side branches. chain[i]: node of the i-th token. Returns the nodes. */
-static size_t grow(int32_t *node_token, int32_t *parent, uint32_t *chain, const int32_t *token, size_t depth, size_t nodes_max, size_t vocab, struct rng *rng)
+static size_t grow(int32_t *node_token, int32_t *parent, uint32_t *chain, const int32_t *token, size_t depth,
+                   size_t nodes_max, size_t vocab, struct rng *rng)
 {
     size_t n = 0;
     for (size_t i = 0; i < depth; i++) {
-        if (i && nodes_max - n > depth - i && rng_next(rng) % 2) {   /* a side node: a sibling, or deeper off the path */
+        /* a side node: a sibling, or deeper off the path */
+        if (i && nodes_max - n > depth - i && rng_next(rng) % 2) {
             node_token[n] = (int32_t)rng_below(rng, vocab);
             parent[n] = rng_next(rng) % 3 ? (int32_t)rng_below(rng, n) : -1;
             n++;
@@ -174,13 +187,15 @@ static size_t grow(int32_t *node_token, int32_t *parent, uint32_t *chain, const 
     return n;
 }
 /* The tree at length len: nodes of the chain = plain rows, side nodes = their own chains, commit and go on = plain. */
-static void tree_at(const char *what, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t len, size_t depth, struct rng *rng)
+static void tree_at(const char *what, const char *dir, enum dtype compute, const struct ops *o,
+                    size_t threads, size_t len, size_t depth, struct rng *rng)
 {
     enum { AFTER = 5 };
     struct rig base, r;
     struct kv truth, kv;
     size_t nodes_max = MIN(depth + depth / 2 + 4, 256), n = depth + AFTER;
-    rig_open(&base, dir, compute, best_twin(), 1, 64, len + n), rig_open(&r, dir, compute, o, threads, 256, len + n);
+    rig_open(&base, dir, compute, best_twin(), 1, 64, len + n),
+        rig_open(&r, dir, compute, o, threads, 256, len + n);
     rig_kv(&base, &truth, len + n, 0), rig_kv(&r, &kv, len + n, 256);
     size_t vocab = base.c.vocab, row = vocab * sizeof(float);
     float *want = must_alloc(n * row), *got = must_alloc(nodes_max * row), *one = must_alloc(row);
@@ -193,7 +208,9 @@ static void tree_at(const char *what, const char *dir, enum dtype compute, const
     rig_pass(&r, &kv, node_token, parent, nodes, got, true);
     CHECK(kv.n_past == len);
     for (size_t i = 0; i < depth; i++)
-        CHECK(!memcmp(want + i * vocab, got + chain[i] * vocab, row), "%s %s length %zu: node %u, depth %zu of a chain of %zu", what, o->name, len, chain[i], i, depth);
+        CHECK(!memcmp(want + i * vocab, got + chain[i] * vocab, row),
+              "%s %s length %zu: node %u, depth %zu of a chain of %zu", what, o->name, len, chain[i], i,
+              depth);
 
     for (int k = 0; k < 3; k++) {                              /* any node, by the chain that leads to it */
         size_t at = rng_below(rng, nodes), d = 0, path[256];
@@ -201,21 +218,25 @@ static void tree_at(const char *what, const char *dir, enum dtype compute, const
         for (size_t i = 0; i < d; i++) path_token[i] = node_token[path[d - 1 - i]];
         kv_truncate(&truth, len);
         rig_run(&base, &truth, path_token, d, 64, NULL, one);
-        CHECK(!memcmp(one, got + at * vocab, row), "%s %s length %zu: node %zu of %zu, depth %zu", what, o->name, len, at, nodes, d);
+        CHECK(!memcmp(one, got + at * vocab, row), "%s %s length %zu: node %zu of %zu, depth %zu", what,
+              o->name, len, at, nodes, d);
         if (d > 1) {                                           /* control: a sibling would be another node */
             path_token[0] = (path_token[0] + 1) % (int32_t)vocab;
             kv_truncate(&truth, len);
             rig_run(&base, &truth, path_token, d, 64, NULL, one);
-            CHECK(memcmp(one, got + at * vocab, row), "%s length %zu: an ancestor does not matter", what, len);
+            CHECK(memcmp(one, got + at * vocab, row), "%s length %zu: an ancestor does not matter", what,
+                  len);
         }
     }
     kv_truncate(&truth, len);
     rig_run(&base, &truth, token, n, 1, want, NULL);
     size_t keep = 1 + rng_below(rng, depth);
     kv_commit_path(&kv, chain, keep);
-    CHECK(rig_same_rows(&truth, &kv, len, len + keep), "%s %s length %zu: committed %zu rows", what, o->name, len, keep);
+    CHECK(rig_same_rows(&truth, &kv, len, len + keep), "%s %s length %zu: committed %zu rows", what, o->name,
+          len, keep);
     rig_run(&r, &kv, token + keep, n - keep, 1 + rng_below(rng, 4), got, NULL);
-    CHECK(!memcmp(want + keep * vocab, got, (n - keep < nodes_max ? n - keep : nodes_max) * row), "%s %s length %zu: going on after %zu", what, o->name, len, keep);
+    CHECK(!memcmp(want + keep * vocab, got, (n - keep < nodes_max ? n - keep : nodes_max) * row),
+          "%s %s length %zu: going on after %zu", what, o->name, len, keep);
     CHECK(rig_same_rows(&truth, &kv, len, len + n), "%s %s length %zu: cache at the end", what, o->name, len);
     free(want), free(got), free(one);
     kv_close(&truth), kv_close(&kv), rig_close(&base), rig_close(&r);
@@ -243,7 +264,8 @@ static void tiny_trees(void)
                 if (SLOW_BUILD && (i + t) % 2)
                     continue;
                 size_t depth = i % 3 == 0 ? 70 : i % 3 == 1 ? 10 : 130;
-                tree_at(tiny_models[t].name, dir, i & 1 ? DT_F32 : DT_BF16, o, i == 4 ? 5 : 1, at[i], o == ops_all[0] ? MIN(depth, 40) : depth, &rng);
+                tree_at(tiny_models[t].name, dir, i & 1 ? DT_F32 : DT_BF16, o, i == 4 ? 5 : 1, at[i],
+                        o == ops_all[0] ? MIN(depth, 40) : depth, &rng);
             }
         tiny_remove(dir);
     }
@@ -251,7 +273,8 @@ static void tiny_trees(void)
 
 /* ---- prefill ---- */
 
-static void prefill(const char *what, const char *dir, enum dtype compute, const struct ops *o, size_t threads, size_t n, const size_t *chunks, size_t n_chunks, bool control)
+static void prefill(const char *what, const char *dir, enum dtype compute, const struct ops *o,
+                    size_t threads, size_t n, const size_t *chunks, size_t n_chunks, bool control)
 {
     struct rig base, r;
     struct kv truth, kv;
@@ -265,7 +288,8 @@ static void prefill(const char *what, const char *dir, enum dtype compute, const
     for (size_t i = 0; i < n_chunks; i++) {
         kv_truncate(&kv, 0);
         rig_run(&r, &kv, token, n, chunks[i], NULL, got);
-        CHECK(!memcmp(want, got, row), "%s %s: logits after %zu tokens in chunks of %zu", what, o->name, n, chunks[i]);
+        CHECK(!memcmp(want, got, row), "%s %s: logits after %zu tokens in chunks of %zu", what, o->name, n,
+              chunks[i]);
         CHECK(rig_same_rows(&truth, &kv, 0, n), "%s %s: cache after chunks of %zu", what, o->name, chunks[i]);
     }
     if (control) {                                             /* one token far back */
@@ -294,8 +318,9 @@ static void tiny_prefill_in_chunks(void)
         char dir[4096];
         tiny_write(&tiny_models[t], dir);
         FOR_TWINS(o)
-            prefill(tiny_models[t].name, dir, t & 1 ? DT_F32 : DT_BF16, o, 3, o == ops_all[0] || SLOW_BUILD ? 140 : 2200,
-                    (size_t[]){ 5, 64, 300, 2048 }, 4, o == best_twin() && !tiny_models[t].window);
+        prefill(tiny_models[t].name, dir, t & 1 ? DT_F32 : DT_BF16, o, 3,
+                o == ops_all[0] || SLOW_BUILD ? 140 : 2200, (size_t[]){ 5, 64, 300, 2048 }, 4,
+                o == best_twin() && !tiny_models[t].window);
         tiny_remove(dir);
     }
 }
@@ -326,18 +351,23 @@ static void sequences_in_one_pass(void)
                 rig_inject(&kv[i], len[i], 9 + (uint64_t)i), rig_inject(&alone[i], len[i], 9 + (uint64_t)i);
                 rig_tokens(token[i], n[i], vocab, rng_next(&rng));
                 got[i] = must_alloc(n[i] * vocab * 4), want[i] = must_alloc(n[i] * vocab * 4);
-                s[i] = (struct pass_seq){ &kv[i], n[i], token[i], i == 1 ? parent : NULL, i == 1 ? want_rows : i == 0 ? all : NULL, got[i] };
+                s[i] = (struct pass_seq){ &kv[i], n[i], token[i], i == 1 ? parent : NULL, i == 1 ? want_rows
+                                          : i == 0 ? all : NULL, got[i] };
                 rig_pass(&r, &alone[i], token[i], i == 1 ? parent : NULL, n[i], want[i], true);
             }
             CHECK(!model_forward(&r.m, r.w, s, 3, NULL, 0, &e), "%s", e.msg);
             size_t at = 0;
-            CHECK(!memcmp(got[0], want[0], n[0] * vocab * 4) && !memcmp(got[2], want[2], vocab * 4), "%s model %d", o->name, k);
+            CHECK(!memcmp(got[0], want[0], n[0] * vocab * 4) && !memcmp(got[2], want[2], vocab * 4),
+                  "%s model %d", o->name, k);
             for (size_t i = 0; i < 9; i++)
                 if (want_rows[i])
-                    CHECK(!memcmp(got[1] + at++ * vocab, want[1] + i * vocab, vocab * 4), "%s model %d: tree row %zu", o->name, k, i);
+                    CHECK(!memcmp(got[1] + at++ * vocab, want[1] + i * vocab, vocab * 4),
+                          "%s model %d: tree row %zu", o->name, k, i);
             CHECK(memcmp(want[0], want[1], vocab * 4), "two sequences are the same");
             for (int i = 0; i < 3; i++) {
-                if (i != 1) CHECK(rig_same_rows(&kv[i], &alone[i], len[i], len[i] + n[i]), "%s model %d sequence %d: cache", o->name, k, i);
+                if (i != 1)
+                    CHECK(rig_same_rows(&kv[i], &alone[i], len[i], len[i] + n[i]),
+                          "%s model %d sequence %d: cache", o->name, k, i);
                 free(got[i]), free(want[i]), kv_close(&kv[i]), kv_close(&alone[i]);
             }
             rig_close(&r);
@@ -381,8 +411,9 @@ static void eight_rows_cost_less_than_eight_passes(void)
     }
     for (int k = 0; k < 2; k++) qsort(t[k], TIMES, sizeof(double), by_size);
     double ratio = t[1][TIMES / 2] / t[0][TIMES / 2];
-    printf("    %s, depth %d, CPU time of one thread, medians: t(1 row) %.2f ms, t(8 rows) %.2f ms, ratio %.2f (wanted: at most 3)\n", r.m.ops->name, LEN,
-           t[0][TIMES / 2] * 1e3, t[1][TIMES / 2] * 1e3, ratio);
+    printf("    %s, depth %d, CPU time of one thread, medians: t(1 row) %.2f ms, t(8 rows) %.2f ms, ratio "
+           "%.2f (wanted: at most 3)\n",
+           r.m.ops->name, LEN, t[0][TIMES / 2] * 1e3, t[1][TIMES / 2] * 1e3, ratio);
     CHECK(ratio < 6, "%.2f: rows are not served together", ratio);
     free(logits);
     kv_close(&kv), rig_close(&r);

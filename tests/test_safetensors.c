@@ -64,7 +64,8 @@ static void refuses_files(void)
 {
     bad_seen = 0;
     bad_each("tests/bad/safetensors", bad_file);
-    CHECK(bad_seen == bad_entries("safetensors/"), "%zu files, %zu expected", bad_seen, bad_entries("safetensors/"));
+    CHECK(bad_seen == bad_entries("safetensors/"), "%zu files, %zu expected", bad_seen,
+          bad_entries("safetensors/"));
 }
 
 static void refuses_indexes(void)
@@ -97,7 +98,8 @@ static void refuses_no_file(void)
     unlink(model);
 }
 
-static const char two[] = "{\"__metadata__\": {\"format\": \"pt\"}, \"a.weight\": {\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]}, "
+static const char two[] = "{\"__metadata__\": {\"format\": \"pt\"}, \"a.weight\": "
+                          "{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]}, "
                           "\"b\\u00e9\": {\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[12,20]}}";
 
 /* A file cut at every byte: a file on disk up to the end of the header, and every prefix of the header itself. */
@@ -167,10 +169,12 @@ static void refuses_large(void)
 
     *to++ = '{';
     for (size_t i = 0; i <= TENSORS_MAX; i++)
-        to += sprintf(to, "%s\"%zx\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        to +=
+            sprintf(to, "%s\"%zx\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
     *to++ = '}';
     before = bad_allocated;
-    bad_check("large/tensors", "x", tensors_parse(&ts, "x", p, (size_t)(to - p), 0, &e), &e, bad_allocated - before, (size_t)(to - p));
+    bad_check("large/tensors", "x", tensors_parse(&ts, "x", p, (size_t)(to - p), 0, &e), &e,
+              bad_allocated - before, (size_t)(to - p));
     /* One fewer is fine. */
     to = strstr(to - 100, ",\"f4240\"");
     *to++ = '}';
@@ -186,7 +190,8 @@ static void refuses_large(void)
 static void accepts(void)
 {
     static const struct { const char *header; size_t data, n; } good[] = {
-        { "{}", 0, 0 }, { " \t\r\n {} \n ", 0, 0 }, { "{\"__metadata__\":{}}", 0, 0 }, { "{\"__metadata__\":{\"a\":\"b\",\"c\":\"\"}}", 0, 0 },
+        { "{}", 0, 0 }, { " \t\r\n {} \n ", 0, 0 }, { "{\"__metadata__\":{}}", 0, 0 },
+        { "{\"__metadata__\":{\"a\":\"b\",\"c\":\"\"}}", 0, 0 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, 1 },
         { "{\"a\":{\"data_offsets\":[0,4],\"shape\":[1],\"dtype\":\"F32\"}}", 4, 1 },
         { "{\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, 2 },
@@ -219,20 +224,31 @@ static void reads(void)
     put(model, file, n);
     CHECK(tensors_open(&ts, folder, &e) == 0, "%s", e.msg);
     const struct tensor *a = tensors_find(&ts, "a.weight"), *t = tensors_find(&ts, "b\xc3\xa9");
-    CHECK(a && t && a == &ts.t[0] && !tensors_find(&ts, "a") && !tensors_find(&ts, "a.weight2") && !tensors_find(&ts, ""));
-    CHECK(a->dtype == DT_BF16 && a->n_dims == 2 && a->dim[0] == 2 && a->dim[1] == 3 && a->n_elements == 6 && a->bytes == 12);
-    CHECK(t->dtype == DT_OTHER && strcmp(t->dtype_name, "I64") == 0 && t->n_dims == 0 && t->n_elements == 1 && t->bytes == 8);
+    CHECK(a && t && a == &ts.t[0] && !tensors_find(&ts, "a") && !tensors_find(&ts, "a.weight2") &&
+          !tensors_find(&ts, ""));
+    CHECK(a->dtype == DT_BF16 && a->n_dims == 2 && a->dim[0] == 2 && a->dim[1] == 3 && a->n_elements == 6 &&
+          a->bytes == 12);
+    CHECK(t->dtype == DT_OTHER && strcmp(t->dtype_name, "I64") == 0 && t->n_dims == 0 && t->n_elements == 1 &&
+          t->bytes == 8);
     CHECK(ts.data_bytes == 20 && a->offset == 8 + strlen(two));
     CHECK(tensors_read(&ts, a, b, 3, 5, &e) == 0 && memcmp(b, "\3\4\5\6\7", 5) == 0);
     CHECK(tensors_read(&ts, t, b, 0, 8, &e) == 0 && b[0] == 12 && b[7] == 19);
     CHECK(tensors_need(&ts, "a.weight", 2, 3, &e) == a);
-    CHECK(!tensors_need(&ts, "a.weight", 3, 2, &e) && strstr(e.msg, "tensor \"a.weight\": shape [2, 3], config.json needs [3, 2]"), "%s", e.msg);
+    CHECK(!tensors_need(&ts, "a.weight", 3, 2, &e) &&
+              strstr(e.msg, "tensor \"a.weight\": shape [2, 3], config.json needs [3, 2]"),
+          "%s", e.msg);
     CHECK(!tensors_need(&ts, "a.weight", 6, 0, &e) && strstr(e.msg, "needs [6]"), "%s", e.msg);
-    CHECK(!tensors_need(&ts, "b\xc3\xa9", 1, 0, &e) && strstr(e.msg, "dtype I64, allowed are BF16, F16 and F32"), "%s", e.msg);
-    CHECK(!tensors_need(&ts, "c", 1, 0, &e) && strstr(e.msg, "model.safetensors: tensor \"c\" is missing, needed with shape [1]"), "%s", e.msg);
+    CHECK(!tensors_need(&ts, "b\xc3\xa9", 1, 0, &e) &&
+              strstr(e.msg, "dtype I64, allowed are BF16, F16 and F32"),
+          "%s", e.msg);
+    CHECK(!tensors_need(&ts, "c", 1, 0, &e) &&
+              strstr(e.msg, "model.safetensors: tensor \"c\" is missing, needed with shape [1]"),
+          "%s", e.msg);
     /* A file that shrinks while it is open is an error, no signal. */
     CHECK(truncate(model, (off_t)n - 4) == 0);
-    CHECK(tensors_read(&ts, t, b, 0, 8, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "the file ends at offset"), "%s", e.msg);
+    CHECK(tensors_read(&ts, t, b, 0, 8, &e) == -1 && e.code == ERR_INPUT &&
+              strstr(e.msg, "the file ends at offset"),
+          "%s", e.msg);
     CHECK(tensors_read(&ts, a, b, 0, 8, &e) == 0);
     tensors_close(&ts);
     unlink(model);
@@ -242,10 +258,13 @@ static void reads(void)
 /* Two shards behind links, with tensors in no order; then model.safetensors beside them, which wins. */
 static void reads_shards(void)
 {
-    static const char h1[] = "{\"m\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}}";
-    static const char h2[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},\"z\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[6,6]}}";
-    static const char index[] = "{\"metadata\":{\"total_size\":14},\"weight_map\":{\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\","
-                                "\"z\":\"s2.safetensors\",\"m\":\"s1.safetensors\"}}";
+    static const char h1[] = "{\"m\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{"
+                             "\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}}";
+    static const char h2[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},\"z\":{"
+                             "\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[6,6]}}";
+    static const char index[] =
+        "{\"metadata\":{\"total_size\":14},\"weight_map\":{\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\","
+        "\"z\":\"s2.safetensors\",\"m\":\"s1.safetensors\"}}";
     char blobs[60], path[2][80], link[2][80], index_path[80];
     struct tensors ts;
     struct err e = { 0 };
@@ -269,7 +288,9 @@ static void reads_shards(void)
     CHECK(t && t->shard == 0 && tensors_read(&ts, t, b, 0, 4, &e) == 0 && memcmp(b, "\4\5\6\7", 4) == 0);
     t = tensors_find(&ts, "a");
     CHECK(t && t->shard == 1 && tensors_read(&ts, t, b, 0, 6, &e) == 0 && memcmp(b, "\0\1\2\3\4\5", 6) == 0);
-    CHECK(!tensors_need(&ts, "q", 4, 5, &e) && strstr(e.msg, "s1.safetensors and 1 more: tensor \"q\" is missing, needed with shape [4, 5]"), "%s", e.msg);
+    CHECK(!tensors_need(&ts, "q", 4, 5, &e) &&
+              strstr(e.msg, "s1.safetensors and 1 more: tensor \"q\" is missing, needed with shape [4, 5]"),
+          "%s", e.msg);
     tensors_close(&ts);
     char *file = make(two, 20, &n);
     put(model, file, n);
@@ -288,7 +309,8 @@ static void reads_shards(void)
 /* Every allocation fails once: an error, or one that the C library bears. */
 static void out_of_memory(void)
 {
-    static const char h[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]}}", index[] = "{\"weight_map\":{\"a\":\"s.safetensors\"}}";
+    static const char h[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]}}",
+                      index[] = "{\"weight_map\":{\"a\":\"s.safetensors\"}}";
     char shard[80], index_path[80];
     size_t n;
     if (!BAD_CAN_FAIL)
@@ -311,7 +333,8 @@ static void out_of_memory(void)
             reached = bad_fail_at < 0;
             bad_fail_at = -1;
             errors += r != 0;
-            CHECK(r == 0 || (e.code == ERR_FAILED && strstr(e.msg, "out of memory")), "allocation %ld: %s", i, e.msg);
+            CHECK(r == 0 || (e.code == ERR_FAILED && strstr(e.msg, "out of memory")), "allocation %ld: %s", i,
+                  e.msg);
             if (!r)
                 tensors_close(&ts);
         }
@@ -326,11 +349,15 @@ static void out_of_memory(void)
 /* The JSON underneath: what RFC 8259 has, and the limits. */
 static void json_grammar(void)
 {
-    static const char *const good[] = { "0", "-0", "1e5", "1E+5", "-1.25e-3", "\"\"", "\"\\u00e9\\n\\/\"", "[]", "[[],{}]", "{\"\":null}", " [ 1 , true , false ] ",
+    static const char *const good[] = { "0", "-0", "1e5", "1E+5", "-1.25e-3", "\"\"", "\"\\u00e9\\n\\/\"",
+                                        "[]", "[[],{}]", "{\"\":null}", " [ 1 , true , false ] ",
         "\"\xf0\x9f\x98\x80\"", "\"\\ud83d\\ude00\"", "{\"a\":{\"b\":[{}]}}", "\"\x7f\"" };
-    static const char *const bad[] = { "", " ", "[", "]", "{", "}", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{1:1}", "01", "-", "+1", "1.",
-        ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "-Infinity", "nul", "nulL", "tru", "True", "\"", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\u123\"", "\"\\ud800\"",
-        "\"\\ud800x\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\u0000\"", "\"\t\"", "\"\n\"", "1 1", "[1]]", "{}{}", "'a'", "[1;2]", "/**/1", "\"\x80\"", "\"\xed\xa0\x80\"",
+    static const char *const bad[] = { "", " ", "[", "]", "{", "}", "[1,]", "[,1]", "[1 2]", "{\"a\"}",
+                                       "{\"a\":}", "{\"a\":1,}", "{a:1}", "{1:1}", "01", "-", "+1", "1.",
+        ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "-Infinity", "nul", "nulL", "tru", "True", "\"", "\"a",
+            "\"\\x\"", "\"\\u12g4\"", "\"\\u123\"", "\"\\ud800\"",
+        "\"\\ud800x\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\u0000\"", "\"\t\"", "\"\n\"", "1 1", "[1]]",
+            "{}{}", "'a'", "[1;2]", "/**/1", "\"\x80\"", "\"\xed\xa0\x80\"",
         ("\xef\xbb\xbf" "1"), "\xc0\x80", "[\"a\":1]", "{\"a\",1}", "\f1", "-01", "1.e1", "--1" };
     char deep[2 * (JS_DEPTH_MAX + 1) + 1];
     struct json v;
@@ -338,7 +365,8 @@ static void json_grammar(void)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         CHECK(js_check(&v, "x", good[i], strlen(good[i]), &e) == 0, "%s: %s", good[i], e.msg);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(js_check(&v, "x", bad[i], strlen(bad[i]), &e) == -1 && e.code == ERR_INPUT, "%s is accepted", bad[i]);
+        CHECK(js_check(&v, "x", bad[i], strlen(bad[i]), &e) == -1 && e.code == ERR_INPUT, "%s is accepted",
+              bad[i]);
     CHECK(js_check(&v, "x", "1\0", 2, &e) == -1);
     for (size_t d = JS_DEPTH_MAX; d <= JS_DEPTH_MAX + 1; d++) {
         memset(deep, '[', d);
@@ -350,7 +378,8 @@ static void json_grammar(void)
 /* Walking, strings and numbers. */
 static void json_values(void)
 {
-    static const char text[] = "{\"a\":[1,{\"x\":\"]}\\\"\"},[]],\"\\u0062\":-1.5e1,\"s\":\"\\u00e9\\ud83d\\ude00\\n\",\"n\":18446744073709551615,"
+    static const char text[] = "{\"a\":[1,{\"x\":\"]}\\\"\"},[]],\"\\u0062\":-1.5e1,\"s\":"
+                               "\"\\u00e9\\ud83d\\ude00\\n\",\"n\":18446744073709551615,"
                                "\"m\":18446744073709551616,\"t\":true,\"z\":null,\"h\":1e400}";
     struct json root, v, x;
     struct err e;
@@ -368,11 +397,15 @@ static void json_values(void)
         CHECK(js_kind(&x) == (n == 0 ? JS_NUMBER : n == 1 ? JS_OBJECT : JS_ARRAY), "element %zu", n);
     CHECK(n == 3);
     CHECK(js_get(&root, "b", &v, &e) == 1 && js_double(&v, &d) && d == -15 && !js_u64(&v, &u));
-    CHECK(js_get(&root, "s", &v, &e) == 1 && js_unescape(&v, s) == 7 && memcmp(s, "\xc3\xa9\xf0\x9f\x98\x80\n", 7) == 0);
-    CHECK(js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n") && !js_is(&v, "\xc3\xa9") && !js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n!") && !js_is(&v, ""));
+    CHECK(js_get(&root, "s", &v, &e) == 1 && js_unescape(&v, s) == 7 &&
+          memcmp(s, "\xc3\xa9\xf0\x9f\x98\x80\n", 7) == 0);
+    CHECK(js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n") && !js_is(&v, "\xc3\xa9") &&
+          !js_is(&v, "\xc3\xa9\xf0\x9f\x98\x80\n!") && !js_is(&v, ""));
     CHECK(js_get(&root, "n", &v, &e) == 1 && js_u64(&v, &u) && u == UINT64_MAX);
     CHECK(js_get(&root, "m", &v, &e) == 1 && !js_u64(&v, &u) && js_size(&v, 1, 9, &size, &e) == -1);
-    CHECK(strcmp(e.msg, "x: m (offset 97): found 18446744073709551616, allowed are whole numbers from 1 to 9") == 0, "%s", e.msg);
+    CHECK(strcmp(e.msg,
+                 "x: m (offset 97): found 18446744073709551616, allowed are whole numbers from 1 to 9") == 0,
+          "%s", e.msg);
     CHECK(js_get(&root, "h", &v, &e) == 1 && !js_double(&v, &d));
     CHECK(js_get(&root, "q", &v, &e) == 0 && js_get(&root, "z", &v, &e) == 1 && js_kind(&v) == JS_NULL);
 }

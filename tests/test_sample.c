@@ -107,8 +107,9 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
 enum { SOME_IDS = 12 };
 struct said { int32_t id, row_id; size_t n; struct candidate ranked[RANK_MAX]; bool bans[SOME_IDS]; };
 
-static void ask(struct said *said, const struct sampling *p, const float *logits, size_t vocab, const struct ops *ops, struct pool *pool,
-                const struct history *h, size_t k, uint32_t row, const int32_t *ids)
+static void ask(struct said *said, const struct sampling *p, const float *logits, size_t vocab,
+                const struct ops *ops, struct pool *pool, const struct history *h, size_t k, uint32_t row,
+                const int32_t *ids)
 {
     float *x = malloc(vocab * sizeof *x);
     struct sampler *s;
@@ -149,13 +150,16 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     const size_t k = 1 + below(below(3) ? RANK_MAX : 3), position = h.n + h.n_path;
     const uint32_t row = below(2) ? (uint32_t)below(50) : (uint32_t)below(ROWS_MAX);
     for (size_t i = 0; i < SOME_IDS; i++)
-        ids_asked[i] = i < p.n_bias ? p.bias[i].id : i < p.n_bias + p.n_eos ? eos[i - p.n_bias] : (int32_t)below(vocab);
+        ids_asked[i] = i < p.n_bias             ? p.bias[i].id
+                       : i < p.n_bias + p.n_eos ? eos[i - p.n_bias]
+                                                : (int32_t)below(vocab);
     struct cand *left = ref_chain(&p, logits, vocab, &h, &unsure, &kept);
     CHECK(left, "the reference is at one with itself (vocabulary %zu, kind %d)", vocab, kind);
     CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
     if (test_failed_)
         return;
-    struct ref_scored *by_row = malloc((kept + 1) * sizeof *by_row), *want = malloc((kept + 1) * sizeof *want);
+    struct ref_scored *by_row = malloc((kept + 1) * sizeof *by_row),
+                      *want = malloc((kept + 1) * sizeof *want);
     unsure_rank = unsure_row = unsure;
     by_row[0].id = want[0].id = ref_lowest_allowed(&p, vocab, ref_ban_eos(&p, &h));
     ref_rank(by_row, left, kept, &p, position + ((uint64_t)row << 40), 1, &unsure_row);
@@ -175,18 +179,25 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
             ask(&said, &p, logits, vocab, ops_all[i], threads ? pool : NULL, &h, k, row, ids_asked);
             if (i == 0 && threads == 0)
                 first = said;
-            CHECK(!memcmp(&said, &first, sizeof said), "%s, %d: not what plain C says (vocabulary %zu, kind %d, k %zu)", ops_all[i]->name, threads, vocab, kind, k);
+            CHECK(!memcmp(&said, &first, sizeof said),
+                  "%s, %d: not what plain C says (vocabulary %zu, kind %d, k %zu)", ops_all[i]->name, threads,
+                  vocab, kind, k);
         }
-    CHECK(unsure || first.id == want[0].id, "%d, want %d (vocabulary %zu, kind %d, T %g, k %ld, p %g, min-p %g, eta %g, keep %zu, kept %zu)",
-          (int)first.id, (int)want[0].id, vocab, kind, p.temperature, p.top_k, p.top_p, p.min_p, p.eta, p.min_keep, kept);
-    CHECK(unsure_row || first.row_id == by_row[0].id, "row %u: %d, want %d", row, (int)first.row_id, (int)by_row[0].id);
+    CHECK(unsure || first.id == want[0].id,
+          "%d, want %d (vocabulary %zu, kind %d, T %g, k %ld, p %g, min-p %g, eta %g, keep %zu, kept %zu)",
+          (int)first.id, (int)want[0].id, vocab, kind, p.temperature, p.top_k, p.top_p, p.min_p, p.eta,
+          p.min_keep, kept);
+    CHECK(unsure_row || first.row_id == by_row[0].id, "row %u: %d, want %d", row, (int)first.row_id,
+          (int)by_row[0].id);
     CHECK(unsure || first.n == MIN(k, kept), "%zu ranked, want %zu of %zu", first.n, k, kept);
-    CHECK(first.n ? first.ranked[0].id == first.id : first.id == want[0].id, "the first of the ranking is the choice");
+    CHECK(first.n ? first.ranked[0].id == first.id : first.id == want[0].id,
+          "the first of the ranking is the choice");
     for (size_t i = 0; !unsure_rank && i < first.n; i++) {
         double score = (double)fmaxl(want[i].score, -FLT_MAX);
         CHECK(first.ranked[i].id == want[i].id && near((double)first.ranked[i].score, score, 1e-5, 1e-6),
-              "rank %zu of %zu: %d %g, want %d %g (vocabulary %zu, kind %d, T %g)", i, k, (int)first.ranked[i].id, (double)first.ranked[i].score,
-              (int)want[i].id, score, vocab, kind, p.temperature);
+              "rank %zu of %zu: %d %g, want %d %g (vocabulary %zu, kind %d, T %g)", i, k,
+              (int)first.ranked[i].id, (double)first.ranked[i].score, (int)want[i].id, score, vocab, kind,
+              p.temperature);
     }
     for (size_t i = 0; i < SOME_IDS; i++) {
         CHECK(first.bans[i] == ref_bans(&p, ids_asked[i], ref_ban_eos(&p, &h)), "id %d", (int)ids_asked[i]);
@@ -202,15 +213,18 @@ static struct pool *three;
 
 static void sampler_equals_the_reference(void)
 {
-    static const size_t vocabs[] = { 1, 2, 3, 7, 16, 31, 63, 64, 65, 100, 257, 511, 512, 513, 1000, 1025, 2049, 5000 };
+    static const size_t vocabs[] = { 1, 2, 3, 7, 16, 31, 63, 64, 65, 100, 257, 511, 512, 513, 1000, 1025,
+                                     2049, 5000 };
     struct tally t = {0};
     state = 1;
     for (int i = 0; i < 6000 && !test_failed_; i++)
         random_case(vocabs[below(sizeof vocabs / sizeof *vocabs)], (int)below(KINDS), three, &t);
-    CHECK(t.unsure < t.cases / 50 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3, "%zu cases, %zu unsure, %zu sampled, %zu filtered",
-          t.cases, t.unsure, t.sampled, t.filtered);
-    CHECK(t.unsure_ranks < t.cases / 25 && t.ranked > t.cases / 4 && t.none > 20 && t.other_rows > t.cases / 5 && t.bans > t.cases / 4,
-          "%zu cases, %zu unsure rankings, %zu ranked, %zu of none, %zu of other rows, %zu bans", t.cases, t.unsure_ranks, t.ranked, t.none, t.other_rows, t.bans);
+    CHECK(t.unsure < t.cases / 50 && t.sampled > t.cases / 4 && t.filtered > t.cases / 3,
+          "%zu cases, %zu unsure, %zu sampled, %zu filtered", t.cases, t.unsure, t.sampled, t.filtered);
+    CHECK(t.unsure_ranks < t.cases / 25 && t.ranked > t.cases / 4 && t.none > 20 &&
+              t.other_rows > t.cases / 5 && t.bans > t.cases / 4,
+          "%zu cases, %zu unsure rankings, %zu ranked, %zu of none, %zu of other rows, %zu bans", t.cases,
+          t.unsure_ranks, t.ranked, t.none, t.other_rows, t.bans);
 }
 
 static void sampler_equals_the_reference_at_large_vocabularies(void)
@@ -241,7 +255,8 @@ static void ranking_reaches_beyond_floats(void)
             x[j] = -FLT_MAX * (1 - (float)(j * 7 % V) / 1000);
         x[5] = FLT_MAX;
         CHECK(!sampler_open(&s, &p, V, ops_all[i], NULL, &e));
-        CHECK(sampler_rank(s, x, &none, RANK_MAX, out) == RANK_MAX && out[0].id == 5 && out[1].score == -FLT_MAX);
+        CHECK(sampler_rank(s, x, &none, RANK_MAX, out) == RANK_MAX && out[0].id == 5 &&
+              out[1].score == -FLT_MAX);
         for (int j = 1; j < RANK_MAX; j++)
             CHECK(out[j].id * 7 % V == V - j, "%s: rank %d: %d", ops_all[i]->name, j, (int)out[j].id);
         sampler_close(s);
@@ -250,7 +265,8 @@ static void ranking_reaches_beyond_floats(void)
 
 static int by_id(const void *a, const void *b)
 {
-    return (((const struct cand *)a)->id > ((const struct cand *)b)->id) - (((const struct cand *)a)->id < ((const struct cand *)b)->id);
+    return (((const struct cand *)a)->id > ((const struct cand *)b)->id) -
+           (((const struct cand *)a)->id < ((const struct cand *)b)->id);
 }
 
 /* Whether the candidates that c has left are those of want[0..n), id by id. */
@@ -289,7 +305,8 @@ static void filters_keep_what_the_reference_keeps(void)
         chain_open(&c, vocab, ops, NULL, memory);
         chain_start(&c, logits);
         for (int step = 0; step < 4 && n > 0 && !unsure; step++) {
-            size_t least = below(3) ? 1 : 1 + below(below(2) ? 30 : vocab + 3), m = n, k = 1 + below(below(2) ? 60 : vocab + 3);
+            size_t least = below(3) ? 1 : 1 + below(below(2) ? 30 : vocab + 3), m = n,
+                   k = 1 + below(below(2) ? 60 : vocab + 3);
             double p = below(2) ? unit() : PICK(1e-9, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999999);
             p = p > 0 ? p : 0.5;
             qsort(all, n, sizeof *all, cand_order);
@@ -309,7 +326,9 @@ static void filters_keep_what_the_reference_keeps(void)
             cuts += m < n;
             n = m;
             memcpy(copy, all, n * sizeof *all);
-            CHECK(unsure || same_candidates(&c, copy, n), "case %d, step %d, vocabulary %zu, p %g, min-keep %zu, want %zu", i, step, vocab, p, least, n);
+            CHECK(unsure || same_candidates(&c, copy, n),
+                  "case %d, step %d, vocabulary %zu, p %g, min-keep %zu, want %zu", i, step, vocab, p, least,
+                  n);
         }
         unsure_cases += unsure;
     }
@@ -339,7 +358,8 @@ static void thresholds_are_exact_to_one_float(void)
             chain_min_p(&c, i / 41.0, 1);
             for (size_t j = 0; j < c.n; j++)
                 got += c.x[j] >= c.cut;
-            CHECK(got == want && want > 20 && want < 45, "top %g, p %d/41: %zu, want %zu", (double)tops[t], i, got, want);
+            CHECK(got == want && want > 20 && want < 45, "top %g, p %d/41: %zu, want %zu", (double)tops[t], i,
+                  got, want);
         }
     mem_free(memory, chain_bytes(N));
 }
@@ -421,7 +441,8 @@ static void path_equals_appended_tokens(void)
             tokens[j] = (int32_t)below(V);
         make_logits(logits, V, 0);
         size_t n = 20 + below(N - 20), prompt = below(20), split = prompt + below(n - prompt + 1);
-        struct history whole = { tokens, n, prompt, NULL, 0 }, parts = { tokens, split, prompt, tokens + split, n - split };
+        struct history whole = { tokens, n, prompt, NULL, 0 }, parts = { tokens, split, prompt,
+            tokens + split, n - split };
         struct history before_path = { tokens, split, prompt, NULL, 0 };
         CHECK(!sampler_open(&s, &p, V, ops_all[0], NULL, &e));
         memcpy(x, logits, sizeof x);
@@ -452,7 +473,8 @@ static int32_t choose(const struct sampling *p, const float *logits, size_t voca
 
 static void greedy_takes_the_lowest_of_the_best(void)
 {
-    const float logits[] = { -1, 3, 2.5f, 3, 3 }, none[] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY };
+    const float logits[] = { -1, 3, 2.5f, 3, 3 }, none[] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY,
+        -INFINITY };
     const int32_t tokens[] = { 1, 1, 1, 4 }, eos[] = { 0, 3 };
     struct { int32_t id; float bias; } ban[] = { { 0, -INFINITY }, { 1, 5 } };
     struct sampling p;
@@ -461,7 +483,8 @@ static void greedy_takes_the_lowest_of_the_best(void)
     CHECK(choose(&p, logits, 5, (struct history){0}) == 1);
     p.penalty = 1.1;                                       /* once, however often it is there: 3/1.1 > 2.5 */
     CHECK(choose(&p, logits, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 3);
-    const float low[] = { -4, -3, -3.5f, -9, -3.4f };      /* a negative logit is multiplied: -3 * 1.2 < -3.5 */
+    const float low[] = { -4, -3, -3.5f, -9,
+                          -3.4f };      /* a negative logit is multiplied: -3 * 1.2 < -3.5 */
     p.penalty = 1.2;
     CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 2);
     p.penalty_window = 1;
@@ -482,7 +505,8 @@ static void greedy_takes_the_lowest_of_the_best(void)
     const float end_best[] = { 0, 1, 0, 9, 0 };
     CHECK(choose(&p, end_best, 5, (struct history){ tokens, 2, 0, NULL, 0 }) == 1, "text of 2: banned");
     CHECK(choose(&p, end_best, 5, (struct history){ tokens, 3, 0, NULL, 0 }) == 3, "text of 3: allowed");
-    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 3, 1, NULL, 0 }) == 1, "the prompt does not count");
+    CHECK(choose(&p, end_best, 5, (struct history){ tokens, 3, 1, NULL, 0 }) == 1,
+          "the prompt does not count");
     p.ignore_eos = true;
     CHECK(choose(&p, end_best, 5, (struct history){ tokens, 4, 0, NULL, 0 }) == 1);
 }
@@ -588,7 +612,8 @@ static void frequencies_hold_at_a_large_vocabulary(void)
         CHECK(!sampler_open(&sampler, &s, V, fastest(), NULL, &e));
         for (size_t i = 0; i < DRAWS; i++) {
             memcpy(x, logits, V * sizeof *x);
-            count[(size_t)sampler_choose(sampler, x, &(struct history){ tokens, i, 0, NULL, 0 }) / (V / CLASSES)]++;
+            count[(size_t)sampler_choose(sampler, x, &(struct history){ tokens, i, 0, NULL,
+                0 }) / (V / CLASSES)]++;
         }
         sampler_close(sampler);
         double chi2 = chi2_of(count, p, CLASSES, DRAWS, &df);
@@ -625,8 +650,10 @@ static void choices_are_the_golden_ones(void)
 
 static void bad_parameters_are_refused_by_name(void)
 {
-    static const struct { const char *says; size_t at; double value; } bad[] = {
-        { "--temperature -1: must be 0 (greedy) or 0.0001 to 10000", offsetof(struct sampling, temperature), -1 },
+    static const struct { const char *says; size_t at; double value;
+    } bad[] = {
+        { "--temperature -1: must be 0 (greedy) or 0.0001 to 10000", offsetof(struct sampling, temperature),
+          -1 },
         { "--temperature nan:", offsetof(struct sampling, temperature), NAN },
         { "--temperature 1e-05:", offsetof(struct sampling, temperature), 1e-5 },
         { "--top-p 0: must be above 0 and at most 1", offsetof(struct sampling, top_p), 0 },
@@ -644,7 +671,9 @@ static void bad_parameters_are_refused_by_name(void)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sampling_defaults(&p);
         memcpy((char *)&p + bad[i].at, &bad[i].value, sizeof(double));
-        CHECK(sampling_check(&p, 10, &e) == -1 && e.code == ERR_INPUT && !strncmp(e.msg, bad[i].says, strlen(bad[i].says)), "%s", e.msg);
+        CHECK(sampling_check(&p, 10, &e) == -1 && e.code == ERR_INPUT &&
+                  !strncmp(e.msg, bad[i].says, strlen(bad[i].says)),
+              "%s", e.msg);
     }
     sampling_defaults(&p);
     CHECK(!sampling_check(&p, 10, &e) && !sampling_check(&p, SELECT_MAX, &e));
@@ -657,9 +686,12 @@ static void bad_parameters_are_refused_by_name(void)
     sampling_defaults(&p);
     p.bias = (void *)bias;
     p.n_bias = 1;
-    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "--logit-bias: token id 10 is not in the vocabulary, allowed are 0 to 9"), "%s", e.msg);
+    CHECK(sampling_check(&p, 10, &e) == -1 &&
+              strstr(e.msg, "--logit-bias: token id 10 is not in the vocabulary, allowed are 0 to 9"),
+          "%s", e.msg);
     p.bias = (void *)(bias + 1);
-    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "allowed are finite numbers and -inf"), "%s", e.msg);
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "allowed are finite numbers and -inf"), "%s",
+          e.msg);
     p.bias = (void *)(bias + 2);
     p.n_bias = 2;
     CHECK(!sampling_check(&p, 3, &e));

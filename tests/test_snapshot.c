@@ -29,8 +29,10 @@ static size_t get_file(char **bytes)
 
 enum { A = 700, B = (5 << 20) / 2, C = 3 };
 static char a[A], b[B], c[C];
-static const struct snapshot_part part_a[] = { { a, 300 }, { a + 300, 0 }, { a + 300, 400 } }, part_b[] = { { b, B } }, part_c[] = { { c, C } };
-static const struct snapshot_section small[] = { { "a", "bytes", part_a, 3 }, { "c", "three", part_c, 1 }, { "none", "", NULL, 0 } }, large[] = { { "a", "bytes", part_a, 3 }, { "b", "many", part_b, 1 } };
+static const struct snapshot_part part_a[] = { { a, 300 }, { a + 300, 0 }, { a + 300, 400 } },
+    part_b[] = { { b, B } }, part_c[] = { { c, C } };
+static const struct snapshot_section small[] = { { "a", "bytes", part_a, 3 }, { "c", "three", part_c, 1 },
+    { "none", "", NULL, 0 } }, large[] = { { "a", "bytes", part_a, 3 }, { "b", "many", part_b, 1 } };
 
 static void write_sections(const struct snapshot_section *s, size_t n)
 {
@@ -61,12 +63,19 @@ static void sections_come_back(void)
         size_t n = get_file(&bytes);
         CHECK(n == snapshot_bytes(large, 2) && good(threads ? rig.pool : NULL));
         free(bytes);
-        CHECK(snapshot_open(&f, path, &e) == 0 && snapshot_owner(f)->job == 7 && snapshot_owner(f)->tokens == 64, "%s", e.msg);
-        CHECK(snapshot_size(f, "a", "bytes") == A && snapshot_size(f, "b", "many") == B && !snapshot_size(f, "b", "bytes") && !snapshot_size(f, "x", "many"));
+        CHECK(snapshot_open(&f, path, &e) == 0 && snapshot_owner(f)->job == 7 &&
+                  snapshot_owner(f)->tokens == 64,
+              "%s", e.msg);
+        CHECK(snapshot_size(f, "a", "bytes") == A && snapshot_size(f, "b", "many") == B &&
+              !snapshot_size(f, "b", "bytes") && !snapshot_size(f, "x", "many"));
         memset(back, 0, B), memset(x, 0, A);
-        const struct snapshot_part to_b[] = { { back, 1000 }, { back + 1000, B - 1000 } }, to_a[] = { { x, A } };     /* parts need not be those of the writer */
-        CHECK(snapshot_read(f, &(struct snapshot_section){ "b", "many", to_b, 2 }, threads ? rig.pool : NULL, &e) == 0 && memcmp(back, b, B) == 0);
-        CHECK(snapshot_read(f, &(struct snapshot_section){ "a", "bytes", to_a, 1 }, NULL, &e) == 0 && memcmp(x, a, A) == 0);
+        /* parts need not be those of the writer */
+        const struct snapshot_part to_b[] = { { back, 1000 }, { back + 1000, B - 1000 } },
+            to_a[] = { { x, A } };
+        CHECK(snapshot_read(f, &(struct snapshot_section){ "b", "many", to_b, 2 }, threads ? rig.pool : NULL,
+                            &e) == 0 && memcmp(back, b, B) == 0);
+        CHECK(snapshot_read(f, &(struct snapshot_section){ "a", "bytes", to_a, 1 }, NULL, &e) == 0 &&
+              memcmp(x, a, A) == 0);
         snapshot_close(f);
     }
 }
@@ -81,7 +90,8 @@ static void every_flipped_bit_is_seen(void)
         put_file(bytes, n);
         missed += good(NULL);
         bytes[i / 8] ^= (char)(1 << i % 8);
-        if (i >= 8 * 3000 && i < 8 * 4000 && i % 64 == 0) i += 57;     /* the empty end of the header's page: fewer */
+        /* the empty end of the header's page: fewer */
+        if (i >= 8 * 3000 && i < 8 * 4000 && i % 64 == 0) i += 57;
     }
     CHECK(missed == 0, "%zu of %zu", missed, flips);
     free(bytes);
@@ -129,7 +139,8 @@ static void a_torn_file_is_seen(void)
 /* ---- the decoder ---- */
 
 #define BIT(x) (1u << SOURCE_##x)
-static const struct setting { const char *name; unsigned drafters; size_t width[3], n_width; enum kv_policy policy; size_t sinks, budget; } settings[] = {
+static const struct setting { const char *name; unsigned drafters; size_t width[3],
+                              n_width; enum kv_policy policy; size_t sinks, budget; } settings[] = {
     { "plain", 0, { 0 }, 0, KV_DYNAMIC, 16, 4096 },
     { "partial, dynamic", BIT(PARTIAL) | BIT(NGRAM), { 1, 3, 3 }, 3, KV_DYNAMIC, 8, 100 },
     { "partial, static", BIT(PARTIAL) | BIT(SUFFIX), { 2, 2 }, 2, KV_STATIC, 4, 90 },
@@ -153,12 +164,14 @@ static void open_decoder(struct decoder *d, const struct setting *x, const int32
     struct sampling p;
     struct err e;
     draft_defaults(&s.draft);
-    s.draft.drafters = x->drafters, s.draft.n_width = x->n_width, s.draft.kv_policy = x->policy, s.draft.kv_sinks = x->sinks, s.draft.kv_budget = x->budget;
+    s.draft.drafters = x->drafters, s.draft.n_width = x->n_width, s.draft.kv_policy = x->policy,
+    s.draft.kv_sinks = x->sinks, s.draft.kv_budget = x->budget;
     memcpy(s.draft.width, x->width, sizeof x->width);
     s.draft.kv_fixed = x->n_width > 0, s.draft.draft_passes = x->n_width ? 2 : -1;
     sampling_defaults(&p);
     p.seed = 5, p.min_p = 0.1, p.penalty = 1.2, p.penalty_window = 30, p.text_max = N_MAX;
-    if (draft_check(&s.draft, &e) || decode_open(d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e)) rig_die("decoder", &e);
+    if (draft_check(&s.draft, &e) || decode_open(d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e))
+        rig_die("decoder", &e);
 }
 static void prefill(struct decoder *d)
 {
@@ -184,7 +197,8 @@ static void *write_image(void *image)
 
 /* The text of setting x; a snapshot of its first tokens is written by a thread while it goes on. *tokens: at that moment. behind: the partial
  * cache has not followed the last round yet, as it is between rounds. */
-static void text_and_snapshot(struct decoder *d, struct image *m, const struct setting *x, const int32_t *prompt, size_t at, bool behind, size_t *tokens)
+static void text_and_snapshot(struct decoder *d, struct image *m, const struct setting *x,
+                              const int32_t *prompt, size_t at, bool behind, size_t *tokens)
 {
     struct err e;
     struct snapshot_owner o = owner_of(9);
@@ -197,7 +211,8 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
         if (decode_step(d, &e)) rig_die("step", &e);
     *tokens = d->n_tokens;
     size_t rows = image_rows(m, d->n_tokens);
-    CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past && image_rows(m, 130) == 128);
+    CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past &&
+          image_rows(m, 130) == 128);
     if (!behind) partial_follow(&d->draft.partial);          /* as the next round would */
     CHECK(image_take(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
@@ -225,7 +240,8 @@ static void the_text_goes_on_as_it_would_have(void)
             if (image_open(&m, &d, &o, &e)) rig_die("image", &e);
             decode_append(&d, whole.tokens + PROMPT, cuts[k] - PROMPT);
             CHECK(image_restore(&m, path, &e) == 0, "%s, %zu: %s", x->name, cuts[k], e.msg);
-            CHECK(d.kv.n_past == 256 && m.restored == 256 && rig_same_rows(&d.kv, &whole.kv, 0, 256), "%s", x->name);
+            CHECK(d.kv.n_past == 256 && m.restored == 256 && rig_same_rows(&d.kv, &whole.kv, 0, 256), "%s",
+                  x->name);
             prefill(&d);
             CHECK(d.count.prefill_tokens == cuts[k] - 1 - 256);
             image_restore_drafters(&m);
@@ -235,12 +251,17 @@ static void the_text_goes_on_as_it_would_have(void)
                 size_t newest = 0;           /* what came behind the snapshot has taken its slots */
                 for (size_t slot = p->sinks; slot < p->budget; slot++)
                     newest += p->row[slot] == d.kv.n_past - 1;
-                CHECK(p->policy == KV_MEAN ? p->n_far == p->n_seen - 4 - 30 : newest == 1 || cuts[k] == at, "%s: %zu", x->name, newest);
-                CHECK(p->n_seen == d.kv.n_past && !p->refreshes, "%s: taken over, not selected again", x->name);
+                CHECK(p->policy == KV_MEAN ? p->n_far == p->n_seen - 4 - 30 : newest == 1 || cuts[k] == at,
+                      "%s: %zu", x->name, newest);
+                CHECK(p->n_seen == d.kv.n_past && !p->refreshes, "%s: taken over, not selected again",
+                      x->name);
             }
             finish(&d);
-            CHECK(memcmp(d.tokens, whole.tokens, N_MAX * sizeof *d.tokens) == 0, "%s, from %zu", x->name, cuts[k]);
-            CHECK(rig_same_rows(&d.kv, &whole.kv, 0, d.kv.n_past < whole.kv.n_past ? d.kv.n_past : whole.kv.n_past), "%s, from %zu", x->name, cuts[k]);
+            CHECK(memcmp(d.tokens, whole.tokens, N_MAX * sizeof *d.tokens) == 0, "%s, from %zu", x->name,
+                  cuts[k]);
+            CHECK(rig_same_rows(&d.kv, &whole.kv, 0,
+                                d.kv.n_past < whole.kv.n_past ? d.kv.n_past : whole.kv.n_past),
+                  "%s, from %zu", x->name, cuts[k]);
             image_close(&m), decode_close(&d);
         }
         image_close(&kept), decode_close(&whole);
@@ -273,8 +294,11 @@ static void files_follow_each_other(void)
         open_decoder(&d, x, prompt);
         if (image_open(&m, &d, &o, &e)) rig_die("image", &e);
         decode_append(&d, whole.tokens + PROMPT, at - PROMPT);
-        CHECK(image_restore(&m, second, &e) == -1 && strstr(e.msg, "from token 128 on, not from 0") && d.kv.n_past == 0, "%s", e.msg);
-        CHECK(image_restore(&m, first, &e) == 0 && d.kv.n_past == AT_FIRST && m.restored == AT_FIRST, "%s", e.msg);
+        CHECK(image_restore(&m, second, &e) == -1 && strstr(e.msg, "from token 128 on, not from 0") &&
+                  d.kv.n_past == 0,
+              "%s", e.msg);
+        CHECK(image_restore(&m, first, &e) == 0 && d.kv.n_past == AT_FIRST && m.restored == AT_FIRST, "%s",
+              e.msg);
         if (damaged) {
             int fd = open(second, O_RDWR);
             char byte = 0;
@@ -283,7 +307,8 @@ static void files_follow_each_other(void)
         }
         CHECK(image_restore(&m, second, &e) == (damaged ? -1 : 0), "%s", e.msg);
         const size_t rows = damaged ? AT_FIRST : 256;
-        CHECK(d.kv.n_past == rows && m.restored == rows && rig_same_rows(&d.kv, &whole.kv, 0, rows), "%zu rows", d.kv.n_past);
+        CHECK(d.kv.n_past == rows && m.restored == rows && rig_same_rows(&d.kv, &whole.kv, 0, rows),
+              "%zu rows", d.kv.n_past);
         CHECK(image_restore(&m, first, &e) == -1 && d.kv.n_past == rows, "once more");
         prefill(&d);
         CHECK(d.count.prefill_tokens == at - 1 - rows);
@@ -322,10 +347,12 @@ static void the_selection_comes_back(void)
             if (!kept.state[k].n) continue;
             again = malloc(kept.state[k].room);
             size_t n = drafters_all[k]->save(&d.draft, again);
-            CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes", settings[i].name, n, kept.state[k].n);
+            CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes",
+                  settings[i].name, n, kept.state[k].n);
             const struct partial *p = &d.draft.partial;
             if (p->policy == KV_MEAN)        /* made again: tests/test_partial.c */
-                CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 && p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
+                CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 &&
+                      p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
             for (size_t h = 0; h < p->kv.n_kv_heads && p->policy != KV_MEAN; h++)
                 for (size_t slot = 0; slot < p->budget; slot++) {
                     float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];
@@ -334,7 +361,9 @@ static void the_selection_comes_back(void)
                     kv_get(y, p->kv.type, p->kv.head_dim, row % KV_BLOCK, kv_block(&d.kv, 0, h, row));
                     CHECK(memcmp(x, y, kv_row_bytes(p->kv.type, p->kv.head_dim)) == 0, "slot %zu", slot);
                 }
-            CHECK(!drafters_all[k]->load(&d.draft, again, n - 1) && !drafters_all[k]->load(&d.draft, again, 3), "a shorter one");
+            CHECK(!drafters_all[k]->load(&d.draft, again, n - 1) &&
+                      !drafters_all[k]->load(&d.draft, again, 3),
+                  "a shorter one");
             memset(again + n - 4, 0xff, 4);
             CHECK(!drafters_all[k]->load(&d.draft, again, n), "a row that is not there");
             compared++;
@@ -358,7 +387,9 @@ static void means_are_refused(const int32_t *prompt)
     for (int mean = 0; mean < 2; mean++) {
         s.draft.kv_policy = mean ? KV_MEAN : KV_AUTO;
         int rc = decode_open(&d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e);
-        CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not there") : rc == 0 && d.draft.arm[0].policy == KV_WINDOW, "%s", e.msg);
+        CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not there")
+                   : rc == 0 && d.draft.arm[0].policy == KV_WINDOW,
+              "%s", e.msg);
         if (rc == 0) decode_close(&d);
     }
 }
@@ -368,8 +399,10 @@ static void the_selection_comes_back_on_a_device(void)
 {
     enum { TEXT = 25, END = 32 };
     static const struct setting of[] = {
-        { "dynamic", BIT(PARTIAL), { 1, 1 }, 2, KV_DYNAMIC, 3, 40 }, { "static", BIT(PARTIAL), { 1, 1 }, 2, KV_STATIC, 2, 33 },
-        { "window", BIT(PARTIAL), { 1, 1 }, 2, KV_WINDOW, 4, 30 }, { "auto", BIT(PARTIAL), { 0 }, 0, KV_AUTO, 4, 60 },
+        { "dynamic", BIT(PARTIAL), { 1, 1 }, 2, KV_DYNAMIC, 3, 40 },
+        { "static", BIT(PARTIAL), { 1, 1 }, 2, KV_STATIC, 2, 33 },
+        { "window", BIT(PARTIAL), { 1, 1 }, 2, KV_WINDOW, 4, 30 },
+        { "auto", BIT(PARTIAL), { 0 }, 0, KV_AUTO, 4, 60 },
     };
     char dir[4096], why[256];
     struct rig r = { 0 };
@@ -381,7 +414,9 @@ static void the_selection_comes_back_on_a_device(void)
     }
     tiny_write(&tiny_models[0], dir);
     r.pool = pool_open(1);
-    if (config_read(&r.c, dir, &e) || model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e)) rig_die("model", &e);
+    if (config_read(&r.c, dir, &e) ||
+        model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e))
+        rig_die("model", &e);
     const struct rig host = rig;
     rig = r;                                     /* for open_decoder */
     rig_tokens(prompt, PROMPT, r.c.vocab, 4);
@@ -403,32 +438,44 @@ static void the_selection_comes_back_on_a_device(void)
                     if (decode_step(&d[0], &e)) rig_die("step", &e);
                 partial_follow(p);
                 CHECK(image_take(&m[0], 0, image_rows(&m[0], d[0].n_tokens)) > 0 && !write_image(&m[0]));
-                CHECK(!of[i].n_width || (p->filled && p->n_recent > 0), "%s: %zu recent rows", of[i].name, p->n_recent);
+                CHECK(!of[i].n_width || (p->filled && p->n_recent > 0), "%s: %zu recent rows", of[i].name,
+                      p->n_recent);
             } else {
                 decode_append(&d[1], d[0].tokens + PROMPT, d[0].n_tokens - PROMPT);
                 CHECK(image_restore(&m[1], path, &e) == 0, "%s: %s", of[i].name, e.msg);
                 prefill(&d[1]);
                 image_restore_drafters(&m[1]);
-                CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 && d[1].draft.at_arm == d[0].draft.at_arm &&
-                      memcmp(d[1].draft.arm, d[0].draft.arm, sizeof d[0].draft.arm) == 0, "%s: selected anew, or another budget", of[i].name);
+                CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 &&
+                          d[1].draft.at_arm == d[0].draft.at_arm &&
+                          memcmp(d[1].draft.arm, d[0].draft.arm, sizeof d[0].draft.arm) == 0,
+                      "%s: selected anew, or another budget", of[i].name);
             }
             bytes = p->kv.layer_bytes * p->kv.n_layers;
             state[k] = malloc(m[k].state[drafter].room + bytes);
             n[k] = drafters_all[drafter]->save(&d[k].draft, state[k]);
-            CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled && r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
+            CHECK(n[k] <= m[k].state[drafter].room && (n[k] > 0) == p->filled &&
+                  r.dev->download(r.dev, state[k] + n[k], p->kv.base, bytes) == 0);
         }
-        CHECK(n[0] == n[1] && (n[0] || !of[i].n_width) && memcmp(state[0], state[1], n[0]) == 0, "%s: another selection", of[i].name);
+        CHECK(n[0] == n[1] && (n[0] || !of[i].n_width) && memcmp(state[0], state[1], n[0]) == 0,
+              "%s: another selection", of[i].name);
         const struct partial *p = &d[0].draft.partial;
         for (size_t l = 0; l < p->kv.n_layers && n[0]; l++)
             for (size_t h = 0; h < p->kv.n_kv_heads; h++)
                 for (size_t slot = 0; slot < p->budget; slot++) {      /* the bytes of all slots below the budget: K, then V 64 rows further on */
-                    const size_t row = p->kv.head_dim * 2, at = n[0] + l * p->kv.layer_bytes + h * p->kv.head_bytes + slot / KV_BLOCK * p->kv.block_bytes + slot % KV_BLOCK * row;
-                    CHECK(memcmp(state[0] + at, state[1] + at, row) == 0 && memcmp(state[0] + at + KV_BLOCK * row, state[1] + at + KV_BLOCK * row, row) == 0, "%s: slot %zu", of[i].name, slot);
+                    const size_t row = p->kv.head_dim * 2,
+                                 at = n[0] + l * p->kv.layer_bytes + h * p->kv.head_bytes +
+                                      slot / KV_BLOCK * p->kv.block_bytes + slot % KV_BLOCK * row;
+                    CHECK(memcmp(state[0] + at, state[1] + at, row) == 0 &&
+                              memcmp(state[0] + at + KV_BLOCK * row, state[1] + at + KV_BLOCK * row, row) ==
+                                  0,
+                          "%s: slot %zu", of[i].name, slot);
                 }
         for (int k = 0; k < 2; k++)
             while (d[k].n_tokens < PROMPT + END)
                 if (decode_step(&d[k], &e)) rig_die("step", &e);
-        CHECK(memcmp(d[0].tokens, d[1].tokens, (PROMPT + END) * sizeof *d[0].tokens) == 0 && d[0].draft.partial.refreshes >= d[1].draft.partial.refreshes, "%s", of[i].name);
+        CHECK(memcmp(d[0].tokens, d[1].tokens, (PROMPT + END) * sizeof *d[0].tokens) == 0 &&
+                  d[0].draft.partial.refreshes >= d[1].draft.partial.refreshes,
+              "%s", of[i].name);
         for (int k = 0; k < 2; k++)
             free(state[k]), image_close(&m[k]), decode_close(&d[k]);
     }
@@ -459,7 +506,9 @@ static void foreign_ones_are_refused(void)
     rig_tokens(prompt, PROMPT, rig.c.vocab, 4);
     text_and_snapshot(&whole, &kept, x, prompt, 300, false, &at);
     for (int i = 0; i < 8; i++) {
-        static const char *const why[] = { "of job 9, not 10", "another model", "other arithmetic, cpu-1-bf16, not cpu-2-bf16", "another context scaling", "another text", "another text",
+        static const char *const why[] = { "of job 9, not 10", "another model",
+                                           "other arithmetic, cpu-1-bf16, not cpu-2-bf16",
+                                               "another context scaling", "another text", "another text",
                                            "of 256 tokens, the text has 256", "No such file" };
         struct snapshot_owner o = owner_of(i == 0 ? 10 : 9);
         if (i == 1) o.fingerprint[0] = 'f';
@@ -516,7 +565,9 @@ static void the_estimate_grows_with_the_text(void)
     prefill(&d);
     double t = image_rebuild_seconds(&m, PROMPT - 1);
     CHECK(fabs(t - d.count.prefill_seconds) < 1e-9, "%g %g", t, d.count.prefill_seconds);
-    CHECK(image_rebuild_seconds(&m, 10000) > 60 * t && image_rebuild_seconds(&m, 20000) > 2 * image_rebuild_seconds(&m, 10000), "and attention more than that");
+    CHECK(image_rebuild_seconds(&m, 10000) > 60 * t &&
+              image_rebuild_seconds(&m, 20000) > 2 * image_rebuild_seconds(&m, 10000),
+          "and attention more than that");
     d.count.prefill_tokens = 10;
     CHECK(image_rebuild_seconds(&m, 1000) == 0, "too few to know");
     for (size_t i = 0; i < 100; i++) {
@@ -532,7 +583,8 @@ int main(void)
     char dir[4096];
     struct tiny model = tiny_models[0];
     struct rng rng = { 1 };
-    snprintf(path, sizeof path, "%s/longhand-snapshot-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+    snprintf(path, sizeof path, "%s/longhand-snapshot-XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     int fd = mkstemp(path);
     if (fd < 0) return 1;
     close(fd);

@@ -30,11 +30,20 @@ static int call(const char *name)
 }
 #define CALL(name, real) do { int why_ = call(name); if (why_) { errno = why_; return -1; } return real; } while (0)
 
-ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at)); }
-ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at)); }
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at));
+}
+ssize_t pwrite64(int fd, const void *p, size_t n, off_t at)
+{
+    CALL("pwrite", syscall(SYS_pwrite64, fd, p, n, at));
+}
 int fsync(int fd) { CALL("fsync", (int)syscall(SYS_fsync, fd)); }
 int fdatasync(int fd) { CALL("fdatasync", (int)syscall(SYS_fdatasync, fd)); }
-int rename(const char *a, const char *b) { CALL("rename", (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0)); }
+int rename(const char *a, const char *b)
+{
+    CALL("rename", (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0));
+}
 int unlink(const char *a) { CALL("unlink", (int)syscall(SYS_unlinkat, AT_FDCWD, a, 0)); }
 int mkdir(const char *a, mode_t m)
 {
@@ -75,7 +84,8 @@ static uint64_t content_bytes(void)
 }
 
 /* With the files that are there, up to so many tokens. */
-static int open_with(struct snapshots **x, struct store *s, const struct claim *c, size_t good, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
+static int open_with(struct snapshots **x, struct store *s, const struct claim *c, size_t good,
+                     uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
 {
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
@@ -96,7 +106,8 @@ static size_t named(struct store *s, int64_t job)
     size_t n;
     CHECK(snapshots_list(s, job, row, &n, &e) == 0, "%s", e.msg);
     for (size_t i = 0; i < n; i++) {
-        if (snapshots_path(s, &row[i], path, sizeof path, &e) || snapshot_open(&f, path, &e) || snapshot_check(f, NULL, &e)) {
+        if (snapshots_path(s, &row[i], path, sizeof path, &e) || snapshot_open(&f, path, &e) ||
+            snapshot_check(f, NULL, &e)) {
             printf("    %s\n", e.msg);
             return SIZE_MAX;
         }
@@ -148,23 +159,30 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     CHECK(named(s, job) == 0 && files() == -1);
     struct snapshot_result r = make(x, 64);
-    CHECK(r.rc == 0 && r.tokens == 64 && r.bytes == content_bytes() && r.seconds > 0 && r.cpu_seconds > 0, "%d %s", r.rc, r.err.msg);
+    CHECK(r.rc == 0 && r.tokens == 64 && r.bytes == content_bytes() && r.seconds > 0 && r.cpu_seconds > 0,
+          "%d %s", r.rc, r.err.msg);
     CHECK(named(s, job) == 64 && files() == 1);
     calls.on = true;
     calls.n = 0;
     calls.log[0] = 0;
     CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1);
     calls.on = false;
-    const char *renamed = strstr(calls.log, "fsync rename fsync fsync ");     /* file, name, folder, the folder's name; then the store's own; then the old file */
-    CHECK(renamed && strstr(renamed + 25, "pwrite") && strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0, "%s", calls.log);
+    /* file, name, folder, the folder's name; then the store's own; then the old file */
+    const char *renamed = strstr(calls.log, "fsync rename fsync fsync ");
+    CHECK(renamed && strstr(renamed + 25, "pwrite") &&
+              strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0,
+          "%s", calls.log);
     CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1, "the same again");
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "../x", 128, 129 }, 1, &e) == 0);
-    CHECK(snapshots_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s", e.msg);
+    CHECK(snapshots_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s",
+          e.msg);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-300.kv", 129, 300 }, 1, &e) == 0);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-500.kv", 301, 500 }, 1, &e) == 0);
-    CHECK(store_snapshot_list(s, job, row, &n, &e) == -1 && n == 3 && strstr(e.msg, "\"1-1-500.kv\" does not follow"), "%s", e.msg);
+    CHECK(store_snapshot_list(s, job, row, &n, &e) == -1 && n == 3 &&
+              strstr(e.msg, "\"1-1-500.kv\" does not follow"),
+          "%s", e.msg);
     CHECK(store_snapshot_drop(s, &c, 128, &e) == 0 && named(s, job) == 128);
     snapshots_close(x);
     store_close(s);
@@ -191,21 +209,30 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
         tokens += KV_BLOCK * (1 + (draw >> 24) % 7);
         const size_t from = snapshots_from(x, tokens, SIZE_MAX);
         written += tokens - from;
-        CHECK(make(x, tokens).rc == 0 && snapshots_list(s, job, row, &n, &e) == 0 && files() == (int)n, "%d files, %zu rows", files(), n);
+        CHECK(make(x, tokens).rc == 0 && snapshots_list(s, job, row, &n, &e) == 0 && files() == (int)n,
+              "%d files, %zu rows", files(), n);
         CHECK(row[n - 1].start == from && row[n - 1].tokens == tokens);
         for (size_t k = 1; k < n; k++)
-            CHECK(row[k - 1].tokens - row[k - 1].start > 2 * (row[k].tokens - row[k].start), "%zu of %zu", k, n);
+            CHECK(row[k - 1].tokens - row[k - 1].start > 2 * (row[k].tokens - row[k].start), "%zu of %zu", k,
+                  n);
         most = MAX(most, n);
     }
     snapshots_close(x);
-    CHECK(most > 3 && most <= 10 && written < 10 * tokens, "%zu files, rows written %.1f times", most, (double)written / (double)tokens);
+    CHECK(most > 3 && most <= 10 && written < 10 * tokens, "%zu files, rows written %.1f times", most,
+          (double)written / (double)tokens);
     printf("    %zu files at most, a row was written %.1f times\n", most, (double)written / (double)tokens);
-    struct snapshot_row row[STORE_SNAPSHOTS_MAX];        /* of the last attempt's only the first file was good: the others are replaced */
+    /* of the last attempt's only the first file was good: the others are replaced */
+    struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     CHECK(snapshots_list(s, job, row, &n, &e) == 0 && n > 1);
-    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 && snapshots_from(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
-    CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK && rig_sql("SELECT count(*) FROM snapshot") == 2);
-    tokens = row[0].tokens + 2 * KV_BLOCK;       /* who has no time for more than so many rows has a file more */
-    CHECK(snapshots_from(x, tokens, 0) == tokens - KV_BLOCK && snapshots_from(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK && snapshots_from(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
+    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 &&
+          snapshots_from(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
+    CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK &&
+          rig_sql("SELECT count(*) FROM snapshot") == 2);
+    /* who has no time for more than so many rows has a file more */
+    tokens = row[0].tokens + 2 * KV_BLOCK;
+    CHECK(snapshots_from(x, tokens, 0) == tokens - KV_BLOCK &&
+          snapshots_from(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK &&
+          snapshots_from(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
     snapshots_close(x);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     snapshots_collect(s);
@@ -256,16 +283,21 @@ static void too_much_is_not_begun(void)
     CHECK(open_with(&x, s, &c, SIZE_MAX, content_bytes() * 3 / 2, write_content, &job, &e) == 0, "%s", e.msg);
     CHECK(make(x, 64).rc == 0);
     struct snapshot_result r = make(x, 128);     /* with the one that it would replace */
-    CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") &&
+              named(s, job) == 64 && files() == 1,
+          "%d %s", r.rc, r.err.msg);
     snapshots_close(x);
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     snapshots_start(x, 0, 192, (uint64_t)1 << 60);
     snapshots_wait(x, FOREVER);
-    CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 &&
+              files() == 1,
+          "%d %s", r.rc, r.err.msg);
     CHECK(snapshots_from(x, 192, SIZE_MAX) == 64, "the next one is as small as can be");
     snapshots_close(x);
 
-    struct rlimit before;                        /* the disk is full in the middle, as far as this process goes */
+    /* the disk is full in the middle, as far as this process goes */
+    struct rlimit before;
     getrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1 << 20, before.rlim_max }) == 0);
@@ -273,7 +305,9 @@ static void too_much_is_not_begun(void)
     r = make(x, 256);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
-    CHECK(make(x, 256).rc == 0 && named(s, job) == 256 && files() == 2 && snapshots_from(x, 512, SIZE_MAX) == 0, "and later again; then they may be one");
+    CHECK(make(x, 256).rc == 0 && named(s, job) == 256 && files() == 2 &&
+              snapshots_from(x, 512, SIZE_MAX) == 0,
+          "and later again; then they may be one");
     snapshots_close(x);
     store_close(s);
 }
@@ -290,16 +324,19 @@ static void the_limit_is_for_all_workers(void)
     job[1] = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), job[1], &c[1]) == 1);
     for (size_t i = 0; i < 2; i++)
-        CHECK(open_with(&x[i], s, &c[i], SIZE_MAX, content_bytes() * 3 / 2, write_content, &job[i], &e) == 0, "%s", e.msg);
+        CHECK(open_with(&x[i], s, &c[i], SIZE_MAX, content_bytes() * 3 / 2, write_content, &job[i], &e) == 0,
+              "%s", e.msg);
     snprintf(other, sizeof other, "%s.snapshots", rig_path);
     mkdir(other, 0700);
     snprintf(other, sizeof other, "%s.snapshots/%d-%d-64.kv.part", rig_path, (int)job[1], (int)c[1].attempt);
     fclose(fopen(other, "w"));
     CHECK(truncate(other, (off_t)content_bytes()) == 0);
     struct snapshot_result r = make(x[0], 64);
-    CHECK(r.rc == -1 && strstr(r.err.msg, "with the 3 MB of others") && named(s, job[0]) == 0 && files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(r.rc == -1 && strstr(r.err.msg, "with the 3 MB of others") && named(s, job[0]) == 0 && files() == 1,
+          "%d %s", r.rc, r.err.msg);
     unlink(other);
-    CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && named(s, job[0]) == 64 && named(s, job[1]) == 0 && files() == 1);
+    CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && named(s, job[0]) == 64 &&
+          named(s, job[1]) == 0 && files() == 1);
     for (size_t i = 0; i < 2; i++)
         snapshots_close(x[i]);
     store_close(s);
@@ -328,12 +365,14 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
-    CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+    CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
+          open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
     snapshots_close(x);
     for (int i = 0; i < 12 && rig_state(s, job) != JOB_FAILED; i++) {
         struct wish w = { .worker = rig_worker(s), .max_attempts = 10 };
         struct claim next;
-        CHECK(store_worker_end(s, i ? w.worker - 1 : 1, &e) == 0 && store_claim(s, &w, &next, &e) >= 0, "%s", e.msg);
+        CHECK(store_worker_end(s, i ? w.worker - 1 : 1, &e) == 0 && store_claim(s, &w, &next, &e) >= 0, "%s",
+              e.msg);
     }
     CHECK(rig_state(s, job) == JOB_FAILED && rig_sql("SELECT count(*) FROM snapshot") == 0);
     snapshots_collect(s);
@@ -341,16 +380,23 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     store_close(s);
     for (int keep = 58; keep <= 60; keep++) {        /* behind a prompt of 5 */
         s = begin(&job, &c);
-        CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
+        CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
+              open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
         snapshots_close(x);
-        CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0, "%s", e.msg);
+        CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
+                  store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0,
+              "%s", e.msg);
         CHECK(named(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
         store_close(s);
     }
     s = begin(&job, &c);                         /* of several files those before the cut stay */
-    CHECK(rig_commit(s, &c, 300, NULL, &e) == 0 && open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 && make(x, 256).rc == 0);
+    CHECK(rig_commit(s, &c, 300, NULL, &e) == 0 &&
+          open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 &&
+          make(x, 256).rc == 0);
     snapshots_close(x);
-    CHECK(files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 200, NULL, 1000, false, &e) == 0, "%s", e.msg);
+    CHECK(files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_extend(s, job, 200, NULL, 1000, false, &e) == 0,
+          "%s", e.msg);
     snapshots_collect(s);
     CHECK(named(s, job) == 192 && files() == 1, "%d files", files());
     store_close(s);
@@ -378,8 +424,11 @@ static void the_folder_may_be_no_folder(void)
 
 static void strange_files_stay_and_stale_ones_go(void)
 {
-    static const char *const names[] = { "1-1-64.kv", "1-1-128.kv.part", "7-2-64.kv", "1-99-64.kv", "01-1-64.kv", "1-1-64.kv.old", "notes", "1-1-64", "-1-1-64.kv", "1-1--64.kv" };
-    static const bool goes[] = { false, false, true, true, false, false, false, false, false, false };      /* attempt 1 of job 1 is at work */
+    static const char *const names[] = { "1-1-64.kv", "1-1-128.kv.part", "7-2-64.kv", "1-99-64.kv",
+                                         "01-1-64.kv", "1-1-64.kv.old", "notes", "1-1-64", "-1-1-64.kv",
+                                             "1-1--64.kv" };
+    /* attempt 1 of job 1 is at work */
+    static const bool goes[] = { false, false, true, true, false, false, false, false, false, false };
     struct claim c;
     int64_t job;
     char path[256];
@@ -395,7 +444,8 @@ static void strange_files_stay_and_stale_ones_go(void)
         snapshots_collect(s);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
-            CHECK((access(path, F_OK) != 0) == (goes[i] || (round && i < 2)), "%s in round %d", names[i], round);
+            CHECK((access(path, F_OK) != 0) == (goes[i] || (round && i < 2)), "%s in round %d", names[i],
+                  round);
         }
         struct err e;
         CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
@@ -426,27 +476,35 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
             int n = calls.n;
             calls.fail_at = 0;
             size_t got = named(s, job);
-            CHECK(got == second || (got == first && r.rc == -1), "call %d of %s: %d, %zu tokens", k, calls.log, r.rc, got);
+            CHECK(got == second || (got == first && r.rc == -1), "call %d of %s: %d, %zu tokens", k,
+                  calls.log, r.rc, got);
             CHECK(r.rc == 0 || r.err.msg[0], "call %d", k);
-            bool stores = rig_commit(s, &c, 5, NULL, &e) == 0;      /* unless it was the store's own call: then the worker stops */
-            CHECK(stores ? rig_text_is(s, job, 5) : strstr(e.msg, "nothing more is written") != NULL, "call %d: %s", k, e.msg);
+            /* unless it was the store's own call: then the worker stops */
+            bool stores = rig_commit(s, &c, 5, NULL, &e) == 0;
+            CHECK(stores ? rig_text_is(s, job, 5) : strstr(e.msg, "nothing more is written") != NULL,
+                  "call %d: %s", k, e.msg);
             stopped += !stores;
             snapshots_close(x);
             store_close(s);
             struct claim next;
             s = rig_open(STORE_WRITE);
-            CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1, "call %d: %s", k, e.msg);
+            CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1,
+                  "call %d: %s", k, e.msg);
             got = named(s, job);
             snapshots_collect(s);
-            CHECK((got == first || got == second) && named(s, job) == got && files() == (got == first ? 1 : shapes[h / 2].files), "call %d of %s: %zu, %d files", k, calls.log, got, files());
+            CHECK((got == first || got == second) && named(s, job) == got &&
+                      files() == (got == first ? 1 : shapes[h / 2].files),
+                  "call %d of %s: %zu, %d files", k, calls.log, got, files());
             store_close(s);
             points += n >= k;
             failed += r.rc == -1;
             if (n < k)
                 break;
         }
-    CHECK(points >= 20 && failed >= 8 && points - stopped >= 10, "%d calls failed, %d snapshots with them, %d times the worker stopped", points, failed, stopped);
-    printf("    %d calls failed, and %d snapshots with them; %d were the store's own\n", points, failed, stopped);
+    CHECK(points >= 20 && failed >= 8 && points - stopped >= 10,
+          "%d calls failed, %d snapshots with them, %d times the worker stopped", points, failed, stopped);
+    printf("    %d calls failed, and %d snapshots with them; %d were the store's own\n", points, failed,
+           stopped);
 }
 
 static void a_kill_at_any_call_leaves_a_good_one(void)
@@ -467,7 +525,8 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
             struct claim c;
             struct snapshots *x;
             s = rig_open(STORE_WRITE);
-            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) || open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, first).rc)
+            if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) ||
+                open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, first).rc)
                 _exit(9);
             calls.n = 0, calls.kill_at = k, calls.on = true;
             make(x, second);
@@ -481,9 +540,11 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
         CHECK(got == first || got == second, "killed at call %d: %zu", k, got);
         older += got == first;
         struct claim c;
-        CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0, "%s", e.msg);
+        CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0,
+              "%s", e.msg);
         snapshots_collect(s);
-        CHECK(named(s, job) == got && files() == (got == first ? 1 : shapes[i].files), "killed at call %d: %d files", k, files());
+        CHECK(named(s, job) == got && files() == (got == first ? 1 : shapes[i].files),
+              "killed at call %d: %d files", k, files());
         store_close(s);
         points += killed;
         if (!killed)
@@ -514,7 +575,8 @@ static void a_slow_one_is_waited_for_only_so_long(void)
     snapshots_start(x, 0, 64, content_bytes());
     double start = clock_seconds();
     snapshots_wait(x, 0.2);
-    CHECK(snapshots_ended(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 && clock_seconds() - start < 15);
+    CHECK(snapshots_ended(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 &&
+          clock_seconds() - start < 15);
     snapshots_close(x);
     store_close(s);
 }
@@ -536,7 +598,8 @@ static void one_that_is_given_up_leaves_nothing(void)
         given_up += r.rc != 0;
         snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
         snapshots_close(x);                      /* in the middle, or before, or behind */
-        CHECK(named(s, job) != SIZE_MAX && MAX(files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"), "%d files", files());
+        CHECK(named(s, job) != SIZE_MAX && MAX(files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"),
+              "%d files", files());
     }
     CHECK(given_up > 0);
     store_close(s);

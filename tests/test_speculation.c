@@ -14,12 +14,14 @@ struct text { int32_t *tokens; size_t n_prompt, n; };
 
 /* ---- what is tried ---- */
 
-struct setting { const char *name; unsigned drafters; size_t width[8], n_width; long passes; enum kv_policy policy; size_t budget; enum ngram_lead lead; };
+struct setting { const char *name; unsigned drafters; size_t width[8],
+                 n_width; long passes; enum kv_policy policy; size_t budget; enum ngram_lead lead; };
 #define BIT(x) (1u << SOURCE_##x)
 static const struct setting settings[] = {
     { "auto", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX) | BIT(HEADS), { 0 }, 0, -1, KV_AUTO, 4096, LEAD_FIRST },
     { "auto, small cache", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 0 }, 0, -1, KV_AUTO, 100, LEAD_FIRST },
-    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 128, LEAD_FIRST },
+    { "tokenswift", BIT(PARTIAL) | BIT(NGRAM) | BIT(HEADS), { 1, 3, 3, 3 }, 4, 1, KV_DYNAMIC, 128,
+      LEAD_FIRST },
     { "heads", BIT(HEADS), { 3, 2, 2 }, 3, -1, KV_DYNAMIC, 4096, LEAD_FIRST },
     { "text alone", BIT(NGRAM) | BIT(SUFFIX), { 1 }, 1, -1, KV_DYNAMIC, 4096, LEAD_ROOT },
     { "window, 5 passes", BIT(PARTIAL), { 2, 2 }, 2, 5, KV_WINDOW, 64, LEAD_FIRST },
@@ -39,7 +41,8 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.drafters = heads ? x->drafters : x->drafters & ~BIT(HEADS);
     memcpy(s->draft.width, x->width, sizeof x->width);
     s->draft.n_width = x->n_width, s->draft.draft_passes = x->passes;
-    s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0, s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
+    s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0,
+    s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
     s->small = heads ? &demo_int8 : NULL;
 }
@@ -61,9 +64,11 @@ static void samplings(struct sampling *s, size_t n, size_t i)
     case 10: s->penalty = 1.1, s->penalty_window = -1, s->presence = 0.3, s->temperature = 0; break;
     case 11: s->frequency = 0.2, s->top_p = 0.95, s->temperature = 0.8; break;
     case 12: s->penalty = 1.2, s->min_p = 0.1, s->min_keep = 20, s->sample = 3; break;
-    case 13: s->top_k = 50, s->top_p = 0.9, s->min_p = 0.02, s->eta = 0.0001, s->penalty = 1.3, s->penalty_window = 7, s->presence = -0.2, s->temperature = 1.5; break;
+    case 13: s->top_k = 50, s->top_p = 0.9, s->min_p = 0.02, s->eta = 0.0001, s->penalty = 1.3,
+        s->penalty_window = 7, s->presence = -0.2, s->temperature = 1.5; break;
     case 14: s->dry_multiplier = 0.3, s->dry_base = 1.2, s->min_p = 0.05; break;
-    case 15: s->dry_multiplier = 0.2, s->dry_base = 1.1, s->dry_allowed = 3, s->dry_last_n = 40, s->temperature = 0; break;
+    case 15: s->dry_multiplier = 0.2, s->dry_base = 1.1, s->dry_allowed = 3, s->dry_last_n = 40,
+        s->temperature = 0; break;
     default: break;
     }
     (void)n;
@@ -76,7 +81,8 @@ static const struct heads *heads_of(const struct rig *r)
 {
     struct err e;
     if (!demo_int8.mem && model_quantize(&demo_int8, &r->m, NULL, NULL, &e)) rig_die("8 bits", &e);
-    if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e)) rig_die("heads", &e);
+    if (!demo_heads.n && heads_present(demo) && heads_open(&demo_heads, NULL, &r->m, &e))
+        rig_die("heads", &e);
     return demo_heads.n ? &demo_heads : NULL;
 }
 /* The heads lie in the memory of the rig's device: they go first. */
@@ -87,10 +93,12 @@ static void done_with(struct rig *r)
     rig_close(r);
 }
 
-static void open_at(struct decoder *d, const struct rig *r, const struct sampling *p, const struct decode_setup *s, const struct text *t)
+static void open_at(struct decoder *d, const struct rig *r, const struct sampling *p,
+                    const struct decode_setup *s, const struct text *t)
 {
     struct err e = { 0 };
-    if (decode_open(d, &r->m, p, s, t->tokens, t->n_prompt, t->n, &e) || decode_prefill(d, NULL, NULL, &e)) rig_die("decoder", &e);
+    if (decode_open(d, &r->m, p, s, t->tokens, t->n_prompt, t->n, &e) || decode_prefill(d, NULL, NULL, &e))
+        rig_die("decoder", &e);
 }
 static void plain_text(struct text *t, const struct rig *r, const struct sampling *p)
 {
@@ -105,19 +113,25 @@ static void plain_text(struct text *t, const struct rig *r, const struct samplin
 }
 
 /* Where a round went wrong: its tree over the true text against plain rows, layer by layer. */
-static void explain(const struct rig *r, const struct decoder *d, const struct text *t, size_t from, size_t bad)
+static void explain(const struct rig *r, const struct decoder *d, const struct text *t, size_t from,
+                    size_t bad)
 {
     const struct tree *tree = d->draft.tree;
     size_t hidden = r->c.hidden, rows = tree->n_kept, depth = bad - from, node = 0;
     uint32_t path[TREE_DEPTH_MAX + 1] = { 0 };
-    for (size_t k = 1; k <= depth; k++)                    /* the kept node of the true path, as deep as it goes */
+    /* the kept node of the true path, as deep as it goes */
+    for (size_t k = 1; k <= depth; k++)
         for (size_t i = 1; i < rows; i++)
-            if (tree->kept_parent[i] == (int32_t)path[k - 1] && tree->kept_token[i] == t->tokens[from + k - 1]) path[k] = (uint32_t)i, node = i;
-    printf("    position %zu (round from %zu, %zu nodes), node %zu at depth %zu: got %d, plain has %d\n", bad, from, rows, node, depth, d->tokens[bad], t->tokens[bad]);
+            if (tree->kept_parent[i] == (int32_t)path[k - 1] &&
+                tree->kept_token[i] == t->tokens[from + k - 1])
+                path[k] = (uint32_t)i, node = i;
+    printf("    position %zu (round from %zu, %zu nodes), node %zu at depth %zu: got %d, plain has %d\n", bad,
+           from, rows, node, depth, d->tokens[bad], t->tokens[bad]);
     struct rig x = *r;
     struct err e = { 0 };
     struct kv kv;
-    float *a = must_alloc(rows * hidden * 4), *b = must_alloc((depth + 1) * hidden * 4), *last = must_alloc(x.c.vocab * 4);
+    float *a = must_alloc(rows * hidden * 4), *b = must_alloc((depth + 1) * hidden * 4),
+          *last = must_alloc(x.c.vocab * 4);
     struct workspace *w;
     if (workspace_open(&w, &x.m, MAX(rows, (size_t)64), t->n + 64, &e)) rig_die("workspace", &e);
     x.w = w;
@@ -125,7 +139,8 @@ static void explain(const struct rig *r, const struct decoder *d, const struct t
         struct tap ta = { TAP_RESIDUAL, layer, a }, tb = { TAP_RESIDUAL, layer, b };
         rig_kv(&x, &kv, t->n + 64, rows);
         rig_run(&x, &kv, t->tokens, from - 1, 64, NULL, last);
-        struct pass_seq s = { .kv = &kv, .n = rows, .token = tree->kept_token, .parent = tree_is_chain(tree) ? NULL : tree->kept_parent };
+        struct pass_seq s = { .kv = &kv, .n = rows, .token = tree->kept_token, .parent = tree_is_chain(tree)
+                              ? NULL : tree->kept_parent };
         if (model_forward(&x.m, w, &s, 1, &ta, 1, &e)) rig_die("pass", &e);
         struct pass_seq p = { .kv = &kv, .n = depth + 1, .token = t->tokens + from - 1 };
         if (model_forward(&x.m, w, &p, 1, &tb, 1, &e)) rig_die("pass", &e);
@@ -140,10 +155,12 @@ static void explain(const struct rig *r, const struct decoder *d, const struct t
     free(a), free(b), free(last);
 }
 
-struct seen { size_t deep, across; double per_round; size_t rows_max; };     /* rounds that accepted 2 or more; those over a border of blocks */
+/* rounds that accepted 2 or more; those over a border of blocks */
+struct seen { size_t deep, across; double per_round; size_t rows_max; };
 
 /* Decode with a setup beside the known text; false at the first difference. */
-static bool same_text(const struct rig *r, const struct sampling *p, const struct decode_setup *s, const struct text *t, struct seen *seen)
+static bool same_text(const struct rig *r, const struct sampling *p, const struct decode_setup *s,
+                      const struct text *t, struct seen *seen)
 {
     struct decoder d;
     struct err e = { 0 };
@@ -169,7 +186,8 @@ static bool same_text(const struct rig *r, const struct sampling *p, const struc
 }
 
 /* A prompt: the opening of a book (its first tokens), or random ones. */
-static void text_open(struct text *t, const struct rig *r, const char *opening, size_t n_prompt, size_t tokens)
+static void text_open(struct text *t, const struct rig *r, const char *opening, size_t n_prompt,
+                      size_t tokens)
 {
     struct tokenizer *k;
     struct err e = { 0 };
@@ -177,7 +195,8 @@ static void text_open(struct text *t, const struct rig *r, const char *opening, 
     size_t size, n;
     int32_t *ids;
     snprintf(path, sizeof path, "models/demo/openings/%s.txt", opening);
-    if (tokenizer_open(&k, demo, r->c.vocab, &e) || file_read(&bytes, &size, path, 1 << 20, &e) || tokenizer_encode(k, &ids, &n, bytes, size, true, &e))
+    if (tokenizer_open(&k, demo, r->c.vocab, &e) || file_read(&bytes, &size, path, 1 << 20, &e) ||
+        tokenizer_encode(k, &ids, &n, bytes, size, true, &e))
         rig_die("prompt", &e);
     t->n_prompt = MIN(n, n_prompt), t->n = t->n_prompt + tokens;
     t->tokens = must_alloc(t->n * sizeof *t->tokens);
@@ -212,7 +231,9 @@ static void every_drafter_and_sampling(void)
         }
         free(t.tokens);
     }
-    printf("    %d samplings x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", N_SAMPLINGS, N_SETTINGS, all.deep, all.across);
+    printf(
+        "    %d samplings x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n",
+        N_SAMPLINGS, N_SETTINGS, all.deep, all.across);
     CHECK(all.deep > 100 && all.across > 5);
     done_with(&r);
 }
@@ -250,7 +271,8 @@ static void the_widest_tree(void)
     struct decode_setup s;
     open_demo(&r);
     const struct heads *heads = heads_of(&r);
-    const struct setting wide = { "wide", BIT(PARTIAL) | BIT(HEADS) | BIT(NGRAM), { 1, 9, 9, 9 }, 4, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
+    const struct setting wide = { "wide", BIT(PARTIAL) | BIT(HEADS) | BIT(NGRAM), { 1, 9, 9, 9 }, 4, 1,
+                                  KV_DYNAMIC, 4096, LEAD_FIRST };
     const struct setting wide2 = { "wide", BIT(PARTIAL), { 9, 9, 9 }, 3, 1, KV_DYNAMIC, 4096, LEAD_FIRST };
     samplings(&p, N_SAMPLINGS, 3);
     text_open(&t, &r, "malay", 118, SLOW_BUILD ? 6 : 24);
@@ -289,7 +311,8 @@ static void small_models(void)
                 setup_of(&s, &settings[k / 2], NULL);
                 s.small = k % 2 ? &int8 : NULL;
                 if (s.draft.drafters)
-                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s, drafts of %s", tiny_models[m].name, settings[k / 2].name, k % 2 ? "8 bits" : "the model");
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s, drafts of %s", tiny_models[m].name,
+                          settings[k / 2].name, k % 2 ? "8 bits" : "the model");
             }
             free(t.tokens);
             model_close(&int8);
@@ -312,7 +335,8 @@ static void several_decoders_in_one_round(void)
         struct sampling p;
         struct decode_setup s;
         samplings(&p, N_SAMPLINGS, 3 + i);
-        text_open(&t[i], &r, openings[i], 120 - 30 * i, 80);       /* the first is the longest: its workspace serves all */
+        /* the first is the longest: its workspace serves all */
+        text_open(&t[i], &r, openings[i], 120 - 30 * i, 80);
         plain_text(&t[i], &r, &p);
         setup_of(&s, &settings[i == 0 ? 2 : i == 1 ? 4 : 0], heads_of(&r));
         open_at(&d[i], &r, &p, &s, &t[i]);
@@ -338,7 +362,8 @@ static void the_published_rule_is_not_lossless(void)
     struct rig r;
     size_t different = 0;
     open_demo(&r);
-    const struct setting x = { "paper", BIT(PARTIAL) | BIT(NGRAM), { 5, 2 }, 2, 1, KV_DYNAMIC, 4096, LEAD_ALL };
+    const struct setting x = { "paper", BIT(PARTIAL) | BIT(NGRAM), { 5, 2 }, 2, 1, KV_DYNAMIC, 4096,
+                               LEAD_ALL };
     for (size_t i = 0; i < 4; i++) {
         struct sampling p;
         struct text t;
@@ -379,13 +404,16 @@ static void many_prompts_and_seeds(void)
                 struct seen seen = { 0 };
                 setup_of(&s, &settings[k], heads_of(&r));
                 if (s.draft.drafters)
-                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, seed %zu, %s", openings[o], seed, settings[k].name);
+                    CHECK(same_text(&r, &p, &s, &t, &seen), "%s, seed %zu, %s", openings[o], seed,
+                          settings[k].name);
                 all.deep += seen.deep, all.across += seen.across;
             }
             texts++;
             free(t.tokens);
         }
-    printf("    %zu texts of 2,000 tokens x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", texts, N_SETTINGS, all.deep, all.across);
+    printf("    %zu texts of 2,000 tokens x %d settings; rounds that accepted 2 or more: %zu, over a border "
+           "of blocks: %zu\n",
+           texts, N_SETTINGS, all.deep, all.across);
     done_with(&r);
 }
 
@@ -404,14 +432,16 @@ static void one_hundred_thousand_tokens(void)
     plain_text(&t, &r, &p);
     setup_of(&s, &settings[0], heads_of(&r));
     CHECK(same_text(&r, &p, &s, &t, &seen));
-    printf("    %.3f tokens a pass; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n", seen.per_round, seen.deep, seen.across);
+    printf("    %.3f tokens a pass; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n",
+           seen.per_round, seen.deep, seen.across);
     free(t.tokens);
     done_with(&r);
 }
 
 /* Guesses for which something is not finite, and passes that the controller times: neither is part of the text. As long as `failing`, every pass of
  * several rows says that it is not finite. */
-static struct { int (*end)(struct device *, struct device_bad *); void (*begin)(struct device *, const struct device_rows *); size_t rows, failed; bool failing; } device_true;
+static struct { int (*end)(struct device *, struct device_bad *); void (*begin)(struct device *,
+    const struct device_rows *); size_t rows, failed; bool failing; } device_true;
 static void begin_counting(struct device *d, const struct device_rows *rows)
 {
     device_true.rows = rows->n;
@@ -443,7 +473,8 @@ static void guesses_that_are_not_finite(void)
         struct decoder d;
         struct err e = { 0 };
         setup_of(&s, &settings[k], heads);
-        t.n = t.n_prompt + (s.draft.n_width ? 100 : 1050);           /* of shorter texts the controller times no passes */
+        /* of shorter texts the controller times no passes */
+        t.n = t.n_prompt + (s.draft.n_width ? 100 : 1050);
         device_true.failing = false, device_true.failed = 0;
         open_at(&d, &r, &p, &s, &t);
         for (size_t round = 0; d.n_tokens < t.n; round++) {

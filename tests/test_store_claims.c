@@ -6,7 +6,8 @@
 
 static void the_queue_goes_by_priority_model_and_number(void)
 {
-    struct { int priority; const char *model; } jobs[] = { { 0, "/m/a" }, { 0, "/m/b" }, { 5, "/m/a" }, { 5, "/m/b" }, { 0, "/m/b" }, { -1, "/m/b" } };
+    struct { int priority; const char *model; } jobs[] = { { 0, "/m/a" }, { 0, "/m/b" }, { 5, "/m/a" },
+        { 5, "/m/b" }, { 0, "/m/b" }, { -1, "/m/b" } };
     static const int64_t order[] = { 4, 3, 2, 5, 1, 6 };     /* with /m/b loaded */
     struct err e = {0};
     struct claim c;
@@ -25,7 +26,9 @@ static void the_queue_goes_by_priority_model_and_number(void)
         CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == order[i], "%d: %" PRId64, i, c.job);
     }
     CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0);
-    CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'running' AND attempt = 1 AND worker IS NOT NULL") == 6);
+    CHECK(
+        rig_sql("SELECT count(*) FROM job WHERE state = 'running' AND attempt = 1 AND worker IS NOT NULL") ==
+        6);
     CHECK(store_worker_end(s, w, &e) == 0);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'queued' AND attempt = 2 AND worker IS NULL") == 6);
     CHECK(rig_sql("SELECT count(*) FROM worker") == 0);
@@ -43,16 +46,21 @@ static void begun_jobs_need_their_numerics(void)
     int64_t job = rig_submit(s, 100), w = rig_worker(s);
     CHECK(rig_claim(s, w, 0, &c) == 1);
     CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1, "claimed before, but without a token: anybody's");
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1,
+          "claimed before, but without a token: anybody's");
     CHECK(store_begin(s, &c, "cpu-2", "fp", false, &ids, &e) == 0, "%s", e.msg);
     free(ids);
     CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
     CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 && c.tokens == 3);
-    CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"), "%s", e.msg);
+    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 &&
+          c.tokens == 3);
+    CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT &&
+              strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"),
+          "%s", e.msg);
     CHECK(c.was == JOB_QUEUED && rig_commit(s, &c, 0, &(struct job_end){ .state = c.was }, &e) == 0);
     CHECK(store_claim(s, &(struct wish){ .worker = w, .job = job }, &c, &e) == 1);
-    CHECK(store_begin(s, &c, "cpu-2", "another", false, &ids, &e) == -1 && strstr(e.msg, "model"), "%s", e.msg);
+    CHECK(store_begin(s, &c, "cpu-2", "another", false, &ids, &e) == -1 && strstr(e.msg, "model"), "%s",
+          e.msg);
     CHECK(store_begin(s, &c, "cpu-1", "fp", true, &ids, &e) == 0 && c.tokens == 3, "%s", e.msg);
     free(ids);
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'accepted change'") == 1);
@@ -79,11 +87,14 @@ static void a_job_that_never_gets_on_fails(void)
     }
     w = rig_worker(s);
     CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s", e.msg);
-    CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].state == JOB_FAILED && strstr(l.v[0].error, "3 attempts in a row"), "%s", l.v[0].error);
+    CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].state == JOB_FAILED &&
+              strstr(l.v[0].error, "3 attempts in a row"),
+          "%s", l.v[0].error);
     job_list_free(&l);
     size_t changed;
     CHECK(store_resume(s, &job, 1, &changed, &e) == 0 && changed == 1);
-    for (int i = 0; i < 8; i++) {                /* leaving without a token is no failure when it is done properly; a token starts the count again */
+    /* leaving without a token is no failure when it is done properly; a token starts the count again */
+    for (int i = 0; i < 8; i++) {
         CHECK(rig_claim(s, w, 0, &c) == 1, "%d", i);
         CHECK(rig_commit(s, &c, i % 4 == 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
     }
@@ -92,9 +103,11 @@ static void a_job_that_never_gets_on_fails(void)
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
-    for (int i = 0; i < 6; i++) {                /* so does a snapshot of more of the text; one of the same does not */
+    /* so does a snapshot of more of the text; one of the same does not */
+    for (int i = 0; i < 6; i++) {
         const struct snapshot_row row = { "x", 0, (size_t)(i < 5 ? 64 + 64 * i : 64 * 5) };
-        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 && store_snapshot_set(s, &c, &row, 1, &e) == 0, "%d: %s", i, e.msg);
+        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 &&
+              store_snapshot_set(s, &c, &row, 1, &e) == 0, "%d: %s", i, e.msg);
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
@@ -113,12 +126,15 @@ static void a_job_is_had_by_number_or_it_says_why_not(void)
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "a paused job is in no queue");
     CHECK(rig_claim(s, w, job, &c) == 1 && c.was == JOB_PAUSED);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg, "worked on by process"), "%s", e.msg);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
+        "worked on by process"), "%s", e.msg);
     CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_FAILED, .error = "no luck" }, &e) == 0);
     CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == 1);
     CHECK(rig_commit(s, &d, 0, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg, "is done"), "%s", e.msg);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = 77 }, &d, &e) == -1 && strstr(e.msg, "no job 77"), "%s", e.msg);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
+        "is done"), "%s", e.msg);
+    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = 77 }, &d, &e) == -1 && strstr(e.msg,
+        "no job 77"), "%s", e.msg);
     store_close(s);
 }
 
@@ -157,7 +173,8 @@ static void a_dead_worker_is_followed_at_once(void)
     CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "it lives");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3, "%" PRId64, c.attempt);
+    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3,
+          "%" PRId64, c.attempt);
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%has ended%'") == 1);
     CHECK(rig_sql("SELECT count(*) FROM worker") == 1);
     store_close(s);
@@ -177,11 +194,13 @@ static void a_job_without_a_worker_is_had_at_once(void)
         rig_sql(ways[i % 2]);
         for (size_t k = 0; k < 2; k++)
             others[k] = rig_worker(s);
-        CHECK(store_claim(s, &(struct wish){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 && c.job == job && c.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
+        CHECK(store_claim(s, &(struct wish){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 &&
+              c.job == job && c.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
         CHECK(store_claim(s, &(struct wish){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
         CHECK(rig_commit(s, &before, 1, NULL, &e) == 1 && strstr(e.msg, "another worker"), "%s", e.msg);
         CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct wish){ .worker = w }, &other, &e) == 0);
-        CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%not known%'") == 1);
+        CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%not known%'") ==
+              1);
         CHECK(store_check(s, &e) == 0, "%s", e.msg);
         store_close(s);
     }
@@ -194,7 +213,8 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     struct store *s;
     rig_new();
     store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 }, &e) == 0);
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 },
+                     &e) == 0);
     int64_t job = rig_submit(s, 100);
     pid_t pid = sleeping_worker();
     kill(pid, SIGSTOP);
@@ -214,7 +234,8 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%no sign%'") == 1);
     CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT beat FROM worker") == 2);
     rig_sql("UPDATE job SET worker = NULL; DELETE FROM worker");
-    CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT count(*) FROM worker WHERE beat = 1") == 1, "one that was taken for dead comes back");
+    CHECK(store_beat(s, w, &e) == 0 && rig_sql("SELECT count(*) FROM worker WHERE beat = 1") == 1,
+          "one that was taken for dead comes back");
     store_close(s);
 }
 
@@ -227,7 +248,8 @@ static void a_worker_of_another_pid_namespace_has_its_lease(void)
     char ok = 0;
     rig_new();
     store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 }, &e) == 0);
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .lease_seconds = 0.5 },
+                     &e) == 0);
     rig_submit(s, 100);
     CHECK(pipe(fd) == 0);
     fflush(stdout);
@@ -268,8 +290,9 @@ static void a_stale_worker_never_writes(void)
 {
     struct err e = {0};
     struct claim c;
-    static const struct { const char *what, *says; } cases[] = { { "pause", "is paused" }, { "cancel", "is cancelled" }, { "remove", "was removed" }, { "again", "another worker" },
-                                                                 { "over", "another worker" }, { "done", "is done" } };
+    static const struct { const char *what, *says;
+    } cases[] = { { "pause", "is paused" },      { "cancel", "is cancelled" }, { "remove", "was removed" },
+                  { "again", "another worker" }, { "over", "another worker" }, { "done", "is done" } };
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t w = rig_worker(s);
@@ -282,16 +305,20 @@ static void a_stale_worker_never_writes(void)
         if (what[0] == 'p') CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
         if (what[0] == 'c') CHECK(store_cancel(s, &job, 1, NULL, &e) == 0);
         if (what[0] == 'r') CHECK(store_remove(s, &job, 1, NULL, &e) == 0);
-        if (what[0] == 'a') CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_resume(s, &job, 1, NULL, &e) == 0);
-        if (what[0] == 'o') CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && rig_claim(s, w, job, &other) == 1);
+        if (what[0] == 'a')
+            CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_resume(s, &job, 1, NULL, &e) == 0);
+        if (what[0] == 'o')
+            CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && rig_claim(s, w, job, &other) == 1);
         other = c;
-        if (what[0] == 'd') CHECK(rig_commit(s, &other, 10, &(struct job_end){ .state = JOB_DONE, .finish_reason = "stop" }, &e) == 0);
+        if (what[0] == 'd') CHECK(rig_commit(s, &other, 10, &(struct job_end){ .state = JOB_DONE,
+            .finish_reason = "stop" }, &e) == 0);
         uint64_t before = file_hash(rig_path);
         struct metric m = { .source = "", .name = "rounds", .value = 1 };
         int32_t *v = rig_tokens(job, c.tokens, 700);
         struct commit b = { .ids = v, .n = 700, .metrics = &m, .n_metrics = 1 };
         CHECK(store_commit(s, &c, &b, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
-        CHECK(store_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
+        CHECK(store_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what,
+              e.msg);
         CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "/x", 0, 1 }, 1, &e) == 1);
         int32_t *ids;
         CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == 1);
@@ -321,7 +348,8 @@ static void workers_share_a_queue_without_sharing_a_job(void)
             int64_t w = rig_worker(s);
             int rc;
             while ((rc = rig_claim(s, w, 0, &c)) == 1)
-                if (rig_commit(s, &c, 1, NULL, &e) || rig_commit(s, &c, 2, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e))
+                if (rig_commit(s, &c, 1, NULL, &e) || rig_commit(s, &c, 2,
+                    &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e))
                     _exit(2);
             if (rc == 0)
                 rc = store_worker_end(s, w, &e);
@@ -334,7 +362,8 @@ static void workers_share_a_queue_without_sharing_a_job(void)
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", status);
     }
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state = 'done' AND tokens = 3 AND attempt = 1") == JOBS);
-    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'done'") == JOBS && rig_sql("SELECT count(*) FROM event WHERE kind = 'claimed'") == JOBS);
+    CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'done'") == JOBS &&
+          rig_sql("SELECT count(*) FROM event WHERE kind = 'claimed'") == JOBS);
     s = rig_open(STORE_READ);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);
     store_close(s);

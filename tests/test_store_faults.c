@@ -47,7 +47,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     int64_t ids[2], w;
     int32_t *tokens;
     *a = (struct acked){0};
-    if (store_open(s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, e) || store_submit(*s, NULL, &j, 1, ids, NULL, NULL, e))
+    if (store_open(s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, e) ||
+        store_submit(*s, NULL, &j, 1, ids, NULL, NULL, e))
         return -1;
     a->submitted = true;
     two[0].custom_id = "a";
@@ -55,14 +56,16 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_submit(*s, "pair", two, 2, ids, NULL, NULL, e))
         return -1;
     a->batch = true;
-    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct wish){ .worker = w, .job = 1 }, &c, e) != 1)
+    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct wish){ .worker = w,
+        .job = 1 }, &c, e) != 1)
         return -1;
     if (store_begin(*s, &c, "cpu-1", "fp", false, &tokens, e))
         return -1;
     free(tokens);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct metric m = { .source = "", .name = "rounds", .value = 1 };
-        if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = steps[i], .metrics = &m, .n_metrics = 1 }, e))
+        if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = steps[i], .metrics = &m,
+            .n_metrics = 1 }, e))
             return -1;
         a->tokens = c.tokens;
     }
@@ -74,7 +77,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_remove(*s, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
-    if (store_extend(*s, 1, 700, &(struct added){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900, true, e))
+    if (store_extend(*s, 1, 700, &(struct added){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900,
+                     true, e))
         return -1;
     a->extended = true;
     return store_worker_end(*s, w, e);
@@ -87,7 +91,8 @@ static bool text_holds(struct store *s, size_t n)
     struct err e;
     bool ok = store_tokens(s, 1, 0, SIZE_MAX, &ids, &got, &e) == 0;
     if (ok)
-        ok = got == n && memcmp(ids, text, MIN(n, 700u) * sizeof *ids) == 0 && (n <= 700 || (n == 703 && memcmp(ids + 700, added_ids, sizeof added_ids) == 0));
+        ok = got == n && memcmp(ids, text, MIN(n, 700u) * sizeof *ids) == 0 &&
+             (n <= 700 || (n == 703 && memcmp(ids + 700, added_ids, sizeof added_ids) == 0));
     free(ids);
     return ok;
 }
@@ -100,7 +105,8 @@ static const char *verdict(const struct acked *a, bool go_on)
     struct err e = {0};
     struct job_list l;
     const char *bad = NULL;
-    if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, &e) || store_check(s, &e)) {
+    if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE, .busy_seconds = 5 }, &e) ||
+        store_check(s, &e)) {
         snprintf(why, sizeof why, "%s", e.msg);
         store_close(s);
         return why;
@@ -118,7 +124,8 @@ static const char *verdict(const struct acked *a, bool go_on)
         bad = "half a batch is there";
     else if (a->removed && others != 1)
         bad = "a removed job is back";
-    else if (first && (l.v[0].tokens < a->tokens || (a->extended && l.v[0].tokens != 703) || !text_holds(s, l.v[0].tokens)))
+    else if (first && (l.v[0].tokens < a->tokens || (a->extended && l.v[0].tokens != 703) ||
+                       !text_holds(s, l.v[0].tokens)))
         bad = "acknowledged tokens are lost";
     else if (first && a->done && l.v[0].state != JOB_DONE && l.v[0].state != JOB_PAUSED)
         bad = "a finished job is not";
@@ -126,7 +133,8 @@ static const char *verdict(const struct acked *a, bool go_on)
         int64_t w = rig_worker(s);
         struct claim c;
         rig_sql("UPDATE worker SET start = start - 1 WHERE id <> (SELECT max(id) FROM worker)");
-        if (rig_claim(s, w, 1, &c) != 1 || rig_commit(s, &c, 700 - c.tokens, &(struct job_end){ .state = JOB_DONE }, &e) || !text_holds(s, 700))
+        if (rig_claim(s, w, 1, &c) != 1 || rig_commit(s, &c, 700 - c.tokens,
+            &(struct job_end){ .state = JOB_DONE }, &e) || !text_holds(s, 700))
             bad = "the text cannot be gone on with";
     }
     job_list_free(&l);
@@ -136,7 +144,8 @@ static const char *verdict(const struct acked *a, bool go_on)
 
 static void whatever_write_fails_the_file_is_whole(void)
 {
-    static const char *const ways[] = { "once", "for ever", "disk full once", "disk full for ever", "delete done but not synced", "read" };
+    static const char *const ways[] = { "once", "for ever", "disk full once", "disk full for ever",
+                                        "delete done but not synced", "read" };
     struct acked a;
     struct err e;
     int points = 0, refusals = 0;
@@ -162,7 +171,8 @@ static void whatever_write_fails_the_file_is_whole(void)
             if (s && rc && way < 5) {    /* this connection writes no more: nothing is tried again */
                 int64_t before = vfs.n;
                 struct err again = {0};
-                CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &again) == -1 && strstr(again.msg, "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
+                CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &again) == -1 && strstr(again.msg,
+                    "nothing more is written"), "%s %" PRId64 ": %s", ways[way], n, again.msg);
                 CHECK(vfs.n == before);
                 refusals++;
             }
@@ -234,7 +244,9 @@ static void a_failed_checkpoint_is_not_tried_again(void)
     CHECK(checkpoint_flush(c, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
     int64_t ops = vfs.n;
     for (size_t i = 20; i < 60; i += 10) {
-        CHECK(checkpoint_put(c, v + i, 10, NULL, &e) == -1 && strstr(e.msg, "disk I/O error") && !strstr(e.msg, "nothing more is written"), "%s", e.msg);
+        CHECK(checkpoint_put(c, v + i, 10, NULL, &e) == -1 && strstr(e.msg, "disk I/O error") &&
+                  !strstr(e.msg, "nothing more is written"),
+              "%s", e.msg);
         usleep(3000);
     }
     CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == -1);
@@ -383,9 +395,11 @@ static void power_cuts_lose_nothing_that_was_acknowledged(void)
 static void the_cuts_show_what_weaker_syncs_lose(void)
 {
     char full[1300], off[1300];
-    int done, lost_full = cuts(VFS_FULL, 600, &done, full, sizeof full), lost_off = cuts(VFS_OFF, 600, &done, off, sizeof off);
+    int done, lost_full = cuts(VFS_FULL, 600, &done, full, sizeof full),
+              lost_off = cuts(VFS_OFF, 600, &done, off, sizeof off);
     CHECK(lost_full > 10 && lost_off > 100, "%d and %d of %d", lost_full, lost_off, done);
-    printf("    of %d cuts synchronous=FULL loses %d (%s), OFF %d (%s)\n", done, lost_full, full, lost_off, off);
+    printf("    of %d cuts synchronous=FULL loses %d (%s), OFF %d (%s)\n", done, lost_full, full, lost_off,
+           off);
 }
 
 int main(int argc, char **argv)

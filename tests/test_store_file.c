@@ -40,7 +40,8 @@ static void a_fresh_store_is_private_and_says_what_it_is(void)
     store_close(s);
     CHECK(rig_sql("PRAGMA application_id") == 0x4c484e44);
     CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION);
-    CHECK(rig_sql("SELECT count(*) FROM sqlite_master WHERE sql LIKE '%-- fence: a worker writes%'") == 1, "comments stay in the file");
+    CHECK(rig_sql("SELECT count(*) FROM sqlite_master WHERE sql LIKE '%-- fence: a worker writes%'") == 1,
+          "comments stay in the file");
     CHECK(files_in_rig() == 2, "the store and the other folder, no journal");
 }
 
@@ -95,7 +96,8 @@ static void what_is_no_store_is_refused_and_not_touched(void)
 
 static void a_damaged_store_is_refused_and_not_touched(void)
 {
-    static const size_t places[] = { 100, 4096, 4096 * 2, 4096 * 3, 4096 * 6, 4096 * 9 };   /* where b-tree pages begin */
+    /* where b-tree pages begin */
+    static const size_t places[] = { 100, 4096, 4096 * 2, 4096 * 3, 4096 * 6, 4096 * 9 };
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     for (int i = 0; i < 200; i++)
@@ -140,12 +142,15 @@ static void a_read_only_store_can_be_read_and_not_written(void)
         int bad = 0;
         if (getuid() == 0 && setuid(65534))
             _exit(77);
-        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE }, &e) == 0 ||
+            !strstr(e.msg, "may not be written"))
             bad |= 1;
-        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0 || !strstr(e.msg, "may not be written"))
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_CREATE }, &e) == 0 ||
+            !strstr(e.msg, "may not be written"))
             bad |= 2;
         struct store_counts n;
-        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s, NULL, &n, &e) || n.jobs[JOB_QUEUED] != 1)
+        if (store_open(&s, rig_path, &(struct store_options){ .mode = STORE_READ }, &e) || store_counts(s,
+            NULL, &n, &e) || n.jobs[JOB_QUEUED] != 1)
             bad |= 4;
         _exit(bad);
     }
@@ -156,7 +161,8 @@ static void a_read_only_store_can_be_read_and_not_written(void)
     CHECK(file_hash(rig_path) == before && files_in_rig() == 1);
     chmod(rig_path, 0600);
     s = rig_open(STORE_READ);
-    CHECK(sqlite3_exec(s->db, "DELETE FROM job", NULL, NULL, NULL) == SQLITE_READONLY, "a reading store refuses to write");
+    CHECK(sqlite3_exec(s->db, "DELETE FROM job", NULL, NULL, NULL) == SQLITE_READONLY,
+          "a reading store refuses to write");
     store_close(s);
 }
 
@@ -170,9 +176,11 @@ static void a_migration_is_all_or_nothing(void)
     struct store *s = rig_open(STORE_CREATE);
     rig_submit(s, 10);
     CHECK(store_migrate(s, bad, OLD, NEW, &e) == -1 && strstr(e.msg, "already exists"), "%s", e.msg);
-    CHECK(rig_sql("PRAGMA user_version") == OLD && rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
+    CHECK(rig_sql("PRAGMA user_version") == OLD &&
+          rig_sql("SELECT count(*) FROM pragma_table_info('job') WHERE name = 'extra'") == 0);
     CHECK(store_migrate(s, good, OLD, NEW, &e) == 0, "%s", e.msg);
-    CHECK(rig_sql("PRAGMA user_version") == NEW && rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
+    CHECK(rig_sql("PRAGMA user_version") == NEW &&
+          rig_sql("SELECT count(*) FROM job WHERE extra = 'x'") == 1);
     CHECK(store_migrate(s, good, OLD, NEW, &e) == 0, "another process was faster: nothing to do");
     store_close(s);
 }
@@ -187,12 +195,16 @@ static void a_store_of_an_older_longhand_is_brought_up_to_date(void)
     int64_t job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0);
     store_close(s);
-    rig_sql("DROP TABLE snapshot; CREATE TABLE snapshot (job INTEGER PRIMARY KEY REFERENCES job(id) ON DELETE CASCADE, path TEXT NOT NULL, tokens INTEGER NOT NULL, "
-            "bytes INTEGER NOT NULL); INSERT INTO snapshot VALUES (1, '1-1-64.kv', 64, 9); PRAGMA user_version=1");
+    rig_sql("DROP TABLE snapshot; CREATE TABLE snapshot (job INTEGER PRIMARY KEY REFERENCES job(id) ON "
+            "DELETE CASCADE, path TEXT NOT NULL, tokens INTEGER NOT NULL, "
+            "bytes INTEGER NOT NULL); INSERT INTO snapshot VALUES (1, '1-1-64.kv', 64, 9); PRAGMA "
+            "user_version=1");
     uint64_t before = file_hash(rig_path);
     CHECK(refused(STORE_READ, "older longhand (version 1") == ERR_INPUT && file_hash(rig_path) == before);
     s = rig_open(STORE_WRITE);
-    CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION && rig_sql("SELECT count(*) FROM snapshot") == 0 && rig_text_is(s, job, 300) && store_check(s, &e) == 0, "%s", e.msg);
+    CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION && rig_sql("SELECT count(*) FROM snapshot") == 0 &&
+              rig_text_is(s, job, 300) && store_check(s, &e) == 0,
+          "%s", e.msg);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-128.kv", 0, 128 }, 9, &e) == 0, "%s", e.msg);
     store_close(s);
 }
@@ -216,22 +228,27 @@ static void a_busy_store_is_waited_for(void)
     rig_new();
     struct store *s;
     store_close(rig_open(STORE_CREATE));
-    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 0.3 }, &e) == 0);
-    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(store_open(&s, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 0.3 },
+                     &e) == 0);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     struct job_spec j = rig_job(10);
     int64_t id;
     double t = clock_seconds();
-    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == -1 && e.code == ERR_AGAIN, "%d %s", e.code, e.msg);
+    CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == -1 && e.code == ERR_AGAIN, "%d %s", e.code,
+          e.msg);
     t = clock_seconds() - t;
     CHECK(t >= 0.3, "%f", t);
     if (long_run) {                      /* ten seconds */
         struct store *told;
         static const atomic_int stop = 1;
         t = clock_seconds();
-        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600, .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
+        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600,
+            .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
         CHECK(clock_seconds() - t < 300 && strstr(e.msg, "for 10 s"), "%s", e.msg);
         t = clock_seconds();             /* and what follows on the way out does not wait as long again */
-        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600, .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
+        CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600,
+            .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
         CHECK(clock_seconds() - t < 8, "%f", clock_seconds() - t);
     }
     sqlite3_close(other);
@@ -258,14 +275,17 @@ static void a_network_file_system_is_named_and_one_host_only(void)
     struct err e = {0};
     struct store_options o = { .mode = STORE_CREATE, .fs_type = 0x6969 };
     int64_t w;
-    CHECK(strcmp(store_network_fs(0x6969), "NFS") == 0 && !store_network_fs(0xef53) && strcmp(store_network_fs((long)(int32_t)0xff534d42), "CIFS") == 0);
+    CHECK(strcmp(store_network_fs(0x6969), "NFS") == 0 && !store_network_fs(0xef53) &&
+          strcmp(store_network_fs((long)(int32_t)0xff534d42), "CIFS") == 0);
     rig_new();
     CHECK(store_open(&s, rig_path, &o, &e) == 0, "%s", e.msg);
     CHECK(store_notice(s) && strstr(store_notice(s), "NFS"), "%s", store_notice(s));
     w = rig_worker(s);
     CHECK(store_worker_end(s, w, &e) == 0);
-    rig_sql("INSERT INTO worker (host, boot, spaces, pid, start, begun) VALUES ('elsewhere', 'b', 's', 7, 7, 0)");
-    CHECK(store_worker_start(s, &w, &e) == -1 && strstr(e.msg, "elsewhere") && strstr(e.msg, "--shared-db"), "%s", e.msg);
+    rig_sql(
+        "INSERT INTO worker (host, boot, spaces, pid, start, begun) VALUES ('elsewhere', 'b', 's', 7, 7, 0)");
+    CHECK(store_worker_start(s, &w, &e) == -1 && strstr(e.msg, "elsewhere") && strstr(e.msg, "--shared-db"),
+          "%s", e.msg);
     store_close(s);
     o.shared_db = true;
     CHECK(store_open(&s, rig_path, &o, &e) == 0);

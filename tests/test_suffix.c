@@ -63,7 +63,8 @@ static void make_text(size_t len, size_t kinds, unsigned style)
 static void equals_brute_force(void)
 {
     const size_t kinds[] = { 1, 2, 3, 5, 20, KINDS };
-    const struct { size_t least, most; } lengths[] = { { 2, 16 }, { 1, 1 }, { 1, 5 }, { 3, 40 }, { 12, 30 }, { 2, 160 } };
+    const struct { size_t least, most; } lengths[] = { { 2, 16 }, { 1, 1 }, { 1, 5 }, { 3, 40 }, { 12, 30 },
+        { 2, 160 } };
     static uint32_t length[KINDS], want[KINDS];
     static int32_t ids[KINDS];
     struct followers f = { length, ids, 0 };
@@ -86,13 +87,16 @@ static void equals_brute_force(void)
                     whole[n + i] = round & 1 && like + i < n ? whole[like + i] : (int32_t)below(k);
                 const size_t end = n + n_path;
                 int32_t next[SUFFIX_NEXT_MAX], want_next[SUFFIX_NEXT_MAX];
-                size_t n_next, max = below(SUFFIX_NEXT_MAX + 1), expected = brute_longest(end, least, most, want_next);
+                size_t n_next, max = below(SUFFIX_NEXT_MAX + 1),
+                               expected = brute_longest(end, least, most, want_next);
                 size_t got = suffix_longest(s, text, n, whole + n, n_path, next, max, &n_next);
-                CHECK(got == expected && n_next == (got ? max : 0), "length %zu, expected %zu", got, expected);
+                CHECK(got == expected && n_next == (got ? max : 0), "length %zu, expected %zu", got,
+                      expected);
                 CHECK(!got || !memcmp(next, want_next, n_next * sizeof *next));
                 matched += got > 0;
                 full += got == most;
-                size_t from = below(2) ? 0 : below(end + 1), limit = below(3) ? most : below(most + 1), found = 0;
+                size_t from = below(2) ? 0 : below(end + 1), limit = below(3) ? most : below(most + 1),
+                       found = 0;
                 suffix_followers(s, text, n, whole + n, n_path, from, limit, &f);
                 brute_followers(want, end, from, least, limit);
                 CHECK(!memcmp(length, want, sizeof want), "followers");
@@ -108,7 +112,8 @@ static void equals_brute_force(void)
         }
         suffix_close(s);
     }
-    printf("    %zu matches, %zu of full length, %zu questions with several followers, %zu with a path\n", matched, full, several, in_path);
+    printf("    %zu matches, %zu of full length, %zu questions with several followers, %zu with a path\n",
+           matched, full, several, in_path);
     CHECK(matched > 1000 && full > 1000 && several > 1000 && in_path > 1000);
 }
 
@@ -129,9 +134,12 @@ static void degenerate_texts_are_bounded(void)
         suffix_follow(s, x, N);
         double follow = clock_seconds() - start;
         size_t places = suffix_places(s, x, N, NULL, 0), on_path = suffix_places(s, x, N, x + N, 8);
-        CHECK(places <= period + most + 1 && on_path <= period + most + 8 + 1, "period %zu, most %zu: %zu places", period, most, places);
-        CHECK(suffix_longest(s, x, N, NULL, 0, next, 16, &n_next) == most && !memcmp(next, x + N, 8 * sizeof *x));
-        printf("    period %3zu, matches up to %3zu: %3zu places, following %.0f ns per token\n", period, most, places, follow * 1e9 / N);
+        CHECK(places <= period + most + 1 && on_path <= period + most + 8 + 1,
+              "period %zu, most %zu: %zu places", period, most, places);
+        CHECK(suffix_longest(s, x, N, NULL, 0, next, 16, &n_next) == most &&
+              !memcmp(next, x + N, 8 * sizeof *x));
+        printf("    period %3zu, matches up to %3zu: %3zu places, following %.0f ns per token\n", period,
+               most, places, follow * 1e9 / N);
         suffix_close(s);
     }
     free(x);
@@ -179,8 +187,12 @@ static void cost_and_allocations(void)
         }
         CHECK(!ALLOCATIONS_COUNTED || allocations() == before);
         CHECK(sum > 1000);
-        printf("    %-10s %d tokens: following %.0f ns per token, longest match %.0f ns, the slowest %.1f us, at most %zu places\n",
-               kind == 0 ? "one token" : kind == 1 ? "zipf" : "two tokens", N, follow * 1e9 / N, ask * 1e9 / (N / 10), most * 1e6, places);
+        printf("    %-10s %d tokens: following %.0f ns per token, longest match %.0f ns, the slowest %.1f "
+               "us, at most %zu places\n",
+               kind == 0   ? "one token"
+               : kind == 1 ? "zipf"
+                           : "two tokens",
+               N, follow * 1e9 / N, ask * 1e9 / (N / 10), most * 1e6, places);
         suffix_close(s);
     }
     free(x);

@@ -10,19 +10,23 @@
 
 static const enum dtype acts[] = { DT_BF16, DT_F32 };
 
-/* ---- operations ------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 static void rmsnorm_back_twins_and_differences(void)
 {
     struct rng rng = { 61 };
     double worst = 0;
     for (int k = 0; k < 300; k++) {
-        const size_t dim = 1 + rng_below(&rng, k < 200 ? 70 : 600), m = 1 + rng_below(&rng, 5), ldx = dim + rng_below(&rng, 3), ldy = dim + rng_below(&rng, 3);
+        const size_t dim = 1 + rng_below(&rng, k < 200 ? 70 : 600), m = 1 + rng_below(&rng, 5),
+                     ldx = dim + rng_below(&rng, 3), ldy = dim + rng_below(&rng, 3);
         const bool plain = k % 3 != 0, add = k & 1;
         const float eps = 1e-5f;
-        float *x = must_alloc(m * ldx * 4), *dy = must_alloc(m * ldy * 4), *w = must_alloc(dim * 4), *first = NULL, *first_dw = NULL;
-        for (size_t i = 0; i < m * ldx; i++) x[i] = i % ldx >= dim ? NAN : plain ? rng_normal(&rng) : rng_awkward(&rng);
-        for (size_t i = 0; i < m * ldy; i++) dy[i] = i % ldy >= dim ? NAN : plain ? rng_normal(&rng) : rng_awkward(&rng);
+        float *x = must_alloc(m * ldx * 4), *dy = must_alloc(m * ldy * 4), *w = must_alloc(dim * 4),
+              *first = NULL, *first_dw = NULL;
+        for (size_t i = 0; i < m * ldx; i++)
+            x[i] = i % ldx >= dim ? NAN : plain ? rng_normal(&rng) : rng_awkward(&rng);
+        for (size_t i = 0; i < m * ldy; i++)
+            dy[i] = i % ldy >= dim ? NAN : plain ? rng_normal(&rng) : rng_awkward(&rng);
         for (size_t i = 0; i < dim; i++) w[i] = plain ? 1 + 0.3f * rng_normal(&rng) : rng_awkward(&rng);
         const size_t count = (m - 1) * ldx + dim;
         FOR_TWINS(o) {
@@ -34,7 +38,9 @@ static void rmsnorm_back_twins_and_differences(void)
             for (size_t i = 0; i < count; i++)
                 if (i % ldx >= dim) CHECK(dx[i] == (float)i, "%s: gap written", o->name);
             if (first) {
-                CHECK(act_differ(DT_F32, first, dx, count) == count && act_differ(DT_F32, first_dw, dw, dim) == dim, "%s dim %zu", o->name, dim);
+                CHECK(act_differ(DT_F32, first, dx, count) == count &&
+                          act_differ(DT_F32, first_dw, dw, dim) == dim,
+                      "%s dim %zu", o->name, dim);
                 guard_free(dx), guard_free(dw);
             } else
                 first = dx, first_dw = dw;
@@ -47,19 +53,23 @@ static void rmsnorm_back_twins_and_differences(void)
                 for (int side = 0; side < 2; side++) {
                     const double step = side ? 1e-5 : -1e-5;
                     s = 0, value[side] = 0;
-                    for (size_t i = 0; i < dim; i++) { double v = (double)x[r * ldx + i] + (i == j ? step : 0); s += v * v; }
+                    for (size_t i = 0; i < dim; i++) { double v = (double)x[r * ldx + i] + (i == j ? step
+                        : 0); s += v * v; }
                     s = 1 / sqrt(s / (double)dim + (double)eps);
                     for (size_t i = 0; i < dim; i++)
-                        value[side] += (double)dy[r * ldy + i] * (double)w[i] * ((double)x[r * ldx + i] + (i == j ? step : 0)) * s;
+                        value[side] += (double)dy[r * ldy + i] * (double)w[i] *
+                                       ((double)x[r * ldx + i] + (i == j ? step : 0)) * s;
                 }
-                const double want = (value[1] - value[0]) / 2e-5 + (add ? (double)(r * ldx + j) : 0), got = (double)first[r * ldx + j];
+                const double want = (value[1] - value[0]) / 2e-5 + (add ? (double)(r * ldx + j) : 0),
+                             got = (double)first[r * ldx + j];
                 CHECK(near(got, want, 2e-4, 2e-5), "dim %zu: dx %g, differences %g", dim, got, want);
                 worst = fmax(worst, fabs(got - want));
                 s = 0;
                 for (size_t i = 0; i < dim; i++) s += (double)x[r * ldx + i] * (double)x[r * ldx + i];
                 dw += (double)dy[r * ldy + j] * (double)x[r * ldx + j] / sqrt(s / (double)dim + (double)eps);
             }
-            CHECK(near((double)first_dw[j], dw - (double)j, 1e-4, 1e-5), "dim %zu: dw %g, exact %g", dim, (double)first_dw[j], dw - (double)j);
+            CHECK(near((double)first_dw[j], dw - (double)j, 1e-4, 1e-5), "dim %zu: dw %g, exact %g", dim,
+                  (double)first_dw[j], dw - (double)j);
         }
         guard_free(first), guard_free(first_dw), free(x), free(dy), free(w);
     }
@@ -74,7 +84,9 @@ static void xent_twins_and_reference(void)
         const enum dtype act = acts[k & 1];
         const float spread = k % 5 == 0 ? 100 : 3;
         float *x = must_alloc(n * 4);
-        for (size_t i = 0; i < n; i++) x[i] = k % 3 ? spread * rng_normal(&rng) : (float)(int)(rng_next(&rng) >> 61);      /* ties */
+        /* ties */
+        for (size_t i = 0; i < n; i++)
+            x[i] = k % 3 ? spread * rng_normal(&rng) : (float)(int)(rng_next(&rng) >> 61);
         void *first = NULL;
         struct xent want = { 0 };
         FOR_TWINS(o)
@@ -87,7 +99,8 @@ static void xent_twins_and_reference(void)
                 o->xent(with ? g : NULL, act, y, n, target, &out);
                 CHECK(guard_intact(y, n * 4) && guard_intact(g, n * dtype_size(act)), "%s", o->name);
                 if (first) {
-                    CHECK(!memcmp(&out, &want, sizeof out) && (!with || act_differ(act, first, g, n) == n), "%s n %zu", o->name, n);
+                    CHECK(!memcmp(&out, &want, sizeof out) && (!with || act_differ(act, first, g, n) == n),
+                          "%s n %zu", o->name, n);
                     guard_free(g);
                 } else
                     first = g, want = out;
@@ -95,13 +108,18 @@ static void xent_twins_and_reference(void)
             }
         double top = -1e9, sum = 0;
         uint32_t above = 0;
-        for (size_t i = 0; i < n; i++) top = fmax(top, (double)x[i]), above += x[i] > x[target] || (x[i] == x[target] && i < target);
+        for (size_t i = 0; i < n; i++)
+            top = fmax(top, (double)x[i]), above += x[i] > x[target] || (x[i] == x[target] && i < target);
         for (size_t i = 0; i < n; i++) sum += exp((double)x[i] - top);
-        const double loss = log(sum) + top - (double)x[target], got = log((double)want.sum) + (double)want.top - (double)want.at;
-        CHECK(near(got, loss, 1e-5, 1e-5) && want.above == above, "n %zu: loss %g, exact %g; %u before it, exact %u", n, got, loss, want.above, above);
+        const double loss = log(sum) + top - (double)x[target],
+                     got = log((double)want.sum) + (double)want.top - (double)want.at;
+        CHECK(near(got, loss, 1e-5, 1e-5) && want.above == above,
+              "n %zu: loss %g, exact %g; %u before it, exact %u", n, got, loss, want.above, above);
         for (size_t i = 0; i < n; i++) {
             const double p = exp((double)x[i] - top) / sum - (i == target ? 1 : 0);
-            CHECK(act_near(act, act_get(act, first, i), p, 2e-5 * fabs(p) + 3e-7 * (i == target ? 1 : 0) + 2.4e-38), "n %zu: %g, exact %g", n, (double)act_get(act, first, i), p);
+            CHECK(act_near(act, act_get(act, first, i), p,
+                           2e-5 * fabs(p) + 3e-7 * (i == target ? 1 : 0) + 2.4e-38),
+                  "n %zu: %g, exact %g", n, (double)act_get(act, first, i), p);
         }
         guard_free(first), free(x);
     }
@@ -114,7 +132,9 @@ static void adamw_twins_and_reference(void)
         const size_t n = rng_below(&rng, 90);
         const struct adamw a = { 0.9f, 0.999f, 1e-8f, 0.5f, 0.9995f, 0.01f, 1.5f };
         float w[96], m[96], v[96], g[96], first[3][96];
-        for (size_t i = 0; i < n; i++) w[i] = rng_normal(&rng), m[i] = rng_normal(&rng), v[i] = fabsf(rng_normal(&rng)), g[i] = rng_normal(&rng);
+        for (size_t i = 0; i < n; i++)
+            w[i] = rng_normal(&rng), m[i] = rng_normal(&rng), v[i] = fabsf(rng_normal(&rng)),
+            g[i] = rng_normal(&rng);
         bool have = false;
         FOR_TWINS(o) {
             float y[3][96];
@@ -125,9 +145,11 @@ static void adamw_twins_and_reference(void)
             for (int j = 0; j < 3; j++) CHECK(!memcmp(first[j], y[j], n * 4), "%s n %zu", o->name, n);
         }
         for (size_t i = 0; i < n; i++) {
-            const double x = 0.5 * (double)g[i], m1 = 0.9 * (double)m[i] + 0.1 * x, v1 = 0.999 * (double)v[i] + 0.001 * x * x;
+            const double x = 0.5 * (double)g[i], m1 = 0.9 * (double)m[i] + 0.1 * x,
+                         v1 = 0.999 * (double)v[i] + 0.001 * x * x;
             CHECK(near((double)first[1][i], m1, 1e-6, 1e-6) && near((double)first[2][i], v1, 1e-6, 1e-6));
-            CHECK(near((double)first[0][i], 0.9995 * (double)w[i] - 0.01 * m1 / (sqrt(v1) * 1.5 + 1e-8), 1e-5, 1e-5));
+            CHECK(near((double)first[0][i], 0.9995 * (double)w[i] - 0.01 * m1 / (sqrt(v1) * 1.5 + 1e-8), 1e-5,
+                       1e-5));
         }
     }
 }
@@ -136,7 +158,8 @@ static void packing_columns_is_packing_the_transpose(void)
 {
     struct rng rng = { 64 };
     for (int k = 0; k < 60; k++) {
-        const size_t n = 1 + rng_below(&rng, 50), d = 1 + rng_below(&rng, 40), cut = rng_below(&rng, d) / 2 * 2;
+        const size_t n = 1 + rng_below(&rng, 50), d = 1 + rng_below(&rng, 40),
+                     cut = rng_below(&rng, d) / 2 * 2;
         for (size_t from = 0; from < 2; from++)
             for (size_t to = 0; to < 2; to++) {
                 struct mat a = { acts[to], n, d, NULL }, b = a;
@@ -157,7 +180,7 @@ static void packing_columns_is_packing_the_transpose(void)
     }
 }
 
-/* ---- the module against PyTorch and finite differences ------------------------------------------------------ */
+/* ---- the module against PyTorch and finite differences ---- */
 
 /* Loss and, with b->u.grad cleared first, gradient. */
 static double bench_loss(struct fixture_bench *b, bool gradient, struct train_score score[TRAIN_OUTPUTS_MAX])
@@ -177,28 +200,37 @@ static void training_equals_pytorch(void)
         char name[64];
         struct fixture want[4], set = fixture("settings");
         static const char *const parts[] = { "losses", "gradient", "norms", "last" };
-        for (int i = 0; i < 4; i++) snprintf(name, sizeof name, "%s_%s", kinds[kind], parts[i]), want[i] = fixture(name);
+        for (int i = 0; i < 4; i++)
+            snprintf(name, sizeof name, "%s_%s", kinds[kind], parts[i]), want[i] = fixture(name);
         struct train_score score[TRAIN_OUTPUTS_MAX];
         struct fixture_bench b;
         double worst = 0;
         fixture_bench_open(&b, DT_F32, best_twin(), 2, kind == 0, NULL);
-        struct train_settings s = { .steps = b.steps, .warmup = b.warmup, .rate = set.v[0], .decay = set.v[1], .clip = set.v[2] };
+        struct train_settings s = { .steps = b.steps, .warmup = b.warmup, .rate = set.v[0], .decay = set.v[1],
+                                    .clip = set.v[2] };
         for (size_t step = 0; step < b.steps; step++) {
             bench_loss(&b, true, score);
             for (size_t k = 0; k < b.n && step == 0; k++) {
                 CHECK(score[k].n == b.win.n - 2 - k, "%zu positions", score[k].n);
-                CHECK(near(score[k].loss / (double)score[k].n, want[0].v[k], 1e-6, 1e-6), "%s head %zu: loss %.9g, PyTorch %.9g", kinds[kind], k, score[k].loss / (double)score[k].n, want[0].v[k]);
+                CHECK(near(score[k].loss / (double)score[k].n, want[0].v[k], 1e-6, 1e-6),
+                      "%s head %zu: loss %.9g, PyTorch %.9g", kinds[kind], k,
+                      score[k].loss / (double)score[k].n, want[0].v[k]);
             }
             for (size_t i = 0; i < b.u.n_params && step == 0; i++)
-                CHECK(near((double)b.u.grad[i], want[1].v[i], 1e-6, 1e-4), "%s parameter %zu: gradient %.9g, PyTorch %.9g", kinds[kind], i, (double)b.u.grad[i], want[1].v[i]);
+                CHECK(near((double)b.u.grad[i], want[1].v[i], 1e-6, 1e-4),
+                      "%s parameter %zu: gradient %.9g, PyTorch %.9g", kinds[kind], i, (double)b.u.grad[i],
+                      want[1].v[i]);
             const double norm = train_step(&b.u, &s, step, &b.m);
-            CHECK(near(norm, want[2].v[step], 1e-5, 1e-4), "%s step %zu: norm %g, PyTorch %g", kinds[kind], step, norm, want[2].v[step]);
+            CHECK(near(norm, want[2].v[step], 1e-5, 1e-4), "%s step %zu: norm %g, PyTorch %g", kinds[kind],
+                  step, norm, want[2].v[step]);
         }
         for (size_t i = 0; i < b.u.n_params; i++) {
-            CHECK(near((double)b.u.w[i], want[3].v[i], 2e-5, 1e-4), "%s parameter %zu: %.9g, PyTorch %.9g", kinds[kind], i, (double)b.u.w[i], want[3].v[i]);
+            CHECK(near((double)b.u.w[i], want[3].v[i], 2e-5, 1e-4), "%s parameter %zu: %.9g, PyTorch %.9g",
+                  kinds[kind], i, (double)b.u.w[i], want[3].v[i]);
             worst = fmax(worst, fabs((double)b.u.w[i] - want[3].v[i]));
         }
-        printf("    %s: after %zu steps the largest difference of a parameter is %.2g\n", kinds[kind], b.steps, worst);
+        printf("    %s: after %zu steps the largest difference of a parameter is %.2g\n", kinds[kind],
+               b.steps, worst);
         fixture_bench_close(&b);
         for (int i = 0; i < 4; i++) free(want[i].v);
         free(set.v);
@@ -219,15 +251,19 @@ static void gradients_equal_finite_differences(void)
         memcpy(w, b.u.w, n * 4), memcpy(g, b.u.grad, n * 4);
         for (int k = 0; k < 40; k++) {
             double dot = 0, len = 0, side[2];
-            for (size_t i = 0; i < n; i++) dir[i] = k ? (k % 4 ? rng_normal(&rng) : i == rng_below(&rng, n) || i == (size_t)k * 5 ? 1 : 0) : g[i];
+            for (size_t i = 0; i < n; i++) dir[i] = k ? (k % 4 ? rng_normal(&rng) : i == rng_below(&rng, n) ||
+                i == (size_t)k * 5 ? 1 : 0) : g[i];
             for (size_t i = 0; i < n; i++) len += (double)dir[i] * (double)dir[i];
             for (size_t i = 0; i < n; i++) dot += (double)dir[i] / sqrt(len) * (double)g[i];
             for (int j = 0; j < 2; j++) {
-                for (size_t i = 0; i < n; i++) b.u.w[i] = w[i] + (float)((j ? 0.01 : -0.01) / sqrt(len) * (double)dir[i]);
+                for (size_t i = 0; i < n; i++)
+                    b.u.w[i] = w[i] + (float)((j ? 0.01 : -0.01) / sqrt(len) * (double)dir[i]);
                 b.u.kind->update(&b.u);
                 side[j] = bench_loss(&b, false, score);
             }
-            CHECK(near((side[1] - side[0]) / 0.02, dot, 3e-4, 3e-3), "%s direction %d: differences %g, gradient %g", chained ? "chained" : "independent", k, (side[1] - side[0]) / 0.02, dot);
+            CHECK(near((side[1] - side[0]) / 0.02, dot, 3e-4, 3e-3),
+                  "%s direction %d: differences %g, gradient %g", chained ? "chained" : "independent", k,
+                  (side[1] - side[0]) / 0.02, dot);
         }
         CHECK(!memcmp(g, b.u.grad, n * 4), "scoring alone touched the gradient");
         free(w), free(g), free(dir);
@@ -247,29 +283,34 @@ static void gradients_in_bf16(void)
             for (size_t threads = 1; threads <= 3; threads += 2) {
                 fixture_bench_open(&b, DT_BF16, o, threads, chained, NULL);
                 bench_loss(&b, true, score);
-                if (first) CHECK(!memcmp(first, b.u.grad, b.u.n_params * 4), "%s, %zu threads", o->name, threads);
+                if (first)
+                    CHECK(!memcmp(first, b.u.grad, b.u.n_params * 4), "%s, %zu threads", o->name, threads);
                 else first = must_alloc(b.u.n_params * 4), memcpy(first, b.u.grad, b.u.n_params * 4);
                 fixture_bench_close(&b);
             }
         fixture_bench_open(&b, DT_F32, ops_all[0], 1, chained, NULL);
         bench_loss(&b, true, score);
         for (size_t i = 0; i < b.u.n_params; i++)
-            dot += (double)first[i] * (double)b.u.grad[i], aa += (double)first[i] * (double)first[i], bb += (double)b.u.grad[i] * (double)b.u.grad[i];
-        CHECK(dot / sqrt(aa * bb) > 0.9995 && near(sqrt(aa), sqrt(bb), 0, 0.01), "cosine %g, norms %g %g", dot / sqrt(aa * bb), sqrt(aa), sqrt(bb));
+            dot += (double)first[i] * (double)b.u.grad[i], aa += (double)first[i] * (double)first[i],
+                bb += (double)b.u.grad[i] * (double)b.u.grad[i];
+        CHECK(dot / sqrt(aa * bb) > 0.9995 && near(sqrt(aa), sqrt(bb), 0, 0.01), "cosine %g, norms %g %g",
+              dot / sqrt(aa * bb), sqrt(aa), sqrt(bb));
         fixture_bench_close(&b), free(first);
     }
 }
 
-/* ---- whole runs ---------------------------------------------------------------------------------------------- */
+/* ---- whole runs ---- */
 
-static const struct tiny model_shape = { "llama-bf16", "llama", 64, 112, 4, 2, 16, 97, 2, 0, DT_BF16, true, 0 };
+static const struct tiny model_shape = { "llama-bf16", "llama", 64, 112, 4, 2, 16, 97, 2, 0, DT_BF16, true,
+                                         0 };
 
 struct session {
     const struct ops *ops; size_t threads, stop_at;
     atomic_int stop;
     double first, last, valid_first, valid_last; size_t reports, resumed, top1;
 };
-static void on_report(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score)
+static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
+                      const struct train_score *score)
 {
     struct session *s = ctx;
     double loss = 0;
@@ -287,11 +328,13 @@ static void make_text(struct train_text *t, size_t n_texts, size_t len, uint64_t
 {
     struct rng rng = { seed };
     t->n = n_texts;
-    t->begin = must_alloc((n_texts + 1) * sizeof *t->begin), t->ids = must_alloc(n_texts * len * sizeof *t->ids);
+    t->begin = must_alloc((n_texts + 1) * sizeof *t->begin),
+    t->ids = must_alloc(n_texts * len * sizeof *t->ids);
     for (size_t i = 0; i < n_texts; i++) {
         t->begin[i + 1] = t->begin[i] + len;
         for (size_t j = 0; j < len; j++)
-            t->ids[t->begin[i] + j] = (int32_t)(rng_below(&rng, 8) ? (j * 7 + i) % 13 * 5 : rng_below(&rng, 97));
+            t->ids[t->begin[i] + j] =
+                (int32_t)(rng_below(&rng, 8) ? (j * 7 + i) % 13 * 5 : rng_below(&rng, 97));
     }
 }
 static int session(const char *dir, struct session *s, const char *out, struct err *e)
@@ -300,14 +343,20 @@ static int session(const char *dir, struct session *s, const char *out, struct e
     char second[4200], checkpoint[4200], curves[4200];
     struct lm_back back;
     struct module u[2] = { { .name = "chained", .out = out }, { .name = "independent", .out = second } };
-    snprintf(second, sizeof second, "%s.2", out), snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", out), snprintf(curves, sizeof curves, "%s.csv", out);
+    snprintf(second, sizeof second, "%s.2", out),
+        snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", out),
+        snprintf(curves, sizeof curves, "%s.csv", out);
     rig_open(&r, dir, DT_BF16, s->ops, s->threads, 1, 64);
     struct train t = {
-        .model = &r.m, .module = u, .n_modules = 2, .prefix = { 96 }, .n_prefix = 1, .checkpoint = checkpoint, .curves = curves, .stop = &s->stop, .report = on_report, .ctx = s,
-        .s = { .window = 100, .batch = 3, .steps = 40, .warmup = 4, .valid_every = 10, .valid_windows = 3, .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
+        .model = &r.m, .module = u, .n_modules = 2, .prefix = { 96 }, .n_prefix = 1, .checkpoint = checkpoint,
+        .curves = curves, .stop = &s->stop, .report = on_report, .ctx = s,
+        .s = { .window = 100, .batch = 3, .steps = 40, .warmup = 4, .valid_every = 10, .valid_windows = 3,
+               .rate = 0.02, .decay = 0.1, .clip = 1, .seed = 7, .checkpoint_seconds = 1e9 } };
     make_text(&t.data, 4, 430, 1), make_text(&t.valid, 2, 150, 2);
     CHECK(train_windows(&t, &t.data) == 20 && train_windows(&t, &t.valid) == 4);
-    if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, NULL, e) || train_heads_open(&u[1], &r.m, &back, 2, false, 1, NULL, e)) rig_die("session", e);
+    if (lm_back_open(&back, &r.m, e) || train_heads_open(&u[0], &r.m, &back, 3, true, 1, NULL, e) ||
+        train_heads_open(&u[1], &r.m, &back, 2, false, 1, NULL, e))
+        rig_die("session", e);
     s->stop = 0;
     s->first = s->last = s->valid_first = s->valid_last = 0, s->reports = 0;
     int rc = train_run(&t, e);
@@ -322,7 +371,8 @@ static bool same_file(const char *a, const char *b, const char *suffix)
     size_t n, m;
     struct err e;
     snprintf(p, sizeof p, "%s%s", a, suffix), snprintf(q, sizeof q, "%s%s", b, suffix);
-    bool same = !file_read(&x, &n, p, 1 << 24, &e) && !file_read(&y, &m, q, 1 << 24, &e) && n == m && n > 200 && !memcmp(x, y, n);
+    bool same = !file_read(&x, &n, p, 1 << 24, &e) && !file_read(&y, &m, q, 1 << 24, &e) && n == m &&
+                n > 200 && !memcmp(x, y, n);
     free(x), free(y);
     return same;
 }
@@ -339,10 +389,12 @@ static void runs_learn_and_end_with_the_same_bytes(void)
     struct heads h;
     struct rig r;
     tiny_write(&model_shape, dir);
-    snprintf(a, sizeof a, "%s/a", dir), snprintf(b, sizeof b, "%s/b", dir), snprintf(p, sizeof p, "%s/b.checkpoint", dir);
+    snprintf(a, sizeof a, "%s/a", dir), snprintf(b, sizeof b, "%s/b", dir),
+        snprintf(p, sizeof p, "%s/b.checkpoint", dir);
     struct session s = { .ops = best_twin(), .threads = 1 };
     CHECK(session(dir, &s, a, &e) == 0, "%s", e.msg);
-    printf("    loss %.3f -> %.3f, held-out text %.3f -> %.3f, top-1 %zu %%\n", s.first, s.last, s.valid_first, s.valid_last, s.top1);
+    printf("    loss %.3f -> %.3f, held-out text %.3f -> %.3f, top-1 %zu %%\n", s.first, s.last,
+           s.valid_first, s.valid_last, s.top1);
     CHECK(s.last < 0.7 * s.first && s.valid_last < 0.7 * s.valid_first && s.top1 >= 50 && s.reports == 45);
     CHECK(access(p, F_OK), "the checkpoint is still there");
     /* what was saved can be used, by the model it was made for */
@@ -354,7 +406,9 @@ static void runs_learn_and_end_with_the_same_bytes(void)
         struct session x = { .ops = o, .threads = o == ops_all[0] ? 3 : 2 };
         if (o == ops_all[0] && SLOW_BUILD)
             continue;
-        CHECK(session(dir, &x, b, &e) == 0 && same_file(a, b, "") && same_file(a, b, ".2") && same_file(a, b, ".csv"), "%s, %zu threads: other bytes", o->name, x.threads);
+        CHECK(session(dir, &x, b, &e) == 0 && same_file(a, b, "") && same_file(a, b, ".2") &&
+                  same_file(a, b, ".csv"),
+              "%s, %zu threads: other bytes", o->name, x.threads);
         remove_all(b);
     }
     /* interrupted twice, at a look at held-out text and elsewhere, gone on with other numbers of threads */
@@ -363,9 +417,13 @@ static void runs_learn_and_end_with_the_same_bytes(void)
         struct session x = { .ops = best_twin(), .threads = 1 + i, .stop_at = stops[i] };
         int rc = session(dir, &x, b, &e);
         CHECK(x.resumed == (i ? stops[i - 1] : 0), "went on from step %zu", x.resumed);
-        CHECK(stops[i] ? rc == -1 && e.code == ERR_FAILED && strstr(e.msg, "the same command goes on") && !access(p, F_OK) : rc == 0, "%s", e.msg);
+        CHECK(stops[i] ? rc == -1 && e.code == ERR_FAILED && strstr(e.msg, "the same command goes on") &&
+                             !access(p, F_OK)
+                       : rc == 0,
+              "%s", e.msg);
     }
-    CHECK(same_file(a, b, "") && same_file(a, b, ".2") && same_file(a, b, ".csv"), "other bytes after interruptions");
+    CHECK(same_file(a, b, "") && same_file(a, b, ".2") && same_file(a, b, ".csv"),
+          "other bytes after interruptions");
     CHECK(!same_file(a, a, ".2") || !same_file(a, b, "x"), "files that are not there are equal");
     remove_all(a), remove_all(b), tiny_remove(dir);
 }
@@ -379,7 +437,8 @@ static void checkpoints_are_checked(void)
     struct session s = { .ops = best_twin(), .threads = 1, .stop_at = 2 };
     CHECK(session(dir, &s, out, &e) == -1 && file_read(&data, &n, p, 1 << 24, &e) == 0, "%s", e.msg);
     for (int k = 0; k < 4; k++) {
-        static const char *const want[] = { "damaged", "damaged", "not a checkpoint", "made with other settings" };
+        static const char *const want[] = { "damaged", "damaged", "not a checkpoint",
+                                            "made with other settings" };
         char *bad = must_alloc(n);
         memcpy(bad, data, n);
         if (k == 0) bad[n / 2] ^= 1;
@@ -392,7 +451,9 @@ static void checkpoints_are_checked(void)
         struct slice part = { bad, k == 1 ? n - 100 : n };
         CHECK(file_write(p, &part, 1, &e) == 0);
         s.stop_at = 0;
-        CHECK(session(dir, &s, out, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, want[k]) && !strchr(e.msg, '\n'), "%d: %s", k, e.msg);
+        CHECK(session(dir, &s, out, &e) == -1 && e.code == ERR_INPUT && strstr(e.msg, want[k]) &&
+                  !strchr(e.msg, '\n'),
+              "%d: %s", k, e.msg);
         free(bad);
     }
     free(data), remove_all(out), tiny_remove(dir);
@@ -400,7 +461,8 @@ static void checkpoints_are_checked(void)
 static void the_rate_rises_and_falls(void)
 {
     struct train_settings s = { .steps = 100, .warmup = 10, .rate = 2 };
-    CHECK(near(train_rate(&s, 0), 0.2, 1e-12, 0) && near(train_rate(&s, 9), 2, 1e-12, 0) && near(train_rate(&s, 10), 2, 1e-12, 0));
+    CHECK(near(train_rate(&s, 0), 0.2, 1e-12, 0) && near(train_rate(&s, 9), 2, 1e-12, 0) &&
+          near(train_rate(&s, 10), 2, 1e-12, 0));
     CHECK(near(train_rate(&s, 55), 1, 1e-12, 0) && train_rate(&s, 99) > 0 && train_rate(&s, 99) < 0.001);
     s.warmup = 0;
     CHECK(near(train_rate(&s, 0), 2, 1e-12, 0));

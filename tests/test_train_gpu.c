@@ -48,10 +48,13 @@ static void products_of_every_orientation(void)
             for (size_t j = 0; j < n; j++) {
                 double want = add ? (double)cf[i * n + j] : 0, size = 1;
                 for (size_t p = 0; p < k; p++) {
-                    const double x = (double)bf16_to_f32(a[a_t ? p * m + i : i * k + p]), y = (double)bf16_to_f32(b[b_t ? j * k + p : p * n + j]);
+                    const double x = (double)bf16_to_f32(a[a_t ? p * m + i : i * k + p]),
+                                 y = (double)bf16_to_f32(b[b_t ? j * k + p : p * n + j]);
                     want += x * y, size += fabs(x * y);
                 }
-                CHECK(fabs((double)c[i * n + j] - want) < 1e-5 * size, "%zu x %zu x %zu a_t %d b_t %d add %d: (%zu, %zu) %g, exact %g", m, n, k, a_t, b_t, add, i, j, (double)c[i * n + j], want);
+                CHECK(fabs((double)c[i * n + j] - want) < 1e-5 * size,
+                      "%zu x %zu x %zu a_t %d b_t %d add %d: (%zu, %zu) %g, exact %g", m, n, k, a_t, b_t, add,
+                      i, j, (double)c[i * n + j], want);
             }
         CHECK(!memcmp(c + m * n, cf + m * n, 32), "written behind the end");
         drop(ad), drop(bd), drop(cd), free(af), free(bf), free(cf), free(a), free(b), free(c);
@@ -62,17 +65,25 @@ static void norms_back_as_the_twin(void)
 {
     struct rng rng = { 72 };
     for (int round = 0; round < 8; round++) {
-        const size_t rows = 1 + rng_below(&rng, 20), dim = 2 + rng_below(&rng, round < 6 ? 80 : 700), all = rows * dim;
+        const size_t rows = 1 + rng_below(&rng, 20), dim = 2 + rng_below(&rng, round < 6 ? 80 : 700),
+                     all = rows * dim;
         const bool add = round & 1;
         const float eps = 1e-5f, weight = round & 2 ? 0.125f : 1;
-        float *x = normals(&rng, all), *dy = normals(&rng, all), *w = normals(&rng, dim), *dx = normals(&rng, all), *dw = normals(&rng, dim), *scaled = must_alloc(all * 4);
+        float *x = normals(&rng, all), *dy = normals(&rng, all), *w = normals(&rng, dim),
+              *dx = normals(&rng, all), *dw = normals(&rng, dim), *scaled = must_alloc(all * 4);
         for (size_t i = 0; i < all; i++) scaled[i] = dy[i] * weight;
-        float *dxd = put(dx, all * 4), *dwd = put(dw, dim * 4), *dyd = put(dy, all * 4), *xd = put(x, all * 4), *wd = put(w, dim * 4), *scale = dev->alloc(dev, rows * 4);
-        device_norm_back(dev, &(struct device_norm_back){ dxd, dwd, dyd, xd, wd, scale, rows, dim, eps, weight, add });
+        float *dxd = put(dx, all * 4), *dwd = put(dw, dim * 4), *dyd = put(dy, all * 4),
+              *xd = put(x, all * 4), *wd = put(w, dim * 4), *scale = dev->alloc(dev, rows * 4);
+        device_norm_back(dev, &(struct device_norm_back){ dxd, dwd, dyd, xd, wd, scale, rows, dim, eps,
+            weight, add });
         ops_all[0]->rmsnorm_back(dx, dim, add, dw, scaled, dim, x, w, rows, dim, eps);
         float *got = get(dxd, all * 4), *gain = get(dwd, dim * 4);
-        for (size_t i = 0; i < all; i++) CHECK(near((double)got[i], (double)dx[i], 2e-5, 2e-5), "dim %zu dx[%zu]: %g, twin %g", dim, i, (double)got[i], (double)dx[i]);
-        for (size_t i = 0; i < dim; i++) CHECK(near((double)gain[i], (double)dw[i], 2e-5, 2e-5), "dim %zu dw[%zu]: %g, twin %g", dim, i, (double)gain[i], (double)dw[i]);
+        for (size_t i = 0; i < all; i++)
+            CHECK(near((double)got[i], (double)dx[i], 2e-5, 2e-5), "dim %zu dx[%zu]: %g, twin %g", dim, i,
+                  (double)got[i], (double)dx[i]);
+        for (size_t i = 0; i < dim; i++)
+            CHECK(near((double)gain[i], (double)dw[i], 2e-5, 2e-5), "dim %zu dw[%zu]: %g, twin %g", dim, i,
+                  (double)gain[i], (double)dw[i]);
         drop(dxd), drop(dwd), drop(dyd), drop(xd), drop(wd), drop(scale);
         free(x), free(dy), free(w), free(dx), free(dw), free(scaled), free(got), free(gain);
     }
@@ -85,14 +96,16 @@ static void losses_as_the_twin(void)
     for (int round = 0; round < 10; round++) {
         const size_t vocab = 2 + rng_below(&rng, round < 8 ? 90 : 3000);
         float *x = normals(&rng, ROWS * vocab);
-        for (size_t i = 0; i < ROWS * vocab; i++) x[i] = round & 1 ? 5 * x[i] : floorf(2 * x[i]);           /* ties */
+        /* ties */
+        for (size_t i = 0; i < ROWS * vocab; i++) x[i] = round & 1 ? 5 * x[i] : floorf(2 * x[i]);
         int32_t target[ROWS] = { (int32_t)rng_below(&rng, vocab), -1, (int32_t)(vocab - 1) };
         float *xd = put(x, ROWS * vocab * 4);
         int32_t *td = put(target, sizeof target);
         uint16_t *gd = dev->alloc(dev, ROWS * vocab * 2);
         struct xent *ld = dev->alloc(dev, ROWS * sizeof *ld), *l;
         uint16_t *g, *none, *twin = must_alloc(vocab * 2);
-        dev->upload(dev, gd, x, ROWS * vocab * 2);                                                           /* not 0 before */
+        /* not 0 before */
+        dev->upload(dev, gd, x, ROWS * vocab * 2);
         none = get(gd, ROWS * vocab * 2);
         device_xent(dev, ld, NULL, xd, td, ROWS, vocab);
         g = get(gd, ROWS * vocab * 2);
@@ -103,13 +116,19 @@ static void losses_as_the_twin(void)
         for (size_t r = 0; r < ROWS; r++) {
             struct xent want;
             if (target[r] < 0) {
-                for (size_t i = 0; i < vocab; i++) CHECK(g[r * vocab + i] == 0, "row without a target: %x", g[r * vocab + i]);
+                for (size_t i = 0; i < vocab; i++)
+                    CHECK(g[r * vocab + i] == 0, "row without a target: %x", g[r * vocab + i]);
                 continue;
             }
             ops_all[0]->xent(twin, DT_BF16, x + r * vocab, vocab, (size_t)target[r], &want);
-            CHECK(l[r].top == want.top && l[r].at == want.at && l[r].above == want.above && near((double)l[r].sum, (double)want.sum, 0, 1e-5), "vocab %zu row %zu: %g %g %u %g", vocab, r, (double)l[r].top, (double)l[r].at, l[r].above, (double)l[r].sum);
+            CHECK(l[r].top == want.top && l[r].at == want.at && l[r].above == want.above &&
+                      near((double)l[r].sum, (double)want.sum, 0, 1e-5),
+                  "vocab %zu row %zu: %g %g %u %g", vocab, r, (double)l[r].top, (double)l[r].at, l[r].above,
+                  (double)l[r].sum);
             for (size_t i = 0; i < vocab; i++)
-                CHECK(near((double)bf16_to_f32(g[r * vocab + i]), (double)bf16_to_f32(twin[i]), 1e-30, 0.005), "vocab %zu (%zu, %zu): %g, twin %g", vocab, r, i, (double)bf16_to_f32(g[r * vocab + i]), (double)bf16_to_f32(twin[i]));
+                CHECK(near((double)bf16_to_f32(g[r * vocab + i]), (double)bf16_to_f32(twin[i]), 1e-30, 0.005),
+                      "vocab %zu (%zu, %zu): %g, twin %g", vocab, r, i, (double)bf16_to_f32(g[r * vocab + i]),
+                      (double)bf16_to_f32(twin[i]));
         }
         drop(xd), drop(td), drop(gd), drop(ld), free(x), free(g), free(none), free(l), free(twin);
     }
@@ -133,10 +152,12 @@ static void the_optimiser_is_the_twins(void)
     device_adamw(dev, d[0], d[1], d[2], d[3], w16, n, n_matrix, &a);
     plain.keep = 1;
     ops_all[0]->adamw(x[0], x[1], x[2], x[3], n_matrix, &a);
-    ops_all[0]->adamw(x[0] + n_matrix, x[1] + n_matrix, x[2] + n_matrix, x[3] + n_matrix, n - n_matrix, &plain);
+    ops_all[0]->adamw(x[0] + n_matrix, x[1] + n_matrix, x[2] + n_matrix, x[3] + n_matrix, n - n_matrix,
+                      &plain);
     memset(x[3], 0, n * 4);
     uint16_t *rounded = get(w16, n * 2);
-    for (size_t i = 0; i < n; i++) CHECK(rounded[i] == (i < n_matrix ? f32_to_bf16(x[0][i]) : 0), "w16[%zu]", i);
+    for (size_t i = 0; i < n; i++)
+        CHECK(rounded[i] == (i < n_matrix ? f32_to_bf16(x[0][i]) : 0), "w16[%zu]", i);
     for (int i = 0; i < 4; i++) {
         float *got = get(d[i], n * 4);
         CHECK(!memcmp(got, x[i], n * 4), "array %d differs from the twin's", i);
@@ -157,7 +178,8 @@ static void gradients_as_on_the_cpu(void)
         double worst = 0, dot = 0, aa = 0, bb = 0, pt = 0;
         struct err e = { 0 };
         memset(score, 0, sizeof score);
-        fixture_bench_open(&cpu, DT_BF16, best_twin(), 1, chained, NULL), fixture_bench_open(&gpu, DT_BF16, best_twin(), 1, chained, dev);
+        fixture_bench_open(&cpu, DT_BF16, best_twin(), 1, chained, NULL),
+            fixture_bench_open(&gpu, DT_BF16, best_twin(), 1, chained, dev);
         if (round & 2) ((struct trainer *)gpu.u.self)->rows_max = 7;         /* in several pieces */
         snprintf(name, sizeof name, "%s_gradient", kinds[chained]);
         struct fixture torch = fixture(name);
@@ -171,13 +193,22 @@ static void gradients_as_on_the_cpu(void)
         bb = 0;
         for (size_t i = 0; i < cpu.u.n_params; i++) {
             const double a = (double)gpu.u.grad[i], b = (double)cpu.u.grad[i];
-            CHECK(near(a, b, 0.02 * typical, 0.005), "%s parameter %zu: gradient %g, CPU %g", kinds[chained], i, a, b);
-            worst = fmax(worst, fabs(a - b)), dot += a * b, aa += a * a, bb += b * b, pt += (a - torch.v[i]) * (a - torch.v[i]);
+            CHECK(near(a, b, 0.02 * typical, 0.005), "%s parameter %zu: gradient %g, CPU %g", kinds[chained],
+                  i, a, b);
+            worst = fmax(worst, fabs(a - b)), dot += a * b, aa += a * a, bb += b * b,
+            pt += (a - torch.v[i]) * (a - torch.v[i]);
         }
-        CHECK(dot / sqrt(aa * bb) > 0.99999 && sqrt(pt / aa) < 0.02 && near(squares, aa, 0, 1e-6), "cosine %.8f, from PyTorch's %.4f, squares %g of %g", dot / sqrt(aa * bb), sqrt(pt / aa), squares, aa);
+        CHECK(dot / sqrt(aa * bb) > 0.99999 && sqrt(pt / aa) < 0.02 && near(squares, aa, 0, 1e-6),
+              "cosine %.8f, from PyTorch's %.4f, squares %g of %g", dot / sqrt(aa * bb), sqrt(pt / aa),
+              squares, aa);
         for (size_t k = 0; k < cpu.n; k++)
-            CHECK(score[0][k].n == score[1][k].n && score[0][k].top1 == score[1][k].top1 && score[0][k].top3 == score[1][k].top3 && near(score[0][k].loss, score[1][k].loss, 0, 1e-4), "head %zu: loss %g, CPU %g", k, score[1][k].loss, score[0][k].loss);
-        printf("    %s: gradients differ by at most %.2g (typical size %.2g); PyTorch's in float by %.2g of its norm\n", kinds[chained], worst, typical, sqrt(pt / aa));
+            CHECK(score[0][k].n == score[1][k].n && score[0][k].top1 == score[1][k].top1 &&
+                      score[0][k].top3 == score[1][k].top3 &&
+                      near(score[0][k].loss, score[1][k].loss, 0, 1e-4),
+                  "head %zu: loss %g, CPU %g", k, score[1][k].loss, score[0][k].loss);
+        printf("    %s: gradients differ by at most %.2g (typical size %.2g); PyTorch's in float by %.2g of "
+               "its norm\n",
+               kinds[chained], worst, typical, sqrt(pt / aa));
         /* a step: the gradient is 0 behind it, the weights moved as on the CPU */
         const struct train_settings s = { .steps = 10, .warmup = 2, .rate = 0.01, .decay = 0.1, .clip = 0.5 };
         const double n0 = train_step(&cpu.u, &s, 0, &cpu.m), n1 = train_step(&gpu.u, &s, 0, &gpu.m);

@@ -16,7 +16,8 @@ static struct entry *find(const int32_t *path, size_t depth)
         if (list[i].depth == depth && !memcmp(list[i].path, path, depth * sizeof *path)) return &list[i];
     return NULL;
 }
-static bool propose(const int32_t *parent, size_t depth, int32_t token, enum source source, float p, uint16_t slot, size_t max_depth)
+static bool propose(const int32_t *parent, size_t depth, int32_t token, enum source source, float p,
+                    uint16_t slot, size_t max_depth)
 {
     int32_t path[TREE_DEPTH_MAX + 1];
     memcpy(path, parent, depth * sizeof *path);
@@ -50,8 +51,9 @@ static bool same_pool(const struct tree *t)
         const struct entry *x = &list[i - 1];
         int32_t path[TREE_DEPTH_MAX];
         tree_path(t, (uint32_t)i, path);
-        same = k->depth == x->depth && k->parent < i && !memcmp(path, x->path, x->depth * sizeof *path) && k->sources == x->sources &&
-               k->p == x->p && k->reach == reach_of(x) && tree_child(t, k->parent, k->token) == i;
+        same = k->depth == x->depth && k->parent < i && !memcmp(path, x->path, x->depth * sizeof *path) &&
+               k->sources == x->sources && k->p == x->p && k->reach == reach_of(x) &&
+               tree_child(t, k->parent, k->token) == i;
         for (size_t s = 0; s < N_SOURCES; s++)
             same &= !(x->sources >> s & 1) || k->slot[s] == x->slot[s];
     }
@@ -71,12 +73,15 @@ static bool same_kept(const struct tree *t, size_t rows)
             if (!keep[i] && (best == SIZE_MAX || reach[i] > reach[best])) best = i;
         keep[best] = true;
     }
-    if (t->n_kept != want + 1 || t->kept[0] != 0 || t->kept_parent[0] != -1 || t->kept_token[0] != t->node[0].token) return false;
+    if (t->n_kept != want + 1 || t->kept[0] != 0 || t->kept_parent[0] != -1 ||
+        t->kept_token[0] != t->node[0].token)
+        return false;
     for (size_t i = 0; i < n_list; i++)
         if (keep[i]) {
             int32_t up = t->kept_parent[at];
-            if (t->kept[at] != i + 1 || t->kept_token[at] != t->node[i + 1].token || up < 0 || (size_t)up >= at ||
-                t->kept[up] != t->node[i + 1].parent) return false;       /* its parent is among the kept, and before it */
+            if (t->kept[at] != i + 1 || t->kept_token[at] != t->node[i + 1].token || up < 0 ||
+                (size_t)up >= at || t->kept[up] != t->node[i + 1].parent)
+                return false; /* its parent is among the kept, and before it */
             at++;
         }
     return true;
@@ -88,10 +93,12 @@ static struct tree tree;
 /* One proposal below a random node. ties: chances out of a few values. */
 static void one_more(size_t vocab, bool ties, size_t max_depth)
 {
-    uint32_t parent = (uint32_t)rng_below(&rng, 3) ? (uint32_t)rng_below(&rng, tree.n) : (uint32_t)(tree.n - 1);
+    uint32_t parent =
+        (uint32_t)rng_below(&rng, 3) ? (uint32_t)rng_below(&rng, tree.n) : (uint32_t)(tree.n - 1);
     int32_t token = (int32_t)rng_below(&rng, vocab), path[TREE_DEPTH_MAX];
     enum source s = (enum source)rng_below(&rng, N_SOURCES);
-    float p = ties ? (float)rng_below(&rng, 5) / 4 : (float)rng_below(&rng, 1 << 20) / (1 << 20) * 1.2f - 0.1f;
+    float p =
+        ties ? (float)rng_below(&rng, 5) / 4 : (float)rng_below(&rng, 1 << 20) / (1 << 20) * 1.2f - 0.1f;
     uint16_t slot = (uint16_t)rng_below(&rng, 500);
     size_t depth = tree.node[parent].depth;
     tree_path(&tree, parent, path);
@@ -104,12 +111,14 @@ static void one_more(size_t vocab, bool ties, size_t max_depth)
 static void random_proposals_equal_the_naive_tree(void)
 {
     for (size_t i = 0; i < 60 && !test_failed_; i++) {
-        size_t n = 1 + rng_below(&rng, i % 10 == 9 ? 700 : 90), vocab = 2 + rng_below(&rng, 6), depth = i % 4 == 3 ? rng_below(&rng, 5) : 20;
+        size_t n = 1 + rng_below(&rng, i % 10 == 9 ? 700 : 90), vocab = 2 + rng_below(&rng, 6),
+               depth = i % 4 == 3 ? rng_below(&rng, 5) : 20;
         tree_start(&tree, 77, depth);
         n_list = 0;
         for (size_t k = 0; k < n; k++) one_more(vocab, i % 2, depth);
         CHECK(same_pool(&tree), "tree %zu", i);
-        for (size_t rows = 1; rows <= n_list + 3 && !test_failed_; rows += 1 + (n_list > 100) * rng_below(&rng, 40)) {
+        for (size_t rows = 1; rows <= n_list + 3 && !test_failed_;
+             rows += 1 + (n_list > 100) * rng_below(&rng, 40)) {
             tree_keep(&tree, rows);
             CHECK(same_kept(&tree, rows), "tree %zu of %zu nodes, %zu rows", i, tree.n, rows);
         }
@@ -148,13 +157,18 @@ static void ties_go_to_the_first_proposed(void)
 static void a_raised_chance_reaches_down(void)
 {
     tree_start(&tree, 1, 8);
-    uint32_t a = tree_add(&tree, 0, 10, SOURCE_NGRAM, 0.1f, 0), b = tree_add(&tree, a, 11, SOURCE_NGRAM, 0.9f, 0);
-    uint32_t c = tree_add(&tree, b, 12, SOURCE_NGRAM, 0.5f, 0), d = tree_add(&tree, 0, 20, SOURCE_HEADS, 0.3f, 0);
+    uint32_t a = tree_add(&tree, 0, 10, SOURCE_NGRAM, 0.1f, 0),
+             b = tree_add(&tree, a, 11, SOURCE_NGRAM, 0.9f, 0);
+    uint32_t c = tree_add(&tree, b, 12, SOURCE_NGRAM, 0.5f, 0),
+             d = tree_add(&tree, 0, 20, SOURCE_HEADS, 0.3f, 0);
     tree_keep(&tree, 2);
     CHECK(tree.kept[1] == d);
-    CHECK(tree_add(&tree, 0, 10, SOURCE_PARTIAL, 0.8f, 5) == a && tree.node[a].sources == (1u << SOURCE_NGRAM | 1u << SOURCE_PARTIAL));
-    CHECK(tree.node[a].reach == 0.8f && tree.node[b].reach == 0.8f * 0.9f && tree.node[c].reach == 0.8f * 0.9f * 0.5f);
-    CHECK(tree_add(&tree, 0, 10, SOURCE_SUFFIX, 0.2f, 0) == a && tree.node[a].p == 0.8f, "the largest counts");
+    CHECK(tree_add(&tree, 0, 10, SOURCE_PARTIAL, 0.8f, 5) == a &&
+          tree.node[a].sources == (1u << SOURCE_NGRAM | 1u << SOURCE_PARTIAL));
+    CHECK(tree.node[a].reach == 0.8f && tree.node[b].reach == 0.8f * 0.9f &&
+          tree.node[c].reach == 0.8f * 0.9f * 0.5f);
+    CHECK(tree_add(&tree, 0, 10, SOURCE_SUFFIX, 0.2f, 0) == a && tree.node[a].p == 0.8f,
+          "the largest counts");
     tree_keep(&tree, 4);
     CHECK(tree.n_kept == 4 && tree.kept[1] == a && tree.kept[2] == b && tree.kept[3] == c);
     CHECK(tree_is_chain(&tree));
@@ -172,11 +186,14 @@ static void limits(void)
     CHECK(tree.n_kept == 1 && tree_is_chain(&tree));
     tree_start(&tree, 1, 1000);
     uint32_t at = 0;
-    for (size_t d = 1; d <= TREE_DEPTH_MAX; d++) CHECK((at = tree_add(&tree, at, (int32_t)d, SOURCE_TEST, 1, 0)) == d);
+    for (size_t d = 1; d <= TREE_DEPTH_MAX; d++)
+        CHECK((at = tree_add(&tree, at, (int32_t)d, SOURCE_TEST, 1, 0)) == d);
     CHECK(!tree_add(&tree, at, 9, SOURCE_TEST, 1, 0), "as deep as it gets");
-    for (int32_t i = 0; tree.n < TREE_POOL_MAX; i++) CHECK(tree_add(&tree, 0, 100 + i, SOURCE_TEST, 0.5f, 0) == tree.n - 1);
+    for (int32_t i = 0; tree.n < TREE_POOL_MAX; i++)
+        CHECK(tree_add(&tree, 0, 100 + i, SOURCE_TEST, 0.5f, 0) == tree.n - 1);
     CHECK(!tree_add(&tree, 0, 99, SOURCE_TEST, 1, 0) && tree.n == TREE_POOL_MAX, "full");
-    CHECK(tree_add(&tree, 0, 100, SOURCE_HEADS, 0.7f, 0) == TREE_DEPTH_MAX + 1, "one that is there is found in a full pool");
+    CHECK(tree_add(&tree, 0, 100, SOURCE_HEADS, 0.7f, 0) == TREE_DEPTH_MAX + 1,
+          "one that is there is found in a full pool");
     tree_keep(&tree, 1000000);
     CHECK(tree.n_kept == TREE_ROWS_MAX && tree.kept[TREE_DEPTH_MAX] == TREE_DEPTH_MAX);
 }
@@ -185,7 +202,8 @@ static void limits(void)
 static void chains_are_kept_as_proposed(void)
 {
     tree_start(&tree, 1, 8);
-    uint32_t a = tree_add(&tree, 0, 1, SOURCE_NGRAM, 0.5f, 0), b = tree_add(&tree, a, 2, SOURCE_NGRAM, 0.5f, 0);
+    uint32_t a = tree_add(&tree, 0, 1, SOURCE_NGRAM, 0.5f, 0),
+             b = tree_add(&tree, a, 2, SOURCE_NGRAM, 0.5f, 0);
     const uint32_t want[] = { b, a, b };
     for (size_t i = 0; i < 3; i++) tree_chain(&tree, want[i]);
     CHECK(tree.n_chains == 3 && !memcmp(tree.chain, want, sizeof want));

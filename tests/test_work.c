@@ -31,9 +31,12 @@ static void a_held_database_fails_no_job(void)
     CHECK(worker_open(&w, s, &e) == 0, "%s", e.msg);
     struct wish wish = worker_wish(&w, 0);
     CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == job, "%s", e.msg);
-    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_busy_timeout(other, 60000) == SQLITE_OK && sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_busy_timeout(other, 60000) == SQLITE_OK &&
+          sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     pthread_create(&t, NULL, let_go, other);
-    CHECK(worker_run(&w, &c, &how, NULL, &r, &e) == -1 && e.code == ERR_AGAIN && strstr(e.msg, "held the database"), "%d %s", e.code, e.msg);
+    CHECK(worker_run(&w, &c, &how, NULL, &r, &e) == -1 && e.code == ERR_AGAIN &&
+              strstr(e.msg, "held the database"),
+          "%d %s", e.code, e.msg);
     pthread_join(t, NULL);
     stats_close(&r.stats);
     CHECK(rig_sql("SELECT state = 'queued' AND error IS NULL AND worker IS NULL AND idle = 0 FROM job") == 1);

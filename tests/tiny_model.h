@@ -19,7 +19,8 @@ struct tiny {
 static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "llama-bf16", "llama", 64, 112, 4, 2, 16, 300, 3, 0, DT_BF16, true, 0 },
     { "qwen3-f16-window", "qwen3", 96, 80, 6, 2, 80, 211, 4, 100, DT_F16, false, 0 },
-    { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false, 0 },     /* head_dim padded to 32, odd inputs of down_proj */
+    /* head_dim padded to 32, odd inputs of down_proj */
+    { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false, 0 },
     { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },               /* biases, as many KV heads as heads */
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
@@ -32,11 +33,13 @@ static inline uint16_t tiny_f16(float x)     /* for |x| < 1024, rounded towards 
 }
 struct tiny_writer { FILE *header, *data; size_t at; struct rng rng; enum dtype dtype; bool first; };
 
-static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean, float scale)
+static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t rows, size_t cols, float mean,
+                               float scale)
 {
     static const char *const names[] = { "", "BF16", "F16", "F32" };
     size_t n = rows * (cols ? cols : 1), bytes = n * dtype_size(w->dtype);
-    fprintf(w->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%zu", w->first ? "" : ",", name, names[w->dtype], rows);
+    fprintf(w->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%zu", w->first ? "" : ",", name,
+            names[w->dtype], rows);
     if (cols) fprintf(w->header, ",%zu", cols);
     fprintf(w->header, "],\"data_offsets\":[%zu,%zu]}", w->at, w->at + bytes);
     w->first = false, w->at += bytes;
@@ -46,7 +49,8 @@ static inline void tiny_tensor(struct tiny_writer *w, const char *name, size_t r
         fwrite(w->dtype == DT_F32 ? (void *)&x : (void *)&h, 1, dtype_size(w->dtype), w->data);
     }
 }
-static inline void tiny_linear(struct tiny_writer *w, size_t layer, const char *name, size_t out, size_t in, bool bias)
+static inline void tiny_linear(struct tiny_writer *w, size_t layer, const char *name, size_t out, size_t in,
+                               bool bias)
 {
     char full[128];
     snprintf(full, sizeof full, "model.layers.%zu.%s.weight", layer, name);
@@ -63,13 +67,16 @@ static inline void tiny_norm(struct tiny_writer *w, size_t layer, const char *na
 static inline void tiny_tensors(struct tiny_writer *w, const struct tiny *t)
 {
     bool bias = !strcmp(t->type, "qwen2"), qk = !strcmp(t->type, "qwen3");
-    tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0, t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
+    tiny_tensor(w, "model.embed_tokens.weight", t->vocab, t->hidden, 0,
+                t->tied ? 1.5f / sqrtf((float)t->hidden) : 1);
     for (size_t l = 0; l < t->layers; l++) {
         tiny_norm(w, l, "input_layernorm", t->hidden);
         tiny_linear(w, l, "self_attn.q_proj", t->heads * t->head_dim, t->hidden, bias);
         tiny_linear(w, l, "self_attn.k_proj", t->kv_heads * t->head_dim, t->hidden, bias);
         tiny_linear(w, l, "self_attn.v_proj", t->kv_heads * t->head_dim, t->hidden, bias);
-        if (qk) tiny_norm(w, l, "self_attn.q_norm", t->head_dim), tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
+        if (qk)
+            tiny_norm(w, l, "self_attn.q_norm", t->head_dim),
+                tiny_norm(w, l, "self_attn.k_norm", t->head_dim);
         tiny_linear(w, l, "self_attn.o_proj", t->hidden, t->heads * t->head_dim, false);
         tiny_norm(w, l, "post_attention_layernorm", t->hidden);
         tiny_linear(w, l, "mlp.gate_proj", t->ffn, t->hidden, false);
@@ -85,9 +92,12 @@ static inline void tiny_heads(struct tiny_writer *w, const char *prefix, size_t 
 {
     char name[128];
     for (size_t k = 0; k < n; k++) {
-        snprintf(name, sizeof name, "%s%zu.linear.weight", prefix, k), tiny_tensor(w, name, hidden, hidden, 0, 1 / sqrtf((float)hidden));
-        snprintf(name, sizeof name, "%s%zu.input_layernorm.weight", prefix, k), tiny_tensor(w, name, hidden, 0, 1, 0.3f);
-        snprintf(name, sizeof name, "%s%zu.post_layernorm.weight", prefix, k), tiny_tensor(w, name, hidden, 0, 1, 0.3f);
+        snprintf(name, sizeof name, "%s%zu.linear.weight", prefix, k),
+            tiny_tensor(w, name, hidden, hidden, 0, 1 / sqrtf((float)hidden));
+        snprintf(name, sizeof name, "%s%zu.input_layernorm.weight", prefix, k),
+            tiny_tensor(w, name, hidden, 0, 1, 0.3f);
+        snprintf(name, sizeof name, "%s%zu.post_layernorm.weight", prefix, k),
+            tiny_tensor(w, name, hidden, 0, 1, 0.3f);
     }
 }
 static inline void tiny_config(const struct tiny *t, const char *dir)
@@ -96,10 +106,14 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
     snprintf(path, sizeof path, "%s/config.json", dir);
     FILE *f = fopen(path, "w");
     if (!f) abort();
-    fprintf(f, "{\"model_type\":\"%s\",\"hidden_size\":%zu,\"intermediate_size\":%zu,\"num_hidden_layers\":%zu,\"num_attention_heads\":%zu,"
-            "\"num_key_value_heads\":%zu,\"head_dim\":%zu,\"vocab_size\":%zu,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-6,"
-            "\"rope_theta\":100000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s", t->type, t->hidden, t->ffn, t->layers, t->heads,
-            t->kv_heads, t->head_dim, t->vocab, t->tied ? "true" : "false");
+    fprintf(f,
+            "{\"model_type\":\"%s\",\"hidden_size\":%zu,\"intermediate_size\":%zu,\"num_hidden_layers\":%zu,"
+            "\"num_attention_heads\":%zu,"
+            "\"num_key_value_heads\":%zu,\"head_dim\":%zu,\"vocab_size\":%zu,\"max_position_embeddings\":"
+            "131072,\"rms_norm_eps\":1e-6,"
+            "\"rope_theta\":100000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s",
+            t->type, t->hidden, t->ffn, t->layers, t->heads, t->kv_heads, t->head_dim, t->vocab,
+            t->tied ? "true" : "false");
     if (t->window && !strcmp(t->type, "mistral"))
         fprintf(f, ",\"sliding_window\":%zu", t->window);
     else if (t->window) {
@@ -115,7 +129,8 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
     if (fclose(f)) abort();
 }
 /* A safetensors file: begin, tiny_tensor.., end. `metadata` is the object's text, or NULL. */
-static inline void tiny_begin(struct tiny_writer *w, enum dtype dtype, uint64_t seed, const char *metadata, char **header, size_t *n)
+static inline void tiny_begin(struct tiny_writer *w, enum dtype dtype, uint64_t seed, const char *metadata,
+                              char **header, size_t *n)
 {
     *w = (struct tiny_writer){ .header = open_memstream(header, n), .data = tmpfile(), .rng = { seed }, .dtype = dtype, .first = !metadata };
     if (!w->header || !w->data) abort();

@@ -138,8 +138,8 @@ int main(int argc, char **argv)
         t0 = clock_seconds();
         if (tokenizer_encode(t, &ids, &n_ids, text, n_text, true, &e))
             die(&e);
-        printf("load %.3f s, %zu bytes in memory; %zu bytes -> %zu ids in %.3f s\n", loaded, tokenizer_bytes(t), n_text, n_ids,
-               clock_seconds() - t0);
+        printf("load %.3f s, %zu bytes in memory; %zu bytes -> %zu ids in %.3f s\n", loaded,
+               tokenizer_bytes(t), n_text, n_ids, clock_seconds() - t0);
         free(ids);
         free(text);
     }

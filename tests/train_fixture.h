@@ -27,15 +27,19 @@ static inline struct fixture fixture(const char *name)
 struct fixture_bench { struct model m; struct lm_back back; struct module u; struct train_window win; float *hidden, *hidden_there; int32_t *token; size_t n, steps, warmup; };
 
 /* dev: a device, where the model lies on one; NULL: the host. */
-static inline void fixture_bench_open(struct fixture_bench *b, enum dtype compute, const struct ops *o, size_t threads, bool chained, struct device *dev)
+static inline void fixture_bench_open(struct fixture_bench *b, enum dtype compute, const struct ops *o,
+                                      size_t threads, bool chained, struct device *dev)
 {
-    struct fixture sizes = fixture("sizes"), set = fixture("settings"), lm = fixture("lm_head"), h = fixture("hidden"), tok = fixture("token"), first = fixture("first");
+    struct fixture sizes = fixture("sizes"), set = fixture("settings"), lm = fixture("lm_head"),
+                   h = fixture("hidden"), tok = fixture("token"), first = fixture("first");
     const size_t d = (size_t)sizes.v[0], vocab = (size_t)sizes.v[1], len = (size_t)sizes.v[3];
     struct err e = { 0 };
     memset(b, 0, sizeof *b);
     b->n = (size_t)sizes.v[2], b->steps = (size_t)sizes.v[4], b->warmup = (size_t)sizes.v[5];
-    b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads), .dev = dev, .head_dim = 64 };
-    b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = set.v[3], .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .ffn = d };
+    b->m = (struct model){ .compute = compute, .ops = o, .pool = pool_open(threads), .dev = dev,
+                           .head_dim = 64 };
+    b->m.config = (struct config){ .hidden = d, .vocab = vocab, .rms_eps = set.v[3], .n_layers = 1,
+                                   .n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .ffn = d };
     b->m.lm_head = (struct mat){ compute, vocab, d, NULL };
     float *rows = must_alloc(lm.n * 4);
     for (size_t i = 0; i < lm.n; i++) rows[i] = (float)lm.v[i];
@@ -55,7 +59,9 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     }
     b->win = (struct train_window){ b->token, len, dev ? b->hidden_there : b->hidden };
     b->u.name = "test";
-    if (lm_back_open(&b->back, &b->m, &e) || train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e)) rig_die("module", &e);
+    if (lm_back_open(&b->back, &b->m, &e) ||
+        train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e))
+        rig_die("module", &e);
     for (size_t i = 0; i < first.n; i++) b->u.w[i] = (float)first.v[i];
     CHECK(first.n == b->u.n_params);
     b->u.kind->update(&b->u);

@@ -11,4 +11,7 @@ static inline size_t below(size_t n)
     return (size_t)((rng >> 33) * n >> 31);
 }
 /* About 1/rank, so that few tokens make most of the text. */
-static inline int32_t zipf(size_t kinds) { return (int32_t)(pow((double)kinds + 1, (double)below(1 << 30) / (1 << 30)) - 1); }
+static inline int32_t zipf(size_t kinds)
+{
+    return (int32_t)(pow((double)kinds + 1, (double)below(1 << 30) / (1 << 30)) - 1);
+}

@@ -10,7 +10,8 @@
 #include "src/base/json.h"
 #include "src/base/memory_file.h"
 
-struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };    /* first: of its batch, or itself */
+/* first: of its batch, or itself */
+struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };
 
 struct exporter {
     const struct export_options *o;
@@ -94,7 +95,8 @@ static void put_in_order(struct exporter *x)
 
 static bool same_request(const struct item *a, const struct item *b)
 {
-    return a->source == b->source && same_batch(a, b) && a->job->custom_id && b->job->custom_id && strcmp(a->job->custom_id, b->job->custom_id) == 0;
+    return a->source == b->source && same_batch(a, b) && a->job->custom_id && b->job->custom_id &&
+           strcmp(a->job->custom_id, b->job->custom_id) == 0;
 }
 
 /* ---- one job ---- */
@@ -116,9 +118,12 @@ struct taken {                           /* of one job, to be shown; {0} is clos
 
 static void add_metric(struct speculation *s, const struct metric *m)
 {
-    static const struct { const char *name; size_t at; } sums[] = {
-        { "tokens", offsetof(struct speculation, tokens) }, { "rounds", offsetof(struct speculation, rounds) },
-        { "verified_rows", offsetof(struct speculation, rows) }, { "accepted", offsetof(struct speculation, accepted) },
+    static const struct { const char *name; size_t at;
+    } sums[] = {
+        { "tokens", offsetof(struct speculation, tokens) },
+        { "rounds", offsetof(struct speculation, rounds) },
+        { "verified_rows", offsetof(struct speculation, rows) },
+        { "accepted", offsetof(struct speculation, accepted) },
         { "seconds", offsetof(struct speculation, seconds) },
     };
     if (m->source[0])
@@ -126,7 +131,8 @@ static void add_metric(struct speculation *s, const struct metric *m)
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         if (strcmp(m->name, sums[i].name) == 0)
             *(double *)(void *)((char *)s + sums[i].at) += m->value;
-    if (strcmp(m->name, "histogram") == 0 && m->index >= 1 && m->index <= TREE_DEPTH_MAX + 1) {      /* counted by tokens, the bonus included */
+    /* counted by tokens, the bonus included */
+    if (strcmp(m->name, "histogram") == 0 && m->index >= 1 && m->index <= TREE_DEPTH_MAX + 1) {
         s->histogram[m->index - 1] += m->value;
         if (m->value > 0)
             s->depth = MAX(s->depth, (size_t)m->index - 1);
@@ -158,7 +164,8 @@ static int take(struct exporter *x, const struct item *i, struct taken *t, struc
 {
     *t = (struct taken){0};
     if (store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
-        job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) || add_metrics(&t->spec, i->store, i->job->id, e))
+        job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
+        add_metrics(&t->spec, i->store, i->job->id, e))
         return -1;
     t->spec.on = t->params.drafter_auto || t->params.draft.drafters != 0;
     return 0;
@@ -196,7 +203,8 @@ static void put_stop_reason(FILE *f, const struct job *j, const struct job_param
 
 /* ---- jsonl ---- */
 
-static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed", "tokens_per_second", "stop_reason", "prompt_tokens", "sample",
+static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens", "finish_reason", "seed",
+                                          "tokens_per_second", "stop_reason", "prompt_tokens", "sample",
                                           "job", "name", "db", "state", "error", "metadata" };
 
 /* The metadata as it came, and its members beside the others, but for those whose names are taken. */
@@ -221,7 +229,8 @@ static int put_metadata(FILE *f, const struct taken *t, struct err *e)
     return 0;
 }
 
-static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct taken *t, struct err *e)
+static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct taken *t,
+                    struct err *e)
 {
     const struct job *j = i->job;
     fputs("{\"custom_id\": ", f);
@@ -236,7 +245,8 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
     put_number(f, t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
     fputs(", \"stop_reason\": ", f);
     put_stop_reason(f, j, &t->params, false);
-    fprintf(f, ", \"prompt_tokens\": %zu, \"sample\": %" PRIu32 ", \"job\": %" PRId64 ", \"name\": ", j->prompt_tokens, j->sample, j->id);
+    fprintf(f, ", \"prompt_tokens\": %zu, \"sample\": %" PRIu32 ", \"job\": %" PRId64 ", \"name\": ",
+            j->prompt_tokens, j->sample, j->id);
     put_text(f, j->batch);
     if (x->n_sources > 1) {
         fputs(", \"db\": ", f);
@@ -267,16 +277,21 @@ static void put_metrics(FILE *f, const struct speculation *s, uint64_t seed)
     fputs(", \"acceptance_histogram\": [", f);
     for (size_t i = 0; i <= s->depth; i++)
         fprintf(f, "%s%.0f", i ? ", " : "", s->histogram[i]);
-    fprintf(f, "], \"num_spec_steps\": %.0f, \"num_accepted_draft_tokens\": %.0f, \"num_draft_tokens\": %.0f, \"num_spec_tokens\": %zu}}", s->rounds, s->accepted, drafted,
-            s->depth);
+    fprintf(f,
+            "], \"num_spec_steps\": %.0f, \"num_accepted_draft_tokens\": %.0f, \"num_draft_tokens\": %.0f, "
+            "\"num_spec_tokens\": %zu}}",
+            s->rounds, s->accepted, drafted, s->depth);
 }
 
 static void put_choice(FILE *f, const struct job *j, const struct taken *t)
 {
     const bool chat = t->params.chat;
-    fprintf(f, "{\"index\": %" PRIu32 ", %s", j->sample, chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
+    fprintf(f, "{\"index\": %" PRIu32 ", %s", j->sample,
+            chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
     put_json(f, t->text, t->n_text);
-    fputs(chat ? ", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": " : ", \"logprobs\": null, \"finish_reason\": ", f);
+    fputs(chat ? ", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": "
+               : ", \"logprobs\": null, \"finish_reason\": ",
+          f);
     put_text(f, j->finish_reason && strcmp(j->finish_reason, "repetition") == 0 ? "stop" : j->finish_reason);
     fputs(", \"stop_reason\": ", f);
     put_stop_reason(f, j, &t->params, true);
@@ -284,7 +299,8 @@ static void put_choice(FILE *f, const struct job *j, const struct taken *t)
 }
 
 /* v[0..n): the samples of a request that are shown. */
-static int put_response(struct exporter *x, FILE *f, const struct item *v, size_t n, const char *id, struct err *e)
+static int put_response(struct exporter *x, FILE *f, const struct item *v, size_t n, const char *id,
+                        struct err *e)
 {
     struct speculation all = {0};
     size_t made = 0;
@@ -297,8 +313,11 @@ static int put_response(struct exporter *x, FILE *f, const struct item *v, size_
         }
         if (i == 0) {
             chat = t.params.chat;
-            fprintf(f, "\"response\": {\"status_code\": 200, \"request_id\": \"longhand-batch-%s\", \"body\": {\"id\": \"%s-%s\", \"object\": \"%s\", \"created\": %.0f, \"model\": ", id,
-                    chat ? "chatcmpl" : "cmpl", id, chat ? "chat.completion" : "text_completion", floor(v->job->created));
+            fprintf(f,
+                    "\"response\": {\"status_code\": 200, \"request_id\": \"longhand-batch-%s\", \"body\": "
+                    "{\"id\": \"%s-%s\", \"object\": \"%s\", \"created\": %.0f, \"model\": ",
+                    id, chat ? "chatcmpl" : "cmpl", id, chat ? "chat.completion" : "text_completion",
+                    floor(v->job->created));
             put_text(f, v->job->model);
             fputs(", \"choices\": [", f);
         }
@@ -313,7 +332,8 @@ static int put_response(struct exporter *x, FILE *f, const struct item *v, size_
         if (rc)
             return -1;
     }
-    fprintf(f, "], \"usage\": {\"prompt_tokens\": %zu, \"completion_tokens\": %zu, \"total_tokens\": %zu}", v->job->prompt_tokens, made, v->job->prompt_tokens + made);
+    fprintf(f, "], \"usage\": {\"prompt_tokens\": %zu, \"completion_tokens\": %zu, \"total_tokens\": %zu}",
+            v->job->prompt_tokens, made, v->job->prompt_tokens + made);
     put_metrics(f, &all, v->job->seed);
     fputs("}}, \"error\": null", f);
     return 0;
@@ -326,7 +346,10 @@ static void put_error(FILE *f, const struct job *j, size_t n)
     char of[40] = "", text[1200];
     if (n > 1)
         snprintf(of, sizeof of, "sample %" PRIu32 ": ", j->sample);
-    snprintf(text, sizeof text, "%s%.1100s", of, j->error ? j->error : j->state == JOB_CANCELLED ? "the job was cancelled" : "the job failed");
+    snprintf(text, sizeof text, "%s%.1100s", of,
+             j->error                    ? j->error
+             : j->state == JOB_CANCELLED ? "the job was cancelled"
+                                         : "the job failed");
     text[utf8_valid_prefix(text, strlen(text))] = 0;
     fprintf(f, "\"response\": null, \"error\": {\"code\": \"%s\", \"message\": ", job_state_name(j->state));
     put_text(f, text);
@@ -334,7 +357,8 @@ static void put_error(FILE *f, const struct job *j, size_t n)
 }
 
 /* One line for v[0..n), the samples of a request. *shown: whether there is one. */
-static int put_request(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown, struct err *e)
+static int put_request(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown,
+                       struct err *e)
 {
     const struct job *bad = NULL;
     size_t done = 0;
@@ -420,7 +444,8 @@ static int open_output(struct exporter *x, struct err *e)
 {
     if (sink_open(&x->out, x->o->output, e))
         return -1;
-    if (x->o->gzip && deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    if (x->o->gzip &&
+        deflateInit2(&x->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         sink_abandon(&x->out);
         return no_memory(e);
     }
@@ -428,7 +453,8 @@ static int open_output(struct exporter *x, struct err *e)
     return 0;
 }
 
-int export_jobs(const struct export_options *o, const struct export_source *v, size_t n, struct export_counts *c, struct err *e)
+int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,
+                struct export_counts *c, struct err *e)
 {
     struct exporter x = { .o = o, .n_sources = n, .counts = c };
     size_t jobs = 0;

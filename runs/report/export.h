@@ -16,8 +16,10 @@ struct export_source {                   /* of one database */
     const struct job_list *jobs;         /* one that was removed since is an error */
 };
 
-struct export_options { int format; bool partial, gzip; const char *output; };      /* FORMAT_TEXT ..; output NULL: standard output */
+/* FORMAT_TEXT ..; output NULL: standard output */
+struct export_options { int format; bool partial, gzip; const char *output; };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 
 /* Several sources: jsonl lines have the path of the database under "db", ids of openai-batch begin with the source's number. */
-int export_jobs(const struct export_options *o, const struct export_source *v, size_t n, struct export_counts *c, struct err *e);
+int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,
+                struct export_counts *c, struct err *e);

@@ -15,13 +15,20 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 #define SUM(name, field) { name, offsetof(struct report_sum, field) }
 static const struct { const char *name; size_t offset; } sums[] = {
-    SUM("tokens", tokens), SUM("rounds", rounds), SUM("drafted", drafted), SUM("verified_rows", rows), SUM("accepted", accepted),
-    SUM("drafted_depth", drafted_depth), SUM("beta_accepted", beta_accepted), SUM("draft_passes", draft_passes), SUM("refreshes", refreshes),
-    SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify), SUM("control_seconds", control), SUM("plain_seconds", plain),
-    SUM("prefill_tokens", prefill_tokens), SUM("prefill_seconds", prefill_seconds), SUM("checkpoint_commits", commits),
-    SUM("checkpoint_seconds", commit_seconds), SUM("checkpoint_cpu_seconds", commit_cpu), SUM("checkpoint_put_seconds", put),
-    SUM("snapshots", snapshots), SUM("snapshot_bytes", snapshot_bytes), SUM("snapshot_seconds", snapshot_seconds), SUM("snapshot_cpu_seconds", snapshot_cpu),
-    SUM("snapshot_put_seconds", snapshot_put), SUM("restored_tokens", restored), SUM("restore_seconds", restore_seconds), SUM("restore_saved_seconds", saved),
+    SUM("tokens", tokens), SUM("rounds", rounds), SUM("drafted", drafted), SUM("verified_rows", rows),
+        SUM("accepted", accepted),
+    SUM("drafted_depth", drafted_depth), SUM("beta_accepted", beta_accepted), SUM("draft_passes",
+        draft_passes), SUM("refreshes", refreshes),
+    SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify),
+        SUM("control_seconds", control), SUM("plain_seconds", plain),
+    SUM("prefill_tokens", prefill_tokens), SUM("prefill_seconds", prefill_seconds), SUM("checkpoint_commits",
+        commits),
+    SUM("checkpoint_seconds", commit_seconds), SUM("checkpoint_cpu_seconds", commit_cpu),
+        SUM("checkpoint_put_seconds", put),
+    SUM("snapshots", snapshots), SUM("snapshot_bytes", snapshot_bytes), SUM("snapshot_seconds",
+        snapshot_seconds), SUM("snapshot_cpu_seconds", snapshot_cpu),
+    SUM("snapshot_put_seconds", snapshot_put), SUM("restored_tokens", restored), SUM("restore_seconds",
+        restore_seconds), SUM("restore_saved_seconds", saved),
 };
 
 static void add_counter(struct report *r, struct report_window *w, const struct metric *m)
@@ -32,8 +39,10 @@ static void add_counter(struct report *r, struct report_window *w, const struct 
             *(double *)(void *)((char *)&w->sum + sums[i].offset) += m->value;
             return;
         }
-    double *list = strcmp(m->name, "reached") == 0 ? r->reached : strcmp(m->name, "accepted_at") == 0 ? r->accepted_at :
-                   strcmp(m->name, "histogram") == 0 ? r->histogram : NULL;
+    double *list = strcmp(m->name, "reached") == 0       ? r->reached
+                   : strcmp(m->name, "accepted_at") == 0 ? r->accepted_at
+                   : strcmp(m->name, "histogram") == 0   ? r->histogram
+                                                         : NULL;
     if (list && m->index < REPORT_DEPTHS)
         list[m->index] += m->value;
 }
@@ -48,7 +57,8 @@ static int add_source(struct report *r, size_t window, const struct metric *m, s
         if (!p)
             return no_memory(e);
         r->source = p;
-        r->source[i] = (struct report_source){ .name = m->source, .window = calloc(r->n_windows, sizeof(double)) };
+        r->source[i] = (struct report_source){ .name = m->source, .window = calloc(r->n_windows,
+            sizeof(double)) };
         if (!r->source[i].window)
             return no_memory(e);
         r->n_sources++;
@@ -79,7 +89,8 @@ static int read_counters(struct report *r, struct store *s, struct err *e)
     }
     for (size_t i = 0; i < r->metrics.n; i++) {
         const struct metric *m = &r->metrics.v[i];
-        size_t w = MIN(m->window / METRIC_WINDOW, r->n_windows - 1);      /* what came behind the last token */
+        /* what came behind the last token */
+        size_t w = MIN(m->window / METRIC_WINDOW, r->n_windows - 1);
         if (!m->source[0])
             add_counter(r, &r->window[w], m);
         else if (add_source(r, w, m, e))
@@ -106,7 +117,8 @@ struct reading {
 
 static bool is_given(struct reading *g, size_t at)
 {
-    while (g->span < g->spans.n && (strcmp(g->spans.v[g->span].kind, "given") || at >= g->spans.v[g->span].start + g->spans.v[g->span].n))
+    while (g->span < g->spans.n && (strcmp(g->spans.v[g->span].kind, "given") ||
+                                    at >= g->spans.v[g->span].start + g->spans.v[g->span].n))
         g->span++;
     return g->span < g->spans.n && at >= g->spans.v[g->span].start;
 }
@@ -165,7 +177,8 @@ static int read_tokens(struct reading *g, struct err *e)
                 return -1;
         } else {
             loop_token(g->loop, g->ids[i]);
-            if (distinct_symbol(&g->whole, (uint32_t)g->ids[i], e) || distinct_symbol(&g->window, (uint32_t)g->ids[i], e))
+            if (distinct_symbol(&g->whole, (uint32_t)g->ids[i], e) ||
+                distinct_symbol(&g->window, (uint32_t)g->ids[i], e))
                 return -1;
             if (g->tokenizer && add_text(g, decode_stream_push(&g->stream, g->ids[i], g->piece), e))
                 return -1;
@@ -267,8 +280,9 @@ static int read_text(struct report *r, struct store *s, struct shelf *h, struct 
         g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
         rc = g.piece ? 0 : no_memory(e);
     }
-    if (rc == 0 && (rc = loop_open(&g.loop, e)) == 0 && (rc = distinct_open(&g.whole, e)) == 0 && (rc = distinct_open(&g.window, e)) == 0 &&
-        (rc = distinct_open(&g.words, e)) == 0 && (rc = read_tokens(&g, e)) == 0)
+    if (rc == 0 && (rc = loop_open(&g.loop, e)) == 0 && (rc = distinct_open(&g.whole, e)) == 0 &&
+        (rc = distinct_open(&g.window, e)) == 0 && (rc = distinct_open(&g.words, e)) == 0 &&
+        (rc = read_tokens(&g, e)) == 0)
         rc = read_words(&g, e);
     for (size_t k = 0; k < DISTINCT_MAX && rc == 0; k++)
         r->distinct[k] = distinct_ratio(&g.whole, k + 1);
@@ -316,13 +330,14 @@ static void report_close(struct report *r)
     metric_list_free(&r->metrics);
 }
 
-static int report_read(struct report *r, struct store *s, const struct job *job, const struct report_options *o, struct shelf *h, struct err *e)
+static int report_read(struct report *r, struct store *s, const struct job *job,
+                       const struct report_options *o, struct shelf *h, struct err *e)
 {
     *r = (struct report){ .job = job, .speedup = NAN, .estimate = NAN };
     for (size_t k = 0; k < DISTINCT_MAX; k++)
         r->distinct[k] = r->words[k] = NAN;
-    if (read_parameters(r, s, e) || read_counters(r, s, e) || read_text(r, s, h, e) || store_events(s, job->id, &r->events, e) ||
-        (o->rounds && store_rounds(s, job->id, &r->rounds, e)))
+    if (read_parameters(r, s, e) || read_counters(r, s, e) || read_text(r, s, h, e) ||
+        store_events(s, job->id, &r->events, e) || (o->rounds && store_rounds(s, job->id, &r->rounds, e)))
         return -1;
     if (r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
         r->estimate = r->sum.plain / r->sum.seconds;
@@ -340,25 +355,30 @@ static void find_speedups(struct reports *l)
             struct report *r = &l->v[i];
             const struct report *p = &l->v[k];
             bool plain = p->sum.rounds > 0 && p->sum.rows == p->sum.rounds && p->sum.drafted == 0;
-            if (!plain || i == k || p->db != r->db || p->job->state != JOB_DONE || r->job->state != JOB_DONE || (r->sum.drafted == 0 && r->sum.rows == r->sum.rounds) ||
-                p->job->prompt_tokens != r->job->prompt_tokens || p->job->tokens != r->job->tokens || !same_text(p->job->model, r->job->model) ||
-                !same_text(p->job->numerics, r->job->numerics))
+            if (!plain || i == k || p->db != r->db || p->job->state != JOB_DONE ||
+                r->job->state != JOB_DONE || (r->sum.drafted == 0 && r->sum.rows == r->sum.rounds) ||
+                p->job->prompt_tokens != r->job->prompt_tokens || p->job->tokens != r->job->tokens ||
+                !same_text(p->job->model, r->job->model) || !same_text(p->job->numerics, r->job->numerics))
                 continue;
             r->speedup = report_speed(&r->sum) / report_speed(&p->sum);
             r->plain = p->job->id;
         }
 }
 
-const char *const report_figure_names[FIGURES] = { "tokens/s", "acceptance length", "alpha", "distinct-1", "distinct-2", "distinct-3", "distinct-4" };
+const char *const report_figure_names[FIGURES] = { "tokens/s", "acceptance length", "alpha", "distinct-1",
+    "distinct-2", "distinct-3", "distinct-4" };
 
 static double figure(const struct report *r, size_t i)
 {
-    return i == FIGURE_SPEED ? report_speed(&r->sum) : i == FIGURE_LENGTH ? report_acceptance(&r->sum) : i == FIGURE_ALPHA ? report_alpha(&r->sum)
-                                                                                                                    : r->distinct[i - FIGURE_DISTINCT];
+    return i == FIGURE_SPEED    ? report_speed(&r->sum)
+           : i == FIGURE_LENGTH ? report_acceptance(&r->sum)
+           : i == FIGURE_ALPHA  ? report_alpha(&r->sum)
+                                : r->distinct[i - FIGURE_DISTINCT];
 }
 
 /* Mean and standard deviation over the jobs whose value is `value`. */
-static struct report_figure_sum figure_sum(const struct reports *l, char *const *value, const char *which, size_t f)
+static struct report_figure_sum figure_sum(const struct reports *l, char *const *value, const char *which,
+                                           size_t f)
 {
     struct report_figure_sum s = {0};
     double sum = 0, squares = 0;
@@ -399,11 +419,15 @@ static char *parameter_of(const struct report *r, const char *name)
         return strdup(r->job->model);
     if (strcmp(name, "numerics") == 0)
         return strdup(r->job->numerics ? r->job->numerics : "");
-    snprintf(number, sizeof number, "%" PRIu64, strcmp(name, "seed") == 0 ? r->job->seed : strcmp(name, "prompt_tokens") == 0 ? r->job->prompt_tokens : r->job->wanted);
+    snprintf(number, sizeof number, "%" PRIu64,
+             strcmp(name, "seed") == 0            ? r->job->seed
+             : strcmp(name, "prompt_tokens") == 0 ? r->job->prompt_tokens
+                                                  : r->job->wanted);
     if (strcmp(name, "seed") == 0 || strcmp(name, "prompt_tokens") == 0 || strcmp(name, "tokens") == 0)
         return strdup(number);
     report_parameters(r, look, &k);
-    if (!k.value) {                              /* a member of an inner object by its own name: drafter for drafting.drafter */
+    /* a member of an inner object by its own name: drafter for drafting.drafter */
+    if (!k.value) {
         json_t *v = json_object_get(json_object_get(r->parameters, "drafting"), name);
         k.value = v ? report_value(v) : NULL;
     }
@@ -424,7 +448,10 @@ static int unknown_parameter(const struct reports *l, const char *by, struct err
 {
     struct names known = { "" };
     report_parameters(&l->v[0], names_of, &known);
-    return err_set(e, ERR_INPUT, "--by %s: job %" PRId64 " has no such parameter; it has %smodel, numerics, seed, prompt_tokens, tokens", by, l->v[0].job->id, known.text);
+    return err_set(e, ERR_INPUT,
+                   "--by %s: job %" PRId64
+                   " has no such parameter; it has %smodel, numerics, seed, prompt_tokens, tokens",
+                   by, l->v[0].job->id, known.text);
 }
 
 static int by_value(const void *a, const void *b)
@@ -475,7 +502,8 @@ static int make_groups(struct reports *l, struct err *e)
 }
 
 /* The jobs of one database; several: they have its path. */
-static int read_list(struct reports *l, struct store *s, const struct job_list *jobs, bool several, struct shelf *h, struct err *e)
+static int read_list(struct reports *l, struct store *s, const struct job_list *jobs, bool several,
+                     struct shelf *h, struct err *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < jobs->n; i++) {
@@ -487,14 +515,16 @@ static int read_list(struct reports *l, struct store *s, const struct job_list *
     return rc;
 }
 
-int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o, struct err *e)
+int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
+                 struct err *e)
 {
     struct shelf h = {0};
     size_t jobs = 0;
     *l = (struct reports){ .o = *o, .equal_lengths = true, .jobs = calloc(n + 1, sizeof *l->jobs) };
     int rc = l->jobs ? 0 : no_memory(e);
     for (; rc == 0 && l->n_lists < n; l->n_lists += rc == 0) {
-        rc = store_jobs(from[l->n_lists].store, from[l->n_lists].ids, from[l->n_lists].n, &l->jobs[l->n_lists], e);
+        rc = store_jobs(from[l->n_lists].store, from[l->n_lists].ids, from[l->n_lists].n,
+                        &l->jobs[l->n_lists], e);
         jobs += rc ? 0 : l->jobs[l->n_lists].n;
     }
     if (rc == 0 && !(l->v = calloc(jobs + 1, sizeof *l->v)))
@@ -531,14 +561,24 @@ static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 double report_speed(const struct report_sum *s) { return ratio(s->tokens, s->seconds); }
 double report_acceptance(const struct report_sum *s) { return ratio(s->tokens, s->rounds); }
 double report_alpha(const struct report_sum *s) { return ratio(s->accepted, s->drafted_depth); }
-double report_beta(const struct report *r, const struct report_sum *s) { return r->tree_fixed ? ratio(s->beta_accepted, s->drafted_depth) : NAN; }
-double report_snapshot_share(const struct report *r) { return ratio(r->sum.snapshot_put + r->sum.snapshot_cpu, r->sum.seconds + r->sum.prefill_seconds); }
-double report_checkpoint_share(const struct report *r) { return ratio(r->sum.put + r->sum.commit_cpu, r->sum.seconds + r->sum.prefill_seconds); }
+double report_beta(const struct report *r, const struct report_sum *s)
+{
+    return r->tree_fixed ? ratio(s->beta_accepted, s->drafted_depth) : NAN;
+}
+double report_snapshot_share(const struct report *r)
+{
+    return ratio(r->sum.snapshot_put + r->sum.snapshot_cpu, r->sum.seconds + r->sum.prefill_seconds);
+}
+double report_checkpoint_share(const struct report *r)
+{
+    return ratio(r->sum.put + r->sum.commit_cpu, r->sum.seconds + r->sum.prefill_seconds);
+}
 
 void report_name(const struct report *r, char *out, size_t size)
 {
     const struct job *j = r->job;
-    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "", j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+    int n = snprintf(out, size, "%s%s%s%s", j->batch ? "@" : "", j->batch ? j->batch : "",
+                     j->batch && j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
     if (r->db && (size_t)n < size) {
         if (n == 0)
             n = snprintf(out, size, "job %" PRId64, j->id);
@@ -548,7 +588,8 @@ void report_name(const struct report *r, char *out, size_t size)
 
 char *report_value(const json_t *v)
 {
-    if (json_is_string(v)) {                     /* by jansson's allocator: json_whole knows when there was no memory */
+    /* by jansson's allocator: json_whole knows when there was no memory */
+    if (json_is_string(v)) {
         json_malloc_t get;
         json_free_t put;
         json_get_alloc_funcs(&get, &put);
@@ -558,7 +599,8 @@ char *report_value(const json_t *v)
     return json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15) | JSON_SORT_KEYS);
 }
 
-void report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v), void *ctx)
+void report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v),
+                       void *ctx)
 {
     const char *name, *inner;
     json_t *v, *w;

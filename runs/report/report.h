@@ -25,14 +25,16 @@ enum { REPORT_DEPTHS = 64 };
 
 struct report_sum {                      /* of a window, or of a job */
     double tokens, rounds, drafted, rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes;
-    double seconds, draft, verify, control, plain;       /* plain: of the same text one token at a time, as estimated on the way */
+    /* plain: of the same text one token at a time, as estimated on the way */
+    double seconds, draft, verify, control, plain;
     double prefill_tokens, prefill_seconds;              /* of every attempt */
     double commits, commit_seconds, commit_cpu, put;     /* checkpoints: wall and CPU time beside the decode loop; taken from it */
     double snapshots, snapshot_bytes, snapshot_seconds, snapshot_cpu, snapshot_put;      /* of the KV cache: the same */
     double restored, restore_seconds, saved;             /* tokens that came from snapshots, in which time; what that saved, as estimated (runs/work/snapshot_policy.h) */
 };
 
-struct report_source { const char *name; double drafted, accepted; double *window; };   /* window [n_windows]: accepted */
+/* window [n_windows]: accepted */
+struct report_source { const char *name; double drafted, accepted; double *window; };
 struct report_window { size_t start, n; struct report_sum sum; double distinct[DISTINCT_MAX], so_far[DISTINCT_MAX]; };   /* n: tokens of the text; NAN: none */
 struct report_repetition { struct repetition at; bool open; char *excerpt; };      /* open: the text ends in it; excerpt NULL: no tokenizer */
 
@@ -42,7 +44,8 @@ struct report {
     json_t *parameters;                  /* an object */
     size_t tokens, given;                /* generated; put in by extend and fork */
     struct report_sum sum;
-    double reached[REPORT_DEPTHS], accepted_at[REPORT_DEPTHS], histogram[REPORT_DEPTHS];   /* by depth from 1; by tokens of a round from 1 */
+    /* by depth from 1; by tokens of a round from 1 */
+    double reached[REPORT_DEPTHS], accepted_at[REPORT_DEPTHS], histogram[REPORT_DEPTHS];
     struct report_source *source; size_t n_sources;
     struct report_window *window; size_t n_windows;
     bool tree_fixed, has_words;
@@ -56,7 +59,8 @@ struct report {
     const char *no_text;                 /* why there are no words; NULL: there are */
 };
 
-struct report_options { bool rounds; const char *by; };   /* by: a parameter's name as in "parameters", "drafting.drafter", "model", "prompt_tokens", ...; NULL */
+/* by: a parameter's name as in "parameters", "drafting.drafter", "model", "prompt_tokens", ...; NULL */
+struct report_options { bool rounds; const char *by; };
 
 struct report_from { struct store *store; const int64_t *ids; size_t n; };  /* jobs of one database */
 
@@ -68,11 +72,13 @@ struct reports {
     bool equal_lengths;
 };
 
-int  reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o, struct err *e);
+int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
+                 struct err *e);
 void reports_close(struct reports *l);
 
 /* Means over the jobs with one value of the parameter; n of a figure counts the jobs that have it. Distinct-n only where all jobs have the same length. */
-enum report_figure { FIGURE_SPEED, FIGURE_LENGTH, FIGURE_ALPHA, FIGURE_DISTINCT, FIGURES = FIGURE_DISTINCT + DISTINCT_MAX };
+enum report_figure { FIGURE_SPEED, FIGURE_LENGTH, FIGURE_ALPHA, FIGURE_DISTINCT,
+                     FIGURES = FIGURE_DISTINCT + DISTINCT_MAX };
 extern const char *const report_figure_names[FIGURES];
 struct report_figure_sum { size_t n; double mean, sd; };  /* sd: of a sample, NAN for n < 2 */
 struct report_group { char *value; size_t n; struct report_figure_sum figure[FIGURES]; };
@@ -90,7 +96,8 @@ void   report_name(const struct report *r, char *out, size_t size);
 /* The JSON value as people read it: strings without quotes. free it. */
 char  *report_value(const json_t *v);
 /* The parameters one level deep: "temperature", "drafting.drafter". Calls f for each. */
-void   report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v), void *ctx);
+void report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v),
+                       void *ctx);
 
 /* Renderers. They write to f, whose errors are the caller's to look at; -1 only without memory. */
 int report_table(FILE *f, const struct reports *l, struct err *e);

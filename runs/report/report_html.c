@@ -77,17 +77,22 @@ static void tiles(FILE *f, const struct report *r)
     if (isfinite(r->speedup))
         fprintf(f, "&times;</b><small>against job %" PRId64 ", one token at a time; ", r->plain);
     else
-        fputs(isfinite(speedup) ? "&times;</b><small>estimated, against one token at a time; " : "</b><small>tokens/s; ", f);
+        fputs(isfinite(speedup) ? "&times;</b><small>estimated, against one token at a time; "
+                                : "</b><small>tokens/s; ",
+              f);
     page_real(f, isfinite(speedup) ? speed : report_acceptance(&r->sum), isfinite(speedup) ? 1 : 2);
     fputs(isfinite(speedup) ? " tokens/s</small></div>" : " tokens per pass of the model</small></div>", f);
     tile(f, "Ended by");
     page_text(f, j->finish_reason ? j->finish_reason : job_state_name(j->state));
     fputs("</b><small>", f);
-    page_text(f, j->stop_reason ? j->stop_reason : j->finish_reason ? job_state_name(j->state) : "not finished");
+    page_text(f, j->stop_reason     ? j->stop_reason
+                 : j->finish_reason ? job_state_name(j->state)
+                                    : "not finished");
     fputs("</small></div>", f);
     tile(f, "Repetition");
     if (r->n_repetitions)
-        fprintf(f, "%zu found</b><small>from token %zu on</small></div>", r->n_repetitions, r->repetition[0].at.start);
+        fprintf(f, "%zu found</b><small>from token %zu on</small></div>", r->n_repetitions,
+                r->repetition[0].at.start);
     else
         fputs("none</b><small>found by the loop rule</small></div>", f);
     fputs("</div>\n", f);
@@ -154,12 +159,15 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
     double *y = calloc(n * v->n + 1, sizeof *y);
     for (size_t k = 0; y && k < n; k++) {
         for (size_t i = 0; i < v->n; i++)
-            y[k * v->n + i] = r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
+            y[k * v->n + i] =
+                r->window[i].sum.tokens > 0 ? r->source[k].window[i] / r->window[i].sum.tokens : NAN;
         any += r->source[k].drafted > 0;
         s[k] = (struct series){ r->source[k].name, y + k * v->n };
     }
     if (any)
-        page_plot(f, (double)r->job->tokens, "Share by source", "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s, n, 0, UNIT_SHARE);
+        page_plot(f, (double)r->job->tokens, "Share by source",
+                  "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s,
+                  n, 0, UNIT_SHARE);
     free(y);
 }
 
@@ -175,17 +183,28 @@ static bool plots(FILE *f, const struct report *r)
         d[k] = (struct series){ grams[k], v.y[4 + k] };
         far[k] = (struct series){ grams[k], v.y[8 + k] };
     }
-    fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div class=\"plots\">", f);
-    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
-    page_plot(f, (double)r->job->tokens, "Mean acceptance length", "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
+    fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div "
+          "class=\"plots\">",
+          f);
+    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s",
+        v.y[0] }, 1, 0, UNIT_NUMBER);
+    page_plot(f, (double)r->job->tokens, "Mean acceptance length",
+              "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length",
+                  v.y[1] }, 1, 1, UNIT_NUMBER);
     if (drafted) {
-        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] }, { "beta: of these, covered by one 4-gram chain", v.y[3] } };
-        page_plot(f, (double)r->job->tokens, r->tree_fixed ? "Alpha and beta" : "Alpha", r->tree_fixed ? "shares of the depth that was drafted" :
-                  "accepted share of the depth that was drafted; beta is defined for a fixed tree only", v.x, v.n, s, r->tree_fixed ? 2 : 1, 0, UNIT_SHARE);
+        struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] },
+                               { "beta: of these, covered by one 4-gram chain", v.y[3] } };
+        page_plot(f, (double)r->job->tokens, r->tree_fixed ? "Alpha and beta" : "Alpha",
+                  r->tree_fixed
+                      ? "shares of the depth that was drafted"
+                      : "accepted share of the depth that was drafted; beta is defined for a fixed tree only",
+                  v.x, v.n, s, r->tree_fixed ? 2 : 1, 0, UNIT_SHARE);
         source_plot(f, r, &v);
     }
-    page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens", "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
-    page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4, 0, UNIT_SHARE);
+    page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens",
+              "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
+    page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4,
+              0, UNIT_SHARE);
     fputs("</div>\n", f);
     free(v.x);
     return true;
@@ -234,7 +253,9 @@ static void drafting(FILE *f, const struct report *r)
     page_count(f, s->draft_passes);
     fputs(" draft passes; refreshes of the partial cache: ", f);
     page_count(f, s->refreshes);
-    fputs(".</p><div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>proposed</th><th>accepted</th><th>share</th></tr>", f);
+    fputs(".</p><div class=\"two\"><div class=\"card "
+          "scroll\"><table><tr><th>source</th><th>proposed</th><th>accepted</th><th>share</th></tr>",
+          f);
     for (size_t i = 0; i < r->n_sources; i++)
         if (r->source[i].drafted > 0) {
             fputs("<tr><td>", f);
@@ -246,7 +267,9 @@ static void drafting(FILE *f, const struct report *r)
         }
     fputs("</table></div>", f);
     page_bars(f, "Tokens per round", "share of the rounds", r->histogram + 1, filled(r->histogram) - 1, 1);
-    fputs("<div class=\"card scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>", f);
+    fputs("<div class=\"card "
+          "scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>",
+          f);
     for (size_t d = 1; d < filled(r->reached); d++) {
         fprintf(f, "<tr><td>%zu</td>", d);
         td_count(f, r->reached[d]);
@@ -262,7 +285,8 @@ static void costs(FILE *f, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
     double other = s->seconds - s->draft - s->verify - s->control;
-    const struct part parts[] = { { "model", s->verify }, { "drafts", s->draft }, { "controller", s->control }, { "reading", s->prefill_seconds }, { "checkpoints", s->put },
+    const struct part parts[] = { { "model", s->verify }, { "drafts", s->draft }, { "controller",
+        s->control }, { "reading", s->prefill_seconds }, { "checkpoints", s->put },
                                   { "other", MAX(other, 0) } };
     fputs("<h2>Where the time went</h2><div class=\"card\">", f);
     page_parts(f, parts, sizeof parts / sizeof *parts);
@@ -278,7 +302,10 @@ static void costs(FILE *f, const struct report *r)
     page_real(f, 100 * report_checkpoint_share(r), 2);
     fputs(" % of the time.</p><p><b>Controller:</b> ", f);
     page_real(f, s->seconds > 0 ? 100 * s->control / s->seconds : NAN, 2);
-    fprintf(f, " %% of the writing. <b>Resumes:</b> %zu; reading prompt and text before writing, all attempts together: ", r->job->resumes);
+    fprintf(f,
+            " %% of the writing. <b>Resumes:</b> %zu; reading prompt and text before writing, all attempts "
+            "together: ",
+            r->job->resumes);
     page_count(f, s->prefill_tokens);
     fputs(" tokens in ", f);
     page_duration(f, s->prefill_seconds);
@@ -300,7 +327,9 @@ static void costs(FILE *f, const struct report *r)
 
 static void diversity(FILE *f, const struct report *r)
 {
-    fputs("<h2>Distinct-n of the whole text</h2><div class=\"card scroll\"><table><tr><th>of</th><th>n = 1</th><th>2</th><th>3</th><th>4</th></tr><tr><td>tokens</td>", f);
+    fputs("<h2>Distinct-n of the whole text</h2><div class=\"card scroll\"><table><tr><th>of</th><th>n = "
+          "1</th><th>2</th><th>3</th><th>4</th></tr><tr><td>tokens</td>",
+          f);
     for (size_t k = 0; k < DISTINCT_MAX; k++)
         td_real(f, r->distinct[k], 4);
     fputs("</tr>", f);
@@ -373,8 +402,12 @@ static void history(FILE *f, const struct report *r)
 
 static void numbers(FILE *f, const struct report *r)
 {
-    fputs("<details><summary>The numbers behind the plots</summary><div class=\"card scroll\"><table><tr><th>from token</th><th>tokens</th><th>seconds</th><th>tokens/s</th><th>length</th><th>alpha</th><th>beta</th>"
-          "<th>D-1</th><th>D-2</th><th>D-3</th><th>D-4</th>", f);
+    fputs(
+        "<details><summary>The numbers behind the plots</summary><div class=\"card "
+        "scroll\"><table><tr><th>from "
+        "token</th><th>tokens</th><th>seconds</th><th>tokens/s</th><th>length</th><th>alpha</th><th>beta</th>"
+        "<th>D-1</th><th>D-2</th><th>D-3</th><th>D-4</th>",
+        f);
     for (size_t k = 0; k < r->n_sources; k++) {
         fputs("<th>", f);
         page_text(f, r->source[k].name);
@@ -402,12 +435,18 @@ static void rounds(FILE *f, const struct report *r)
 {
     if (!r->rounds.n)
         return;
-    fprintf(f, "<details><summary>%zu rounds%s</summary><div class=\"card scroll\"><table><tr><th>token</th><th>made</th><th>depth</th><th>drafted</th><th>rows</th><th>draft ms</th><th>model ms</th><th class=\"l\">from</th></tr>",
+    fprintf(f,
+            "<details><summary>%zu rounds%s</summary><div class=\"card "
+            "scroll\"><table><tr><th>token</th><th>made</th><th>depth</th><th>drafted</th><th>rows</"
+            "th><th>draft ms</th><th>model ms</th><th class=\"l\">from</th></tr>",
             r->rounds.n, r->rounds.n > ROUNDS_SHOWN ? ", the first 5,000 (--csv has all)" : "");
     for (size_t i = 0; i < MIN(r->rounds.n, (size_t)ROUNDS_SHOWN); i++) {
         const struct round_row *q = &r->rounds.v[i];
-        fprintf(f, "<tr><td>%zu</td><td>%zu</td><td>%u</td><td>%u</td><td>%u</td><td>%.3f</td><td>%.3f</td><td class=\"l\">", q->start, q->tokens, q->depth, q->drafted, q->rows,
-                1e3 * (double)q->draft_seconds, 1e3 * (double)q->verify_seconds);
+        fprintf(f,
+                "<tr><td>%zu</td><td>%zu</td><td>%u</td><td>%u</td><td>%u</td><td>%.3f</td><td>%.3f</td><td "
+                "class=\"l\">",
+                q->start, q->tokens, q->depth, q->drafted, q->rows, 1e3 * (double)q->draft_seconds,
+                1e3 * (double)q->verify_seconds);
         page_text(f, q->sources);
         fputs("</td></tr>\n", f);
     }
@@ -421,7 +460,8 @@ static bool section(FILE *f, const struct report *r)
     anchor(f, r);
     fputs("\"><h1><bdi>", f);
     title(f, r);
-    fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id, job_state_name(j->state));
+    fprintf(f, "</bdi></h1><p class=\"sub\">Job %" PRId64 " &middot; %s &middot; ", j->id,
+            job_state_name(j->state));
     page_text(f, j->model);
     fprintf(f, " &middot; seed %" PRIu64 "</p>\n", j->seed);
     tiles(f, r);
@@ -485,8 +525,11 @@ static void overview(FILE *f, const struct reports *l, bool sections)
     fprintf(f, "<h1>%zu jobs</h1>\n", l->n);
     if (l->o.by)
         groups(f, l);
-    fputs("<h2>Jobs</h2><div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th class=\"l\">state</th><th class=\"l\">ended by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
-          "<th>D-1</th><th>D-4</th><th>loops</th></tr>", f);
+    fputs("<h2>Jobs</h2><div class=\"card scroll\"><table><tr><th>job</th><th class=\"l\">name</th><th "
+          "class=\"l\">state</th><th class=\"l\">ended "
+          "by</th><th>tokens</th><th>tokens/s</th><th>speedup</th><th>length</th><th>alpha</th>"
+          "<th>D-1</th><th>D-4</th><th>loops</th></tr>",
+          f);
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[i];
         char name[600];
@@ -512,15 +555,21 @@ static void overview(FILE *f, const struct reports *l, bool sections)
     }
     fputs("</table></div>\n", f);
     if (!sections)
-        fprintf(f, "<p class=\"note\">Each of up to %d jobs gets plots of its own; select fewer to see them.</p>\n", SECTIONS_MAX);
+        fprintf(
+            f,
+            "<p class=\"note\">Each of up to %d jobs gets plots of its own; select fewer to see them.</p>\n",
+            SECTIONS_MAX);
 }
 
 int report_html(FILE *f, const struct reports *l, struct err *e)
 {
     bool sections = l->n <= SECTIONS_MAX, ok = true;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><title>", f);
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+          "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "
+          "name=\"color-scheme\" content=\"light dark\"><title>",
+          f);
     if (l->n == 1)
         title(f, &l->v[0]);
     else
@@ -534,7 +583,10 @@ int report_html(FILE *f, const struct reports *l, struct err *e)
         ok = section(f, &l->v[i]);
     fputs("<footer>Written by longhand, ", f);
     when(f, (double)time(NULL));
-    fputs(". Acceptance length: tokens per verification pass, the bonus token included. Alpha: accepted tokens / drafted depth. Distinct-n: different n-grams / n-grams, over generated "
-          "token ids; given tokens are left out. Repetition: the same for the fifth time, at least 128 tokens of it.</footer></main></body></html>\n", f);
+    fputs(". Acceptance length: tokens per verification pass, the bonus token included. Alpha: accepted "
+          "tokens / drafted depth. Distinct-n: different n-grams / n-grams, over generated "
+          "token ids; given tokens are left out. Repetition: the same for the fifth time, at least 128 "
+          "tokens of it.</footer></main></body></html>\n",
+          f);
     return ok ? 0 : err_set(e, ERR_FAILED, "out of memory for the report");
 }

@@ -27,14 +27,17 @@ static json_t *list_of(const double *v, size_t from)
 
 static json_t *distinct_of(const double v[DISTINCT_MAX])
 {
-    return json_pack("{s:o, s:o, s:o, s:o}", "1", real(v[0]), "2", real(v[1]), "3", real(v[2]), "4", real(v[3]));
+    return json_pack("{s:o, s:o, s:o, s:o}", "1", real(v[0]), "2", real(v[1]), "3", real(v[2]), "4",
+                     real(v[3]));
 }
 
 static json_t *sources_of(const struct report *r)
 {
     json_t *o = json_object();
     for (size_t i = 0; i < r->n_sources; i++)
-        json_object_set_new(o, r->source[i].name, json_pack("{s:o, s:o}", "drafted", count(r->source[i].drafted), "accepted", count(r->source[i].accepted)));
+        json_object_set_new(o, r->source[i].name,
+                            json_pack("{s:o, s:o}", "drafted", count(r->source[i].drafted), "accepted",
+                                      count(r->source[i].accepted)));
     return o;
 }
 
@@ -45,14 +48,19 @@ static json_t *windows_of(const struct report *r)
         const struct report_window *w = &r->window[i];
         json_t *sources = json_object();
         for (size_t k = 0; k < r->n_sources; k++)
-            json_object_set_new(sources, r->source[k].name, json_pack("{s:o, s:o}", "accepted", count(r->source[k].window[i]), "share",
-                                                                              real(w->sum.tokens > 0 ? r->source[k].window[i] / w->sum.tokens : NAN)));
+            json_object_set_new(
+                sources, r->source[k].name,
+                json_pack("{s:o, s:o}", "accepted", count(r->source[k].window[i]), "share",
+                          real(w->sum.tokens > 0 ? r->source[k].window[i] / w->sum.tokens : NAN)));
         if (w->n)
-            json_array_append_new(a, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "start", (json_int_t)w->start, "tokens", (json_int_t)w->n,
-                                           "seconds", real(w->sum.seconds), "tokens_per_second", real(report_speed(&w->sum)),
-                                           "mean_acceptance_length", real(report_acceptance(&w->sum)), "alpha", real(report_alpha(&w->sum)),
-                                           "beta", real(report_beta(r, &w->sum)), "distinct", distinct_of(w->distinct), "distinct_so_far", distinct_of(w->so_far),
-                                           "sources", sources));
+            json_array_append_new(
+                a,
+                json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "start", (json_int_t)w->start,
+                          "tokens", (json_int_t)w->n, "seconds", real(w->sum.seconds), "tokens_per_second",
+                          real(report_speed(&w->sum)), "mean_acceptance_length",
+                          real(report_acceptance(&w->sum)), "alpha", real(report_alpha(&w->sum)), "beta",
+                          real(report_beta(r, &w->sum)), "distinct", distinct_of(w->distinct),
+                          "distinct_so_far", distinct_of(w->so_far), "sources", sources));
         else
             json_decref(sources);
     }
@@ -64,8 +72,10 @@ static json_t *repetitions_of(const struct report *r)
     json_t *a = json_array();
     for (size_t i = 0; i < r->n_repetitions; i++) {
         const struct report_repetition *p = &r->repetition[i];
-        json_array_append_new(a, json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "start", (json_int_t)p->at.start, "found", (json_int_t)p->at.found, "end", (json_int_t)p->at.end,
-                                           "period", (json_int_t)p->at.period, "to_the_end", (int)p->open, "excerpt", text(p->excerpt)));
+        json_array_append_new(a, json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "start", (json_int_t)p->at.start,
+                                           "found", (json_int_t)p->at.found, "end", (json_int_t)p->at.end,
+                                           "period", (json_int_t)p->at.period, "to_the_end", (int)p->open,
+                                           "excerpt", text(p->excerpt)));
     }
     return a;
 }
@@ -75,9 +85,12 @@ static json_t *rounds_of(const struct report *r)
     json_t *a = json_array();
     for (size_t i = 0; i < r->rounds.n; i++) {
         const struct round_row *q = &r->rounds.v[i];
-        json_array_append_new(a, json_pack("{s:I, s:I, s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "start", (json_int_t)q->start, "tokens", (json_int_t)q->tokens, "sources", text(q->sources),
-                                           "depth", (int)q->depth, "drafted", (int)q->drafted, "rows", (int)q->rows, "accepted", (int)q->accepted,
-                                           "draft_seconds", real((double)q->draft_seconds), "verify_seconds", real((double)q->verify_seconds)));
+        json_array_append_new(a, json_pack("{s:I, s:I, s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "start",
+                                           (json_int_t)q->start, "tokens", (json_int_t)q->tokens, "sources",
+                                           text(q->sources), "depth", (int)q->depth, "drafted",
+                                           (int)q->drafted, "rows", (int)q->rows, "accepted",
+                                           (int)q->accepted, "draft_seconds", real((double)q->draft_seconds),
+                                           "verify_seconds", real((double)q->verify_seconds)));
     }
     return a;
 }
@@ -86,8 +99,9 @@ static json_t *events_of(const struct report *r)
 {
     json_t *a = json_array();
     for (size_t i = 0; i < r->events.n; i++)
-        json_array_append_new(a, json_pack("{s:o, s:I, s:o, s:o}", "at", real(r->events.v[i].at), "attempt", (json_int_t)r->events.v[i].attempt, "kind", text(r->events.v[i].kind), "text",
-                                           text(r->events.v[i].text)));
+        json_array_append_new(a, json_pack("{s:o, s:I, s:o, s:o}", "at", real(r->events.v[i].at), "attempt",
+                                           (json_int_t)r->events.v[i].attempt, "kind",
+                                           text(r->events.v[i].kind), "text", text(r->events.v[i].text)));
     return a;
 }
 
@@ -137,16 +151,21 @@ static json_t *object_of(const struct report *r, bool rounds)
     PUT("accepted_per_depth", list_of(r->accepted_at, 1));
     PUT("acceptance_histogram", list_of(r->histogram, 1));
     PUT("sources", sources_of(r));
-    PUT("time", json_pack("{s:o, s:o, s:o, s:o, s:o}", "draft", real(s->draft), "verify", real(s->verify), "checkpoint", real(s->put), "controller", real(s->control), "other",
+    PUT("time", json_pack("{s:o, s:o, s:o, s:o, s:o}", "draft", real(s->draft), "verify", real(s->verify),
+                          "checkpoint", real(s->put), "controller", real(s->control), "other",
                           real(other > 0 ? other : 0)));
-    PUT("checkpoints", json_pack("{s:o, s:o, s:o, s:o, s:o}", "commits", count(s->commits), "seconds", real(s->commit_seconds), "cpu_seconds", real(s->commit_cpu), "put_seconds",
+    PUT("checkpoints", json_pack("{s:o, s:o, s:o, s:o, s:o}", "commits", count(s->commits), "seconds",
+                                 real(s->commit_seconds), "cpu_seconds", real(s->commit_cpu), "put_seconds",
                                  real(s->put), "share", real(report_checkpoint_share(r))));
-    PUT("snapshots", json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "made", count(s->snapshots), "bytes", count(s->snapshot_bytes), "seconds", real(s->snapshot_seconds),
-                               "cpu_seconds", real(s->snapshot_cpu), "put_seconds", real(s->snapshot_put), "share", real(report_snapshot_share(r)), "restored_tokens",
-                               count(s->restored), "restore_seconds", real(s->restore_seconds), "saved_seconds", real(s->saved)));
+    PUT("snapshots", json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "made", count(s->snapshots),
+                               "bytes", count(s->snapshot_bytes), "seconds", real(s->snapshot_seconds),
+                               "cpu_seconds", real(s->snapshot_cpu), "put_seconds", real(s->snapshot_put),
+                               "share", real(report_snapshot_share(r)), "restored_tokens", count(s->restored),
+                               "restore_seconds", real(s->restore_seconds), "saved_seconds", real(s->saved)));
     PUT("refreshes", count(s->refreshes));
     PUT("resumes", json_integer((json_int_t)j->resumes));
-    PUT("distinct", json_pack("{s:o, s:o}", "tokens", distinct_of(r->distinct), "words", r->has_words ? distinct_of(r->words) : json_null()));
+    PUT("distinct", json_pack("{s:o, s:o}", "tokens", distinct_of(r->distinct), "words",
+                              r->has_words ? distinct_of(r->words) : json_null()));
     PUT("words", r->has_words ? json_integer((json_int_t)r->n_words) : json_null());
     if (!r->has_words && r->no_text)
         PUT("words_unknown", text(r->no_text));
@@ -182,7 +201,9 @@ static void write_groups(FILE *f, const struct reports *l)
         const struct report_group *g = &l->group[i];
         json_t *o = json_pack("{s:o, s:I}", l->o.by, text(g->value), "n", (json_int_t)g->n);
         for (size_t k = 0; k < FIGURES; k++)
-            json_object_set_new(o, report_figure_names[k], json_pack("{s:o, s:o}", "mean", real(g->figure[k].mean), "sd", real(g->figure[k].sd)));
+            json_object_set_new(
+                o, report_figure_names[k],
+                json_pack("{s:o, s:o}", "mean", real(g->figure[k].mean), "sd", real(g->figure[k].sd)));
         json_array_append_new(a, o);
     }
     json_dumpf(a, f, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(10));
@@ -272,15 +293,20 @@ static void csv_job(FILE *f, const struct report *r, const struct columns *c)
     const struct job *j = r->job;
     const struct report_sum *s = &r->sum;
     fprintf(f, "%" PRId64 ",", j->id);
-    const char *const texts[] = { j->batch, j->custom_id, job_state_name(j->state), j->finish_reason, j->stop_reason, j->error, j->model, j->numerics };
+    const char *const texts[] = { j->batch, j->custom_id, job_state_name(j->state), j->finish_reason,
+                                  j->stop_reason, j->error, j->model, j->numerics };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         cell(f, texts[i]);
         fputc(',', f);
     }
     fprintf(f, "%" PRIu64 ",%" PRIu32, j->seed, j->sample);
-    const double numbers[] = { (double)j->prompt_tokens, (double)r->tokens, (double)r->given, (double)j->wanted, s->seconds, s->prefill_seconds, report_speed(s), r->speedup,
-        s->rounds, report_acceptance(s), report_alpha(s), report_beta(r, s), s->drafted, s->rows, s->accepted, s->draft, s->verify, s->control, s->put, s->commits,
-        report_checkpoint_share(r), s->snapshots, report_snapshot_share(r), s->restored, s->saved, s->refreshes, (double)j->resumes, r->distinct[0], r->distinct[1], r->distinct[2], r->distinct[3], r->words[0], r->words[1], r->words[2], r->words[3],
+    const double numbers[] = { (double)j->prompt_tokens, (double)r->tokens, (double)r->given,
+                               (double)j->wanted, s->seconds, s->prefill_seconds, report_speed(s), r->speedup,
+        s->rounds, report_acceptance(s), report_alpha(s), report_beta(r, s), s->drafted, s->rows, s->accepted,
+            s->draft, s->verify, s->control, s->put, s->commits,
+        report_checkpoint_share(r), s->snapshots, report_snapshot_share(r), s->restored, s->saved,
+            s->refreshes, (double)j->resumes, r->distinct[0], r->distinct[1], r->distinct[2], r->distinct[3],
+                r->words[0], r->words[1], r->words[2], r->words[3],
         (double)r->n_repetitions };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         number(f, numbers[i]);
@@ -304,7 +330,8 @@ static void csv_rounds(FILE *f, const struct reports *l)
             const struct round_row *q = &l->v[i].rounds.v[k];
             fprintf(f, "%" PRId64 ",%zu,%zu,", l->v[i].job->id, q->start, q->tokens);
             cell(f, q->sources);
-            fprintf(f, ",%u,%u,%u,%u,%.6g,%.6g\r\n", q->depth, q->drafted, q->rows, q->accepted, (double)q->draft_seconds, (double)q->verify_seconds);
+            fprintf(f, ",%u,%u,%u,%u,%.6g,%.6g\r\n", q->depth, q->drafted, q->rows, q->accepted,
+                    (double)q->draft_seconds, (double)q->verify_seconds);
         }
 }
 

@@ -42,8 +42,9 @@ const char page_style[] =
 /* Whether a reader would not see the character, or see others in another order because of it. */
 static bool unseen(uint32_t c)
 {
-    return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-           (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c < 0xe0080);
+    return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c ||
+           (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+           c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c < 0xe0080);
 }
 
 void page_text(FILE *f, const char *s)
@@ -124,13 +125,18 @@ static void tick(FILE *f, double v, double step, enum page_unit unit)
 }
 
 static double at_x(double x, double last) { return LEFT + x / last * (WIDE - LEFT - RIGHT); }
-static double at_y(double y, double low, double high) { return TOP + (high - y) / (high - low) * (HIGH - TOP - BOTTOM); }
+static double at_y(double y, double low, double high)
+{
+    return TOP + (high - y) / (high - low) * (HIGH - TOP - BOTTOM);
+}
 
 static void axes(FILE *f, double last, double low, double high, double step, enum page_unit unit)
 {
     for (double y = low; y <= high + step / 100; y += step) {
-        fprintf(f, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, WIDE - RIGHT, at_y(y, low, high),
-                at_y(y, low, high), LEFT - 6, at_y(y, low, high) + 4);
+        fprintf(f,
+                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">",
+                LEFT, WIDE - RIGHT, at_y(y, low, high), at_y(y, low, high), LEFT - 6, at_y(y, low, high) + 4);
         tick(f, y, step, unit);
         fputs("</text>", f);
     }
@@ -143,7 +149,8 @@ static void axes(FILE *f, double last, double low, double high, double step, enu
     }
 }
 
-static void draw_line(FILE *f, const struct series *s, size_t k, const double *x, size_t n, double last, double low, double high)
+static void draw_line(FILE *f, const struct series *s, size_t k, const double *x, size_t n, double last,
+                      double low, double high)
 {
     bool down = false;
     fprintf(f, "<path class=\"line s%zu\" data-name=\"", k % 6);
@@ -157,13 +164,15 @@ static void draw_line(FILE *f, const struct series *s, size_t k, const double *x
     fputs("\" d=\"", f);
     for (size_t i = 0; i < n; i++) {
         if (isfinite(s->y[i]))
-            fprintf(f, "%s%.1f %.1f", down ? "L" : "M", at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
+            fprintf(f, "%s%.1f %.1f", down ? "L" : "M", at_x(x[i], last),
+                    at_y(MIN(s->y[i], high), low, high));
         down = isfinite(s->y[i]);
     }
     fputs("\"/>", f);
     for (size_t i = 0; i < n; i++)               /* a point without neighbours has no line */
         if (isfinite(s->y[i]) && (i == 0 || !isfinite(s->y[i - 1])) && (i + 1 == n || !isfinite(s->y[i + 1])))
-            fprintf(f, "<circle class=\"dot s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", k % 6, at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
+            fprintf(f, "<circle class=\"dot s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", k % 6,
+                    at_x(x[i], last), at_y(MIN(s->y[i], high), low, high));
 }
 
 static void legend(FILE *f, const struct series *v, size_t n)
@@ -186,7 +195,8 @@ static void card(FILE *f, const char *title, const char *note)
     fputs("</p>", f);
 }
 
-void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n, const struct series *v, size_t n_series, double low, enum page_unit unit)
+void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n,
+               const struct series *v, size_t n_series, double low, enum page_unit unit)
 {
     double high = NAN, last = MAX(length, 1);
     for (size_t k = 0; k < n_series; k++)
@@ -215,7 +225,8 @@ void page_plot(FILE *f, double length, const char *title, const char *note, cons
 
 void page_bars(FILE *f, const char *title, const char *note, const double *v, size_t n, size_t from)
 {
-    double high = 0, sum = 0, room = (double)(WIDE - LEFT - RIGHT) / (double)(n ? n : 1), wide = MIN(room * 0.8, 48);
+    double high = 0, sum = 0, room = (double)(WIDE - LEFT - RIGHT) / (double)(n ? n : 1),
+           wide = MIN(room * 0.8, 48);
     for (size_t i = 0; i < n; i++) {
         high = MAX(high, v[i]);
         sum += v[i];
@@ -228,16 +239,20 @@ void page_bars(FILE *f, const char *title, const char *note, const double *v, si
     page_text(f, title);
     fputs("\">", f);
     for (double y = 0; y <= top + step / 100; y += step) {
-        fprintf(f, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, WIDE - RIGHT, at_y(y, 0, top),
-                at_y(y, 0, top), LEFT - 6, at_y(y, 0, top) + 4);
+        fprintf(f,
+                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">",
+                LEFT, WIDE - RIGHT, at_y(y, 0, top), at_y(y, 0, top), LEFT - 6, at_y(y, 0, top) + 4);
         tick(f, y, step, UNIT_SHARE);
         fputs("</text>", f);
     }
     for (size_t i = 0; i < n; i++) {
         double x = LEFT + room * ((double)i + 0.5), y = at_y(v[i] / sum, 0, top);
-        fprintf(f, "<rect class=\"bar s0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%zu: ", x - wide / 2, y, wide, at_y(0, 0, top) - y, i + from);
+        fprintf(f, "<rect class=\"bar s0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%zu: ",
+                x - wide / 2, y, wide, at_y(0, 0, top) - y, i + from);
         page_count(f, v[i]);
-        fprintf(f, "</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%zu</text>", x, HIGH - 8, i + from);
+        fprintf(f, "</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%zu</text>", x, HIGH - 8,
+                i + from);
     }
     fputs("</svg></div>\n", f);
 }
@@ -249,7 +264,9 @@ void page_parts(FILE *f, const struct part *v, size_t n)
         sum += v[i].value;
     if (!(sum > 0))
         return;
-    fputs("<svg class=\"strip\" viewBox=\"0 0 420 22\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"shares of the time\">", f);
+    fputs("<svg class=\"strip\" viewBox=\"0 0 420 22\" preserveAspectRatio=\"none\" role=\"img\" "
+          "aria-label=\"shares of the time\">",
+          f);
     for (size_t i = 0; i < n; i++) {
         double w = 420 * v[i].value / sum;
         fprintf(f, "<rect class=\"bar s%zu\" x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"22\"/>", i % 6, x, w);

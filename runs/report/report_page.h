@@ -20,7 +20,8 @@ enum page_unit { UNIT_NUMBER, UNIT_SHARE };      /* a share is 0..1 and shown in
 struct series { const char *name; const double *y; };    /* y [n]; NAN: a gap */
 
 /* Lines over a text of `length` tokens: points at x[n], from `low` up (or from 0, where that is easier to read). The values are in the attribute data-y of each line. */
-void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n, const struct series *v, size_t n_series, double low, enum page_unit unit);
+void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n,
+               const struct series *v, size_t n_series, double low, enum page_unit unit);
 /* Bars side by side, one for each of v[n]; `from` is the number of the first. */
 void page_bars(FILE *f, const char *title, const char *note, const double *v, size_t n, size_t from);
 /* One bar cut into parts, with a legend that has their shares. */

@@ -61,7 +61,8 @@ static void windows(FILE *f, const struct report *r)
 {
     /* about twenty lines, however long the text is */
     size_t each = r->n_windows / 20 + 1;
-    fprintf(f, "\n  %8s %9s %8s %7s %10s %10s", "token", "tokens/s", "length", "alpha", "distinct-1", "distinct-4");
+    fprintf(f, "\n  %8s %9s %8s %7s %10s %10s", "token", "tokens/s", "length", "alpha", "distinct-1",
+            "distinct-4");
     for (size_t k = 0; k < r->n_sources; k++)
         fprintf(f, " %8.8s", r->source[k].name);
     fputc('\n', f);
@@ -108,7 +109,8 @@ static void head(FILE *f, const struct report *r)
     struct err b;
     char name[600];
     report_name(r, name, sizeof name);
-    fprintf(f, "job %" PRId64 "%s%s: %s", j->id, *name ? " " : "", plain(&b, name, 120), job_state_name(j->state));
+    fprintf(f, "job %" PRId64 "%s%s: %s", j->id, *name ? " " : "", plain(&b, name, 120),
+            job_state_name(j->state));
     fprintf(f, ", %zu of %zu tokens", j->tokens, j->wanted);
     if (r->given)
         fprintf(f, " (%zu of them given)", r->given);
@@ -120,7 +122,8 @@ static void head(FILE *f, const struct report *r)
     if (j->error)
         fprintf(f, "  error       %s\n", plain(&b, j->error, 500));
     fprintf(f, "  model       %s\n", plain(&b, j->model, 200));
-    fprintf(f, "  seed        %" PRIu64 ", prompt %zu tokens%s%s\n", j->seed, j->prompt_tokens, j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
+    fprintf(f, "  seed        %" PRIu64 ", prompt %zu tokens%s%s\n", j->seed, j->prompt_tokens,
+            j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
 }
 
 static void one(FILE *f, const struct report *r)
@@ -135,7 +138,8 @@ static void one(FILE *f, const struct report *r)
     if (isfinite(r->speedup))
         fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", r->speedup, r->plain);
     else if (isfinite(r->estimate))
-        fprintf(f, "; about %.2f times one token at a time (estimated from passes measured on the way)", r->estimate);
+        fprintf(f, "; about %.2f times one token at a time (estimated from passes measured on the way)",
+                r->estimate);
     fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
     value(f, 0, 2, report_acceptance(s));
     fputs(", alpha ", f);
@@ -144,10 +148,13 @@ static void one(FILE *f, const struct report *r)
         fputs(", beta ", f);
         value(f, 0, 3, report_beta(r, s));
     }
-    fprintf(f, "\n              %.0f candidates, %.0f rows verified, %.0f accepted, %.0f draft passes, %.0f refreshes\n", s->drafted, s->rows, s->accepted, s->draft_passes,
-            s->refreshes);
+    fprintf(f,
+            "\n              %.0f candidates, %.0f rows verified, %.0f accepted, %.0f draft passes, %.0f "
+            "refreshes\n",
+            s->drafted, s->rows, s->accepted, s->draft_passes, s->refreshes);
     for (size_t i = 0; i < r->n_sources; i++)
-        fprintf(f, "              %-8s %.0f of %.0f candidates accepted\n", plain(&b, r->source[i].name, 40), r->source[i].accepted, r->source[i].drafted);
+        fprintf(f, "              %-8s %.0f of %.0f candidates accepted\n", plain(&b, r->source[i].name, 40),
+                r->source[i].accepted, r->source[i].drafted);
     share(f, "  time        model ", s->verify, s->seconds);
     share(f, ", drafts ", s->draft, s->seconds);
     share(f, ", controller ", s->control, s->seconds);
@@ -181,7 +188,8 @@ static void one(FILE *f, const struct report *r)
         fputs("  repetition  none found\n", f);
     for (size_t i = 0; i < r->n_repetitions; i++) {
         const struct report_repetition *p = &r->repetition[i];
-        fprintf(f, "  repetition  tokens %zu to %zu%s, every %zu tokens", p->at.start, p->at.end, p->open ? " (the end)" : "", p->at.period);
+        fprintf(f, "  repetition  tokens %zu to %zu%s, every %zu tokens", p->at.start, p->at.end,
+                p->open ? " (the end)" : "", p->at.period);
         if (p->excerpt)
             fprintf(f, ": %s", plain(&b, p->excerpt, 160));
         fputc('\n', f);
@@ -195,10 +203,12 @@ static void one(FILE *f, const struct report *r)
 static void rounds(FILE *f, const struct report *r)
 {
     struct err b;
-    fprintf(f, "\n  %8s %6s %6s %8s %6s %9s %9s  %s\n", "token", "made", "depth", "drafted", "rows", "draft ms", "model ms", "from");
+    fprintf(f, "\n  %8s %6s %6s %8s %6s %9s %9s  %s\n", "token", "made", "depth", "drafted", "rows",
+            "draft ms", "model ms", "from");
     for (size_t i = 0; i < r->rounds.n; i++) {
         const struct round_row *q = &r->rounds.v[i];
-        fprintf(f, "  %8zu %6zu %6u %8u %6u %9.3f %9.3f  %s\n", q->start, q->tokens, q->depth, q->drafted, q->rows, 1e3 * (double)q->draft_seconds, 1e3 * (double)q->verify_seconds,
+        fprintf(f, "  %8zu %6zu %6u %8u %6u %9.3f %9.3f  %s\n", q->start, q->tokens, q->depth, q->drafted,
+                q->rows, 1e3 * (double)q->draft_seconds, 1e3 * (double)q->verify_seconds,
                 plain(&b, q->sources, 60));
     }
     if (!r->rounds.n)
@@ -209,12 +219,13 @@ static void many(FILE *f, const struct reports *l)
 {
     struct err b;
     char name[600];
-    fprintf(f, "%6s  %-9s %-10s %9s %9s %7s %7s %7s %8s %8s %6s  %s\n", "job", "state", "ended by", "tokens", "tokens/s", "speedup", "length", "alpha", "dist.-1", "dist.-4", "loops",
-            "name");
+    fprintf(f, "%6s  %-9s %-10s %9s %9s %7s %7s %7s %8s %8s %6s  %s\n", "job", "state", "ended by", "tokens",
+            "tokens/s", "speedup", "length", "alpha", "dist.-1", "dist.-4", "loops", "name");
     for (size_t i = 0; i < l->n; i++) {
         const struct report *r = &l->v[i];
         report_name(r, name, sizeof name);
-        fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu ", r->job->id, job_state_name(r->job->state), r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
+        fprintf(f, "%6" PRId64 "  %-9s %-10s %9zu ", r->job->id, job_state_name(r->job->state),
+                r->job->finish_reason ? r->job->finish_reason : "-", r->job->tokens);
         value(f, 9, 1, report_speed(&r->sum));
         value(f, 8, 2, r->speedup);
         value(f, 8, 2, report_acceptance(&r->sum));

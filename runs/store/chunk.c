@@ -51,7 +51,8 @@ int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, 
     size_t raw_max, n_raw = 0;
     if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX / 2)
         return err_set(e, ERR_INPUT, "%zu token ids are too many to store", n);
-    uLong packed = (uLong)(raw_max + raw_max / 8 + raw_max / 64 + 64);      /* what deflateBound says of any window */
+    /* what deflateBound says of any window */
+    uLong packed = (uLong)(raw_max + raw_max / 8 + raw_max / 64 + 64);
     uint8_t *raw = malloc(raw_max + 1), *out = malloc(packed);
     if (!raw || !out)
         goto memory;

@@ -59,17 +59,20 @@ int owner_self(struct owner *o, struct err *e)
     if (gethostname(o->host, sizeof o->host - 1) || !o->host[0])
         strcpy(o->host, "?");
     if (read_small(boot, sizeof boot, boot_path))
-        return err_set(e, ERR_FAILED, "%s cannot be read; it tells a living worker from a dead one", boot_path);
+        return err_set(e, ERR_FAILED, "%s cannot be read; it tells a living worker from a dead one",
+                       boot_path);
     boot[strcspn(boot, "\n")] = 0;
     snprintf(o->boot, sizeof o->boot, "%.36s", boot);
     if (readlink("/proc/self/ns/pid", pid_space, sizeof pid_space - 1) < 0)
-        return err_set(e, ERR_FAILED, "/proc/self/ns/pid cannot be read; it tells a living worker from a dead one");
+        return err_set(e, ERR_FAILED,
+                       "/proc/self/ns/pid cannot be read; it tells a living worker from a dead one");
     if (readlink("/proc/self/ns/time", time_space, sizeof time_space - 1) < 0)
         time_space[0] = 0;               /* before Linux 5.6 */
     snprintf(o->spaces, sizeof o->spaces, "%s%s%s", pid_space, time_space[0] ? " " : "", time_space);
     o->pid = getpid();
     if (read_stat(&state, &o->start, "self"))
-        return err_set(e, ERR_FAILED, "/proc/self/stat cannot be read; it tells a living worker from a dead one");
+        return err_set(e, ERR_FAILED,
+                       "/proc/self/stat cannot be read; it tells a living worker from a dead one");
     return 0;
 }
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const state_names[JOB_STATES] = { "queued", "running", "paused", "done", "failed", "cancelled" };
+static const char *const state_names[JOB_STATES] = { "queued", "running", "paused", "done", "failed",
+    "cancelled" };
 
 const char *job_state_name(enum job_state s)
 {
@@ -20,7 +21,8 @@ int job_state_parse(enum job_state *s, const char *word, struct err *e)
             *s = (enum job_state)i;
             return 0;
         }
-    return err_set(e, ERR_INPUT, "state \"%s\": allowed are queued, running, paused, done, failed, cancelled", word);
+    return err_set(e, ERR_INPUT, "state \"%s\": allowed are queued, running, paused, done, failed, cancelled",
+                   word);
 }
 
 int batch_name_check(const char *what, const char *name, struct err *e)
@@ -29,8 +31,11 @@ int batch_name_check(const char *what, const char *name, struct err *e)
     bool ok = n > 0 && n <= BATCH_NAME_BYTES_MAX && utf8_valid_prefix(name, n) == n;
     for (size_t i = 0; i < n && ok; i++)
         ok = (unsigned char)name[i] >= 0x20 && name[i] != 0x7f && name[i] != '/';
-    return ok ? 0 : err_set(e, ERR_INPUT, "%s: a name of %zu bytes \"%.60s\"; 1 to %d bytes of UTF-8 without / and control bytes are allowed", what, n, name,
-                            BATCH_NAME_BYTES_MAX);
+    return ok ? 0
+              : err_set(e, ERR_INPUT,
+                        "%s: a name of %zu bytes \"%.60s\"; 1 to %d bytes of UTF-8 without / and control "
+                        "bytes are allowed",
+                        what, n, name, BATCH_NAME_BYTES_MAX);
 }
 
 /* A job number at *s, moved behind it; 0 when there is none. */
@@ -52,7 +57,8 @@ static int parse_word(struct sel_term *t, const char *word, struct err *e)
     if (*s == '@') {
         size_t n = strcspn(s + 1, "/");
         if (n > BATCH_NAME_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "%.80s...: a name of %zu bytes, at most %d are allowed", word, n, BATCH_NAME_BYTES_MAX);
+            return err_set(e, ERR_INPUT, "%.80s...: a name of %zu bytes, at most %d are allowed", word, n,
+                           BATCH_NAME_BYTES_MAX);
         memcpy(t->name, s + 1, n);
         if (batch_name_check(word, t->name, e))
             return -1;
@@ -66,19 +72,25 @@ static int parse_word(struct sel_term *t, const char *word, struct err *e)
         t->last = number(&s);
     }
     if (!t->first || !t->last || *s)
-        return err_set(e, ERR_INPUT, "\"%s\" is no selection of jobs; allowed are a number (7), a range (5-90), @NAME and @NAME/custom_id", word);
+        return err_set(e, ERR_INPUT,
+                       "\"%s\" is no selection of jobs; allowed are a number (7), a range (5-90), @NAME and "
+                       "@NAME/custom_id",
+                       word);
     if (t->last < t->first)
         return err_set(e, ERR_INPUT, "\"%s\": the range ends before it begins", word);
     return 0;
 }
 
-int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all, struct err *e)
+int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
+                    struct err *e)
 {
     *sel = (struct selection){0};
     if (all && n)
         return err_set(e, ERR_INPUT, "--all and \"%s\": only one of them is allowed", words[0]);
     if (!all && !n && !state)
-        return err_set(e, ERR_INPUT, "which jobs? Give numbers (7, 5-90), names (@NAME, @NAME/custom_id), --state STATE or --all");
+        return err_set(
+            e, ERR_INPUT,
+            "which jobs? Give numbers (7, 5-90), names (@NAME, @NAME/custom_id), --state STATE or --all");
     if (state) {
         sel->by_state = true;
         if (job_state_parse(&sel->state, state, e))

@@ -29,5 +29,6 @@ struct selection {
 
 /* Parse the words of a command line (borrowed: they must outlive the selection). No word, no state and not `all` is an error: a
  * verb whose default is every job gives `all`. `all` with words is an error. selection_free also after a failure. */
-int  selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all, struct err *e);
+int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
+                    struct err *e);
 void selection_free(struct selection *sel);

@@ -107,7 +107,9 @@ static void break_file(struct store *s, const struct err *e)
 static int check_whole(struct store *s, struct err *e)
 {
     pthread_mutex_lock(&open_lock);
-    int rc = s->file && s->file->broken[0] ? err_set(e, ERR_FAILED, "nothing more is written after a failure (%s)", s->file->broken) : 0;
+    int rc = s->file && s->file->broken[0]
+                 ? err_set(e, ERR_FAILED, "nothing more is written after a failure (%s)", s->file->broken)
+                 : 0;
     pthread_mutex_unlock(&open_lock);
     return rc;
 }
@@ -122,18 +124,24 @@ static int db_fail(struct store *s, const char *doing, int rc, struct err *e)
     switch (rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return err_set(e, ERR_AGAIN, "%s: %s: another process has held the database for %.0f s; nothing was changed, try again", s->shown, doing,
-                       s->waited);
+        return err_set(
+            e, ERR_AGAIN,
+            "%s: %s: another process has held the database for %.0f s; nothing was changed, try again",
+            s->shown, doing, s->waited);
     case SQLITE_FULL:
         return err_set(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        return err_set(e, ERR_FAILED, "%s: %s: %s%s%s (SQLite code %d)", s->shown, doing, why, system ? ": " : "", system ? strerror(system) : "", rc);
+        return err_set(e, ERR_FAILED, "%s: %s: %s%s%s (SQLite code %d)", s->shown, doing, why,
+                       system ? ": " : "", system ? strerror(system) : "", rc);
     case SQLITE_READONLY:
-        return err_set(e, ERR_FAILED, "%s: %s: the file or its folder may not be written (%s)", s->shown, doing, why);
+        return err_set(e, ERR_FAILED, "%s: %s: the file or its folder may not be written (%s)", s->shown,
+                       doing, why);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        return err_set(e, ERR_FAILED, "%s: %s: the database is damaged (%s); it is left as it is, and `sqlite3 FILE .recover` may save what can be read",
+        return err_set(e, ERR_FAILED,
+                       "%s: %s: the database is damaged (%s); it is left as it is, and `sqlite3 FILE "
+                       ".recover` may save what can be read",
                        s->shown, doing, why);
     case SQLITE_NOMEM:
         return err_set(e, ERR_FAILED, "%s: %s: out of memory", s->shown, doing);
@@ -174,11 +182,13 @@ static int bind(struct store *s, sqlite3_stmt *q, const char *fmt, va_list ap, s
         case 'r': rc = sqlite3_bind_double(q, i, va_arg(ap, double)); break;
         case 't':
             t = va_arg(ap, const char *);
-            rc = t ? sqlite3_bind_text64(q, i, t, strlen(t), SQLITE_STATIC, SQLITE_UTF8) : sqlite3_bind_null(q, i);
+            rc = t ? sqlite3_bind_text64(q, i, t, strlen(t), SQLITE_STATIC, SQLITE_UTF8)
+                   : sqlite3_bind_null(q, i);
             break;
         case 'b':
             p = va_arg(ap, const void *);
-            rc = p ? sqlite3_bind_blob64(q, i, p, va_arg(ap, size_t), SQLITE_STATIC) : (va_arg(ap, size_t), sqlite3_bind_null(q, i));
+            rc = p ? sqlite3_bind_blob64(q, i, p, va_arg(ap, size_t), SQLITE_STATIC)
+                   : (va_arg(ap, size_t), sqlite3_bind_null(q, i));
             break;
         default: assert(!"a letter of the format");
         }
@@ -217,7 +227,8 @@ static void note_broken(struct store *s, int rc, const struct err *e)
 {
     int kind = rc & 0xff;
     bool reads_only = rc == SQLITE_IOERR_READ || rc == SQLITE_IOERR_SHORT_READ || rc == SQLITE_IOERR_NOMEM;
-    if ((kind == SQLITE_IOERR && !reads_only) || kind == SQLITE_FULL || kind == SQLITE_CANTOPEN || kind == SQLITE_CORRUPT || kind == SQLITE_READONLY)
+    if ((kind == SQLITE_IOERR && !reads_only) || kind == SQLITE_FULL || kind == SQLITE_CANTOPEN ||
+        kind == SQLITE_CORRUPT || kind == SQLITE_READONLY)
         break_file(s, e);
 }
 
@@ -277,7 +288,9 @@ static int busy(void *ctx, int n)
     if (n == 0 || s->busy_since == 0)
         s->busy_since = now;
     const bool stopped = s->o.stop && *s->o.stop;
-    double most = stopped ? MIN(s->o.busy_seconds, atomic_load(&waited_in_vain) ? LEAVING_SECONDS : STOPPED_SECONDS) : s->o.busy_seconds;
+    double most =
+        stopped ? MIN(s->o.busy_seconds, atomic_load(&waited_in_vain) ? LEAVING_SECONDS : STOPPED_SECONDS)
+                : s->o.busy_seconds;
     s->waited = now - s->busy_since;
     if (s->waited >= most) {
         if (stopped)
@@ -297,7 +310,8 @@ static void end_turn(struct store *s)
     s->writes = false;
 }
 
-static const char rollback[] = "ROLLBACK";       /* prepared when the store is opened: it needs no memory then */
+/* prepared when the store is opened: it needs no memory then */
+static const char rollback[] = "ROLLBACK";
 
 int db_begin(struct store *s, struct err *e)
 {
@@ -338,11 +352,15 @@ int db_rollback(struct store *s)
 
 const char *store_network_fs(long magic)
 {
-    static const struct { uint32_t magic; const char *name; } fs[] = {
-        { 0x6969, "NFS" }, { 0x517b, "SMB" }, { 0xff534d42, "CIFS" }, { 0xfe534d42, "SMB2" }, { 0x0bd00bd0, "Lustre" }, { 0x47504653, "GPFS" },
-        { 0x65735546, "FUSE" }, { 0x01021997, "9p" }, { 0x00c36400, "Ceph" }, { 0x5346414f, "AFS" }, { 0x6b414653, "AFS" }, { 0x19830326, "BeeGFS" },
-        { 0x20030528, "OrangeFS" }, { 0x73757245, "Coda" }, { 0x7461636f, "OCFS2" }, { 0x01161970, "GFS2" }, { 0x786f4256, "vboxsf" },
-        { 0xaad7aaea, "PanFS" }, { 0xbacbacbc, "vmhgfs" },
+    static const struct { uint32_t magic; const char *name;
+    } fs[] = {
+        { 0x6969, "NFS" },          { 0x517b, "SMB" },        { 0xff534d42, "CIFS" },
+        { 0xfe534d42, "SMB2" },     { 0x0bd00bd0, "Lustre" }, { 0x47504653, "GPFS" },
+        { 0x65735546, "FUSE" },     { 0x01021997, "9p" },     { 0x00c36400, "Ceph" },
+        { 0x5346414f, "AFS" },      { 0x6b414653, "AFS" },    { 0x19830326, "BeeGFS" },
+        { 0x20030528, "OrangeFS" }, { 0x73757245, "Coda" },   { 0x7461636f, "OCFS2" },
+        { 0x01161970, "GFS2" },     { 0x786f4256, "vboxsf" }, { 0xaad7aaea, "PanFS" },
+        { 0xbacbacbc, "vmhgfs" },
     };
     for (size_t i = 0; i < sizeof fs / sizeof *fs; i++)
         if (fs[i].magic == (uint32_t)magic)
@@ -358,8 +376,11 @@ static void look_at_fs(struct store *s, const char *folder)
         magic = (long)f.f_type;
     s->fs = store_network_fs(magic);
     if (s->fs)
-        snprintf(s->notice, sizeof s->notice, "%.200s is on a network file system (%s): texts are safe there only if its locks and its fsync are; "
-                 "--db puts the store on a local disk", s->shown, s->fs);
+        snprintf(s->notice, sizeof s->notice,
+                 "%.200s is on a network file system (%s): texts are safe there only if its locks and its "
+                 "fsync are; "
+                 "--db puts the store on a local disk",
+                 s->shown, s->fs);
 }
 
 int store_default_path(char *path, size_t size, struct err *e)
@@ -371,13 +392,21 @@ int store_default_path(char *path, size_t size, struct err *e)
     else if (home && home[0] == '/')
         n = snprintf(path, size, "%s/.local/state/longhand/longhand.db", home);
     else
-        return err_set(e, ERR_INPUT, "no place for the store: neither XDG_STATE_HOME nor HOME is set; --db FILE says where");
-    return n >= 0 && (size_t)n < size ? 0 : err_set(e, ERR_INPUT, "the path of the store has %d bytes, fewer than %zu are allowed", n, size);
+        return err_set(
+            e, ERR_INPUT,
+            "no place for the store: neither XDG_STATE_HOME nor HOME is set; --db FILE says where");
+    return n >= 0 && (size_t)n < size
+               ? 0
+               : err_set(e, ERR_INPUT, "the path of the store has %d bytes, fewer than %zu are allowed", n,
+                         size);
 }
 
 /* ---- what the file is, before SQLite sees it ---- */
 
-static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t big32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
 
 static ssize_t read_start(int fd, uint8_t *buf, size_t n)
 {
@@ -425,19 +454,28 @@ static int look_inside(struct store *s, struct err *e)
     if (n == 0 || made_and_interrupted(s->path))
         return 0;
     if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16))
-        return err_set(e, ERR_INPUT, "%s: not a database of longhand; it is left as it is, and --db FILE names another one", s->shown);
+        return err_set(e, ERR_INPUT,
+                       "%s: not a database of longhand; it is left as it is, and --db FILE names another one",
+                       s->shown);
     if (big32(h + 68) != STORE_APPLICATION_ID)
-        return err_set(e, ERR_INPUT, "%s: a database of another program (application_id 0x%08x, longhand's is 0x%08x); it is left as it is, and --db FILE names "
-                       "another one", s->shown, big32(h + 68), STORE_APPLICATION_ID);
+        return err_set(e, ERR_INPUT,
+                       "%s: a database of another program (application_id 0x%08x, longhand's is 0x%08x); it "
+                       "is left as it is, and --db FILE names "
+                       "another one",
+                       s->shown, big32(h + 68), STORE_APPLICATION_ID);
     if (big32(h + 60) > STORE_VERSION)
-        return err_set(e, ERR_INPUT, "%s: of a newer longhand (version %u of the tables, this one knows up to %d); it is left as it is", s->shown, big32(h + 60),
-                       STORE_VERSION);
+        return err_set(e, ERR_INPUT,
+                       "%s: of a newer longhand (version %u of the tables, this one knows up to %d); it is "
+                       "left as it is",
+                       s->shown, big32(h + 60), STORE_VERSION);
     return 0;
 }
 
 static int sync_folder(const char *path, const char *shown, struct err *e)
 {
-    return folder_sync(path) ? err_set(e, ERR_FAILED, "%s: the folder %s cannot be written to the disk: %s", shown, path, strerror(errno)) : 0;
+    return folder_sync(path) ? err_set(e, ERR_FAILED, "%s: the folder %s cannot be written to the disk: %s",
+                                       shown, path, strerror(errno))
+                             : 0;
 }
 
 /* Missing folders of `path`, 0700 each. A power cut must not take the folder of a store away: all the way down is synced before there is a
@@ -453,7 +491,10 @@ static int make_folders(const char *path, const char *shown, struct err *e)
     for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
         *c = 0;
         if (mkdir(p, 0700) && errno != EEXIST)
-            return err_set(e, ERR_FAILED, "%s: cannot make the folder %s: %s; --db FILE or LONGHAND_DB puts the store elsewhere", shown, p, strerror(errno));
+            return err_set(
+                e, ERR_FAILED,
+                "%s: cannot make the folder %s: %s; --db FILE or LONGHAND_DB puts the store elsewhere", shown,
+                p, strerror(errno));
         *c = '/';
     }
     for (char *c = strchr(p + 1, '/'); c; c = strchr(c + 1, '/')) {
@@ -477,11 +518,16 @@ static int find_file(struct store *s, struct err *e)
         if (fd >= 0)
             close(fd);
         else if (errno != EEXIST)
-            return err_set(e, ERR_FAILED, "%s: cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere", s->shown, strerror(errno));
+            return err_set(e, ERR_FAILED,
+                           "%s: cannot make it: %s; --db FILE or LONGHAND_DB puts the store elsewhere",
+                           s->shown, strerror(errno));
     }
     if (stat(s->path, &st))
-        return errno == ENOENT ? err_set(e, ERR_INPUT, "%s: there is no store here; `longhand submit` or `longhand run` makes one", s->shown)
-                               : err_set(e, ERR_INPUT, "%s: %s", s->shown, strerror(errno));
+        return errno == ENOENT
+                   ? err_set(e, ERR_INPUT,
+                             "%s: there is no store here; `longhand submit` or `longhand run` makes one",
+                             s->shown)
+                   : err_set(e, ERR_INPUT, "%s: %s", s->shown, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_INPUT, "%s: not a regular file", s->shown);
     snprintf(folder, sizeof folder, "%s", s->path);
@@ -489,7 +535,8 @@ static int find_file(struct store *s, struct err *e)
     if (!folder[0])
         strcpy(folder, "/");
     if (s->o.mode != STORE_READ && (access(s->path, W_OK) || access(folder, W_OK)))
-        return err_set(e, ERR_FAILED, "%s: the file or its folder may not be written (%s)", s->shown, strerror(errno));
+        return err_set(e, ERR_FAILED, "%s: the file or its folder may not be written (%s)", s->shown,
+                       strerror(errno));
     look_at_fs(s, folder);
     s->dev = st.st_dev;
     s->ino = st.st_ino;
@@ -512,13 +559,16 @@ static int pragma_is(struct store *s, const char *set, const char *want, struct 
     sqlite3_finalize(q);
     if (rc != SQLITE_ROW)
         return db_fail(s, "opening", rc, e);
-    return strcmp(got, want) == 0 ? 0 : -err_set(e, ERR_FAILED, "%s: `%s` gives \"%s\" and must give \"%s\"", s->shown, set, got, want);
+    return strcmp(got, want) == 0 ? 0
+                                  : -err_set(e, ERR_FAILED, "%s: `%s` gives \"%s\" and must give \"%s\"",
+                                             s->shown, set, got, want);
 }
 
 static int set_up(struct store *s, struct err *e)
 {
     static const char *const set[] = {
-        "PRAGMA synchronous=EXTRA", "PRAGMA foreign_keys=ON", "PRAGMA cell_size_check=ON", "PRAGMA trusted_schema=OFF", "PRAGMA temp_store=MEMORY",
+        "PRAGMA synchronous=EXTRA", "PRAGMA foreign_keys=ON", "PRAGMA cell_size_check=ON",
+            "PRAGMA trusted_schema=OFF", "PRAGMA temp_store=MEMORY",
         "PRAGMA secure_delete=ON",       /* what `remove` removes is overwritten in the file */
     };
     sqlite3_extended_result_codes(s->db, 1);
@@ -581,7 +631,10 @@ int db_check(struct store *s, const char *pragma, struct err *e)
     if (!ok && rc != SQLITE_ROW)
         db_fail(s, "checking", rc, e);
     else if (!ok)
-        err_set(e, ERR_FAILED, "%s: the database is damaged (%s); it is left as it is, and `sqlite3 FILE .recover` may save what can be read", s->shown, got);
+        err_set(e, ERR_FAILED,
+                "%s: the database is damaged (%s); it is left as it is, and `sqlite3 FILE .recover` may save "
+                "what can be read",
+                s->shown, got);
     sqlite3_finalize(q);
     return ok ? 0 : -1;
 }
@@ -591,9 +644,11 @@ static int versions(struct store *s, bool first, struct err *e)
     int64_t version = 0, application = 0, tables = 0, bytes = 0;
     if (db_begin_read(s, e))
         return -1;
-    if (db_get(s, e, &version, "PRAGMA user_version", "") < 0 || db_get(s, e, &application, "PRAGMA application_id", "") < 0 ||
+    if (db_get(s, e, &version, "PRAGMA user_version", "") < 0 ||
+        db_get(s, e, &application, "PRAGMA application_id", "") < 0 ||
         db_get(s, e, &tables, "SELECT count(*) FROM sqlite_master", "") < 0 ||
-        db_get(s, e, &bytes, "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()", "") < 0)
+        db_get(s, e, &bytes, "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+               "") < 0)
         return db_rollback(s);
     if (db_commit(s, e))
         return -1;
@@ -601,14 +656,20 @@ static int versions(struct store *s, bool first, struct err *e)
         return err_set(e, ERR_INPUT, "%s: there is nothing in this store yet", s->shown);
     if (tables == 0 && application == 0)
         return store_migrate(s, store_steps, 0, STORE_VERSION, e);
-    if (application != STORE_APPLICATION_ID || version > STORE_VERSION || version < 1)     /* changed since it was looked at */
-        return err_set(e, ERR_INPUT, "%s: not a database of this longhand (application_id 0x%08x, version %d); it is left as it is", s->shown,
-                       (unsigned)application, (int)version);
-    if (first && s->o.mode != STORE_READ && bytes <= QUICK_CHECK_BYTES_MAX && db_check(s, "PRAGMA quick_check(1)", e))
+    /* changed since it was looked at */
+    if (application != STORE_APPLICATION_ID || version > STORE_VERSION || version < 1)
+        return err_set(
+            e, ERR_INPUT,
+            "%s: not a database of this longhand (application_id 0x%08x, version %d); it is left as it is",
+            s->shown, (unsigned)application, (int)version);
+    if (first && s->o.mode != STORE_READ && bytes <= QUICK_CHECK_BYTES_MAX &&
+        db_check(s, "PRAGMA quick_check(1)", e))
         return -1;
     if (version < STORE_VERSION && s->o.mode == STORE_READ)
-        return err_set(e, ERR_INPUT, "%s: of an older longhand (version %d of the tables, this one has %d); a verb that writes brings it up to date", s->shown,
-                       (int)version, STORE_VERSION);
+        return err_set(e, ERR_INPUT,
+                       "%s: of an older longhand (version %d of the tables, this one has %d); a verb that "
+                       "writes brings it up to date",
+                       s->shown, (int)version, STORE_VERSION);
     return version < STORE_VERSION ? store_migrate(s, store_steps, (int)version, STORE_VERSION, e) : 0;
 }
 
@@ -643,7 +704,8 @@ memory:
 /* Open s->path, which was looked at if it is the first of this process. */
 static int connect(struct store *s, bool first, struct err *e)
 {
-    int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+    int rc = sqlite3_open_v2(s->path, &s->db,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
     if (rc != SQLITE_OK)
         return db_fail(s, "opening", rc, e);
     sqlite3_stmt *q;
@@ -651,7 +713,8 @@ static int connect(struct store *s, bool first, struct err *e)
         return -1;
     if (s->o.mode != STORE_READ && sqlite3_db_readonly(s->db, "main") == 1)
         return err_set(e, ERR_FAILED, "%s: the file may not be written", s->shown);
-    if (s->o.mode == STORE_READ && (rc = sqlite3_exec(s->db, "PRAGMA query_only=ON", NULL, NULL, NULL)) != SQLITE_OK)
+    if (s->o.mode == STORE_READ &&
+        (rc = sqlite3_exec(s->db, "PRAGMA query_only=ON", NULL, NULL, NULL)) != SQLITE_OK)
         return db_fail(s, "opening", rc, e);
     return versions(s, first, e);
 }
@@ -660,7 +723,8 @@ int store_open(struct store **out, const char *path, const struct store_options 
 {
     *out = NULL;
     if (!path[0] || strlen(path) > PATH_MAX / 2)
-        return err_set(e, ERR_INPUT, "--db: a path of %zu bytes, 1 to %d are allowed", strlen(path), PATH_MAX / 2);
+        return err_set(e, ERR_INPUT, "--db: a path of %zu bytes, 1 to %d are allowed", strlen(path),
+                       PATH_MAX / 2);
     struct store *s = store_new(path, o, e);
     if (!s)
         return -1;
@@ -671,7 +735,9 @@ int store_open(struct store **out, const char *path, const struct store_options 
     pthread_mutex_lock(&open_lock);
     struct open_file *f = open_file(s->dev, s->ino);
     bool first = f && f->n == 0;
-    int rc = !f ? err_set(e, ERR_FAILED, "%s: too many stores are open", s->shown) : first ? look_inside(s, e) : 0;
+    int rc = !f      ? err_set(e, ERR_FAILED, "%s: too many stores are open", s->shown)
+             : first ? look_inside(s, e)
+                     : 0;
     if (rc == 0) {
         f->n++;
         s->file = f;

@@ -55,7 +55,8 @@ enum store_mode {
 
 struct store_options {
     enum store_mode mode;
-    bool shared_db;                      /* several hosts on a network file system: the user says that its locks are honest */
+    /* several hosts on a network file system: the user says that its locks are honest */
+    bool shared_db;
     double busy_seconds;                 /* how long a busy database is waited for; 0: 300 */
     double lease_seconds;                /* how long a beat may stand still; 0: 60 */
     const atomic_int *stop;              /* may be NULL: once it is not 0, a busy database is waited for ten seconds at most, and after that in vain hardly more */
@@ -90,7 +91,8 @@ struct job_spec {
     const char *custom_id;               /* NULL outside a batch */
     size_t line;                         /* of the batch file, from 1; 0: none. The order of an export */
     uint32_t sample;
-    const char *identity; size_t identity_bytes;   /* what makes a second submit of this custom_id the same request: kept as SHA-256 */
+    /* what makes a second submit of this custom_id the same request: kept as SHA-256 */
+    const char *identity; size_t identity_bytes;
     const char *parameters;              /* a JSON object with everything that decides the text */
     const char *metadata;                /* JSON of the input line, or NULL */
     const char *model, *fingerprint;     /* path; fingerprint NULL: not known yet */
@@ -107,7 +109,8 @@ struct job_spec {
  * with ERR_INPUT, *bad (if not NULL) is its index and nothing is stored; the same pair twice in v counts as such, and so does
  * one more sample of a custom_id from before: it would have another seed than the others. *bad is n for
  * other failures. ids[n] get the numbers; is_new[n] (may be NULL) which were added. */
-int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids, bool *is_new, size_t *bad, struct err *e);
+int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
+                 bool *is_new, size_t *bad, struct err *e);
 
 /* ---- reading jobs ---- */
 
@@ -176,7 +179,8 @@ struct added {                           /* what extend and fork put behind the 
 
 /* Let a job that is neither queued nor running go on: its first `keep` tokens (fewer than it has only to drop an end such as EOS; the
  * rest is forgotten), then `add` (NULL: nothing), until it has `wanted` tokens. It is queued, or paused when `paused`. */
-int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted, bool paused, struct err *e);
+int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted,
+                 bool paused, struct err *e);
 
 struct fork_spec {
     size_t at;                           /* how many tokens are shared; at most what the job has now */
@@ -193,7 +197,8 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
 
 /* Tokens [from, to) of a job, at most as many as there are: *n of them, free(*ids). Every chunk that is touched is checked against
  * its sum and the link before it; a failure names job, chunk and tokens. */
-int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n, struct err *e);
+int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n,
+                 struct err *e);
 
 /* kind "given": put in by extend or fork, with its text (NULL when the end was cut off since); "shared": made by `parent`. By start;
  * given ones may lie inside shared ones. */
@@ -202,7 +207,8 @@ struct span_list { struct text_span *v; size_t n; struct strings *text; };
 int  store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e);
 void span_list_free(struct span_list *l);
 
-struct metric { size_t window; const char *source, *name; unsigned index; double value; };   /* window: its first token */
+/* window: its first token */
+struct metric { size_t window; const char *source, *name; unsigned index; double value; };
 struct metric_list { struct metric *v; size_t n; struct strings *text; };
 /* By window, source, name, index ascending. */
 int  store_metrics(struct store *s, int64_t job, struct metric_list *out, struct err *e);
@@ -242,7 +248,8 @@ struct wish {
     int max_attempts;                    /* in a row that get nowhere (store_claim); 0: never give up */
 };
 
-struct claim {                           /* of one job by one worker; the caller keeps it, store_begin and store_commit change it */
+/* of one job by one worker; the caller keeps it, store_begin and store_commit change it */
+struct claim {
     int64_t job, attempt;
     bool begun;                          /* by store_begin: tokens may be added */
     enum job_state was;                  /* before: what a worker that cannot do the job ends it with */
@@ -260,10 +267,12 @@ int store_claim(struct store *s, const struct wish *w, struct claim *c, struct e
 /* Before the first token: the numerics id and model fingerprint that the worker has. An unstarted job gets them; one with tokens must have the
  * same, else -1 with ERR_INPUT and what differs, unless `accept_change`, which is put down as an event. *ids: the c->tokens tokens
  * so far, sums and chain checked; free(*ids). 1: the job is no longer this worker's. */
-int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint, bool accept_change, int32_t **ids, struct err *e);
+int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
+                bool accept_change, int32_t **ids, struct err *e);
 
 struct job_end {
-    enum job_state state;                /* JOB_DONE, JOB_FAILED, JOB_PAUSED, or JOB_QUEUED: to be gone on with by anybody */
+    /* JOB_DONE, JOB_FAILED, JOB_PAUSED, or JOB_QUEUED: to be gone on with by anybody */
+    enum job_state state;
     const char *finish_reason, *stop_reason;   /* with JOB_DONE */
     const char *error;                   /* with JOB_FAILED */
 };
@@ -288,12 +297,15 @@ int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 
 /* Rows of snapshot files, whose life is in runs/work/snapshot_files.h. */
 enum { STORE_SNAPSHOTS_MAX = 64 };
-struct snapshot_row { char name[96]; size_t start, tokens; };         /* rows start .. tokens-1 of the caches */
+/* rows start .. tokens-1 of the caches */
+struct snapshot_row { char name[96]; size_t start, tokens; };
 /* A file that is complete on disk takes the place of all that begin at its start or behind it. Fenced as store_commit. One that ends behind all that
  * there were is progress, as a token is (max_attempts). Rows go with the end of the job (done, failed, cancelled) and with the job. */
-int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes, struct err *e);
+int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
+                       struct err *e);
 /* In their order: n of them, each beginning where the one before it ends, the first at 0. -1: it cannot be read, or what follows these n does not fit. */
-int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e);
+int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+                        struct err *e);
 /* Forget the job's rows from this start on, whose files are not to be had. Fenced as store_commit. */
 int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e);
 /* Whether a file of this name, of this job and attempt, is needed: a row names it, or the attempt is at work. 1, 0, -1. */

@@ -30,7 +30,8 @@ struct store {
     char notice[400];
     struct { const char *sql; sqlite3_stmt *st; } q[STATEMENTS_MAX];
     size_t n_q;
-    struct owner self;                   /* filled by store_worker_start, and where others' workers are looked at; pid 0: not yet */
+    /* filled by store_worker_start, and where others' workers are looked at; pid 0: not yet */
+    struct owner self;
     struct watch watch;
     double busy_since, waited;           /* seconds, of the wait for others that is or was the last one */
     uint32_t jitter;
@@ -44,7 +45,8 @@ int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
 int  db_begin_read(struct store *s, struct err *e);  /* for several reads of one moment; end with db_commit */
 int  db_commit(struct store *s, struct err *e);
 int  db_rollback(struct store *s);
-int  db_check(struct store *s, const char *pragma, struct err *e);    /* the one of SQLite's checks that this pragma is: ERR_FAILED with what it found */
+/* the one of SQLite's checks that this pragma is: ERR_FAILED with what it found */
+int  db_check(struct store *s, const char *pragma, struct err *e);
 int  db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
 int64_t db_changes(const struct store *s);           /* rows changed by the last db_run */
 sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...);   /* NULL: failed */
@@ -62,13 +64,17 @@ void  strings_free(struct strings *t);
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);
 
 /* store_jobs.c */
-int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at, struct err *e);
-int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, struct err *e);     /* now */
+int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
+              struct err *e);
+/* now */
+int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
+              struct err *e);
 
 /* store_text.c */
 struct chunks_end { size_t tokens; struct chain_link link; size_t n_part; int32_t part[CHUNK_TOKENS]; };
 /* Write chunks so that ids[0..n) stand behind *end, and move *end; part of the caller's transaction. */
-int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n, struct err *e);
+int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n,
+                  struct err *e);
 /* The chain's end as it is to stand in job.link: behind the last chunk, full or not. */
 struct chain_link chunks_link(const struct chunks_end *end);
 /* All tokens of a job and where the text ends; inside the caller's transaction. */

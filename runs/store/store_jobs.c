@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at, struct err *e)
+int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
+              struct err *e)
 {
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)", "iritt", job, at, attempt, kind, text);
+    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)",
+                  "iritt", job, at, attempt, kind, text);
 }
 
-int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, struct err *e)
+int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
+              struct err *e)
 {
     return event_put(s, job, attempt, kind, text, wall_seconds(), e);
 }
@@ -20,12 +23,14 @@ int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, c
 
 static int find_batch(struct store *s, const char *name, int64_t *id, struct err *e)
 {
-    if (db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING", "tr", name, wall_seconds()))
+    if (db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING", "tr",
+               name, wall_seconds()))
         return -1;
     return db_get(s, e, id, "SELECT id FROM batch WHERE name = ?1", "t", name) == 1 ? 0 : -1;
 }
 
-static int insert_job(struct store *s, int64_t batch, const struct job_spec *j, const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
+static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
+                      const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
     struct chain_link start;
     uint8_t *packed;
@@ -35,52 +40,73 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j, 
     link_start(&start, j->prompt_ids, j->n_prompt);
     if (chunk_pack(&packed, &size, &crc, j->prompt_ids, j->n_prompt, e))
         return -1;
-    int rc = db_run(s, e, "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, prompt_tokens, link, state, priority, created, updated) "
-                          "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)", "iztibttizzbtdr", batch, j->line,
-                    j->custom_id, (int64_t)j->sample, (const void *)identity, (size_t)SHA256_BYTES, j->model, j->fingerprint, (int64_t)j->seed, j->wanted,
-                    j->n_prompt, start.v, sizeof start.v, j->paused ? "paused" : "queued", j->priority, now);
+    int rc = db_run(
+        s, e,
+        "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, "
+        "prompt_tokens, link, state, priority, created, updated) "
+        "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)",
+        "iztibttizzbtdr", batch, j->line, j->custom_id, (int64_t)j->sample, (const void *)identity,
+        (size_t)SHA256_BYTES, j->model, j->fingerprint, (int64_t)j->seed, j->wanted, j->n_prompt, start.v,
+        sizeof start.v, j->paused ? "paused" : "queued", j->priority, now);
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
-        rc = db_run(s, e, "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", "ittbbi", *id, j->parameters,
-                    j->metadata, (const void *)(j->prompt ? j->prompt : ""), j->prompt_bytes, (const void *)packed, size, (int64_t)crc);
+        rc = db_run(
+            s, e,
+            "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "ittbbi", *id, j->parameters, j->metadata, (const void *)(j->prompt ? j->prompt : ""),
+            j->prompt_bytes, (const void *)packed, size, (int64_t)crc);
     free(packed);
     return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
 }
 
 /* A sample that comes later would have another seed than the others, and may have other parameters: a request is made once, with all its samples. `last`: the
  * highest number before this submission. */
-static int check_all_new(struct store *s, const char *name, int64_t batch, const struct job_spec *j, int64_t last, struct err *e)
+static int check_all_new(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
+                         int64_t last, struct err *e)
 {
     int64_t other;
-    int rc = db_get(s, e, &other, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 LIMIT 1", "iti", batch, j->custom_id, last);
+    int rc =
+        db_get(s, e, &other, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 LIMIT 1",
+               "iti", batch, j->custom_id, last);
     if (rc != 1)
         return rc;
-    return err_set(e, ERR_INPUT, "custom_id \"%s\" is in @%s already (job %" PRId64 ") without sample %" PRIu32 "; the number of samples (n, --samples) stays, or longhand remove @%s/%s "
-                   "and submit it again", j->custom_id, name, other, j->sample, name, j->custom_id);
+    return err_set(e, ERR_INPUT,
+                   "custom_id \"%s\" is in @%s already (job %" PRId64 ") without sample %" PRIu32
+                   "; the number of samples (n, --samples) stays, or longhand remove @%s/%s "
+                   "and submit it again",
+                   j->custom_id, name, other, j->sample, name, j->custom_id);
 }
 
 /* 1: the job is there already, 0: it is not, -1: failed; with ERR_INPUT when the other one is a different request. */
-static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j, const uint8_t identity[SHA256_BYTES], int64_t last, int64_t *id, struct err *e)
+static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
+                     const uint8_t identity[SHA256_BYTES], int64_t last, int64_t *id, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti", batch, j->custom_id, (int64_t)j->sample);
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti",
+        batch, j->custom_id, (int64_t)j->sample);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc == 0)
         return check_all_new(s, name, batch, j, last, e);
     if (rc != 1)
         return rc;
     *id = sqlite3_column_int64(q, 0);
-    bool same = sqlite3_column_bytes(q, 1) == SHA256_BYTES && memcmp(sqlite3_column_blob(q, 1), identity, SHA256_BYTES) == 0;
+    bool same = sqlite3_column_bytes(q, 1) == SHA256_BYTES &&
+                memcmp(sqlite3_column_blob(q, 1), identity, SHA256_BYTES) == 0;
     bool moved = (size_t)sqlite3_column_int64(q, 2) != j->line;
     db_reset(q);
-    if (same && moved && db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
+    if (same && moved &&
+        db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
         return -1;
     if (same)
         return 1;
-    return err_set(e, ERR_INPUT, "custom_id \"%s\" is in @%s already (job %" PRId64 ") with another body; give this one another custom_id or the batch another name",
+    return err_set(e, ERR_INPUT,
+                   "custom_id \"%s\" is in @%s already (job %" PRId64
+                   ") with another body; give this one another custom_id or the batch another name",
                    j->custom_id, name, *id);
 }
 
-static int submit_one(struct store *s, const char *name, int64_t batch, const struct job_spec *j, int64_t last, int64_t *id, bool *is_new, struct err *e)
+static int submit_one(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
+                      int64_t last, int64_t *id, bool *is_new, struct err *e)
 {
     uint8_t identity[SHA256_BYTES];
     struct sha256 h;
@@ -97,7 +123,8 @@ static int submit_one(struct store *s, const char *name, int64_t batch, const st
     return rc == 1 ? 0 : insert_job(s, batch, j, identity, id, e);
 }
 
-int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids, bool *is_new, size_t *bad, struct err *e)
+int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
+                 bool *is_new, size_t *bad, struct err *e)
 {
     int64_t id = 0, last = 0;
     size_t i = 0, ignored;
@@ -107,7 +134,8 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         assert(!batch == !v[k].custom_id && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
-    if (batch && (find_batch(s, batch, &id, e) || db_get(s, e, &last, "SELECT coalesce(max(id), 0) FROM job", "") != 1))
+    if (batch && (find_batch(s, batch, &id, e) ||
+                  db_get(s, e, &last, "SELECT coalesce(max(id), 0) FROM job", "") != 1))
         return db_rollback(s);
     while (i < n && submit_one(s, batch, id, &v[i], last, &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;
@@ -162,9 +190,13 @@ static int select_term(struct store *s, const struct sel_term *t, struct id_list
     if (!t->name[0])
         q = db_query(s, e, "SELECT id FROM job WHERE id BETWEEN ?1 AND ?2", "ii", t->first, t->last);
     else if (t->custom_id)
-        q = db_query(s, e, "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND custom_id = ?2", "tt", t->name, t->custom_id);
+        q = db_query(
+            s, e,
+            "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND custom_id = ?2",
+            "tt", t->name, t->custom_id);
     else
-        q = db_query(s, e, "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1)", "t", t->name);
+        q = db_query(s, e, "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1)", "t",
+                     t->name);
     if (id_collect(s, q, l, e))
         return -1;
     if (l->n > before)
@@ -185,7 +217,10 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
     for (size_t i = 0; i < sel->n && rc == 0; i++)
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
-        rc = sel->by_state ? id_collect(s, db_query(s, e, "SELECT id FROM job WHERE state = ?1", "t", job_state_name(sel->state)), &l, e)
+        rc = sel->by_state ? id_collect(s,
+                                        db_query(s, e, "SELECT id FROM job WHERE state = ?1", "t",
+                                                 job_state_name(sel->state)),
+                                        &l, e)
                            : id_collect(s, db_query(s, e, "SELECT id FROM job", ""), &l, e);
     if (rc == 0 && l.n)
         qsort(l.v, l.n, sizeof *l.v, id_order);
@@ -193,8 +228,11 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
         int64_t ignored;
         int keep = i > 0 && l.v[i] == l.v[i - 1] ? 0 : 1;
         if (keep && sel->n && sel->by_state)
-            keep = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND state = ?2", "it", l.v[i], job_state_name(sel->state));
-        rc = keep < 0 ? -1 : keep && id_add(&kept, l.v[i]) ? err_set(e, ERR_FAILED, "out of memory for a list of jobs") : 0;
+            keep = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND state = ?2", "it", l.v[i],
+                          job_state_name(sel->state));
+        rc = keep < 0                        ? -1
+             : keep && id_add(&kept, l.v[i]) ? err_set(e, ERR_FAILED, "out of memory for a list of jobs")
+                                             : 0;
     }
     free(l.v);
     if (rc || (rc = db_commit(s, e))) {
@@ -234,14 +272,22 @@ static bool fill_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
     struct err ignored;
     const char *state = column_text(q, 9, t, &failed);
     *j = (struct job){
-        .id = sqlite3_column_int64(q, 0), .batch = column_text(q, 1, t, &failed), .custom_id = column_text(q, 2, t, &failed), .line = (size_t)sqlite3_column_int64(q, 3),
-        .sample = (uint32_t)sqlite3_column_int64(q, 4), .seed = (uint64_t)sqlite3_column_int64(q, 5), .model = column_text(q, 6, t, &failed),
-        .fingerprint = column_text(q, 7, t, &failed), .numerics = column_text(q, 8, t, &failed), .priority = sqlite3_column_int(q, 10),
-        .attempt = sqlite3_column_int64(q, 11), .prompt_tokens = (size_t)sqlite3_column_int64(q, 12), .tokens = (size_t)sqlite3_column_int64(q, 13),
-        .given = (size_t)sqlite3_column_int64(q, 14), .wanted = (size_t)sqlite3_column_int64(q, 15), .resumes = (size_t)sqlite3_column_int64(q, 16),
-        .rate = sqlite3_column_double(q, 17), .finish_reason = column_text(q, 18, t, &failed), .stop_reason = column_text(q, 19, t, &failed),
-        .error = column_text(q, 20, t, &failed), .parent = sqlite3_column_int64(q, 21), .parent_at = (size_t)sqlite3_column_int64(q, 22),
-        .created = sqlite3_column_double(q, 23), .started = sqlite3_column_double(q, 24), .updated = sqlite3_column_double(q, 25), .ended = sqlite3_column_double(q, 26),
+        .id = sqlite3_column_int64(q, 0), .batch = column_text(q, 1, t, &failed), .custom_id = column_text(q,
+            2, t, &failed), .line = (size_t)sqlite3_column_int64(q, 3),
+        .sample = (uint32_t)sqlite3_column_int64(q, 4), .seed = (uint64_t)sqlite3_column_int64(q, 5),
+        .model = column_text(q, 6, t, &failed),
+        .fingerprint = column_text(q, 7, t, &failed), .numerics = column_text(q, 8, t, &failed),
+        .priority = sqlite3_column_int(q, 10),
+        .attempt = sqlite3_column_int64(q, 11), .prompt_tokens = (size_t)sqlite3_column_int64(q, 12),
+        .tokens = (size_t)sqlite3_column_int64(q, 13),
+        .given = (size_t)sqlite3_column_int64(q, 14), .wanted = (size_t)sqlite3_column_int64(q, 15),
+        .resumes = (size_t)sqlite3_column_int64(q, 16),
+        .rate = sqlite3_column_double(q, 17), .finish_reason = column_text(q, 18, t, &failed),
+        .stop_reason = column_text(q, 19, t, &failed),
+        .error = column_text(q, 20, t, &failed), .parent = sqlite3_column_int64(q, 21),
+        .parent_at = (size_t)sqlite3_column_int64(q, 22),
+        .created = sqlite3_column_double(q, 23), .started = sqlite3_column_double(q, 24),
+        .updated = sqlite3_column_double(q, 25), .ended = sqlite3_column_double(q, 26),
         .host = column_text(q, 27, t, &failed), .pid = sqlite3_column_int64(q, 30),
     };
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
@@ -258,14 +304,17 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
         return err_set(e, ERR_FAILED, "out of memory for a list of %zu jobs", n);
     int rc = db_begin_read(s, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        sqlite3_stmt *q = db_query(s, e, "SELECT j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, j.priority, j.attempt, "
+        sqlite3_stmt *q = db_query(s, e,
+                                   "SELECT j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, j.priority, j.attempt, "
                                          "j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, "
                                          "j.created, j.started, j.updated, j.ended, w.host, w.boot, w.spaces, w.pid, w.start "
                                          "FROM job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i", ids[i]);
         rc = q ? db_step(s, q, e) : -1;
         if (rc != 1)
             continue;
-        rc = fill_job(s, &out->v[out->n++], q, &out->text) ? 0 : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
+        rc = fill_job(s, &out->v[out->n++], q, &out->text)
+                 ? 0
+                 : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
         db_reset(q);
     }
     if (rc || (rc = db_commit(s, e))) {
@@ -301,12 +350,17 @@ static char *column_copy(sqlite3_stmt *q, int i, size_t *n)
 int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)
 {
     *out = (struct job_input){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1", "i", job);
+    sqlite3_stmt *q = db_query(s, e,
+                               "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens "
+                               "FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1",
+                               "i", job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
     int64_t n = sqlite3_column_int64(q, 5);
-    rc = n < 0 || n > INT32_MAX ? err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job) : 0;
+    rc = n < 0 || n > INT32_MAX
+             ? err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job)
+             : 0;
     if (rc == 0) {
         out->n_prompt = (size_t)n;
         out->prompt = column_copy(q, 0, &out->prompt_bytes);
@@ -317,7 +371,8 @@ int store_input(struct store *s, int64_t job, struct job_input *out, struct err 
         if (!out->prompt || !out->parameters || (!no_metadata && !out->metadata) || !out->prompt_ids)
             rc = err_set(e, ERR_FAILED, "out of memory for the prompt of job %" PRId64, job);
     }
-    if (rc == 0 && chunk_unpack(out->prompt_ids, out->n_prompt, sqlite3_column_blob(q, 1), (size_t)sqlite3_column_bytes(q, 1), (uint32_t)sqlite3_column_int64(q, 2), e))
+    if (rc == 0 && chunk_unpack(out->prompt_ids, out->n_prompt, sqlite3_column_blob(q, 1),
+                                (size_t)sqlite3_column_bytes(q, 1), (uint32_t)sqlite3_column_int64(q, 2), e))
         rc = err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
     db_reset(q);
     if (rc)
@@ -338,8 +393,11 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 {
     int rc;
     *out = (struct store_counts){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT state, count(*), sum(tokens), sum(wanted), sum(max(wanted - tokens, 0)) FROM job "
-                                     "WHERE ?1 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?1) GROUP BY state", "t", batch);
+    sqlite3_stmt *q =
+        db_query(s, e,
+                 "SELECT state, count(*), sum(tokens), sum(wanted), sum(max(wanted - tokens, 0)) FROM job "
+                 "WHERE ?1 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?1) GROUP BY state",
+                 "t", batch);
     while ((rc = q ? db_step(s, q, e) : -1) == 1) {
         enum job_state state;
         if (job_state_parse(&state, (const char *)sqlite3_column_text(q, 0), e)) {
@@ -366,7 +424,8 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 /* ---- changing ---- */
 
 /* `sql` changes job ?1 if it applies to its state; `kind` names the event (NULL: the job is gone). */
-static int change(struct store *s, const char *sql, const char *kind, const int64_t *ids, size_t n, size_t *changed, struct err *e)
+static int change(struct store *s, const char *sql, const char *kind, const int64_t *ids, size_t n,
+                  size_t *changed, struct err *e)
 {
     size_t ignored;
     changed = changed ? changed : &ignored;
@@ -380,31 +439,40 @@ static int change(struct store *s, const char *sql, const char *kind, const int6
         if (db_changes(s) == 0)
             continue;
         ++*changed;
-        if (kind && strcmp(kind, "cancelled") == 0 && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]))
+        if (kind && strcmp(kind, "cancelled") == 0 &&
+            db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]))
             return db_rollback(s);
-        if (kind && (db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0 || event_add(s, ids[i], attempt, kind, "", e)))
+        if (kind && (db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0 ||
+                     event_add(s, ids[i], attempt, kind, "", e)))
             return db_rollback(s);
     }
-    if (!kind && db_run(s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", ""))
+    if (!kind &&
+        db_run(s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", ""))
         return db_rollback(s);
     return db_commit(s, e);
 }
 
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s, "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
+    return change(s,
+                  "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, updated "
+                  "= ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
                   "paused", ids, n, changed, e);
 }
 
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s, "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
+    return change(s,
+                  "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, ended = "
+                  "NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
                   "resumed", ids, n, changed, e);
 }
 
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s, "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
+    return change(s,
+                  "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
+                  "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
                   "cancelled", ids, n, changed, e);
 }
 

@@ -25,9 +25,11 @@ static int write_part(struct store *s, int64_t job, struct chunks_end *end, stru
     struct chain_link link = chunks_link(end);
     if (chunk_pack(&data, &size, &crc, end->part, end->n_part, e))
         return -1;
-    int rc = db_run(s, e, "INSERT INTO chunk (job, start, n, crc, link, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-                          "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?4, link = ?5, data = ?6", "izzibb", job, end->tokens - end->n_part,
-                    end->n_part, (int64_t)crc, link.v, sizeof link.v, data, size);
+    int rc = db_run(s, e,
+                    "INSERT INTO chunk (job, start, n, crc, link, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                    "ON CONFLICT (job, start) DO UPDATE SET n = ?3, crc = ?4, link = ?5, data = ?6",
+                    "izzibb", job, end->tokens - end->n_part, end->n_part, (int64_t)crc, link.v,
+                    sizeof link.v, data, size);
     free(data);
     if (rc == 0 && end->n_part == CHUNK_TOKENS) {
         end->link = link;
@@ -36,7 +38,8 @@ static int write_part(struct store *s, int64_t job, struct chunks_end *end, stru
     return rc;
 }
 
-int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n, struct err *e)
+int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n,
+                  struct err *e)
 {
     while (n > 0) {
         size_t some = MIN(n, CHUNK_TOKENS - end->n_part);
@@ -54,7 +57,8 @@ int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const in
 /* ---- reading ---- */
 
 struct raw_chunk { size_t start, n; uint32_t crc; struct chain_link link; size_t at, size; };
-struct raw_text {                        /* rows as they are in the file, copied so that the read transaction is short */
+/* rows as they are in the file, copied so that the read transaction is short */
+struct raw_text {
     struct raw_chunk *v; size_t n, room;
     uint8_t *data; size_t used, size;
 };
@@ -97,13 +101,16 @@ static int raw_add(struct raw_text *r, sqlite3_stmt *q)
     return 0;
 }
 
-static int bad_chunk(struct store *s, int64_t job, const struct raw_chunk *c, size_t number, const char *why, struct err *e)
+static int bad_chunk(struct store *s, int64_t job, const struct raw_chunk *c, size_t number, const char *why,
+                     struct err *e)
 {
-    return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged: %s", s->shown, job, number, c->start, why);
+    return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged: %s",
+                   s->shown, job, number, c->start, why);
 }
 
 /* Unpack chunks first, first+1, ... behind the link *before into ids. */
-static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first, struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
+static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first,
+                  struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
 {
     size_t done = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -116,7 +123,8 @@ static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t
             return bad_chunk(s, job, c, number, why, e);
         }
         if (c->n != MIN(left, (size_t)CHUNK_TOKENS)) {
-            snprintf(why, sizeof why, "it has %zu tokens, %zu were expected", c->n, MIN(left, (size_t)CHUNK_TOKENS));
+            snprintf(why, sizeof why, "it has %zu tokens, %zu were expected", c->n,
+                     MIN(left, (size_t)CHUNK_TOKENS));
             return bad_chunk(s, job, c, number, why, e);
         }
         if (chunk_unpack(ids + done, c->n, r->data + c->at, c->size, c->crc, e)) {
@@ -126,13 +134,15 @@ static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t
         }
         link_next(&link, &before, ids + done, c->n);
         if (memcmp(&link, &c->link, sizeof link))
-            return bad_chunk(s, job, c, number, "its hash does not follow from the one before and its tokens", e);
+            return bad_chunk(s, job, c, number, "its hash does not follow from the one before and its tokens",
+                             e);
         before = link;
         done += c->n;
     }
     if (done != tokens)
-        return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks are there", s->shown, job, first * CHUNK_TOKENS + done,
-                       first * CHUNK_TOKENS + tokens, r->n);
+        return err_set(e, ERR_FAILED,
+                       "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks are there", s->shown,
+                       job, first * CHUNK_TOKENS + done, first * CHUNK_TOKENS + tokens, r->n);
     return 0;
 }
 
@@ -141,7 +151,10 @@ struct text_facts { size_t tokens; struct chain_link link, start; };
 /* What the job's row says, and the link before the first chunk. Inside a transaction. */
 static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT j.tokens, j.link, j.prompt_tokens, i.ids, i.crc FROM job j JOIN input i ON i.job = j.id WHERE j.id = ?1", "i", job);
+    sqlite3_stmt *q = db_query(s, e,
+                               "SELECT j.tokens, j.link, j.prompt_tokens, i.ids, i.crc FROM job j JOIN input "
+                               "i ON i.job = j.id WHERE j.id = ?1",
+                               "i", job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
@@ -149,11 +162,13 @@ static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct
     const void *link = sqlite3_column_blob(q, 1);
     int32_t *prompt = NULL;
     rc = -1;
-    if (n < 0 || n > INT32_MAX || tokens < 0 || tokens > INT32_MAX || !link || sqlite3_column_bytes(q, 1) != sizeof f->link)
+    if (n < 0 || n > INT32_MAX || tokens < 0 || tokens > INT32_MAX || !link ||
+        sqlite3_column_bytes(q, 1) != sizeof f->link)
         err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
     else if (!(prompt = malloc(((size_t)n + 1) * sizeof *prompt)))
         err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
-    else if (chunk_unpack(prompt, (size_t)n, sqlite3_column_blob(q, 3), (size_t)sqlite3_column_bytes(q, 3), (uint32_t)sqlite3_column_int64(q, 4), e))
+    else if (chunk_unpack(prompt, (size_t)n, sqlite3_column_blob(q, 3), (size_t)sqlite3_column_bytes(q, 3),
+                          (uint32_t)sqlite3_column_int64(q, 4), e))
         err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
     else
         rc = 0;
@@ -168,14 +183,16 @@ static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct
 }
 
 /* The rows of chunks that touch [from, to), and the link before the first of them. */
-static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const struct text_facts *f, struct raw_text *r, struct chain_link *before, struct err *e)
+static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const struct text_facts *f,
+                     struct raw_text *r, struct chain_link *before, struct err *e)
 {
     size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS;
     int rc;
     sqlite3_stmt *q;
     *before = f->start;
     if (first > 0) {
-        q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job, first - CHUNK_TOKENS);
+        q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
+                     first - CHUNK_TOKENS);
         rc = q ? db_step(s, q, e) : -1;
         if (rc < 0)
             return -1;
@@ -184,7 +201,10 @@ static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const
         if (rc == 1)
             db_reset(q);
     }
-    q = db_query(s, e, "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND start >= ?2 AND start < ?3 ORDER BY start", "izz", job, first, to);
+    q = db_query(s, e,
+                 "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND start >= ?2 AND start < ?3 "
+                 "ORDER BY start",
+                 "izz", job, first, to);
     while ((rc = q ? db_step(s, q, e) : -1) == 1)
         if (raw_add(r, q)) {
             db_reset(q);
@@ -202,7 +222,8 @@ int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *
     if (read_facts(s, job, &f, e))
         return -1;
     int32_t *v = malloc((f.tokens + 1) * sizeof *v);
-    int rc = v ? read_rows(s, job, 0, SIZE_MAX / 4, &f, &r, &before, e) : err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", f.tokens);
+    int rc = v ? read_rows(s, job, 0, SIZE_MAX / 4, &f, &r, &before, e)
+               : err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", f.tokens);
     if (rc == 0)
         rc = unpack(s, job, &r, 0, before, v, f.tokens, e);
     if (rc == 0) {
@@ -213,7 +234,9 @@ int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *
         memcpy(end->part, v + full * CHUNK_TOKENS, end->n_part * sizeof *v);
         struct chain_link link = chunks_link(end);
         if (memcmp(&link, &f.link, sizeof link))
-            rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown, job, f.tokens);
+            rc = err_set(e, ERR_FAILED,
+                         "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row",
+                         s->shown, job, f.tokens);
     }
     raw_free(&r);
     if (rc)
@@ -223,7 +246,8 @@ int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *
     return rc;
 }
 
-int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n, struct err *e)
+int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n,
+                 struct err *e)
 {
     struct text_facts f;
     struct raw_text r = {0};
@@ -242,14 +266,17 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
         db_rollback(s);
     else
         rc = db_commit(s, e);
-    size_t first = from / CHUNK_TOKENS, until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
+    size_t first = from / CHUNK_TOKENS,
+           until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
     size_t whole = from < to ? until - first * CHUNK_TOKENS : 0;
     if (rc == 0 && !(v = malloc((whole + 1) * sizeof *v)))
         rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", whole);
     if (rc == 0 && whole)
         rc = unpack(s, job, &r, first, before, v, whole, e);
     if (rc == 0 && until == f.tokens && r.n && memcmp(&r.v[r.n - 1].link, &f.link, sizeof f.link))
-        rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown, job, f.tokens);
+        rc = err_set(e, ERR_FAILED,
+                     "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown,
+                     job, f.tokens);
     raw_free(&r);
     if (rc) {
         free(v);
@@ -265,12 +292,13 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 
 /* ---- extend and fork ---- */
 
-static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct added *a, struct err *e)
+static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct added *a,
+                     struct err *e)
 {
     if (!a || a->n == 0)
         return 0;
-    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb", job, end->tokens, a->n,
-               (const void *)(a->text ? a->text : ""), a->bytes))
+    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
+               job, end->tokens, a->n, (const void *)(a->text ? a->text : ""), a->bytes))
         return -1;
     return chunks_append(s, job, end, a->ids, a->n, e);
 }
@@ -279,13 +307,16 @@ static int add_given(struct store *s, int64_t job, struct chunks_end *end, const
 static int note_text(struct store *s, int64_t job, const struct chunks_end *end, size_t wanted, struct err *e)
 {
     struct chain_link link = chunks_link(end);
-    return db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, "
-                        "given = (SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
-                  "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
+    return db_run(
+        s, e,
+        "UPDATE job SET tokens = ?2, link = ?3, wanted = ?4, updated = ?5, "
+        "given = (SELECT ifnull(sum(n), 0) FROM span WHERE job = ?1 AND kind = 'given') WHERE id = ?1",
+        "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
 }
 
 /* Forget the tokens from `keep` on. */
-static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct chunks_end *end, struct err *e)
+static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct chunks_end *end,
+               struct err *e)
 {
     struct chunks_end fresh = {0};
     size_t full = keep / CHUNK_TOKENS * CHUNK_TOKENS;
@@ -293,11 +324,16 @@ static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, st
         return 0;
     if (db_run(s, e, "DELETE FROM chunk WHERE job = ?1 AND start >= ?2", "iz", job, full) ||
         db_run(s, e, "DELETE FROM span WHERE job = ?1 AND start >= ?2", "iz", job, keep) ||
-        db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE id = ?1)", "iz", job, keep) ||
-        db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz", job, keep))
+        db_run(s, e,
+               "DELETE FROM snapshot WHERE job = ?1 AND tokens >= ?2 + (SELECT prompt_tokens FROM job WHERE "
+               "id = ?1)",
+               "iz", job, keep) ||
+        db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz",
+               job, keep))
         return -1;
     if (full > 0) {
-        sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job, full - CHUNK_TOKENS);
+        sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
+                                   full - CHUNK_TOKENS);
         if (!q || db_step(s, q, e) != 1)
             return -1;
         memcpy(fresh.link.v, sqlite3_column_blob(q, 0), sizeof fresh.link);
@@ -316,10 +352,13 @@ static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, st
 static int check_added(size_t base, const struct added *a, size_t wanted, struct err *e)
 {
     size_t n = base + (a ? a->n : 0);
-    return wanted >= n ? 0 : err_set(e, ERR_INPUT, "%zu tokens are wanted, but %zu would be there already", wanted, n);
+    return wanted >= n
+               ? 0
+               : err_set(e, ERR_INPUT, "%zu tokens are wanted, but %zu would be there already", wanted, n);
 }
 
-int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted, bool paused, struct err *e)
+int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted,
+                 bool paused, struct err *e)
 {
     int32_t *ids = NULL;
     struct chunks_end end;
@@ -329,18 +368,25 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct added *
         return -1;
     if (chunks_read(s, job, &ids, &end, e))
         return db_rollback(s);
-    int rc = db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0 ? -1 : 0;
+    int rc = db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0
+                 ? -1
+                 : 0;
     if (rc == 0 && busy)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is queued or running; pause it or let it end before it is extended", job);
+        rc = err_set(e, ERR_INPUT,
+                     "job %" PRId64 " is queued or running; pause it or let it end before it is extended",
+                     job);
     if (rc == 0 && keep > end.tokens)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens, keep);
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens,
+                     keep);
     if (rc == 0)
         rc = check_added(keep, add, wanted, e);
     snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, wanted);
-    if (rc || cut(s, job, keep, ids, &end, e) || add_given(s, job, &end, add, e) || note_text(s, job, &end, wanted, e) ||
+    if (rc || cut(s, job, keep, ids, &end, e) || add_given(s, job, &end, add, e) || note_text(s, job, &end,
+        wanted, e) ||
         db_run(s, e, "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, stop_reason = NULL, error = NULL, ended = NULL "
                      "WHERE id = ?1", "it", job, paused ? "paused" : "queued") ||
-        db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 || event_add(s, job, attempt, "extended", text, e)) {
+        db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 || event_add(s, job,
+            attempt, "extended", text, e)) {
         free(ids);
         return db_rollback(s);
     }
@@ -352,11 +398,16 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct added *
 static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
 {
     int64_t made = 0;
-    if (db_run(s, e, "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, min(n, ?3 - start), kind, parent, CASE WHEN start + n <= ?3 THEN text END "
-                     "FROM span WHERE job = ?2 AND start < ?3", "iiz", job, parent, at) ||
-        db_get(s, e, &made, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'", "i", job) < 0)
+    if (db_run(s, e,
+               "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, min(n, ?3 - start), "
+               "kind, parent, CASE WHEN start + n <= ?3 THEN text END "
+               "FROM span WHERE job = ?2 AND start < ?3",
+               "iiz", job, parent, at) ||
+        db_get(s, e, &made, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'",
+               "i", job) < 0)
         return -1;
-    return (size_t)made >= at ? 0 : db_run(s, e, "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)", "iizi", job, made, at, parent);
+    return (size_t)made >= at ? 0 : db_run(s, e,
+                                           "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)", "iizi", job, made, at, parent);
 }
 
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
@@ -370,19 +421,30 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         return -1;
     if (read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &from, e))
         return db_rollback(s);
-    int rc = f->at > from.tokens ? err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job, from.tokens, f->at) : 0;
+    int rc = f->at > from.tokens
+                 ? err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at",
+                           job, from.tokens, f->at)
+                 : 0;
     if (rc == 0)
         rc = check_added(f->at, f->add, f->wanted, e);
     if (rc == 0)
-        rc = db_run(s, e, "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, link, state, priority, parent, parent_at, created, updated) "
-                          "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7 FROM job WHERE id = ?1",
-                    "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v, f->paused ? "paused" : "queued", now);
+        rc = db_run(s, e,
+                    "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, "
+                    "link, state, priority, parent, parent_at, created, updated) "
+                    "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, "
+                    "prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7 FROM job WHERE id = ?1",
+                    "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v,
+                    f->paused ? "paused" : "queued", now);
     *id = sqlite3_last_insert_rowid(s->db);
     end.link = facts.start;
     snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
-    if (rc || db_run(s, e, "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
-                     "iit", *id, job, f->parameters) ||
-        share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) || add_given(s, *id, &end, f->add, e) || note_text(s, *id, &end, f->wanted, e) ||
+    if (rc ||
+        db_run(s, e,
+               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, "
+               "parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
+               "iit", *id, job, f->parameters) ||
+        share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
+        add_given(s, *id, &end, f->add, e) || note_text(s, *id, &end, f->wanted, e) ||
         event_add(s, *id, 0, "forked", text, e)) {
         free(ids);
         return db_rollback(s);
@@ -404,7 +466,8 @@ static void *grow(void *v, size_t n, size_t size)
 
 /* Step q; when there is a row, make room for it in *v (a pointer to elements of `size` bytes, n of them so far). `failed`: a string of
  * the row before found no memory. */
-static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size, bool failed, struct err *e)
+static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size,
+                    bool failed, struct err *e)
 {
     void *old, *grown;
     int rc = q ? db_step(s, q, e) : -1;
@@ -425,10 +488,14 @@ int store_spans(struct store *s, int64_t job, struct span_list *out, struct err 
     bool failed = false;
     int rc;
     *out = (struct span_list){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT start, n, kind, ifnull(parent, 0), text FROM span WHERE job = ?1 ORDER BY start", "i", job);
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT start, n, kind, ifnull(parent, 0), text FROM span WHERE job = ?1 ORDER BY start", "i",
+        job);
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct text_span){ .start = (size_t)sqlite3_column_int64(q, 0), .n = (size_t)sqlite3_column_int64(q, 1),
-            .kind = column_text(q, 2, &out->text, &failed), .parent = sqlite3_column_int64(q, 3), .bytes = (size_t)sqlite3_column_bytes(q, 4),
+        out->v[out->n++] = (struct text_span){ .start = (size_t)sqlite3_column_int64(q, 0),
+                                               .n = (size_t)sqlite3_column_int64(q, 1),
+            .kind = column_text(q, 2, &out->text, &failed), .parent = sqlite3_column_int64(q, 3),
+            .bytes = (size_t)sqlite3_column_bytes(q, 4),
             .text = column_text(q, 4, &out->text, &failed) };
     if (rc)
         span_list_free(out);
@@ -440,10 +507,15 @@ int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct 
     bool failed = false;
     int rc;
     *out = (struct metric_list){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT start, source, name, idx, value FROM metric WHERE job = ?1 ORDER BY start, source, name, idx", "i", job);
+    sqlite3_stmt *q = db_query(
+        s, e,
+        "SELECT start, source, name, idx, value FROM metric WHERE job = ?1 ORDER BY start, source, name, idx",
+        "i", job);
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct metric){ .window = (size_t)sqlite3_column_int64(q, 0), .source = column_text(q, 1, &out->text, &failed),
-            .name = column_text(q, 2, &out->text, &failed), .index = (unsigned)sqlite3_column_int(q, 3), .value = sqlite3_column_double(q, 4) };
+        out->v[out->n++] = (struct metric){ .window = (size_t)sqlite3_column_int64(q, 0),
+                                            .source = column_text(q, 1, &out->text, &failed),
+            .name = column_text(q, 2, &out->text, &failed), .index = (unsigned)sqlite3_column_int(q, 3),
+            .value = sqlite3_column_double(q, 4) };
     if (rc)
         metric_list_free(out);
     return rc;
@@ -454,12 +526,17 @@ int store_rounds(struct store *s, int64_t job, struct round_list *out, struct er
     bool failed = false;
     int rc;
     *out = (struct round_list){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT start, tokens, sources, depth, drafted, rows, accepted, draft_seconds, verify_seconds FROM round WHERE job = ?1 ORDER BY start",
+    sqlite3_stmt *q = db_query(s, e,
+                               "SELECT start, tokens, sources, depth, drafted, rows, accepted, "
+                               "draft_seconds, verify_seconds FROM round WHERE job = ?1 ORDER BY start",
                                "i", job);
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct round_row){ .start = (size_t)sqlite3_column_int64(q, 0), .tokens = (size_t)sqlite3_column_int64(q, 1),
-            .sources = column_text(q, 2, &out->text, &failed), .depth = (unsigned)sqlite3_column_int(q, 3), .drafted = (unsigned)sqlite3_column_int(q, 4),
-            .rows = (unsigned)sqlite3_column_int(q, 5), .accepted = (unsigned)sqlite3_column_int(q, 6), .draft_seconds = (float)sqlite3_column_double(q, 7),
+        out->v[out->n++] = (struct round_row){ .start = (size_t)sqlite3_column_int64(q, 0),
+                                               .tokens = (size_t)sqlite3_column_int64(q, 1),
+            .sources = column_text(q, 2, &out->text, &failed), .depth = (unsigned)sqlite3_column_int(q, 3),
+            .drafted = (unsigned)sqlite3_column_int(q, 4),
+            .rows = (unsigned)sqlite3_column_int(q, 5), .accepted = (unsigned)sqlite3_column_int(q, 6),
+            .draft_seconds = (float)sqlite3_column_double(q, 7),
             .verify_seconds = (float)sqlite3_column_double(q, 8) };
     if (rc)
         round_list_free(out);
@@ -471,9 +548,11 @@ int store_events(struct store *s, int64_t job, struct event_list *out, struct er
     bool failed = false;
     int rc;
     *out = (struct event_list){0};
-    sqlite3_stmt *q = db_query(s, e, "SELECT at, job, attempt, kind, text FROM event WHERE job = ?1 ORDER BY id", "i", job);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT at, job, attempt, kind, text FROM event WHERE job = ?1 ORDER BY id", "i", job);
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0), .job = sqlite3_column_int64(q, 1), .attempt = sqlite3_column_int64(q, 2),
+        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0), .job = sqlite3_column_int64(q,
+            1), .attempt = sqlite3_column_int64(q, 2),
             .kind = column_text(q, 3, &out->text, &failed), .text = column_text(q, 4, &out->text, &failed) };
     if (rc)
         event_list_free(out);

@@ -32,8 +32,10 @@ static int test_locks(struct store *s, struct err *e)
     unlink(path);
     if (first && !second && third)
         return 0;
-    return err_set(e, ERR_FAILED, "%s: the locks of this %s file system do not work here (%s); a store on it cannot be shared", s->shown, s->fs,
-                   !first ? "none can be taken" : second ? "two were given at once" : "one that was given back stays taken");
+    return err_set(e, ERR_FAILED,
+                   "%s: the locks of this %s file system do not work here (%s); a store on it cannot be shared", s->shown, s->fs,
+                   !first ? "none can be taken" : second ? "two were given at once"
+                       : "one that was given back stays taken");
 }
 
 /* On a network file system: is there a worker of another host? */
@@ -43,12 +45,16 @@ static int check_hosts(struct store *s, struct err *e)
         return 0;
     if (s->o.shared_db)
         return test_locks(s, e);
-    sqlite3_stmt *q = db_query(s, e, "SELECT host, pid FROM worker WHERE host <> ?1 LIMIT 1", "t", s->self.host);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT host, pid FROM worker WHERE host <> ?1 LIMIT 1", "t", s->self.host);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc;
-    err_set(e, ERR_FAILED, "%s: host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): --shared-db lets a second host in, where its locks "
-            "are honest", s->shown, (const char *)sqlite3_column_text(q, 0), (int64_t)sqlite3_column_int64(q, 1), s->fs);
+    err_set(e, ERR_FAILED,
+            "%s: host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): "
+                                            "--shared-db lets a second host in, where its locks "
+            "are honest",
+            s->shown, (const char *)sqlite3_column_text(q, 0), (int64_t)sqlite3_column_int64(q, 1), s->fs);
     db_reset(q);
     return -1;
 }
@@ -56,8 +62,11 @@ static int check_hosts(struct store *s, struct err *e)
 /* The row of this process; `worker` 0: a new number. It may have been taken for dead and be missing. */
 static int put_worker(struct store *s, int64_t worker, struct err *e)
 {
-    return db_run(s, e, "INSERT INTO worker (id, host, boot, spaces, pid, start, begun) VALUES (nullif(?1, 0), ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
-                  "itttiir", worker, s->self.host, s->self.boot, s->self.spaces, s->self.pid, (int64_t)s->self.start, wall_seconds());
+    return db_run(s, e,
+                  "INSERT INTO worker (id, host, boot, spaces, pid, start, begun) VALUES (nullif(?1, 0), ?2, "
+                  "?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
+                  "itttiir", worker, s->self.host, s->self.boot, s->self.spaces, s->self.pid,
+                  (int64_t)s->self.start, wall_seconds());
 }
 
 int store_worker_start(struct store *s, int64_t *worker, struct err *e)
@@ -74,7 +83,8 @@ int store_beat(struct store *s, int64_t worker, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
-    if (put_worker(s, worker, e) || db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker))
+    if (put_worker(s, worker, e) ||
+        db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker))
         return db_rollback(s);
     return db_commit(s, e);
 }
@@ -86,7 +96,8 @@ static int requeue(struct store *s, int64_t worker, const char *kind, const char
     return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE worker = ?1 AND state = 'running'", "irtt", worker,
                   now, kind, text) ||
            db_run(s, e, "UPDATE job SET state = 'queued', attempt = attempt + 1, rate = 0, updated = ?2 WHERE worker = ?1 AND state = 'running'", "ir", worker, now) ||
-           db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) || db_run(s, e, "DELETE FROM worker WHERE id = ?1", "i", worker) ? -1 : 0;
+           db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) || db_run(s, e,
+               "DELETE FROM worker WHERE id = ?1", "i", worker) ? -1 : 0;
 }
 
 int store_worker_end(struct store *s, int64_t worker, struct err *e)
@@ -118,7 +129,8 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
 {
     double now = clock_seconds();
     int rc;
-    sqlite3_stmt *q = db_query(s, e, "SELECT id, beat, host, boot, spaces, pid, start FROM worker WHERE id <> ?1", "i", me);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT id, beat, host, boot, spaces, pid, start FROM worker WHERE id <> ?1", "i", me);
     while ((rc = q ? db_step(s, q, e) : -1) == 1) {
         struct dead d = { .worker = sqlite3_column_int64(q, 0), .beat = sqlite3_column_int64(q, 1) };
         struct owner o;
@@ -130,7 +142,8 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
         if (gone)
             snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has ended", o.pid, o.host);
         else
-            snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has given no sign for %.0f s", o.pid, o.host, still);
+            snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has given no sign for %.0f s",
+                     o.pid, o.host, still);
         struct dead *v = realloc(out->v, (out->n + 1) * sizeof *v);
         if (!v) {
             db_reset(q);
@@ -148,7 +161,8 @@ static int bury(struct store *s, const struct dead_list *dead, struct err *e)
     for (size_t i = 0; i < dead->n; i++) {
         const struct dead *d = &dead->v[i];
         int64_t ignored;
-        int rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker, d->beat);
+        int rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker,
+                        d->beat);
         if (rc < 0 || (rc == 1 && requeue(s, d->worker, "taken over", d->text, e)))
             return -1;
     }
@@ -192,9 +206,12 @@ static char *numerics_list(const struct wish *w)
                  "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
 
 /* The next job of the queue: 1, 0 none, -1. */
-static int next_in_queue(struct store *s, const struct wish *w, const char *numerics, int64_t *job, struct err *e)
+static int next_in_queue(struct store *s, const struct wish *w, const char *numerics, int64_t *job,
+                         struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1", "tt", numerics, w->batch);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
+                 "tt", numerics, w->batch);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc;
@@ -203,23 +220,34 @@ static int next_in_queue(struct store *s, const struct wish *w, const char *nume
     db_reset(q);
     if (!w->model)
         return 1;
-    rc = db_get(s, e, job, "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?3 AND model = ?4 ORDER BY id LIMIT 1", "ttit", numerics, w->batch, priority, w->model);
+    rc = db_get(s, e, job,
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?3 AND model = ?4 ORDER BY id LIMIT 1",
+                "ttit", numerics, w->batch, priority, w->model);
     return rc < 0 ? -1 : 1;
 }
 
 /* The job that was asked for: 1 it can be had, -1 it cannot. */
 static int check_wanted(struct store *s, int64_t job, struct err *e)
 {
-    sqlite3_stmt *q = db_query(s, e, "SELECT j.state, w.host, w.pid FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i", job);
+    sqlite3_stmt *q = db_query(
+        s, e,
+        "SELECT j.state, w.host, w.pid FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i",
+        job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
-    const char *state = (const char *)sqlite3_column_text(q, 0), *host = (const char *)sqlite3_column_text(q, 1);
+    const char *state = (const char *)sqlite3_column_text(q, 0),
+               *host = (const char *)sqlite3_column_text(q, 1);
     if (strcmp(state, "running") == 0)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is being worked on by process %" PRId64 " on %s; `longhand pause %" PRId64 "` stops it", job,
-                     (int64_t)sqlite3_column_int64(q, 2), host ? host : "?", job);
+        rc = err_set(e, ERR_INPUT,
+                     "job %" PRId64 " is being worked on by process %" PRId64
+                     " on %s; `longhand pause %" PRId64 "` stops it",
+                     job, (int64_t)sqlite3_column_int64(q, 2), host ? host : "?", job);
     else if (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it", job, state);
+        rc = err_set(e, ERR_INPUT,
+                     "job %" PRId64
+                     " is %s; `longhand extend` goes on with its text, `longhand fork` with a part of it",
+                     job, state);
     db_reset(q);
     return rc;
 }
@@ -229,7 +257,8 @@ static int take(struct store *s, const struct wish *w, int64_t job, struct claim
 {
     double now = wall_seconds();
     char text[200];
-    sqlite3_stmt *q = db_query(s, e, "SELECT idle, attempt, tokens, wanted, state FROM job WHERE id = ?1", "i", job);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT idle, attempt, tokens, wanted, state FROM job WHERE id = ?1", "i", job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " is gone", job);
@@ -244,19 +273,28 @@ static int take(struct store *s, const struct wish *w, int64_t job, struct claim
     if (rc)
         return -1;
     if (!w->job && w->max_attempts > 0 && idle >= w->max_attempts) {
-        snprintf(text, sizeof text, "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` lists them, `longhand resume` tries again", idle);
+        snprintf(text, sizeof text,
+                 "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` "
+                            "lists them, `longhand resume` tries again",
+                 idle);
         return db_run(s, e, "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, ended = ?3 WHERE id = ?1", "itr", job, text, now) ||
-               db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) || event_add(s, job, c->attempt, "failed", text, e) ? -1 : 0;
+               db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) || event_add(s, job, c->attempt,
+                   "failed", text, e) ? -1 : 0;
     }
-    snprintf(text, sizeof text, "by process %" PRId64 " on %.60s, at token %zu", s->self.pid, s->self.host, c->tokens);
-    if (db_run(s, e, "UPDATE job SET state = 'running', attempt = attempt + 1, idle = idle + 1, worker = ?2, resumes = resumes + (started IS NOT NULL AND tokens > 0), "
-                     "started = ifnull(started, ?3), updated = ?3, error = NULL, ended = NULL WHERE id = ?1", "iir", job, w->worker, now) ||
+    snprintf(text, sizeof text, "by process %" PRId64 " on %.60s, at token %zu", s->self.pid, s->self.host,
+             c->tokens);
+    if (db_run(s, e,
+               "UPDATE job SET state = 'running', attempt = attempt + 1, idle = idle + 1, worker = ?2, "
+               "resumes = resumes + (started IS NOT NULL AND tokens > 0), "
+               "started = ifnull(started, ?3), updated = ?3, error = NULL, ended = NULL WHERE id = ?1",
+               "iir", job, w->worker, now) ||
         event_add(s, job, c->attempt, "claimed", text, e))
         return -1;
     return 1;
 }
 
-static int claim_now(struct store *s, const struct wish *w, const char *numerics, const struct dead_list *dead, struct claim *c, struct err *e)
+static int claim_now(struct store *s, const struct wish *w, const char *numerics,
+                     const struct dead_list *dead, struct claim *c, struct err *e)
 {
     int64_t job = 0;
     if (db_begin(s, e))
@@ -279,7 +317,8 @@ int store_claim(struct store *s, const struct wish *w, struct claim *c, struct e
     int64_t job;
     assert(s->self.pid && w->worker);    /* without knowing itself it would take every worker for dead */
     char *numerics = numerics_list(w);
-    int rc = numerics ? find_dead(s, w->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
+    int rc =
+        numerics ? find_dead(s, w->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
     if (rc == 0)                         /* most looks find nothing: they take no lock */
         rc = dead.n || w->job ? 1 : has_orphans(s, e);
     if (rc == 0)
@@ -316,7 +355,8 @@ static int lost(struct store *s, int64_t job, struct err *e)
 /* Inside a write transaction: 0 while the job is ours, else as lost. */
 static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
 {
-    if (db_run(s, e, "UPDATE job SET updated = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'running'", "iir", job, attempt, wall_seconds()))
+    if (db_run(s, e, "UPDATE job SET updated = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
+               "iir", job, attempt, wall_seconds()))
         return -1;
     return db_changes(s) == 1 ? 0 : lost(s, job, e);
 }
@@ -324,16 +364,19 @@ static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
 int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
 {
     int64_t ignored;
-    int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'", "ii", job, attempt);
+    int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
+                    "ii", job, attempt);
     return rc < 0 ? -1 : rc == 1 ? 0 : lost(s, job, e);
 }
 
 /* The same arithmetic and the same model as before? */
-static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint, bool accept, struct err *e)
+static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
+                      bool accept, struct err *e)
 {
     char before[2][200] = { "", "" }, text[480];
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
-    sqlite3_stmt *q = db_query(s, e, "SELECT ifnull(numerics, ''), ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", c->job);
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT ifnull(numerics, ''), ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", c->job);
     int rc = q ? db_step(s, q, e) : -1;
     if (rc != 1)
         return -1;
@@ -345,16 +388,21 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
         if (!began || !before[i][0] || strcmp(before[i], now[i]) == 0)
             continue;
         if (!accept)
-            return err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text would not go on as it would have; "
-                           "--accept-numerics-change goes on all the same", c->job, c->tokens, what[i], before[i], now[i]);
-        snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i], before[i], c->tokens);
+            return err_set(e, ERR_INPUT,
+                           "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
+                                          "would not go on as it would have; "
+                           "--accept-numerics-change goes on all the same",
+                           c->job, c->tokens, what[i], before[i], now[i]);
+        snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
+                 before[i], c->tokens);
         if (event_add(s, c->job, c->attempt, "accepted change", text, e))
             return -1;
     }
     return 0;
 }
 
-int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint, bool accept_change, int32_t **ids, struct err *e)
+int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
+                bool accept_change, int32_t **ids, struct err *e)
 {
     struct chunks_end end;
     *ids = NULL;
@@ -366,7 +414,8 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
     if (rc == 0)
         rc = chunks_read(s, c->job, ids, &end, e);
     if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job, numerics, fingerprint);
+        rc = db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job,
+                    numerics, fingerprint);
     if (rc || (rc = db_commit(s, e))) {
         db_rollback(s);
         free(*ids);
@@ -385,31 +434,44 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
 {
     for (size_t i = 0; i < b->n_metrics; i++) {
         const struct metric *m = &b->metrics[i];
-        if (db_run(s, e, "INSERT INTO metric (job, start, source, name, idx, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-                         "ON CONFLICT (job, start, source, name, idx) DO UPDATE SET value = value + ?6", "izttdr", job, m->window, m->source, m->name, (int)m->index, m->value))
+        if (db_run(
+                s, e,
+                "INSERT INTO metric (job, start, source, name, idx, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                "ON CONFLICT (job, start, source, name, idx) DO UPDATE SET value = value + ?6",
+                "izttdr", job, m->window, m->source, m->name, (int)m->index, m->value))
             return -1;
     }
     for (size_t i = 0; i < b->n_rounds; i++) {
         const struct round_row *r = &b->rounds[i];
-        if (db_run(s, e, "INSERT OR REPLACE INTO round (job, start, tokens, sources, depth, drafted, rows, accepted, draft_seconds, verify_seconds) "
-                         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", "izztddddrr", job, r->start, r->tokens, r->sources, (int)r->depth, (int)r->drafted,
+        if (db_run(s, e,
+                   "INSERT OR REPLACE INTO round (job, start, tokens, sources, depth, drafted, rows, "
+                   "accepted, draft_seconds, verify_seconds) "
+                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                   "izztddddrr", job, r->start, r->tokens, r->sources, (int)r->depth, (int)r->drafted,
                    (int)r->rows, (int)r->accepted, (double)r->draft_seconds, (double)r->verify_seconds))
             return -1;
     }
     return 0;
 }
 
-static int write_end(struct store *s, const struct claim *c, const struct chunks_end *text, const struct job_end *end, struct err *e)
+static int write_end(struct store *s, const struct claim *c, const struct chunks_end *text,
+                     const struct job_end *end, struct err *e)
 {
     char line[160];
     const char *state = job_state_name(end->state);
     bool over = end->state == JOB_DONE || end->state == JOB_FAILED;
     assert(over || end->state == JOB_QUEUED || end->state == JOB_PAUSED);
-    snprintf(line, sizeof line, "at token %zu%s%.100s", text->tokens, end->error || end->finish_reason ? ": " : "",
-             end->error ? end->error : end->finish_reason ? end->finish_reason : "");
-    if (db_run(s, e, "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, error = ?5, ended = CASE WHEN ?6 THEN ?7 END, "
-                     "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1", "ittttdr", c->job, state, end->finish_reason, end->stop_reason,
-               end->error, (int)over, wall_seconds()))
+    snprintf(line, sizeof line, "at token %zu%s%.100s", text->tokens,
+             end->error || end->finish_reason ? ": " : "",
+             end->error           ? end->error
+             : end->finish_reason ? end->finish_reason
+                                  : "");
+    if (db_run(s, e,
+               "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, "
+               "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, "
+               "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1",
+               "ittttdr", c->job, state, end->finish_reason, end->stop_reason, end->error, (int)over,
+               wall_seconds()))
         return -1;
     if (over && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job))
         return -1;
@@ -428,7 +490,8 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
         rc = chunks_append(s, c->job, &end, b->ids, b->n, e);
         struct chain_link link = chunks_link(&end);
         if (rc == 0)
-            rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job, end.tokens, link.v, sizeof link.v);
+            rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job,
+                        end.tokens, link.v, sizeof link.v);
     }
     if (rc == 0)
         rc = db_run(s, e, "UPDATE job SET rate = ?2 WHERE id = ?1", "ir", c->job, b->rate);
@@ -456,15 +519,21 @@ static int snapshot_drop(struct store *s, int64_t job, size_t start, struct err 
     return db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND start >= ?2", "iz", job, start);
 }
 
-int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes, struct err *e)
+int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
+                       struct err *e)
 {
     if (db_begin(s, e))
         return -1;
     int rc = fence(s, c->job, c->attempt, e);
     if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM snapshot WHERE job = ?1)", "iz", c->job, r->tokens);
+        rc = db_run(s, e,
+                    "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM "
+                    "snapshot WHERE job = ?1)",
+                    "iz", c->job, r->tokens);
     if (rc == 0 && (rc = snapshot_drop(s, c->job, r->start, e)) == 0)
-        rc = db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)", "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
+        rc =
+            db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+                   "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
     if (rc) {
         db_rollback(s);
         return rc;
@@ -486,19 +555,26 @@ int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, st
     return db_commit(s, e);
 }
 
-int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e)
+int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+                        struct err *e)
 {
     int rc = -1;
     *n = 0;
-    sqlite3_stmt *q = db_query(s, e, "SELECT path, start, tokens FROM snapshot WHERE job = ?1 ORDER BY start", "i", job);
+    sqlite3_stmt *q =
+        db_query(s, e, "SELECT path, start, tokens FROM snapshot WHERE job = ?1 ORDER BY start", "i", job);
     while (q && (rc = db_step(s, q, e)) == 1) {
         const char *name = (const char *)sqlite3_column_text(q, 0);
-        struct snapshot_row r = { .start = (size_t)sqlite3_column_int64(q, 1), .tokens = (size_t)sqlite3_column_int64(q, 2) };
-        bool fits = name && strlen(name) < sizeof r.name && r.start < r.tokens && r.start == (*n ? row[*n - 1].tokens : 0) && *n < STORE_SNAPSHOTS_MAX;
+        struct snapshot_row r = { .start = (size_t)sqlite3_column_int64(q, 1),
+                                  .tokens = (size_t)sqlite3_column_int64(q, 2) };
+        bool fits = name && strlen(name) < sizeof r.name && r.start < r.tokens &&
+                    r.start == (*n ? row[*n - 1].tokens : 0) && *n < STORE_SNAPSHOTS_MAX;
         if (fits)
             strcpy(r.name, name);
         else {
-            err_set(e, ERR_FAILED, "the row of job %" PRId64 " that names the snapshot \"%.80s\" does not follow the one before it", job, name ? name : "");
+            err_set(e, ERR_FAILED,
+                    "the row of job %" PRId64
+                    " that names the snapshot \"%.80s\" does not follow the one before it",
+                    job, name ? name : "");
             db_reset(q);
             return -1;
         }
@@ -510,7 +586,9 @@ int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[ST
 int store_snapshot_wanted(struct store *s, int64_t job, int64_t attempt, const char *name, struct err *e)
 {
     int64_t wanted = 0;
-    int rc = db_get(s, e, &wanted, "SELECT EXISTS (SELECT 1 FROM snapshot WHERE job = ?1 AND path = ?3) OR "
-                                   "EXISTS (SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running')", "iit", job, attempt, name);
+    int rc = db_get(s, e, &wanted,
+                    "SELECT EXISTS (SELECT 1 FROM snapshot WHERE job = ?1 AND path = ?3) OR "
+                    "EXISTS (SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running')",
+                    "iit", job, attempt, name);
     return rc < 0 ? -1 : (int)wanted;
 }

@@ -49,7 +49,10 @@ struct checkpoint {
 /* ---- the store's thread ---- */
 
 /* Whether anything waits for its time. With the lock held. */
-static bool pending(const struct checkpoint *c) { return c->n_put > c->n_committed || c->n_notes > c->notes_committed; }
+static bool pending(const struct checkpoint *c)
+{
+    return c->n_put > c->n_committed || c->n_notes > c->notes_committed;
+}
 
 /* Wait until there is a reason to commit; false: stop. With the lock held. */
 static bool wait_for_work(struct checkpoint *c)
@@ -74,13 +77,15 @@ static bool wait_for_work(struct checkpoint *c)
 static void gather(struct checkpoint *c, struct commit *b)
 {
     *b = (struct commit){ .ids = c->ids + c->n_committed, .n = c->n_put - c->n_committed, .metrics = c->out, .end = c->end,
-                           .notes = c->notes + c->notes_committed, .n_notes = c->n_notes - c->notes_committed };
+                           .notes = c->notes + c->notes_committed,
+                           .n_notes = c->n_notes - c->notes_committed };
     for (size_t w = c->dirty_from; w < c->dirty_to; w++)
         for (int i = 0; i < c->n_metrics; i++) {
             double v = c->sum[w][i];
             c->sum[w][i] = 0;
             if (v != 0)
-                c->out[b->n_metrics++] = (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW, .source = c->metric[i].source, .name = c->metric[i].name,
+                c->out[b->n_metrics++] = (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW,
+                    .source = c->metric[i].source, .name = c->metric[i].name,
                                                           .index = c->metric[i].index, .value = v };
         }
     c->dirty_from = c->n_windows;
@@ -159,9 +164,11 @@ static void give_back(struct checkpoint *c)
     free(c);
 }
 
-int checkpoint_open(struct checkpoint **out, const struct store *s, const struct claim *claim, const struct checkpoint_options *o, struct err *e)
+int checkpoint_open(struct checkpoint **out, const struct store *s, const struct claim *claim,
+                    const struct checkpoint_options *o, struct err *e)
 {
-    static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds", "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
+    static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds",
+                                            "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
     struct checkpoint *c = calloc(1, sizeof *c);
     pthread_condattr_t monotonic;
     sigset_t all, before;
@@ -238,7 +245,8 @@ static int status(struct checkpoint *c, struct err *e)
     return c->status;
 }
 
-int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round, struct err *e)
+int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round,
+                   struct err *e)
 {
     double start = clock_seconds();
     pthread_mutex_lock(&c->lock);
@@ -273,7 +281,8 @@ double checkpoint_put_seconds(const struct checkpoint *c) { return c->put_before
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
 {
     pthread_mutex_lock(&c->lock);
-    size_t room = c->note_bytes - c->note_used, n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
+    size_t room = c->note_bytes - c->note_used,
+           n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
     if (c->n_notes < c->notes_max && room) {
         char *copy = c->note_text + c->note_used;
         memcpy(copy, text, n);

@@ -35,14 +35,16 @@ struct checkpoint_options {
 };
 
 /* A thread and a connection like s (which stays the caller's) for the job that *claim holds; the claim is copied. */
-int checkpoint_open(struct checkpoint **c, const struct store *s, const struct claim *claim, const struct checkpoint_options *o, struct err *e);
+int checkpoint_open(struct checkpoint **c, const struct store *s, const struct claim *claim,
+                    const struct checkpoint_options *o, struct err *e);
 /* A counter; source and name must outlive c. At most CHECKPOINT_METRICS_MAX - 4 (asserted). */
 int checkpoint_metric(struct checkpoint *c, const char *source, const char *name, unsigned index);
 /* Add to a counter of the round in progress. */
 void checkpoint_add(struct checkpoint *c, int metric, double value);
 /* The n tokens of a round (0: only counters) behind those put before; with those of the claim never more than claim.wanted (asserted).
  * `round`: kept when asked for, its `sources` must outlive c; its start is set here. 0; 1: the job is lost; -1: a commit failed. */
-int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round, struct err *e);
+int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round,
+                   struct err *e);
 /* What all of them took from the decode loop. For the thread that puts. */
 double checkpoint_put_seconds(const struct checkpoint *c);
 /* An event of the job (kind must outlive c, text is copied) that is committed with what is put next to it, in the order of the calls, within the time that

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILE_NAME = sizeof(((struct snapshot_row *)0)->name), FOLDER = PATH_MAX, FILE_PATH = FOLDER + FILE_NAME + 16 };
+enum { FILE_NAME = sizeof(((struct snapshot_row *)0)->name), FOLDER = PATH_MAX,
+       FILE_PATH = FOLDER + FILE_NAME + 16 };
 static const char ENDING[] = ".kv", ASIDE[] = ".part";
 
 static void folder_of(const struct store *s, char out[FOLDER])
@@ -55,7 +56,8 @@ struct snapshots {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool busy, ended, close;
-    bool failed;                         /* the last one: then the next takes in no other, for want of room may have been the reason */
+    /* the last one: then the next takes in no other, for want of room may have been the reason */
+    bool failed;
     struct snapshot_row next;
     uint64_t bytes;
     struct snapshot_result result;
@@ -85,7 +87,8 @@ static int total_bytes(const struct snapshots *x, uint64_t *bytes, struct err *e
     if (!d)
         return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
     for (struct dirent *f; (f = readdir(d));)
-        if (parse_name(f->d_name, &job, &attempt, &aside) && fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        if (parse_name(f->d_name, &job, &attempt, &aside) &&
+            fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             *bytes += (uint64_t)st.st_size;
     closedir(d);
     return 0;
@@ -98,10 +101,13 @@ static int check_room(const struct snapshots *x, int fd, struct err *e)
     uint64_t all = 0;
     if (fstatvfs(fd, &f))
         return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
-    uint64_t room = (uint64_t)f.f_bavail * f.f_frsize, leave = MIN(SNAPSHOTS_LEAVE, (uint64_t)f.f_blocks * f.f_frsize / 4);
+    uint64_t room = (uint64_t)f.f_bavail * f.f_frsize,
+             leave = MIN(SNAPSHOTS_LEAVE, (uint64_t)f.f_blocks * f.f_frsize / 4);
     if (room < x->bytes || room - x->bytes < leave)
-        return err_set(e, ERR_FAILED, "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64 " MB are left to others", x->folder, x->bytes >> 20, room >> 20,
-                       leave >> 20);
+        return err_set(e, ERR_FAILED,
+                       "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64
+                       " MB are left to others",
+                       x->folder, x->bytes >> 20, room >> 20, leave >> 20);
     if (!x->max_bytes)
         return 0;
     if (ftruncate(fd, (off_t)x->bytes))
@@ -109,7 +115,9 @@ static int check_room(const struct snapshots *x, int fd, struct err *e)
     if (total_bytes(x, &all, e))
         return -1;
     if (all > x->max_bytes)
-        return err_set(e, ERR_FAILED, "it would have %" PRIu64 " MB, and with the %" PRIu64 " MB of others that is more than --kv-snapshot-max %" PRIu64 " MB",
+        return err_set(e, ERR_FAILED,
+                       "it would have %" PRIu64 " MB, and with the %" PRIu64
+                       " MB of others that is more than --kv-snapshot-max %" PRIu64 " MB",
                        x->bytes >> 20, (all - x->bytes) >> 20, x->max_bytes >> 20);
     return 0;
 }
@@ -130,7 +138,9 @@ static int open_aside(const struct snapshots *x, const char *path, struct err *e
 /* The file's name in the folder, and the folder's beside the database: it may be new, whoever made it. */
 static int sync_names(const struct snapshots *x, struct err *e)
 {
-    return folder_sync(x->folder) || name_sync(x->folder) ? err_set(e, ERR_FAILED, "%s: cannot be written to the disk: %s", x->folder, strerror(errno)) : 0;
+    return folder_sync(x->folder) || name_sync(x->folder)
+               ? err_set(e, ERR_FAILED, "%s: cannot be written to the disk: %s", x->folder, strerror(errno))
+               : 0;
 }
 
 /* Aside, synced, renamed, the folders synced. A sync that fails is not tried again. */
@@ -169,7 +179,8 @@ static int write_one(struct snapshots *x, struct err *e)
     if (write_file(x, r->name, e))
         return -1;
     int rc = store_snapshot_set(x->store, &x->claim, r, x->bytes, e);
-    if (rc < 0) {                        /* what the rows name is not known: the next one holds all, and a collection will see */
+    /* what the rows name is not known: the next one holds all, and a collection will see */
+    if (rc < 0) {
         x->n_files = 0;
         return rc;
     }
@@ -214,7 +225,9 @@ static void *snapshots_thread(void *p)
 
 /* ---- the worker's side ---- */
 
-int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c, const struct snapshot_row *good, size_t n_good, uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
+int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c,
+                   const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
+                   snapshot_write_fn *write, void *ctx, struct err *e)
 {
     struct snapshots *x = calloc(1, sizeof *x);
     pthread_condattr_t monotonic;
@@ -249,7 +262,9 @@ size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most)
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
-    while (i && (i == STORE_SNAPSHOTS_MAX || (!x->failed && from - x->file[i - 1].start <= 2 * (tokens - from) && tokens - x->file[i - 1].start <= most)))
+    while (i &&
+           (i == STORE_SNAPSHOTS_MAX || (!x->failed && from - x->file[i - 1].start <= 2 * (tokens - from) &&
+                                         tokens - x->file[i - 1].start <= most)))
         from = x->file[--i].start;
     pthread_mutex_unlock(&x->lock);
     return from;
@@ -260,7 +275,8 @@ void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t b
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     x->next = (struct snapshot_row){ .start = from, .tokens = tokens };
-    snprintf(x->next.name, sizeof x->next.name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job, x->claim.attempt, tokens, ENDING);
+    snprintf(x->next.name, sizeof x->next.name, "%" PRId64 "-%" PRId64 "-%zu%s", x->claim.job,
+             x->claim.attempt, tokens, ENDING);
     x->bytes = bytes;
     x->busy = true;
     x->ended = false;
@@ -321,7 +337,8 @@ void snapshots_close(struct snapshots *x)
 
 /* ---- finding and collecting ---- */
 
-int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e)
+int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+                   struct err *e)
 {
     int64_t of, attempt;
     bool aside;
@@ -329,12 +346,14 @@ int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_S
     for (size_t i = 0; i < *n; i++)
         if (!parse_name(row[i].name, &of, &attempt, &aside) || aside || of != job) {
             *n = i;
-            return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64, row[i].name, job);
+            return err_set(e, ERR_FAILED, "the store names \"%.80s\", which is no snapshot of job %" PRId64,
+                           row[i].name, job);
         }
     return rc;
 }
 
-int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size, struct err *e)
+int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
+                   struct err *e)
 {
     char folder[FOLDER];
     folder_of(s, folder);
@@ -354,7 +373,8 @@ void snapshots_collect(struct store *s)
     if (!d)
         return;
     for (struct dirent *f; (f = readdir(d));) {
-        if (!parse_name(f->d_name, &job, &attempt, &aside) || store_snapshot_wanted(s, job, attempt, f->d_name, &ignored) != 0)
+        if (!parse_name(f->d_name, &job, &attempt, &aside) ||
+            store_snapshot_wanted(s, job, attempt, f->d_name, &ignored) != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
         unlink(path);

@@ -28,7 +28,8 @@
 typedef int snapshot_write_fn(void *ctx, int fd, const atomic_bool *stop, struct err *e);
 
 struct snapshot_result {
-    int rc;                              /* 0: it counts; 1: the job is lost; -1: err says why not (ERR_AGAIN: it was given up) */
+    /* 0: it counts; 1: the job is lost; -1: err says why not (ERR_AGAIN: it was given up) */
+    int rc;
     struct err err;
     size_t tokens; uint64_t bytes;
     double seconds, cpu_seconds;         /* from start to end; of the thread */
@@ -39,8 +40,9 @@ struct snapshots;
  * take together, one that is being replaced and those that others write included; 0: any. Independent of it SNAPSHOTS_LEAVE bytes of the file system stay free (a quarter of a small one), for the store. */
 #define SNAPSHOTS_LEAVE ((uint64_t)256 << 20)
 /* The connection is opened by the thread, with the first one that is begun: s must outlive x. */
-int  snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c, const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
-                    snapshot_write_fn *write, void *ctx, struct err *e);
+int snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c,
+                   const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
+                   snapshot_write_fn *write, void *ctx, struct err *e);
 /* Where a file begins that is to end at `tokens`, more than there are: no file is taken in with which it had more than `most` rows, but the last where
  * there is no room for another row of the table. None may be in progress here and in the next (asserted). */
 size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most);
@@ -55,7 +57,9 @@ void snapshots_close(struct snapshots *x);       /* NULL is fine */
 
 /* The files that the job's rows name, in their order; whether they are there and good is for the reader to find out. -1: what follows these n is
  * nothing that can be used. */
-int  snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n, struct err *e);
-int  snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size, struct err *e);
+int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+                   struct err *e);
+int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
+                   struct err *e);
 /* Delete what no row names and no attempt is working on, and the folder when it is empty. Other files are left alone. */
 void snapshots_collect(struct store *s);

@@ -5,10 +5,14 @@
 #include <stdio.h>
 
 enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
-static const char *const metrics[KEEPER_METRICS] = { "snapshots", "snapshot_bytes", "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
-                                                     "restored_tokens", "restore_seconds", "restore_saved_seconds" };
-static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, BESIDE_RATE = 100e9, LOOK_SECONDS = 0.25, ON_SECONDS = 1;
-enum { LONG_TEXT = 4096 };               /* tokens from which a text of unknown speed may be worth a snapshot */
+static const char *const metrics[KEEPER_METRICS] = { "snapshots", "snapshot_bytes", "snapshot_seconds",
+    "snapshot_cpu_seconds", "snapshot_put_seconds",
+                                                     "restored_tokens", "restore_seconds",
+                                                         "restore_saved_seconds" };
+static const double FIRST_RATE = 400e6, FIXED_SECONDS = 0.002, BESIDE_RATE = 100e9, LOOK_SECONDS = 0.25,
+                    ON_SECONDS = 1;
+/* tokens from which a text of unknown speed may be worth a snapshot */
+enum { LONG_TEXT = 4096 };
 
 static void note(struct keeper *k, const char *what, const struct err *why)
 {
@@ -20,14 +24,16 @@ static void note(struct keeper *k, const char *what, const struct err *why)
 static void failed(struct keeper *k, const struct err *why)
 {
     if (!k->notice[0])
-        snprintf(k->notice, sizeof k->notice, "no snapshot was made: %.900s; it is tried again later", why->msg);
+        snprintf(k->notice, sizeof k->notice, "no snapshot was made: %.900s; it is tried again later",
+                 why->msg);
     k->retry = k->retry > 0 ? MIN(2 * k->retry, KEEPER_RETRY_SECONDS_MAX) : KEEPER_RETRY_SECONDS;
     k->retry_at = clock_seconds() + k->retry;
 }
 
 static bool on(const struct keeper *k) { return k->mode != KV_SNAPSHOT_OFF && k->image.d; }
 
-void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
+void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s,
+                 const struct claim *c, struct checkpoint *p, struct decoder *d,
                  const struct snapshot_owner *owner)
 {
     struct err e;
@@ -59,13 +65,17 @@ void keeper_restore(struct keeper *k)
     double start = clock_seconds();
     int rc = snapshots_list(k->store, k->claim->job, k->good, &n, &e);
     for (; k->n_good < n; k->n_good++)   /* what was restored before a failure stays */
-        if (snapshots_path(k->store, &k->good[k->n_good], path, sizeof path, &e) || image_restore(&k->image, path, &e)) {
+        if (snapshots_path(k->store, &k->good[k->n_good], path, sizeof path, &e) ||
+            image_restore(&k->image, path, &e)) {
             rc = -1;
             break;
         }
     k->kept = k->image.restored;
     if (rc) {
-        note(k, k->kept ? "the end of the snapshot is not used, the text is read again from there" : "the snapshot is not used, the text is read again", &e);
+        note(k,
+             k->kept ? "the end of the snapshot is not used, the text is read again from there"
+                     : "the snapshot is not used, the text is read again",
+             &e);
         if (store_snapshot_drop(k->store, k->claim, k->kept, &e) == 0)
             snapshots_collect(k->store);
     }
@@ -75,8 +85,10 @@ void keeper_restore(struct keeper *k)
     checkpoint_add(k->checkpoint, k->metric[RESTORED], (double)k->kept);
     checkpoint_add(k->checkpoint, k->metric[RESTORE_SECONDS], seconds);
     checkpoint_add(k->checkpoint, k->metric[SAVED_SECONDS], saved);
-    snprintf(line, sizeof line, "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken about %.1f s", k->kept, k->image.d->n_tokens, seconds,
-             k->image.restored_seconds);
+    snprintf(line, sizeof line,
+             "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken "
+             "about %.1f s",
+             k->kept, k->image.d->n_tokens, seconds, k->image.restored_seconds);
     checkpoint_note(k->checkpoint, "restored", line);
 }
 
@@ -87,7 +99,8 @@ static int open_files(struct keeper *k)
     struct err e;
     if (k->files)
         return 0;
-    if (snapshots_open(&k->files, k->store, k->claim, k->good, k->n_good, k->max_bytes, image_write, &k->image, &e)) {
+    if (snapshots_open(&k->files, k->store, k->claim, k->good, k->n_good, k->max_bytes, image_write,
+                       &k->image, &e)) {
         failed(k, &e);
         return -1;
     }
@@ -100,13 +113,17 @@ static double gain(const struct keeper *k, size_t rows)
 }
 
 /* Whether the decode loop leaves a core idle: then what a snapshot takes from it is what the copy takes from the device's memory. */
-static bool beside(const struct keeper *k) { return !k->image.d->model->dev->host_memory && pool_default_threads() > 1; }
+static bool beside(const struct keeper *k)
+{
+    return !k->image.d->model->dev->host_memory && pool_default_threads() > 1;
+}
 
 /* One up to `rows`, if it is expected to cost no more than so many seconds, or with `force`. */
 static void begin(struct keeper *k, size_t rows, double seconds, bool force)
 {
     const struct kv *kv = &k->image.d->kv;
-    const double start = clock_seconds(), of_row = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) / KV_BLOCK / (beside(k) ? BESIDE_RATE : k->rate);
+    const double start = clock_seconds(), of_row = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) /
+                                                   KV_BLOCK / (beside(k) ? BESIDE_RATE : k->rate);
     const double most = MAX(seconds - FIXED_SECONDS, 0.0) / of_row;
     const size_t from = snapshots_from(k->files, rows, most < (double)rows ? (size_t)most : rows);
     if (!force && FIXED_SECONDS + (double)(rows - from) * of_row > seconds)
@@ -174,7 +191,8 @@ static void look(struct keeper *k, double share)
     if (now < k->retry_at || open_files(k))
         return;
     const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
-    if (rows > k->kept && (k->mode == KV_SNAPSHOT_ON ? now - k->last >= ON_SECONDS : gain(k, rows) > KEEPER_SECONDS))
+    if (rows > k->kept &&
+        (k->mode == KV_SNAPSHOT_ON ? now - k->last >= ON_SECONDS : gain(k, rows) > KEEPER_SECONDS))
         begin(k, rows, share * (now - k->started) - k->cost, false);
 }
 
@@ -182,7 +200,8 @@ void keeper_round(struct keeper *k) { look(k, KEEPER_SHARE); }
 
 void keeper_reading(struct keeper *k)
 {
-    if (on(k) && !k->files && k->retry == 0 && (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
+    if (on(k) && !k->files && k->retry == 0 &&
+        (k->mode == KV_SNAPSHOT_ON || gain(k, k->image.d->kv.n_past) > KEEPER_SECONDS) && open_files(k))
         return;
     look(k, k->claim->attempt > 1 ? KEEPER_REBUILD_SHARE : KEEPER_SHARE);
 }

@@ -53,7 +53,8 @@ struct keeper {                      /* {0} is closed */
     int metric[KEEPER_METRICS];
 };
 
-void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
+void keeper_open(struct keeper *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s,
+                 const struct claim *c, struct checkpoint *p, struct decoder *d,
                  const struct snapshot_owner *owner);
 void keeper_restore(struct keeper *k);
 void keeper_reading(struct keeper *k);

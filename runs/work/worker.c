@@ -9,10 +9,14 @@
 #define ONE(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
 /* Of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
 static const struct counter { const char *name; size_t offset; size_t first, n; bool real; } counters[] = {
-    ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false), ONE("verified_rows", verified_rows, false),
-    ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted", beta_accepted, false),
-    ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds, true), ONE("draft_seconds", draft, true),
-    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true), ONE("plain_seconds", plain, true),
+    ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false),
+        ONE("verified_rows", verified_rows, false),
+    ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted",
+        beta_accepted, false),
+    ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds,
+        true), ONE("draft_seconds", draft, true),
+    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true), ONE("plain_seconds", plain,
+        true),
     { "reached", offsetof(struct draft_stats, reached), 1, TREE_DEPTH_MAX + 1, false },
     { "accepted_at", offsetof(struct draft_stats, accepted_at), 1, TREE_DEPTH_MAX + 1, false },
     { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },
@@ -21,8 +25,8 @@ static const struct counter { const char *name; size_t offset; size_t first, n; 
 
 /* ---- replay ---- */
 
-int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p, const struct config *c, const struct tokenizer *t,
-                bool at_start, struct err *e)
+int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
+                const struct config *c, const struct tokenizer *t, bool at_start, struct err *e)
 {
     *y = (struct replay){ .rules = { .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = p->sampling.ignore_eos, .stop = p->stop.v,
                                      .n_stop = p->stop.n, .on_loop = p->on_loop } };
@@ -82,7 +86,8 @@ void worker_close(struct worker *w)
 
 struct wish worker_wish(const struct worker *w, int64_t job)
 {
-    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL, .numerics = w->numerics, .n_numerics = w->n_numerics };
+    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL,
+                          .numerics = w->numerics, .n_numerics = w->n_numerics };
 }
 
 static bool hashing(void *ctx, size_t done, size_t of)
@@ -96,13 +101,17 @@ static bool hashing(void *ctx, size_t done, size_t of)
 int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
 {
     struct engine *g = &w->engine;
-    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && (g->kv == p->kv || g->dev->kv_type == p->kv) && strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
-                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error && model_stamp(g->dir) == g->stamp;
+    bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
+                (g->kv == p->kv || g->dev->kv_type == p->kv) &&
+                strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
+                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
+                model_stamp(g->dir) == g->stamp;
     if (!same) {
         engine_close(g);
         w->loaded = false;
         w->heads_path[0] = 0;
-        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads, w->device, job->numerics, p->kv }, e)) {
+        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads,
+            w->device, job->numerics, p->kv }, e)) {
             g->path[0] = 0;
             return -1;
         }
@@ -120,7 +129,8 @@ int worker_load(struct worker *w, struct err *e)
     int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
-    if (rc == 0 && model_stamp(g->dir) != g->stamp) {        /* config, weights and fingerprint may be of two models */
+    /* config, weights and fingerprint may be of two models */
+    if (rc == 0 && model_stamp(g->dir) != g->stamp) {
         rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
         model_close(&g->model);
         g->path[0] = 0;                      /* of nothing: whoever comes next opens it anew */
@@ -128,7 +138,8 @@ int worker_load(struct worker *w, struct err *e)
     }
     stopping_for(NULL);
     progress_clear(&w->progress);
-    if (stop_signal) {                       /* whatever was broken off is made again by who takes the job next */
+    /* whatever was broken off is made again by who takes the job next */
+    if (stop_signal) {
         err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), g->dir);
         return 1;
     }
@@ -233,7 +244,8 @@ static void open_int8(struct task *t, size_t n_max)
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     struct err ignored;
-    if (!draft_wants_int8(&t->params.draft, g->dev) || (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev))))
+    if (!draft_wants_int8(&t->params.draft, g->dev) ||
+        (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev))))
         return;
     stopping_for("the model in 8 bits");
     if (engine_int8(g, &w->progress, &ignored) == 0)
@@ -253,13 +265,17 @@ static int prepare(struct task *t, struct err *e)
     n_prompt = t->in.n_prompt;
     for (size_t i = 0; i < n_prompt; i++)
         if (t->in.prompt_ids[i] < 0 || (size_t)t->in.prompt_ids[i] >= g->config.vocab)
-            return err_set(e, ERR_INPUT, "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i, t->in.prompt_ids[i], g->config.vocab);
+            return err_set(e, ERR_INPUT,
+                           "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i,
+                           t->in.prompt_ids[i], g->config.vocab);
     if (!n_prompt || !add_size(n_prompt, t->c->wanted, &n_max))
-        return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt, t->c->wanted);
+        return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
+                       t->c->wanted);
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {      /* left by the job before */
+    /* left by the job before */
+    if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {
         model_close(&g->int8);
         close_heads(w);
     }
@@ -272,8 +288,10 @@ static int prepare(struct task *t, struct err *e)
     open_int8(t, n_max);
     if (stop_signal)
         return 1;
-    return decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max, e) ||
-           replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer, t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
+    return decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt,
+                       n_max, e) ||
+           replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
+                       t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
 }
 
 /* What a token adds goes out. */
@@ -289,7 +307,8 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
         struct repetition p;
         char note[128];                          /* for people; the report finds it again */
         if (loop_in(m->loop, &p)) {
-            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu", p.start, p.period, p.found);
+            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
+                     p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);
             if (out && out->repeats)
                 out->repeats(out->ctx, &p);
@@ -331,7 +350,9 @@ static void tell_of_int8(struct task *t)
     char line[160];
     if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
         return;
-    snprintf(line, sizeof line, "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model itself, which takes longer",
+    snprintf(line, sizeof line,
+             "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
+             "itself, which takes longer",
              (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
     tell(t, line);
 }
@@ -343,7 +364,10 @@ static void tell_of_heads(struct task *t)
         tell(t, t->no_heads);
     if (!t->setup.heads || !t->setup.heads->foreign)
         return;
-    snprintf(line, sizeof line, "%s: these heads were trained for another model: few of their guesses will come true, and the text is the same", t->w->heads_path);
+    snprintf(line, sizeof line,
+             "%s: these heads were trained for another model: few of their guesses will come true, and the "
+             "text is the same",
+             t->w->heads_path);
     tell(t, line);
 }
 
@@ -377,7 +401,8 @@ static int rebuild(struct task *t, struct err *e)
     double start = clock_seconds();
     for (size_t i = 0; i < t->c->tokens; i++) {
         if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
-            return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i, t->ids[i]);
+            return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i,
+                           t->ids[i]);
         if (t->replay.emit.finish == FINISH_NONE && show(t, t->ids[i], false, &t->r->why)) {
             t->r->end = WORK_OUTPUT;
             return 1;
@@ -390,7 +415,8 @@ static int rebuild(struct task *t, struct err *e)
     stopping_for("the snapshot to be read");
     keeper_restore(&t->keeper);
     notice(t);
-    progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens", d->n_tokens - 1);
+    progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens",
+                   d->n_tokens - 1);
     stopping_for("this pass over the text");
     int rc = decode_prefill(d, prefilling, t, e);
     stopping_for(NULL);
@@ -425,16 +451,20 @@ static void count(struct task *t)
     for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++, k++) {
             const char *a = (const char *)now + c->offset, *b = (const char *)&t->before + c->offset;
-            double add = c->real ? *(const double *)(const void *)a - *(const double *)(const void *)b
-                                 : (double)(((const size_t *)(const void *)a)[i] - ((const size_t *)(const void *)b)[i]);
+            double add =
+                c->real
+                    ? *(const double *)(const void *)a - *(const double *)(const void *)b
+                    : (double)(((const size_t *)(const void *)a)[i] - ((const size_t *)(const void *)b)[i]);
             if (add != 0)
                 checkpoint_add(t->checkpoint, t->counter[k], add);
         }
     for (size_t i = 0; i < N_SOURCES; i++) {
         if (now->source_drafted[i] > t->before.source_drafted[i])
-            checkpoint_add(t->checkpoint, t->drafted[i], (double)(now->source_drafted[i] - t->before.source_drafted[i]));
+            checkpoint_add(t->checkpoint, t->drafted[i],
+                           (double)(now->source_drafted[i] - t->before.source_drafted[i]));
         if (now->source_accepted[i] > t->before.source_accepted[i])
-            checkpoint_add(t->checkpoint, t->accepted[i], (double)(now->source_accepted[i] - t->before.source_accepted[i]));
+            checkpoint_add(t->checkpoint, t->accepted[i],
+                           (double)(now->source_accepted[i] - t->before.source_accepted[i]));
     }
     t->before = *now;
 }
@@ -449,7 +479,8 @@ static const char *path_sources(const struct round_stats *r)
     if (set && !names[set][0])
         for (size_t i = 0; i < N_SOURCES; i++)
             if (set >> i & 1)
-                snprintf(names[set] + strlen(names[set]), sizeof names[set] - strlen(names[set]), "%s%s", names[set][0] ? "+" : "", source_names[i]);
+                snprintf(names[set] + strlen(names[set]), sizeof names[set] - strlen(names[set]), "%s%s",
+                         names[set][0] ? "+" : "", source_names[i]);
     return names[set];
 }
 
@@ -467,8 +498,10 @@ static int round_of(struct task *t, struct err *e)
     decode_count(d, m->n - first);
     count(t);
     const struct round_stats *s = &d->round;
-    struct round_row row = { .tokens = m->n - first, .sources = path_sources(s), .depth = (unsigned)s->drafted_depth, .drafted = (unsigned)s->drafted,
-                             .rows = (unsigned)s->rows, .accepted = (unsigned)MIN(m->n - first, s->tokens - 1), .draft_seconds = (float)s->draft,
+    struct round_row row = { .tokens = m->n - first, .sources = path_sources(s),
+                             .depth = (unsigned)s->drafted_depth, .drafted = (unsigned)s->drafted,
+                             .rows = (unsigned)s->rows, .accepted = (unsigned)MIN(m->n - first,
+                                 s->tokens - 1), .draft_seconds = (float)s->draft,
                              .verify_seconds = (float)s->verify };
     struct err why;
     int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
@@ -538,14 +571,16 @@ static int end_claim(struct task *t, struct err *e)
     case WORK_DONE:    note_finish(t); break;
     case WORK_LOST:    return 0;
     case WORK_FAILED:  t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
-    case WORK_REFUSED: t->end = (struct job_end){ .state = t->c->was == JOB_RUNNING ? JOB_QUEUED : t->c->was };
+    case WORK_REFUSED: t->end = (struct job_end){ .state = t->c->was == JOB_RUNNING ? JOB_QUEUED
+        : t->c->was };
         if (t->c->was == JOB_FAILED)
             t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
         break;
     case WORK_STOPPED: case WORK_OUTPUT: case WORK_BROKEN: t->end = (struct job_end){ .state = t->how->stopped }; break;
     }
     struct commit b = { .end = &t->end };
-    int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e) : store_commit(t->w->store, t->c, &b, e);
+    int rc =
+        t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e) : store_commit(t->w->store, t->c, &b, e);
     if (rc > 0) {
         r->end = WORK_LOST;
         r->why = *e;
@@ -564,7 +599,8 @@ static int work_on(struct task *t, struct err *e)
             stops(t);
         return rc;
     }
-    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->how->accept_change, &t->ids, e);
+    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->how->accept_change, &t->ids,
+                     e);
     if (rc > 0) {
         t->r->end = WORK_LOST;
         t->r->why = *e;
@@ -597,7 +633,8 @@ static void close_task(struct task *t)
     free(t->ids);
 }
 
-int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out, struct work_result *r, struct err *e)
+int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out,
+               struct work_result *r, struct err *e)
 {
     struct task t = { .w = w, .c = c, .how = how, .out = out, .r = r };
     *r = (struct work_result){ .was = c->tokens, .tokens = c->tokens };
@@ -606,10 +643,12 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     int rc = read_job(&t, e);
     if (rc == 0)
         rc = work_on(&t, e);
-    const bool held = rc < 0 && e->code == ERR_AGAIN;    /* the store, by others: nothing is wrong with the job */
+    /* the store, by others: nothing is wrong with the job */
+    const bool held = rc < 0 && e->code == ERR_AGAIN;
     if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : held ? WORK_STOPPED : WORK_FAILED;
+        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : held
+            ? WORK_STOPPED : WORK_FAILED;
         r->why = *e;
     }
     if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {

@@ -25,7 +25,8 @@ struct worker {
     struct store *store;                 /* borrowed */
     int64_t number;
     struct heartbeat *beat;
-    struct engine engine;                /* may be opened by the user; the worker changes it when a job needs another model */
+    /* may be opened by the user; the worker changes it when a job needs another model */
+    struct engine engine;
     bool loaded;                         /* weights and fingerprint are there */
     char fingerprint[FINGERPRINT_BYTES];
     char heads_path[PATH_BYTES]; uint64_t heads_stamp;   /* of engine.heads */
@@ -47,9 +48,11 @@ int  worker_model(struct worker *w, const struct job *job, const struct job_para
 int  worker_load(struct worker *w, struct err *e);
 
 struct work_options {
-    enum job_state stopped;              /* JOB_QUEUED, or JOB_PAUSED: what becomes of a job that a signal or the deadline stops */
+    /* JOB_QUEUED, or JOB_PAUSED: what becomes of a job that a signal or the deadline stops */
+    enum job_state stopped;
     bool accept_change, rounds;
-    bool restore;                        /* a job that cannot be done here (another model, no memory) is left as it was, and is not failed */
+    /* a job that cannot be done here (another model, no memory) is left as it was, and is not failed */
+    bool restore;
 };
 
 /* Where a text goes while it is written; NULL functions are skipped. `new_text` is false for what the store had. */
@@ -73,7 +76,8 @@ struct work_result {
 };
 
 /* 0: the claim has ended as r says; -1: the store failed, and the worker must stop. */
-int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out, struct work_result *r, struct err *e);
+int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out,
+               struct work_result *r, struct err *e);
 
 /* Given tokens of a text, and the emission of a stored token list, for all who read texts: rules from the job's parameters. */
 struct replay {
@@ -84,8 +88,8 @@ struct replay {
     size_t span;                         /* the next one */
 };
 /* p, t and job are borrowed; eos: of the model. */
-int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p, const struct config *c, const struct tokenizer *t,
-                 bool at_start, struct err *e);
+int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
+                const struct config *c, const struct tokenizer *t, bool at_start, struct err *e);
 void replay_close(struct replay *y);
 /* Token number y->at: what it adds to the text, and whether it was given. Not after an end (asserted). */
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);

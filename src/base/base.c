@@ -15,7 +15,8 @@
 static size_t utf8_step(const unsigned char *s, size_t n)
 {
     unsigned char c = s[0];
-    size_t len = c < 0x80 ? 1 : c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+    size_t len = c < 0x80 ? 1 : c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 &&
+        c <= 0xf4 ? 4 : 0;
     if (len == 0)
         return 0;
     for (size_t i = 1; i < len; i++) {
@@ -120,7 +121,9 @@ enum { HUGE_PAGE = 2 << 20 };
 size_t mem_rounded(size_t bytes)
 {
     size_t n;
-    return bytes < HUGE_PAGE ? bytes : add_size(bytes, HUGE_PAGE - 1, &n) ? n / HUGE_PAGE * HUGE_PAGE : SIZE_MAX;
+    return bytes < HUGE_PAGE                    ? bytes
+           : add_size(bytes, HUGE_PAGE - 1, &n) ? n / HUGE_PAGE * HUGE_PAGE
+                                                : SIZE_MAX;
 }
 
 void *mem_alloc(size_t bytes)
@@ -186,7 +189,8 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0) {
-            err_set(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends", done, n);
+            err_set(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends", done,
+                    n);
             goto fail;
         }
         done += (size_t)r;
@@ -279,6 +283,7 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
     }
     close(fd);
     if (name_sync(path))
-        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", path, strerror(errno));
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", path,
+                       strerror(errno));
     return 0;
 }

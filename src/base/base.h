@@ -50,7 +50,8 @@ int file_write(const char *path, const struct slice *part, size_t n_parts, struc
 int folder_sync(const char *folder);
 int name_sync(const char *path);
 
-int stream_end(FILE *f);                        /* closes it; not 0: something that was written to it is lost */
+/* closes it; not 0: something that was written to it is lost */
+int stream_end(FILE *f);
 
 double clock_seconds(void);                     /* monotonic */
 double thread_cpu_seconds(void);                /* that the calling thread has taken */

@@ -14,14 +14,17 @@ static int bad(const struct scan *c, const char *expected)
 {
     size_t at = (size_t)(c->p - c->text);
     if (c->p == c->end)
-        return err_set(c->e, ERR_INPUT, "%s: offset %zu: the JSON text ends, expected %s", c->file, at, expected);
+        return err_set(c->e, ERR_INPUT, "%s: offset %zu: the JSON text ends, expected %s", c->file, at,
+                       expected);
     unsigned char ch = (unsigned char)*c->p;
     if (ch < 0x20 || ch >= 0x7f)
-        return err_set(c->e, ERR_INPUT, "%s: offset %zu: found byte 0x%02x, expected %s", c->file, at, ch, expected);
+        return err_set(c->e, ERR_INPUT, "%s: offset %zu: found byte 0x%02x, expected %s", c->file, at, ch,
+                       expected);
     int n = 1;       /* a whole word, as NaN or True */
     while (is_letter(c->p[n - 1]) && n < c->end - c->p && n < 20 && is_letter(c->p[n]))
         n++;
-    return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%.*s', expected %s", c->file, at, n, c->p, expected);
+    return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%.*s', expected %s", c->file, at, n, c->p,
+                   expected);
 }
 
 static const char *skip_space(const char *p, const char *end)
@@ -39,7 +42,8 @@ static int hex4(const char *p, const char *end)
         return -1;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int d = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F'
+            ? c - 'A' + 10 : -1;
         if (d < 0)
             return -1;
         x = x << 4 | d;
@@ -208,10 +212,12 @@ int js_check(struct json *root, const char *file, const char *text, size_t n, st
     struct scan c = { file, text, text, text + n, e };
     _Static_assert(JS_DEPTH_MAX <= 64, "one bit per level");
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one", file);
+        return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one",
+                       file);
     size_t valid = utf8_valid_prefix(text, n);
     if (valid < n)
-        return err_set(e, ERR_INPUT, "%s: offset %zu: byte 0x%02x is not UTF-8", file, valid, (unsigned char)text[valid]);
+        return err_set(e, ERR_INPUT, "%s: offset %zu: byte 0x%02x is not UTF-8", file, valid,
+                       (unsigned char)text[valid]);
     c.p = skip_space(c.p, c.end);
     *root = (struct json){ .file = file, .text = text, .s = c.p };
     if (check_value(&c))
@@ -258,7 +264,8 @@ static const char *value_end(const char *p)
                 p++;
                 break;
             }
-            while (is_digit(*p) || (*p >= 'a' && *p <= 'z') || *p == '-' || *p == '+' || *p == '.' || *p == 'E')
+            while (is_digit(*p) || (*p >= 'a' && *p <= 'z') || *p == '-' || *p == '+' || *p == '.' ||
+                   *p == 'E')
                 p++;
         }
     } while (depth);
@@ -304,7 +311,8 @@ int js_get(const struct json *object, const char *key, struct json *v, struct er
         if (!js_is(&k, key))
             continue;
         if (found++)
-            return err_set(e, ERR_INPUT, "%s: offset %zu: the key \"%s\" is given twice", k.file, js_offset(&k), key);
+            return err_set(e, ERR_INPUT, "%s: offset %zu: the key \"%s\" is given twice", k.file,
+                           js_offset(&k), key);
         *v = x;
         v->key[object->key[0] != NULL] = key;
     }
@@ -393,16 +401,17 @@ int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
     vsnprintf(text, sizeof text, allowed, ap);
     va_end(ap);
     size_t n = (size_t)(v->end - v->s), shown = n > SHOWN ? utf8_valid_prefix(v->s, SHOWN) : n;
-    return err_set(e, ERR_INPUT, "%s: %s%s%s (offset %zu): found %.*s%s, %s", v->file, v->key[0] ? v->key[0] : "value",
-                   v->key[1] ? "." : "", v->key[1] ? v->key[1] : "", js_offset(v), (int)shown, v->s,
-                   shown < n ? ".." : "", text);
+    return err_set(e, ERR_INPUT, "%s: %s%s%s (offset %zu): found %.*s%s, %s", v->file,
+                   v->key[0] ? v->key[0] : "value", v->key[1] ? "." : "", v->key[1] ? v->key[1] : "",
+                   js_offset(v), (int)shown, v->s, shown < n ? ".." : "", text);
 }
 
 bool js_u64(const struct json *v, uint64_t *x)
 {
     uint64_t r = 0;
     for (const char *p = v->s; p < v->end; p++)
-        if (!is_digit(*p) || __builtin_mul_overflow(r, 10, &r) || __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r))
+        if (!is_digit(*p) || __builtin_mul_overflow(r, 10, &r) ||
+            __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r))
             return false;
     *x = r;
     return true;

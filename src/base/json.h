@@ -47,7 +47,8 @@ size_t js_unescape(const struct json *v, char *dst);
 bool js_is(const struct json *v, const char *text);
 
 /* An ERR_INPUT of the form "file: key (offset N): found VALUE, <allowed>"; always -1. */
-int js_bad(const struct json *v, struct err *e, const char *allowed, ...) __attribute__((format(printf, 3, 4)));
+int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Typed values. A whole number is digits only: no sign, fraction or exponent. */
 bool js_u64(const struct json *v, uint64_t *x);        /* false when it is not one below 2^64 */

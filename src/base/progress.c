@@ -85,8 +85,10 @@ static void show_json(const struct progress *p, const struct view *v, double now
     fputs("{", stderr);
     if (p->job)
         fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
-    fprintf(stderr, "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, \"per_second\": %.3f", p->phase, p->unit, p->done, p->of,
-            now - p->start, v->rate);
+    fprintf(stderr,
+            "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, "
+            "\"per_second\": %.3f",
+            p->phase, p->unit, p->done, p->of, now - p->start, v->rate);
     if (p->passes)
         fprintf(stderr, ", \"mean_acceptance_length\": %.3f, \"stored\": %zu", v->acceptance, p->stored);
     if (v->eta >= 0)
@@ -96,7 +98,8 @@ static void show_json(const struct progress *p, const struct view *v, double now
 }
 
 /* The line as text; *head: how many bytes of it say which job and what is done. `narrow`: without what can be guessed. */
-static void line_of(char *s, size_t size, size_t *head, bool narrow, const struct progress *p, const struct view *v)
+static void line_of(char *s, size_t size, size_t *head, bool narrow, const struct progress *p,
+                    const struct view *v)
 {
     char left[32] = "-";
     size_t n = 0;
@@ -108,13 +111,15 @@ static void line_of(char *s, size_t size, size_t *head, bool narrow, const struc
     ADD("%s", p->phase);
     *head = n;
     if (strcmp(p->unit, "bytes") == 0) {
-        ADD(" %.0f of %.0f MB, %.0f MB/s, %s left", (double)p->done / 1e6, (double)p->of / 1e6, v->rate / 1e6, left);
+        ADD(" %.0f of %.0f MB, %.0f MB/s, %s left", (double)p->done / 1e6, (double)p->of / 1e6, v->rate / 1e6,
+            left);
         return;
     }
     if (narrow)
         ADD(" %zu/%zu, %.1f %s/s", p->done, p->of, v->rate, p->unit);
     else
-        ADD(" %zu of %zu %s (%.1f %%), %.1f %s/s", p->done, p->of, p->unit, p->of ? 100.0 * (double)p->done / (double)p->of : 100.0, v->rate, p->unit);
+        ADD(" %zu of %zu %s (%.1f %%), %.1f %s/s", p->done, p->of, p->unit,
+            p->of ? 100.0 * (double)p->done / (double)p->of : 100.0, v->rate, p->unit);
     if (v->acceptance > 0)
         ADD(", %.2f a pass", v->acceptance);
     ADD(", %s left", left);
@@ -141,7 +146,8 @@ static void show(struct progress *p, double now)
         if (strlen(line) > wide)
             line[wide] = 0;
         head = MIN(head, strlen(line));
-        fprintf(stderr, "\r\033[K%s%.*s%s%s", p->colour ? "\033[36m" : "", (int)head, line, p->colour ? "\033[0m" : "", line + head);
+        fprintf(stderr, "\r\033[K%s%.*s%s%s", p->colour ? "\033[36m" : "", (int)head, line,
+                p->colour ? "\033[0m" : "", line + head);
         p->drawn = true;
     } else {
         fprintf(stderr, "%s\n", line);

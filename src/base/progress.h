@@ -10,7 +10,9 @@ struct progress {
     const char *phase, *unit;
     int64_t job;                     /* shown before the phase; 0: none */
     size_t done, of;
-    size_t passes, stored;           /* of a text that is being written: rounds so far; tokens that are stored. The caller's, set before progress_at */
+    /* of a text that is being written: rounds so far; tokens that are stored. The caller's, set before
+     * progress_at */
+    size_t passes, stored;
     double start, shown;             /* of the phase; of the last output */
     double mark_time[2]; size_t mark_done[2], mark_passes[2];   /* two marks, 5 s or more apart: the recent rate */
 };
@@ -18,7 +20,8 @@ struct progress {
 /* mode: PROGRESS_* of options.h; quiet shows nothing. */
 void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
-void progress_from(struct progress *p, size_t done);     /* the phase begins with so much done already: no part of its rate */
+/* the phase begins with so much done already: no part of its rate */
+void progress_from(struct progress *p, size_t done);
 bool progress_due(const struct progress *p);             /* whether progress_at would show something now: time to ask for what costs */
 void progress_at(struct progress *p, size_t done);       /* cheap: looks at the clock, seldom prints */
 void progress_clear(struct progress *p);                 /* remove the redrawn line, before other output */

@@ -22,7 +22,10 @@ static void say(const char *what)
     if (as_json)
         fprintf(stderr, "{\"phase\": \"stopping\", \"waiting_for\": \"%s\"}\n", what);
     else                                         /* a terminal's line has a ^C, and maybe text or progress */
-        fprintf(stderr, "%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed\n", isatty(STDERR_FILENO) ? "\n" : "", what);
+        fprintf(
+            stderr,
+            "%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be resumed\n",
+            isatty(STDERR_FILENO) ? "\n" : "", what);
     fflush(stderr);
 }
 

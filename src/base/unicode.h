@@ -23,7 +23,10 @@ static inline size_t utf8_get(const char *text, uint32_t *c)
 /* Write c; the number of bytes. */
 size_t utf8_put(char *out, uint32_t c);
 /* Bytes of the code point that begins with `first`. */
-static inline size_t utf8_length(unsigned char first) { return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4; }
+static inline size_t utf8_length(unsigned char first)
+{
+    return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
 
 /* Normalisation form C of s[0..n), malloc'ed; time is linear in n whatever the text. -1: out of memory. */
 int unicode_nfc(char **out, size_t *n_out, const char *s, size_t n);

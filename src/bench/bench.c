@@ -13,7 +13,8 @@
 
 enum { POINTS_MAX = 256, LIST_MAX = 16, TRIES = 3 };
 
-static const size_t ALL_DEPTHS[] = { 0, 4096, 16384, 32768, 65536, 100000 }, QUICK_DEPTHS[] = { 0, 4096, 32768 };
+static const size_t ALL_DEPTHS[] = { 0, 4096, 16384, 32768, 65536, 100000 }, QUICK_DEPTHS[] = { 0, 4096,
+    32768 };
 static const size_t ALL_ROWS[] = { 2, 4, 8, 16, 32, 64 }, QUICK_ROWS[] = { 8, 32 };
 
 /* What --points asks for. */
@@ -75,10 +76,15 @@ static int read_wish(struct wish *w, const char *list, struct err *e)
             w->random = true;
         else if (strcmp(word, "quick") == 0)
             w->quick = true;
-        else if (strncmp(word, "depth=", 6) == 0 ? list_add(w->depth, &w->n_depth, word + 6, BENCH_DEPTH_MAX, e) :
-                 strncmp(word, "m=", 2) == 0     ? list_add(w->rows, &w->n_rows, word + 2, BENCH_ROWS_MAX, e) :
-                 err_set(e, ERR_INPUT, "--points: \"%s\"; allowed are machine, decode, rows, prefill, sampler, demo, random, quick, "
-                         "depth=N, m=N; or resume[,at=N]; or spec and its relatives", word))
+        else if (strncmp(word, "depth=", 6) == 0
+                     ? list_add(w->depth, &w->n_depth, word + 6, BENCH_DEPTH_MAX, e)
+                 : strncmp(word, "m=", 2) == 0
+                     ? list_add(w->rows, &w->n_rows, word + 2, BENCH_ROWS_MAX, e)
+                     : err_set(e, ERR_INPUT,
+                               "--points: \"%s\"; allowed are machine, decode, rows, prefill, sampler, demo, "
+                               "random, quick, "
+                               "depth=N, m=N; or resume[,at=N]; or spec and its relatives",
+                               word))
             return -1;
     }
     if (!any_kind)
@@ -87,7 +93,8 @@ static int read_wish(struct wish *w, const char *list, struct err *e)
     if (!w->demo && !w->random)
         w->demo = w->random = true;
     if (!w->n_depth) {
-        w->n_depth = w->quick ? sizeof QUICK_DEPTHS / sizeof *QUICK_DEPTHS : sizeof ALL_DEPTHS / sizeof *ALL_DEPTHS;
+        w->n_depth =
+            w->quick ? sizeof QUICK_DEPTHS / sizeof *QUICK_DEPTHS : sizeof ALL_DEPTHS / sizeof *ALL_DEPTHS;
         memcpy(w->depth, w->quick ? QUICK_DEPTHS : ALL_DEPTHS, w->n_depth * sizeof *w->depth);
     }
     if (!w->n_rows) {
@@ -117,9 +124,13 @@ static int measure_machine(struct report *r, struct err *e)
             b->best = (enum probe_mul)k;
     b->used_peak = r->peak[b->used][1];
     b->best_peak = r->peak[b->best][1];
-    b->int16_peak = strcmp(b->ops->name, "avx512") == 0 ? r->peak[PROBE_I16_ZMM][1] : strcmp(b->ops->name, "avx2") == 0 ? r->peak[PROBE_I16_YMM][1] : 0;
-    b->costs = probe_costs(strcmp(b->ops->name, "avx512") == 0 ? PROBE_ISA_AVX512 : strcmp(b->ops->name, "avx2") == 0 ? PROBE_ISA_AVX2
-                                                                                                                    : PROBE_ISA_PLAIN, 0.03);
+    b->int16_peak = strcmp(b->ops->name, "avx512") == 0 ? r->peak[PROBE_I16_ZMM][1]
+                    : strcmp(b->ops->name, "avx2") == 0 ? r->peak[PROBE_I16_YMM][1]
+                                                        : 0;
+    b->costs = probe_costs(strcmp(b->ops->name, "avx512") == 0 ? PROBE_ISA_AVX512
+                           : strcmp(b->ops->name, "avx2") == 0 ? PROBE_ISA_AVX2
+                                                               : PROBE_ISA_PLAIN,
+                           0.03);
     r->dispatch = probe_dispatch(b->pool, 0.02);
     if (!r->wish.machine)
         return 0;
@@ -157,17 +168,21 @@ static int measure_machine(struct report *r, struct err *e)
 static void print_machine(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    printf("machine: %zu threads, twin %s, cache of %s, products by %s; best of this CPU: %s\n", pool_threads(b->pool), b->ops->name, kv_type_name(b->kv),
-           probe_mul_name(b->used), probe_mul_name(b->best));
+    printf("machine: %zu threads, twin %s, cache of %s, products by %s; best of this CPU: %s\n",
+           pool_threads(b->pool), b->ops->name, kv_type_name(b->kv), probe_mul_name(b->used),
+           probe_mul_name(b->best));
     printf("  %-22s %10s %10s GFLOP/s\n", "multiply-add", "1 thread", "all");
     for (int k = 0; k < PROBE_MULS; k++)
         if (r->peak[k][1] > 0)
-            printf("  %-22s %10.1f %10.1f\n", probe_mul_name((enum probe_mul)k), r->peak[k][0] / 1e9, r->peak[k][1] / 1e9);
+            printf("  %-22s %10.1f %10.1f\n", probe_mul_name((enum probe_mul)k), r->peak[k][0] / 1e9,
+                   r->peak[k][1] / 1e9);
     if (r->n_read)
         printf("  %-22s %10s %10s GB/s\n", "read, working set", "1 thread", "all");
     for (size_t i = 0; i < r->n_read; i++)
-        printf("  %15zu MiB    %10.1f %10.1f\n", r->read[i].bytes >> 20, r->read[i].rate[0] / 1e9, r->read[i].rate[1] / 1e9);
-    printf("  per element on one thread: exp2 %.3f ns, maximum %.3f ns, to bf16 %.3f ns; an empty step of all threads %.2f us\n\n",
+        printf("  %15zu MiB    %10.1f %10.1f\n", r->read[i].bytes >> 20, r->read[i].rate[0] / 1e9,
+               r->read[i].rate[1] / 1e9);
+    printf("  per element on one thread: exp2 %.3f ns, maximum %.3f ns, to bf16 %.3f ns; an empty step of "
+           "all threads %.2f us\n\n",
            b->costs.exp2 * 1e9, b->costs.max * 1e9, b->costs.convert * 1e9, r->dispatch * 1e6);
 }
 
@@ -177,8 +192,9 @@ static const char *const kind_name[BENCH_KINDS] = { "decode", "rows", "prefill",
 
 static void print_head(void)
 {
-    printf("%-14s %-7s %6s %5s %9s %9s %8s %7s %7s %9s %3s %6s %5s  %6s %6s %6s %7s %6s\n", "model", "point", "depth", "rows", "ms",
-           "tokens/s", "MB", "GB/s", "GF/s", "roof ms", "by", "share", "goal", "exp", "max", "cvt", "product", "step");
+    printf("%-14s %-7s %6s %5s %9s %9s %8s %7s %7s %9s %3s %6s %5s  %6s %6s %6s %7s %6s\n", "model", "point",
+           "depth", "rows", "ms", "tokens/s", "MB", "GB/s", "GF/s", "roof ms", "by", "share", "goal", "exp",
+           "max", "cvt", "product", "step");
 }
 
 static bool meets(const struct bench_point *p)
@@ -189,8 +205,9 @@ static bool meets(const struct bench_point *p)
 static void print_point(const struct bench_point *p)
 {
     if (p->kind == BENCH_SAMPLING) {
-        printf("%-14s %-7s %6s %5s %9.4f   %s: %.1f %% of a one-row pass, goal <= %.0f %%%s\n", p->model, "sampler", "", "1",
-               p->seconds * 1e3, p->what, 100 * p->of_pass, 100 * p->goal, meets(p) ? "" : " MISSED");
+        printf("%-14s %-7s %6s %5s %9.4f   %s: %.1f %% of a one-row pass, goal <= %.0f %%%s\n", p->model,
+               "sampler", "", "1", p->seconds * 1e3, p->what, 100 * p->of_pass, 100 * p->goal,
+               meets(p) ? "" : " MISSED");
         return;
     }
     char goal[16] = "-", product[16] = "-";
@@ -198,11 +215,13 @@ static void print_point(const struct bench_point *p)
         snprintf(product, sizeof product, "%.1f%%", 100 * p->product_share);
     if (p->goal > 0)
         snprintf(goal, sizeof goal, "%.0f%s", 100 * p->goal, meets(p) ? "" : "!");
-    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% %5.1f%% %7s %4.2fus%s\n", p->model,
-           kind_name[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds, p->work.bytes / 1e6,
-           p->bandwidth / 1e9, p->peak / 1e9, p->roof * 1e3, p->memory_bound ? "mem" : "mul", 100 * p->share, goal,
-           100 * p->exp / p->seconds, 100 * p->max / p->seconds, 100 * p->convert / p->seconds, product,
-           p->step * 1e6, p->noisy ? " ~" : "");
+    printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% "
+           "%5.1f%% %7s %4.2fus%s\n",
+           p->model, kind_name[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds,
+           p->work.bytes / 1e6, p->bandwidth / 1e9, p->peak / 1e9, p->roof * 1e3,
+           p->memory_bound ? "mem" : "mul", 100 * p->share, goal, 100 * p->exp / p->seconds,
+           100 * p->max / p->seconds, 100 * p->convert / p->seconds, product, p->step * 1e6,
+           p->noisy ? " ~" : "");
 }
 
 static void finish_point(struct report *r, struct bench_point *p)
@@ -238,8 +257,11 @@ static int do_point(struct report *r, struct bench_target *t, struct bench_point
 
 static int do_samplers(struct report *r, struct bench_target *t, double pass, struct err *e)
 {
-    static const struct { const char *what; double temperature, top_p, min_p, penalty; long top_k; } set[] = {
-        { "greedy", 0, 1, 0, 1, 0 }, { "temperature 1", 1, 1, 0, 1, 0 }, { "temperature 1, min-p 0.05", 1, 1, 0.05, 1, 0 },
+    static const struct { const char *what; double temperature, top_p, min_p, penalty; long top_k;
+    } set[] = {
+        { "greedy", 0, 1, 0, 1, 0 },
+        { "temperature 1", 1, 1, 0, 1, 0 },
+        { "temperature 1, min-p 0.05", 1, 1, 0.05, 1, 0 },
         { "temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, penalty 1.1", 0.8, 0.95, 0.05, 1.1, 40 },
         { "temperature 1, top-p 0.95", 1, 0.95, 0, 1, 0 },
     };
@@ -264,7 +286,8 @@ static int do_samplers(struct report *r, struct bench_target *t, double pass, st
 }
 
 /* `large`: the model whose decoding at depth 0, prefill and sampler have goals. */
-static int do_model(struct report *r, struct bench_target *t, const char *name, const char *dir, bool large, struct err *e)
+static int do_model(struct report *r, struct bench_target *t, const char *name, const char *dir, bool large,
+                    struct err *e)
 {
     const struct wish *w = &r->wish;
     struct config c;
@@ -275,7 +298,8 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
         if (w->depth[i] + BENCH_ROWS_MAX <= most)
             deepest = w->depth[i];
     n_max = MAX(n_max, deepest + BENCH_ROWS_MAX);
-    if (bench_open(t, name, dir, n_max, r->bench.compute, r->bench.kv, r->bench.ops, r->bench.pool, 20261120, e))
+    if (bench_open(t, name, dir, n_max, r->bench.compute, r->bench.kv, r->bench.ops, r->bench.pool, 20261120,
+                   e))
         return -1;
     double pass = 0;
     struct bench_point p = { .model = name };
@@ -355,18 +379,24 @@ static void json_point(const struct bench_point *p, bool first)
 {
     printf("%s\n  {\"model\": ", first ? "" : ",");
     put_json(stdout, p->model, strlen(p->model));
-    printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind], p->depth, p->rows, p->seconds);
+    printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind],
+           p->depth, p->rows, p->seconds);
     if (p->kind == BENCH_SAMPLING) {
-        printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->what, p->of_pass, p->goal,
-               meets(p) ? "true" : "false");
+        printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->what,
+               p->of_pass, p->goal, meets(p) ? "true" : "false");
         return;
     }
-    printf(", \"tokens_per_second\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"bandwidth\": %.5g, \"bandwidth_range\": [%.5g, %.5g], "
-           "\"read\": \"%s\", \"peak\": %.5g, \"instruction\": \"%s\", \"roof_seconds\": %.6g, \"bound\": \"%s\", \"share\": %.4f, "
-           "\"exp_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"product_share\": %.4f, \"step_seconds\": %.4g, \"samples\": %zu, "
-           "\"clean\": %zu, \"noisy\": %s", (double)p->rows / p->seconds, p->work.bytes, p->work.flops, p->bandwidth, p->worst_bandwidth,
-           p->best_bandwidth, probe_read_name(p->how), p->peak, probe_mul_name(p->mul), p->roof, p->memory_bound ? "memory" : "compute",
-           p->share, p->exp, p->max, p->convert, p->product_share, p->step, p->samples, p->clean, p->noisy ? "true" : "false");
+    printf(", \"tokens_per_second\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"bandwidth\": %.5g, "
+           "\"bandwidth_range\": [%.5g, %.5g], "
+           "\"read\": \"%s\", \"peak\": %.5g, \"instruction\": \"%s\", \"roof_seconds\": %.6g, \"bound\": "
+           "\"%s\", \"share\": %.4f, "
+           "\"exp_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"product_share\": "
+           "%.4f, \"step_seconds\": %.4g, \"samples\": %zu, "
+           "\"clean\": %zu, \"noisy\": %s",
+           (double)p->rows / p->seconds, p->work.bytes, p->work.flops, p->bandwidth, p->worst_bandwidth,
+           p->best_bandwidth, probe_read_name(p->how), p->peak, probe_mul_name(p->mul), p->roof,
+           p->memory_bound ? "memory" : "compute", p->share, p->exp, p->max, p->convert, p->product_share,
+           p->step, p->samples, p->clean, p->noisy ? "true" : "false");
     if (p->goal > 0)
         printf(", \"goal\": %.2f, \"met\": %s}", p->goal, meets(p) ? "true" : "false");
     else
@@ -376,19 +406,23 @@ static void json_point(const struct bench_point *p, bool first)
 static void print_json(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    printf("{\"threads\": %zu, \"isa\": \"%s\", \"compute\": \"%s\", \"kv_dtype\": \"%s\", \"peak\": {", pool_threads(b->pool), b->ops->name,
-           b->compute == DT_F32 ? "f32" : "bf16", kv_type_name(b->kv));
+    printf("{\"threads\": %zu, \"isa\": \"%s\", \"compute\": \"%s\", \"kv_dtype\": \"%s\", \"peak\": {",
+           pool_threads(b->pool), b->ops->name, b->compute == DT_F32 ? "f32" : "bf16", kv_type_name(b->kv));
     for (int k = 0, n = 0; k < PROBE_MULS; k++)
         if (r->peak[k][1] > 0)
-            printf("%s\"%s\": [%.5g, %.5g]", n++ ? ", " : "", probe_mul_name((enum probe_mul)k), r->peak[k][0], r->peak[k][1]);
+            printf("%s\"%s\": [%.5g, %.5g]", n++ ? ", " : "", probe_mul_name((enum probe_mul)k),
+                   r->peak[k][0], r->peak[k][1]);
     printf("},\n \"bandwidth\": [");
     for (size_t i = 0; i < r->n_read; i++)
-        printf("%s[%zu, %.5g, %.5g]", i ? ", " : "", r->read[i].bytes, r->read[i].rate[0], r->read[i].rate[1]);
-    printf("],\n \"exp2_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"dispatch_seconds\": %.4g,\n \"points\": [",
+        printf("%s[%zu, %.5g, %.5g]", i ? ", " : "", r->read[i].bytes, r->read[i].rate[0],
+               r->read[i].rate[1]);
+    printf("],\n \"exp2_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, "
+           "\"dispatch_seconds\": %.4g,\n \"points\": [",
            b->costs.exp2, b->costs.max, b->costs.convert, r->dispatch);
     for (size_t i = 0; i < r->n; i++)
         json_point(&r->point[i], i == 0);
-    printf("],\n \"missed\": %zu, \"noisy\": %zu, \"impossible\": %zu}\n", r->missed, r->noisy, r->impossible);
+    printf("],\n \"missed\": %zu, \"noisy\": %zu, \"impossible\": %zu}\n", r->missed, r->noisy,
+           r->impossible);
 }
 
 /* ---- the verb ------------------------------------------------------------------------------------------ */
@@ -408,7 +442,8 @@ static int conclude(const struct report *r, struct err *e)
     } else {
         for (size_t i = 0; i < r->n_skipped; i++)
             printf("skipped: %s\n", r->skipped[i]);
-        printf("%zu points, %zu miss their goal (!), %zu without three undisturbed samples (~)\n", r->n, r->missed, r->noisy);
+        printf("%zu points, %zu miss their goal (!), %zu without three undisturbed samples (~)\n", r->n,
+               r->missed, r->noisy);
     }
     if (stdout_finish(e))
         return -1;
@@ -416,9 +451,11 @@ static int conclude(const struct report *r, struct err *e)
         return 0;
     while (first->share <= 1)
         first++;
-    return err_set(e, ERR_FAILED, "bench: %zu points above 100 %% of the roofline, the first: %s, %s, depth %zu, %zu rows: %.1f %%; "
-                   "the probes did not see what the machine can do", r->impossible, first->model, kind_name[first->kind], first->depth,
-                   first->rows, 100 * first->share);
+    return err_set(
+        e, ERR_FAILED,
+        "bench: %zu points above 100 %% of the roofline, the first: %s, %s, depth %zu, %zu rows: %.1f %%; "
+        "the probes did not see what the machine can do",
+        r->impossible, first->model, kind_name[first->kind], first->depth, first->rows, 100 * first->share);
 }
 
 int cmd_bench(const struct options *o, struct err *e)

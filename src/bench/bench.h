@@ -8,7 +8,8 @@
 #include "src/decode/decode.h"
 #include "src/bench/probe.h"
 
-enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048, BENCH_PREFILL_CHUNK = PREFILL_ROWS };
+enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048,
+       BENCH_PREFILL_CHUNK = PREFILL_ROWS };
 
 /* What a pass must do. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add of products (int16: the part of them that is done in int16)
  * and attention. The rest are elements of the attention's softmax (blocks of 64 whole) and of the activations. */
@@ -20,15 +21,16 @@ struct bench_target {                /* {0} is closed */
     struct model model;
     struct kv kv;                    /* filled with random values up to n_past, see bench_depth */
     struct workspace *pass, *prefill;
-    int32_t *token; uint8_t *want; float *logits;   /* [BENCH_PREFILL], [BENCH_PREFILL_CHUNK], [BENCH_ROWS_MAX][vocab] */
+    /* [BENCH_PREFILL], [BENCH_PREFILL_CHUNK], [BENCH_ROWS_MAX][vocab] */
+    int32_t *token; uint8_t *want; float *logits;
     uint16_t *noise;                 /* bf16 normal values, 1 MiB and a block more; without an infinity */
     size_t logits_bytes, noise_bytes;
     uint64_t random;
 };
 
 /* Open the model in `dir` with a cache of n_max positions. Memory is checked first. */
-int  bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, enum dtype kv, const struct ops *ops,
-                struct pool *pool, uint64_t seed, struct err *e);
+int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute,
+               enum dtype kv, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e);
 void bench_close(struct bench_target *t);
 /* Write a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936) into a new directory. */
 int  bench_random_model(char dir[PATH_BYTES], uint64_t seed, struct err *e);
@@ -56,7 +58,8 @@ struct bench_point {
     enum probe_read how;
     double seconds, bandwidth, peak; /* medians of the clean samples */
     double worst_bandwidth, best_bandwidth;
-    double step;                     /* seconds of an empty step of all threads: tells cores that share a cache from those that do not */
+    /* seconds of an empty step of all threads: tells cores that share a cache from those that do not */
+    double step;
     double roof, share; bool memory_bound;
     double exp, max, convert;        /* seconds that these take at their own best, all threads busy */
     double product_share;            /* compute-bound points: roof / (seconds without these); else 0 */
@@ -83,5 +86,5 @@ struct bench {
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e);
 /* The sampler on random logits of the target's vocabulary; `pass` is the time of a one-row pass. */
 struct sampling;
-int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p, const struct sampling *s, double pass,
-                          struct err *e);
+int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p,
+                          const struct sampling *s, double pass, struct err *e);

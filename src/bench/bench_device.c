@@ -10,23 +10,34 @@
 #include "src/model/device_choice.h"
 
 enum { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO };
-static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train", "project", "demo" };
+static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train",
+                                     "project", "demo" };
 const size_t bench_sizes[3] = { 1, 16, 64 };
 static const size_t depths[] = { 0, 4096, 16384, 32768, 65536, 100000 }, tiny_depths[] = { 0, 100 };
-enum { SAMPLES_MAX = 64, TOKENS = 4096, TOKENS_HEADS = 3 };     /* tokens of plain decoding that a depth has room for */
+/* tokens of plain decoding that a depth has room for */
+enum { SAMPLES_MAX = 64, TOKENS = 4096, TOKENS_HEADS = 3 };
 static const double SAMPLE_SECONDS = 0.02;
 
 /* Llama 3.1 8B, and a tiny model of the same kind, for the emulation. */
 static const char llama_8b[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32,\n"
-    " \"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"head_dim\": 128, \"vocab_size\": 128256, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
-    " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}";
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096, "
+    "\"intermediate_size\": 14336, \"num_hidden_layers\": 32,\n"
+    " \"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"head_dim\": 128, \"vocab_size\": 128256, "
+    "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
+    " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": "
+    "128000, \"eos_token_id\": 128001}";
 static const char llama_tiny[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 128, \"intermediate_size\": 128, \"num_hidden_layers\": 1,\n"
-    " \"num_attention_heads\": 4, \"num_key_value_heads\": 1, \"head_dim\": 128, \"vocab_size\": 256, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
-    " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 0, \"eos_token_id\": 1}";
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 128, "
+    "\"intermediate_size\": 128, \"num_hidden_layers\": 1,\n"
+    " \"num_attention_heads\": 4, \"num_key_value_heads\": 1, \"head_dim\": 128, \"vocab_size\": 256, "
+    "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
+    " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": "
+    "0, \"eos_token_id\": 1}";
 
-bool bench_device_wanted(const struct options *o) { return strncmp(o->device, "cuda", 4) == 0 || strncmp(o->device, "emulated", 8) == 0; }
+bool bench_device_wanted(const struct options *o)
+{
+    return strncmp(o->device, "cuda", 4) == 0 || strncmp(o->device, "emulated", 8) == 0;
+}
 
 void bench_device_skip(struct bench_device *b, const char *fmt, ...)
 {
@@ -59,7 +70,8 @@ static int timed(const struct bench_device *b, call *f, void *ctx, double *secon
         if (b->tiny)
             break;
     }
-    const size_t runs = b->tiny ? 1 : (size_t)(SAMPLE_SECONDS / once) + 1, n = MIN(b->repeat, (size_t)SAMPLES_MAX);
+    const size_t runs = b->tiny ? 1 : (size_t)(SAMPLE_SECONDS / once) + 1,
+                 n = MIN(b->repeat, (size_t)SAMPLES_MAX);
     for (size_t i = 0; i < n; i++) {
         double start = clock_seconds();
         for (size_t j = 0; j < runs; j++)
@@ -79,11 +91,13 @@ static int timed(const struct bench_device *b, call *f, void *ctx, double *secon
 static void head(const struct bench_device *b)
 {
     if (!b->json)
-        printf("%-16s %-9s %6s %5s %9s %10s %8s %8s %7s %7s\n", "model", "point", "depth", "rows", "ms", "tokens/s", "GB", "GB/s", "share", "goal");
+        printf("%-16s %-9s %6s %5s %9s %10s %8s %8s %7s %7s\n", "model", "point", "depth", "rows", "ms",
+               "tokens/s", "GB", "GB/s", "share", "goal");
 }
 
 /* share: of the copy bandwidth, or with `ratio` the time of one row's pass that this one takes. */
-static void say(struct bench_device *b, const char *model, const char *point, size_t depth, size_t rows, double seconds, double bytes, double share, double goal, bool ratio)
+static void say(struct bench_device *b, const char *model, const char *point, size_t depth, size_t rows,
+                double seconds, double bytes, double share, double goal, bool ratio)
 {
     const bool missed = goal > 0 && (ratio ? share > goal : share < goal);
     char s[16] = "-", g[16] = "-";
@@ -94,8 +108,8 @@ static void say(struct bench_device *b, const char *model, const char *point, si
         snprintf(s, sizeof s, ratio ? "%.2fx" : "%.1f%%", ratio ? share : 100 * share);
     if (goal > 0)
         snprintf(g, sizeof g, ratio ? "%.2fx%s" : "%.0f%%%s", ratio ? goal : 100 * goal, missed ? "!" : "");
-    printf("%-16s %-9s %6zu %5zu %9.4f %10.1f %8.3f %8.1f %7s %7s\n", model, point, depth, rows, 1e3 * seconds, (double)rows / seconds, bytes / 1e9,
-           bytes / seconds / 1e9, s, g);
+    printf("%-16s %-9s %6zu %5zu %9.4f %10.1f %8.3f %8.1f %7s %7s\n", model, point, depth, rows,
+           1e3 * seconds, (double)rows / seconds, bytes / 1e9, bytes / seconds / 1e9, s, g);
     fflush(stdout);
 }
 
@@ -128,7 +142,9 @@ static int copy_in(void *ctx, struct err *e)
 static int copy_out(void *ctx, struct err *e)
 {
     struct copies *c = ctx;
-    return c->dev->download(c->dev, c->host, c->a, c->bytes / 4) ? err_set(e, ERR_FAILED, "%s: %s", c->dev->name, c->dev->error) : 0;
+    return c->dev->download(c->dev, c->host, c->a, c->bytes / 4)
+               ? err_set(e, ERR_FAILED, "%s: %s", c->dev->name, c->dev->error)
+               : 0;
 }
 
 static int measure_copies(struct bench_device *b, struct err *e)
@@ -139,19 +155,24 @@ static int measure_copies(struct bench_device *b, struct err *e)
     c.a = dev->alloc(dev, c.bytes);
     c.b = dev->alloc(dev, c.bytes);
     c.host = mem_alloc(c.bytes / 4);
-    int rc = c.a && c.b && c.host ? 0 : err_set(e, ERR_FAILED, "bench: %s: out of memory for two buffers of %zu bytes", dev->name, c.bytes);
+    int rc = c.a && c.b && c.host
+                 ? 0
+                 : err_set(e, ERR_FAILED, "bench: %s: out of memory for two buffers of %zu bytes", dev->name,
+                           c.bytes);
     if (rc == 0) {
         memset(c.host, 1, c.bytes / 4);
         dev->noise(dev, c.a, c.bytes / 2, 1, 1);
-        rc = timed(b, copy_inside, &c, &inside, e) || timed(b, copy_in, &c, &in, e) || timed(b, copy_out, &c, &out, e) ? -1 : 0;
+        rc = timed(b, copy_inside, &c, &inside, e) || timed(b, copy_in, &c, &in, e) || timed(b, copy_out, &c,
+            &out, e) ? -1 : 0;
     }
     if (rc == 0) {
         b->copy = 2.0 * COPIES * (double)c.bytes / inside;
         b->upload = (double)c.bytes / 4 / in;
         b->download = (double)c.bytes / 4 / out;
         if (!b->json)
-            printf("%s (%s): copies inside it %.1f GB/s (read and written), uploads %.1f GB/s, downloads %.1f GB/s\n", dev->name, dev->numerics, b->copy / 1e9,
-                   b->upload / 1e9, b->download / 1e9);
+            printf("%s (%s): copies inside it %.1f GB/s (read and written), uploads %.1f GB/s, downloads "
+                   "%.1f GB/s\n",
+                   dev->name, dev->numerics, b->copy / 1e9, b->upload / 1e9, b->download / 1e9);
     }
     dev->free(dev, c.a, c.bytes);
     dev->free(dev, c.b, c.bytes);
@@ -176,10 +197,12 @@ struct target {
 static void fill(struct target *t, struct kv *kv, size_t from, size_t to)
 {
     struct device *dev = kv->dev;
-    const size_t first = from / KV_BLOCK, last = MIN((to + KV_BLOCK - 1) / KV_BLOCK, kv->head_bytes / kv->block_bytes);
+    const size_t first = from / KV_BLOCK,
+                 last = MIN((to + KV_BLOCK - 1) / KV_BLOCK, kv->head_bytes / kv->block_bytes);
     for (size_t l = 0; l < kv->n_layers && last > first; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
-            dev->noise(dev, kv->base + l * kv->layer_bytes + h * kv->head_bytes + first * kv->block_bytes, (last - first) * kv->block_bytes / 2, t->seed++, 1);
+            dev->noise(dev, kv->base + l * kv->layer_bytes + h * kv->head_bytes + first * kv->block_bytes,
+                       (last - first) * kv->block_bytes / 2, t->seed++, 1);
     kv->n_past = to;
     kv->n_written = MAX(kv->n_written, to);
 }
@@ -207,7 +230,8 @@ static int one_pass(void *ctx, struct err *e)
 {
     struct target *t = ctx;
     static const uint8_t all[BENCH_NODES] = { [0 ... BENCH_NODES - 1] = 1 };
-    struct pass_seq s = { .kv = &t->d.kv, .n = t->rows, .token = t->token, .parent = t->parent, .want = all, .logits = t->d.logits };
+    struct pass_seq s = { .kv = &t->d.kv, .n = t->rows, .token = t->token, .parent = t->parent, .want = all,
+                          .logits = t->d.logits };
     return model_forward(&t->model, t->d.work, &s, 1, NULL, 0, e);
 }
 
@@ -222,7 +246,8 @@ static int one_chunk(void *ctx, struct err *e)
 static int one_draft(void *ctx, struct err *e)
 {
     struct target *t = ctx;
-    struct pass_seq s = { .kv = &t->partial, .n = 1, .token = t->token, .logits = t->d.logits, .shift = t->depth };
+    struct pass_seq s = { .kv = &t->partial, .n = 1, .token = t->token, .logits = t->d.logits,
+                          .shift = t->depth };
     return model_forward(&t->model, t->d.work, &s, 1, NULL, 0, e);
 }
 
@@ -237,13 +262,15 @@ static int open_heads(struct target *t, struct err *e)
 {
     struct heads *h = &t->heads;
     struct device *dev = t->model.dev;
-    const size_t d = t->model.config.hidden, mat = dev->mat_size(dev, DT_BF16, d, d), norm = (d * sizeof(float) + 255) / 256 * 256;
+    const size_t d = t->model.config.hidden, mat = dev->mat_size(dev, DT_BF16, d, d),
+                 norm = (d * sizeof(float) + 255) / 256 * 256;
     *h = (struct heads){ .n = TOKENS_HEADS, .chained = true, .dev = dev, .mem_bytes = TOKENS_HEADS * mat + norm };
     h->mem = dev->alloc(dev, h->mem_bytes);
     t->h0 = malloc(d * sizeof *t->h0);
     t->heads_scratch = h->mem && t->h0 ? dev->alloc(dev, heads_scratch_bytes(h, &t->model, 1)) : NULL;
     if (!t->heads_scratch)
-        return err_set(e, ERR_FAILED, "bench: %s: out of memory for heads (%zu bytes)", dev->name, h->mem_bytes);
+        return err_set(e, ERR_FAILED, "bench: %s: out of memory for heads (%zu bytes)", dev->name,
+                       h->mem_bytes);
     for (size_t i = 0; i < d; i++)
         t->h0[i] = 1;
     dev->upload(dev, (char *)h->mem + TOKENS_HEADS * mat, t->h0, d * sizeof *t->h0);
@@ -272,13 +299,20 @@ static void close_target(struct target *t)
 static size_t deepest_that_fits(struct bench_device *b, struct target *t, const char *name)
 {
     const struct config *c = &t->model.config;
-    const size_t room = b->dev->bytes_free(b->dev), most = room - room / 16, row = kv_bytes(DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
+    const size_t room = b->dev->bytes_free(b->dev), most = room - room / 16,
+                 row =
+                     kv_bytes(DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
     size_t n = b->n_depth;
-    while (n > 1 && (b->depth[n - 1] + TOKENS + PREFILL_ROWS > c->context || (b->depth[n - 1] + TOKENS + PREFILL_ROWS) * row +
-           workspace_bytes(&t->model, PREFILL_ROWS, b->depth[n - 1] + TOKENS + PREFILL_ROWS) + BENCH_NODES * c->vocab * sizeof(float) > most))
+    while (n > 1 && (b->depth[n - 1] + TOKENS + PREFILL_ROWS > c->context ||
+                     (b->depth[n - 1] + TOKENS + PREFILL_ROWS) * row +
+           workspace_bytes(&t->model, PREFILL_ROWS,
+                           b->depth[n - 1] + TOKENS + PREFILL_ROWS) + BENCH_NODES * c->vocab * sizeof(float) > most))
         n--;
     if (n < b->n_depth)
-        bench_device_skip(b, "%s at %zu and more tokens: %.1f GB are free on %s behind the weights, a token takes %zu bytes", name, b->depth[n], (double)room / 1e9, b->dev->name, row);
+        bench_device_skip(
+            b,
+            "%s at %zu and more tokens: %.1f GB are free on %s behind the weights, a token takes %zu bytes",
+            name, b->depth[n], (double)room / 1e9, b->dev->name, row);
     return n;
 }
 
@@ -306,9 +340,13 @@ static int open_target(struct target *t, struct err *e)
     return 0;
 }
 
-static double goal_of(size_t rows, size_t depth) { return rows == 16 ? 1.15 : rows == 64 ? depth <= 32768 ? 1.25 : 1.6 : 0; }
+static double goal_of(size_t rows, size_t depth)
+{
+    return rows == 16 ? 1.15 : rows == 64 ? depth <= 32768 ? 1.25 : 1.6 : 0;
+}
 
-static int at_depth(struct bench_device *b, struct target *t, struct bench_of *f, struct bench_at *at, bool large, struct err *e)
+static int at_depth(struct bench_device *b, struct target *t, struct bench_of *f, struct bench_at *at,
+                    bool large, struct err *e)
 {
     const double bytes = f->weight_bytes + (double)at->depth * f->row_bytes;
     const bool goals = large && !b->tiny;
@@ -317,7 +355,8 @@ static int at_depth(struct bench_device *b, struct target *t, struct bench_of *f
     if (b->wish[DECODE]) {
         if (timed(b, one_step, t, &at->decode, e))
             return -1;
-        say(b, f->name, "decode", at->depth, 1, at->decode, bytes, b->copy > 0 ? bytes / at->decode / b->copy : 0, goals && b->copy > 0 ? 0.8 : 0, false);
+        say(b, f->name, "decode", at->depth, 1, at->decode, bytes,
+            b->copy > 0 ? bytes / at->decode / b->copy : 0, goals && b->copy > 0 ? 0.8 : 0, false);
         if (go_to(t, at->depth, e))
             return -1;
     }
@@ -325,7 +364,8 @@ static int at_depth(struct bench_device *b, struct target *t, struct bench_of *f
         t->rows = bench_sizes[i];
         if (timed(b, one_pass, t, &at->pass[i], e))
             return -1;
-        say(b, f->name, "rows", at->depth, t->rows, at->pass[i], bytes, at->pass[i] / at->pass[0], goals ? goal_of(t->rows, at->depth) : 0, true);
+        say(b, f->name, "rows", at->depth, t->rows, at->pass[i], bytes, at->pass[i] / at->pass[0],
+            goals ? goal_of(t->rows, at->depth) : 0, true);
     }
     return 0;
 }
@@ -335,7 +375,8 @@ static double sum_of_chunks(const struct bench_of *f, size_t rows)
 {
     double sum = 0;
     for (size_t i = 1; i < f->n; i++)
-        sum += (f->at[i - 1].prefill + f->at[i].prefill) / 2 * (double)(f->at[i].depth - f->at[i - 1].depth) / (double)rows;
+        sum += (f->at[i - 1].prefill + f->at[i].prefill) / 2 * (double)(f->at[i].depth - f->at[i - 1].depth) /
+               (double)rows;
     return sum;
 }
 
@@ -345,33 +386,39 @@ static int beside_depths(struct bench_device *b, struct target *t, struct bench_
     const size_t deepest = f->at[f->n - 1].depth;
     f->partial = MIN((size_t)4096, deepest);
     if (b->wish[DRAFT] && f->partial) {
-        if (kv_open(&t->partial, b->dev, DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim, f->partial + PARTIAL_ROWS_MAX, 0, e))
+        if (kv_open(&t->partial, b->dev, DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim,
+                    f->partial + PARTIAL_ROWS_MAX, 0, e))
             return -1;
         fill(t, &t->partial, 0, f->partial);
         t->depth = deepest - f->partial;         /* the shift */
         if (timed(b, one_draft, t, &f->draft, e))
             return -1;
         const double bytes = f->weight_bytes + (double)f->partial * f->row_bytes;
-        say(b, f->name, "draft", f->partial, 1, f->draft, bytes, b->copy > 0 ? bytes / f->draft / b->copy : 0, 0, false);
+        say(b, f->name, "draft", f->partial, 1, f->draft, bytes, b->copy > 0 ? bytes / f->draft / b->copy : 0,
+            0, false);
     }
     if (b->wish[HEADS]) {
         if (open_heads(t, e) || timed(b, ask_heads, t, &f->heads, e))
             return -1;
         const double bytes = (double)(TOKENS_HEADS * c->hidden * c->hidden + c->vocab * c->hidden) * 2;
-        say(b, f->name, "heads", 0, 1, f->heads, bytes, b->copy > 0 ? bytes / f->heads / b->copy : 0, 0, false);
+        say(b, f->name, "heads", 0, 1, f->heads, bytes, b->copy > 0 ? bytes / f->heads / b->copy : 0, 0,
+            false);
     }
     t->rows = b->tiny ? 20 : PREFILL_ROWS;
     for (size_t i = 0; b->wish[PREFILL] && i < f->n; i++) {
         t->d.kv.n_past = f->at[i].depth;         /* rows behind it are written anew */
         if (timed(b, one_chunk, t, &f->at[i].prefill, e))
             return -1;
-        say(b, f->name, "prefill", f->at[i].depth, t->rows, f->at[i].prefill, f->weight_bytes + (double)f->at[i].depth * f->row_bytes, 0, 0, false);
+        say(b, f->name, "prefill", f->at[i].depth, t->rows, f->at[i].prefill,
+            f->weight_bytes + (double)f->at[i].depth * f->row_bytes, 0, 0, false);
     }
     if (b->wish[PREFILL] && deepest && !b->json)
-        printf("%-16s %-9s %6zu tokens: %.1f s by reading them again (the sum of its chunks, between depths a straight line)%s", f->name, "resume", deepest, sum_of_chunks(f, t->rows),
-               b->upload > 0 ? "" : "\n");
+        printf("%-16s %-9s %6zu tokens: %.1f s by reading them again (the sum of its chunks, between depths "
+               "a straight line)%s",
+               f->name, "resume", deepest, sum_of_chunks(f, t->rows), b->upload > 0 ? "" : "\n");
     if (b->wish[PREFILL] && deepest && !b->json && b->upload > 0)
-        printf(", %.1f s by the upload of %.2f GB (computed)\n", (double)deepest * f->row_bytes / b->upload, (double)deepest * f->row_bytes / 1e9);
+        printf(", %.1f s by the upload of %.2f GB (computed)\n", (double)deepest * f->row_bytes / b->upload,
+               (double)deepest * f->row_bytes / 1e9);
     return 0;
 }
 
@@ -408,7 +455,8 @@ static int do_random(struct bench_device *b, struct err *e)
         return -1;
     rc = wait_for(b->dev, t.model.mem, e);
     if (rc == 0 && !b->json)
-        printf("random weights of %s: %.2f GB, made there in %.2f s\n", b->tiny ? "a tiny model" : "Llama-3.1-8B's geometry", (double)t.model.weight_bytes / 1e9,
+        printf("random weights of %s: %.2f GB, made there in %.2f s\n",
+               b->tiny ? "a tiny model" : "Llama-3.1-8B's geometry", (double)t.model.weight_bytes / 1e9,
                clock_seconds() - start);
     head(b);
     rc = rc || measure(b, &t, b->tiny ? "tiny random" : "8B random", true, e) ? -1 : 0;
@@ -433,7 +481,8 @@ static int do_demo(struct bench_device *b, struct err *e)
         return 0;
     }
     t = (struct target){ .seed = 9000 };
-    if (config_read(&c, dir, e) || model_open(&t.model, dir, &c, DT_BF16, b->dev, b->ops, b->pool, NULL, NULL, e))
+    if (config_read(&c, dir, e) ||
+        model_open(&t.model, dir, &c, DT_BF16, b->dev, b->ops, b->pool, NULL, NULL, e))
         return -1;
     int rc = measure(b, &t, b->o->model ? "model" : "demo", false, e);
     close_target(&t);
@@ -446,24 +495,34 @@ static void print_json(const struct bench_device *b)
 {
     printf("{\"device\": ");
     put_json(stdout, b->dev->name, strlen(b->dev->name));
-    printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"train\": %.5g, \"models\": [", b->dev->numerics, b->copy, b->upload, b->download, b->train);
+    printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"train\": %.5g, "
+           "\"models\": [",
+           b->dev->numerics, b->copy, b->upload, b->download, b->train);
     for (size_t i = 0; i < b->n_of; i++) {
         const struct bench_of *f = &b->of[i];
-        printf("%s\n {\"model\": \"%s\", \"weight_bytes\": %.0f, \"row_bytes\": %.0f, \"draft_rows\": %zu, \"draft_seconds\": %.6g, \"heads_seconds\": %.6g, \"depths\": [", i ? "," : "",
-               f->name, f->weight_bytes, f->row_bytes, f->partial, f->draft, f->heads);
+        printf("%s\n {\"model\": \"%s\", \"weight_bytes\": %.0f, \"row_bytes\": %.0f, \"draft_rows\": %zu, "
+               "\"draft_seconds\": %.6g, \"heads_seconds\": %.6g, \"depths\": [",
+               i ? "," : "", f->name, f->weight_bytes, f->row_bytes, f->partial, f->draft, f->heads);
         for (size_t j = 0; j < f->n; j++)
-            printf("%s\n  {\"depth\": %zu, \"decode_seconds\": %.6g, \"decode_share\": %.4f, \"pass_seconds\": {\"1\": %.6g, \"16\": %.6g, \"64\": %.6g}, \"prefill_seconds\": %.6g}",
-                   j ? "," : "", f->at[j].depth, f->at[j].decode, f->at[j].decode > 0 && b->copy > 0 ? (f->weight_bytes + (double)f->at[j].depth * f->row_bytes) / f->at[j].decode / b->copy : 0,
+            printf("%s\n  {\"depth\": %zu, \"decode_seconds\": %.6g, \"decode_share\": %.4f, "
+                   "\"pass_seconds\": {\"1\": %.6g, \"16\": %.6g, \"64\": %.6g}, \"prefill_seconds\": %.6g}",
+                   j ? "," : "", f->at[j].depth, f->at[j].decode,
+                   f->at[j].decode > 0 && b->copy > 0
+                       ? (f->weight_bytes + (double)f->at[j].depth * f->row_bytes) / f->at[j].decode / b->copy
+                       : 0,
                    f->at[j].pass[0], f->at[j].pass[1], f->at[j].pass[2], f->at[j].prefill);
         printf("]}");
     }
     printf("],\n \"accepted\": [");
     for (size_t i = 0; i < b->n_accepted; i++) {
         const struct bench_accepted *a = &b->accepted[i];
-        printf("%s{\"drafters\": \"%s\", \"tokens\": %zu, \"tokens_per_round\": %.4f, \"rows\": %.2f, \"draft_passes\": %.3f, \"tokens_per_second\": %.2f, \"projected_seconds\": %.3f}", i ? ", " : "",
-               a->drafters, a->tokens, a->per_round, a->rows, a->passes, (double)a->tokens / a->seconds, b->n_of ? bench_project(&b->of[0], a) : 0);
+        printf("%s{\"drafters\": \"%s\", \"tokens\": %zu, \"tokens_per_round\": %.4f, \"rows\": %.2f, "
+               "\"draft_passes\": %.3f, \"tokens_per_second\": %.2f, \"projected_seconds\": %.3f}",
+               i ? ", " : "", a->drafters, a->tokens, a->per_round, a->rows, a->passes,
+               (double)a->tokens / a->seconds, b->n_of ? bench_project(&b->of[0], a) : 0);
     }
-    printf("],\n \"plain_projected_seconds\": %.3f, \"floor_seconds\": %.3f, \"missed\": %zu, \"skipped\": [", b->n_of ? bench_project(&b->of[0], NULL) : 0,
+    printf("],\n \"plain_projected_seconds\": %.3f, \"floor_seconds\": %.3f, \"missed\": %zu, \"skipped\": [",
+           b->n_of ? bench_project(&b->of[0], NULL) : 0,
            b->n_of && b->copy > 0 ? bench_floor(&b->of[0], b->copy) : 0, b->missed);
     for (size_t i = 0; i < b->n_skipped; i++) {
         printf("%s", i ? ", " : "");
@@ -478,17 +537,23 @@ static void print_projection(const struct bench_device *b)
     const size_t tokens = f->at[f->n - 1].depth;
     for (size_t i = 0; i < b->n_accepted; i++) {
         const struct bench_accepted *a = &b->accepted[i];
-        printf("demo on real text, %s: %.2f tokens a round, %.1f rows, %.2f draft passes; %.0f tokens/s (%zu tokens)\n", a->drafters, a->per_round, a->rows, a->passes,
-               (double)a->tokens / a->seconds, a->tokens);
+        printf("demo on real text, %s: %.2f tokens a round, %.1f rows, %.2f draft passes; %.0f tokens/s (%zu "
+               "tokens)\n",
+               a->drafters, a->per_round, a->rows, a->passes, (double)a->tokens / a->seconds, a->tokens);
     }
     if (!tokens || f->at[0].pass[0] <= 0 || f->at[0].decode <= 0)
         return;
     printf("projection of %zu tokens with %s, not a measurement:\n", tokens, f->name);
-    printf("  plain: sum of decode(depth) = %.2f min; bandwidth floor: sum of bytes(depth) / copy bandwidth = %.2f min\n", bench_project(f, NULL) / 60, bench_floor(f, b->copy) / 60);
+    printf("  plain: sum of decode(depth) = %.2f min; bandwidth floor: sum of bytes(depth) / copy bandwidth "
+           "= %.2f min\n",
+           bench_project(f, NULL) / 60, bench_floor(f, b->copy) / 60);
     for (size_t i = 0; i < b->n_accepted; i++)
-        printf("  %s: sum of [rows(r, depth)%s + %.2f draft + t * choice] / t, r = %.1f rows and t = %.2f tokens a round, choice = decode - one row = %.2f min\n", b->accepted[i].drafters,
-               b->accepted[i].heads ? " + heads" : "", b->accepted[i].passes, b->accepted[i].rows, b->accepted[i].per_round, bench_project(f, &b->accepted[i]) / 60);
-    printf("  the paper, 100,000 tokens on an A100: 300 min plain, 90 min TokenSwift; the goal on an H200: 4 min\n");
+        printf("  %s: sum of [rows(r, depth)%s + %.2f draft + t * choice] / t, r = %.1f rows and t = %.2f "
+               "tokens a round, choice = decode - one row = %.2f min\n",
+               b->accepted[i].drafters, b->accepted[i].heads ? " + heads" : "", b->accepted[i].passes,
+               b->accepted[i].rows, b->accepted[i].per_round, bench_project(f, &b->accepted[i]) / 60);
+    printf("  the paper, 100,000 tokens on an A100: 300 min plain, 90 min TokenSwift; the goal on an H200: 4 "
+           "min\n");
 }
 
 static int read_wish(struct bench_device *b, struct err *e)
@@ -498,30 +563,37 @@ static int read_wish(struct bench_device *b, struct err *e)
     for (size_t len; list && *list; list += len + (list[len] == ',')) {
         size_t k = 0;
         len = strcspn(list, ",");
-        while (k < sizeof words / sizeof *words && !(strlen(words[k]) == len && strncmp(list, words[k], len) == 0))
+        while (k < sizeof words / sizeof *words &&
+               !(strlen(words[k]) == len && strncmp(list, words[k], len) == 0))
             k++;
         if (k < sizeof words / sizeof *words)
             any = b->wish[k] = true;
         else if (len > 6 && len < 32 && strncmp(list, "depth=", 6) == 0 && b->n_depth < BENCH_AT_MAX) {
             char number[32];
             snprintf(number, sizeof number, "%.*s", (int)len - 6, list + 6);
-            if (parse_size(&b->depth[b->n_depth], "--points depth", number, b->n_depth ? b->depth[b->n_depth - 1] + 1 : 0, BENCH_DEPTH_MAX, e))
+            if (parse_size(&b->depth[b->n_depth], "--points depth", number,
+                           b->n_depth ? b->depth[b->n_depth - 1] + 1 : 0, BENCH_DEPTH_MAX, e))
                 return -1;
             b->n_depth++;
         } else
-            return err_set(e, ERR_INPUT, "--points: \"%.*s\"; on a GPU are allowed: copy, decode, rows, draft, heads, prefill, train, project, demo, depth=N (ascending, %d at most); "
-                           "or spec and its relatives", (int)MIN(len, (size_t)60), list, BENCH_AT_MAX);
+            return err_set(e, ERR_INPUT,
+                           "--points: \"%.*s\"; on a GPU are allowed: copy, decode, rows, draft, heads, "
+                           "prefill, train, project, demo, depth=N (ascending, %d at most); "
+                           "or spec and its relatives",
+                           (int)MIN(len, (size_t)60), list, BENCH_AT_MAX);
     }
     for (size_t k = 0; k < sizeof words / sizeof *words && !any; k++)
         b->wish[k] = true;
     for (size_t k = DECODE; k <= PREFILL; k++)
         b->random |= b->wish[k];
     b->random |= b->wish[PROJECT] || b->wish[TRAIN];
-    for (size_t k = DECODE; k <= PREFILL && !b->random; k++)       /* demo, and none of the points by name: all of them */
+    /* demo, and none of the points by name: all of them */
+    for (size_t k = DECODE; k <= PREFILL && !b->random; k++)
         b->wish[k] = b->wish[DEMO];
     if (b->wish[PROJECT])
         b->wish[DECODE] = b->wish[ROWS] = b->wish[COPY] = b->wish[DRAFT] = b->wish[HEADS] = true;
-    const size_t *from = b->tiny ? tiny_depths : depths, n = b->tiny ? sizeof tiny_depths / sizeof *tiny_depths : sizeof depths / sizeof *depths;
+    const size_t *from = b->tiny ? tiny_depths : depths,
+                 n = b->tiny ? sizeof tiny_depths / sizeof *tiny_depths : sizeof depths / sizeof *depths;
     for (size_t i = 0; i < n && (!b->n_depth || b->n_depth == i); i++)
         b->depth[b->n_depth++] = from[i];
     return 0;
@@ -535,7 +607,9 @@ static int open_device(struct bench_device *b, struct err *e)
     if (b->dev)
         b->dev->close(b->dev);
     b->dev = NULL;
-    if (b->tiny ? device_emulated_open(&b->dev, why, sizeof why) : device_cuda_open(&b->dev, strcmp(word, "cuda") ? strtoul(word + 5, NULL, 10) : 0, why, sizeof why))
+    if (b->tiny ? device_emulated_open(&b->dev, why, sizeof why)
+                : device_cuda_open(&b->dev, strcmp(word, "cuda") ? strtoul(word + 5, NULL, 10) : 0, why,
+                                   sizeof why))
         return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
     return 0;
 }

@@ -36,7 +36,8 @@ struct bench_of {                    /* figures of one model */
 
 struct bench_accepted {              /* models/demo on real text with one set of drafters */
     const char *drafters; bool heads;
-    size_t tokens; double per_round, rows, passes, seconds;     /* per round: tokens, rows verified, draft passes */
+    /* per round: tokens, rows verified, draft passes */
+    size_t tokens; double per_round, rows, passes, seconds;
 };
 
 struct bench_device {

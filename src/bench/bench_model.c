@@ -29,7 +29,8 @@ static void fill_normal(uint16_t *out, size_t n, float scale, uint64_t *random)
 
 /* ---- a random model in a directory ---------------------------------------------------------------- */
 
-enum { LAYERS = 24, HIDDEN = 896, FFN = 4864, HEADS = 14, KV_HEADS = 2, HEAD = 64, VOCAB = 151936, TABLE = 1 << 16 };
+enum { LAYERS = 24, HIDDEN = 896, FFN = 4864, HEADS = 14, KV_HEADS = 2, HEAD = 64, VOCAB = 151936,
+       TABLE = 1 << 16 };
 
 static const struct { const char *name; size_t rows, cols; } layer_tensors[] = {      /* cols 0: a vector */
     { "input_layernorm.weight", HIDDEN, 0 }, { "post_attention_layernorm.weight", HIDDEN, 0 },
@@ -42,9 +43,12 @@ static const struct { const char *name; size_t rows, cols; } layer_tensors[] = {
 enum { LAYER_TENSORS = sizeof layer_tensors / sizeof *layer_tensors };
 
 static const char config_json[] =
-    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 896, \"intermediate_size\": 4864,\n"
-    " \"num_hidden_layers\": 24, \"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"vocab_size\": 151936,\n"
-    " \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\",\n"
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 896, "
+    "\"intermediate_size\": 4864,\n"
+    " \"num_hidden_layers\": 24, \"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"vocab_size\": "
+    "151936,\n"
+    " \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0, "
+    "\"hidden_act\": \"silu\",\n"
     " \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"torch_dtype\": \"bfloat16\",\n"
     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}\n";
 
@@ -59,7 +63,8 @@ static void header_entry(FILE *f, const char *prefix, const char *name, size_t r
 }
 
 /* n values drawn from a table of normal ones, scaled so that a product of `cols` terms keeps its size; norms are 1. */
-static void write_tensor(FILE *f, size_t rows, size_t cols, bool norm, const uint16_t *table, uint64_t *random)
+static void write_tensor(FILE *f, size_t rows, size_t cols, bool norm, const uint16_t *table,
+                         uint64_t *random)
 {
     enum { BLOCK = 1 << 16 };
     static uint16_t out[BLOCK];
@@ -115,7 +120,9 @@ int bench_random_model(char dir[PATH_BYTES], uint64_t seed, struct err *e)
     char path[PATH_BYTES + 32];
     snprintf(dir, PATH_BYTES, "%s/longhand-bench-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
     if (!mkdtemp(dir))
-        return err_set(e, ERR_FAILED, "%s: cannot make a directory for the random model: %s (TMPDIR chooses another place)", dir, strerror(errno));
+        return err_set(e, ERR_FAILED,
+                       "%s: cannot make a directory for the random model: %s (TMPDIR chooses another place)",
+                       dir, strerror(errno));
     snprintf(path, sizeof path, "%s/config.json", dir);
     FILE *f = fopen(path, "w");
     bool bad = !f || fputs(config_json, f) < 0;
@@ -126,7 +133,8 @@ int bench_random_model(char dir[PATH_BYTES], uint64_t seed, struct err *e)
     bad = (f && fclose(f)) || bad;
     if (!bad)
         return 0;
-    err_set(e, ERR_FAILED, "%s: cannot write the random model (988 MB): %s (TMPDIR chooses another place)", path, strerror(errno));
+    err_set(e, ERR_FAILED, "%s: cannot write the random model (988 MB): %s (TMPDIR chooses another place)",
+            path, strerror(errno));
     bench_random_remove(dir);
     return -1;
 }
@@ -145,7 +153,8 @@ void bench_random_remove(const char *dir)
 
 enum { NOISE = 1 << 19 };            /* bf16 values to copy from */
 
-static int plan_check(const struct config *c, const char *dir, enum dtype compute, const struct device *dev, size_t n_max, size_t extra, struct err *e)
+static int plan_check(const struct config *c, const char *dir, enum dtype compute, const struct device *dev,
+                      size_t n_max, size_t extra, struct err *e)
 {
     struct tensors ts = { 0 };
     struct memory_plan plan = { 0 };
@@ -157,13 +166,14 @@ static int plan_check(const struct config *c, const char *dir, enum dtype comput
     if (rc)
         return -1;
     memory_add(&plan, "weights", weights);
-    memory_add(&plan, "KV cache", kv_bytes(dev->kv_type, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
+    memory_add(&plan, "KV cache",
+               kv_bytes(dev->kv_type, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
     memory_add(&plan, "logits and noise", extra);
     return memory_check(&plan, "--tokens N (the deepest point)", e);
 }
 
-int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute, enum dtype kv, const struct ops *ops,
-               struct pool *pool, uint64_t seed, struct err *e)
+int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute,
+               enum dtype kv, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e)
 {
     struct config config;
     *t = (struct bench_target){ .random = seed | 1 };
@@ -189,7 +199,8 @@ int bench_open(struct bench_target *t, const char *name, const char *dir, size_t
     fill_normal(t->noise, t->noise_bytes / 2, 1.0f, &t->random);
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(next_random(&t->random) % config.vocab);
-    if (kv_open(&t->kv, t->dev, t->dev->kv_type, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max, 0, e) ||
+    if (kv_open(&t->kv, t->dev, t->dev->kv_type, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max,
+                0, e) ||
         workspace_open(&t->pass, &t->model, BENCH_ROWS_MAX, n_max, e) ||
         workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, n_max, e))
         goto fail;
@@ -219,7 +230,8 @@ void bench_close(struct bench_target *t)
 /* The bits of bf16 values taken as whole numbers: a third of them is within the bounds of int16 rows. Scaled to a few units. */
 static void make_int16(struct kv *kv, char *block)
 {
-    const size_t scales = KV_BLOCK * kv->head_dim * sizeof(int16_t), behind = scales + KV_SCALES * sizeof(float);
+    const size_t scales = KV_BLOCK * kv->head_dim * sizeof(int16_t),
+                 behind = scales + KV_SCALES * sizeof(float);
     int16_t *n = (int16_t *)(void *)block;
     for (size_t i = 0; i < kv->block_bytes / sizeof *n; i++)
         n[i] /= 3;
@@ -236,7 +248,8 @@ void bench_depth(struct bench_target *t, size_t depth)
     for (size_t pos = kv->n_past / KV_BLOCK * KV_BLOCK; pos < depth; pos += KV_BLOCK)
         for (size_t l = 0; l < kv->n_layers; l++)
             for (size_t h = 0; h < kv->n_kv_heads; h++) {
-                memcpy(kv_block(kv, l, h, pos), t->noise + next_random(&t->random) % NOISE / 32 * 32, kv->block_bytes);
+                memcpy(kv_block(kv, l, h, pos), t->noise + next_random(&t->random) % NOISE / 32 * 32,
+                       kv->block_bytes);
                 if (kv->type == DT_I16)
                     make_int16(kv, kv_block(kv, l, h, pos));
             }
@@ -260,7 +273,8 @@ int bench_prefill(struct bench_target *t, struct err *e)
     for (size_t at = 0; at < BENCH_PREFILL && rc == 0; at += BENCH_PREFILL_CHUNK) {
         memset(t->want, 0, BENCH_PREFILL_CHUNK);
         t->want[BENCH_PREFILL_CHUNK - 1] = at + BENCH_PREFILL_CHUNK == BENCH_PREFILL;
-        struct pass_seq s = { .kv = &t->kv, .n = BENCH_PREFILL_CHUNK, .token = t->token + at, .want = t->want, .logits = t->logits };
+        struct pass_seq s = { .kv = &t->kv, .n = BENCH_PREFILL_CHUNK, .token = t->token + at, .want = t->want,
+                              .logits = t->logits };
         rc = model_forward(&t->model, t->prefill, &s, 1, NULL, 0, e);
         kv_advance(&t->kv, BENCH_PREFILL_CHUNK);
     }
@@ -299,7 +313,9 @@ struct bench_work bench_pass_work(const struct bench_target *t, size_t depth, si
             size_t from = first_seen(c, l, depth + r), to = depth + r + 1;
             size_t slots = (to + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - from / KV_BLOCK * KV_BLOCK;
             w.flops += 4.0 * (double)(c->n_heads * m->head_dim) * (double)(to - from);
-            w.int16 += m->dev->kv_type == DT_I16 ? 4.0 * (double)(c->n_heads * m->head_dim) * (double)(to - from) : 0;
+            w.int16 += m->dev->kv_type == DT_I16
+                           ? 4.0 * (double)(c->n_heads * m->head_dim) * (double)(to - from)
+                           : 0;
             w.exps += (double)(c->n_heads * slots);
         }
         w.maxes = w.exps;
@@ -316,7 +332,8 @@ struct bench_work bench_prefill_work(const struct bench_target *t)
 {
     struct bench_work sum = { 0 };
     for (size_t at = 0; at < BENCH_PREFILL; at += BENCH_PREFILL_CHUNK) {
-        struct bench_work w = bench_pass_work(t, at, BENCH_PREFILL_CHUNK, at + BENCH_PREFILL_CHUNK == BENCH_PREFILL);
+        struct bench_work w =
+            bench_pass_work(t, at, BENCH_PREFILL_CHUNK, at + BENCH_PREFILL_CHUNK == BENCH_PREFILL);
         sum.bytes += w.bytes;
         sum.flops += w.flops;
         sum.int16 += w.int16;
@@ -342,7 +359,8 @@ struct probe_piece *bench_segments(const struct bench_target *t, size_t depth, s
             s[(*n)++] = (struct probe_piece){ mats[i]->w, mat_bytes(mats[i]) };
         size_t from = first_seen(c, l, depth) / KV_BLOCK, to = (depth + KV_BLOCK) / KV_BLOCK;
         for (size_t h = 0; h < c->n_kv_heads; h++)
-            s[(*n)++] = (struct probe_piece){ kv_block(&t->kv, l, h, from * KV_BLOCK), (to - from) * t->kv.block_bytes };
+            s[(*n)++] = (struct probe_piece){ kv_block(&t->kv, l, h, from * KV_BLOCK),
+                                              (to - from) * t->kv.block_bytes };
     }
     s[(*n)++] = (struct probe_piece){ m->lm_head.w, mat_bytes(&m->lm_head) };
     return s;

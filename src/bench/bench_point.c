@@ -7,7 +7,8 @@
 
 enum { SAMPLES_MAX = 400 };
 static const double SAMPLE_SECONDS = 0.004, PROBE_SECONDS = 0.002, CLOCK_SECONDS = 0.0006;
-static const double CLOCK_TOLERANCE = 0.07;      /* a multiply-add probe this far below its best marks a disturbed moment */
+/* a multiply-add probe this far below its best marks a disturbed moment */
+static const double CLOCK_TOLERANCE = 0.07;
 static const double READ_TOLERANCE = 0.15;       /* so does a bandwidth that differs that much before and after */
 
 struct sample { double seconds, bandwidth, peak, share, disturbed; bool clean; };
@@ -39,7 +40,8 @@ static int run_once(struct bench_target *t, const struct bench_point *p, struct 
 /* Seconds of the products at the peak of p->mul; those of int16 are as much faster as they were when the machine was measured. */
 static double products(const struct bench *b, const struct bench_point *p, double peak)
 {
-    const double gain = b->int16_peak > 0 ? b->int16_peak / (p->mul == b->used ? b->used_peak : b->best_peak) : 1;
+    const double gain =
+        b->int16_peak > 0 ? b->int16_peak / (p->mul == b->used ? b->used_peak : b->best_peak) : 1;
     return (p->work.flops - p->work.int16 + p->work.int16 / gain) / peak;
 }
 
@@ -53,8 +55,9 @@ static double share_of(const struct bench *b, const struct bench_point *p, const
 /* One sample: clock, bandwidth, the point, bandwidth, clock. A moment in which a thread was put aside, or in which the
  * multiply-adds were slow before or after, or the bandwidth changed, is not clean. Long passes are let off a switch or two:
  * they cost microseconds. */
-static int take_sample(struct bench *b, struct bench_target *t, const struct bench_point *p, const struct probe_piece *piece,
-                       size_t n, size_t runs, double sweep, struct sample *s, struct err *e)
+static int take_sample(struct bench *b, struct bench_target *t, const struct bench_point *p,
+                       const struct probe_piece *piece, size_t n, size_t runs, double sweep, struct sample *s,
+                       struct err *e)
 {
     double before = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
     long s0 = switches();
@@ -80,7 +83,8 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
     if (p->mul == b->used)
         b->reference = MAX(b->reference, MIN(before, after));
     double undisturbed = p->mul == b->used ? b->reference : s->peak;
-    s->clean = aside <= (long)(4 * (spent + 2 * sweep)) && MIN(before, after) > (1 - CLOCK_TOLERANCE) * undisturbed &&
+    s->clean = aside <= (long)(4 * (spent + 2 * sweep)) &&
+               MIN(before, after) > (1 - CLOCK_TOLERANCE) * undisturbed &&
                MIN(read, read_after) > (1 - READ_TOLERANCE) * MAX(read, read_after);
     return 0;
 }
@@ -115,7 +119,8 @@ static void conclude(struct bench *b, struct bench_point *p, struct sample *s, s
     p->peak = median(peak, m);
     p->worst_bandwidth = bandwidth[0];
     p->best_bandwidth = bandwidth[m - 1];
-    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth, compute = products(b, p, p->peak);
+    const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth,
+                 compute = products(b, p, p->peak);
     p->memory_bound = memory >= compute;
     p->share = median(share, m);
     p->roof = p->share * p->seconds;
@@ -123,7 +128,8 @@ static void conclude(struct bench *b, struct bench_point *p, struct sample *s, s
     p->max = p->work.maxes * b->costs.max / threads;
     p->convert = p->work.converts * b->costs.convert / threads;
     double rest = p->seconds - p->exp - p->max - p->convert;
-    p->product_share = p->memory_bound || rest <= 0 ? 0 : p->roof / rest;      /* beside reading they cost nothing */
+    /* beside reading they cost nothing */
+    p->product_share = p->memory_bound || rest <= 0 ? 0 : p->roof / rest;
 }
 
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e)
@@ -132,7 +138,8 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
     size_t n_seg, n = 0, clean = 0;
     int rc = -1;
     const size_t threads = pool_threads(b->pool);
-    p->work = p->kind == BENCH_PREFILLING ? bench_prefill_work(t) : bench_pass_work(t, p->depth, p->rows, p->rows);
+    p->work =
+        p->kind == BENCH_PREFILLING ? bench_prefill_work(t) : bench_pass_work(t, p->depth, p->rows, p->rows);
     p->mul = p->kind == BENCH_PREFILLING ? b->best : b->used;
     struct probe_piece *seg = bench_segments(t, p->depth, &n_seg), *piece = NULL;
     size_t n_piece = seg ? probe_cut(NULL, seg, n_seg, threads) : 0;
@@ -175,8 +182,8 @@ out:
 }
 
 /* The history is as long as the penalty window of the settings, so that penalties have their full work. */
-int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p, const struct sampling *s, double pass,
-                          struct err *e)
+int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p,
+                          const struct sampling *s, double pass, struct err *e)
 {
     const size_t vocab = t->model.config.vocab, bytes = vocab * sizeof(float);
     struct sampler *sampler = NULL;

@@ -36,8 +36,9 @@ static int opening(const struct engine *g, size_t which, int32_t **ids, size_t *
     return rc;
 }
 
-static int write_text(const struct engine *g, const struct sampling *s, const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt,
-                      size_t tokens, struct bench_accepted *a, struct err *e)
+static int write_text(const struct engine *g, const struct sampling *s, const struct decode_setup *setup,
+                      const int32_t *prompt, size_t n_prompt, size_t tokens, struct bench_accepted *a,
+                      struct err *e)
 {
     static struct decoder d;
     if (decode_open(&d, &g->model, s, setup, prompt, n_prompt, n_prompt + tokens, e))
@@ -45,7 +46,8 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
     int rc = decode_prefill(&d, NULL, NULL, e);
     const double start = clock_seconds();
     while (rc == 0 && d.n_tokens < d.n_max) {
-        rc = stop_signal ? err_set(e, ERR_AGAIN, "bench: stopped by %s", stop_signal_name()) : decode_step(&d, e);
+        rc = stop_signal ? err_set(e, ERR_AGAIN, "bench: stopped by %s", stop_signal_name())
+                         : decode_step(&d, e);
         if (rc == 0)
             decode_count(&d, d.round.tokens);
     }
@@ -59,7 +61,8 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
 }
 
 /* One set of drafters over the openings. */
-static int accept(struct bench_device *b, const struct engine *g, struct bench_accepted *a, unsigned drafters, struct err *e)
+static int accept(struct bench_device *b, const struct engine *g, struct bench_accepted *a, unsigned drafters,
+                  struct err *e)
 {
     const size_t texts = b->tiny ? 1 : 3, tokens = b->tiny ? 6 : 3000, most = b->tiny ? 20 : 1000;
     struct decode_setup setup = { .heads = a->heads ? &g->heads : NULL };
@@ -97,18 +100,22 @@ int bench_accept(struct bench_device *b, struct err *e)
     char dir[PATH_BYTES];
     struct progress quiet;
     if (!bench_find_demo(dir)) {
-        bench_device_skip(b, "the projection: models/demo, whose tokens per round it takes, is not found from here or from the program");
+        bench_device_skip(b, "the projection: models/demo, whose tokens per round it takes, is not found "
+                             "from here or from the program");
         return 0;
     }
     progress_open(&quiet, PROGRESS_NONE, true);
-    int rc = engine_open_spec(&g, &(struct engine_spec){ dir, DT_BF16, NULL, b->o->threads, b->o->device, NULL }, e);
+    int rc = engine_open_spec(&g, &(struct engine_spec){ dir, DT_BF16, NULL, b->o->threads, b->o->device,
+        NULL }, e);
     if (rc)
         return -1;
     rc = engine_load(&g, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
-    static const struct { const char *name; unsigned set; } sets[BENCH_DRAFTS] = {
+    static const struct { const char *name; unsigned set;
+    } sets[BENCH_DRAFTS] = {
         { "ngram,suffix", 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
         { "heads,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
-        { "heads,partial,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
+        { "heads,partial,ngram,suffix",
+          1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
     };
     for (size_t i = 0; i < BENCH_DRAFTS && rc == 0; i++) {
         struct bench_accepted *a = &b->accepted[i];
@@ -143,7 +150,8 @@ double bench_project(const struct bench_of *f, const struct bench_accepted *a)
 {
     double sum = 0;
     for (size_t i = 1; i < f->n; i++)
-        sum += (token_of(f, &f->at[i - 1], a) + token_of(f, &f->at[i], a)) / 2 * (double)(f->at[i].depth - f->at[i - 1].depth);
+        sum += (token_of(f, &f->at[i - 1], a) + token_of(f, &f->at[i], a)) / 2 *
+               (double)(f->at[i].depth - f->at[i - 1].depth);
     return sum;
 }
 

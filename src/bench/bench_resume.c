@@ -17,7 +17,8 @@
 
 enum { WITH, WITHOUT, REPEAT_MAX = 32 };
 static const char *const mode_names[2] = { "auto", "off" };
-static const char PROMPT[] = "Chapter I\n\nIt was late in the evening when the two travellers came to the inn.";
+static const char PROMPT[] =
+    "Chapter I\n\nIt was late in the evening when the two travellers came to the inn.";
 
 struct resume {
     const struct options *o;
@@ -31,7 +32,10 @@ struct resume {
     bool same;
 };
 
-bool bench_resume_wanted(const char *points) { return points && strncmp(points, "resume", 6) == 0 && (!points[6] || points[6] == ','); }
+bool bench_resume_wanted(const char *points)
+{
+    return points && strncmp(points, "resume", 6) == 0 && (!points[6] || points[6] == ',');
+}
 
 /* ---- the other process ---- */
 
@@ -68,13 +72,17 @@ static int wait_child(struct resume *r, const char *what, struct err *e)
             return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
         }
     r->child = 0;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : err_set(e, ERR_FAILED, "bench: `longhand %s` ended with status 0x%x", what, (unsigned)status);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0
+               ? 0
+               : err_set(e, ERR_FAILED, "bench: `longhand %s` ended with status 0x%x", what,
+                         (unsigned)status);
 }
 
 static int work(struct resume *r, int mode, struct err *e)
 {
     char threads[24];
-    char *argv[] = { "longhand", "work", "--db", r->db[mode], "--kv-snapshot", (char *)mode_names[mode], "--quiet", r->o->threads ? "--threads" : NULL, threads, NULL };
+    char *argv[] = { "longhand", "work", "--db", r->db[mode], "--kv-snapshot", (char *)mode_names[mode],
+                     "--quiet", r->o->threads ? "--threads" : NULL, threads, NULL };
     snprintf(threads, sizeof threads, "%zu", r->o->threads);
     return start(r, argv, e);
 }
@@ -166,7 +174,8 @@ static int copy_store(struct resume *r, struct err *e)
 static int write_and_kill(struct resume *r, struct err *e)
 {
     char tokens[24], seed[24];
-    char *argv[] = { "longhand", "submit", "--db", r->db[WITH], "--model", r->model, "--prompt", (char *)PROMPT, "--ignore-eos", "--tokens", tokens, "--seed", seed, NULL };
+    char *argv[] = { "longhand", "submit", "--db", r->db[WITH], "--model", r->model, "--prompt",
+                     (char *)PROMPT, "--ignore-eos", "--tokens", tokens, "--seed", seed, NULL };
     snprintf(tokens, sizeof tokens, "%zu", r->tokens);
     snprintf(seed, sizeof seed, "%" PRIu64, options_given(r->o, "seed") ? r->o->seed : 1);
     if (start(r, argv, e) || wait_child(r, "submit", e))
@@ -193,7 +202,8 @@ static int measure(struct resume *r, int mode, struct err *e)
     r->seconds[mode][r->n[mode]++] = clock_seconds() - begin;
     kill_child(r);
     if (!r->o->quiet && !r->o->json)
-        fprintf(stderr, "bench: --kv-snapshot %s: %.2f s to the next token\n", mode_names[mode], r->seconds[mode][r->n[mode] - 1]);
+        fprintf(stderr, "bench: --kv-snapshot %s: %.2f s to the next token\n", mode_names[mode],
+                r->seconds[mode][r->n[mode] - 1]);
     return 0;
 }
 
@@ -211,7 +221,8 @@ static int compare(struct resume *r, struct err *e)
             store_close(s);
         }
     }
-    r->same = rc == 0 && n[0] == r->tokens && n[1] == n[0] && memcmp(ids[0], ids[1], n[0] * sizeof *ids[0]) == 0;
+    r->same =
+        rc == 0 && n[0] == r->tokens && n[1] == n[0] && memcmp(ids[0], ids[1], n[0] * sizeof *ids[0]) == 0;
     free(ids[0]);
     free(ids[1]);
     return rc;
@@ -253,17 +264,22 @@ static int conclude(struct resume *r, struct err *e)
 {
     double with = median(r->seconds[WITH], r->n[WITH]), without = median(r->seconds[WITHOUT], r->n[WITHOUT]);
     if (r->o->json)
-        printf("{\"tokens\": %zu, \"killed_at\": %zu, \"written_seconds\": %.3f, \"repeat\": %zu, \"snapshots\": %.0f, \"snapshot_bytes\": %.0f, \"snapshot_share\": %.6f,\n"
-               " \"with\": {\"seconds\": %.4f, \"range\": [%.4f, %.4f]}, \"without\": {\"seconds\": %.4f, \"range\": [%.4f, %.4f]}, \"identical\": %s}\n", r->tokens,
-               r->killed_at, r->written, r->repeat, r->made, r->bytes, r->share, with, r->seconds[WITH][0], r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0],
+        printf("{\"tokens\": %zu, \"killed_at\": %zu, \"written_seconds\": %.3f, \"repeat\": %zu, "
+               "\"snapshots\": %.0f, \"snapshot_bytes\": %.0f, \"snapshot_share\": %.6f,\n"
+               " \"with\": {\"seconds\": %.4f, \"range\": [%.4f, %.4f]}, \"without\": {\"seconds\": %.4f, "
+               "\"range\": [%.4f, %.4f]}, \"identical\": %s}\n",
+               r->tokens, r->killed_at, r->written, r->repeat, r->made, r->bytes, r->share, with,
+               r->seconds[WITH][0], r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0],
                r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "true" : "false");
     else
         printf("job of %zu tokens, killed at %zu after %.0f s\n"
                "  snapshots on the way       %.0f, %.0f MB together, %.2f %% of the time\n"
                "  next token with snapshot   %.2f s (%.2f to %.2f)\n"
                "  next token without         %.2f s (%.2f to %.2f)\n"
-               "  both texts to the end      %s\n", r->tokens, r->killed_at, r->written, r->made, r->bytes / 1e6, 100 * r->share, with, r->seconds[WITH][0],
-               r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0], r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "identical" : "DIFFERENT");
+               "  both texts to the end      %s\n",
+               r->tokens, r->killed_at, r->written, r->made, r->bytes / 1e6, 100 * r->share, with,
+               r->seconds[WITH][0], r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0],
+               r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "identical" : "DIFFERENT");
     if (stdout_finish(e))
         return -1;
     return r->same ? 0 : err_set(e, ERR_FAILED, "bench: the text with snapshots is not the one without");
@@ -281,10 +297,15 @@ static int read_wish(struct resume *r, struct err *e)
     if (at && parse_size(&r->at, "--points resume,at", at + 4, 1, r->tokens, e))
         return -1;
     if (r->at < 1 || r->at + 2 * r->repeat + 2 > r->tokens)
-        return err_set(e, ERR_INPUT, "--points resume: killed at token %zu of %zu, nothing is left to go on with", r->at, r->tokens);
+        return err_set(e, ERR_INPUT,
+                       "--points resume: killed at token %zu of %zu, nothing is left to go on with", r->at,
+                       r->tokens);
     if (o->model)
         return model_dir(r->model, o, e);
-    return bench_find_demo(r->model) ? 0 : err_set(e, ERR_INPUT, "bench: models/demo is not found from here or from the program; --model DIR names another one");
+    return bench_find_demo(r->model) ? 0
+                                     : err_set(e, ERR_INPUT,
+                                               "bench: models/demo is not found from here or from the "
+                                               "program; --model DIR names another one");
 }
 
 static void clean_up(struct resume *r)
@@ -295,7 +316,8 @@ static void clean_up(struct resume *r)
         struct err ignored;
         const int64_t id = 1;
         char journal[PATH_BYTES + 32];
-        if (access(r->db[mode], F_OK) == 0 && store_open(&s, r->db[mode], &(struct store_options){ .mode = STORE_WRITE }, &ignored) == 0) {
+        if (access(r->db[mode], F_OK) == 0 && store_open(&s, r->db[mode],
+            &(struct store_options){ .mode = STORE_WRITE }, &ignored) == 0) {
             store_remove(s, &id, 1, NULL, &ignored);
             snapshots_collect(s);
             store_close(s);
@@ -316,7 +338,8 @@ int bench_resume(const struct options *o, struct err *e)
         return -1;
     snprintf(r.dir, sizeof r.dir, "%s/longhand-resume-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
     if (!mkdtemp(r.dir))
-        return err_set(e, ERR_FAILED, "%s: cannot make a directory: %s (TMPDIR chooses another place)", r.dir, strerror(errno));
+        return err_set(e, ERR_FAILED, "%s: cannot make a directory: %s (TMPDIR chooses another place)", r.dir,
+                       strerror(errno));
     for (int mode = 0; mode < 2; mode++)
         snprintf(r.db[mode], sizeof r.db[mode], "%s/%s.db", r.dir, mode_names[mode]);
     stop_signals_catch();

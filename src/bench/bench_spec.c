@@ -9,7 +9,8 @@
 
 #define COMMON { "plain", "--drafter none" }, { "again", "--drafter none" }, { "auto", "" }
 static const struct spec_setting table_settings[] = {
-    COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial", "--drafter partial" },
+    COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial",
+        "--drafter partial" },
     { "ngram", "--drafter ngram" }, { "suffix", "--drafter suffix" },
 };
 static const struct spec_setting window_settings[] = { COMMON };
@@ -22,15 +23,21 @@ static const struct spec_setting window_settings[] = { COMMON };
     { "chain6/" name, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " flags }
 static const struct spec_setting best_settings[] = {
     COMMON, CHAINS("256", "256"), CHAINS("1024", "1024"), CHAINS("4096", "4096"),
-    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"), CHAINS("m4096", "4096 --kv-policy mean"),
-    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096", "4096 --kv-policy window"),
+    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"), CHAINS("m4096",
+        "4096 --kv-policy mean"),
+    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096",
+        "4096 --kv-policy window"),
     { "wide2/256", "--drafter partial --tree 2 --draft-passes 3 --kv-budget 256" },
-    { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21", "--drafter heads --tree 2,1" },
+    { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21",
+        "--drafter heads --tree 2,1" },
     { "heads-22", "--drafter heads --tree 2,2" }, { "heads-311", "--drafter heads --tree 3,1,1" },
-    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" }, { "swift-111", "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
-    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" }, { "swift2-11", "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
+    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" }, { "swift-111",
+        "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
+    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" }, { "swift2-11",
+        "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
     { "swift3-11", "--drafter heads,partial --tree 1,1 --draft-passes 3 --kv-budget 256" },
-    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" }, { "ngram-4", "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
+    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" }, { "ngram-4",
+        "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
     { "suffix", "--drafter suffix --tree 1" },
     { "chain3+ngram", "--drafter partial,ngram --tree 1 --draft-passes 3 --kv-budget 256 --ngram-k 2" },
     { "chain3+suffix", "--drafter partial,suffix --tree 1 --draft-passes 3 --kv-budget 256" },
@@ -38,7 +45,8 @@ static const struct spec_setting best_settings[] = {
 #define LIST(x) x, sizeof x / sizeof *x
 
 static const struct kind {
-    const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length, every, size, repeat, lead, prompt[3];
+    const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length,
+        every, size, repeat, lead, prompt[3];
 } kinds[] = {
     { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 400, 2, 200, { 2048, 4096, 8192 } },
     { "spec-short", SPEC_SHORT, LIST(table_settings), 1500, 1500, 1500, 5, 0, { 8192 } },
@@ -47,7 +55,8 @@ static const struct kind {
     { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 400, 2, 200, { 4096 } },
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, SLICE = 125 };
-enum { FIXED_LEAD = 16, SETTLE = 10 };       /* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
+/* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
+enum { FIXED_LEAD = 16, SETTLE = 10 };
 static const double PATIENCE = 2;    /* a setting leaves the repetition after this many times what plain decoding took for the slice */
 
 /* ---- what is asked for ---- */
@@ -80,7 +89,9 @@ static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
 
 static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
 {
-    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay", "draft-passes", "kv-budget", "kv-sinks", "kv-policy", "draft-weights" };
+    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay",
+                                         "draft-passes", "kv-budget", "kv-sinks", "kv-policy",
+                                             "draft-weights" };
     for (size_t i = 0; i < k->n_settings; i++) {
         bool wanted = i < SPEC_OTHERS || !s->n_only;
         for (size_t j = 0; j < s->n_only; j++)
@@ -104,26 +115,35 @@ static int read_words(struct spec *s, char *list, struct err *e)
         const struct kind *named = kind_named(p, n);
         p[n] = 0;
         if (named && k)
-            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->point, named->point);
+            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->point,
+                           named->point);
         if (named)
             k = named;
         else if (strcmp(p, "full") == 0)
             s->full = true;
         else if (strncmp(p, "set=", 4) == 0 && s->n_only < SPEC_SETTINGS_MAX)
             s->only[s->n_only++] = p + 4;
-        else if (strncmp(p, "every=", 6) == 0 ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e) :
-                 strncmp(p, "window=", 7) == 0 ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e) :
-                 strncmp(p, "slice=", 6) == 0 ? parse_size(&s->slice, "--points slice", p + 6, 2 * SETTLE, 1000000, e) :
-                 strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e) :
-                 strncmp(p, "prompt=", 7) == 0 && at < 8 ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e) :
-                 err_set(e, ERR_INPUT, "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, prompt=N, set=NAME, full", p, k ? k->point : "spec"))
+        else if (strncmp(p, "every=", 6) == 0
+                     ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e)
+                 : strncmp(p, "window=", 7) == 0
+                     ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e)
+                 : strncmp(p, "slice=", 6) == 0
+                     ? parse_size(&s->slice, "--points slice", p + 6, 2 * SETTLE, 1000000, e)
+                 : strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e)
+                 : strncmp(p, "prompt=", 7) == 0 && at < 8
+                     ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e)
+                     : err_set(e, ERR_INPUT,
+                               "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, "
+                               "prompt=N, set=NAME, full",
+                               p, k ? k->point : "spec"))
             return -1;
     }
     s->kind = k->kind;
     s->point = k->point;
     s->length = s->o->tokens ? s->o->tokens : k->length;
     s->size = MIN(s->size ? s->size : k->size, s->length);
-    s->every = MAX(s->every ? s->every : MIN(k->every, k->kind == SPEC_SHORT ? s->length : s->length / 5), s->size);
+    s->every =
+        MAX(s->every ? s->every : MIN(k->every, k->kind == SPEC_SHORT ? s->length : s->length / 5), s->size);
     s->slice = s->slice ? s->slice : SLICE;
     s->repeat = s->o->repeat ? s->o->repeat : k->repeat;
     s->lead = s->lead ? s->lead : k->lead;
@@ -146,7 +166,8 @@ static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e
     snprintf(text, sizeof text, "%s", s->setting[i].flags);
     for (char *w = strtok_r(text, " ", &at); w && n < 32; w = strtok_r(NULL, " ", &at))
         word[n++] = w;
-    int rc = options_parse(&o, n, word, e) || draft_from_options(&d->draft, heads_file, &o, s->engine.dir, n_prompt, e);
+    int rc = options_parse(&o, n, word, e) ||
+             draft_from_options(&d->draft, heads_file, &o, s->engine.dir, n_prompt, e);
     options_free(&o);
     return rc ? -1 : 0;
 }
@@ -199,7 +220,8 @@ static void take_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
     *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
-                         .selected = g->partial.filled && kv_selects(g->partial.policy) ? g->partial.n_seen - g->partial.n_recent : 0 };
+                         .selected = g->partial.filled && kv_selects(g->partial.policy)
+                         ? g->partial.n_seen - g->partial.n_recent : 0 };
     memcpy(x->arm, g->arm, sizeof x->arm);
 }
 
@@ -246,7 +268,8 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
     p->kv.n_past = 0;
     if (x->selected && x->selected <= n_past) {
         /* as a tree, so that the row goes to the scratch and the cache stays as it is */
-        struct pass_seq seq = { .kv = &d->kv, .n = 1, .token = &b->tokens[x->selected], .parent = root, .want = none,
+        struct pass_seq seq = { .kv = &d->kv, .n = 1, .token = &b->tokens[x->selected], .parent = root,
+                                .want = none,
                                 .scored = partial_select, .scored_ctx = p };
         d->kv.n_past = x->selected;
         int rc = model_forward(d->model, d->work, &seq, 1, NULL, 0, e);
@@ -279,10 +302,13 @@ static int compare(struct table *b, const struct decoder *d, size_t i, size_t fr
 {
     for (size_t n = from; n < MIN(d->n_tokens, b->n_tokens); n++)
         if (d->tokens[n] != b->tokens[n])
-            return err_set(e, ERR_FAILED, "bench: %s: %s: token %zu of the text is %d, another setting's is %d: drafting changed the text", b->t->name,
-                           b->s->setting[i].name, n - b->t->n_prompt, d->tokens[n], b->tokens[n]);
+            return err_set(e, ERR_FAILED,
+                           "bench: %s: %s: token %zu of the text is %d, another setting's is %d: drafting "
+                           "changed the text",
+                           b->t->name, b->s->setting[i].name, n - b->t->n_prompt, d->tokens[n], b->tokens[n]);
     if (d->n_tokens > b->n_tokens) {
-        memcpy(b->tokens + b->n_tokens, d->tokens + b->n_tokens, (d->n_tokens - b->n_tokens) * sizeof *b->tokens);
+        memcpy(b->tokens + b->n_tokens, d->tokens + b->n_tokens,
+               (d->n_tokens - b->n_tokens) * sizeof *b->tokens);
         b->n_tokens = d->n_tokens;
     }
     b->kv.n_past = d->kv.n_past;
@@ -337,8 +363,10 @@ static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
     const struct draft_stats *st = &d->stats;
     const double n = (double)MAX(turn->tokens, (size_t)1);
     return (struct spec_run){
-        .seconds = turn->seconds / n, .draft = st->draft / n, .verify = st->verify / n, .control = st->control / n,
-        .rounds = (double)st->rounds / n, .rows = (double)st->verified_rows / n, .accepted = (double)st->accepted / n,
+        .seconds = turn->seconds / n, .draft = st->draft / n, .verify = st->verify / n,
+        .control = st->control / n,
+        .rounds = (double)st->rounds / n, .rows = (double)st->verified_rows / n,
+        .accepted = (double)st->accepted / n,
         .depth = (double)st->drafted_depth / n, .passes = (double)st->draft_passes / n,
     };
 }
@@ -364,7 +392,9 @@ static int write_to(struct table *b, size_t n, struct err *e)
 static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
 {
     const struct spec *s = b->s;
-    size_t lead = !b->d[i].control.on || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD) : first ? 4 * s->lead : s->lead;
+    size_t lead = !b->d[i].control.on || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
+                  : first                               ? 4 * s->lead
+                                                        : s->lead;
     return MAX(b->t->n_prompt, start - MIN(lead, start));
 }
 
@@ -372,9 +402,11 @@ static int do_window(struct table *b, size_t k, struct err *e)
 {
     struct spec *s = b->s;
     struct spec_window *w = &b->t->window[k];
-    const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens, from = begin_at(b, SPEC_AUTO, at, k == 0);
+    const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens,
+                 from = begin_at(b, SPEC_AUTO, at, k == 0);
     size_t begin[SPEC_SETTINGS_MAX];
-    const bool apart = from > b->d[SPEC_AUTO].n_tokens;  /* else every repetition goes on with what it has learned itself */
+    /* else every repetition goes on with what it has learned itself */
+    const bool apart = from > b->d[SPEC_AUTO].n_tokens;
     if (apart && write_to(b, from, e))
         return -1;
     const size_t start = MAX(at, b->d[SPEC_AUTO].n_tokens);
@@ -391,13 +423,16 @@ static int do_window(struct table *b, size_t k, struct err *e)
     for (size_t r = 0; r < s->repeat; r++) {
         struct turn turn[SPEC_SETTINGS_MAX] = {0};
         for (size_t i = 0; i < n; i++)
-            if (place(b, &b->d[i], &b->state[i * s->repeat + r], begin[i], e) || run_slice(b, i, start, start, &turn[i], e))
+            if (place(b, &b->d[i], &b->state[i * s->repeat + r], begin[i], e) ||
+                run_slice(b, i, start, start, &turn[i], e))
                 return -1;
         for (size_t to = start, way = r; to < end; way++) {
             to = MIN(to + s->slice, end);
             for (size_t j = 0; j < n; j++) {
                 /* plain, the others, plain again; the next time the other way round */
-                const size_t nth = way % 2 ? n - 1 - j : j, i = nth == 0 ? SPEC_PLAIN : nth == n - 1 ? SPEC_AGAIN : nth + 1;
+                const size_t nth = way % 2 ? n - 1 - j : j, i = nth == 0       ? SPEC_PLAIN
+                                                                : nth == n - 1 ? SPEC_AGAIN
+                                                                               : nth + 1;
                 if (!turn[i].out && run_slice(b, i, start, to, &turn[i], e))
                     return -1;
             }
@@ -465,7 +500,8 @@ static int open_decoders(struct table *b, struct err *e)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
     memcpy(b->tokens, b->t->prompt, b->t->n_prompt * sizeof *b->tokens);
     b->n_tokens = b->t->n_prompt;
-    if (kv_open(&b->kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim, b->n_max, 0, e))
+    if (kv_open(&b->kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
+                b->n_max, 0, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))
@@ -494,7 +530,9 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct table b = { .s = s, .t = t };
     const double start = clock_seconds();
-    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e) ? -1 : 0;
+    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e)
+                 ? -1
+                 : 0;
     if (rc == 0) {
         b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
         t->prefill_seconds = b.d[SPEC_AUTO].count.prefill_seconds;
@@ -522,7 +560,8 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
 int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
 {
     struct decoder d;
-    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL, .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
+    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL,
+                                  .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
     draft_defaults(&setup.draft);
     if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
         return -1;
@@ -541,7 +580,8 @@ static void leave_out_means(struct spec *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_settings; i++)
-        if (s->engine.dev->host_memory || !s->setting[i].flags || !strstr(s->setting[i].flags, "--kv-policy mean"))
+        if (s->engine.dev->host_memory || !s->setting[i].flags ||
+            !strstr(s->setting[i].flags, "--kv-policy mean"))
             s->setting[n++] = s->setting[i];
     s->n_settings = n;
 }
@@ -555,7 +595,9 @@ static int check(struct spec *s, struct err *e)
         longest = MAX(longest, s->prompt[i]);
     n_max += longest + s->length;
     if (n_max > c->context)
-        return err_set(e, ERR_INPUT, "bench: %zu prompt tokens + --tokens %zu are beyond this model's context of %zu", longest, s->length, c->context);
+        return err_set(e, ERR_INPUT,
+                       "bench: %zu prompt tokens + --tokens %zu are beyond this model's context of %zu",
+                       longest, s->length, c->context);
     engine_plan(&plan, &s->engine, n_max, PREFILL_ROWS, 1);
     leave_out_means(s);
     for (size_t i = 0; i < s->n_settings; i++) {
@@ -566,8 +608,10 @@ static int check(struct spec *s, struct err *e)
         size_t rows = decode_verify_rows(d);
         struct memory_plan one = {0};
         decode_plan(&one, d, &s->engine.model, n_max);
-        const size_t part[] = { one.device_total, workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
-                                rows * c->vocab * sizeof(float), kv_bytes(s->engine.dev->kv_type, c->n_layers, c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
+        const size_t part[] = { one.device_total, workspace_bytes(&s->engine.model, decode_work_rows(d,
+            n_max), n_max),
+                                rows * c->vocab * sizeof(float), kv_bytes(s->engine.dev->kv_type, c->n_layers,
+                                    c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
         for (size_t j = 0; j < 4; j++)
             if (!add_size(all, part[j], &all))
                 all = SIZE_MAX;
@@ -615,7 +659,8 @@ int bench_spec(const struct options *o, struct err *e)
         goto out;
     }
     own.model = o->model ? o->model : dir;
-    if (read_words(s, list, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) || spec_prompts(s, e))
+    if (read_words(s, list, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
+        spec_prompts(s, e))
         goto out;
     rc = 0;
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {

@@ -46,7 +46,8 @@ struct spec {
     const struct options *o;
     struct engine engine;
     struct sampling sampling;
-    size_t length, every, size, slice, repeat, lead;     /* tokens of a text, between windows, of a window, of a slice; runs; unmeasured tokens before a window */
+    /* tokens of a text, between windows, of a window, of a slice; runs; unmeasured tokens before a window */
+    size_t length, every, size, slice, repeat, lead;
     size_t prompt[8], n_prompts;
     bool int8;                       /* drafts that want it have the model in 8 bits */
     bool full;                       /* every file with every length of prompt */

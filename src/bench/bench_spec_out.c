@@ -37,10 +37,16 @@ static struct spec_run median_of(const struct spec_run *run, size_t n)
     return m;
 }
 
-static const struct spec_run *runs_of(const struct spec *s, const struct spec_window *w, size_t setting) { return &w->run[setting * s->repeat]; }
+static const struct spec_run *runs_of(const struct spec *s, const struct spec_window *w, size_t setting)
+{
+    return &w->run[setting * s->repeat];
+}
 
 /* Of what is per token, over the runs. */
-static struct spec_run setting_median(const struct spec *s, const struct spec_window *w, size_t setting) { return median_of(runs_of(s, w, setting), s->repeat); }
+static struct spec_run setting_median(const struct spec *s, const struct spec_window *w, size_t setting)
+{
+    return median_of(runs_of(s, w, setting), s->repeat);
+}
 
 /* Seconds of plain decoding in the repetition r: its two runs, at both ends of it. */
 static double plain_seconds(const struct spec *s, const struct spec_window *w, size_t r)
@@ -98,7 +104,10 @@ static struct total total_of(const struct spec *s, const struct spec_text *t, si
 }
 
 static double alpha(const struct total *x) { return x->depth > 0 ? x->accepted / x->depth : 0; }
-static size_t mark(const struct spec *s, size_t k) { return s->kind == SPEC_SHORT ? s->length : s->length * (k + 1) / SPEC_MARKS; }
+static size_t mark(const struct spec *s, size_t k)
+{
+    return s->kind == SPEC_SHORT ? s->length : s->length * (k + 1) / SPEC_MARKS;
+}
 static size_t n_marks(const struct spec *s) { return s->kind == SPEC_SHORT ? 1 : SPEC_MARKS; }
 
 static double goal(const struct spec *s)
@@ -122,11 +131,15 @@ static size_t best_fixed(const struct spec *s, const double *seconds)
 void spec_print_head(const struct spec *s, const struct spec_text *t)
 {
     const struct sampling *p = &s->sampling;
-    printf("\n%s: %s, %zu prompt tokens (prefill %.2f s), %zu tokens, seed %llu, temperature %g, top-p %g, min-p %g, penalty %g over %ld, min-keep %zu; %s, "
-           "twin %s, %zu threads, drafts with %s\n", s->point, t->name, t->n_prompt, t->prefill_seconds, s->length, (unsigned long long)p->seed, p->temperature, p->top_p,
-           p->min_p, p->penalty, p->penalty_window, p->min_keep, s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
+    printf("\n%s: %s, %zu prompt tokens (prefill %.2f s), %zu tokens, seed %llu, temperature %g, top-p %g, "
+           "min-p %g, penalty %g over %ld, min-keep %zu; %s, "
+           "twin %s, %zu threads, drafts with %s\n",
+           s->point, t->name, t->n_prompt, t->prefill_seconds, s->length, (unsigned long long)p->seed,
+           p->temperature, p->top_p, p->min_p, p->penalty, p->penalty_window, p->min_keep,
+           s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
            s->int8 ? "the model in 8 bits" : "the model itself");
-    printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; times as fast as plain decoding there, medians\n\n%8s %9s %7s",
+    printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; times as "
+           "fast as plain decoding there, medians\n\n%8s %9s %7s",
            s->size, s->every, s->slice, s->repeat, "token", "plain ms", "again");
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++)
         printf(" %*s", (int)MAX(strlen(s->setting[i].name), (size_t)6), s->setting[i].name);
@@ -139,7 +152,8 @@ void spec_print_window(const struct spec *s, const struct spec_window *w)
     printf("%8zu %9.4f %7.3f", w->from, plain_median(s, w) * 1e3, window_speedup(s, w, SPEC_AGAIN));
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++) {
         double x = window_speedup(s, w, i);
-        printf(" %*.2f%s", (int)MAX(strlen(s->setting[i].name), (size_t)6) - (x < WINDOW_GOAL), x, x < WINDOW_GOAL ? "!" : "");
+        printf(" %*.2f%s", (int)MAX(strlen(s->setting[i].name), (size_t)6) - (x < WINDOW_GOAL), x,
+               x < WINDOW_GOAL ? "!" : "");
     }
     puts("");
     fflush(stdout);
@@ -147,24 +161,30 @@ void spec_print_window(const struct spec *s, const struct spec_window *w)
 
 static void print_marks(const struct spec *s, const struct spec_text *t)
 {
-    printf("\n%8s  %-14s %6s %12s %8s %10s %9s %10s\n", "tokens", "setting", "alpha", "tokens/round", "speedup", "plain min", "min", "saved min");
+    printf("\n%8s  %-14s %6s %12s %8s %10s %9s %10s\n", "tokens", "setting", "alpha", "tokens/round",
+           "speedup", "plain min", "min", "saved min");
     for (size_t k = 0; k < n_marks(s); k++)
         for (size_t i = SPEC_AUTO; i < s->n_settings; i++) {
             struct total x = total_of(s, t, i, mark(s, k));
-            printf("%8zu  %-14s %6.2f %12.2f %8.2f %10.3f %9.3f %10.3f\n", mark(s, k), s->setting[i].name, alpha(&x), x.tokens / x.rounds, x.plain / x.seconds,
-                   x.plain / 60, x.seconds / 60, (x.plain - x.seconds) / 60);
+            printf("%8zu  %-14s %6.2f %12.2f %8.2f %10.3f %9.3f %10.3f\n", mark(s, k), s->setting[i].name,
+                   alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, x.plain / 60, x.seconds / 60,
+                   (x.plain - x.seconds) / 60);
         }
 }
 
 static void print_bounds(const struct spec *s, const struct spec_text *t)
 {
-    printf("\nwhat bounds it; costs of a round in one-row passes at the same place, other: sampling, commit and what is left\n"
-           "%-14s %12s %10s %12s %9s %12s %7s %11s\n", "setting", "tokens/round", "rows/round", "cost of them", "drafting", "draft passes", "other", "controller");
+    printf("\nwhat bounds it; costs of a round in one-row passes at the same place, other: sampling, commit "
+           "and what is left\n"
+           "%-14s %12s %10s %12s %9s %12s %7s %11s\n",
+           "setting", "tokens/round", "rows/round", "cost of them", "drafting", "draft passes", "other",
+           "controller");
     for (size_t i = 0; i < s->n_settings; i++) {
         struct total x = total_of(s, t, i, s->length);
         if (i != SPEC_AGAIN)
-            printf("%-14s %12.2f %10.2f %12.2f %9.2f %12.2f %7.2f %10.2f%%\n", s->setting[i].name, x.tokens / x.rounds, x.rows / x.rounds, x.row_cost,
-                   x.draft_cost, x.passes / x.rounds, x.other_cost, 100 * x.control / x.seconds);
+            printf("%-14s %12.2f %10.2f %12.2f %9.2f %12.2f %7.2f %10.2f%%\n", s->setting[i].name,
+                   x.tokens / x.rounds, x.rows / x.rounds, x.row_cost, x.draft_cost, x.passes / x.rounds,
+                   x.other_cost, 100 * x.control / x.seconds);
     }
 }
 
@@ -172,7 +192,8 @@ static void print_bounds(const struct spec *s, const struct spec_text *t)
 static void print_best(const struct spec *s, const struct spec_text *t)
 {
     double sum[SPEC_SETTINGS_MAX] = {0}, changing = 0;
-    printf("\n%8s  %-14s %8s %8s %12s (goal %.2f)\n", "token", "best fixed", "its", "auto's", "auto/best", BEST_GOAL);
+    printf("\n%8s  %-14s %8s %8s %12s (goal %.2f)\n", "token", "best fixed", "its", "auto's", "auto/best",
+           BEST_GOAL);
     for (size_t k = 0; k < t->n_windows; k++) {
         const struct spec_window *w = &t->window[k];
         double seconds[SPEC_SETTINGS_MAX], n = (double)(w->hi - w->lo);
@@ -182,15 +203,19 @@ static void print_best(const struct spec *s, const struct spec_text *t)
         }
         size_t best = best_fixed(s, seconds);
         changing += n * seconds[best];
-        printf("%8zu  %-14s %8.2f %8.2f %12.3f%s\n", w->from, s->setting[best].name, seconds[SPEC_PLAIN] / seconds[best],
-               seconds[SPEC_PLAIN] / seconds[SPEC_AUTO], seconds[best] / seconds[SPEC_AUTO], seconds[best] < BEST_GOAL * seconds[SPEC_AUTO] ? " !" : "");
+        printf("%8zu  %-14s %8.2f %8.2f %12.3f%s\n", w->from, s->setting[best].name,
+               seconds[SPEC_PLAIN] / seconds[best], seconds[SPEC_PLAIN] / seconds[SPEC_AUTO],
+               seconds[best] / seconds[SPEC_AUTO],
+               seconds[best] < BEST_GOAL * seconds[SPEC_AUTO] ? " !" : "");
     }
     size_t best = best_fixed(s, sum);
-    printf("the whole text: auto %.2f, best fixed setting %s %.2f (auto/best %.3f), the best of each window %.2f (auto/best %.3f)\n",
-           sum[SPEC_PLAIN] / sum[SPEC_AUTO], s->setting[best].name, sum[SPEC_PLAIN] / sum[best], sum[best] / sum[SPEC_AUTO], sum[SPEC_PLAIN] / changing,
-           changing / sum[SPEC_AUTO]);
+    printf("the whole text: auto %.2f, best fixed setting %s %.2f (auto/best %.3f), the best of each window "
+           "%.2f (auto/best %.3f)\n",
+           sum[SPEC_PLAIN] / sum[SPEC_AUTO], s->setting[best].name, sum[SPEC_PLAIN] / sum[best],
+           sum[best] / sum[SPEC_AUTO], sum[SPEC_PLAIN] / changing, changing / sum[SPEC_AUTO]);
     for (size_t i = SPEC_OTHERS; i < s->n_settings; i++)
-        printf("  %-14s %6.2f   %s\n", s->setting[i].name, sum[SPEC_PLAIN] / sum[i], s->setting[i].flags ? s->setting[i].flags : "the flags of this command");
+        printf("  %-14s %6.2f   %s\n", s->setting[i].name, sum[SPEC_PLAIN] / sum[i],
+               s->setting[i].flags ? s->setting[i].flags : "the flags of this command");
 }
 
 void spec_print_text(const struct spec *s, const struct spec_text *t)
@@ -211,13 +236,15 @@ void spec_print_text(const struct spec *s, const struct spec_text *t)
 }
 
 /* Mean and standard deviation over the texts. */
-static void over_texts(const struct spec *s, size_t setting, size_t tokens, double mean[4], double deviation[4])
+static void over_texts(const struct spec *s, size_t setting, size_t tokens, double mean[4],
+                       double deviation[4])
 {
     for (int f = 0; f < 4; f++) {
         double sum = 0, squares = 0, n = (double)s->n_texts;
         for (size_t i = 0; i < s->n_texts; i++) {
             struct total x = total_of(s, &s->text[i], setting, tokens);
-            const double v[4] = { alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, (x.plain - x.seconds) / 60 };
+            const double v[4] = { alpha(&x), x.tokens / x.rounds, x.plain / x.seconds,
+                                  (x.plain - x.seconds) / 60 };
             sum += v[f];
             squares += v[f] * v[f];
         }
@@ -232,17 +259,21 @@ void spec_print_all(const struct spec *s)
     if (s->kind == SPEC_BEST || s->n_texts == 0)
         return;
     if (s->n_texts > 1)
-        printf("\nall %zu texts, mean and standard deviation; sums of seconds per token of the sampled windows, each for its stretch of text\n"
-           "%8s  %-14s %13s %15s %13s %17s\n", s->n_texts, "tokens", "setting", "alpha", "tokens/round", "speedup", "saved min");
+        printf("\nall %zu texts, mean and standard deviation; sums of seconds per token of the sampled "
+               "windows, each for its stretch of text\n"
+               "%8s  %-14s %13s %15s %13s %17s\n",
+               s->n_texts, "tokens", "setting", "alpha", "tokens/round", "speedup", "saved min");
     for (size_t k = 0; k < n_marks(s) && s->n_texts > 1; k++)
         for (size_t i = SPEC_AUTO; i < s->n_settings; i++) {
             over_texts(s, i, mark(s, k), mean, deviation);
-            printf("%8zu  %-14s %6.2f +- %.2f %7.2f +- %.2f %6.2f +- %.2f %9.3f +- %.3f\n", mark(s, k), s->setting[i].name, mean[0], deviation[0], mean[1],
-                   deviation[1], mean[2], deviation[2], mean[3], deviation[3]);
+            printf("%8zu  %-14s %6.2f +- %.2f %7.2f +- %.2f %6.2f +- %.2f %9.3f +- %.3f\n", mark(s, k),
+                   s->setting[i].name, mean[0], deviation[0], mean[1], deviation[1], mean[2], deviation[2],
+                   mean[3], deviation[3]);
         }
     over_texts(s, SPEC_AUTO, s->length, mean, deviation);
     if (goal(s) > 0)
-        printf("auto over %zu tokens: %.2f times plain decoding, goal %.1f%s\n", s->length, mean[2], goal(s), mean[2] < goal(s) ? ", MISSED" : "");
+        printf("auto over %zu tokens: %.2f times plain decoding, goal %.1f%s\n", s->length, mean[2], goal(s),
+               mean[2] < goal(s) ? ", MISSED" : "");
 }
 
 /* ---- JSON ---- */
@@ -250,20 +281,27 @@ void spec_print_all(const struct spec *s)
 static void json_total(const struct spec *s, const struct spec_text *t, size_t setting, size_t tokens)
 {
     struct total x = total_of(s, t, setting, tokens);
-    printf("{\"setting\": \"%s\", \"tokens\": %zu, \"alpha\": %.4f, \"tokens_per_round\": %.4f, \"speedup\": %.4f, \"plain_seconds\": %.4f, \"seconds\": %.4f, "
-           "\"rows_per_round\": %.4f, \"row_cost\": %.4f, \"draft_cost\": %.4f, \"draft_passes_per_round\": %.4f, \"other_cost\": %.4f, "
-           "\"controller_share\": %.6f}", s->setting[setting].name, tokens, alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, x.plain, x.seconds,
-           x.rows / x.rounds, x.row_cost, x.draft_cost, x.passes / x.rounds, x.other_cost, x.control / x.seconds);
+    printf("{\"setting\": \"%s\", \"tokens\": %zu, \"alpha\": %.4f, \"tokens_per_round\": %.4f, \"speedup\": "
+           "%.4f, \"plain_seconds\": %.4f, \"seconds\": %.4f, "
+           "\"rows_per_round\": %.4f, \"row_cost\": %.4f, \"draft_cost\": %.4f, \"draft_passes_per_round\": "
+           "%.4f, \"other_cost\": %.4f, "
+           "\"controller_share\": %.6f}",
+           s->setting[setting].name, tokens, alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, x.plain,
+           x.seconds, x.rows / x.rounds, x.row_cost, x.draft_cost, x.passes / x.rounds, x.other_cost,
+           x.control / x.seconds);
 }
 
 static void json_window(const struct spec *s, const struct spec_window *w)
 {
-    printf("\n   {\"from\": %zu, \"tokens\": %zu, \"stands_for\": [%zu, %zu], \"plain_seconds_per_token\": %.6g, \"settings\": {", w->from, w->tokens, w->lo, w->hi,
-           plain_median(s, w));
+    printf("\n   {\"from\": %zu, \"tokens\": %zu, \"stands_for\": [%zu, %zu], \"plain_seconds_per_token\": "
+           "%.6g, \"settings\": {",
+           w->from, w->tokens, w->lo, w->hi, plain_median(s, w));
     for (size_t i = 0; i < s->n_settings; i++) {
         const struct spec_run m = setting_median(s, w, i);
-        printf("%s\n    \"%s\": {\"speedup\": %.4f, \"seconds_per_token\": %.6g, \"tokens_per_round\": %.4f, \"rows_per_round\": %.4f, \"runs\": [", i ? "," : "",
-               s->setting[i].name, window_speedup(s, w, i), m.seconds, 1 / m.rounds, m.rows / m.rounds);
+        printf("%s\n    \"%s\": {\"speedup\": %.4f, \"seconds_per_token\": %.6g, \"tokens_per_round\": %.4f, "
+               "\"rows_per_round\": %.4f, \"runs\": [",
+               i ? "," : "", s->setting[i].name, window_speedup(s, w, i), m.seconds, 1 / m.rounds,
+               m.rows / m.rounds);
         for (size_t r = 0; r < s->repeat; r++)
             printf("%s%.6g", r ? ", " : "", runs_of(s, w, i)[r].seconds);
         printf("]}");
@@ -273,17 +311,22 @@ static void json_window(const struct spec *s, const struct spec_window *w)
 
 void spec_print_json(const struct spec *s)
 {
-    printf("{\"point\": \"%s\", \"threads\": %zu, \"isa\": \"%s\", \"draft_weights\": \"%s\", \"length\": %zu, \"every\": %zu, \"window\": %zu, \"slice\": %zu, \"repeat\": %zu, \"goal\": %.2f, \"settings\": {",
-           s->point, pool_threads(s->engine.pool), s->engine.ops->name, s->int8 ? "int8" : "model", s->length, s->every, s->size, s->slice, s->repeat, goal(s));
+    printf(
+        "{\"point\": \"%s\", \"threads\": %zu, \"isa\": \"%s\", \"draft_weights\": \"%s\", \"length\": %zu, "
+        "\"every\": %zu, \"window\": %zu, \"slice\": %zu, \"repeat\": %zu, \"goal\": %.2f, \"settings\": {",
+        s->point, pool_threads(s->engine.pool), s->engine.ops->name, s->int8 ? "int8" : "model", s->length,
+        s->every, s->size, s->slice, s->repeat, goal(s));
     for (size_t i = 0; i < s->n_settings; i++)
-        printf("%s\"%s\": \"%s\"", i ? ", " : "", s->setting[i].name, s->setting[i].flags ? s->setting[i].flags : "given");
+        printf("%s\"%s\": \"%s\"", i ? ", " : "", s->setting[i].name,
+               s->setting[i].flags ? s->setting[i].flags : "given");
     printf("},\n \"texts\": [");
     for (size_t i = 0; i < s->n_texts; i++) {
         const struct spec_text *t = &s->text[i];
         printf("%s\n  {\"name\": ", i ? "," : "");
         put_json(stdout, t->name, strlen(t->name));
-        printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"bench_seconds\": %.2f, \"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [", t->n_prompt,
-               t->prefill_seconds, t->seconds, t->own_tokens, t->own_seconds);
+        printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"bench_seconds\": %.2f, "
+               "\"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [",
+               t->n_prompt, t->prefill_seconds, t->seconds, t->own_tokens, t->own_seconds);
         for (size_t k = 0; k < t->n_windows; k++) {
             if (k)
                 putchar(',');

@@ -20,21 +20,29 @@ static size_t draw(struct words *w, size_t n)
 
 static void write_list(struct words *w, size_t bytes)
 {
-    static const char *const thing[] = { "candle", "blanket", "lantern", "barrel of salt", "length of rope", "copper kettle", "sack of flour", "iron nail" };
-    static const char *const place[] = { "the upper store", "the lower store", "the cellar", "the boat house" };
+    static const char *const thing[] = { "candle", "blanket", "lantern", "barrel of salt", "length of rope",
+                                         "copper kettle", "sack of flour", "iron nail" };
+    static const char *const place[] = { "the upper store", "the lower store", "the cellar",
+                                         "the boat house" };
     static const char *const state[] = { "in good order", "worn", "to be mended", "sold" };
     fputs("An inventory of the goods of the house, taken room by room.\n\n", w->f);
     for (size_t i = 1; (size_t)ftell(w->f) < bytes; i++)
-        fprintf(w->f, "No. %zu. One %s, kept in %s, %s; entered in the book by the steward.\n", i, PICK(w, thing), PICK(w, place), PICK(w, state));
+        fprintf(w->f, "No. %zu. One %s, kept in %s, %s; entered in the book by the steward.\n", i,
+                PICK(w, thing), PICK(w, place), PICK(w, state));
 }
 
 static void write_play(struct words *w, size_t bytes)
 {
     static const char *const who[] = { "THE CAPTAIN", "THE WIDOW", "FIRST SERVANT", "SECOND SERVANT" };
-    static const char *const line[] = { "Who comes there at this hour of the night?", "It is only the wind, my lord, it is only the wind.",
-        "I tell you that I heard a step upon the stair.", "Shall I bring the lantern, my lord?", "Bring the lantern, and be quick about it.",
-        "There is nobody here; there is nobody at all.", "Then who was it that knocked three times at the door?" };
-    static const char *const act[] = { "", "", "", "[Enter a servant with a lantern.]\n", "[They listen. A knock within.]\n" };
+    static const char *const line[] = { "Who comes there at this hour of the night?",
+                                        "It is only the wind, my lord, it is only the wind.",
+                                        "I tell you that I heard a step upon the stair.",
+                                        "Shall I bring the lantern, my lord?",
+                                        "Bring the lantern, and be quick about it.",
+                                        "There is nobody here; there is nobody at all.",
+                                        "Then who was it that knocked three times at the door?" };
+    static const char *const act[] = { "", "", "", "[Enter a servant with a lantern.]\n",
+                                       "[They listen. A knock within.]\n" };
     for (size_t i = 0; (size_t)ftell(w->f) < bytes; i++) {
         if (i % 40 == 0)
             fprintf(w->f, "\nSCENE %zu. A hall in the castle. Night.\n\n", i / 40 + 1);
@@ -68,7 +76,8 @@ static struct spec_text *add_text(struct spec *s, const char *name, struct err *
 }
 
 /* The first n tokens of a text; where it has fewer, the model goes on. */
-static int prompt_of(struct spec *s, const char *name, const char *text, size_t bytes, size_t n, struct err *e)
+static int prompt_of(struct spec *s, const char *name, const char *text, size_t bytes, size_t n,
+                     struct err *e)
 {
     int32_t *ids, *grown;
     size_t have;
@@ -128,7 +137,9 @@ static int is_text(const struct dirent *d)
 /* Each length of prompt with a file of its own, or all with all. The short point: every file (three at least). */
 static int file_prompts(struct spec *s, const char *const *path, size_t n, struct err *e)
 {
-    size_t rows = s->full ? n : 1, texts = s->kind == SPEC_LONG ? s->n_prompts : s->kind == SPEC_SHORT ? MIN(n, (size_t)3) : 1;
+    size_t rows = s->full ? n : 1, texts = s->kind == SPEC_LONG    ? s->n_prompts
+                                           : s->kind == SPEC_SHORT ? MIN(n, (size_t)3)
+                                                                   : 1;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < (s->full ? s->n_prompts : texts); i++)
             if (file_prompt(s, path[(s->full ? r : i) % n], s->prompt[i % s->n_prompts], e))

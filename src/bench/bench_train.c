@@ -27,11 +27,15 @@ static int one_step(struct training *t, size_t step, double seconds[3], struct e
     const double mid = clock_seconds();
     t->u.kind->window(&t->u, &(struct train_window){ t->token, t->n, t->hidden }, 1, score);
     const double late = clock_seconds();
-    const double norm = train_step(&t->u, &s, step, t->m), squares = t->u.kind->squares(&t->u);      /* waits */
+    /* waits */
+    const double norm = train_step(&t->u, &s, step, t->m), squares = t->u.kind->squares(&t->u);
     seconds[0] += mid - start, seconds[1] += late - mid, seconds[2] += clock_seconds() - late;
     if (*dev->error)
         return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
-    return norm > 0 && squares == 0 ? 0 : err_set(e, ERR_FAILED, "bench: training of heads: a gradient of norm %g, %g behind the step", norm, squares);
+    return norm > 0 && squares == 0
+               ? 0
+               : err_set(e, ERR_FAILED, "bench: training of heads: a gradient of norm %g, %g behind the step",
+                         norm, squares);
 }
 
 static int measure(struct bench_device *b, struct training *t, struct err *e)
@@ -46,10 +50,12 @@ static int measure(struct bench_device *b, struct training *t, struct err *e)
         return err_set(e, ERR_FAILED, "bench: %s: out of memory for training", dev->name);
     for (size_t i = 0; i < t->n; i++)
         t->token[i] = (int32_t)(i * 2654435761u % c->vocab);
-    if (kv_open(&t->kv, dev, dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim, t->n, 0, e) || workspace_open(&t->work, t->m, ROWS, t->n, e) ||
-        lm_back_open(&t->back, t->m, e) || train_heads_open(&t->u, t->m, &t->back, HEADS, true, 1, NULL, e) || module_open(&t->u, e))
+    if (kv_open(&t->kv, dev, dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim, t->n, 0, e) ||
+        workspace_open(&t->work, t->m, ROWS, t->n, e) || lm_back_open(&t->back, t->m, e) ||
+        train_heads_open(&t->u, t->m, &t->back, HEADS, true, 1, NULL, e) || module_open(&t->u, e))
         return -1;
-    if (!b->tiny && one_step(t, 0, (double[3]){ 0 }, e))             /* not counted: libraries choose and load their kernels */
+    /* not counted: libraries choose and load their kernels */
+    if (!b->tiny && one_step(t, 0, (double[3]){ 0 }, e))
         return -1;
     for (size_t i = 0; i < steps; i++)
         if (one_step(t, i + 1, seconds, e))
@@ -57,8 +63,10 @@ static int measure(struct bench_device *b, struct training *t, struct err *e)
     all = seconds[0] + seconds[1] + seconds[2];
     b->train = (double)(steps * t->n) / all;
     if (!b->json)
-        printf("%-16s %-9s %6zu tokens a window, %d heads: %.1f tokens/s; of the time model %.0f%%, heads %.0f%%, optimiser %.0f%%\n", b->tiny ? "tiny random" : "8B random", "train",
-               t->n, HEADS, b->train, 100 * seconds[0] / all, 100 * seconds[1] / all, 100 * seconds[2] / all);
+        printf("%-16s %-9s %6zu tokens a window, %d heads: %.1f tokens/s; of the time model %.0f%%, heads "
+               "%.0f%%, optimiser %.0f%%\n",
+               b->tiny ? "tiny random" : "8B random", "train", t->n, HEADS, b->train, 100 * seconds[0] / all,
+               100 * seconds[1] / all, 100 * seconds[2] / all);
     fflush(stdout);
     return 0;
 }
@@ -67,14 +75,17 @@ int bench_train(struct bench_device *b, const struct model *m, struct err *e)
 {
     char why[512];
     struct training t = { .m = m, .n = b->tiny ? 40 : 8192, .u = { .name = "heads" } };
-    const size_t vocab = m->config.vocab, d = m->config.hidden, window = t.n * (d * 4 + 4 * m->config.n_layers * m->config.n_kv_heads * m->head_dim);
-    const size_t needed = train_heads_bytes(m, HEADS) + vocab * d * 2 + window + workspace_bytes(m, ROWS, t.n);
+    const size_t vocab = m->config.vocab, d = m->config.hidden,
+                 window = t.n * (d * 4 + 4 * m->config.n_layers * m->config.n_kv_heads * m->head_dim);
+    const size_t needed =
+        train_heads_bytes(m, HEADS) + vocab * d * 2 + window + workspace_bytes(m, ROWS, t.n);
     if (device_train_open(m->dev, why, sizeof why)) {
         bench_device_skip(b, "training of heads: %s", why);
         return 0;
     }
     if (needed > m->dev->bytes_free(m->dev)) {
-        bench_device_skip(b, "training of heads: %.1f GB are needed, %.1f GB are free", (double)needed / 1e9, (double)m->dev->bytes_free(m->dev) / 1e9);
+        bench_device_skip(b, "training of heads: %.1f GB are needed, %.1f GB are free", (double)needed / 1e9,
+                          (double)m->dev->bytes_free(m->dev) / 1e9);
         return 0;
     }
     const int rc = measure(b, &t, e);

@@ -108,7 +108,10 @@ static const struct { const char *name; size_t flops; void (*run)(size_t n); } m
 #endif
 };
 
-const char *probe_mul_name(enum probe_mul k) { return mul_table[k].name ? mul_table[k].name : "not of this CPU"; }
+const char *probe_mul_name(enum probe_mul k)
+{
+    return mul_table[k].name ? mul_table[k].name : "not of this CPU";
+}
 
 bool probe_mul_supported(enum probe_mul k)
 {
@@ -116,7 +119,8 @@ bool probe_mul_supported(enum probe_mul k)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl");
-    bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16"), vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16"),
+         vnni = avx512 && __builtin_cpu_supports("avx512vnni");
     switch (k) {
     case PROBE_FMA_YMM: return avx2;
     case PROBE_FMA_ZMM: return avx512;
@@ -227,7 +231,8 @@ static void (*read_choose(void))(const char *, size_t, enum probe_read)
     return read_plain;
 }
 
-struct read_job { const struct probe_piece *piece; enum probe_read how; void (*run)(const char *, size_t, enum probe_read); };
+struct read_job { const struct probe_piece *piece; enum probe_read how; void (*run)(const char *, size_t,
+    enum probe_read); };
 
 static void read_item(void *ctx, size_t i, size_t thread)
 {
@@ -242,7 +247,8 @@ const char *probe_read_name(enum probe_read how)
     return name[how];
 }
 
-double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p, double seconds)
+double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p,
+                       double seconds)
 {
     struct read_job j = { piece, how, read_choose() };
     double bytes = 0, t0 = clock_seconds(), t;
@@ -298,7 +304,8 @@ size_t probe_cut(struct probe_piece *out, const struct probe_piece *seg, size_t 
  * -126) on N floats that stay in the first cache; the maximum of N floats; N floats to bf16. */
 
 enum { N = 2048 };
-static const float POLY[7] = { 1.0f, 0.693147182f, 0.240226504f, 0.0555041087f, 0.00961812911f, 0.00133335581f, 0.000154353139f };
+static const float POLY[7] = { 1.0f, 0.693147182f, 0.240226504f, 0.0555041087f, 0.00961812911f,
+                               0.00133335581f, 0.000154353139f };
 enum elementwise { DO_EXP2, DO_MAX, DO_CONVERT };
 
 static void elementwise_plain(enum elementwise what, float *x, uint16_t *y)
@@ -336,7 +343,8 @@ AVX2 static void elementwise_avx2(enum elementwise what, float *x, uint16_t *y)
         __m256 f = _mm256_sub_ps(v, n), p = _mm256_set1_ps(POLY[6]);
         for (int k = 5; k >= 0; k--)
             p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(POLY[k]));
-        __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
+        __m256i bits =
+            _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
         _mm256_store_ps(out + i, _mm256_and_ps(_mm256_castsi256_ps(bits), _mm256_cmp_ps(v, low, _CMP_GE_OQ)));
     }
     for (size_t i = 0; i < N && what == DO_MAX; i += 32)
@@ -347,7 +355,8 @@ AVX2 static void elementwise_avx2(enum elementwise what, float *x, uint16_t *y)
         for (int j = 0; j < 2; j++) {
             __m256i b = _mm256_load_si256((const __m256i *)(const void *)(x + i + 8 * (size_t)j));
             __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
-            h[j] = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(b, odd), _mm256_set1_epi32(0x7fff)), 16);
+            h[j] =
+                _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(b, odd), _mm256_set1_epi32(0x7fff)), 16);
         }
         __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(h[0], h[1]), 0xd8);
         _mm256_store_si256((__m256i *)(void *)(y + i), both);
@@ -369,8 +378,10 @@ AVX512BF16 static void elementwise_avx512(enum elementwise what, float *x, uint1
         __m512 f = _mm512_sub_ps(v, n), p = _mm512_set1_ps(POLY[6]);
         for (int k = 5; k >= 0; k--)
             p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(POLY[k]));
-        __m512i bits = _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23));
-        _mm512_store_ps(out + i, _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ), _mm512_castsi512_ps(bits)));
+        __m512i bits =
+            _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23));
+        _mm512_store_ps(
+            out + i, _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ), _mm512_castsi512_ps(bits)));
     }
     for (size_t i = 0; i < N && what == DO_MAX; i += 64)
         for (int j = 0; j < 4; j++)
@@ -409,7 +420,8 @@ static double elementwise_seconds(enum elementwise what, enum probe_isa isa, dou
 
 struct probe_costs probe_costs(enum probe_isa isa, double seconds)
 {
-    return (struct probe_costs){ elementwise_seconds(DO_EXP2, isa, seconds / 3), elementwise_seconds(DO_MAX, isa, seconds / 3),
+    return (struct probe_costs){ elementwise_seconds(DO_EXP2, isa, seconds / 3), elementwise_seconds(DO_MAX,
+        isa, seconds / 3),
                                  elementwise_seconds(DO_CONVERT, isa, seconds / 3) };
 }
 

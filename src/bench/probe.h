@@ -9,7 +9,8 @@
 
 /* Multiply-adds. bf16: two products per lane and instruction. PLAIN: what the compiler makes of a*b + c in C. I16: whole numbers, two products
  * per lane; ymm takes an addition besides. */
-enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_YMM, PROBE_BF16_ZMM, PROBE_I16_YMM, PROBE_I16_ZMM, PROBE_MULS };
+enum probe_mul { PROBE_MUL_PLAIN, PROBE_FMA_YMM, PROBE_FMA_ZMM, PROBE_BF16_YMM, PROBE_BF16_ZMM, PROBE_I16_YMM,
+                 PROBE_I16_ZMM, PROBE_MULS };
 const char *probe_mul_name(enum probe_mul k);
 bool probe_mul_supported(enum probe_mul k);
 /* FLOP/s (2 per multiply-add) over about `seconds`; p == NULL: the calling thread alone. */
@@ -21,7 +22,8 @@ struct probe_piece { const char *p; size_t bytes; };
 enum probe_read { PROBE_READ_PLAIN, PROBE_READ_PREFETCH, PROBE_READ_4_STREAMS, PROBE_READS };
 const char *probe_read_name(enum probe_read how);
 /* Bytes/s of sweeps over all pieces, one after the other for about `seconds` (at least one), without a warm-up. */
-double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p, double seconds);
+double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p,
+                       double seconds);
 /* The fastest way to read these pieces now; it also brings into the caches what stays there. */
 enum probe_read probe_read_best(const struct probe_piece *piece, size_t n, struct pool *p, double seconds);
 /* Cut n_seg segments into pieces of at most PROBE_PIECE_MAX bytes, every thread getting its share of each segment. Returns

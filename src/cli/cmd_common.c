@@ -29,7 +29,8 @@ static bool is_dir(const char *path)
 /* The hub cache of Hugging Face's own tools. */
 static void cache_dir(char *out, size_t size)
 {
-    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
+    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME"),
+               *user = getenv("HOME");
     if (hub && *hub)
         snprintf(out, size, "%s", hub);
     else if (home && *home)
@@ -47,14 +48,17 @@ static int cached_model(char dir[PATH_BYTES], const char *name, const char *what
     const char *slash = strchr(name, '/');
     size_t n;
     cache_dir(cache, sizeof cache);
-    snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name, slash + 1);
+    snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name,
+             slash + 1);
     if (access(ref, F_OK))
-        return err_set(e, ERR_INPUT, "%s: '%s' is no directory here, and not in the Hugging Face cache %s", what, name, cache);
+        return err_set(e, ERR_INPUT, "%s: '%s' is no directory here, and not in the Hugging Face cache %s",
+                       what, name, cache);
     if (file_read(&hash, &n, ref, 256, e))
         return -1;
     hash[strcspn(hash, " \r\n\t")] = 0;
     bool ok = *hash && strspn(hash, "0123456789abcdef") == strlen(hash);
-    int len = snprintf(dir, PATH_BYTES, "%s/models--%.*s--%.200s/snapshots/%s", cache, (int)MIN(slash - name, 200), name, slash + 1, hash);
+    int len = snprintf(dir, PATH_BYTES, "%s/models--%.*s--%.200s/snapshots/%s", cache,
+                       (int)MIN(slash - name, 200), name, slash + 1, hash);
     free(hash);
     if (!ok)
         return err_set(e, ERR_INPUT, "%s: not the hash of a snapshot", ref);
@@ -67,7 +71,8 @@ int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct e
 {
     size_t n = strlen(m);
     if (n >= PATH_BYTES)
-        return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n, PATH_BYTES - 1);
+        return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n,
+                       PATH_BYTES - 1);
     if (is_dir(m)) {
         memcpy(dir, m, n + 1);
         while (n > 1 && dir[n - 1] == '/')
@@ -79,7 +84,8 @@ int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct e
         return cached_model(dir, m, what, e);
     if (n > 5 && strcmp(m + n - 5, ".gguf") == 0)
         return err_set(e, ERR_INPUT, "%s: %s: .gguf files are not in this version of longhand", what, m);
-    return err_set(e, ERR_INPUT, "%s: %s: %s", what, m, access(m, F_OK) ? strerror(errno) : "not a directory");
+    return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
+                   access(m, F_OK) ? strerror(errno) : "not a directory");
 }
 
 int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
@@ -93,19 +99,24 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 
 enum dtype compute_of(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
 
-enum dtype kv_of(int kv_dtype) { return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER; }
+enum dtype kv_of(int kv_dtype)
+{
+    return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
+}
 
 int engine_open(struct engine *g, const struct options *o, struct err *e)
 {
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads, o->device, NULL, kv_of(o->kv_dtype) }, e);
+    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads,
+        o->device, NULL, kv_of(o->kv_dtype) }, e);
 }
 
 static struct model sizes_only(const struct engine *g)
 {
-    return (struct model){ .config = g->config, .compute = g->compute, .dev = g->dev, .ops = g->ops, .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
+    return (struct model){ .config = g->config, .compute = g->compute, .dev = g->dev, .ops = g->ops,
+                           .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
 }
 
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
@@ -117,7 +128,8 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
     char *path = realpath(g->dir, NULL);
     if (!path || strlen(path) >= sizeof g->path) {
         free(path);
-        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir, path ? "its absolute path is too long" : strerror(errno));
+        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir,
+                       path ? "its absolute path is too long" : strerror(errno));
     }
     snprintf(g->path, sizeof g->path, "%s", path);
     free(path);
@@ -155,7 +167,9 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
     memory_add_on(plan, g->dev, "weights", g->weight_bytes);
-    memory_add_on(plan, g->dev, "KV cache", kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
+    memory_add_on(
+        plan, g->dev, "KV cache",
+        kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
     memory_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_add_on(plan, g->dev, "logits", logits);
     if (g->dev->graph_bytes)
@@ -179,7 +193,9 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     if (model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e) == 0)
         return 0;
     g->model = sizes_only(g);            /* the next job is sized by it, and reads it again */
-    return e->code == ERR_AGAIN ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir) : -1;
+    return e->code == ERR_AGAIN
+               ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir)
+               : -1;
 }
 
 int engine_int8(struct engine *g, struct progress *p, struct err *e)
@@ -233,7 +249,8 @@ int text_read(char **data, size_t *n, const char *path, struct err *e)
         if (r < 0 && errno == EINTR && !stop_signal)
             continue;
         if (r < 0) {
-            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, "%s: cannot read: %s", name, stop_signal ? stop_signal_name() : strerror(errno));
+            err_set(e, stop_signal ? ERR_FAILED : ERR_INPUT, "%s: cannot read: %s", name,
+                    stop_signal ? stop_signal_name() : strerror(errno));
             goto fail;
         }
         if (r == 0)
@@ -262,8 +279,8 @@ static int check_chat_options(const struct options *o, struct err *e)
     return o->system ? text_check_utf8("--system", o->system, strlen(o->system), e) : 0;
 }
 
-int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o, const char *dir, const struct tokenizer *t,
-                  const char *text, size_t n, struct err *e)
+int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
+                  const char *dir, const struct tokenizer *t, const char *text, size_t n, struct err *e)
 {
     struct chat c;
     *template = NULL;
@@ -273,11 +290,15 @@ int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const str
         return tokenizer_encode(t, ids, n_ids, text, n, true, e);
     if (chat_open(&c, dir, o->chat_template, e))
         return -1;
-    const struct chat_options how = { .add_generation_prompt = true, .no_thinking = o->thinking == THINKING_OFF, .date = o->chat_date };
-    const struct chat_message m[] = { { "system", o->system ? o->system : "", o->system ? strlen(o->system) : 0 }, { "user", text, n } };
-    int rc = how.no_thinking && !chat_has_thinking(&c) ? err_set(e, ERR_INPUT, "--thinking off: chat template %s has no such switch", chat_name(&c)) :
-             how.date && !chat_has_date(&c) ? err_set(e, ERR_INPUT, "--chat-date: chat template %s names no day", chat_name(&c)) :
-             chat_encode(&c, t, o->system ? m : m + 1, o->system ? 2 : 1, &how, ids, n_ids, e);
+    const struct chat_options how = { .add_generation_prompt = true,
+                                      .no_thinking = o->thinking == THINKING_OFF, .date = o->chat_date };
+    const struct chat_message m[] = { { "system", o->system ? o->system : "", o->system ? strlen(o->system)
+                                        : 0 }, { "user", text, n } };
+    int rc = how.no_thinking && !chat_has_thinking(&c)
+                 ? err_set(e, ERR_INPUT, "--thinking off: chat template %s has no such switch", chat_name(&c))
+             : how.date && !chat_has_date(&c)
+                 ? err_set(e, ERR_INPUT, "--chat-date: chat template %s names no day", chat_name(&c))
+                 : chat_encode(&c, t, o->system ? m : m + 1, o->system ? 2 : 1, &how, ids, n_ids, e);
     *template = chat_name(&c);
     chat_close(&c);
     return rc;
@@ -287,7 +308,8 @@ int text_check_utf8(const char *what, const char *s, size_t n, struct err *e)
 {
     size_t ok = utf8_valid_prefix(s, n);
     if (ok < n)
-        return err_set(e, ERR_INPUT, "%s: invalid UTF-8 at offset %zu (byte 0x%02x)", what, ok, (unsigned char)s[ok]);
+        return err_set(e, ERR_INPUT, "%s: invalid UTF-8 at offset %zu (byte 0x%02x)", what, ok,
+                       (unsigned char)s[ok]);
     return 0;
 }
 
@@ -319,14 +341,16 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     if (!path || strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
         return 0;
     if (!*path)
-        return err_set(e, ERR_INPUT, "--output: '' is not the name of a file; FILE, or - for standard output, is allowed");
+        return err_set(e, ERR_INPUT,
+                       "--output: '' is not the name of a file; FILE, or - for standard output, is allowed");
     char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
     int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
     free(real);
     if (n >= PATH_BYTES - 16)
         return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
     const bool there = stat(s->path, &st) == 0;
-    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) || strncmp(path, "/proc/", 6) == 0;
+    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+                  strncmp(path, "/proc/", 6) == 0;
     /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
@@ -350,7 +374,8 @@ int sink_open(struct sink *s, const char *path, struct err *e)
 /* A closed pipe is an interruption: who read has had enough. */
 static int cannot_write(const char *name, int why, struct err *e)
 {
-    return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name) : err_set(e, ERR_FAILED, "%s: cannot write: %s", name, strerror(why));
+    return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name)
+                        : err_set(e, ERR_FAILED, "%s: cannot write: %s", name, strerror(why));
 }
 
 int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
@@ -375,12 +400,14 @@ int sink_finish(struct sink *s, struct err *e)
     if (json_whole(e))
         return -1;
     if (fsync(s->fd) || rename(s->temporary, s->path))
-        return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno), s->temporary);
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno),
+                       s->temporary);
     close(s->fd);
     s->temporary[0] = 0;
     s->fd = STDOUT_FILENO;
     if (name_sync(s->path))
-        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", s->path, strerror(errno));
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", s->path,
+                       strerror(errno));
     return 0;
 }
 
@@ -454,7 +481,8 @@ int json_whole(struct err *e)
 
 enum { PAIR_MS = 1000 };
 atomic_int stop_signal;             /* not sig_atomic_t: the threads of the store look at it too */
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LONG_LOCK_FREE == 2, "a signal handler may only touch atomics without a lock");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LONG_LOCK_FREE == 2,
+               "a signal handler may only touch atomics without a lock");
 
 /* Whoever stops a service or a job may send a pair at once (TERM and HUP, INT and TERM): that is one word. What comes a second later is another
  * one, whichever signal it is; its own disposition is the default by then (SA_RESETHAND), and it ends the process as soon as this returns. */
@@ -487,5 +515,8 @@ void stop_signals_catch(void)
 
 const char *stop_signal_name(void)
 {
-    return stop_signal == SIGINT ? "SIGINT" : stop_signal == SIGTERM ? "SIGTERM" : stop_signal == SIGHUP ? "SIGHUP" : "SIGUSR1";
+    return stop_signal == SIGINT    ? "SIGINT"
+           : stop_signal == SIGTERM ? "SIGTERM"
+           : stop_signal == SIGHUP  ? "SIGHUP"
+                                    : "SIGUSR1";
 }

@@ -78,7 +78,8 @@ int cmd_distinct(const struct options *o, struct err *e)
             print_json(&d, o->arg[i]);
         } else if (rc == 0) {
             if (i == 0)
-                printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3", "distinct-4");
+                printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3",
+                       "distinct-4");
             print_row(&d, o->arg[i]);
         }
         distinct_close(&d);

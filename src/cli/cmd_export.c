@@ -12,7 +12,8 @@ int cmd_export(const struct options *o, struct err *e)
     struct export_counts n;
     const struct export_options how = { o->export_format, o->partial, o->gzip, o->output };
     if (!options_given(o, "format"))
-        return err_set(e, ERR_INPUT, "export: --format is missing; text, ids, jsonl and openai-batch are allowed");
+        return err_set(e, ERR_INPUT,
+                       "export: --format is missing; text, ids, jsonl and openai-batch are allowed");
     stop_signals_catch();
     int rc = parts_from_options(&p, o, false, e);
     struct export_source *v = rc ? NULL : calloc(p.n, sizeof *v);
@@ -23,7 +24,8 @@ int cmd_export(const struct options *o, struct err *e)
     if (rc == 0)
         rc = export_jobs(&how, v, p.n, &n, e);
     if (rc == 0 && n.left_out && !o->quiet)
-        fprintf(stderr, "%zu jobs are not done and were left out; --partial shows what they have\n", n.left_out);
+        fprintf(stderr, "%zu jobs are not done and were left out; --partial shows what they have\n",
+                n.left_out);
     free(v);
     parts_close(&p);
     return rc;
@@ -45,7 +47,8 @@ static int check_options(const struct options *o, struct err *e)
 }
 
 /* What became of the batch's jobs, when there are none left to take. `worked`: how the work ended. */
-static int write_out(const struct options *o, const struct batch *b, struct store *s, int worked, struct err *e)
+static int write_out(const struct options *o, const struct batch *b, struct store *s, int worked,
+                     struct err *e)
 {
     const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output };
     struct job_list jobs;
@@ -59,16 +62,21 @@ static int write_out(const struct options *o, const struct batch *b, struct stor
     int rc = 0;
     if (jobs.n < b->n || count[JOB_QUEUED] + count[JOB_RUNNING] + count[JOB_PAUSED] > 0) {
         if (!worked)
-            err_set(e, ERR_AGAIN, "@%s: %zu jobs are paused, %zu queued, %zu running, %zu were removed; longhand resume @%s and the same command go on", b->name,
-                    count[JOB_PAUSED], count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n, b->name);
+            err_set(e, ERR_AGAIN,
+                    "@%s: %zu jobs are paused, %zu queued, %zu running, %zu were removed; longhand resume "
+                    "@%s and the same command go on",
+                    b->name, count[JOB_PAUSED], count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n,
+                    b->name);
         rc = -1;
     } else {
         const struct export_source one = { s, &jobs };
         rc = export_jobs(&how, &one, 1, &n, e);
     }
     if (rc == 0 && count[JOB_FAILED] + count[JOB_CANCELLED])
-        rc = err_set(e, ERR_FAILED, "@%s: %zu of %zu jobs failed, %zu were cancelled; longhand resume @%s queues failed ones again, and the same command goes on", b->name,
-                     count[JOB_FAILED], jobs.n, count[JOB_CANCELLED], b->name);
+        rc = err_set(e, ERR_FAILED,
+                     "@%s: %zu of %zu jobs failed, %zu were cancelled; longhand resume @%s queues failed "
+                     "ones again, and the same command goes on",
+                     b->name, count[JOB_FAILED], jobs.n, count[JOB_CANCELLED], b->name);
     job_list_free(&jobs);
     return rc;
 }
@@ -78,11 +86,13 @@ int cmd_run_batch(const struct options *o, struct err *e)
     struct batch b = {0};
     struct store *s = NULL;
     struct store_counts n;
-    int rc = check_options(o, e) || batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+    int rc = check_options(o, e) || batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) ||
+        batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0)
-            err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command goes on", stop_signal_name(), n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING], b.name);
+            err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command goes on",
+                    stop_signal_name(), n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING], b.name);
         if (rc == 0 || e->code == ERR_FAILED)
             rc = write_out(o, &b, s, rc, e);
     }

@@ -26,7 +26,8 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
     if (store_from_options(&d->s, o, STORE_WRITE, e) || job_from_word(d->s, o->arg[0], &d->jobs, e))
         return -1;
     d->job = &d->jobs.v[0];
-    return store_input(d->s, d->job->id, &d->in, e) || job_parse(&d->params, d->in.parameters, e) || text_reader_for(&d->reader, d->job, &d->params, e) ? -1 : 0;
+    return store_input(d->s, d->job->id, &d->in, e) || job_parse(&d->params, d->in.parameters, e) ||
+        text_reader_for(&d->reader, d->job, &d->params, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)
@@ -67,8 +68,10 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     char *text = NULL;
     const char *bytes;
     struct replay y;
-    if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) || store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
-        replay_open(&y, d->s, d->job, &d->params, &d->reader.config, d->reader.tokenizer, d->in.prompt_bytes == 0 && !d->params.chat, e)) {
+    if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) ||
+        store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
+        replay_open(&y, d->s, d->job, &d->params, &d->reader.config, d->reader.tokenizer,
+                    d->in.prompt_bytes == 0 && !d->params.chat, e)) {
         free(text);
         free(ids);
         return -1;
@@ -77,7 +80,8 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     for (size_t i = 0; i < n_ids && y.emit.finish == FINISH_NONE; i++) {
         replay_token(&y, ids[i], &bytes, &n);
         shown += n;
-        if (y.emit.finish == FINISH_NONE && y.emit.n_held == 0 && y.emit.stream.n_held == 0) {      /* nothing of the string has begun */
+        /* nothing of the string has begun */
+        if (y.emit.finish == FINISH_NONE && y.emit.n_held == 0 && y.emit.stream.n_held == 0) {
             *keep = i + 1;
             *n_rest = shown;
         }
@@ -99,15 +103,18 @@ static int extend(struct edit *d, struct err *e)
     size_t n, keep = j->tokens, wanted, n_rest = 0;
     char *rest = NULL;
     if (!more || *more != '+')
-        return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed", more ? "--tokens " : "--tokens is missing", more ? more : "");
+        return err_set(e, ERR_INPUT, "extend: %s%s; --tokens +N is needed",
+                       more ? "--tokens " : "--tokens is missing", more ? more : "");
     if (parse_size(&n, "--tokens +N", more + 1, 1, 1000000000, e))
         return -1;
     bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
     if (stopped && !(d->o->append && *d->o->append)) {
         char why[80];
         printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
-        return err_set(e, ERR_INPUT, "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would again; --append TEXT puts something behind it", j->id, why,
-                       j->tokens);
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would again; --append "
+                                      "TEXT puts something behind it",
+                       j->id, why, j->tokens);
     }
     if (stopped && cut_stop(d, &keep, &rest, &n_rest, e))
         return -1;
@@ -142,8 +149,11 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
     if (keep == j->tokens)                       /* an end-of-text token, which is not stored */
         return 0;
     printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
-    return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has ended by itself (%s) with the tokens before, and so would its fork; --at %zu leaves that out", d->o->at,
-                   j->id, why, keep);
+    return err_set(
+        e, ERR_INPUT,
+        "--at %zu: job %" PRId64
+        " has ended by itself (%s) with the tokens before, and so would its fork; --at %zu leaves that out",
+        d->o->at, j->id, why, keep);
 }
 
 static int fork_job(struct edit *d, int64_t *id, struct err *e)
@@ -155,16 +165,20 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
     if (!options_given(o, "seed") && getrandom(&seed, sizeof seed, 0) != sizeof seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (o->at > d->job->tokens)
-        return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens", o->at, d->job->id, d->job->tokens);
+        return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens", o->at, d->job->id,
+                       d->job->tokens);
     if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
         return -1;
     const size_t wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
     if (wanted <= o->at + d->n_given)
-        return err_set(e, ERR_INPUT, "%zu shared tokens and %zu given ones: --tokens %zu leaves none to write", o->at, d->n_given, wanted);
+        return err_set(e, ERR_INPUT,
+                       "%zu shared tokens and %zu given ones: --tokens %zu leaves none to write", o->at,
+                       d->n_given, wanted);
     if (job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
         return -1;
     const struct added add = { d->given, d->n_given, d->text, d->bytes };
-    const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL, .wanted = wanted };
+    const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL,
+                                 .wanted = wanted };
     return store_fork(d->s, d->job->id, &f, id, e);
 }
 

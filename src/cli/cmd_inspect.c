@@ -111,7 +111,8 @@ static void look_at_files(struct inspect *s)
         if (config_check_tensors(&g->config, &g->tensors, &e))
             note(s, &e);
     }
-    if (!s->has_tensors || s->first.code || model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, &e)) {
+    if (!s->has_tensors || s->first.code ||
+        model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, &e)) {
         /* from the configuration alone: padding is not in it */
         if (s->has_tensors && !s->first.code)
             note(s, &e);
@@ -153,7 +154,8 @@ static int look(struct inspect *s, struct err *e)
     look_at_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
-    s->kv_per_token = kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
+    s->kv_per_token =
+        kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
     struct decode_setup setup;
     draft_defaults(&setup.draft);
     setup.heads = NULL;
@@ -174,23 +176,26 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     const struct config *c = &s->engine.config;
     printf("{\"model\": ");
     put_json(stdout, s->engine.dir, strlen(s->engine.dir));
-    printf(", \"architecture\": \"%s\", \"parameters\": %zu, \"layers\": %zu, \"hidden\": %zu, \"feed_forward\": %zu, \"heads\": %zu, \"kv_heads\": %zu, "
-           "\"head_dim\": %zu, \"vocabulary\": %zu, \"tied_embeddings\": %s,\n \"context\": %zu, \"rope\": \"%s\", \"sliding_window\": ",
-           c->model_type, s->n_params, c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab, c->tied ? "true" : "false",
-           c->context, rope_name(c));
+    printf(", \"architecture\": \"%s\", \"parameters\": %zu, \"layers\": %zu, \"hidden\": %zu, "
+           "\"feed_forward\": %zu, \"heads\": %zu, \"kv_heads\": %zu, "
+           "\"head_dim\": %zu, \"vocabulary\": %zu, \"tied_embeddings\": %s,\n \"context\": %zu, \"rope\": "
+           "\"%s\", \"sliding_window\": ",
+           c->model_type, s->n_params, c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim,
+           c->vocab, c->tied ? "true" : "false", c->context, rope_name(c));
     printf(c->window ? "%zu" : "null", c->window);
     printf(",\n \"bytes\": %zu, \"bytes_per_dtype\": {", s->engine.tensors.data_bytes);
     for (size_t i = 0; i < s->n_dtypes; i++)
         printf("%s\"%s\": %zu", i ? ", " : "", s->dtype[i].name, s->dtype[i].bytes);
-    printf("}, \"kv_bytes_per_token\": %zu,\n \"compute\": \"%s\", \"tokens\": %zu, \"memory\": {", s->kv_per_token,
-           s->engine.compute == DT_F32 ? "f32" : "bf16", s->tokens);
+    printf("}, \"kv_bytes_per_token\": %zu,\n \"compute\": \"%s\", \"tokens\": %zu, \"memory\": {",
+           s->kv_per_token, s->engine.compute == DT_F32 ? "f32" : "bf16", s->tokens);
     for (size_t i = 0; i < s->plan.n; i++) {
         putchar('"');
         for (const char *p = s->plan.item[i].name; *p; p++)
             putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
         printf("\": %zu, ", s->plan.item[i].bytes);
     }
-    printf("\"total\": %zu, \"model_in_8_bits_if_there_is_room\": %zu, \"available\": ", s->plan.total, s->int8_bytes);
+    printf("\"total\": %zu, \"model_in_8_bits_if_there_is_room\": %zu, \"available\": ", s->plan.total,
+           s->int8_bytes);
     printf(available == SIZE_MAX ? "null" : "%zu", available);
     printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
     for (size_t i = 0; i < s->n_missing; i++) {
@@ -204,22 +209,26 @@ static void print_text(const struct inspect *s, size_t available, const char *li
 {
     const struct config *c = &s->engine.config;
     const double MiB = 1048576;
-    printf("model         %s\narchitecture  %s%s%s%s\n", s->engine.dir, c->model_type, c->qkv_bias ? ", q/k/v biases" : "", c->qk_norm ? ", q/k norms" : "",
+    printf("model         %s\narchitecture  %s%s%s%s\n", s->engine.dir, c->model_type,
+           c->qkv_bias ? ", q/k/v biases" : "", c->qk_norm ? ", q/k norms" : "",
            c->tied ? ", tied embeddings" : "");
-    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, %zu KV heads of %zu, vocabulary %zu\n", c->n_layers, c->hidden, c->ffn,
-           c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
+    printf("shape         %zu layers, hidden %zu, feed-forward %zu, %zu heads, %zu KV heads of %zu, "
+           "vocabulary %zu\n",
+           c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab);
     printf("parameters    %zu\nbytes         %zu", s->n_params, s->engine.tensors.data_bytes);
     for (size_t i = 0; i < s->n_dtypes; i++)
         printf("%s%zu in %s", i ? ", " : " (", s->dtype[i].bytes, s->dtype[i].name);
     printf("%s\ncontext       %zu, RoPE %s", s->n_dtypes ? ")" : "", c->context, rope_name(c));
     if (c->window)
         printf(", sliding window %zu", c->window);
-    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token, kv_type_name(s->engine.dev->kv_type));
+    printf("\nKV cache      %zu bytes per token (%s)\n", s->kv_per_token,
+           kv_type_name(s->engine.dev->kv_type));
     printf("\nmemory for %zu tokens, MiB\n", s->tokens);
     for (size_t i = 0; i < s->plan.n; i++)
         printf("  %-20s%12.1f\n", s->plan.item[i].name, (double)s->plan.item[i].bytes / MiB);
     printf("  %-20s%12.1f\n", "sum", (double)s->plan.total / MiB);
-    printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and", (double)s->int8_bytes / MiB);
+    printf("  %-20s%12.1f  (if there is room to spare: the model in 8 bits, for drafts)\n", "and",
+           (double)s->int8_bytes / MiB);
     if (available != SIZE_MAX)
         printf("  %-20s%12.1f  (%s)\n", "available", (double)available / MiB, limit);
     printf(s->n_missing ? "\nmissing\n" : "\nmissing       nothing\n");

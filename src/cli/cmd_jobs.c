@@ -47,11 +47,14 @@ static const char *seed_mark(void)
 
 static json_t *job_json(const struct job *j)
 {
-    json_t *o = json_pack("{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "job", (json_int_t)j->id, "name", json_text(j->batch),
-                          "custom_id", json_text(j->custom_id), "state", job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens",
-                          (json_int_t)j->given, "of", (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", json_text(j->model), "priority",
-                          (json_int_t)j->priority, "tokens_per_second", real_or_null(j->rate), "finish_reason", json_text(j->finish_reason), "stop_reason",
-                          json_text(j->stop_reason), "error", json_text(j->error), "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
+    json_t *o = json_pack(
+        "{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "job",
+        (json_int_t)j->id, "name", json_text(j->batch), "custom_id", json_text(j->custom_id), "state",
+        job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens", (json_int_t)j->given, "of",
+        (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", json_text(j->model),
+        "priority", (json_int_t)j->priority, "tokens_per_second", real_or_null(j->rate), "finish_reason",
+        json_text(j->finish_reason), "stop_reason", json_text(j->stop_reason), "error", json_text(j->error),
+        "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
     json_object_set_new(o, "seed", json_sprintf("%s%s", seed_mark(), seed));     /* a number in print_json */
@@ -85,7 +88,8 @@ static int print_json(json_t *v, struct err *e)
     if (!s)
         return err_set(e, ERR_FAILED, "out of memory for JSON");
     for (char *hit; (hit = strstr(from, seed_mark()));) {
-        put_part(from, hit - 1);                     /* to the quotation mark, and from behind the mark to the next one */
+        /* to the quotation mark, and from behind the mark to the next one */
+        put_part(from, hit - 1);
         from = hit + n + strcspn(hit + n, "\"");
         put_part(hit + n, from++);
     }
@@ -128,8 +132,9 @@ static json_t *list_json(const struct store_counts *n, const struct store_parts 
             json_array_append_new(list, one);
         }
     }
-    all = json_pack("{s:o, s:I, s:I, s:f, s:o, s:o}", "counts", states, "tokens", (json_int_t)n->tokens, "of", (json_int_t)n->wanted, "tokens_per_second",
-                    n->rate, "eta_seconds", n->rate > 0 ? json_real((double)n->open_tokens / n->rate) : json_null(), "jobs", list);
+    all = json_pack("{s:o, s:I, s:I, s:f, s:o, s:o}", "counts", states, "tokens", (json_int_t)n->tokens, "of",
+                    (json_int_t)n->wanted, "tokens_per_second", n->rate, "eta_seconds",
+                    n->rate > 0 ? json_real((double)n->open_tokens / n->rate) : json_null(), "jobs", list);
     if (p->n > 1)
         json_object_set(all, "databases", paths);
     json_decref(paths);
@@ -140,7 +145,8 @@ static void name_of(char *out, size_t size, const struct job *j)
 {
     char name[300] = "";
     if (j->batch)
-        snprintf(name, sizeof name, "@%s%s%.80s", j->batch, j->custom_id ? "/" : "", j->custom_id ? j->custom_id : "");
+        snprintf(name, sizeof name, "@%s%s%.80s", j->batch, j->custom_id ? "/" : "",
+                 j->custom_id ? j->custom_id : "");
     else if (j->parent)
         snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
     printable(out, size, name);
@@ -150,12 +156,15 @@ static void list_job(const struct job *j)
 {
     char name[80], error[100], rate[16] = "", tokens[48];
     name_of(name, sizeof name, j);
-    printable(error, sizeof error, j->gone ? "its process has ended, longhand work goes on with it" : j->error ? j->error : "");
+    printable(error, sizeof error,
+              j->gone    ? "its process has ended, longhand work goes on with it"
+              : j->error ? j->error
+                         : "");
     if (j->rate > 0)
         snprintf(rate, sizeof rate, "%.1f", j->rate);
     snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
-    printf("%6" PRId64 "  %-9s  %17s  %8s  %-10s  %s%s%s\n", j->id, job_state_name(j->state), tokens, rate, j->finish_reason ? j->finish_reason : "", name,
-           *name && *error ? ": " : "", error);
+    printf("%6" PRId64 "  %-9s  %17s  %8s  %-10s  %s%s%s\n", j->id, job_state_name(j->state), tokens, rate,
+           j->finish_reason ? j->finish_reason : "", name, *name && *error ? ": " : "", error);
 }
 
 static void list_text(const struct store_counts *n, const struct store_parts *p)
@@ -176,7 +185,8 @@ static void list_text(const struct store_counts *n, const struct store_parts *p)
             printf("%s\n", path);
         }
         if (jobs->n)
-            printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish", "name");
+            printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish",
+                   "name");
         for (size_t k = 0; k < jobs->n; k++)
             list_job(&jobs->v[k]);
     }
@@ -208,27 +218,34 @@ static size_t snapshot_of(struct store *s, int64_t job)
     return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
 }
 
-static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)
+static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in,
+                         const struct event_list *events)
 {
-    json_t *o = job_json(j), *list = json_array(), *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : json_null();
+    json_t *o = job_json(j), *list = json_array(),
+           *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : json_null();
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
-        json_array_append_new(list, json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt", (json_int_t)v->attempt, "kind", v->kind, "text", json_text(v->text)));
+        json_array_append_new(list,
+                              json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt",
+                                        (json_int_t)v->attempt, "kind", v->kind, "text", json_text(v->text)));
     }
     json_object_set_new(o, "fingerprint", json_text(j->fingerprint));
     json_object_set_new(o, "parameters", json_loads(in->parameters, 0, NULL));
-    json_object_set_new(o, "metadata", meta ? meta : json_string(in->metadata));      /* numbers that jansson does not hold: as it stands in the line */
+    /* numbers that jansson does not hold: as it stands in the line */
+    json_object_set_new(o, "metadata", meta ? meta : json_string(in->metadata));
     json_object_set_new(o, "prompt", json_stringn(in->prompt, in->prompt_bytes));
     json_object_set_new(o, "snapshot_tokens", snapshot ? json_integer((json_int_t)snapshot) : json_null());
     json_object_set_new(o, "events", list);
     return o;
 }
 
-static void show_text(const struct job *j, size_t snapshot, const struct job_input *in, const struct event_list *events)
+static void show_text(const struct job *j, size_t snapshot, const struct job_input *in,
+                      const struct event_list *events)
 {
     char text[400], when[32];
-    printf("job %" PRId64 ": %s, %zu of %zu tokens (%zu given)%s%s\n", j->id, job_state_name(j->state), j->tokens, j->wanted, j->given,
-           j->finish_reason ? ", finish reason " : "", j->finish_reason ? j->finish_reason : "");
+    printf("job %" PRId64 ": %s, %zu of %zu tokens (%zu given)%s%s\n", j->id, job_state_name(j->state),
+           j->tokens, j->wanted, j->given, j->finish_reason ? ", finish reason " : "",
+           j->finish_reason ? j->finish_reason : "");
     if (j->stop_reason) {
         printable(text, sizeof text, j->stop_reason);
         printf("  stop reason: %s\n", text);
@@ -241,7 +258,8 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
         printf("  error: %s\n", text);
     }
     printable(text, sizeof text, j->model);
-    printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-", j->numerics ? j->numerics : "-");
+    printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-",
+           j->numerics ? j->numerics : "-");
     printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
     if (j->gone)
         printf("  worker: its process has ended; longhand work goes on with it\n");
@@ -250,11 +268,13 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
     printf("  created %s", time_text(when, j->created));
     printf(", started %s", time_text(when, j->started));
     printf(", last change %s", time_text(when, j->updated));
-    printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt, j->resumes);
+    printf(", ended %s; attempt %" PRId64 ", %zu resumes\n", time_text(when, j->ended), j->attempt,
+           j->resumes);
     if (snapshot)
         printf("  snapshot of the KV cache: the first %zu tokens of prompt and text\n", snapshot);
     printable(text, 200, in->prompt);
-    printf("  prompt: %zu tokens, %zu bytes: %s\n  parameters: %s\n", j->prompt_tokens, in->prompt_bytes, text, in->parameters);
+    printf("  prompt: %zu tokens, %zu bytes: %s\n  parameters: %s\n", j->prompt_tokens, in->prompt_bytes,
+           text, in->parameters);
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
         printable(text, sizeof text, v->text ? v->text : "");
@@ -295,9 +315,13 @@ int cmd_show(const struct options *o, struct err *e)
 
 int cmd_change(const struct options *o, struct err *e)
 {
-    static const struct { unsigned verb; const char *done, *what; int (*change)(struct store *, const int64_t *, size_t, size_t *, struct err *); } verbs[] = {
-        { VERB_PAUSE, "paused", "queued or running", store_pause }, { VERB_RESUME, "queued again", "paused or failed", store_resume },
-        { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel }, { VERB_REMOVE, "removed", "there", store_remove },
+    static const struct { unsigned verb; const char *done, *what; int (*change)(struct store *,
+        const int64_t *, size_t, size_t *, struct err *);
+    } verbs[] = {
+        { VERB_PAUSE, "paused", "queued or running", store_pause },
+        { VERB_RESUME, "queued again", "paused or failed", store_resume },
+        { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
+        { VERB_REMOVE, "removed", "there", store_remove },
     };
     struct store *s = NULL;
     struct job_list jobs = {0};
@@ -313,11 +337,12 @@ int cmd_change(const struct options *o, struct err *e)
     if (rc == 0 && changed)
         snapshots_collect(s);
     if (rc == 0 && changed == 0 && jobs.n == 1)
-        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id, job_state_name(jobs.v[0].state), verbs[k].what,
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
+                     job_state_name(jobs.v[0].state), verbs[k].what,
                      jobs.v[0].gone ? "; its process has ended, and longhand work goes on with it" : "");
     else if (rc == 0 && !o->quiet)
-        fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done, changed < jobs.n ? "; the others were not " : "",
-                changed < jobs.n ? verbs[k].what : "");
+        fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
+                changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].what : "");
     job_list_free(&jobs);
     free(ids);
     store_close(s);

@@ -18,7 +18,8 @@ static int write_out(const struct reports *l, const struct options *o, struct er
     int rc = (o->json ? report_json : o->csv ? report_csv : o->html ? report_html : report_table)(f, l, e);
     if (stream_end(f) && rc == 0)
         rc = err_set(e, ERR_FAILED, "out of memory for the report");
-    if (rc == 0 && (rc = sink_open(&out, o->output, e)) == 0 && (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
+    if (rc == 0 && (rc = sink_open(&out, o->output, e)) == 0 &&
+        (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
         sink_abandon(&out);
         rc = -1;
     }

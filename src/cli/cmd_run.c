@@ -43,7 +43,9 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
     if (o->quiet)
         return;
     if (p->show == SHOW_JSON) {
-        fprintf(stderr, "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
+        fprintf(stderr,
+                "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64
+                ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
                 r->job->id, r->job->seed, r->n_prompt, r->job->wanted);
         put_json(stderr, own, strlen(own));
         fputs("}\n", stderr);
@@ -56,7 +58,9 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
         if (drawn)
             fprintf(stderr, "seed: %" PRIu64 "\n", r->job->seed);
         if (!r->lossless)
-            fprintf(stderr, "--verifier paper: not lossless, this is not the text that the model alone would write\n");
+            fprintf(
+                stderr,
+                "--verifier paper: not lossless, this is not the text that the model alone would write\n");
     }
     if (r->to_terminal && p->show == SHOW_LINE)
         progress_stop(p);                        /* text and progress would share the terminal */
@@ -64,23 +68,30 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
 
 static void last_line_json(const struct run *r, const struct work_result *w)
 {
-    fprintf(stderr, "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ", w->tokens,
-            r->job->wanted, finish_name(w->finish));
+    fprintf(
+        stderr,
+        "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ",
+        w->tokens, r->job->wanted, finish_name(w->finish));
     if (w->by_string)
         put_json(stderr, w->stop_reason, strlen(w->stop_reason));
     else
         fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
-    fprintf(stderr, ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": %.3f, \"job\": %" PRId64 "}\n", w->seconds,
-            w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0, r->n_prompt, w->prefill_seconds, r->job->id);
+    fprintf(stderr,
+            ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": "
+            "%.3f, \"job\": %" PRId64 "}\n",
+            w->seconds, w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0, r->n_prompt,
+            w->prefill_seconds, r->job->id);
 }
 
 static void last_line(const struct run *r, const struct work_result *w)
 {
     const size_t wanted = r->job->wanted;
     char speed[96];
-    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0);
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds,
+                     w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0);
     if (r->drafts && w->stats.rounds)
-        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass", (double)w->stats.tokens / (double)w->stats.rounds);
+        snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass",
+                 (double)w->stats.tokens / (double)w->stats.rounds);
     if (r->o->quiet)
         return;
     if (r->o->progress == PROGRESS_JSON)
@@ -88,7 +99,10 @@ static void last_line(const struct run *r, const struct work_result *w)
     else if (w->by_string)
         fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
     else if (w->finish == FINISH_STOP)
-        fprintf(stderr, "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n", w->stop_reason, w->tokens, wanted, speed);
+        fprintf(
+            stderr,
+            "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n",
+            w->stop_reason, w->tokens, wanted, speed);
     else if (r->o->progress != PROGRESS_NONE)
         fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
 }
@@ -104,12 +118,16 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
     put_json(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
-    fprintf(f, ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": %zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
-            "\"tokens_per_second\": %.3f, ", r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds, w->prefill_seconds,
-            w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
+    fprintf(f,
+            ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": "
+                                   "%zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
+            "\"tokens_per_second\": %.3f, ",
+            r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds,
+            w->prefill_seconds, w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
     stats_json(f, &w->stats, r->fixed_tree);
     if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */
-        fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f", (double)w->stats.to_host / (double)w->stats.rounds);
+        fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f",
+                (double)w->stats.to_host / (double)w->stats.rounds);
     fputs("}\n", f);
     if (stream_end(f))
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
@@ -146,7 +164,8 @@ static void say_repetition(void *ctx, const struct repetition *p)
         return;
     progress_clear(&r->worker.progress);
     if (o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n", p->start, p->found, p->period);
+        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n",
+                p->start, p->found, p->period);
     else if (o->progress != PROGRESS_NONE || stop)
         fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p->start, p->period,
                 stop ? "; it ends here" : "; --on-loop stop would end it here");
@@ -171,23 +190,27 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
     r->out = (struct sink){ .fd = STDOUT_FILENO };
     switch (w->end) {
     case WORK_FAILED:
-        return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id, w->why.msg, more);
+        return err_set(e, w->why.code == ERR_INPUT ? ERR_INPUT : ERR_FAILED, "job %" PRId64 ": %.800s%s", id,
+                       w->why.msg, more);
     case WORK_REFUSED:
         return err_set(e, w->why.code, "%.900s", w->why.msg);
     case WORK_LOST:
-        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens, r->job->wanted, more);
+        return err_set(e, ERR_AGAIN, "%.500s, after %zu of %zu tokens%s", w->why.msg, w->tokens,
+                       r->job->wanted, more);
     default:
         break;
     }
     return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
-                   "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64 " goes on, or longhand resume %" PRId64 " and longhand work", w->why.msg,
-                   w->tokens, r->job->wanted, more, id, id);
+                   "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64
+                   " goes on, or longhand resume %" PRId64 " and longhand work",
+                   w->why.msg, w->tokens, r->job->wanted, more, id, id);
 }
 
 static int work_on(struct run *r, int64_t id, struct err *e)
 {
     const struct options *o = r->o;
-    const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change, .rounds = o->rounds, .restore = true };
+    const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change,
+                                      .rounds = o->rounds, .restore = true };
     const struct work_out out = { put_text, put_id, say_repetition, announce, r };
     struct store *s = r->worker.store;
     struct wish wish = worker_wish(&r->worker, id);
@@ -205,7 +228,8 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     if (rc == 0)
         rc = conclude(r, &w, e);
     else if (stop_signal)                        /* the store failed on the way out */
-        err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint", stop_signal_name(), id);
+        err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint",
+                  stop_signal_name(), id);
     stats_close(&w.stats);
     job_list_free(&r->jobs);
     return rc;
@@ -240,7 +264,8 @@ static int run_new(struct run *r, struct store **s, struct err *e)
     int64_t *ids = calloc(o->samples, sizeof *ids);
     int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
     if (rc == 0 && o->samples > 1 && (!o->output || strcmp(o->output, "-") == 0))
-        rc = err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I", o->samples);
+        rc = err_set(e, ERR_INPUT, "--samples %zu: more than one text needs -o FILE; text I goes to FILE.I",
+                     o->samples);
     if (rc == 0)
         rc = request_open(&r->request, o, &r->worker.engine, e);
     if (rc == 0 && (rc = open_output(r, 0, e)) == 0) {
@@ -281,7 +306,9 @@ int cmd_run(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
     stop_signals_catch();
     stopping_open(o->progress == PROGRESS_JSON, o->quiet);
-    int rc = o->batch ? cmd_run_batch(o, e) : options_given(o, "resume") ? run_resume(&r, &s, e) : run_new(&r, &s, e);
+    int rc = o->batch                     ? cmd_run_batch(o, e)
+             : options_given(o, "resume") ? run_resume(&r, &s, e)
+                                          : run_new(&r, &s, e);
     progress_clear(&r.worker.progress);
     worker_close(&r.worker);
     store_close(s);

@@ -49,14 +49,17 @@ static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
     kv_truncate(&s->kv, 0);
     for (size_t done = 0; done + 1 < n;) {
         size_t rows = MIN((size_t)SCORE_ROWS, n - 1 - done);
-        struct pass_seq seq = { .kv = &s->kv, .n = rows, .token = s->ids + from + done, .want = all, .logits = s->logits };
+        struct pass_seq seq = { .kv = &s->kv, .n = rows, .token = s->ids + from + done, .want = all,
+                                .logits = s->logits };
         struct rows r = { s, from + done };
         if (stop_signal)
-            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(), from + done, s->n);
+            return err_set(e, ERR_FAILED, "stopped by %s after %zu of %zu tokens", stop_signal_name(),
+                           from + done, s->n);
         if (model_forward(&s->engine.model, s->work, &seq, 1, NULL, 0, e))
             return err_while(e, "token %zu", from + done);
         kv_advance(&s->kv, rows);
-        if (s->host != s->logits && dev->download(dev, s->host, s->logits, rows * s->engine.config.vocab * sizeof *s->host))
+        if (s->host != s->logits &&
+            dev->download(dev, s->host, s->logits, rows * s->engine.config.vocab * sizeof *s->host))
             return err_set(e, ERR_FAILED, "token %zu: %s: %s", from + done, dev->name, dev->error);
         pool_run(s->engine.pool, rows, row_nll, &r);
         done += rows;
@@ -71,10 +74,14 @@ static int check_length(struct score *s, struct err *e)
     if (s->n < 2)
         return err_set(e, ERR_INPUT, "%s: %zu token, at least 2 are needed", s->o->arg[0], s->n);
     if (s->o->window > c->context)
-        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", s->o->window, c->context);
+        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", s->o->window,
+                       c->context);
     if (!s->o->window && s->n > c->context)
-        return err_set(e, ERR_INPUT, "%s: %zu tokens are beyond this model's context of %zu; --window N scores it in pieces%s", s->o->arg[0], s->n, c->context,
-                       c->rope.type == ROPE_DYNAMIC ? "" : ", --context-scaling yarn:F stretches the context");
+        return err_set(
+            e, ERR_INPUT,
+            "%s: %zu tokens are beyond this model's context of %zu; --window N scores it in pieces%s",
+            s->o->arg[0], s->n, c->context,
+            c->rope.type == ROPE_DYNAMIC ? "" : ", --context-scaling yarn:F stretches the context");
     s->piece = s->o->window ? MIN(s->o->window, s->n) : s->n;
     return 0;
 }
@@ -147,8 +154,8 @@ static void print_text(const struct score *s)
             else
                 printf("%" PRId32 "\t%.6f\n", s->ids[i], s->nll[i - 1]);
         }
-    printf("%zu tokens, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, s->sum, s->scored ? s->sum / (double)s->scored : 0,
-           s->scored ? exp(s->sum / (double)s->scored) : 0);
+    printf("%zu tokens, nll %.6f (%.6f per token), perplexity %.4f\n", s->n, s->sum,
+           s->scored ? s->sum / (double)s->scored : 0, s->scored ? exp(s->sum / (double)s->scored) : 0);
 }
 
 static int score(struct score *s, struct err *e)

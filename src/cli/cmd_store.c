@@ -11,12 +11,14 @@ static int check_not_written(const struct options *o, const char *db, struct err
     const char *const file[] = { o->output, o->json_stats }, *const name[] = { "output", "json-stats" };
     for (size_t i = 0; i < 2; i++)
         if (file[i] && same_file(file[i], db))
-            return err_set(e, ERR_INPUT, "--%s: %s is the database; any other file is allowed", name[i], file[i]);
+            return err_set(e, ERR_INPUT, "--%s: %s is the database; any other file is allowed", name[i],
+                           file[i]);
     return 0;
 }
 
 /* `given` NULL: LONGHAND_DB, else the default path. */
-static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode, struct err *e)
+static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode,
+                      struct err *e)
 {
     char path[PATH_BYTES];
     const char *env = getenv("LONGHAND_DB"), *db = given ? given : env && *env ? env : NULL;
@@ -38,7 +40,10 @@ static int open_store(struct store **s, const char *given, const struct options 
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e)
 {
     if (o->db.n > 1)
-        return err_set(e, ERR_INPUT, "%s: --db is given %zu times, one database is allowed; list, report and export read several", o->verb->name, o->db.n);
+        return err_set(
+            e, ERR_INPUT,
+            "%s: --db is given %zu times, one database is allowed; list, report and export read several",
+            o->verb->name, o->db.n);
     return open_store(s, o->db.n ? o->db.v[0] : NULL, o, mode, e);
 }
 
@@ -70,7 +75,8 @@ static int id_order(const void *a, const void *b)
 }
 
 /* Add what `words` select to the parts. A word that one of them has is no error; *n_ids [p->n] grow. */
-static int select_words(struct store_parts *p, const struct options *o, const char *const *words, size_t n_words, bool every, size_t *n_ids, struct err *e)
+static int select_words(struct store_parts *p, const struct options *o, const char *const *words,
+                        size_t n_words, bool every, size_t *n_ids, struct err *e)
 {
     struct selection sel;
     struct err first = {0};
@@ -151,13 +157,15 @@ void parts_close(struct store_parts *p)
 
 /* ---- jobs ---- */
 
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e)
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
+                      struct job_list *jobs, struct err *e)
 {
     struct selection sel;
     size_t n = 0;
     *ids = NULL;
     *jobs = (struct job_list){0};
-    int rc = selection_parse(&sel, o->arg, o->n_args, o->state, o->all || (every && !o->n_args && !o->state), e);
+    int rc =
+        selection_parse(&sel, o->arg, o->n_args, o->state, o->all || (every && !o->n_args && !o->state), e);
     if (rc == 0)
         rc = store_select(s, &sel, ids, &n, e);
     selection_free(&sel);
@@ -214,10 +222,13 @@ int text_reader_for(struct text_reader *r, const struct job *job, const struct j
     text_reader_close(r);
     snprintf(r->path, sizeof r->path, "%s", job->model);
     snprintf(r->scaling, sizeof r->scaling, "%s", scaling);
-    if (config_read(&r->config, r->path, e) || (p->scaling && config_scale_context(&r->config, p->scaling, e)) ||
+    if (config_read(&r->config, r->path, e) ||
+        (p->scaling && config_scale_context(&r->config, p->scaling, e)) ||
         tokenizer_open(&r->tokenizer, r->path, r->config.vocab, e)) {
         text_reader_close(r);
-        return err_while(e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids reads it without", job->id);
+        return err_while(
+            e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids reads it without",
+            job->id);
     }
     return 0;
 }
@@ -228,7 +239,8 @@ void text_reader_close(struct text_reader *r)
     *r = (struct text_reader){0};
 }
 
-int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e)
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                  struct err *e)
 {
     struct job_params p = {0};
     struct job_input in = {0};
@@ -241,7 +253,8 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     if (*text)                           /* nothing yet is nothing, also where the model is not there */
         return 0;
     int rc = store_input(s, job->id, &in, e);
-    if (rc == 0 && (rc = job_parse(&p, in.parameters, e)) == 0 && (rc = text_reader_for(r, job, &p, e)) == 0 &&
+    if (rc == 0 && (rc = job_parse(&p, in.parameters, e)) == 0 &&
+        (rc = text_reader_for(r, job, &p, e)) == 0 &&
         (rc = store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e)) == 0)
         rc = replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e);
     bool open = rc == 0;
@@ -251,7 +264,10 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
         if (i == n_ids) {                /* an end-of-text token is not stored: the text ends here */
             emit_flush(&y.emit, &bytes, &n_bytes);
         } else if (ids[i] < 0 || (size_t)ids[i] >= r->config.vocab) {
-            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's tokenizer does not have", job->id, i, ids[i]);
+            rc = err_set(e, ERR_INPUT,
+                         "job %" PRId64 ": token %zu is %" PRId32
+                         ", which this model's tokenizer does not have",
+                         job->id, i, ids[i]);
             break;
         } else {
             replay_token(&y, ids[i], &bytes, &n_bytes);

@@ -7,7 +7,8 @@
 /* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
 /* The jobs of the command line's words, --state and --all, ascending; `every` without any of them: all. Free both lists. */
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids, struct job_list *jobs, struct err *e);
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
+                      struct job_list *jobs, struct err *e);
 /* The databases of list, report and export: --db may be given several times. {0} is closed. */
 struct store_part { struct store *store; int64_t *ids; struct job_list jobs; };   /* ids[jobs.n]: of the selected jobs, ascending */
 struct store_parts { struct store_part *v; size_t n; };
@@ -32,6 +33,7 @@ int  text_reader_for(struct text_reader *r, const struct job *job, const struct 
 void text_reader_close(struct text_reader *r);
 
 /* The text of a job as far as its row here says, whatever came later, so that both belong together; with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
-int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n, struct err *e);
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                  struct err *e);
 /* Its generated token ids, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
 int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

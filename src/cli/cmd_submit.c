@@ -14,7 +14,8 @@ static int submit_one(const struct options *o, struct err *e)
     struct store *s = NULL;
     int64_t *ids = calloc(o->samples, sizeof *ids);
     int rc = ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    if (rc == 0 && (rc = request_open(&r, o, &g, e)) == 0 && (rc = store_from_options(&s, o, STORE_CREATE, e)) == 0)
+    if (rc == 0 && (rc = request_open(&r, o, &g, e)) == 0 &&
+        (rc = store_from_options(&s, o, STORE_CREATE, e)) == 0)
         rc = request_submit(&r, &g, s, false, ids, e);
     for (size_t i = 0; i < o->samples && rc == 0; i++)
         printf("%" PRId64 "\n", ids[i]);
@@ -35,7 +36,8 @@ static int submit_batch(const struct options *o, struct err *e)
 {
     struct batch b = {0};
     struct store *s = NULL;
-    int rc = batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
+    int rc =
+        batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0)
         puts(b.name);
     store_close(s);

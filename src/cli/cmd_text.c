@@ -79,11 +79,13 @@ static int show_new_ids(struct tail *t, const struct job *job, struct err *e)
     size_t n = 0, shown = 0;
     if (t->at == 0)
         t->at = t->from;
-    int rc = store_spans(t->s, job->id, &spans, e) || store_tokens(t->s, job->id, t->at, SIZE_MAX, &ids, &n, e) ? -1 : 0;
+    int rc = store_spans(t->s, job->id, &spans, e) || store_tokens(t->s, job->id, t->at, SIZE_MAX, &ids, &n,
+        e) ? -1 : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         bool given = false;
         for (size_t k = 0; k < spans.n && !given; k++)
-            given = strcmp(spans.v[k].kind, "given") == 0 && t->at + i >= spans.v[k].start && t->at + i - spans.v[k].start < spans.v[k].n;
+            given = strcmp(spans.v[k].kind, "given") == 0 && t->at + i >= spans.v[k].start &&
+                    t->at + i - spans.v[k].start < spans.v[k].n;
         if (!given)
             ids[shown++] = ids[i];
     }
@@ -105,7 +107,10 @@ static int show_new(struct tail *t, const struct job *job, struct err *e)
         const char *bytes;
         size_t n_bytes, at = t->replay.at;
         if (ids[i] < 0 || (size_t)ids[i] >= t->reader.config.vocab)
-            rc = err_set(e, ERR_INPUT, "job %" PRId64 ": token %zu is %" PRId32 ", which this model's tokenizer does not have", job->id, at, ids[i]);
+            rc = err_set(e, ERR_INPUT,
+                         "job %" PRId64 ": token %zu is %" PRId32
+                         ", which this model's tokenizer does not have",
+                         job->id, at, ids[i]);
         if (rc)
             break;
         replay_token(&t->replay, ids[i], &bytes, &n_bytes);
@@ -126,7 +131,8 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     job_input_free(&in);
     if (rc || text_reader_for(&t->reader, job, &t->params, e))
         return -1;
-    return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer, at_start && !t->params.chat, e);
+    return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer,
+                       at_start && !t->params.chat, e);
 }
 
 /* A pipe that nobody reads any more; a write would tell, but none may come for long. */
@@ -152,11 +158,14 @@ static int follow(struct tail *t, const char *word, struct err *e)
             return -1;
         const struct job *job = &jobs.v[0];
         if (!begun)
-            t->from = options_given(t->o, "from") ? t->o->from : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS : 0;
+            t->from = options_given(t->o, "from") ? t->o->from
+                      : job->tokens > TAIL_TOKENS ? job->tokens - TAIL_TOKENS
+                                                  : 0;
         begun = true;
         if (as_text && !open && (rc = tail_open(t, job, e)) == 0)
             open = true;
-        more = t->o->follow && (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
+        more = t->o->follow &&
+               (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
             rc = as_text ? show_new(t, job, e) : show_new_ids(t, job, e);
         if (rc == 0 && as_text && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE) {

@@ -48,7 +48,8 @@ static int lines_fill(struct lines *l, struct err *e)
     if (l->to == l->room) {
         char *p = l->room >= LINE_BYTES_MAX ? NULL : realloc(l->buf, 2 * l->room);
         if (!p)
-            return err_set(e, ERR_INPUT, "%s: line %zu is longer than %zu bytes", l->name, l->number + 1, l->room);
+            return err_set(e, ERR_INPUT, "%s: line %zu is longer than %zu bytes", l->name, l->number + 1,
+                           l->room);
         l->buf = p;
         l->room *= 2;
     }
@@ -91,7 +92,8 @@ static int lines_next(struct lines *l, char **line, size_t *n, struct err *e)
 
 static int bad_line(const struct lines *l, const char *line, const char *at, const char *what, struct err *e)
 {
-    return err_set(e, ERR_INPUT, "%s: line %zu, offset %zu: %s", l->name, l->number, l->offset + (size_t)(at - line), what);
+    return err_set(e, ERR_INPUT, "%s: line %zu, offset %zu: %s", l->name, l->number,
+                   l->offset + (size_t)(at - line), what);
 }
 
 static const char *skip_space(const char *p, const char *end)
@@ -159,17 +161,20 @@ static int line_string(char *line, size_t n, size_t *n_text, const struct lines 
         }
         const char *q = unescape(p + 1, end, &out);
         if (!q)
-            return bad_line(l, line, p, "not an escape of a JSON string (lone surrogates are not allowed)", e);
+            return bad_line(l, line, p, "not an escape of a JSON string (lone surrogates are not allowed)",
+                            e);
         p = q;
     }
     if (p == end || skip_space(p + 1, end) != end)
-        return bad_line(l, line, p, p == end ? "a JSON string that does not end" : "more than one JSON string", e);
+        return bad_line(l, line, p,
+                        p == end ? "a JSON string that does not end" : "more than one JSON string", e);
     *n_text = (size_t)(out - line);
     return 0;
 }
 
 /* A JSON array of ids into (*ids)[0..*n_ids), which grows. */
-static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, size_t *room, const struct lines *l, struct err *e)
+static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, size_t *room,
+                    const struct lines *l, struct err *e)
 {
     const char *end = line + n, *p = skip_space(line, end);
     *n_ids = 0;
@@ -260,7 +265,8 @@ static int tokenize_lines(const struct tokenizer *t, const char *path, bool deco
     while (rc == 0 && (more = lines_next(&l, &line, &n, e)) > 0) {
         if (!decode)
             rc = encode_line(t, line, n, &l, e);
-        else if (!(rc = line_ids(line, n, &ids, &n_ids, &room, &l, e)) && (rc = decode_ids(t, ids, n_ids, true, e)))
+        else if (!(rc = line_ids(line, n, &ids, &n_ids, &room, &l, e)) &&
+                 (rc = decode_ids(t, ids, n_ids, true, e)))
             err_while(e, "%s: line %zu", l.name, l.number);
         l.offset += n + 1;
     }
@@ -271,7 +277,8 @@ static int tokenize_lines(const struct tokenizer *t, const char *path, bool deco
 
 /* ---- whole texts ---- */
 
-static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, const char *name, struct err *e)
+static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, const char *name,
+                     struct err *e)
 {
     size_t room = n / 2 + 1;                     /* a digit and a space for each */
     *n_ids = 0;
@@ -290,7 +297,8 @@ static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, c
             len++;
         memcpy(word, p, MIN(len, sizeof word - 1));
         if (len >= sizeof word || len == 0 || parse_long(&v, name, word, 0, INT32_MAX, e))
-            return err_set(e, ERR_INPUT, "%s: offset %zu: '%s' is not a token id", name, (size_t)(p - text), word);
+            return err_set(e, ERR_INPUT, "%s: offset %zu: '%s' is not a token id", name, (size_t)(p - text),
+                           word);
         (*ids)[(*n_ids)++] = (int32_t)v;
         p += len;
     }

@@ -25,7 +25,8 @@ struct job {
 };
 
 /* Tokens of texts, without what the tokenizer puts before and behind them. */
-static int read_texts(struct train_text *t, const struct tokenizer *tok, const struct text_list *files, struct err *e)
+static int read_texts(struct train_text *t, const struct tokenizer *tok, const struct text_list *files,
+                      struct err *e)
 {
     size_t room = 0;
     t->begin = calloc(files->n + 1, sizeof *t->begin);
@@ -72,7 +73,10 @@ static int read_prefix(struct job *j, struct err *e)
         memcpy(j->train.prefix, ids, n * sizeof *ids);
     free(ids);
     j->train.n_prefix = n;
-    return n <= TRAIN_PREFIX_MAX ? 0 : err_set(e, ERR_INPUT, "the tokenizer puts %zu tokens before a text, at most %d are allowed", n, TRAIN_PREFIX_MAX);
+    return n <= TRAIN_PREFIX_MAX
+               ? 0
+               : err_set(e, ERR_INPUT, "the tokenizer puts %zu tokens before a text, at most %d are allowed",
+                         n, TRAIN_PREFIX_MAX);
 }
 
 /* FILE.safetensors -> FILE-independent.safetensors */
@@ -92,28 +96,35 @@ static int settings(struct job *j, struct err *e)
     const struct options *o = j->o;
     const size_t window = o->window ? o->window : MIN((size_t)8192, j->engine.config.context);
     if (o->n_args != 1 || strcmp(o->arg[0], "heads"))
-        return err_set(e, ERR_INPUT, "train: '%s': only heads can be trained; usage: longhand train heads --model DIR --data FILES... --out FILE",
+        return err_set(e, ERR_INPUT,
+                       "train: '%s': only heads can be trained; usage: longhand train heads --model DIR "
+                       "--data FILES... --out FILE",
                        o->n_args ? o->arg[0] : "");
     if (!o->output)
         return err_set(e, ERR_INPUT, "train: --out FILE is missing");
     if (!o->data.n)
         return err_set(e, ERR_INPUT, "train: --data FILES... is missing");
     if (strlen(o->output) > PATH_BYTES - 64)
-        return err_set(e, ERR_INPUT, "--out: a path of %zu bytes, at most %d are allowed", strlen(o->output), PATH_BYTES - 64);
+        return err_set(e, ERR_INPUT, "--out: a path of %zu bytes, at most %d are allowed", strlen(o->output),
+                       PATH_BYTES - 64);
     if (window > j->engine.config.context)
-        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", window, j->engine.config.context);
+        return err_set(e, ERR_INPUT, "--window %zu is beyond this model's context of %zu", window,
+                       j->engine.config.context);
     if (window < 4 * TRAIN_OUTPUTS_MAX)
         return err_set(e, ERR_INPUT, "--window %zu: at least %d are needed", window, 4 * TRAIN_OUTPUTS_MAX);
     snprintf(j->out[0], PATH_BYTES, "%s", o->output);
     second_name(j->out[1], o->output);
     snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
-    if ((o->train_kind == KIND_BOTH && output_check(o, "out", j->out[1], e)) || output_check(o, "out", j->checkpoint, e))
+    if ((o->train_kind == KIND_BOTH && output_check(o, "out", j->out[1], e)) ||
+        output_check(o, "out", j->checkpoint, e))
         return -1;
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,
-        .rate = options_given(o, "learning-rate") ? o->train_rate : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
+        .rate = options_given(o, "learning-rate") ? o->train_rate
+        : MIN(0.2, 0.005 * 4096 / (double)j->engine.config.hidden),
         .clip = o->train_clip, .warmup = o->train_warmup, .seed = options_given(o, "seed") ? o->seed : 42,
-        .valid_every = o->valid_every, .valid_windows = o->valid_windows, .checkpoint_seconds = o->checkpoint_seconds,
+        .valid_every = o->valid_every, .valid_windows = o->valid_windows,
+        .checkpoint_seconds = o->checkpoint_seconds,
     };
     struct train_settings *s = &j->train.s;
     s->decay = options_given(o, "weight-decay") ? o->train_decay : s->rate > 0.005 ? 0.0005 / s->rate : 0.1;
@@ -155,7 +166,8 @@ static void scores(FILE *f, const struct train_score *s, size_t n)
     fputs(" %\n", f);
 }
 
-static void on_report(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score)
+static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
+                      const struct train_score *score)
 {
     struct job *j = ctx;
     struct progress *p = &j->progress;
@@ -170,11 +182,15 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
         const struct train_score *s = score + i * TRAIN_OUTPUTS_MAX;
         if (p->show == SHOW_JSON) {
             for (size_t k = 0; k < t->module[i].n_outputs; k++)
-                fprintf(stderr, "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, \"loss\": %.6f, "
-                        "\"top1\": %.6f, \"top3\": %.6f}\n", step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
+                fprintf(stderr,
+                        "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, "
+                        "\"loss\": %.6f, "
+                        "\"top1\": %.6f, \"top3\": %.6f}\n",
+                        step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
                         per(&s[k], s[k].loss), per(&s[k], (double)s[k].top1), per(&s[k], (double)s[k].top3));
         } else {
-            fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name, valid ? "held-out text" : "its windows");
+            fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name,
+                    valid ? "held-out text" : "its windows");
             scores(stderr, s, t->module[i].n_outputs);
         }
     }
@@ -189,11 +205,17 @@ static void print_times(const struct job *j)
             heads[k] += train_heads_seconds(&t->module[i])[k];
     for (size_t k = 0; k < TRAIN_TIMES; k++)
         all += t->seconds[k];
-    fprintf(stderr, "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, heads %.1f s, optimiser %.1f s, checkpoints %.1f s; "
-            "held-out text %.1f s\n", t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]), t->seconds[TRAIN_FORWARD],
-            t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER], t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
-    fprintf(stderr, "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n", heads[HEADS_FORWARD],
-            heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
+    fprintf(stderr,
+            "%zu tokens in %.1f s, %.0f tokens/s without held-out text: model %.1f s, heads %.1f s, "
+            "optimiser %.1f s, checkpoints %.1f s; "
+            "held-out text %.1f s\n",
+            t->run_tokens, all, (double)t->run_tokens / (all - t->seconds[TRAIN_VALID]),
+            t->seconds[TRAIN_FORWARD], t->seconds[TRAIN_MODULES], t->seconds[TRAIN_OPTIMISER],
+            t->seconds[TRAIN_STORE], t->seconds[TRAIN_VALID]);
+    fprintf(
+        stderr,
+        "of the heads' time: forward %.1f s, LM head %.1f s, loss %.1f s, LM head back %.1f s, back %.1f s\n",
+        heads[HEADS_FORWARD], heads[HEADS_LM], heads[HEADS_LOSS], heads[HEADS_LM_BACK], heads[HEADS_BACK]);
 }
 
 /* ---- the run ---- */
@@ -213,7 +235,9 @@ static int check_memory(struct job *j, struct err *e)
         memory_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
     memory_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
     memory_add(&plan, "moments", train_host_bytes(&shape));
-    memory_add_on(&plan, dev, "heads", j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) + c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
+    memory_add_on(&plan, dev, "heads",
+                  j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) +
+                      c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
     return memory_check(&plan, "a smaller --window needs less", e);
 }
 
@@ -229,8 +253,9 @@ static int open_first(struct job *j, size_t i, bool chained, struct err *e)
     if (heads_open(h, path, &j->engine.model, e))
         return -1;
     if (h->n != j->o->heads || h->chained != chained)
-        return err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n, h->chained ? "chained" : "independent",
-                       j->o->heads, chained ? "chained" : "independent");
+        return err_set(e, ERR_INPUT, "--from: %s: %zu %s heads, to be trained are %zu %s ones", path, h->n,
+                       h->chained ? "chained" : "independent", j->o->heads,
+                       chained ? "chained" : "independent");
     return 0;
 }
 
@@ -240,7 +265,8 @@ static int train_all(struct job *j, struct err *e)
     const int kind = j->o->train_kind;
     t->module = j->module;
     t->n_modules = kind == KIND_BOTH ? 2 : 1;
-    if (check_memory(j, e) || engine_load(&j->engine, &j->progress, e) || lm_back_open(&j->back, &j->engine.model, e))
+    if (check_memory(j, e) || engine_load(&j->engine, &j->progress, e) ||
+        lm_back_open(&j->back, &j->engine.model, e))
         return -1;
     t->model = &j->engine.model;
     t->checkpoint = j->checkpoint;
@@ -252,12 +278,14 @@ static int train_all(struct job *j, struct err *e)
         const bool chained = kind != KIND_INDEPENDENT && i == 0;
         j->module[i] = (struct module){ .name = chained ? "chained" : "independent", .out = j->out[i] };
         if ((j->o->train_from && open_first(j, i, chained, e)) ||
-            train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed, j->o->train_from ? &j->first[i] : NULL, e))
+            train_heads_open(&j->module[i], t->model, &j->back, j->o->heads, chained, t->s.seed,
+                             j->o->train_from ? &j->first[i] : NULL, e))
             return -1;
     }
     progress_clear(&j->progress);
     if (j->progress.show == SHOW_LINE || j->progress.show == SHOW_PLAIN)
-        fprintf(stderr, "%zu tokens in %zu windows, held out %zu; %zu steps of %zu windows\n", t->data.begin[t->data.n], train_windows(t, &t->data),
+        fprintf(stderr, "%zu tokens in %zu windows, held out %zu; %zu steps of %zu windows\n",
+                t->data.begin[t->data.n], train_windows(t, &t->data),
                 t->valid.n ? t->valid.begin[t->valid.n] : 0, t->s.steps, t->s.batch);
     progress_phase(&j->progress, "training", "tokens", t->s.steps * t->s.batch * t->s.window);
     return train_run(t, e);

@@ -60,30 +60,39 @@ static int check_open(struct check *c, struct err *e)
     if (store_input(c->s, c->job->id, &c->in, e) || job_parse(&c->params, c->in.parameters, e))
         return -1;
     if (c->params.draft.verifier == VERIFY_PAPER)
-        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with --verifier paper: its text is not the model's own", c->job->id);
-    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || choose(c, e))       /* sums and chain are checked here */
+        return err_set(e, ERR_INPUT,
+                       "job %" PRId64 " was made with --verifier paper: its text is not the model's own",
+                       c->job->id);
+    /* sums and chain are checked here */
+    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || choose(c, e))
         return -1;
     w->threads = c->o->threads;
     w->device = c->o->device;
     if (worker_model(w, c->job, &c->params, e))
         return -1;
     if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
-        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id, c->job->numerics, w->engine.dev->numerics);
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id,
+                       c->job->numerics, w->engine.dev->numerics);
     const size_t n_max = c->in.n_prompt + c->n + 1;
     c->params.draft = (struct draft_settings){0};
     c->params.drafter_auto = false;
-    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, c->job->seed, c->job->sample, n_max, e) ||
+    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, c->job->seed,
+                 c->job->sample, n_max, e) ||
         job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load(w, e))
         return -1;
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
-        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now", c->job->id, c->job->model);
+        return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now",
+                       c->job->id, c->job->model);
     for (size_t i = 0; i < c->in.n_prompt + c->n; i++) {
         int32_t id = i < c->in.n_prompt ? c->in.prompt_ids[i] : c->ids[i - c->in.n_prompt];
         if (id < 0 || (size_t)id >= w->engine.config.vocab)
-            return err_set(e, ERR_FAILED, "job %" PRId64 ": %s %zu is %" PRId32 ", beyond the model's vocabulary of %zu", c->job->id,
-                           i < c->in.n_prompt ? "prompt token" : "token", i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
+            return err_set(e, ERR_FAILED,
+                           "job %" PRId64 ": %s %zu is %" PRId32 ", beyond the model's vocabulary of %zu",
+                           c->job->id, i < c->in.n_prompt ? "prompt token" : "token",
+                           i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
     }
-    return decode_open(&c->decoder, &w->engine.model, &c->params.sampling, NULL, c->in.prompt_ids, c->in.n_prompt, n_max, e);
+    return decode_open(&c->decoder, &w->engine.model, &c->params.sampling, NULL, c->in.prompt_ids,
+                       c->in.n_prompt, n_max, e);
 }
 
 static bool going(void *ctx, size_t done, size_t of)
@@ -99,7 +108,8 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
     progress_phase(&c->worker.progress, "verifying", "tokens", c->n);
     for (*at = 0; *at < c->n; ++*at) {
         if (stop_signal)
-            return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu tokens", stop_signal_name(), *at, c->n);
+            return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu tokens", stop_signal_name(), *at,
+                           c->n);
         if (!c->wanted[*at]) {
             decode_append(d, &c->ids[*at], 1);
             continue;
@@ -121,17 +131,24 @@ static int tell(const struct check *c, size_t at, int32_t own, struct err *e)
 {
     const bool same = at == c->n;
     if (c->o->json) {
-        printf("{\"job\": %" PRId64 ", \"identical\": %s, \"tokens\": %zu, \"checked\": %zu, \"first_difference\": ", c->job->id, same ? "true" : "false", c->n, c->n_wanted);
+        printf("{\"job\": %" PRId64
+               ", \"identical\": %s, \"tokens\": %zu, \"checked\": %zu, \"first_difference\": ",
+               c->job->id, same ? "true" : "false", c->n, c->n_wanted);
         if (same)
             puts("null}");
         else
-            printf("{\"token\": %zu, \"stored\": %" PRId32 ", \"derived\": %" PRId32 "}}\n", at, c->ids[at], own);
+            printf("{\"token\": %zu, \"stored\": %" PRId32 ", \"derived\": %" PRId32 "}}\n", at, c->ids[at],
+                   own);
     } else if (same) {
-        printf("job %" PRId64 ": %zu tokens, chain whole, %zu derived again: identical\n", c->job->id, c->n, c->n_wanted);
+        printf("job %" PRId64 ": %zu tokens, chain whole, %zu derived again: identical\n", c->job->id, c->n,
+               c->n_wanted);
     }
     if (stdout_finish(e))
         return -1;
-    return same ? 0 : err_set(e, ERR_FAILED, "job %" PRId64 ": token %zu is %" PRId32 " in the store, the model says %" PRId32, c->job->id, at, c->ids[at], own);
+    return same ? 0
+                : err_set(e, ERR_FAILED,
+                          "job %" PRId64 ": token %zu is %" PRId32 " in the store, the model says %" PRId32,
+                          c->job->id, at, c->ids[at], own);
 }
 
 int cmd_verify(const struct options *o, struct err *e)

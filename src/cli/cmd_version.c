@@ -32,9 +32,11 @@ int cmd_help(const struct options *o, struct err *e)
 {
     const struct verb *v = NULL;
     if (o->n_args && !(v = options_verb(o->arg[0])))
-        return err_set(e, ERR_INPUT, "help: there is no verb '%s' in this version; see longhand help", o->arg[0]);
+        return err_set(e, ERR_INPUT, "help: there is no verb '%s' in this version; see longhand help",
+                       o->arg[0]);
     if ((o->n_args > 0) + o->all + o->man + options_given(o, "completion") > 1)
-        return err_set(e, ERR_INPUT, "help: VERB, --all, --man and --completion: only one of them is allowed");
+        return err_set(e, ERR_INPUT,
+                       "help: VERB, --all, --man and --completion: only one of them is allowed");
     if (o->man)
         options_man(stdout);
     else if (options_given(o, "completion"))

@@ -22,12 +22,17 @@ struct shift {
 
 static void say(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
 {
-    const char *what = r->end == WORK_DONE ? "done" : r->end == WORK_FAILED ? "failed" : r->end == WORK_LOST ? "left" : "stopped";
+    const char *what = r->end == WORK_DONE     ? "done"
+                       : r->end == WORK_FAILED ? "failed"
+                       : r->end == WORK_LOST   ? "left"
+                                               : "stopped";
     if (h->o->quiet)
         return;
     if (h->o->progress == PROGRESS_JSON) {
-        fprintf(stderr, "{\"phase\": \"%s\", \"job\": %" PRId64 ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ", what, id,
-                r->tokens, wanted, r->seconds, r->prefill_seconds);
+        fprintf(stderr,
+                "{\"phase\": \"%s\", \"job\": %" PRId64
+                ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ",
+                what, id, r->tokens, wanted, r->seconds, r->prefill_seconds);
         if (r->why.msg[0])
             put_json(stderr, r->why.msg, strlen(r->why.msg));
         else
@@ -35,17 +40,20 @@ static void say(const struct shift *h, int64_t id, const struct work_result *r, 
         fputs("}\n", stderr);
     } else if (r->end == WORK_DONE) {
         if (h->o->progress != PROGRESS_NONE)
-            fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id, r->tokens, wanted, r->seconds,
+            fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id,
+                    r->tokens, wanted, r->seconds,
                     r->seconds > 0 ? (double)(r->tokens - r->was) / r->seconds : 0);
     } else {
-        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, what, r->tokens, wanted, r->why.msg);
+        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, what, r->tokens, wanted,
+                r->why.msg);
     }
 }
 
 /* 0: go on; 1: stop, the rest of the queue is for another time; -1. */
 static int one_job(struct shift *h, struct claim *c, struct err *e)
 {
-    const struct work_options how = { .stopped = JOB_QUEUED, .accept_change = h->o->accept_change, .rounds = h->o->rounds };
+    const struct work_options how = { .stopped = JOB_QUEUED, .accept_change = h->o->accept_change,
+                                      .rounds = h->o->rounds };
     struct work_result r;
     const size_t wanted = c->wanted;
     const int64_t id = c->job;
@@ -53,9 +61,13 @@ static int one_job(struct shift *h, struct claim *c, struct err *e)
         stats_close(&r.stats);
         return -1;
     }
-    if (r.end == WORK_BROKEN) {                  /* the next job would not fare better; this one is nobody's fault */
+    /* the next job would not fare better; this one is nobody's fault */
+    if (r.end == WORK_BROKEN) {
         stats_close(&r.stats);
-        return err_set(e, ERR_FAILED, "job %" PRId64 ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on", id, r.why.msg, r.tokens, wanted);
+        return err_set(e, ERR_FAILED,
+                       "job %" PRId64
+                       ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on",
+                       id, r.why.msg, r.tokens, wanted);
     }
     say(h, id, &r, wanted);
     stats_close(&r.stats);
@@ -139,16 +151,22 @@ static int say_what_stays(const struct shift *h, struct err *e)
         return 0;
     int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
     for (size_t i = 0; i < jobs.n; i++)
-        if (!is_for(&h->worker, &jobs.v[i]) && (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
+        if (!is_for(&h->worker, &jobs.v[i]) &&
+            (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
             first = first ? first : &jobs.v[i];
             others++;
         }
     if (first && h->o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"not for this worker\", \"jobs\": %zu, \"job\": %" PRId64 ", \"numerics\": \"%s\", \"here\": \"%s\"}\n", others, first->id,
-                first->numerics, h->worker.numerics[0]);
+        fprintf(stderr,
+                "{\"phase\": \"not for this worker\", \"jobs\": %zu, \"job\": %" PRId64
+                ", \"numerics\": \"%s\", \"here\": \"%s\"}\n",
+                others, first->id, first->numerics, h->worker.numerics[0]);
     else if (first)
-        fprintf(stderr, "%zu %s queued that other arithmetic began (job %" PRId64 ": %s, here it is %s): a worker that has it goes on with them, or --accept-numerics-change\n",
-                others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics, h->worker.numerics[0]);
+        fprintf(stderr,
+                "%zu %s queued that other arithmetic began (job %" PRId64
+                ": %s, here it is %s): a worker that has it goes on with them, or --accept-numerics-change\n",
+                others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics,
+                h->worker.numerics[0]);
     job_list_free(&jobs);
     free(ids);
     return rc;
@@ -163,7 +181,8 @@ static int conclude(const struct shift *h, struct err *e)
         return -1;
     const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
     if (stop_signal)
-        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on", stop_signal_name(), left);
+        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on",
+                       stop_signal_name(), left);
     if (h->late && left)
         return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work goes on", left);
     if (n.jobs[JOB_PAUSED])
@@ -171,7 +190,8 @@ static int conclude(const struct shift *h, struct err *e)
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
         fprintf(stderr, "%s: no job is waiting%s\n", store_path(h->store), paused);
     if (h->failed)
-        return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed, h->done);
+        return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
+                       h->done);
     return 0;
 }
 

@@ -25,7 +25,8 @@ int cmd_report(const struct options *o, struct err *e);
 int cmd_bench(const struct options *o, struct err *e);       /* src/bench/bench.c */
 int cmd_submit(const struct options *o, struct err *e);
 int cmd_work(const struct options *o, struct err *e);
-int cmd_list(const struct options *o, struct err *e);        /* src/cli/cmd_jobs.c: list, show, pause, resume, cancel, remove */
+/* src/cli/cmd_jobs.c: list, show, pause, resume, cancel, remove */
+int cmd_list(const struct options *o, struct err *e);
 int cmd_show(const struct options *o, struct err *e);
 int cmd_change(const struct options *o, struct err *e);
 int cmd_text(const struct options *o, struct err *e);        /* src/cli/cmd_text.c: text, tail */
@@ -90,8 +91,8 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
 
 /* The token ids of a prompt as the options want it: with --chat as a user's message through the chat template of the model in `dir`,
  * whose name goes to *template, otherwise the text itself (*template is NULL). free(*ids). */
-int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o, const char *dir, const struct tokenizer *t,
-                  const char *text, size_t n, struct err *e);
+int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
+                  const char *dir, const struct tokenizer *t, const char *text, size_t n, struct err *e);
 
 enum { TEXT_BYTES_MAX = 1 << 30 };
 /* All of a file, a pipe or ("-") standard input, with a NUL behind it; free(*data). */
@@ -114,7 +115,8 @@ int  sink_finish(struct sink *s, struct err *e);                      /* fsync, 
 /* Give up: what was written stays under the temporary name, which is removed if it is empty. */
 void sink_abandon(struct sink *s);
 
-void put_json(FILE *f, const char *s, size_t n);                   /* n bytes, quoted; one that is no UTF-8, as names of files may have it, as the text \xNN */
+/* n bytes, quoted; one that is no UTF-8, as names of files may have it, as the text \xNN */
+void put_json(FILE *f, const char *s, size_t n);
 /* Flush standard output and say whether everything arrived. Here and in sink_write a closed pipe is ERR_AGAIN. */
 int  stdout_finish(struct err *e);
 

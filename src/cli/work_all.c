@@ -108,19 +108,22 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
             told = true;
             tell(pid, g.n, stop_signal);
         }
-        const pid_t ended = waitpid(-1, &status, WNOHANG);       /* not waiting inside: a signal before that would not be told */
+        /* not waiting inside: a signal before that would not be told */
+        const pid_t ended = waitpid(-1, &status, WNOHANG);
         if (ended == 0)
             nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
         for (size_t i = 0; ended > 0 && i < g.n; i++)
             if (pid[i] == ended) {
                 const int code = WIFEXITED(status) ? WEXITSTATUS(status) : ERR_FAILED;
                 if (WIFSIGNALED(status))
-                    fprintf(stderr, "longhand: %.*s%zu: ended by signal %d; its job goes on where it was\n", (int)(strlen(o->device) - 3), o->device, i, WTERMSIG(status));
+                    fprintf(stderr, "longhand: %.*s%zu: ended by signal %d; its job goes on where it was\n",
+                            (int)(strlen(o->device) - 3), o->device, i, WTERMSIG(status));
                 pid[i] = 0;
                 bad += code != 0;
                 worst = worse(worst, code == 0 || code == ERR_INPUT || code == ERR_AGAIN ? code : ERR_FAILED);
                 left--;
             }
     }
-    return worst ? err_set(e, worst, "%zu of %zu workers did not end well; their lines stand above", bad, g.n) : 0;
+    return worst ? err_set(e, worst, "%zu of %zu workers did not end well; their lines stand above", bad, g.n)
+                 : 0;
 }

@@ -11,7 +11,8 @@ static float prior(uint16_t cell)
     double p;
     switch (kind) {
     case GUESS_VERIFIED: case GUESS_PASS: case GUESS_AHEAD: {
-        size_t ahead = i / 16, lead = i % 16;            /* 8..15: best, ahead of the next one by (lead - 8) / 2 */
+        /* 8..15: best, ahead of the next one by (lead - 8) / 2 */
+        size_t ahead = i / 16, lead = i % 16;
         p = lead >= 8 ? 0.95 - 0.6 * exp(-0.35 * (double)(lead - 8)) : 0.3 * exp(-0.6 * (double)(7 - lead));
         p *= kind == GUESS_PASS ? 1 : pow(0.75, (double)ahead + 1);
         break;

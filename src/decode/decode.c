@@ -12,11 +12,13 @@ size_t decode_work_rows(const struct decode_setup *setup, size_t n_max)
     return MAX(MIN((size_t)PREFILL_ROWS, n_max), decode_verify_rows(setup));
 }
 
-void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max)
+void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
+                 size_t n_max)
 {
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
-        n_max * sizeof(int32_t), chooser_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max), draft_bytes(draft, m, setup->heads),
+        n_max * sizeof(int32_t), chooser_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max),
+            draft_bytes(draft, m, setup->heads),
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -32,8 +34,9 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
                 : memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
 }
 
-int decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,
-                size_t n_prompt, size_t n_max, struct err *e)
+int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
+                const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
+                struct err *e)
 {
     const struct config *c = &m->config;
     setup = setup ? setup : &plain;
@@ -49,13 +52,16 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max, d->rows_max > 1 ? d->rows_max : 0, e) ||
+    if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max,
+                d->rows_max > 1 ? d->rows_max : 0, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
         chooser_open(&d->chooser, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
-        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->chooser, p->penalty, p->penalty_window, n_max, e))
+        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->chooser,
+                   p->penalty, p->penalty_window, n_max, e))
         goto fail;
-    control_start(&d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
-                  (double)(kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
+    control_start(
+        &d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
+        (double)(kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
     return 0;
 fail:
     decode_close(d);
@@ -121,7 +127,7 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
     return r;
 }
 
-/* ---- one round -------------------------------------------------------------------------------------------- */
+/* ---- one round ---- */
 
 static struct history history_of(const struct decoder *d)
 {
@@ -131,7 +137,8 @@ static struct history history_of(const struct decoder *d)
 /* Time passes of several sizes behind the text; their rows are forgotten. */
 static int calibrate(struct decoder *d, struct err *e)
 {
-    static const uint8_t all[64] = { [0 ... 63] = 1 };      /* logits of every row, as verification wants them */
+    /* logits of every row, as verification wants them */
+    static const uint8_t all[64] = { [0 ... 63] = 1 };
     static const int32_t parent[64] = { -1 };               /* all but the first below the root */
     size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
     int32_t token[64];
@@ -140,10 +147,13 @@ static int calibrate(struct decoder *d, struct err *e)
         n--;
     for (size_t j = 0; j < sizeof token / sizeof *token; j++)
         token[j] = d->tokens[d->n_tokens - 1];
-    const int times = d->control.measured[1] ? 2 : 1;       /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time dear */
+    /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time
+     * dear */
+    const int times = d->control.measured[1] ? 2 : 1;
     for (int again = 0; again < times; again++)
         for (size_t i = 0; i < n; i++) {
-            struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all, .logits = d->logits };
+            struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all,
+                                    .logits = d->logits };
             const struct history h = history_of(d);
             double start = clock_seconds(), seconds;
             int rc = model_begin(d->model, d->work, &seq, 1, e);
@@ -197,7 +207,8 @@ static void ask_ahead(struct decoder *d)
         return;
     double before = clock_seconds(), value = control_value(&d->control, d->draft.tree, &rows);
     if (draft_ahead(&d->draft))
-        control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows), clock_seconds() - before);
+        control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows),
+                        clock_seconds() - before);
 }
 
 /* Whether this round may have draft passes; where not, the partial cache stays behind. */
@@ -217,7 +228,8 @@ static int draft(struct decoder *d, struct err *e)
     g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
     control_round(&d->control, d->kv.n_past);
-    if ((control_trial_is_due(&d->control) || control_is_trial(&d->control)) && !control_may_try(&d->control, draft_could_gain(g, &d->control)))
+    if ((control_trial_is_due(&d->control) || control_is_trial(&d->control)) &&
+        !control_may_try(&d->control, draft_could_gain(g, &d->control)))
         draft_hope_again(g, &d->control);
     control_choose_mode(&d->control);
     if (d->control.on && d->control.mode == MODE_FULL)
@@ -229,13 +241,16 @@ static int draft(struct decoder *d, struct err *e)
     g->looks = control_looks(&d->control);
     for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
         const struct drafter_ops *ops = drafters_all[i];
-        bool more = true, priced = d->control.on && (ops->source == SOURCE_HEADS || (d->control.mode == MODE_LEAN && ops->source != SOURCE_PARTIAL));
+        bool more = true,
+             priced = d->control.on && (ops->source == SOURCE_HEADS ||
+                                        (d->control.mode == MODE_LEAN && ops->source != SOURCE_PARTIAL));
         for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
             double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
             if (ops->expand(g, &more, e))
                 return -1;
             if (priced)
-                control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows), clock_seconds() - before);
+                control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows),
+                                clock_seconds() - before);
         }
         if (d->control.on && ops->source == SOURCE_PARTIAL && g->passes)
             ask_ahead(d);
@@ -260,7 +275,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     struct pass_seq seq[BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         struct tree *t = d[i]->draft.tree;
-        seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all, .logits = d[i]->logits };
+        seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all,
+                                    .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
         if (may_pass(d[i]) && partial_wants_scores(&d[i]->draft.partial)) {
@@ -336,7 +352,8 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
             sample = chooser_at_row(d->chooser, d->logits, mine[n], &h, row);
         } while (n < depth && sample == token[n] && ++n <= depth);
         ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
-        bool wins = n + 1 > n_best || (n + 1 == n_best && sampler_pick(chooser_sampler(d->chooser), &text, row, ties) == 0);
+        bool wins = n + 1 > n_best ||
+                    (n + 1 == n_best && sampler_pick(chooser_sampler(d->chooser), &text, row, ties) == 0);
         if (wins) {
             n_best = n + 1;
             memcpy(path, mine, n_best * sizeof *path);
@@ -383,7 +400,8 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
-        bool ngram = k->sources >> SOURCE_NGRAM & 1;                        /* then all above it are of the same chain */
+        /* then all above it are of the same chain */
+        bool ngram = k->sources >> SOURCE_NGRAM & 1;
         for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
             ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
         if (ngram)
@@ -413,7 +431,8 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
     const struct round_stats *r = &d->round;
-    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control, (double)d->model->weight_bytes, d->kv.n_past) : 0;
+    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control,
+        (double)d->model->weight_bytes, d->kv.n_past) : 0;
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
@@ -424,7 +443,8 @@ static bool forget_guesses(struct decoder *const *d, size_t n)
     for (size_t i = 0; i < n && d[i]->draft.set.verifier != VERIFY_PAPER && !*d[i]->model->dev->error; i++) {
         any |= d[i]->draft.tree->n_kept > 1;
         tree_keep(d[i]->draft.tree, 1);
-        kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* what a chain wrote behind it: no weight makes a finite value of it */
+        /* what a chain wrote behind it: no weight makes a finite value of it */
+        kv_truncate(&d[i]->kv, d[i]->kv.n_past);
     }
     return any;
 }
@@ -452,7 +472,8 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
-        size_t n_path = (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
+        size_t n_path =
+            (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
         if (*dev->error)
             return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
         describe(d[i], path, n_path);
@@ -461,7 +482,8 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         d[i]->round.seconds = clock_seconds() - start;
         d[i]->round.to_host = dev->downloaded - downloaded;
         d[i]->round.plain = plain_seconds(d[i], n_path + 1);
-        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected, d[i]->round.seconds - d[i]->round.calibrating);
+        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected,
+                     d[i]->round.seconds - d[i]->round.calibrating);
     }
     return 0;
 }

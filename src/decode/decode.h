@@ -48,20 +48,23 @@ struct decoder {                     /* {0} is closed */
     size_t logits_bytes;
     struct drafting draft;
     struct control control;
-    struct round_stats round;        /* the last one; its user adds it to the statistics with the tokens that count */
+    /* the last one; its user adds it to the statistics with the tokens that count */
+    struct round_stats round;
     struct draft_stats stats;
     struct decode_counters count;
 };
 
 /* What a decoder takes besides weights, KV cache, workspace and logits, item by item. */
-void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m, size_t n_max);
+void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
+                 size_t n_max);
 /* Rows of a workspace; of a verification pass, whose nodes and logits take memory. */
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
 size_t decode_verify_rows(const struct decode_setup *setup);
 
 /* A text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max tokens. setup NULL: plain. */
-int  decode_open(struct decoder *d, const struct model *m, const struct sampling *p, const struct decode_setup *setup, const int32_t *prompt,
-                 size_t n_prompt, size_t n_max, struct err *e);
+int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
+                const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
+                struct err *e);
 void decode_close(struct decoder *d);
 
 /* The n tokens (in the vocabulary) that a text already has, behind those that are there; before decode_prefill. They fit n_max (asserted). */

@@ -43,7 +43,8 @@ size_t image_rows(const struct image *m, size_t tokens)
     return MIN(tokens, m->d->kv.n_past) / KV_BLOCK * KV_BLOCK;
 }
 
-static void add_section(struct image *m, const char *name, const char *shape, const struct snapshot_part *part, size_t n, struct device *dev)
+static void add_section(struct image *m, const char *name, const char *shape,
+                        const struct snapshot_part *part, size_t n, struct device *dev)
 {
     m->section[m->n_sections++] = (struct snapshot_section){ name, shape, part, n, dev };
 }
@@ -101,17 +102,22 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
     const struct decoder *d = m->d;
     uint8_t chain[SHA256_BYTES];
     if (o->job != mine->job)
-        return err_set(e, ERR_FAILED, "%s: of job %lld, not %lld", path, (long long)o->job, (long long)mine->job);
+        return err_set(e, ERR_FAILED, "%s: of job %lld, not %lld", path, (long long)o->job,
+                       (long long)mine->job);
     if (strcmp(o->fingerprint, mine->fingerprint))
         return err_set(e, ERR_FAILED, "%s: of another model", path);
     if (strcmp(o->numerics, mine->numerics))
-        return err_set(e, ERR_FAILED, "%s: of other arithmetic, %s, not %s", path, o->numerics, mine->numerics);
+        return err_set(e, ERR_FAILED, "%s: of other arithmetic, %s, not %s", path, o->numerics,
+                       mine->numerics);
     if (strcmp(o->context, mine->context))
-        return err_set(e, ERR_FAILED, "%s: of another context scaling, \"%s\", not \"%s\"", path, o->context, mine->context);
+        return err_set(e, ERR_FAILED, "%s: of another context scaling, \"%s\", not \"%s\"", path, o->context,
+                       mine->context);
     if (o->from != m->restored)
-        return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path, (unsigned long long)o->from, m->restored);
+        return err_set(e, ERR_FAILED, "%s: from token %llu on, not from %zu", path,
+                       (unsigned long long)o->from, m->restored);
     if (o->tokens <= o->from || o->tokens % KV_BLOCK || o->tokens > d->n_tokens - 1)
-        return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path, (unsigned long long)o->tokens, d->n_tokens);
+        return err_set(e, ERR_FAILED, "%s: of %llu tokens, the text has %zu", path,
+                       (unsigned long long)o->tokens, d->n_tokens);
     chain_of(chain, d->tokens, o->tokens);
     if (memcmp(chain, o->chain, sizeof chain))
         return err_set(e, ERR_FAILED, "%s: of another text", path);
@@ -144,7 +150,8 @@ int image_restore(struct image *m, const char *path, struct err *e)
         return -1;
     int rc = check_owner(m, f, path, e);
     const size_t from = m->restored, rows = rc ? from : (size_t)snapshot_owner(f)->tokens;
-    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, from, rows, m->part), device_of(d) };
+    const struct snapshot_section s = { KV, m->shape, m->part, rc ? 0 : kv_parts(&d->kv, from, rows, m->part),
+                                        device_of(d) };
     size_t want = 0;
     for (size_t i = 0; i < s.n_parts; i++)
         want += s.part[i].n;
@@ -181,8 +188,10 @@ void image_restore_drafters(struct image *m)
 static double operations(const struct model *m, size_t from, size_t to)
 {
     const struct config *c = &m->config;
-    const double hidden = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), kv = (double)(c->n_kv_heads * c->head_dim), a = (double)from, b = (double)to;
-    double params = 2 * hidden * q + 2 * hidden * kv + 3 * hidden * (double)c->ffn, attention = 2 * q * (b * b - a * a);
+    const double hidden = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
+                 kv = (double)(c->n_kv_heads * c->head_dim), a = (double)from, b = (double)to;
+    double params = 2 * hidden * q + 2 * hidden * kv + 3 * hidden * (double)c->ffn,
+           attention = 2 * q * (b * b - a * a);
     return (double)c->n_layers * (2 * params * (b - a) + attention);
 }
 
@@ -196,7 +205,9 @@ double image_rebuild_seconds(const struct image *m, size_t n)
     if (m->restored && m->restored_seconds > 0)
         return of / operations(d->model, 0, m->restored) * m->restored_seconds;
     if (d->stats.tokens >= KNOWN && d->stats.verify > 0)
-        return of / (operations(d->model, d->n_tokens - d->stats.tokens, d->n_tokens) * (double)d->stats.verified_rows / (double)d->stats.tokens) *
+        return of /
+               (operations(d->model, d->n_tokens - d->stats.tokens, d->n_tokens) *
+                (double)d->stats.verified_rows / (double)d->stats.tokens) *
                d->stats.verify / PREFILL_GAIN;
     return 0;
 }

@@ -24,28 +24,36 @@
 #define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
 #define HOPE_HEADS 0.6               /* and of the heads */
 enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
-enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };     /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
+/* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
+enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
-enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };     /* the model in 8 bits, where it can be had (draft_wants_int8); the model itself */
+/* the model in 8 bits, where it can be had (draft_wants_int8); the model itself */
+enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };
 
 struct draft_settings {              /* recorded with a job; all zero: plain decoding */
     unsigned drafters;               /* bit per enum source */
     size_t width[TREE_WIDTHS_MAX], n_width;      /* --tree: candidates at each depth; n_width > 0 turns the controller off: every candidate is verified */
     size_t ngram_k;                  /* continuations of a leading token */
     enum ngram_lead ngram_lead;
-    long ngram_delay;                /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is on */
+    /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is
+     * on */
+    long ngram_delay;
     long draft_passes;               /* of a round; -1: the controller's choice (1 where it is off) */
     enum kv_policy kv_policy;
-    size_t kv_sinks, kv_budget; bool kv_fixed;   /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or what selects nothing: mean, on a device window */
+    /* not fixed: the controller may take less than kv_budget, and under KV_AUTO dynamic or what selects
+     * nothing: mean, on a device window */
+    size_t kv_sinks, kv_budget; bool kv_fixed;
     enum draft_weights weights;      /* what draft passes and heads ask */
     size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
     enum verifier verifier;
-    size_t test_depth;               /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
+    /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
+    size_t test_depth;
     const int32_t *test_tokens; size_t n_test_tokens;
 };
 enum { ROWS_AUTO = 48 };
 
-void draft_defaults(struct draft_settings *s);   /* auto: every drafter but `heads` and SOURCE_TEST, controller on */
+/* auto: every drafter but `heads` and SOURCE_TEST, controller on */
+void draft_defaults(struct draft_settings *s);
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
@@ -72,11 +80,14 @@ struct drafting {
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
     bool looks;                      /* this round those that the text itself proposes are looked at, however unlikely: so one learns how likely they are */
     bool have_hidden;
-    float *hidden;                   /* the device's [hidden]: residual of the last committed row, before the final norm */
+    /* the device's [hidden]: residual of the last committed row, before the final norm */
+    float *hidden;
     float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
     void *heads_scratch;             /* the device's */
     struct partial partial;
-    struct budget_arm { enum kv_policy policy; size_t budget; double hit, seconds; size_t n, trials, idle; } arm[BUDGET_ARMS];   /* of the partial cache: guesses that came true, time of a pass (fading) */
+    /* of the partial cache: guesses that came true, time of a pass (fading) */
+    struct budget_arm { enum kv_policy policy; size_t budget; double hit, seconds; size_t n, trials,
+                        idle; } arm[BUDGET_ARMS];
     size_t n_arms, at_arm;
     size_t passes;                   /* draft passes of this round */
     uint32_t pass_node;              /* the node that the last one stood at */
@@ -112,23 +123,28 @@ struct drafter_ops {
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
-extern const struct drafter_ops *const drafters_all[];      /* in the order in which they are asked; NULL at the end */
+/* in the order in which they are asked; NULL at the end */
+extern const struct drafter_ops *const drafters_all[];
 
 /* Bytes that drafters share; those of each are its own `bytes`. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
-int  draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m, const struct model *small, const struct heads *heads, struct kv *kv,
-                struct workspace *work, struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
+int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
+               const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
+               struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */
 void draft_reset(struct drafting *g, struct chooser *chooser);
 
 /* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
  * and the guess) choose the calibration. Returns how many were added. */
-size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, enum source source, enum guess kind, size_t ahead);
+size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+                     enum source source, enum guess kind, size_t ahead);
 /* Its two halves, for at most CHOOSER_RANKS nodes: a pass is looked at between them. */
 struct ranking { struct candidate best[CHOOSER_RANKS * RANK_MAX]; size_t found[CHOOSER_RANKS], each; };
-void   draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k, struct ranking *r);
-size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k, enum source source, enum guess kind, size_t ahead);
+void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
+                struct ranking *r);
+size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
+                 enum source source, enum guess kind, size_t ahead);
 /* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */

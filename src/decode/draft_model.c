@@ -29,7 +29,8 @@ static void heads_observe(struct drafting *g, const struct observed *o)
 
 static void heads_reset(struct drafting *g) { g->have_hidden = false; }
 
-const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads_expand, .observe = heads_observe, .reset = heads_reset };
+const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads_expand,
+                                         .observe = heads_observe, .reset = heads_reset };
 
 /* ---- draft passes over the partial cache ---- */
 
@@ -56,7 +57,10 @@ static double bytes_seconds(const struct drafting *g, const struct control *c, c
     return control_pass_seconds(c, (double)g->small->weight_bytes, MIN(a->budget, g->kv->n_past));
 }
 
-static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a) { return a->n ? a->seconds : bytes_seconds(g, c, a); }
+static double pass_seconds(const struct drafting *g, const struct control *c, const struct budget_arm *a)
+{
+    return a->n ? a->seconds : bytes_seconds(g, c, a);
+}
 
 void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds)
 {
@@ -71,9 +75,11 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     const size_t n_past = kv->n_past, at = n_past + g->passes;
     uint32_t node = g->passes ? best_child(t, g->pass_node) : 0;
     *more = false;
-    if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth || at >= kv->n_max)
+    if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth ||
+        at >= kv->n_max)
         return 0;
-    struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past, .logits = g->logits };
+    struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past,
+                            .logits = g->logits };
     double start = clock_seconds();
     struct device *dev = g->model->dev;
     struct ranking r;
@@ -97,9 +103,11 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     }
     g->pass_node = node;
     if (g->heads)
-        dev->copy(dev, g->pass_hidden, workspace_residual(g->work), g->model->config.hidden * sizeof *g->pass_hidden);
+        dev->copy(dev, g->pass_hidden, workspace_residual(g->work),
+                  g->model->config.hidden * sizeof *g->pass_hidden);
     size_t added = draft_add(g, &node, 1, &r, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
-    if (g->set.n_width && !draft_ahead(g))       /* with a controller the heads are asked once, behind the last pass */
+    /* with a controller the heads are asked once, behind the last pass */
+    if (g->set.n_width && !draft_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);
     *more = added > 0;
@@ -125,7 +133,8 @@ bool draft_ahead(struct drafting *g)
     return true;
 }
 
-static const double HOPE_AGAIN = 0.14;       /* share of what speaks against draft passes that is forgotten with each trial that it puts off or ends */
+/* share of what speaks against draft passes that is forgotten with each trial that it puts off or ends */
+static const double HOPE_AGAIN = 0.14;
 enum { ARM_TRIALS = 256, ARM_PASSES = 16, ARM_STALE = 10000 };    /* passes to know a budget by, and its price; rounds after which it may be looked at again */
 
 /* Whether the budget at hand, which is not known yet, could still be the best: with as many more guesses that come true as chance may have hidden. Another
@@ -138,7 +147,8 @@ static bool may_be_best(const struct drafting *g, const struct control *c)
     if (a->n < ARM_PASSES)
         return true;
     for (size_t i = 0; i < g->n_arms; i++)
-        if (g->arm[i].n >= ARM_TRIALS && i != g->at_arm && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > most)
+        if (g->arm[i].n >= ARM_TRIALS && i != g->at_arm &&
+            control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > most)
             return false;
     return true;
 }
@@ -153,7 +163,8 @@ static bool has_to_win(const struct drafting *g, const struct control *c)
     if (c->mode == c->better)
         return false;
     for (size_t i = 0; i < g->n_arms && g->arm[i].budget < g->kv->n_past; i++)
-        if (is_known(&g->arm[i]) && control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > MAX(without, 0) + 0.05)
+        if (is_known(&g->arm[i]) &&
+            control_chain_value(c, g->arm[i].hit, g->arm[i].seconds) > MAX(without, 0) + 0.05)
             return true;
     return false;
 }
@@ -162,7 +173,8 @@ static bool has_to_win(const struct drafting *g, const struct control *c)
 static double heads_seconds(const struct drafting *g, const struct control *c)
 {
     const size_t n = g->heads->n, hidden = g->model->config.hidden;
-    return (double)(hidden * (g->model->config.vocab + n * hidden)) / (double)g->model->n_params * c->t[MIN(n, c->rows_max)];
+    return (double)(hidden * (g->model->config.vocab + n * hidden)) / (double)g->model->n_params *
+           c->t[MIN(n, c->rows_max)];
 }
 
 /* Chance of a guess of a pass over the partial cache with budget i: as known, or of one that is not at hand (or was long ago), what it could be at best. */
@@ -175,15 +187,20 @@ static double hoped(const struct drafting *g, size_t i)
 
 double draft_could_gain(const struct drafting *g, const struct control *c)
 {
-    const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1, heads = g->set.drafters >> SOURCE_HEADS & 1 && g->heads;
+    const bool partial = g->set.drafters >> SOURCE_PARTIAL & 1,
+               heads = g->set.drafters >> SOURCE_HEADS & 1 && g->heads;
     const double without = control_chain_value(c, 0, 0);
     double most = -INFINITY;
     if (!(partial || heads) || g->set.draft_passes >= 0)
         return INFINITY;
     if (heads)
-        most = control_knows(c, SOURCE_HEADS) ? control_gain(c, SOURCE_HEADS) : control_chain_value(c, HOPE_HEADS, 0) - c->lambda * heads_seconds(g, c) - without;
+        most = control_knows(c, SOURCE_HEADS)
+                   ? control_gain(c, SOURCE_HEADS)
+                   : control_chain_value(c, HOPE_HEADS, 0) - c->lambda * heads_seconds(g, c) - without;
     for (size_t i = 0; i < g->n_arms; i++)
-        most = MAX(most, control_chain_value(c, MIN(hoped(g, i), MAX(g->arm[i].hit, HOPE)), pass_seconds(g, c, &g->arm[i])) - without);
+        most = MAX(most, control_chain_value(c, MIN(hoped(g, i), MAX(g->arm[i].hit, HOPE)),
+                                             pass_seconds(g, c, &g->arm[i])) -
+                             without);
     return most;
 }
 
@@ -200,7 +217,8 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
 {
     double best = -1e9;
     size_t at = g->at_arm;
-    if (!g->passes)                          /* of the last round. Not worth it lately: slowly believe again that it may be */
+    /* of the last round. Not worth it lately: slowly believe again that it may be */
+    if (!g->passes)
         g->arm[g->at_arm].hit += 0.0005 * (HOPE - g->arm[g->at_arm].hit);
     if (g->n_arms < 2 || g->kv->n_past <= g->arm[0].budget)
         return;
@@ -214,7 +232,9 @@ void draft_choose_budget(struct drafting *g, const struct control *c)
         const struct budget_arm *a = &g->arm[i];
         if (!is_known(a) && sure)
             continue;
-        double value = control_chain_value(c, hoped(g, i), pass_seconds(g, c, a)) + (i == g->at_arm ? 0.05 : 0);     /* a change costs a selection */
+        /* a change costs a selection */
+        double value =
+            control_chain_value(c, hoped(g, i), pass_seconds(g, c, a)) + (i == g->at_arm ? 0.05 : 0);
         if (value > best) {
             best = value;
             at = i;
@@ -266,12 +286,14 @@ static void add_arms(struct drafting *g, size_t budget)
     const enum kv_policy p = g->set.kv_policy;
     if (p == KV_AUTO && !g->set.kv_fixed)
         g->arm[g->n_arms++] = (struct budget_arm){ .policy = unselected(g), .budget = budget, .hit = HOPE };
-    g->arm[g->n_arms++] = (struct budget_arm){ .policy = p == KV_AUTO ? KV_DYNAMIC : p, .budget = budget, .hit = HOPE };
+    g->arm[g->n_arms++] = (struct budget_arm){ .policy = p == KV_AUTO ? KV_DYNAMIC : p, .budget = budget,
+                                               .hit = HOPE };
 }
 
 static size_t partial_size(const struct draft_settings *s, const struct model *m, size_t n_max)
 {
-    const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers, .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
+    const struct kv full = { .dev = m->dev, .type = m->dev->kv_type, .n_layers = m->config.n_layers,
+                             .n_kv_heads = m->config.n_kv_heads, .head_dim = m->head_dim,
                              .n_max = n_max };
     return partial_bytes(&full, s->kv_policy, s->kv_budget, n_max);
 }
@@ -280,7 +302,8 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 {
     const struct draft_settings *s = &g->set;
     (void)n_max;
-    for (size_t budget = 256; budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
+    for (size_t budget = 256;
+         budget <= 1024 && !s->kv_fixed && budget > 2 * s->kv_sinks && budget < s->kv_budget; budget *= 4)
         add_arms(g, budget);
     add_arms(g, s->kv_budget);
     if (partial_open(&g->partial, g->kv, g->model->pool, g->arm[0].policy, s->kv_sinks, s->kv_budget, e))
@@ -319,7 +342,8 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     if (n < sizeof k)
         return false;
     memcpy(&k, state, sizeof k);
-    bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms && k.weight_bytes == g->small->weight_bytes;    /* of what the times are */
+    /* of what the times are */
+    bool same = k.n_arms == g->n_arms && k.at_arm < k.n_arms && k.weight_bytes == g->small->weight_bytes;
     for (size_t i = 0; i < g->n_arms && same; i++)
         same = k.arm[i].policy == g->arm[i].policy && k.arm[i].budget == g->arm[i].budget;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
@@ -330,5 +354,8 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
 }
 
 /* Another text from the same token on: partial_observe notices a cache that was cut. */
-const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache", .bytes = partial_size, .open = partial_begin, .close = partial_end,
-                                           .expand = partial_expand, .observe = partial_observe, .state_bytes = known_bytes, .save = known_save, .load = known_load };
+const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache",
+                                           .bytes = partial_size, .open = partial_begin, .close = partial_end,
+                                           .expand = partial_expand, .observe = partial_observe,
+                                           .state_bytes = known_bytes, .save = known_save,
+                                           .load = known_load };

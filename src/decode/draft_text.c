@@ -1,17 +1,23 @@
 /* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests that knows the answer. */
 #include "src/decode/draft.h"
 
-static bool trimmed(const struct drafting *g, float reach) { return !g->set.n_width && !g->looks && reach < g->min_reach; }
+static bool trimmed(const struct drafting *g, float reach)
+{
+    return !g->set.n_width && !g->looks && reach < g->min_reach;
+}
 
 /* Candidates that the chain can never give are not proposed; nor is what stands behind them. */
-static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n, enum source source, const uint16_t *cell)
+static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
+                              enum source source, const uint16_t *cell)
 {
     for (size_t i = 0; i < n; i++) {
         int32_t path[TREE_DEPTH_MAX];
         tree_path(g->tree, node, path);
-        const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth, .known = g->n_tokens };
+        const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth,
+                                   .known = g->n_tokens };
         float p = calibrate_p(&g->calibration, cell[i]);
-        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) || trimmed(g, p * g->tree->node[node].reach))
+        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) ||
+            trimmed(g, p * g->tree->node[node].reach))
             break;
         uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);
         if (!child)
@@ -38,12 +44,14 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
     /* None can be likely enough: the table, which the last pass has driven from the caches, is better left alone. */
-    if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) * g->tree->node[lead].reach))
+    if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) *
+                       g->tree->node[lead].reach))
         return;
     ngram_take_in(g, !g->set.n_width && g->set.ngram_delay < 0);
     size_t n = ngram_top(g->ngram, g->tree->node[lead].token, g->set.ngram_k, next, frequency);
     for (size_t r = 0; r < n; r++) {
-        const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1), cell_ngram(r, frequency[r], 2) };
+        const uint16_t cell[3] = { cell_ngram(r, frequency[r], 0), cell_ngram(r, frequency[r], 1),
+                                   cell_ngram(r, frequency[r], 2) };
         uint32_t end = propose_chain(g, lead, next[r], 3, SOURCE_NGRAM, cell);
         if (g->set.n_width && end != lead)
             tree_chain(g->tree, end);
@@ -81,12 +89,17 @@ static void ngram_observe(struct drafting *g, const struct observed *o)
         ngram_take_in(g, false);
 }
 
-static size_t ngram_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return ngram_bytes(n_max); }
-static int ngram_begin(struct drafting *g, size_t n_max, struct err *e) { return ngram_open(&g->ngram, n_max, e); }
+static size_t ngram_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s,
+    (void)m; return ngram_bytes(n_max); }
+static int ngram_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    return ngram_open(&g->ngram, n_max, e);
+}
 static void ngram_end(struct drafting *g) { ngram_close(g->ngram); }
 static void ngram_empty(struct drafting *g) { ngram_reset(g->ngram); }
 
-const struct drafter_ops draft_ngram = { .source = SOURCE_NGRAM, .item = "4-gram table", .bytes = ngram_size, .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
+const struct drafter_ops draft_ngram = { .source = SOURCE_NGRAM, .item = "4-gram table", .bytes = ngram_size,
+                                         .open = ngram_begin, .close = ngram_end, .reset = ngram_empty,
                                          .expand = ngram_expand, .observe = ngram_observe };
 
 /* ---- the longest earlier match ---- */
@@ -115,12 +128,18 @@ static void suffix_observe(struct drafting *g, const struct observed *o)
         suffix_follow(g->suffix, g->tokens, o->n_tokens);
 }
 
-static size_t suffix_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s, (void)m; return suffix_bytes(n_max); }
-static int suffix_begin(struct drafting *g, size_t n_max, struct err *e) { return suffix_open(&g->suffix, n_max, e); }
+static size_t suffix_size(const struct draft_settings *s, const struct model *m, size_t n_max) { (void)s,
+    (void)m; return suffix_bytes(n_max); }
+static int suffix_begin(struct drafting *g, size_t n_max, struct err *e)
+{
+    return suffix_open(&g->suffix, n_max, e);
+}
 static void suffix_end(struct drafting *g) { suffix_close(g->suffix); }
 static void suffix_empty(struct drafting *g) { suffix_reset(g->suffix); }
 
-const struct drafter_ops draft_suffix = { .source = SOURCE_SUFFIX, .item = "suffix index", .bytes = suffix_size, .open = suffix_begin, .close = suffix_end, .reset = suffix_empty,
+const struct drafter_ops draft_suffix = { .source = SOURCE_SUFFIX, .item = "suffix index",
+                                          .bytes = suffix_size, .open = suffix_begin, .close = suffix_end,
+                                          .reset = suffix_empty,
                                           .expand = suffix_expand, .observe = suffix_observe };
 
 /* ---- for tests: the true continuation down to a depth, then a wrong token ---- */
@@ -146,4 +165,5 @@ static int test_expand(struct drafting *g, bool *more, struct err *e)
 
 static void test_observe(struct drafting *g, const struct observed *o) { (void)g, (void)o; }
 
-const struct drafter_ops draft_test = { .source = SOURCE_TEST, .expand = test_expand, .observe = test_observe };
+const struct drafter_ops draft_test = { .source = SOURCE_TEST, .expand = test_expand,
+                                        .observe = test_observe };

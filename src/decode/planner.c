@@ -6,7 +6,8 @@
 /* Rounds are mostly of few rows, whose costs lie on no line: 3 and 6 fill a tile of some processors' products, 4 begin another one. */
 const size_t control_grid[CONTROL_GRID] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
 
-enum { LOOKS = 17 };                             /* rounds between those that look at what the text proposes: no divisor of what texts repeat */
+/* rounds between those that look at what the text proposes: no divisor of what texts repeat */
+enum { LOOKS = 17 };
 enum { LEAN_GRID = 4, FULL_GRID = 5, HOPEFUL = 32 };         /* sizes of a calibration in lean rounds, where time is dear, and in full ones; rounds between hopeful ones */
 static const double SHARE = 0.006, CALIBRATING = 0.002, LOOKING = 0.001;      /* of the time: for exploring; for later calibrations; for looks of a drafter in lean rounds */
 static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
@@ -16,7 +17,10 @@ void control_start(struct control *c, bool on, size_t rows_max, double weight_by
     *c = (struct control){ .on = on, .rows_max = MIN(rows_max, (size_t)CONTROL_ROWS_MAX), .weight_bytes = weight_bytes, .kv_bytes = kv_bytes, .drift = 1 };
 }
 
-static double bytes(const struct control *c, size_t length) { return c->weight_bytes + c->kv_bytes * (double)length; }
+static double bytes(const struct control *c, size_t length)
+{
+    return c->weight_bytes + c->kv_bytes * (double)length;
+}
 
 static double scale(const struct control *c, size_t length) { return bytes(c, length) / bytes(c, c->at); }
 
@@ -31,9 +35,13 @@ enum { COLD = 128 };
 static const double SLOWER = 1.3;
 /* Tokens a round that drafting could gain by what is known, to be tried: such estimates miss what a draft pass does to the caches. A trial is given up when it is nothing. */
 static const double TRIAL_GAIN = 0.12;
-static const double LOST = 8;                    /* tokens that the better mode would have written beside those of a trial: it is given up */
+/* tokens that the better mode would have written beside those of a trial: it is given up */
+static const double LOST = 8;
 
-static double rate(const struct control *c, enum control_mode m) { return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0; }
+static double rate(const struct control *c, enum control_mode m)
+{
+    return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0;
+}
 
 static void enter(struct control *c, enum control_mode m, size_t rounds)
 {
@@ -47,8 +55,14 @@ static void enter(struct control *c, enum control_mode m, size_t rounds)
     c->spent.tokens = c->spent.seconds = 0;
 }
 
-bool control_trial_is_due(const struct control *c) { return c->on && c->mode == MODE_LEAN && c->better == MODE_LEAN && c->rounds > 0 && c->to_go == 1; }
-bool control_is_trial(const struct control *c) { return c->on && c->mode == MODE_FULL && c->better == MODE_LEAN; }
+bool control_trial_is_due(const struct control *c)
+{
+    return c->on && c->mode == MODE_LEAN && c->better == MODE_LEAN && c->rounds > 0 && c->to_go == 1;
+}
+bool control_is_trial(const struct control *c)
+{
+    return c->on && c->mode == MODE_FULL && c->better == MODE_LEAN;
+}
 
 bool control_may_try(struct control *c, double could_gain)
 {
@@ -76,12 +90,14 @@ void control_choose_mode(struct control *c)
     if (!c->on)
         return;
     const enum control_mode other = c->mode == MODE_LEAN ? MODE_FULL : MODE_LEAN;
-    const double mine = rate(c, c->mode), its = rate(c, other), lost = c->spent.seconds * its - c->spent.tokens;
+    const double mine = rate(c, c->mode), its = rate(c, other),
+                 lost = c->spent.seconds * its - c->spent.tokens;
     if (c->rounds == 0)
         enter(c, c->better = MODE_LEAN, trial[MODE_LEAN]);
     else if (c->mode == c->better && --c->to_go == 0)
         enter(c, other, trial[other]);
-    else if (c->mode != c->better && (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < its && lost > LOST))) {
+    else if (c->mode != c->better &&
+             (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < its && lost > LOST))) {
         c->won = mine > its ? c->won + 1 : 0;
         if (c->won > 0 && c->won < wins[c->mode]) {
             enter(c, other, AGAIN);
@@ -90,9 +106,11 @@ void control_choose_mode(struct control *c)
         c->won = 0;
         c->better = mine > its ? c->mode : other;
         /* of the next trial; the rounds that were not counted lost as much as the others */
-        const double loss = c->better == other ? lost * (double)c->in_mode / (double)(c->in_mode - SETTLE) : (double)trial[other] * (mine / its - 1);
+        const double loss = c->better == other ? lost * (double)c->in_mode / (double)(c->in_mode - SETTLE)
+                                               : (double)trial[other] * (mine / its - 1);
         const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
-        const bool cold = c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its);
+        const bool cold =
+            c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its);
         if (cold)                                /* what lean rounds took is forgotten */
             c->ran[MODE_LEAN].tokens = c->ran[MODE_LEAN].seconds = 0;
         enter(c, c->better, cold ? AGAIN : (size_t)interval);
@@ -110,7 +128,9 @@ size_t control_wants_calibration(const struct control *c, size_t length, size_t 
         return 0;
     if (!c->measured[1])                         /* by now passes find in the caches what they will find */
         return left >= 1000 ? LEAN_GRID : 0;
-    return !moved || c->calibrating >= CALIBRATING * c->seconds || left < 500 ? 0 : c->mode == MODE_LEAN ? LEAN_GRID : FULL_GRID;
+    return !moved || c->calibrating >= CALIBRATING * c->seconds || left < 500 ? 0
+           : c->mode == MODE_LEAN                                             ? LEAN_GRID
+                                                                              : FULL_GRID;
 }
 
 /* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the
@@ -123,8 +143,11 @@ static void fill(struct control *c)
     for (size_t i = 1; i < CONTROL_GRID; i++)
         if (!c->measured[i]) {
             double more = (double)(control_grid[i] - control_grid[i - 1]);
-            const size_t j = i > 3 ? i - 3 : 0;              /* over two sizes: one step may be a tile's border, or one measurement's bad moment */
-            double slope = i > 1 ? (c->cost[i - 1] - c->cost[j]) / (double)(control_grid[i - 1] - control_grid[j]) : GUESS * c->cost[0];
+            /* over two sizes: one step may be a tile's border, or one measurement's bad moment */
+            const size_t j = i > 3 ? i - 3 : 0;
+            double slope =
+                i > 1 ? (c->cost[i - 1] - c->cost[j]) / (double)(control_grid[i - 1] - control_grid[j])
+                      : GUESS * c->cost[0];
             c->cost[i] = c->cost[i - 1] + more * MAX(slope, 0.02 * c->cost[0]);
         }
     for (size_t i = 1; i < CONTROL_GRID; i++)
@@ -165,7 +188,8 @@ void control_round(struct control *c, size_t length)
     const bool hopeful = c->mode == MODE_FULL && c->rounds % HOPEFUL == 0;
     double s = scale(c, length);
     for (size_t r = 1, i = 0; r <= c->rows_max; i++) {
-        const double a = (double)control_grid[i], more = (c->cost[i + 1] - c->cost[i]) / ((double)control_grid[i + 1] - a);
+        const double a = (double)control_grid[i],
+                     more = (c->cost[i + 1] - c->cost[i]) / ((double)control_grid[i + 1] - a);
         for (; r <= c->rows_max && (r <= control_grid[i + 1] || i + 2 == CONTROL_GRID); r++) {
             const double cost = c->cost[i] + more * ((double)r - a);
             c->t[r] = s * (hopeful ? c->cost[0] + 0.75 * (cost - c->cost[0]) : cost);
@@ -173,15 +197,18 @@ void control_round(struct control *c, size_t length)
     }
     c->lambda = 1 / c->t[1];
     double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
-    if (c->rounds >= trial[MODE_LEAN])           /* plain decoding is always to be had, also where rounds were slower (behind a prompt, say) */
+    /* plain decoding is always to be had, also where rounds were slower (behind a prompt, say) */
+    if (c->rounds >= trial[MODE_LEAN])
         c->lambda = MAX(best, 0.95 / c->t[1]);
 }
 
 /* Value of the best number of rows for candidates of these chances, largest first. */
 static double best_value(const struct control *c, const float *reach, size_t n, size_t *rows)
 {
-    double tokens = 1, best = 1 - c->lambda * c->t[1], honest = MIN((c->accepted + 20) / (c->expected + 20), 1.1);
-    double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;     /* in lean rounds further rows find colder caches than their price was learned from */
+    double tokens = 1, best = 1 - c->lambda * c->t[1],
+           honest = MIN((c->accepted + 20) / (c->expected + 20), 1.1);
+    /* in lean rounds further rows find colder caches than their price was learned from */
+    double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;
     *rows = 1;
     for (size_t i = 0; i < n && i + 2 <= c->rows_max; i++) {
         tokens += honest * reach[i];
@@ -220,7 +247,10 @@ double control_min_reach(const struct control *c)
 }
 
 bool control_knows(const struct control *c, size_t s) { return c->drafter[s].n >= 4; }
-double control_gain(const struct control *c, size_t s) { return c->drafter[s].gain - c->lambda * c->drafter[s].seconds; }
+double control_gain(const struct control *c, size_t s)
+{
+    return c->drafter[s].gain - c->lambda * c->drafter[s].seconds;
+}
 
 bool control_looks(const struct control *c) { return c->on && c->rounds % LOOKS == 0; }
 
@@ -290,8 +320,11 @@ void control_verified(struct control *c, size_t length, size_t rows, double seco
     c->drift += 0.03 * (ratio - c->drift);
     /* all sizes, as what slows one pass (another guest of the host, say) mostly slows all, and those around this one a little more, by nearness */
     for (size_t i = 0; i < CONTROL_GRID; i++) {
-        double lo = i ? (double)control_grid[i - 1] : 0, mid = (double)control_grid[i], hi = i + 1 < CONTROL_GRID ? (double)control_grid[i + 1] : 1e9;
-        double r = (double)rows, near = r <= lo || r >= hi ? 0 : r <= mid ? (r - lo) / (mid - lo) : (hi - r) / (hi - mid);
+        double lo = i ? (double)control_grid[i - 1] : 0, mid = (double)control_grid[i],
+               hi = i + 1 < CONTROL_GRID ? (double)control_grid[i + 1] : 1e9;
+        double r = (double)rows, near = r <= lo || r >= hi ? 0
+                                        : r <= mid         ? (r - lo) / (mid - lo)
+                                                           : (hi - r) / (hi - mid);
         c->cost[i] *= 1 + (0.08 + 0.04 * near) * (ratio - 1);
     }
     for (size_t i = 1; i < CONTROL_GRID; i++)
@@ -306,8 +339,10 @@ void control_done(struct control *c, size_t length, size_t tokens, double expect
     c->seconds += seconds;
     if (!c->on || ++c->in_mode <= SETTLE)
         return;
-    const double mean = c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
-    const double spent = MIN(seconds / bytes(c, length), 5 * mean);        /* one that was put aside says little */
+    const double mean =
+        c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
+    /* one that was put aside says little */
+    const double spent = MIN(seconds / bytes(c, length), 5 * mean);
     c->spent.tokens += (double)tokens;
     c->spent.seconds += spent;
     c->ran[c->mode].tokens = 0.99 * c->ran[c->mode].tokens + (double)tokens;

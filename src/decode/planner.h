@@ -25,7 +25,8 @@ enum control_mode { MODE_LEAN, MODE_FULL };
 struct control {
     bool on;
     enum control_mode mode, better;
-    size_t in_mode, to_go, won;                  /* rounds since it was entered; until it ends; trials that the other mode has won */
+    /* rounds since it was entered; until it ends; trials that the other mode has won */
+    size_t in_mode, to_go, won;
     size_t postponed; bool doubted;              /* trials of full rounds put off or given up; so many that passes are to be measured again */
     bool stale;                                  /* of the last such trial: what draft passes took is not to be believed either */
     struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
@@ -33,9 +34,11 @@ struct control {
     double weight_bytes, kv_bytes;               /* of a pass; of a position */
     double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
     size_t at;
-    double seconds, calibrating, drift;          /* since the start; of it in calibration; measured / expected, lately */
+    /* since the start; of it in calibration; measured / expected, lately */
+    double seconds, calibrating, drift;
     size_t rounds, rows_max;
-    struct { double gain, seconds, looking; size_t n, idle; } drafter[N_SOURCES + 1];   /* fading means; seconds of looks in vain; times and rounds not asked */
+    /* fading means; seconds of looks in vain; times and rounds not asked */
+    struct { double gain, seconds, looking; size_t n, idle; } drafter[N_SOURCES + 1];
     double expected, accepted;                   /* candidates of rounds, fading: guesses that are the likeliest of many come true less often */
     double exploring;                            /* seconds spent in passes that did not look worth it */
     double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
@@ -66,7 +69,8 @@ bool control_asks(struct control *c, size_t drafter);
 bool control_looks(const struct control *c);
 bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
 double control_gain(const struct control *c, size_t drafter);     /* by what is known, in tokens a round, less what it takes */
-void control_drafted(struct control *c, size_t drafter, double value_before, double value_after, double seconds);
+void control_drafted(struct control *c, size_t drafter, double value_before, double value_after,
+                     double seconds);
 /* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
  * chance p: alone, or as the first of several. */
 bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds);

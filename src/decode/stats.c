@@ -56,7 +56,8 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->draft_passes += r->draft_passes;
     s->refreshes += r->refreshes;
     s->to_host += r->to_host;
-    for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {    /* behind the last token of a text nothing was reached */
+    /* behind the last token of a text nothing was reached */
+    for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {
         s->reached[d] += r->n_reached[d];
         s->accepted_at[d] += d <= accepted;
     }
@@ -95,22 +96,29 @@ static void put_share(FILE *f, const char *name, size_t n, size_t of)
 
 void stats_json(FILE *f, const struct draft_stats *s, bool tree_fixed)
 {
-    fprintf(f, "\"rounds\": %zu, \"mean_acceptance_length\": %.4f, ", s->rounds, ratio((double)s->tokens, (double)s->rounds));
+    fprintf(f, "\"rounds\": %zu, \"mean_acceptance_length\": %.4f, ", s->rounds,
+            ratio((double)s->tokens, (double)s->rounds));
     put_share(f, "alpha", s->accepted, s->drafted_depth);
     put_share(f, "beta", s->beta_accepted, tree_fixed ? s->drafted_depth : 0);
-    fprintf(f, "\"drafted\": %zu, \"verified_rows\": %zu, \"accepted\": %zu, \"draft_passes\": %zu, ", s->drafted, s->verified_rows, s->accepted, s->draft_passes);
+    fprintf(f, "\"drafted\": %zu, \"verified_rows\": %zu, \"accepted\": %zu, \"draft_passes\": %zu, ",
+            s->drafted, s->verified_rows, s->accepted, s->draft_passes);
     put_list(f, "reached_per_depth", s->reached, 1, TREE_DEPTH_MAX + 1);
     put_list(f, "accepted_per_depth", s->accepted_at, 1, TREE_DEPTH_MAX + 1);
     put_list(f, "acceptance_histogram", s->histogram, 1, TREE_DEPTH_MAX + 2);
     fputs("\"sources\": {", f);
     for (size_t i = 0, any = 0; i < N_SOURCES; i++)
         if (s->source_drafted[i])
-            fprintf(f, "%s\"%s\": {\"drafted\": %zu, \"accepted\": %zu}", any++ ? ", " : "", source_names[i], s->source_drafted[i], s->source_accepted[i]);
-    fprintf(f, "}, \"time\": {\"draft\": %.6f, \"verify\": %.6f, \"checkpoint\": %.6f, \"controller\": %.6f, \"other\": %.6f}, \"refreshes\": %zu, \"windows\": [",
-            s->draft, s->verify, s->put, s->control, s->seconds - s->draft - s->verify - s->control, s->refreshes);
+            fprintf(f, "%s\"%s\": {\"drafted\": %zu, \"accepted\": %zu}", any++ ? ", " : "", source_names[i],
+                    s->source_drafted[i], s->source_accepted[i]);
+    fprintf(f,
+            "}, \"time\": {\"draft\": %.6f, \"verify\": %.6f, \"checkpoint\": %.6f, \"controller\": %.6f, "
+            "\"other\": %.6f}, \"refreshes\": %zu, \"windows\": [",
+            s->draft, s->verify, s->put, s->control, s->seconds - s->draft - s->verify - s->control,
+            s->refreshes);
     const size_t first = s->from / STATS_WINDOW;
     for (size_t i = first; i < s->n_windows && s->window[i].tokens; i++)
-        fprintf(f, "%s{\"start\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mean_acceptance_length\": %.4f}", i > first ? ", " : "", MAX(i * STATS_WINDOW, s->from),
-                s->window[i].tokens, s->window[i].seconds, ratio((double)s->window[i].tokens, s->window[i].rounds));
+        fprintf(f, "%s{\"start\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mean_acceptance_length\": %.4f}",
+                i > first ? ", " : "", MAX(i * STATS_WINDOW, s->from), s->window[i].tokens,
+                s->window[i].seconds, ratio((double)s->window[i].tokens, s->window[i].rounds));
     fputs("]", f);
 }

@@ -15,7 +15,8 @@ struct round_stats {                 /* of one round */
     unsigned path_sources[TREE_DEPTH_MAX];   /* of each accepted candidate, in order */
     size_t ngram_covers;             /* accepted candidates, from the first one on, that one 4-gram chain covers (eq. 6) */
     size_t draft_passes, refreshes;
-    size_t to_host;                  /* bytes that crossed from a device to the host, for all texts of the round */
+    /* bytes that crossed from a device to the host, for all texts of the round */
+    size_t to_host;
     double expected;                 /* accepted candidates, by the estimates */
     double seconds, draft, verify, control, calibrating;     /* calibrating is part of control */
     double plain;                    /* an estimate: seconds of a token here if they were written one at a time */
@@ -24,7 +25,8 @@ struct round_stats {                 /* of one round */
 struct window_stats { double seconds, rounds; size_t tokens; };
 
 struct draft_stats {
-    size_t tokens, rounds, drafted, verified_rows, accepted, drafted_depth, beta_accepted, draft_passes, refreshes, to_host;
+    size_t tokens, rounds, drafted, verified_rows, accepted, drafted_depth, beta_accepted, draft_passes,
+        refreshes, to_host;
     size_t reached[TREE_DEPTH_MAX + 1], accepted_at[TREE_DEPTH_MAX + 1], histogram[TREE_DEPTH_MAX + 2];
     size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
     double seconds, draft, verify, control, plain;       /* plain: of all its tokens */

@@ -36,7 +36,8 @@ uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source so
         if (t->n == TREE_POOL_MAX || t->node[parent].depth == t->max_depth)
             return 0;
         i = (uint32_t)t->n++;
-        t->node[i] = (struct node){ .token = token, .parent = parent, .depth = t->node[parent].depth + 1, .p = -1 };
+        t->node[i] = (struct node){ .token = token, .parent = parent, .depth = t->node[parent].depth + 1,
+                                    .p = -1 };
         uint32_t *last = &t->node[parent].first;     /* siblings in the order of proposal */
         while (*last)
             last = &t->node[*last].next;
@@ -62,7 +63,8 @@ void tree_chain(struct tree *t, uint32_t node)
 
 size_t tree_reaches(const struct tree *t, float *reach)
 {
-    static const size_t gap[] = { 301, 132, 57, 23, 10, 4, 1 };    /* Shell's sort: tens of nodes, thousands at most */
+    /* Shell's sort: tens of nodes, thousands at most */
+    static const size_t gap[] = { 301, 132, 57, 23, 10, 4, 1 };
     const size_t n = t->n - 1;
     for (size_t i = 0; i < n; i++)
         reach[i] = t->node[i + 1].reach;

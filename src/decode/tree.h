@@ -28,10 +28,12 @@ struct tree {
     size_t n;                        /* nodes of the pool */
     size_t max_depth;                /* deeper candidates are not taken: the text ends there */
     struct node node[TREE_POOL_MAX];
-    size_t n_kept;                   /* kept[i] ascending, kept[0] == 0; kept_parent[i]: index among the kept, -1 of the root */
+    /* kept[i] ascending, kept[0] == 0; kept_parent[i]: index among the kept, -1 of the root */
+    size_t n_kept;
     uint32_t kept[TREE_ROWS_MAX];
     int32_t kept_parent[TREE_ROWS_MAX], kept_token[TREE_ROWS_MAX];
-    size_t n_chains;                 /* candidate rows as proposed, unmerged, each by its last node: for the published verifier */
+    /* candidate rows as proposed, unmerged, each by its last node: for the published verifier */
+    size_t n_chains;
     uint32_t chain[TREE_CHAINS_MAX];
 };
 

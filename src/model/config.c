@@ -19,10 +19,14 @@ static const struct arch {
     bool hidden_multiple;                       /* hidden_size must be a multiple of the heads even if head_dim is given */
     enum { WINDOW_NONE, WINDOW_ALL, WINDOW_QWEN } window;
 } archs[] = {
-    { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true, true, WINDOW_NONE },
-    { "mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false, false, false, WINDOW_ALL },
-    { "qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768, -1, -1, true, false, false, false, false, WINDOW_QWEN },
-    { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true, false, false, WINDOW_QWEN },
+    { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
+      true, WINDOW_NONE },
+    { "mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1, 2, false, false, false,
+      false, false, WINDOW_ALL },
+    { "qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768, -1, -1, true, false, false,
+      false, false, WINDOW_QWEN },
+    { "qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, -1, -1, false, true, true,
+      false, false, WINDOW_QWEN },
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
@@ -32,27 +36,43 @@ struct foreign { const char *key; int neutral; };
 
 /* Keys of other architectures, and of loaders, that change what a model computes. */
 static const struct foreign foreign_keys[] = {
-    { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE }, { "rotary_pct", ONE },
-    { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO }, { "rope_interleave", NO }, { "rotary_emb_interleaved", NO },
+    { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE },
+    { "rotary_pct", ONE },
+    { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO }, { "rope_interleave", NO },
+    { "rotary_emb_interleaved", NO },
     { "rope_local_base_freq", NULL_ONLY }, { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY },
-    { "no_rope_layer_interval", NULL_ONLY }, { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO },
-    { "attn_logit_softcap", ZERO }, { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO }, { "query_pre_attn_scalar", NULL_ONLY },
-    { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE }, { "logits_scaling", ONE },
-    { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY }, { "dim_model_base", NULL_ONLY },
-    { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "n_routed_experts", ZERO }, { "moe_intermediate_size", ZERO },
-    { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
-    { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY }, { "use_attention_sinks", NO }, { "is_encoder_decoder", NO },
-    { "add_cross_attention", NO }, { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
-    { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO }, { "attention_out_bias", NO },
+    { "no_rope_layer_interval", NULL_ONLY }, { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping",
+        ZERO },
+    { "attn_logit_softcap", ZERO }, { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO },
+    { "query_pre_attn_scalar", NULL_ONLY },
+    { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
+    { "logits_scaling", ONE },
+    { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY }, { "dim_model_base",
+        NULL_ONLY },
+    { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "n_routed_experts", ZERO },
+    { "moe_intermediate_size", ZERO },
+    { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm",
+        NO }, { "qk_layernorm", NO },
+    { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY }, { "use_attention_sinks",
+        NO }, { "is_encoder_decoder", NO },
+    { "add_cross_attention", NO }, { "cross_attention_layers", EMPTY }, { "is_causal", YES },
+    { "use_bidirectional_attention", NO },
+    { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO },
+    { "attention_out_bias", NO },
 };
 
 /* Settings of generation_config.json that change which token is chosen. */
 static const struct foreign generation_keys[] = {
-    { "typical_p", ONE }, { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE }, { "penalty_alpha", ZERO },
-    { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO }, { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY },
-    { "force_words_ids", EMPTY }, { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens", EMPTY },
-    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY }, { "forced_eos_token_id", NULL_ONLY }, { "guidance_scale", ONE },
-    { "min_length", ZERO }, { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY }, { "watermarking_config", NULL_ONLY },
+    { "typical_p", ONE }, { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE },
+    { "penalty_alpha", ZERO },
+    { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO },
+    { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY },
+    { "force_words_ids", EMPTY }, { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens",
+        EMPTY },
+    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY }, { "forced_eos_token_id",
+        NULL_ONLY }, { "guidance_scale", ONE },
+    { "min_length", ZERO }, { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY },
+    { "watermarking_config", NULL_ONLY },
     { "dola_layers", NULL_ONLY }, { "stop_strings", EMPTY },
 };
 
@@ -65,7 +85,8 @@ static bool is_neutral(const struct json *v, int neutral)
     case JS_TRUE:   return neutral & YES;
     case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
     case JS_STRING: return false;
-    default:          return (neutral & EMPTY) && !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
+    default:          return (neutral & EMPTY) && !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL,
+        &(struct json){ 0 });
     }
 }
 
@@ -80,7 +101,8 @@ static int get_value(const struct json *in, const char *key, struct json *v, str
 
 enum null { NULL_REFUSED, NULL_MISSING };
 
-static int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi, size_t *x, struct err *e)
+static int get_size(const struct json *in, const char *key, size_t missing, enum null null, size_t hi,
+                    size_t *x, struct err *e)
 {
     struct json v;
     int found = null == NULL_MISSING ? get_value(in, key, &v, e) : js_get(in, key, &v, e);
@@ -88,7 +110,8 @@ static int get_size(const struct json *in, const char *key, size_t missing, enum
     return found == 1 ? js_size(&v, 1, hi, x, e) : found;
 }
 
-static int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x, struct err *e)
+static int get_real(const struct json *in, const char *key, double missing, double lo, double hi, double *x,
+                    struct err *e)
 {
     struct json v;
     int found = get_value(in, key, &v, e);
@@ -106,17 +129,20 @@ static int get_bool(const struct json *in, const char *key, bool missing, bool *
 
 static int missing(const struct json *in, const char *key, struct err *e)
 {
-    return err_set(e, ERR_INPUT, "%s: %s%s%s is missing", in->file, in->key[0] ? in->key[0] : "", in->key[0] ? "." : "", key);
+    return err_set(e, ERR_INPUT, "%s: %s%s%s is missing", in->file, in->key[0] ? in->key[0] : "",
+                   in->key[0] ? "." : "", key);
 }
 
 /* Which architecture: model_type and architectures, one of which may be missing, agree on one of ours. */
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] = "allowed are llama, mistral, qwen2 and qwen3";
-    static const char allowed_names[] = "allowed are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM";
+    static const char allowed_names[] =
+        "allowed are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM";
     const struct arch *arch = NULL;
     struct json type, list, name;
-    int has_type = get_value(root, "model_type", &type, e), has_list = get_value(root, "architectures", &list, e);
+    int has_type = get_value(root, "model_type", &type, e),
+        has_list = get_value(root, "architectures", &list, e);
     if (has_type < 0 || has_list < 0)
         return NULL;
     for (size_t i = 0; has_type && i < N_ARCHS; i++)
@@ -149,7 +175,8 @@ static int read_shape(struct config *c, const struct arch *a, const struct json 
         get_size(root, "intermediate_size", a->ffn, NULL_REFUSED, 1 << 24, &c->ffn, e) ||
         get_size(root, "num_hidden_layers", a->n_layers, NULL_REFUSED, CONFIG_LAYERS_MAX, &c->n_layers, e) ||
         get_size(root, "num_attention_heads", a->n_heads, NULL_REFUSED, 1 << 16, &heads, e) ||
-        get_size(root, "max_position_embeddings", a->max_position, NULL_REFUSED, CONTEXT_MAX, &c->max_position, e))
+        get_size(root, "max_position_embeddings", a->max_position, NULL_REFUSED, CONTEXT_MAX,
+                 &c->max_position, e))
         return -1;
     c->n_heads = heads;
     int found = js_get(root, "num_key_value_heads", &v, e);
@@ -157,15 +184,19 @@ static int read_shape(struct config *c, const struct arch *a, const struct json 
     if (found < 0 || (found && !is_null(&v) && js_size(&v, 1, heads, &c->n_kv_heads, e)))
         return -1;
     if (heads % c->n_kv_heads)
-        return err_set(e, ERR_INPUT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu", root->file, heads, c->n_kv_heads);
-    if (get_size(root, "head_dim", a->head_dim, a->head_dim ? NULL_REFUSED : NULL_MISSING, HEAD_DIM_MAX, &dim, e))
+        return err_set(e, ERR_INPUT,
+                       "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu", root->file,
+                       heads, c->n_kv_heads);
+    if (get_size(root, "head_dim", a->head_dim, a->head_dim ? NULL_REFUSED : NULL_MISSING, HEAD_DIM_MAX, &dim,
+                 e))
         return -1;
     if (c->hidden % heads && (!dim || a->hidden_multiple))
-        return err_set(e, ERR_INPUT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu", root->file, c->hidden, heads);
+        return err_set(e, ERR_INPUT, "%s: hidden_size %zu is not a multiple of num_attention_heads %zu",
+                       root->file, c->hidden, heads);
     c->head_dim = dim ? dim : c->hidden / heads;
     if (c->head_dim % 2 || c->head_dim > HEAD_DIM_MAX)
-        return err_set(e, ERR_INPUT, "%s: head_dim is %zu%s, allowed are even numbers up to %d", root->file, c->head_dim,
-                       dim ? "" : " (hidden_size / num_attention_heads)", HEAD_DIM_MAX);
+        return err_set(e, ERR_INPUT, "%s: head_dim is %zu%s, allowed are even numbers up to %d", root->file,
+                       c->head_dim, dim ? "" : " (hidden_size / num_attention_heads)", HEAD_DIM_MAX);
     return 0;
 }
 
@@ -178,7 +209,8 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
         return -1;
     if (found && !js_is(&v, "silu") && !js_is(&v, "swish"))
         return js_bad(&v, e, "allowed are \"silu\" and \"swish\"");
-    if (get_real(root, "rms_norm_eps", 1e-6, 1e-30, 1, &c->rms_eps, e) || get_bool(root, "tie_word_embeddings", false, &c->tied, e))
+    if (get_real(root, "rms_norm_eps", 1e-6, 1e-30, 1, &c->rms_eps, e) ||
+        get_bool(root, "tie_word_embeddings", false, &c->tied, e))
         return -1;
     bool attention_bias = false;
     if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
@@ -220,7 +252,9 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
             c->windowed[n] = sliding;
     }
     if (n != c->n_layers)
-        return err_set(e, ERR_INPUT, "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must agree", v->file, n, c->n_layers);
+        return err_set(e, ERR_INPUT,
+                       "%s: layer_types has %zu entries, num_hidden_layers is %zu: they must agree", v->file,
+                       n, c->n_layers);
     return 0;
 }
 
@@ -256,7 +290,8 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     if (read_layer_types(c, &v, e))
         return -1;
     if (a->window != WINDOW_QWEN && memcmp(c->windowed, derived, sizeof derived))
-        return js_bad(&v, e, "%s models have %s layer", a->model_type, c->window ? "the window of sliding_window in every" : "full attention in every");
+        return js_bad(&v, e, "%s models have %s layer", a->model_type,
+                      c->window ? "the window of sliding_window in every" : "full attention in every");
     if (!c->window && memchr(c->windowed, 1, c->n_layers))
         return js_bad(&v, e, "sliding_attention needs use_sliding_window and sliding_window");
     return 0;
@@ -275,8 +310,10 @@ static size_t context_of(const struct config *c)
 
 static int read_rope_keys(const struct json *dict, struct err *e)
 {
-    static const char *const known[] = { "type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
-        "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor",
+    static const char *const known[] = { "type", "rope_type", "rope_theta", "factor",
+                                         "original_max_position_embeddings", "low_freq_factor",
+        "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
+            "truncate", "partial_rotary_factor",
         "finetuned" };
     struct json key, v;
     for (struct js_walk w = js_walk(dict); js_next(&w, &key, &v);) {
@@ -292,7 +329,8 @@ static int read_rope_keys(const struct json *dict, struct err *e)
 static int read_rope_type(struct config *c, const struct json *dict, struct err *e)
 {
     static const struct { const char *name; enum rope_type type; } types[] = {
-        { "default", ROPE_PLAIN }, { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 }, { "yarn", ROPE_YARN }, { "dynamic", ROPE_DYNAMIC } };
+        { "default", ROPE_PLAIN }, { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 },
+        { "yarn", ROPE_YARN }, { "dynamic", ROPE_DYNAMIC } };
     struct json v;
     int found = js_get(dict, "rope_type", &v, e);
     if (found == 0)
@@ -336,10 +374,14 @@ static int read_yarn(struct rope_config *r, const struct config *c, const struct
         return found < 0 ? -1 : missing(dict, "factor", e);
     r->factor = (double)c->max_position / (double)r->original;
     if (is_null(&v) ? r->factor < 1 : js_real(&v, 1, 1e6, &r->factor, e))
-        return is_null(&v) ? js_bad(&v, e, "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
-    if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) || get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
-        get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) || get_real(dict, "mscale_all_dim", 0, 0, 1e6, &r->mscale_all_dim, e) ||
-        get_real(dict, "attention_factor", 0, 1e-6, 1e6, &r->attention_factor, e) || get_bool(dict, "truncate", true, &r->truncate, e))
+        return is_null(&v) ? js_bad(&v, e,
+                                    "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
+    if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) ||
+        get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
+        get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) ||
+        get_real(dict, "mscale_all_dim", 0, 0, 1e6, &r->mscale_all_dim, e) ||
+        get_real(dict, "attention_factor", 0, 1e-6, 1e6, &r->attention_factor, e) ||
+        get_bool(dict, "truncate", true, &r->truncate, e))
         return -1;
     r->beta_fast = r->beta_fast == 0 ? 32 : r->beta_fast;
     r->beta_slow = r->beta_slow == 0 ? 1 : r->beta_slow;
@@ -364,21 +406,24 @@ static int read_rope(struct config *c, const struct json *root, struct err *e)
     if (found) {
         if (js_kind(&dict) != JS_OBJECT)
             return js_bad(&dict, e, "allowed is an object");
-        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, e) || get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
+        if (read_rope_type(c, &dict, e) || read_rope_keys(&dict, e) ||
+            get_real(&dict, "rope_theta", r->theta, 1, 1e30, &r->theta, e))
             return -1;
         int partial = js_get(&dict, "partial_rotary_factor", &v, e);
         if (partial < 0 || (partial && !is_neutral(&v, ONE)))
             return partial < 0 ? -1 : js_bad(&v, e, "allowed is 1");
         if ((r->type == ROPE_LLAMA3 || r->type == ROPE_YARN) && read_original(c, root, &dict, e))
             return -1;
-        if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) && need_real(&dict, "factor", 1, 1e6, &r->factor, e))
+        if ((r->type == ROPE_LINEAR || r->type == ROPE_DYNAMIC || r->type == ROPE_LLAMA3) &&
+            need_real(&dict, "factor", 1, 1e6, &r->factor, e))
             return -1;
-        if (r->type == ROPE_LLAMA3 && (need_real(&dict, "low_freq_factor", 1e-6, 1e6, &r->low_freq_factor, e) ||
-                                       need_real(&dict, "high_freq_factor", 1e-6, 1e6, &r->high_freq_factor, e)))
+        if (r->type == ROPE_LLAMA3 &&
+            (need_real(&dict, "low_freq_factor", 1e-6, 1e6, &r->low_freq_factor, e) ||
+             need_real(&dict, "high_freq_factor", 1e-6, 1e6, &r->high_freq_factor, e)))
             return -1;
         if (r->type == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
-            return err_set(e, ERR_INPUT, "%s: %s.high_freq_factor is %g, it must be above low_freq_factor %g", root->file, dict.key[0],
-                           r->high_freq_factor, r->low_freq_factor);
+            return err_set(e, ERR_INPUT, "%s: %s.high_freq_factor is %g, it must be above low_freq_factor %g",
+                           root->file, dict.key[0], r->high_freq_factor, r->low_freq_factor);
         if (r->type == ROPE_YARN && read_yarn(r, c, &dict, e))
             return -1;
     }
@@ -387,8 +432,9 @@ static int read_rope(struct config *c, const struct json *root, struct err *e)
     if (r->type == ROPE_DYNAMIC && c->head_dim == 2)
         return err_set(e, ERR_INPUT, "%s: head_dim is 2, dynamic rope needs more", root->file);
     c->context = context_of(c);
-    return c->context ? 0 : err_set(e, ERR_INPUT, "%s: %s.factor %g makes a context of more than %d positions", root->file, dict.key[0], r->factor,
-                                    CONTEXT_MAX);
+    return c->context ? 0
+                      : err_set(e, ERR_INPUT, "%s: %s.factor %g makes a context of more than %d positions",
+                                root->file, dict.key[0], r->factor, CONTEXT_MAX);
 }
 
 static int add_eos(struct config *c, const struct json *v, struct err *e)
@@ -437,8 +483,10 @@ static int read_generation(struct config *c, const struct json *root, struct err
     if (found < 0 || (found && js_bool(&v, &c->do_sample, e)))
         return -1;
     c->do_sample_known = found;
-    if (get_real(root, "temperature", NAN, 0, 1e6, &c->temperature, e) || get_real(root, "top_p", NAN, 0, 1, &c->top_p, e) ||
-        get_real(root, "min_p", NAN, 0, 1, &c->min_p, e) || get_real(root, "eta_cutoff", NAN, 0, 1, &c->eta, e) ||
+    if (get_real(root, "temperature", NAN, 0, 1e6, &c->temperature, e) ||
+        get_real(root, "top_p", NAN, 0, 1, &c->top_p, e) ||
+        get_real(root, "min_p", NAN, 0, 1, &c->min_p, e) ||
+        get_real(root, "eta_cutoff", NAN, 0, 1, &c->eta, e) ||
         get_real(root, "repetition_penalty", NAN, 1e-6, 1e6, &c->repetition_penalty, e))
         return -1;
     found = get_value(root, "top_k", &v, e);
@@ -452,13 +500,14 @@ static int read_generation(struct config *c, const struct json *root, struct err
             return -1;
         int n = (int)MIN(v.end - v.s, 40);
         if (found && !is_neutral(&v, generation_keys[i].neutral))
-            snprintf(c->generation_unknown, sizeof c->generation_unknown, "%s %.*s", generation_keys[i].key, n, v.s);
+            snprintf(c->generation_unknown, sizeof c->generation_unknown, "%s %.*s", generation_keys[i].key,
+                     n, v.s);
     }
     return 0;
 }
 
-int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file, const char *generation, size_t gen_n,
-                 struct err *e)
+int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
+                 const char *generation, size_t gen_n, struct err *e)
 {
     struct json root;
     bool says = false, gen_says = false;
@@ -471,8 +520,8 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     if (!a)
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
-    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) || read_rope(c, &root, e) ||
-        read_ids(c, &root, &says, e))
+    if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) ||
+        read_rope(c, &root, e) || read_ids(c, &root, &says, e))
         return -1;
     bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {
@@ -500,13 +549,15 @@ int config_read(struct config *c, const char *dir, struct err *e)
     size_t n = 0, gen_n = 0;
     struct stat st;
     int r = -1;
-    if (asprintf(&path, "%s/config.json", dir) < 0 || asprintf(&gen_path, "%s/generation_config.json", dir) < 0) {
+    if (asprintf(&path, "%s/config.json", dir) < 0 ||
+        asprintf(&gen_path, "%s/generation_config.json", dir) < 0) {
         err_set(e, ERR_FAILED, "%s: out of memory", dir);
         goto done;
     }
     if (file_read(&json, &n, path, CONFIG_BYTES_MAX, e))
         goto done;
-    if ((lstat(gen_path, &st) == 0 || errno != ENOENT) && file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
+    if ((lstat(gen_path, &st) == 0 || errno != ENOENT) &&
+        file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
         goto done;
     r = config_parse(c, path, json, n, gen_path, gen, gen_n, e);
 done:
@@ -537,15 +588,22 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
     double factor, original = (double)(c->rope.type == ROPE_YARN ? c->rope.original : c->max_position);
     bool yarn = strncmp(spec, "yarn:", 5) == 0, linear = strncmp(spec, "linear:", 7) == 0;
     const char *s = spec + (yarn ? 5 : 7);
-    if ((!yarn && !linear) || !scan_number(&s, 1, 1e6, &factor) || (yarn && *s == ':' && (s++, !scan_number(&s, 1, CONTEXT_MAX, &original))) ||
-        *s || original != (double)(size_t)original)
-        return err_set(e, ERR_INPUT, "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F from 1, ORIG a whole number",
+    if ((!yarn && !linear) || !scan_number(&s, 1, 1e6, &factor) ||
+        (yarn && *s == ':' && (s++, !scan_number(&s, 1, CONTEXT_MAX, &original))) || *s ||
+        original != (double)(size_t)original)
+        return err_set(e, ERR_INPUT,
+                       "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F "
+                       "from 1, ORIG a whole number",
                        spec);
-    n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta, .factor = factor, .beta_fast = 32,
-                                   .beta_slow = 1, .truncate = true, .original = yarn ? (size_t)original : 0 };
+    n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
+                                   .factor = factor, .beta_fast = 32,
+                                   .beta_slow = 1, .truncate = true, .original = yarn ? (size_t)original
+                                   : 0 };
     n.context = context_of(&n);
     if (!n.context || (yarn && n.rope.theta <= 1))
-        return err_set(e, ERR_INPUT, "--context-scaling: %s makes a context of more than %d positions, or rope_theta is 1", spec, CONTEXT_MAX);
+        return err_set(e, ERR_INPUT,
+                       "--context-scaling: %s makes a context of more than %d positions, or rope_theta is 1",
+                       spec, CONTEXT_MAX);
     *c = n;
     return 0;
 }

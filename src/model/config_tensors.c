@@ -10,16 +10,18 @@ enum { PARTS = 18 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c)
 {
-    const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn, h = c->head_dim;
+    const size_t d = c->hidden, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, f = c->ffn,
+                 h = c->head_dim;
     const struct part parts[PARTS] = {
-        { "input_layernorm.weight", true, d, 0 }, { "post_attention_layernorm.weight", true, d, 0 },
-        { "self_attn.q_proj.weight", true, q, d }, { "self_attn.k_proj.weight", true, kv, d }, { "self_attn.v_proj.weight", true, kv, d },
-        { "self_attn.o_proj.weight", true, d, q },
-        { "self_attn.q_proj.bias", c->qkv_bias, q, 0 }, { "self_attn.k_proj.bias", c->qkv_bias, kv, 0 },
+        { "input_layernorm.weight", true, d, 0 },        { "post_attention_layernorm.weight", true, d, 0 },
+        { "self_attn.q_proj.weight", true, q, d },       { "self_attn.k_proj.weight", true, kv, d },
+        { "self_attn.v_proj.weight", true, kv, d },      { "self_attn.o_proj.weight", true, d, q },
+        { "self_attn.q_proj.bias", c->qkv_bias, q, 0 },  { "self_attn.k_proj.bias", c->qkv_bias, kv, 0 },
         { "self_attn.v_proj.bias", c->qkv_bias, kv, 0 }, { "self_attn.o_proj.bias", c->o_bias, d, 0 },
         { "self_attn.q_norm.weight", c->qk_norm, h, 0 }, { "self_attn.k_norm.weight", c->qk_norm, h, 0 },
-        { "mlp.gate_proj.weight", true, f, d }, { "mlp.up_proj.weight", true, f, d }, { "mlp.down_proj.weight", true, d, f },
-        { "mlp.gate_proj.bias", c->mlp_bias, f, 0 }, { "mlp.up_proj.bias", c->mlp_bias, f, 0 }, { "mlp.down_proj.bias", c->mlp_bias, d, 0 },
+        { "mlp.gate_proj.weight", true, f, d },          { "mlp.up_proj.weight", true, f, d },
+        { "mlp.down_proj.weight", true, d, f },          { "mlp.gate_proj.bias", c->mlp_bias, f, 0 },
+        { "mlp.up_proj.bias", c->mlp_bias, f, 0 },       { "mlp.down_proj.bias", c->mlp_bias, d, 0 },
     };
     memcpy(p, parts, sizeof parts);
 }
@@ -39,7 +41,8 @@ size_t config_count_params(const struct config *c)
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes)
 {
     size_t b;
-    if (!mul_size(c->n_layers, 2 * c->n_kv_heads, &b) || !mul_size(b, c->head_dim, &b) || !mul_size(b, n, &b) || !mul_size(b, element, &b))
+    if (!mul_size(c->n_layers, 2 * c->n_kv_heads, &b) || !mul_size(b, c->head_dim, &b) ||
+        !mul_size(b, n, &b) || !mul_size(b, element, &b))
         return false;
     *bytes = b;
     return true;
@@ -76,19 +79,22 @@ static int same_bytes(const struct tensors *ts, const struct tensor *a, const st
 
 /* Tied: lm_head.weight may be there as a copy of the embedding. Which of two different ones is meant, nobody can tell
  * (versions of transformers differ). */
-static int check_tied(const struct config *c, const struct tensors *ts, const struct tensor *embed, struct err *e)
+static int check_tied(const struct config *c, const struct tensors *ts, const struct tensor *embed,
+                      struct err *e)
 {
     const struct tensor *head = tensors_find(ts, "lm_head.weight");
     if (!head)
         return 0;
-    bool same = head->dtype == embed->dtype && head->n_dims == 2 && head->dim[0] == c->vocab && head->dim[1] == c->hidden;
+    bool same = head->dtype == embed->dtype && head->n_dims == 2 && head->dim[0] == c->vocab &&
+                head->dim[1] == c->hidden;
     if (same && ts->fd[head->shard] >= 0 && ts->fd[embed->shard] >= 0) {
         int r = same_bytes(ts, embed, head, e);
         if (r < 0)
             return -1;
         same = r;
     }
-    return same ? 0 : err_set(e, ERR_INPUT, "%s: tensor \"lm_head.weight\" differs from \"model.embed_tokens.weight\", but tie_word_embeddings "
+    return same ? 0 : err_set(e, ERR_INPUT,
+                              "%s: tensor \"lm_head.weight\" differs from \"model.embed_tokens.weight\", but tie_word_embeddings "
                               "is true: set it to false, or leave the tensor out", ts->path[head->shard]);
 }
 
@@ -98,16 +104,21 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     char name[96];
     size_t kv, layers = layers_there(ts);
     if (!config_kv_bytes(c, c->context, 4, &kv) || kv > SIZE_MAX / 4)
-        return err_set(e, ERR_INPUT, "config.json: %zu layers x %zu key/value heads x head_dim %zu x %zu positions: the size of the cache is "
-                       "beyond 2^62 bytes", c->n_layers, c->n_kv_heads, c->head_dim, c->context);
+        return err_set(e, ERR_INPUT,
+                       "config.json: %zu layers x %zu key/value heads x head_dim %zu x %zu positions: the "
+                       "size of the cache is "
+                       "beyond 2^62 bytes",
+                       c->n_layers, c->n_kv_heads, c->head_dim, c->context);
     const struct tensor *embed = tensors_need(ts, "model.embed_tokens.weight", c->vocab, c->hidden, e);
     if (!embed || !tensors_need(ts, "model.norm.weight", c->hidden, 0, e))
         return -1;
     if (c->tied ? check_tied(c, ts, embed, e) : !tensors_need(ts, "lm_head.weight", c->vocab, c->hidden, e))
         return c->tied || tensors_find(ts, "lm_head.weight") ? -1 :
-               err_set(e, ERR_INPUT, "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings is false", ts->path[0]);
+               err_set(e, ERR_INPUT,
+                       "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings is false", ts->path[0]);
     if (layers && layers < c->n_layers)
-        return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the tensors are those of %zu layers", ts->path[0], c->n_layers, layers);
+        return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the tensors are those of %zu layers",
+                       ts->path[0], c->n_layers, layers);
     layer_parts(p, c);
     for (size_t l = 0; l < c->n_layers; l++)
         for (size_t i = 0; i < PARTS; i++) {
@@ -118,7 +129,8 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     return 0;
 }
 
-void config_missing_tensors(const struct config *c, const struct tensors *ts, void (*missing)(void *ctx, const char *name), void *ctx)
+void config_missing_tensors(const struct config *c, const struct tensors *ts,
+                            void (*missing)(void *ctx, const char *name), void *ctx)
 {
     const char *const outside[] = { "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight" };
     struct part p[PARTS];

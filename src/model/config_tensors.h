@@ -15,4 +15,5 @@ size_t config_count_params(const struct config *c);
 bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *bytes);
 
 /* Every tensor that the configuration calls for and the files lack, by name (valid during the call). */
-void config_missing_tensors(const struct config *c, const struct tensors *ts, void (*missing)(void *ctx, const char *name), void *ctx);
+void config_missing_tensors(const struct config *c, const struct tensors *ts,
+                            void (*missing)(void *ctx, const char *name), void *ctx);

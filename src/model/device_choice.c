@@ -8,13 +8,21 @@
 
 #define TEXT_(x) #x
 #define TEXT_OF(x) TEXT_(x)
-static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16", "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
+static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16",
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16",
+                                           "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
 
 static bool emulated(const char *word) { return strncmp(word, "emulated", 8) == 0; }
 
-bool where_is_all(const char *word) { return strcmp(word, "cuda:all") == 0 || strcmp(word, "emulated:all") == 0; }
+bool where_is_all(const char *word)
+{
+    return strcmp(word, "cuda:all") == 0 || strcmp(word, "emulated:all") == 0;
+}
 
-size_t where_count(const char *word, char *why, size_t why_size) { return emulated(word) ? EMULATED_GPUS : device_cuda_count(why, why_size); }
+size_t where_count(const char *word, char *why, size_t why_size)
+{
+    return emulated(word) ? EMULATED_GPUS : device_cuda_count(why, why_size);
+}
 
 /* "cuda" or "cuda:N", and so with "emulated", of which there are as many as are wanted. */
 static bool gpu_word(const char *word, size_t *ordinal)
@@ -23,7 +31,8 @@ static bool gpu_word(const char *word, size_t *ordinal)
     *ordinal = 0;
     if (strcmp(word, kind) == 0)
         return true;
-    if (strncmp(word, kind, strlen(kind)) || n[-1] != ':' || !*n || strlen(n) > 4 || strspn(n, "0123456789") != strlen(n))
+    if (strncmp(word, kind, strlen(kind)) || n[-1] != ':' || !*n || strlen(n) > 4 ||
+        strspn(n, "0123456789") != strlen(n))
         return false;
     *ordinal = strtoul(n, NULL, 10);
     return true;
@@ -33,7 +42,8 @@ int where_check(const char *spelled, const char *word, struct err *e)
 {
     size_t ordinal;
     if (strcmp(word, "auto") && strcmp(word, "cpu") && !where_is_all(word) && !gpu_word(word, &ordinal))
-        return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N, cuda:all", spelled, word);
+        return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N, cuda:all", spelled,
+                       word);
     return 0;
 }
 
@@ -43,9 +53,14 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
     char why[512] = "";
     size_t ordinal;
     if (where_is_all(word))
-        return err_set(e, ERR_INPUT, "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand work --device %s)", word, word);
+        return err_set(e, ERR_INPUT,
+                       "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand "
+                       "work --device %s)",
+                       word, word);
     if (emulated(word))
-        return device_emulated_open(dev, why, sizeof why) ? err_set(e, ERR_FAILED, "--device emulated: %s", why) : 0;
+        return device_emulated_open(dev, why, sizeof why)
+                   ? err_set(e, ERR_FAILED, "--device emulated: %s", why)
+                   : 0;
     gpu_word(word, &ordinal);
     if (device_cuda_open(dev, ordinal, why, sizeof why))
         return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
@@ -55,12 +70,16 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
 static int can_hold(const struct device *dev, const struct where_model *m, struct err *e)
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
-        return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it", dev->name);
+        return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it",
+                       dev->name);
     if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
-        return err_set(e, ERR_INPUT, "%s: --kv-dtype %s is not there on this device (auto and %s are); --device cpu has it", dev->name, kv_type_name(m->kv),
-                       kv_type_name(dev->kv_type));
+        return err_set(e, ERR_INPUT,
+                       "%s: --kv-dtype %s is not there on this device (auto and %s are); --device cpu has it",
+                       dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
     if (!dev->head_dim(dev, m->config->head_dim))
-        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", dev->name, m->config->head_dim);
+        return err_set(e, ERR_INPUT,
+                       "%s: heads of %zu dimensions are not supported on this device; --device cpu has them",
+                       dev->name, m->config->head_dim);
     return 0;
 }
 
@@ -70,10 +89,13 @@ static bool open_first(struct device **dev, const struct where_model *m)
     struct err ignored;
     char why[512];
     size_t weights, room;
-    if (m->compute == DT_F32 || m->kv == DT_I16 || !device_cuda_count(why, sizeof why) || device_cuda_open(dev, 0, why, sizeof why))
+    if (m->compute == DT_F32 || m->kv == DT_I16 || !device_cuda_count(why, sizeof why) ||
+        device_cuda_open(dev, 0, why, sizeof why))
         return false;
     room = (*dev)->bytes_free(*dev);
-    if (can_hold(*dev, m, &ignored) == 0 && model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 && weights <= room - room / 10)
+    if (can_hold(*dev, m, &ignored) == 0 &&
+        model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 &&
+        weights <= room - room / 10)
         return true;
     (*dev)->close(*dev);
     *dev = NULL;
@@ -84,11 +106,13 @@ int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct e
 {
     *kv = compute == DT_F32 ? DT_F32 : wanted == DT_OTHER ? DT_I16 : wanted;
     if (compute == DT_F32 && wanted != DT_OTHER)
-        return err_set(e, ERR_INPUT, "--kv-dtype %s: under --compute f32 the cache is f32 (auto)", kv_type_name(wanted));
+        return err_set(e, ERR_INPUT, "--kv-dtype %s: under --compute f32 the cache is f32 (auto)",
+                       kv_type_name(wanted));
     return 0;
 }
 
-int where_open(struct device **dev, const char *word, const char *numerics, const struct where_model *m, struct err *e)
+int where_open(struct device **dev, const char *word, const char *numerics, const struct where_model *m,
+               struct err *e)
 {
     char why[256];
     *dev = NULL;

@@ -96,7 +96,8 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
 
 bool model_reads(const char *name)
 {
-    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
+    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json",
+                                         "tokenizer_config.json" };
     const char *dot = strncmp(name, "model", 5) == 0 ? strstr(name, ".safetensors") : NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
@@ -109,7 +110,8 @@ static uint64_t file_stamp(const char *path, const char *name)
     struct stat st;
     if (stat(path, &st))
         return 0;
-    const uint64_t what[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec };
+    const uint64_t what[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
+                              (uint64_t)st.st_mtim.tv_nsec };
     return hash64(hash64(HASH64_INIT, name, strlen(name)), what, sizeof what);
 }
 
@@ -128,7 +130,8 @@ uint64_t model_stamp(const char *place)
     return all;
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
+int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool,
+                      fingerprint_progress *progress, void *ctx, struct err *e)
 {
     static const char *const files[] = { "config.json", "generation_config.json", "tokenizer.json" };
     static const char what[] = "longhand model 1";

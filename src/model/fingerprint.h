@@ -20,4 +20,5 @@ bool model_reads(const char *name);
 uint64_t model_stamp(const char *place);
 
 /* Of the model in `dir`. 1 when `progress` (may be NULL) stopped it. */
-int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e);
+int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool,
+                      fingerprint_progress *progress, void *ctx, struct err *e);

@@ -21,7 +21,7 @@ struct workspace {
     uint32_t *pos, *hi, *angle, *n_node, *node, *want;   /* [rows_max], node [rows_max][rows_max] */
 };
 
-/* ---- buffers ---------------------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 struct buffer { void *slot; size_t bytes; };
 
@@ -32,7 +32,8 @@ static size_t deal(const struct buffer *b, size_t n, char *mem, size_t align)
     for (size_t i = 0; i < n; i++) {
         char *p = mem ? mem + used : NULL;
         memcpy(b[i].slot, &p, sizeof p);
-        used += (b[i].bytes + align - 1) / align * align + align;    /* with an odd k a product reads one element behind its rows */
+        /* with an odd k a product reads one element behind its rows */
+        used += (b[i].bytes + align - 1) / align * align + align;
     }
     return used;
 }
@@ -40,7 +41,8 @@ static size_t deal(const struct buffer *b, size_t n, char *mem, size_t align)
 static void layout(struct workspace *w, const struct model *m)
 {
     const struct config *c = &m->config;
-    const size_t n = w->rows_max, act = dtype_size(m->compute), dp = m->head_dim, heads = c->n_heads + 2 * c->n_kv_heads;
+    const size_t n = w->rows_max, act = dtype_size(m->compute), dp = m->head_dim,
+                 heads = c->n_heads + 2 * c->n_kv_heads;
     w->score_step = (w->n_max + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     w->score_bytes = (m->dev->host_memory ? 1 : c->n_layers) * c->n_kv_heads * w->score_step * sizeof(float);
     const struct buffer device[] = {
@@ -55,9 +57,11 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->score, w->score_bytes },
     };
     const struct buffer host[] = {
-        { &w->seq, n * sizeof *w->seq }, { &w->kv, n * sizeof *w->kv }, { &w->token, n * sizeof *w->token },
-        { &w->pos, n * sizeof(uint32_t) }, { &w->hi, n * sizeof(uint32_t) }, { &w->angle, n * sizeof(uint32_t) },
-        { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) }, { &w->want, n * sizeof(uint32_t) },
+        { &w->seq, n * sizeof *w->seq },      { &w->kv, n * sizeof *w->kv },
+        { &w->token, n * sizeof *w->token },  { &w->pos, n * sizeof(uint32_t) },
+        { &w->hi, n * sizeof(uint32_t) },     { &w->angle, n * sizeof(uint32_t) },
+        { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) },
+        { &w->want, n * sizeof(uint32_t) },
     };
     w->bytes = deal(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
     w->host_bytes = deal(host, sizeof host / sizeof *host, w->host, 64);
@@ -68,8 +72,10 @@ static struct device_limits limits(const struct model *m, size_t rows_max, size_
 {
     const struct config *c = &m->config;
     const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN);
-    return (struct device_limits){ rows, n_max, rows, MAX(MAX((c->n_heads + 2 * c->n_kv_heads) * m->head_dim, 2 * c->ffn), MAX(c->vocab, c->hidden)), c->vocab,
-                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, MAX(MAX(c->n_heads * m->head_dim, c->ffn), c->hidden) };
+    return (struct device_limits){ rows, n_max, rows, MAX(MAX((c->n_heads + 2 * c->n_kv_heads) * m->head_dim,
+        2 * c->ffn), MAX(c->vocab, c->hidden)), c->vocab,
+                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim },
+                                   MAX(MAX(c->n_heads * m->head_dim, c->ffn), c->hidden) };
 }
 
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)
@@ -80,7 +86,8 @@ size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)
     return w.bytes + w.host_bytes + m->dev->reserve_bytes(m->dev, &l);
 }
 
-int workspace_open(struct workspace **out, const struct model *m, size_t rows_max, size_t n_max, struct err *e)
+int workspace_open(struct workspace **out, const struct model *m, size_t rows_max, size_t n_max,
+                   struct err *e)
 {
     struct workspace *w = calloc(1, sizeof *w);
     const struct device_limits l = limits(m, rows_max, n_max);
@@ -97,7 +104,8 @@ int workspace_open(struct workspace **out, const struct model *m, size_t rows_ma
         workspace_close(w);
         if (*m->dev->error)
             return err_set(e, ERR_FAILED, "%s: %s", m->dev->name, m->dev->error);
-        return err_set(e, ERR_FAILED, "%s: buffers for passes of %zu rows: out of memory (%zu bytes)", m->dev->name, rows_max, workspace_bytes(m, rows_max, n_max));
+        return err_set(e, ERR_FAILED, "%s: buffers for passes of %zu rows: out of memory (%zu bytes)",
+                       m->dev->name, rows_max, workspace_bytes(m, rows_max, n_max));
     }
     layout(w, m);
     *out = w;
@@ -114,7 +122,7 @@ void workspace_close(struct workspace *w)
     free(w);
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------------- */
+/* ---- the pass ---- */
 
 struct pass {
     const struct model *m;
@@ -124,19 +132,25 @@ struct pass {
     const struct tap *taps; size_t n_taps;
     struct device_rows rows;
     struct device_heads heads;
-    bool recorded;                   /* the device may record the pass, and play it again for others of its shape */
+    /* the device may record the pass, and play it again for others of its shape */
+    bool recorded;
 };
 
-static bool wanted(const struct pass_seq *s, size_t j) { return s->want ? s->want[j] : s->logits && j == s->n - 1; }
+static bool wanted(const struct pass_seq *s, size_t j)
+{
+    return s->want ? s->want[j] : s->logits && j == s->n - 1;
+}
 
 /* Where rows r .. of sequence i stand: slots, visible ranges, ancestors. */
 static void place_seq(struct pass *p, size_t i, size_t r)
 {
     struct workspace *w = p->w;
     const struct pass_seq *s = &p->seqs[i];
-    assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max && r + s->n <= w->rows_max);
+    assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
+           r + s->n <= w->rows_max);
     w->kv[i] = kv_view(s->kv);
-    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift, s->scored ? w->score : NULL, w->score_step };
+    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift, s->scored
+                                     ? w->score : NULL, w->score_step };
     for (size_t j = 0; j < s->n; j++, r++) {
         uint32_t *path = w->node + r * w->rows_max, n = 0;
         if (s->parent && s->parent[j] >= 0) {
@@ -154,7 +168,8 @@ static void place_seq(struct pass *p, size_t i, size_t r)
         w->angle[r] = w->pos[r] + (uint32_t)s->shift;
         if (wanted(s, j))
             w->want[p->rows.n_want++] = (uint32_t)r;
-        assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max && (!s->parent || j < s->kv->node_max));
+        assert(s->token[j] >= 0 && (size_t)s->token[j] < p->m->config.vocab && w->pos[r] < s->kv->n_max &&
+               (!s->parent || j < s->kv->node_max));
     }
     if (!s->parent)
         s->kv->n_written = MAX(s->kv->n_written, s->kv->n_past + s->n);
@@ -164,9 +179,12 @@ static void place(struct pass *p)
 {
     const struct model *m = p->m;
     struct workspace *w = p->w;
-    p->heads = (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim, m->head_dim };
-    p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
-        .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq, .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
+    p->heads = (struct device_heads){ m->config.n_heads, m->config.n_kv_heads, m->config.head_dim,
+                                      m->head_dim };
+    p->rows = (struct device_rows){ .n_seqs = p->n_seqs, .seq = w->seq, .token = w->token, .pos = w->pos,
+                                    .hi = w->hi, .angle = w->angle, .n_node = w->n_node,
+        .node = w->node, .node_step = w->rows_max, .want = w->want, .inv_freq = m->inv_freq,
+        .n_freq = m->config.head_dim / 2, .rope_factor = m->rope_factor };
     for (size_t i = 0; i < p->n_seqs; p->rows.n += p->seqs[i++].n)
         place_seq(p, i, p->rows.n);
     p->recorded = true;
@@ -186,7 +204,7 @@ static uint64_t key(const struct pass *p)
     return h;
 }
 
-/* ---- taps ------------------------------------------------------------------------------------------------- */
+/* ---- taps ---- */
 
 static const struct tap *tap_of(const struct pass *p, enum tap_kind kind, size_t layer, size_t from)
 {
@@ -220,7 +238,7 @@ static void tap_fetch(const struct pass *p, enum tap_kind kind, size_t layer, co
         p->w->dev->download(p->w->dev, t->out, from, p->rows.n * row * sizeof *from);
 }
 
-/* ---- layers ----------------------------------------------------------------------------------------------- */
+/* ---- layers ---- */
 
 /* Sequences whose scores are wanted hear of the layer: at once in the host's memory, where the next layer takes the place of this one. */
 static void hand_scores(const struct pass *p, size_t layer)
@@ -233,7 +251,8 @@ static void hand_scores(const struct pass *p, size_t layer)
         const struct pass_seq *s = &p->seqs[i];
         const size_t pos = w->pos[w->seq[i].row0];
         if (s->scored)
-            s->scored(s->scored_ctx, layer, score, w->score_step, window && !s->shift && pos + 1 > window ? pos + 1 - window : 0);
+            s->scored(s->scored_ctx, layer, score, w->score_step,
+                      window && !s->shift && pos + 1 > window ? pos + 1 - window : 0);
     }
 }
 
@@ -249,9 +268,11 @@ static void run_layer(const struct pass *p, size_t l)
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
     float *q_tap = queries ? tap_place(p, queries) : NULL;
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
-    d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);     /* looks at what the layer before left */
+    /* looks at what the layer before left */
+    d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
     d->product(d, w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none);
-    d->rope(d, w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL, c->qk_norm ? y->k_norm : NULL, eps, q_tap);
+    d->rope(d, w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL, c->qk_norm ? y->k_norm : NULL, eps,
+            q_tap);
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
     d->attend(d, w->attn, w->q, &p->heads, l, c->windowed[l] ? c->window : 0);
@@ -269,7 +290,8 @@ static void run_layer(const struct pass *p, size_t l)
 static void logits(const struct pass *p)
 {
     const struct model *m = p->m;
-    const size_t row = m->config.hidden * dtype_size(m->compute), vocab = m->config.vocab, place = m->config.n_layers;
+    const size_t row = m->config.hidden * dtype_size(m->compute), vocab = m->config.vocab,
+                 place = m->config.n_layers;
     struct device *d = p->w->dev;
     const char *x = p->w->xn;
     float *to = NULL;                        /* where the gathered rows' logits go */
@@ -320,9 +342,10 @@ static int not_finite(const struct pass *p, const struct device_bad *bad, struct
 {
     const struct workspace *w = p->w;
     if (bad->place < p->m->config.n_layers)
-        return err_set(e, ERR_FAILED, "%s: not a finite number at position %u, layer %zu", p->m->path, (unsigned)w->angle[bad->row], bad->place);
-    return err_set(e, ERR_FAILED, "%s: a logit is not a finite number, in the pass over positions %u to %u", p->m->path,
-                   (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
+        return err_set(e, ERR_FAILED, "%s: not a finite number at position %u, layer %zu", p->m->path,
+                       (unsigned)w->angle[bad->row], bad->place);
+    return err_set(e, ERR_FAILED, "%s: a logit is not a finite number, in the pass over positions %u to %u",
+                   p->m->path, (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
 }
 
 static void queue(struct pass *p)
@@ -363,7 +386,8 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
     return settle(&p, e);
 }
 
-int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+                struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
     queue(&p);
@@ -380,10 +404,12 @@ int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs,
 
 const float *workspace_residual(const struct workspace *w) { return w->x; }
 
-int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row, size_t n, float *rows, void *act)
+int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row,
+                   size_t n, float *rows, void *act)
 {
     struct device *d = w->dev;
-    const struct device_rows r = { .n = n, .token = row, .pos = w->pos, .hi = w->hi, .angle = w->angle, .n_node = w->n_node, .node = w->node,
+    const struct device_rows r = { .n = n, .token = row, .pos = w->pos, .hi = w->hi, .angle = w->angle,
+                                   .n_node = w->n_node, .node = w->node,
                                    .node_step = w->rows_max, .inv_freq = m->inv_freq, .rope_factor = 1 };
     struct device_bad bad;
     assert(n <= w->rows_max);

@@ -9,7 +9,8 @@
 
 static const char INSIDE[] = "model.medusa_layers.", ALONE[] = "heads.";
 enum { PARTS = 3, FINGERPRINT_ROWS = 64 };
-static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight", "post_layernorm.weight" };
+static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight",
+                                          "post_layernorm.weight" };
 
 static void hash_device(uint64_t *h, const struct model *m, const float *v, float *row)
 {
@@ -40,7 +41,8 @@ static bool head_rows(const struct model *m, float *rows)
 uint64_t heads_fingerprint(const struct model *m)
 {
     const struct config *c = &m->config;
-    const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab };
+    const uint64_t sizes[] = { c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim,
+                               c->vocab };
     uint64_t h = hash64(HASH64_INIT, sizes, sizeof sizes);
     float *rows = malloc(FINGERPRINT_ROWS * c->hidden * sizeof *rows);
     if (!rows)
@@ -59,7 +61,7 @@ uint64_t heads_fingerprint(const struct model *m)
     return h;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* How many heads the tensors named `prefix`... make, counted from 0; a number above that, or a name that is no part of a
  * head, is an error. */
@@ -72,7 +74,8 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
             break;
     }
     if (*n > HEADS_MAX)
-        return err_set(e, ERR_INPUT, "%s: more than %d heads, at most that many are allowed", ts->path[0], HEADS_MAX);
+        return err_set(e, ERR_INPUT, "%s: more than %d heads, at most that many are allowed", ts->path[0],
+                       HEADS_MAX);
     for (size_t i = 0; i < ts->n; i++) {
         const struct tensor *t = &ts->t[i];
         bool known = false;
@@ -83,8 +86,11 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
             known = strcmp(t->name, name) == 0;
         }
         if (!known)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.200s\" is no part of a head: allowed are %sK.linear.weight, .input_layernorm.weight and "
-                           ".post_layernorm.weight, K counted from 0 without a gap", ts->path[t->shard], t->name, prefix);
+            return err_set(e, ERR_INPUT,
+                           "%s: tensor \"%.200s\" is no part of a head: allowed are %sK.linear.weight, "
+                           ".input_layernorm.weight and "
+                           ".post_layernorm.weight, K counted from 0 without a gap",
+                           ts->path[t->shard], t->name, prefix);
     }
     return 0;
 }
@@ -98,7 +104,8 @@ static int check_number(const struct tensors *ts, const char *key, size_t want, 
         return found;
     unsigned long long v = strtoull(s, &end, 10);
     if (end == s || *end || v != want)
-        return err_set(e, ERR_INPUT, "%s: heads of a model with %s %s, this model has %zu", ts->path[0], key, s, want);
+        return err_set(e, ERR_INPUT, "%s: heads of a model with %s %s, this model has %zu", ts->path[0], key,
+                       s, want);
     return 0;
 }
 
@@ -109,10 +116,11 @@ static int read_metadata(struct heads *h, const struct tensors *ts, const struct
     if (found < 0)
         return -1;
     if (!found || (strcmp(s, "chained") && strcmp(s, "independent")))
-        return err_set(e, ERR_INPUT, "%s: __metadata__: kind %s%s, allowed are chained and independent", ts->path[0], found ? "is " : "is missing",
-                       found ? s : "");
+        return err_set(e, ERR_INPUT, "%s: __metadata__: kind %s%s, allowed are chained and independent",
+                       ts->path[0], found ? "is " : "is missing", found ? s : "");
     h->chained = strcmp(s, "chained") == 0;
-    if (check_number(ts, "hidden_size", m->config.hidden, e) || check_number(ts, "vocab_size", m->config.vocab, e))
+    if (check_number(ts, "hidden_size", m->config.hidden, e) ||
+        check_number(ts, "vocab_size", m->config.vocab, e))
         return -1;
     if (!m->mem)
         return 0;
@@ -128,32 +136,43 @@ static void *read_all(const struct tensors *ts, const struct tensor *t, struct e
 {
     void *p = malloc(t->bytes ? t->bytes : 1);
     if (!p)
-        return err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard], t->name, t->bytes), NULL;
+        return err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard],
+                       t->name, t->bytes),
+               NULL;
     if (tensors_read(ts, t, p, 0, t->bytes, e)) {
         free(p);
         return NULL;
     }
     for (size_t i = 0; i < t->n_elements; i++) {
-        float x = t->dtype == DT_F32 ? ((float *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)p)[i]) : bf16_to_f32(((uint16_t *)p)[i]);
+        float x = t->dtype == DT_F32   ? ((float *)p)[i]
+                  : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)p)[i])
+                                       : bf16_to_f32(((uint16_t *)p)[i]);
         if (!isfinite(x)) {
             free(p);
-            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number", ts->path[t->shard], t->name, i), NULL;
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number",
+                           ts->path[t->shard], t->name, i),
+                   NULL;
         }
     }
     return p;
 }
 
-static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct device *dev, struct err *e)
+static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct device *dev,
+                     struct err *e)
 {
     char *p = read_all(ts, t, e);
     float *x = malloc(t->n_elements * sizeof *x);
     if (!p || !x) {
         free(p);
         free(x);
-        return p ? err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard], t->name, t->bytes) : -1;
+        return p ? err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)",
+                           ts->path[t->shard], t->name, t->bytes)
+                 : -1;
     }
     for (size_t i = 0; i < t->n_elements; i++)
-        x[i] = t->dtype == DT_F32 ? ((float *)(void *)p)[i] : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)(void *)p)[i]) : bf16_to_f32(((uint16_t *)(void *)p)[i]);
+        x[i] = t->dtype == DT_F32   ? ((float *)(void *)p)[i]
+               : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)(void *)p)[i])
+                                    : bf16_to_f32(((uint16_t *)(void *)p)[i]);
     dev->upload(dev, v, x, t->n_elements * sizeof *x);
     free(x);
     free(p);
@@ -168,9 +187,13 @@ static size_t head_bytes(const struct model *m, enum dtype type)
     return padded(m->dev->mat_size(m->dev, type, d, d)) + 2 * padded(d * sizeof(float));
 }
 
-size_t heads_bytes(const struct model *m, size_t n) { return n * head_bytes(m, m->dev->mat_type(m->dev, DT_BF16, m->compute)); }
+size_t heads_bytes(const struct model *m, size_t n)
+{
+    return n * head_bytes(m, m->dev->mat_type(m->dev, DT_BF16, m->compute));
+}
 
-static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m, struct err *e)
+static int read_heads(struct heads *h, const struct tensors *ts, const char *prefix, const struct model *m,
+                      struct err *e)
 {
     const size_t d = m->config.hidden, norm = padded(d * sizeof(float));
     const struct tensor *t[HEADS_MAX][PARTS];
@@ -204,7 +227,8 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
             return -1;
         dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
         free(src);
-        if (read_norm(h->head[k].norm_in, ts, t[k][1], dev, e) || read_norm(h->head[k].norm_out, ts, t[k][2], dev, e))
+        if (read_norm(h->head[k].norm_in, ts, t[k][1], dev, e) ||
+            read_norm(h->head[k].norm_out, ts, t[k][2], dev, e))
             return -1;
     }
     return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
@@ -234,7 +258,8 @@ static int open_file(struct heads *h, const char *path, const struct model *m, s
     int r = open_from(h, &ts, m, e);
     tensors_close(&ts);
     if (r == 0)
-        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": no drafting heads are in it", path, ALONE, parts[0]);
+        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": no drafting heads are in it", path, ALONE,
+                       parts[0]);
     return r < 0 ? -1 : 0;
 }
 
@@ -251,7 +276,9 @@ static int open_dir(struct heads *h, const char *dir, const struct model *m, str
         return r < 0 ? -1 : 0;
     snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
     if (access(path, F_OK))
-        return err_set(e, ERR_INPUT, "%s: no drafting heads: neither %s0.%s in its checkpoint nor a file " HEADS_FILE, dir, INSIDE, parts[0]);
+        return err_set(e, ERR_INPUT,
+                       "%s: no drafting heads: neither %s0.%s in its checkpoint nor a file " HEADS_FILE, dir,
+                       INSIDE, parts[0]);
     return open_file(h, path, m, e);
 }
 
@@ -261,7 +288,8 @@ int heads_open(struct heads *h, const char *path, const struct model *m, struct 
     *h = (struct heads){ 0 };
     path = path ? path : m->path;
     if (strlen(path) >= sizeof h->path)
-        return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed", strlen(path), sizeof h->path - 1);
+        return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed",
+                       strlen(path), sizeof h->path - 1);
     int r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_dir(h, path, m, e) : open_file(h, path, m, e);
     if (r)
         heads_close(h);
@@ -300,7 +328,7 @@ void heads_close(struct heads *h)
     *h = (struct heads){ 0 };
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------------- */
+/* ---- the pass ---- */
 
 size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows)
 {
@@ -308,7 +336,8 @@ size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t 
     return padded(rows * d * act) + padded(rows * d * sizeof(float)) + padded(rows * h->n * d * act);
 }
 
-void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n, float *logits, void *scratch)
+void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n,
+                   float *logits, void *scratch)
 {
     const size_t d = m->config.hidden, act = dtype_size(m->compute), row = d * act;
     const float eps = (float)m->config.rms_eps;

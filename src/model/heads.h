@@ -45,7 +45,8 @@ bool heads_present(const char *dir);
  * product for all rows and heads, so that it is read once. Products have bf16 operands with --compute bf16; h_i are floats. h0,
  * logits and scratch (heads_scratch_bytes of at least as many rows) are the device's; rows * n <= MODEL_ROWS_MIN where they
  * are not the host's, and some workspace is open. */
-void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n, float *logits, void *scratch);
+void heads_forward(const struct heads *h, const struct model *m, const float *h0, size_t rows, size_t n,
+                   float *logits, void *scratch);
 size_t heads_scratch_bytes(const struct heads *h, const struct model *m, size_t rows);
 
 /* What tells models of one shape apart: sizes, norms and some rows of the LM head. The same with any --compute. */

@@ -90,7 +90,8 @@ static size_t cgroups_room(void)
         for (;;) {
             snprintf(dir, sizeof dir, "%s%s", root, strcmp(path, "/") ? path : "");
             size_t room = v2 ? cgroup_room(dir, "memory.max", "memory.current", "inactive_file ")
-                             : cgroup_room(dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ");
+                             : cgroup_room(dir, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                           "total_inactive_file ");
             least = MIN(least, room);
             char *slash = strrchr(path, '/');
             if (!slash || !path[1])
@@ -129,7 +130,8 @@ static const char *list(char items[700], const struct memory_plan *p, bool on_de
     items[0] = 0;
     for (size_t i = 0; i < p->n; i++)
         if (p->item[i].on_device == on_device && n < 700)
-            n += (size_t)snprintf(items + n, 700 - n, "%s%s %.1f", n ? ", " : "", p->item[i].name, (double)p->item[i].bytes / 1048576);
+            n += (size_t)snprintf(items + n, 700 - n, "%s%s %.1f", n ? ", " : "", p->item[i].name,
+                                  (double)p->item[i].bytes / 1048576);
     return items;
 }
 
@@ -141,11 +143,16 @@ int memory_check(const struct memory_plan *p, const char *helps, struct err *e)
     for (size_t i = 0; i < p->n; i++)
         rounding += p->item[i].on_device ? 0 : mem_rounded(p->item[i].bytes) - p->item[i].bytes;
     if (!add_size(p->total, rounding, &total) || total > available)
-        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory (%s, rounding up %.1f), %.1f MiB are available (%s); %s", (double)p->total / 1048576 + (double)rounding / 1048576,
-                       list(items, p, false), (double)rounding / 1048576, (double)available / 1048576, limit, helps);
+        return err_set(
+            e, ERR_INPUT,
+            "this needs %.1f MiB of memory (%s, rounding up %.1f), %.1f MiB are available (%s); %s",
+            (double)p->total / 1048576 + (double)rounding / 1048576, list(items, p, false),
+            (double)rounding / 1048576, (double)available / 1048576, limit, helps);
     available = p->dev ? p->dev->bytes_free(p->dev) : SIZE_MAX;
     if (p->device_total > available)
-        return err_set(e, ERR_INPUT, "this needs %.1f MiB of memory on %s (%s), %.1f MiB are free there; %s; --device cpu", (double)p->device_total / 1048576,
-                       p->dev->name, list(items, p, true), (double)available / 1048576, helps);
+        return err_set(e, ERR_INPUT,
+                       "this needs %.1f MiB of memory on %s (%s), %.1f MiB are free there; %s; --device cpu",
+                       (double)p->device_total / 1048576, p->dev->name, list(items, p, true),
+                       (double)available / 1048576, helps);
     return 0;
 }

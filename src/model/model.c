@@ -39,7 +39,9 @@ static void *take(struct loader *l, size_t bytes)
 static int report(struct loader *l, size_t bytes)
 {
     l->done += bytes;
-    return !l->progress || l->progress(l->ctx, l->done, l->total) ? 0 : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
+    return !l->progress || l->progress(l->ctx, l->done, l->total)
+               ? 0
+               : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
 }
 
 static int load_rows(struct loader *l, const struct tensor *t, const struct part *p)
@@ -47,7 +49,8 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
     const size_t elt = dtype_size(t->dtype), row_bytes = p->cols * elt, wide = p->m->k * elt;
     const size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
     if (slab_rows == 0)
-        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->name, row_bytes, SLAB_BYTES);
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->name,
+                       row_bytes, SLAB_BYTES);
     for (size_t r = 0; r < p->rows; r += slab_rows) {
         size_t n = MIN(slab_rows, p->rows - r);
         if (tensors_read(l->ts, t, l->slab, r * row_bytes, n * row_bytes, l->e))
@@ -57,13 +60,15 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
             memset(l->spread, 0, n * wide);
             for (size_t i = 0; i < n; i++)
                 for (size_t c = 0; c < p->cols; c += p->col_seg)
-                    memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt, l->slab + i * row_bytes + c * elt, p->col_seg * elt);
+                    memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt,
+                           l->slab + i * row_bytes + c * elt, p->col_seg * elt);
             src = l->spread;
         }
         for (size_t i = 0, some; i < n; i += some) {             /* as many rows as stay together */
             const size_t row = r + i, in_seg = row % p->seg;
             some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
-            l->model->dev->mat_put(l->model->dev, p->m, p->r0 + row / p->seg * p->seg_pad + in_seg, some, src + i * wide, t->dtype);
+            l->model->dev->mat_put(l->model->dev, p->m, p->r0 + row / p->seg * p->seg_pad + in_seg, some,
+                                   src + i * wide, t->dtype);
         }
         if (*l->dev->error)
             return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
@@ -77,8 +82,8 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
  * they differ) and bf16 otherwise. */
 struct source { const char *name; size_t rows; };
 
-static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src, size_t n_src, size_t cols,
-                    size_t seg, size_t seg_pad, size_t col_seg, size_t col_pad)
+static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src,
+                    size_t n_src, size_t cols, size_t seg, size_t seg_pad, size_t col_seg, size_t col_pad)
 {
     const struct tensor *t[3];
     size_t rows = 0, params = 0;
@@ -104,7 +109,8 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
             l->total += t[i]->bytes;
         return 0;
     }
-    if (!l->ts) {                        /* any order of random values is one; the padding of a matrix would have to stay 0 */
+    /* any order of random values is one; the padding of a matrix would have to stay 0 */
+    if (!l->ts) {
         const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
         assert(bytes == m->n * m->k * 2);
         l->model->dev->noise(l->model->dev, m->w, bytes / 2, l->seed++, 1 / sqrtf((float)m->k));
@@ -128,8 +134,8 @@ static float as_float(const void *p, enum dtype t, size_t i)
 }
 
 /* Vectors of the given tensors one after the other, as floats, in padded segments. */
-static int load_vec(struct loader *l, float **v, const char *prefix, const struct source *src, size_t n_src, const char *kind,
-                    size_t seg, size_t seg_pad)
+static int load_vec(struct loader *l, float **v, const char *prefix, const struct source *src, size_t n_src,
+                    const char *kind, size_t seg, size_t seg_pad)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_src; i++)
@@ -158,7 +164,8 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
             continue;
         }
         if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
-            return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector", t->name, t->bytes, SLAB_BYTES);
+            return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector",
+                           t->name, t->bytes, SLAB_BYTES);
         if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
             return -1;
         memset(to, 0, rows * sizeof *to);
@@ -176,10 +183,12 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
 {
     const struct config *c = &l->model->config;
     const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
-    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv }, { "self_attn.v_proj", kv } };
+    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv }, { "self_attn.v_proj",
+        kv } };
     const struct source o = { "self_attn.o_proj", c->hidden }, down = { "mlp.down_proj", c->hidden };
     const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
-    const struct source in = { "input_layernorm", c->hidden }, post = { "post_attention_layernorm", c->hidden };
+    const struct source in = { "input_layernorm", c->hidden }, post = { "post_attention_layernorm",
+        c->hidden };
     const struct source q_norm = { "self_attn.q_norm", d }, k_norm = { "self_attn.k_norm", d };
     char at[64];
     snprintf(at, sizeof at, "model.layers.%zu.", index);
@@ -209,7 +218,8 @@ static int load_embed(struct loader *l)
             m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
         return 0;
     }
-    const struct tensor *t = tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
+    const struct tensor *t =
+        tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
     m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, take(l, t->bytes) };
@@ -235,7 +245,8 @@ static int load_all(struct loader *l)
 {
     struct model *m = l->model;
     const struct config *c = &m->config;
-    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab }, norm = { "model.norm", c->hidden };
+    const struct source head = { c->tied ? "model.embed_tokens" : "lm_head", c->vocab },
+        norm = { "model.norm", c->hidden };
     if (!c->tied && load_embed(l))
         return -1;
     for (size_t i = 0; i < c->n_layers; i++) {
@@ -247,7 +258,8 @@ static int load_all(struct loader *l)
            load_mat(l, &m->lm_head, "", &head, 1, c->hidden, 1, 1, 1, 1) ? -1 : 0;
 }
 
-int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e)
+int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
+                     const struct device *dev, size_t *bytes, struct err *e)
 {
     struct model m = { .config = *c, .compute = compute, .head_dim = dev->head_dim(dev, c->head_dim) };
     struct loader l = { .model = &m, .ts = ts, .dev = dev, .e = e };
@@ -262,9 +274,12 @@ static int check_device(const struct model *m, struct err *e)
 {
     const struct device *d = m->dev;
     if (d->mat_type(d, DT_BF16, m->compute) == DT_OTHER)
-        return err_set(e, ERR_INPUT, "%s: --compute %s is not there on this device; --device cpu has it", d->name, m->compute == DT_F32 ? "f32" : "bf16");
+        return err_set(e, ERR_INPUT, "%s: --compute %s is not there on this device; --device cpu has it",
+                       d->name, m->compute == DT_F32 ? "f32" : "bf16");
     if (!m->head_dim)
-        return err_set(e, ERR_INPUT, "%s: heads of %zu dimensions are not supported on this device; --device cpu has them", d->name, m->config.head_dim);
+        return err_set(e, ERR_INPUT,
+                       "%s: heads of %zu dimensions are not supported on this device; --device cpu has them",
+                       d->name, m->config.head_dim);
     return 0;
 }
 
@@ -281,8 +296,10 @@ static int make(struct loader *l, const char *what)
     l->spread = mem_alloc(SLAB_BYTES);
     m->layers = calloc(m->config.n_layers, sizeof *m->layers);
     m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
-    int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq ? 0 :
-             err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", what, m->mem_bytes, dev->name);
+    int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq
+                 ? 0
+                 : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", what,
+                           m->mem_bytes, dev->name);
     l->used = 0;
     rc = rc || load_all(l) ? -1 : 0;
     if (rc == 0 && *dev->error)
@@ -294,8 +311,9 @@ static int make(struct loader *l, const char *what)
     return rc;
 }
 
-int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
-               struct pool *pool, model_progress *progress, void *ctx, struct err *e)
+int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute,
+               struct device *dev, const struct ops *ops, struct pool *pool, model_progress *progress,
+               void *ctx, struct err *e)
 {
     struct tensors ts = { 0 };
     struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = progress, .ctx = ctx, .e = e };
@@ -311,7 +329,8 @@ int model_open(struct model *m, const char *dir, const struct config *config, en
     return rc;
 }
 
-int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e)
+int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops,
+                 struct pool *pool, uint64_t seed, struct err *e)
 {
     struct loader l = { .model = m, .seed = seed, .dev = dev, .e = e };
     assert(dev->noise);
@@ -323,7 +342,7 @@ int model_random(struct model *m, const struct config *config, struct device *de
     return -1;
 }
 
-/* ---- in 8 bits -------------------------------------------------------------------------------------------- */
+/* ---- in 8 bits ---- */
 
 enum { QUANTIZE_PANELS = 32 };       /* of an item */
 
@@ -335,8 +354,9 @@ static size_t quantized_bytes(size_t n, size_t k)
 size_t model_quantized_bytes(const struct config *c, const struct device *dev)
 {
     const size_t d = dev->head_dim(dev, c->head_dim), q = c->n_heads * d, kv = c->n_kv_heads * d;
-    return c->n_layers * (quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) + quantized_bytes(2 * c->ffn, c->hidden) +
-                          quantized_bytes(c->hidden, c->ffn)) + quantized_bytes(c->vocab, c->hidden);
+    return c->n_layers * (quantized_bytes(q + 2 * kv, c->hidden) + quantized_bytes(c->hidden, q) +
+                          quantized_bytes(2 * c->ffn, c->hidden) + quantized_bytes(c->hidden, c->ffn)) +
+           quantized_bytes(c->vocab, c->hidden);
 }
 
 struct quantizing { struct mat *to; const struct mat *from; };
@@ -353,10 +373,12 @@ static void quantize(struct mat *to, const struct mat *from, char **at, struct p
 {
     *to = (struct mat){ DT_I8, from->n, from->k, *at };
     *at += quantized_bytes(from->n, from->k);
-    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item, &(struct quantizing){ to, from });
+    pool_run(pool, (mat_panels(from) + QUANTIZE_PANELS - 1) / QUANTIZE_PANELS, quantize_item,
+             &(struct quantizing){ to, from });
 }
 
-int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx, struct err *e)
+int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
+                   struct err *e)
 {
     const struct config *c = &from->config;
     assert(from->dev->host_memory);
@@ -366,7 +388,8 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
     to->layers = calloc(c->n_layers, sizeof *to->layers);
     to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
     if (!to->mem || !to->layers || !to->inv_freq) {
-        err_set(e, ERR_FAILED, "%s: out of memory for the weights of drafts (%zu bytes)", from->path, to->mem_bytes);
+        err_set(e, ERR_FAILED, "%s: out of memory for the weights of drafts (%zu bytes)", from->path,
+                to->mem_bytes);
         model_close(to);
         return -1;
     }

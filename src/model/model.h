@@ -29,7 +29,8 @@ struct model {                           /* {0} is closed */
     struct pool *pool;
     size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
-    struct mat embed;                    /* row-major [vocab][hidden] (type as stored), or w == NULL: tied, use lm_head */
+    /* row-major [vocab][hidden] (type as stored), or w == NULL: tied, use lm_head */
+    struct mat embed;
     struct mat lm_head;
     float *norm_final;
     float *inv_freq, rope_factor;        /* the host's */
@@ -42,18 +43,22 @@ struct model {                           /* {0} is closed */
 typedef bool model_progress(void *ctx, size_t done, size_t total);
 
 /* Bytes that model_open will hold, from the configuration alone. */
-int  model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute, const struct device *dev, size_t *bytes, struct err *e);
+int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
+                     const struct device *dev, size_t *bytes, struct err *e);
 /* Read `dir` into the device's form. `config` was read from the same directory. Device, ops and pool are borrowed. */
-int  model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute, struct device *dev, const struct ops *ops,
-                struct pool *pool, model_progress *progress, void *ctx, struct err *e);
+int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute,
+               struct device *dev, const struct ops *ops, struct pool *pool, model_progress *progress,
+               void *ctx, struct err *e);
 /* The same, with random weights that are made on the device (normal, deviation 1/sqrt(k); norms are 1; no biases): for measuring. Not with host_memory. */
-int  model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e);
+int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops,
+                 struct pool *pool, uint64_t seed, struct err *e);
 void model_close(struct model *m);
 
 /* The same model for drafts, which need not be exact: its matrices in 8 bits (mat_quantize), half of what a pass reads and less to multiply. Norms, biases and
  * configuration are `from`'s, which outlives it. Passes of either share workspaces and caches. Only with host_memory. */
 size_t model_quantized_bytes(const struct config *c, const struct device *dev);
-int  model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx, struct err *e);
+int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
+                   struct err *e);
 
 /* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */
 enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */
@@ -82,7 +87,7 @@ struct pass_seq {
 enum { MODEL_ROWS_MIN = 32 };
 struct workspace;
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
-int  workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
+int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
 void workspace_close(struct workspace *w);
 
 /* One pass over all rows of all sequences. Caches are written but not advanced. Fails (ERR_FAILED) when a residual
@@ -92,14 +97,18 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
 
 /* The same in two halves: between them the device may be asked for what it makes of the pass, where that waits for it anyhow (src/sample/device_sampler.h), so that there is one
  * wait and not two. Nothing of the pass may be believed before the second half. In the host's memory the first does all: what is not finite never gets there. */
-int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e);
-int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e);
+int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+                struct err *e);
+int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+              struct err *e);
 
 /* [rows][hidden], the device's: what entered the final norm in the last pass. Until the next one. */
 const float *workspace_residual(const struct workspace *w);
 
 /* Rows of a matrix of `hidden` columns, as the device packed it: as floats [n][hidden] of the host, and as act of the device; either may be NULL. n <= rows_max.
  * 0, or -1 with the device's error. */
-int  model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row, size_t n, float *rows, void *act);
+int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row,
+                   size_t n, float *rows, void *act);
 /* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, all the host's, shared out over the pool: for training. */
-void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w,
+                   bool add);

@@ -3,7 +3,8 @@
 #include "src/model/rope.h"
 
 static const double pi = 3.14159265358979323846;
-static const double ln2_hi = 6.93147180369123816490e-01, ln2_lo = 1.90821492927058770002e-10;   /* hi has 33 bits: k*hi is exact */
+static const double ln2_hi = 6.93147180369123816490e-01,
+                    ln2_lo = 1.90821492927058770002e-10; /* hi has 33 bits: k*hi is exact */
 
 static double from_bits(uint64_t u)
 {
@@ -48,12 +49,16 @@ static double floor_d(double x)
 }
 
 /* Factor on cos and sin that YaRN derives from a scale. */
-static double yarn_mscale(double scale, double mscale) { return scale <= 1 ? 1 : 0.1 * mscale * log_d(scale) + 1; }
+static double yarn_mscale(double scale, double mscale)
+{
+    return scale <= 1 ? 1 : 0.1 * mscale * log_d(scale) + 1;
+}
 
 /* The (fractional) pair of dimensions that turns `rotations` times within the original length. */
 static double yarn_dim(double rotations, const struct config *c)
 {
-    return (double)c->head_dim * log_d((double)c->rope.original / (rotations * 2 * pi)) / (2 * log_d(c->rope.theta));
+    return (double)c->head_dim * log_d((double)c->rope.original / (rotations * 2 * pi)) /
+           (2 * log_d(c->rope.theta));
 }
 
 static void yarn(const struct config *c, const float *power, float *inv_freq, float *attention_factor)
@@ -61,8 +66,9 @@ static void yarn(const struct config *c, const float *power, float *inv_freq, fl
     const struct rope_config *r = &c->rope;
     double low = yarn_dim(r->beta_fast, c), high = yarn_dim(r->beta_slow, c), factor = r->attention_factor;
     if (factor == 0)
-        factor = r->mscale != 0 && r->mscale_all_dim != 0 ? yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim)
-                                                          : yarn_mscale(r->factor, 1);
+        factor = r->mscale != 0 && r->mscale_all_dim != 0
+                     ? yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim)
+                     : yarn_mscale(r->factor, 1);
     *attention_factor = (float)factor;
     if (r->truncate) {
         low = floor_d(low);
@@ -76,7 +82,8 @@ static void yarn(const struct config *c, const float *power, float *inv_freq, fl
     for (size_t i = 0; i < c->head_dim / 2; i++) {
         float ramp = ((float)i - from) / span;
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
-        float keep = 1 - ramp;                                       /* 1: the frequency stays, 0: it is divided by factor */
+        /* 1: the frequency stays, 0: it is divided by factor */
+        float keep = 1 - ramp;
         float stretched = 1 / ((float)r->factor * power[i]), plain = 1 / power[i];
         float a = stretched * (1 - keep), b = plain * keep;
         inv_freq[i] = a + b;

@@ -13,12 +13,15 @@ _Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
 
 enum { NAME_SHOWN = 200 };       /* bytes of a tensor's name in messages */
 
-static const struct { char name[12]; uint8_t bits; enum dtype dtype; } dtypes[] = {
-    { "BF16", 16, DT_BF16 }, { "F16", 16, DT_F16 }, { "F32", 32, DT_F32 },
-    { "BOOL", 8, DT_OTHER }, { "U8", 8, DT_OTHER }, { "I8", 8, DT_OTHER }, { "U16", 16, DT_OTHER }, { "I16", 16, DT_OTHER },
-    { "U32", 32, DT_OTHER }, { "I32", 32, DT_OTHER }, { "U64", 64, DT_OTHER }, { "I64", 64, DT_OTHER }, { "F64", 64, DT_OTHER },
-    { "C64", 64, DT_OTHER }, { "F8_E4M3", 8, DT_OTHER }, { "F8_E5M2", 8, DT_OTHER }, { "F8_E8M0", 8, DT_OTHER },
-    { "F8_E4M3FNUZ", 8, DT_OTHER }, { "F8_E5M2FNUZ", 8, DT_OTHER }, { "F6_E2M3", 6, DT_OTHER }, { "F6_E3M2", 6, DT_OTHER },
+static const struct { char name[12]; uint8_t bits; enum dtype dtype;
+} dtypes[] = {
+    { "BF16", 16, DT_BF16 },        { "F16", 16, DT_F16 },      { "F32", 32, DT_F32 },
+    { "BOOL", 8, DT_OTHER },        { "U8", 8, DT_OTHER },      { "I8", 8, DT_OTHER },
+    { "U16", 16, DT_OTHER },        { "I16", 16, DT_OTHER },    { "U32", 32, DT_OTHER },
+    { "I32", 32, DT_OTHER },        { "U64", 64, DT_OTHER },    { "I64", 64, DT_OTHER },
+    { "F64", 64, DT_OTHER },        { "C64", 64, DT_OTHER },    { "F8_E4M3", 8, DT_OTHER },
+    { "F8_E5M2", 8, DT_OTHER },     { "F8_E8M0", 8, DT_OTHER }, { "F8_E4M3FNUZ", 8, DT_OTHER },
+    { "F8_E5M2FNUZ", 8, DT_OTHER }, { "F6_E2M3", 6, DT_OTHER }, { "F6_E3M2", 6, DT_OTHER },
     { "F4", 4, DT_OTHER },
 };
 
@@ -33,11 +36,13 @@ static int shown(const struct json *key)
 }
 
 /* "file: tensor "name" (offset N): field VALUE, what is allowed" */
-static int entry_bad(const struct json *key, const char *field, const struct json *v, const char *allowed, struct err *e)
+static int entry_bad(const struct json *key, const char *field, const struct json *v, const char *allowed,
+                     struct err *e)
 {
     size_t n = v ? (size_t)(v->end - v->s) : 0, cut = n > 80 ? utf8_valid_prefix(v->s, 80) : n;
-    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s%s%.*s%s, %s", key->file, shown(key), key->s + 1,
-                   js_offset(v ? v : key), field, v ? " " : "", (int)cut, v ? v->s : "", cut < n ? ".." : "", allowed);
+    return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s%s%.*s%s, %s", key->file, shown(key),
+                   key->s + 1, js_offset(v ? v : key), field, v ? " " : "", (int)cut, v ? v->s : "",
+                   cut < n ? ".." : "", allowed);
 }
 
 /* Length of a tensor's name. */
@@ -93,7 +98,8 @@ static int entry_offsets(const struct json *key, const struct json *v, uint64_t 
 
 /* Elements and bytes from type and shape. Whether a tensor is empty is seen from its dimensions, never from
  * a product that may have wrapped to 0. */
-static int entry_bytes(const struct json *key, const struct json *shape, size_t bits, struct tensor *t, struct err *e)
+static int entry_bytes(const struct json *key, const struct json *shape, size_t bits, struct tensor *t,
+                       struct err *e)
 {
     uint64_t n = bits;
     bool empty = false;
@@ -110,7 +116,8 @@ static int entry_bytes(const struct json *key, const struct json *shape, size_t 
 }
 
 /* One entry of the header into *t (all but name and shard); offset counts from the start of the data. */
-static int entry_parse(const struct json *key, const struct json *value, uint64_t data_bytes, struct tensor *t, struct err *e)
+static int entry_parse(const struct json *key, const struct json *value, uint64_t data_bytes,
+                       struct tensor *t, struct err *e)
 {
     struct json field, v, part[3] = { 0 };
     static const char *const names[] = { "dtype", "shape", "data_offsets" };
@@ -131,17 +138,23 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
     }
     for (size_t i = 0; i < 3; i++)
         if (!part[i].s)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s is missing", key->file, shown(key), key->s + 1,
-                           js_offset(value), names[i]);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): %s is missing", key->file,
+                           shown(key), key->s + 1, js_offset(value), names[i]);
     if (entry_dtype(key, &part[0], &type, e) || entry_shape(key, &part[1], t, e) ||
         entry_bytes(key, &part[1], dtypes[type].bits, t, e) || entry_offsets(key, &part[2], at, e))
         return -1;
     if (at[1] - at[0] != t->bytes)
-        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets span %llu bytes, dtype and shape need %zu", key->file,
-                       shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)(at[1] - at[0]), t->bytes);
+        return err_set(
+            e, ERR_INPUT,
+            "%s: tensor \"%.*s\" (offset %zu): data_offsets span %llu bytes, dtype and shape need %zu",
+            key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)(at[1] - at[0]),
+            t->bytes);
     if (at[1] > data_bytes)
-        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %llu, the file has %llu bytes of data",
-                       key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)at[1], (unsigned long long)data_bytes);
+        return err_set(
+            e, ERR_INPUT,
+            "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %llu, the file has %llu bytes of data",
+            key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)at[1],
+            (unsigned long long)data_bytes);
     t->dtype = dtypes[type].dtype;
     t->dtype_name = dtypes[type].name;
     t->offset = at[0];
@@ -160,7 +173,8 @@ static int check_metadata(const struct json *v, struct err *e)
 }
 
 /* Check every entry and measure: nothing is allocated before the whole header is known to be sound. */
-static int header_measure(const struct json *root, uint64_t data_bytes, size_t *n, size_t *name_bytes, struct err *e)
+static int header_measure(const struct json *root, uint64_t data_bytes, size_t *n, size_t *name_bytes,
+                          struct err *e)
 {
     struct json key, v;
     struct tensor t;
@@ -177,7 +191,8 @@ static int header_measure(const struct json *root, uint64_t data_bytes, size_t *
             continue;
         }
         if (*n == TENSORS_MAX)
-            return err_set(e, ERR_INPUT, "%s: offset %zu: more than %d tensors, at most that many are allowed", key.file,
+            return err_set(e, ERR_INPUT,
+                           "%s: offset %zu: more than %d tensors, at most that many are allowed", key.file,
                            js_offset(&key), TENSORS_MAX);
         if (entry_name(&key, &len, e) || entry_parse(&key, &v, data_bytes, &t, e))
             return -1;
@@ -195,7 +210,8 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* The tensors of one file, offsets counted from the start of its data, cover [0, data_bytes) exactly. */
-static int check_tiling(const struct tensor *t, size_t n, const char *file, uint64_t data_bytes, struct err *e)
+static int check_tiling(const struct tensor *t, size_t n, const char *file, uint64_t data_bytes,
+                        struct err *e)
 {
     const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
     uint64_t end = 0;
@@ -207,20 +223,23 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, uint
     qsort(p, n, sizeof *p, by_offset);
     for (size_t i = 0; i < n && !r; i++) {
         if (p[i]->offset != end)
-            r = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": data begin at %llu, %s: what comes before ends at %llu", file, NAME_SHOWN, p[i]->name,
-                        (unsigned long long)p[i]->offset, p[i]->offset > end ? "a hole" : "an overlap", (unsigned long long)end);
+            r = err_set(e, ERR_INPUT,
+                        "%s: tensor \"%.*s\": data begin at %llu, %s: what comes before ends at %llu", file,
+                        NAME_SHOWN, p[i]->name, (unsigned long long)p[i]->offset,
+                        p[i]->offset > end ? "a hole" : "an overlap", (unsigned long long)end);
         end = p[i]->offset + p[i]->bytes;
     }
     if (!r && end != data_bytes)
-        r = err_set(e, ERR_INPUT, "%s: the tensors end at byte %llu of %llu bytes of data, nothing may follow", file,
+        r = err_set(e, ERR_INPUT,
+                    "%s: the tensors end at byte %llu of %llu bytes of data, nothing may follow", file,
                     (unsigned long long)end, (unsigned long long)data_bytes);
     free(p);
     return r;
 }
 
 /* Append the tensors of one header, as shard `shard`. */
-static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n, uint64_t data_bytes,
-                         struct err *e)
+static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n,
+                         uint64_t data_bytes, struct err *e)
 {
     struct json root, key, v;
     size_t count, name_bytes, all;
@@ -231,7 +250,8 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
     if (header_measure(&root, data_bytes, &count, &name_bytes, e))
         return -1;
     if (ts->n + count > TENSORS_MAX)
-        return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file, count, TENSORS_MAX);
+        return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file,
+                       count, TENSORS_MAX);
     all = ts->n + count;
     struct tensor *t = realloc(ts->t, (all ? all : 1) * sizeof *t);
     if (t)
@@ -277,9 +297,11 @@ static int sort_names(struct tensors *ts, struct err *e)
         if (strcmp(a->name, b->name))
             continue;
         if (a->shard == b->shard)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], NAME_SHOWN, a->name);
-        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard", ts->path[MAX(a->shard, b->shard)],
-                       NAME_SHOWN, a->name, ts->path[MIN(a->shard, b->shard)]);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], NAME_SHOWN,
+                           a->name);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard",
+                       ts->path[MAX(a->shard, b->shard)], NAME_SHOWN, a->name,
+                       ts->path[MIN(a->shard, b->shard)]);
     }
     return 0;
 }
@@ -296,7 +318,8 @@ static int shards_alloc(struct tensors *ts, size_t n, const char *what, struct e
     return 0;
 }
 
-int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes, struct err *e)
+int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
+                  struct err *e)
 {
     *ts = (struct tensors){ 0 };
     if (shards_alloc(ts, 1, file, e))
@@ -322,9 +345,11 @@ static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, s
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return err_set(e, ERR_FAILED, "%s: cannot read at offset %llu: %s", path, (unsigned long long)at, strerror(errno));
+            return err_set(e, ERR_FAILED, "%s: cannot read at offset %llu: %s", path, (unsigned long long)at,
+                           strerror(errno));
         if (r == 0)
-            return err_set(e, ERR_INPUT, "%s: the file ends at offset %llu, %zu more bytes are needed", path, (unsigned long long)at, n);
+            return err_set(e, ERR_INPUT, "%s: the file ends at offset %llu, %zu more bytes are needed", path,
+                           (unsigned long long)at, n);
         p += r;
         at += (uint64_t)r;
         n -= (size_t)r;
@@ -333,21 +358,24 @@ static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, s
 }
 
 /* The first 8 bytes: what the header length can be, and what people put there instead. */
-static int header_length(const char *path, const unsigned char b[8], uint64_t size, uint64_t *length, struct err *e)
+static int header_length(const char *path, const unsigned char b[8], uint64_t size, uint64_t *length,
+                         struct err *e)
 {
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--)
         n = n << 8 | b[i];
     if (memcmp(b, "version ", 8) == 0)
-        return err_set(e, ERR_INPUT, "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)", path);
+        return err_set(e, ERR_INPUT,
+                       "%s: a Git LFS pointer, not the model itself; fetch the file (git lfs pull)", path);
     if (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\x03\x04", 4) == 0)
-        return err_set(e, ERR_INPUT, "%s: a %s file, allowed is safetensors", path, *b == 'G' ? "GGUF" : "zip (PyTorch)");
+        return err_set(e, ERR_INPUT, "%s: a %s file, allowed is safetensors", path,
+                       *b == 'G' ? "GGUF" : "zip (PyTorch)");
     if (n < 2 || n > HEADER_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, allowed are 2 to %d", path, (unsigned long long)n,
-                       HEADER_BYTES_MAX);
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, allowed are 2 to %d", path,
+                       (unsigned long long)n, HEADER_BYTES_MAX);
     if (n > size - 8)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, but only %llu bytes follow", path, (unsigned long long)n,
-                       (unsigned long long)(size - 8));
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, but only %llu bytes follow",
+                       path, (unsigned long long)n, (unsigned long long)(size - 8));
     *length = n;
     return 0;
 }
@@ -365,12 +393,14 @@ static int shard_read(struct tensors *ts, int i, struct err *e)
         return err_set(e, ERR_INPUT, "%s: not a regular file", path);
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8)
-        return err_set(e, ERR_INPUT, "%s: %llu bytes, a safetensors file has at least 8", path, (unsigned long long)size);
+        return err_set(e, ERR_INPUT, "%s: %llu bytes, a safetensors file has at least 8", path,
+                       (unsigned long long)size);
     if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path, (unsigned long long)n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path,
+                       (unsigned long long)n);
     int r = read_at(fd, path, json, 8, n, e);
     if (!r)
         r = header_append(ts, i, path, json, n, size - 8 - n, e);
@@ -428,16 +458,20 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
         if (i < l->n && strcmp(l->name[i], name) == 0)
             continue;
         if (l->n == SHARDS_MAX)
-            return err_set(e, ERR_INPUT, "%s: weight_map names more than %d shards, at most that many are allowed", map->file, SHARDS_MAX);
+            return err_set(e, ERR_INPUT,
+                           "%s: weight_map names more than %d shards, at most that many are allowed",
+                           map->file, SHARDS_MAX);
         memmove(&l->name[i + 1], &l->name[i], (l->n++ - i) * sizeof *l->name);
         if (!(l->name[i] = strdup(name)))
             return err_set(e, ERR_FAILED, "%s: out of memory", map->file);
     }
-    return l->n ? 0 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
+    return l->n ? 0
+                : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
 }
 
 /* Every entry of the weight_map names a tensor of that shard, once, and no tensor is left over. */
-static int index_check(const struct tensors *ts, const struct json *map, const struct shard_list *l, uint8_t *seen, struct err *e)
+static int index_check(const struct tensors *ts, const struct json *map, const struct shard_list *l,
+                       uint8_t *seen, struct err *e)
 {
     struct json key, v;
     char name[TENSOR_NAME_MAX + 1], shard[256];
@@ -448,16 +482,16 @@ static int index_check(const struct tensors *ts, const struct json *map, const s
         name[js_unescape(&key, name)] = 0;
         const struct tensor *t = tensors_find(ts, name);
         if (!t || strcmp(l->name[t->shard], shard))
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s", map->file, js_offset(&key),
-                           shown(&key), key.s + 1, shard);
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is not in %s",
+                           map->file, js_offset(&key), shown(&key), key.s + 1, shard);
         if (seen[t - ts->t]++)
-            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice", map->file, js_offset(&key),
-                           shown(&key), key.s + 1);
+            return err_set(e, ERR_INPUT, "%s: weight_map (offset %zu): tensor \"%.*s\" is given twice",
+                           map->file, js_offset(&key), shown(&key), key.s + 1);
     }
     for (size_t i = 0; i < ts->n; i++)
         if (!seen[i])
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" of %s is not in weight_map", map->file, NAME_SHOWN, ts->t[i].name,
-                           l->name[ts->t[i].shard]);
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" of %s is not in weight_map", map->file,
+                           NAME_SHOWN, ts->t[i].name, l->name[ts->t[i].shard]);
     return 0;
 }
 
@@ -479,7 +513,8 @@ static int index_total(const struct tensors *ts, const struct json *root, struct
     return 0;
 }
 
-static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l, struct err *e)
+static int index_read(struct tensors *ts, const char *dir, const struct json *root, struct shard_list *l,
+                      struct err *e)
 {
     struct json map;
     if (js_kind(root) != JS_OBJECT)
@@ -561,7 +596,10 @@ int tensors_open(struct tensors *ts, const char *dir, struct err *e)
     } else if (lstat(index, &st) == 0) {
         r = open_index(ts, dir, index, e);
     } else {
-        r = err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json is there, one of them is needed", dir);
+        r = err_set(
+            e, ERR_INPUT,
+            "%s: neither model.safetensors nor model.safetensors.index.json is there, one of them is needed",
+            dir);
     }
     free(one);
     free(index);
@@ -593,7 +631,8 @@ const struct tensor *tensors_find(const struct tensors *ts, const char *name)
     return ts->n ? bsearch(&key, ts->t, ts->n, sizeof *ts->t, by_name) : NULL;
 }
 
-const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols, struct err *e)
+const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
+                                  struct err *e)
 {
     const struct tensor *t = tensors_find(ts, name);
     char shape[TENSOR_DIMS_MAX * 22 + 3] = "[", need[48];
@@ -605,20 +644,26 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
         char more[32] = "";
         if (ts->n_shards > 1)
             snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
-        return err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s", ts->n_shards ? ts->path[0] : "no file", more,
-                       name, need), NULL;
+        return err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s",
+                       ts->n_shards ? ts->path[0] : "no file", more, name, need),
+               NULL;
     }
     if (t->dtype == DT_OTHER)
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32", ts->path[t->shard], name, t->dtype_name), NULL;
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
+                       ts->path[t->shard], name, t->dtype_name),
+               NULL;
     if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
         return t;
     for (size_t i = 0, n = 1; i <= t->n_dims; i++)
         n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
                            : (size_t)snprintf(shape + n, sizeof shape - n, "]");
-    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, config.json needs %s", ts->path[t->shard], name, shape, need), NULL;
+    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, config.json needs %s", ts->path[t->shard],
+                   name, shape, need),
+           NULL;
 }
 
-int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n, struct err *e)
+int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
+                 struct err *e)
 {
     assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
@@ -635,9 +680,11 @@ int tensors_metadata(const struct tensors *ts, const char *key, char *value, siz
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path, (unsigned long long)n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path,
+                       (unsigned long long)n);
     int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
-    if (found == 0 && js_kind(&root) == JS_OBJECT && (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
+    if (found == 0 && js_kind(&root) == JS_OBJECT &&
+        (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
         found = js_kind(&metadata) == JS_OBJECT ? js_get(&metadata, key, &v, e) : 0;
         found = found > 0 && js_kind(&v) != JS_STRING ? 0 : found;
     }

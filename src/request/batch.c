@@ -15,7 +15,8 @@
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
-struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };          /* parameters that hold for this model up to n_max tokens */
+/* parameters that hold for this model up to n_max tokens */
+struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };
 
 /* One of the models that requests name; opened by the first. */
 struct batch_model {
@@ -50,21 +51,26 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
     if (!slash || slash - o->shard >= (ptrdiff_t)sizeof first)
         return err_set(e, ERR_INPUT, "--shard: '%s' is not I/N, like 2/8", o->shard);
     snprintf(first, sizeof first, "%.*s", (int)(slash - o->shard), o->shard);
-    return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) || parse_size(i, "--shard: I", first, 1, *n, e) ? -1 : 0;
+    return parse_size(n, "--shard: N", slash + 1, 1, 1000000, e) ||
+                   parse_size(i, "--shard: I", first, 1, *n, e)
+               ? -1
+               : 0;
 }
 
 /* --name, else the file's name without folders and .jsonl. */
 static int name_batch(struct batch *b, struct err *e)
 {
     static const char end[] = ".jsonl";
-    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash ? slash + 1 : path;
+    const char *path = b->o->batch, *slash = strrchr(path, '/'), *name = b->o->name ? b->o->name : slash
+        ? slash + 1 : path;
     size_t n = strlen(name);
     if (!b->o->name && strcmp(path, "-") == 0)
         return err_set(e, ERR_INPUT, "--batch -: standard input has no name, --name NAME is needed");
     if (!b->o->name && n >= sizeof end && strcmp(name + n - (sizeof end - 1), end) == 0)
         n -= sizeof end - 1;
     if (n >= sizeof b->name)
-        return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed", b->o->name ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
+        return err_set(e, ERR_INPUT, "%s: a name of %zu bytes, at most %d are allowed",
+                       b->o->name ? "--name" : "--batch", n, BATCH_NAME_BYTES_MAX);
     memcpy(b->name, name, n);
     b->name[n] = 0;
     return batch_name_check(b->o->name ? "--name" : "--batch (--name gives it another)", b->name, e);
@@ -73,7 +79,8 @@ static int name_batch(struct batch *b, struct err *e)
 /* ---- models ---- */
 
 /* The model of a line; a model that cannot be opened fails every line that names it. */
-static int model_for(struct batch *b, struct batch_model **out, const char *name, const char *what, struct err *e)
+static int model_for(struct batch *b, struct batch_model **out, const char *name, const char *what,
+                     struct err *e)
 {
     struct batch_model *m = b->model;
     char dir[PATH_BYTES];
@@ -84,13 +91,16 @@ static int model_for(struct batch *b, struct batch_model **out, const char *name
     *out = m;
     if (m == b->model + b->n_models) {
         if (b->n_models == BATCH_MODELS_MAX)
-            return err_set(e, ERR_INPUT, "%s: '%s' is model number %d of this file, at most %d are allowed", what, name, BATCH_MODELS_MAX + 1, BATCH_MODELS_MAX);
+            return err_set(e, ERR_INPUT, "%s: '%s' is model number %d of this file, at most %d are allowed",
+                           what, name, BATCH_MODELS_MAX + 1, BATCH_MODELS_MAX);
         *m = (struct batch_model){ .name = strdup(name) };
         if (!m->name)
             return no_memory(e);
         b->n_models++;
-        const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads, b->o->device, NULL, kv_of(b->o->kv_dtype) };
-        m->failed = model_dir_of(dir, name, what, &m->why) || outputs_check_model(b->o, dir, &m->why) || engine_open_spec(&m->engine, &spec, &m->why);
+        const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads,
+                                          b->o->device, NULL, kv_of(b->o->kv_dtype) };
+        m->failed = model_dir_of(dir, name, what, &m->why) || outputs_check_model(b->o, dir, &m->why) ||
+                    engine_open_spec(&m->engine, &spec, &m->why);
     }
     if (m->failed)
         *e = m->why;
@@ -98,7 +108,8 @@ static int model_for(struct batch *b, struct batch_model **out, const char *name
 }
 
 /* The chat template that a line wants: its own, that of --chat-template, or the model's (opened once). */
-static int chat_for(struct batch_model *m, const struct batch_line *l, struct chat *own, const struct chat **out, struct err *e)
+static int chat_for(struct batch_model *m, const struct batch_line *l, struct chat *own,
+                    const struct chat **out, struct err *e)
 {
     const char *dir = m->engine.dir;
     if (l->template) {
@@ -142,7 +153,8 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     }
     l->how.date = l->how.date ? l->how.date : l->o.chat_date;
     if (l->thinks && !chat_has_thinking(c)) {
-        err_set(e, ERR_INPUT, "enable_thinking (--thinking): chat template %s has no such switch", chat_name(c));
+        err_set(e, ERR_INPUT, "enable_thinking (--thinking): chat template %s has no such switch",
+                chat_name(c));
         goto fail;
     }
     if (l->how.date && !chat_has_date(c)) {
@@ -175,7 +187,8 @@ static int read_prompt(const struct batch_model *m, struct batch_line *l, struct
     if (rc < 0)
         return -1;
     if (rc == 0)
-        return take_copy(r, text, n, e) || tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e) ? -1 : 0;
+        return take_copy(r, text, n, e) || tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes,
+            !l->no_specials, e) ? -1 : 0;
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
 }
 
@@ -217,7 +230,8 @@ static int check_unique(struct batch *b, const char *custom_id, size_t line, str
     size_t n = strlen(custom_id);
     HASH_FIND(hh, b->seen, custom_id, n, s);
     if (s)
-        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is that of line %zu too; each line needs its own", custom_id, s->line);
+        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is that of line %zu too; each line needs its own",
+                       custom_id, s->line);
     s = malloc(sizeof *s + n + 1);
     if (!s)
         return no_memory(e);
@@ -228,7 +242,8 @@ static int check_unique(struct batch *b, const char *custom_id, size_t line, str
 }
 
 /* What is to be stored of a request; takes prompt, ids and parameters out of r. */
-static int keep(struct batch *b, const struct batch_line *l, struct request *r, const struct batch_model *m, size_t line, struct err *e)
+static int keep(struct batch *b, const struct batch_line *l, struct request *r, const struct batch_model *m,
+                size_t line, struct err *e)
 {
     size_t n_identity;
     if (grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
@@ -248,8 +263,10 @@ static int keep(struct batch *b, const struct batch_line *l, struct request *r, 
         if (grow((void **)&b->spec, b->n, &b->room_specs, sizeof *b->spec, e))
             return -1;
         b->spec[b->n++] = (struct job_spec){
-            .custom_id = q->custom_id, .line = line, .sample = (uint32_t)i, .identity = q->identity, .identity_bytes = n_identity, .parameters = q->parameters,
-            .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt, .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
+            .custom_id = q->custom_id, .line = line, .sample = (uint32_t)i, .identity = q->identity,
+            .identity_bytes = n_identity, .parameters = q->parameters,
+            .metadata = q->metadata, .model = m->engine.path, .prompt = q->prompt,
+            .prompt_bytes = r->prompt_bytes, .prompt_ids = q->ids, .n_prompt = r->n_ids,
             .seed = r->sampling.seed, .wanted = l->o.tokens, .priority = (int)b->o->priority };
     }
     return 0;
@@ -284,7 +301,8 @@ static void forget_checked(struct batch_model *m)
     }
 }
 
-static int describe(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m, struct err *e)
+static int describe(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m,
+                    struct err *e)
 {
     char seed[24];
     if (model_for(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
@@ -292,17 +310,23 @@ static int describe(struct batch *b, struct batch_line *l, struct request *r, st
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
     if (r->n_ids == 0)
-        return err_set(e, ERR_INPUT, "body.prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed");
+        return err_set(e, ERR_INPUT,
+                       "body.prompt is empty and this model's tokenizer puts no token before a text; at "
+                       "least one token is needed");
     if (!l->seeded) {
         snprintf(seed, sizeof seed, "%" PRIu64, line_seed(b->seed, l->custom_id));
         if (options_assign(&l->o, "seed", "seed", seed, e))
             return -1;
     }
     r->o = &l->o;
-    return request_check_stop("body.stop", &l->o.stop, e) || request_describe(r, &(*m)->engine, e) || check_once(*m, r, e) ? -1 : 0;
+    return request_check_stop("body.stop", &l->o.stop, e) || request_describe(r, &(*m)->engine, e) ||
+                   check_once(*m, r, e)
+               ? -1
+               : 0;
 }
 
-static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n, struct batch_notes *notes, struct err *e)
+static int read_line(struct batch *b, size_t line, bool mine, const char *text, size_t n,
+                     struct batch_notes *notes, struct err *e)
 {
     char where[PATH_BYTES];
     struct batch_line l;
@@ -312,7 +336,8 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
     int rc = batch_line_read(&l, b->o, where, text, n, notes, e);
     if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe(b, &l, &r, &m, e))) {
         rc = -1;
-        if (strncmp(e->msg, where, strlen(where)))           /* what the line's own reader says begins with it */
+        /* what the line's own reader says begins with it */
+        if (strncmp(e->msg, where, strlen(where)))
             err_while(e, "%s", where);
     }
     if (rc == 0 && mine)
@@ -331,9 +356,11 @@ static void say_notes(const struct batch *b, const struct batch_notes *notes)
     if (!*names || b->o->quiet)
         return;
     if (b->o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"fields passed over\", \"lines\": %zu, \"fields\": \"%s\"}\n", notes->lines, names);
+        fprintf(stderr, "{\"phase\": \"fields passed over\", \"lines\": %zu, \"fields\": \"%s\"}\n",
+                notes->lines, names);
     else
-        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file, notes->lines, names);
+        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file,
+                notes->lines, names);
 }
 
 static void say_submitted_json(const struct batch *b)
@@ -375,7 +402,8 @@ static void say_submitted(const struct batch *b)
     for (size_t i = 0; i < b->n_models; i++) {
         sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own)
-            fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n", b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);
+            fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n",
+                    b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);
     }
     if (!options_given(b->o, "seed"))
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
@@ -387,7 +415,8 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
     struct batch_notes notes = {0};
     struct err one = {0};
     size_t line = 0, requests = 0, bad = 0;
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {      /* a byte order mark: of the file, not of its first line */
+    /* a byte order mark: of the file, not of its first line */
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         n -= 3;
     }
@@ -418,8 +447,8 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
     if (bad == 1)
         return -1;
     if (bad)
-        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued", b->file, bad, requests,
-                       bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "");
+        return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued", b->file, bad,
+                       requests, bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "");
     if (!requests)
         return err_set(e, ERR_INPUT, "%s: there is no request in it", b->file);
     say_notes(b, &notes);
@@ -453,7 +482,9 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
     size_t bad;
     bool *is_new = calloc(b->n + 1, sizeof *is_new);
     b->ids = calloc(b->n + 1, sizeof *b->ids);
-    int rc = is_new && b->ids ? b->n == 0 ? 0 : store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e) : no_memory(e);
+    int rc = is_new && b->ids
+                 ? b->n == 0 ? 0 : store_submit(s, b->name, b->spec, b->n, b->ids, is_new, &bad, e)
+                 : no_memory(e);
     if (rc && e->code == ERR_INPUT && is_new && b->ids && bad < b->n)
         err_while(e, "%s: line %zu", b->file, b->spec[bad].line);
     b->n_new = 0;

@@ -12,44 +12,65 @@ enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
 enum take { NUMBER, SWITCH, WORD };                  /* JSON kinds of fields that are an option */
 
 static const struct { const char *name, *option; enum take take; unsigned urls; } plain[] = {
-    { "max_tokens", "tokens", NUMBER, BOTH }, { "max_completion_tokens", "tokens", NUMBER, BOTH }, { "n", "samples", NUMBER, BOTH },
-    { "seed", "seed", NUMBER, BOTH }, { "temperature", "temperature", NUMBER, BOTH }, { "top_p", "top-p", NUMBER, BOTH },
-    { "top_k", "top-k", NUMBER, BOTH }, { "min_p", "min-p", NUMBER, BOTH }, { "eta", "eta", NUMBER, BOTH }, { "min_keep", "min-keep", NUMBER, BOTH },
+    { "max_tokens", "tokens", NUMBER, BOTH }, { "max_completion_tokens", "tokens", NUMBER, BOTH },
+    { "n", "samples", NUMBER, BOTH },
+    { "seed", "seed", NUMBER, BOTH }, { "temperature", "temperature", NUMBER, BOTH }, { "top_p", "top-p",
+        NUMBER, BOTH },
+    { "top_k", "top-k", NUMBER, BOTH }, { "min_p", "min-p", NUMBER, BOTH }, { "eta", "eta", NUMBER, BOTH },
+    { "min_keep", "min-keep", NUMBER, BOTH },
     { "repetition_penalty", "penalty", NUMBER, BOTH }, { "repeat_penalty", "penalty", NUMBER, BOTH },
     { "repeat_last_n", "penalty-window", NUMBER, BOTH }, { "penalty_window", "penalty-window", NUMBER, BOTH },
-    { "presence_penalty", "presence-penalty", NUMBER, BOTH }, { "frequency_penalty", "frequency-penalty", NUMBER, BOTH },
+    { "presence_penalty", "presence-penalty", NUMBER, BOTH }, { "frequency_penalty", "frequency-penalty",
+        NUMBER, BOTH },
     { "dry_multiplier", "dry-multiplier", NUMBER, BOTH }, { "dry_base", "dry-base", NUMBER, BOTH },
-    { "dry_allowed_length", "dry-allowed-length", NUMBER, BOTH }, { "dry_penalty_last_n", "dry-penalty-last-n", NUMBER, BOTH },
-    { "min_tokens", "min-tokens", NUMBER, BOTH }, { "ignore_eos", "ignore-eos", SWITCH, BOTH }, { "on_loop", "on-loop", WORD, BOTH },
+    { "dry_allowed_length", "dry-allowed-length", NUMBER, BOTH }, { "dry_penalty_last_n",
+        "dry-penalty-last-n", NUMBER, BOTH },
+    { "min_tokens", "min-tokens", NUMBER, BOTH }, { "ignore_eos", "ignore-eos", SWITCH, BOTH }, { "on_loop",
+        "on-loop", WORD, BOTH },
 };
 enum { N_PLAIN = sizeof plain / sizeof *plain };
 
-enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE, TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
+enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
+               TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
 static const struct { const char *name; enum special what; unsigned urls; } special[] = {
-    { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT }, { "stop", STOP, BOTH },
-    { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH }, { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
-    { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT }, { "chat_template", TEMPLATE, CHAT },
+    { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
+    { "stop", STOP, BOTH },
+    { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH }, { "metadata", METADATA, BOTH },
+    { "add_special_tokens", SPECIALS, BOTH },
+    { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
+    { "chat_template", TEMPLATE, CHAT },
     { "chat_template_kwargs", TEMPLATE_ARGS, CHAT }, { "response_format", RESPONSE_FORMAT, BOTH },
 };
 enum { N_SPECIAL = sizeof special / sizeof *special };
 
 /* Fields that would change the text, and the values that do not. */
 static const struct { const char *name, *neutral[2]; } fixed[] = {
-    { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } }, { "use_beam_search", { "false" } },
-    { "stop_token_ids", { "[]" } }, { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens", { "true" } },
-    { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } }, { "tools", { "[]" } },
-    { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } }, { "function_call", { "\"none\"", "\"auto\"" } },
-    { "modalities", { "[\"text\"]" } }, { "audio", { NULL } }, { "documents", { "[]" } }, { "reasoning_effort", { NULL } }, { "verbosity", { NULL } },
-    { "web_search_options", { NULL } }, { "structured_outputs", { NULL } }, { "guided_json", { NULL } }, { "guided_regex", { NULL } },
-    { "guided_choice", { NULL } }, { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
-    { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } }, { "thinking_token_budget", { NULL } },
+    { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } }, { "use_beam_search",
+        { "false" } },
+    { "stop_token_ids", { "[]" } }, { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens",
+        { "true" } },
+    { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } },
+    { "tools", { "[]" } },
+    { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } }, { "function_call", { "\"none\"",
+        "\"auto\"" } },
+    { "modalities", { "[\"text\"]" } }, { "audio", { NULL } }, { "documents", { "[]" } },
+    { "reasoning_effort", { NULL } }, { "verbosity", { NULL } },
+    { "web_search_options", { NULL } }, { "structured_outputs", { NULL } }, { "guided_json", { NULL } },
+    { "guided_regex", { NULL } },
+    { "guided_choice", { NULL } }, { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } },
+    { "vllm_xargs", { "{}" } },
+    { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } }, { "thinking_token_budget",
+        { NULL } },
 };
 enum { N_FIXED = sizeof fixed / sizeof *fixed };
 
 static const char *const harmless[] = {
-    "user", "store", "stream", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-    "request_id", "priority", "cache_salt", "logprobs", "top_logprobs", "prompt_logprobs", "return_tokens_as_token_ids", "return_token_ids",
-    "spaces_between_special_tokens", "detokenize", "prediction", "length_penalty", "include_reasoning", "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
+    "user", "store", "stream", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
+        "prompt_cache_retention", "safety_identifier",
+    "request_id", "priority", "cache_salt", "logprobs", "top_logprobs", "prompt_logprobs",
+        "return_tokens_as_token_ids", "return_token_ids",
+    "spaces_between_special_tokens", "detokenize", "prediction", "length_penalty", "include_reasoning",
+        "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
 };
 enum { N_HARMLESS = sizeof harmless / sizeof *harmless };
 _Static_assert(N_HARMLESS <= 64, "one bit each");
@@ -99,7 +120,9 @@ static int take_plain(struct batch_line *l, size_t i, const struct json *v, stru
 {
     static const char *const kinds[] = { "a number", "true or false", "a text" };
     const enum js_kind kind = js_kind(v);
-    const bool fits = plain[i].take == NUMBER ? kind == JS_NUMBER : plain[i].take == SWITCH ? kind == JS_TRUE || kind == JS_FALSE : kind == JS_STRING;
+    const bool fits = plain[i].take == NUMBER   ? kind == JS_NUMBER
+                      : plain[i].take == SWITCH ? kind == JS_TRUE || kind == JS_FALSE
+                                                : kind == JS_STRING;
     char spelled[64], number[JS_NUMBER_MAX + 1];
     const char *value;
     if (!fits)
@@ -122,7 +145,8 @@ static int take_plain(struct batch_line *l, size_t i, const struct json *v, stru
 }
 
 /* A text or an array of them. */
-static int take_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out, struct err *e)
+static int take_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out,
+                      struct err *e)
 {
     struct json one;
     size_t n = 0;
@@ -176,7 +200,9 @@ static int take_template(struct batch_line *l, const struct json *v, struct err 
         return -1;
     const char *known = strchr(text, '{') ? chat_recognise(text, strlen(text)) : text;
     if (!known)
-        return js_bad(v, e, "this version does not know this template; allowed are %s, and the text of one of these", CHAT_NAMES);
+        return js_bad(
+            v, e, "this version does not know this template; allowed are %s, and the text of one of these",
+            CHAT_NAMES);
     l->template = take_room(l, strlen(known));
     memcpy(l->template, known, strlen(known));
     return 0;
@@ -229,7 +255,8 @@ static int take_specials(struct batch_line *l, const struct json *v, struct err 
 
 struct chat_flags { bool prompt_given, prompt, open; };
 
-static int take_special(struct batch_line *l, enum special what, const struct json *v, struct chat_flags *f, struct err *e)
+static int take_special(struct batch_line *l, enum special what, const struct json *v, struct chat_flags *f,
+                        struct err *e)
 {
     switch (what) {
     case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
@@ -269,7 +296,8 @@ static int check_fixed(size_t i, const struct json *v, struct err *e)
             return 0;
     if (!neutral[0])
         return js_bad(v, e, "it would change the text and is not supported");
-    return js_bad(v, e, "it would change the text, and only %s%s%s is supported", neutral[0], neutral[1] ? " or " : "", neutral[1] ? neutral[1] : "");
+    return js_bad(v, e, "it would change the text, and only %s%s%s is supported", neutral[0],
+                  neutral[1] ? " or " : "", neutral[1] ? neutral[1] : "");
 }
 
 /* ---- the body ---- */
@@ -278,7 +306,8 @@ enum { N_FIELDS = N_PLAIN + N_SPECIAL + N_FIXED + N_HARMLESS };
 
 static const char *field_name(size_t i)
 {
-    return i < N_PLAIN ? plain[i].name : (i -= N_PLAIN) < N_SPECIAL ? special[i].name : (i -= N_SPECIAL) < N_FIXED ? fixed[i].name : harmless[i - N_FIXED];
+    return i < N_PLAIN ? plain[i].name : (i -= N_PLAIN) < N_SPECIAL ? special[i].name
+        : (i -= N_SPECIAL) < N_FIXED ? fixed[i].name : harmless[i - N_FIXED];
 }
 
 /* The number of a field; N_FIELDS: there is none of that name here. */
@@ -288,7 +317,8 @@ static size_t find_field(const struct batch_line *l, const struct json *key)
     size_t i = 0;
     while (i < N_FIELDS && !js_is(key, field_name(i)))
         i++;
-    if ((i < N_PLAIN && !(plain[i].urls & url)) || (i >= N_PLAIN && i < N_PLAIN + N_SPECIAL && !(special[i - N_PLAIN].urls & url)))
+    if ((i < N_PLAIN && !(plain[i].urls & url)) ||
+        (i >= N_PLAIN && i < N_PLAIN + N_SPECIAL && !(special[i - N_PLAIN].urls & url)))
         return N_FIELDS;
     return i;
 }
@@ -297,8 +327,9 @@ static int unknown_field(const struct batch_line *l, const struct json *key, str
 {
     size_t n = (size_t)(key->end - key->s);
     int shown = (int)(n > 60 ? utf8_valid_prefix(key->s, 60) : n);
-    return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is not known for %s, and it may change the text", key->file, js_offset(key), shown, key->s,
-                   l->chat ? "/v1/chat/completions" : "/v1/completions");
+    return err_set(
+        e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is not known for %s, and it may change the text",
+        key->file, js_offset(key), shown, key->s, l->chat ? "/v1/chat/completions" : "/v1/completions");
 }
 
 enum { LENGTH = 0, LENGTH_OF_ANSWER = 1 };           /* of `plain`: the second one wins */
@@ -323,7 +354,8 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
         if (i == N_FIELDS)
             return unknown_field(l, &key, e);
         if (seen[i])
-            return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field \"%s\" is given twice", key.file, js_offset(&key), field_name(i));
+            return err_set(e, ERR_INPUT, "%s: body (offset %zu): the field \"%s\" is given twice", key.file,
+                           js_offset(&key), field_name(i));
         seen[i] = true;
         v.key[0] = "body";
         v.key[1] = field_name(i);
@@ -332,7 +364,9 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
         }
         int rc = 0;
         if (i < N_PLAIN) {
-            rc = i == LENGTH && set[LENGTH_OF_ANSWER] ? 0 : check_other_names(i, set, &v, e) || take_plain(l, i, &v, e) ? -1 : 0;
+            rc = i == LENGTH && set[LENGTH_OF_ANSWER]                          ? 0
+                 : check_other_names(i, set, &v, e) || take_plain(l, i, &v, e) ? -1
+                                                                               : 0;
             set[i] = true;
         } else if (i < N_PLAIN + N_SPECIAL)
             rc = take_special(l, special[i - N_PLAIN].what, &v, &f, e);
@@ -344,7 +378,9 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
             return -1;
     }
     if (f.open && f.prompt_given && f.prompt)
-        return err_set(e, ERR_INPUT, "%s: body: continue_final_message and add_generation_prompt exclude each other", l->body.file);
+        return err_set(e, ERR_INPUT,
+                       "%s: body: continue_final_message and add_generation_prompt exclude each other",
+                       l->body.file);
     l->how.continue_final_message = f.open;
     l->how.add_generation_prompt = f.prompt && !f.open;
     notes->ignored |= ignored;
@@ -356,7 +392,9 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
 
 static int must(int found, const struct json *line, const char *key, const char *allowed, struct err *e)
 {
-    return found < 0 ? -1 : found ? 0 : err_set(e, ERR_INPUT, "%s: %s is missing, %s", line->file, key, allowed);
+    return found < 0 ? -1
+           : found   ? 0
+                     : err_set(e, ERR_INPUT, "%s: %s is missing, %s", line->file, key, allowed);
 }
 
 /* Beside the body nothing reads its fields. */
@@ -366,7 +404,10 @@ static int check_misplaced(const struct json *line, struct err *e)
     for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
         for (size_t i = 0; i < N_FIELDS - N_HARMLESS; i++)
             if (js_is(&key, field_name(i)) && !js_is(&key, "metadata"))
-                return err_set(e, ERR_INPUT, "%s: offset %zu: the field \"%s\" stands beside body; only in it is it allowed", line->file, js_offset(&key), field_name(i));
+                return err_set(
+                    e, ERR_INPUT,
+                    "%s: offset %zu: the field \"%s\" stands beside body; only in it is it allowed",
+                    line->file, js_offset(&key), field_name(i));
     return 0;
 }
 
@@ -378,13 +419,15 @@ static int take_head(struct batch_line *l, const struct json *line, struct err *
         return -1;
     size_t n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
     if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
-        return js_bad(&v, e, "allowed is a text of 1 to %d bytes without control characters", BATCH_CUSTOM_ID_BYTES_MAX);
+        return js_bad(&v, e, "allowed is a text of 1 to %d bytes without control characters",
+                      BATCH_CUSTOM_ID_BYTES_MAX);
     l->custom_id = copy_string(l, &v, e);
     if (must(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
         return -1;
     if (!js_is(&v, "POST"))
         return js_bad(&v, e, "only \"POST\" is allowed");
-    if (must(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed", e))
+    if (must(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed",
+             e))
         return -1;
     l->chat = js_is(&v, "/v1/chat/completions");
     if (!l->chat && !js_is(&v, "/v1/completions"))
@@ -401,7 +444,8 @@ static int take_head(struct batch_line *l, const struct json *line, struct err *
     return js_kind(&l->body) == JS_OBJECT ? 0 : js_bad(&l->body, e, "allowed is an object");
 }
 
-int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text, size_t n, struct batch_notes *notes, struct err *e)
+int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
+                    size_t n, struct batch_notes *notes, struct err *e)
 {
     struct json line;
     *l = (struct batch_line){ .o = *o, .size = 2 * n + 256 };
@@ -419,7 +463,8 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
     if (l->chat && js_kind(need) != JS_ARRAY)
         return js_bad(need, e, "allowed is an array of messages");
     if (!options_given(&l->o, "tokens"))
-        return err_set(e, ERR_INPUT, "%s: body.max_tokens is missing, and so is its default, --tokens N", where);
+        return err_set(e, ERR_INPUT, "%s: body.max_tokens is missing, and so is its default, --tokens N",
+                       where);
     return 0;
 }
 
@@ -439,7 +484,8 @@ static char *join_parts(struct batch_line *l, const struct json *v, struct err *
     bool any = false;
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &part);) {
         int found = js_kind(&part) == JS_OBJECT ? js_get(&part, "type", &type, e) : 0;
-        if (found < 0 || (found && js_is(&type, "text") && js_get(&part, "text", &text, e) != 1) || !found || !js_is(&type, "text")) {
+        if (found < 0 || (found && js_is(&type, "text") && js_get(&part, "text", &text, e) != 1) || !found ||
+            !js_is(&type, "text")) {
             js_bad(&part, e, "only parts {\"type\": \"text\", \"text\": ..} are supported");
             return NULL;
         }
@@ -463,7 +509,8 @@ static int take_message(struct batch_line *l, struct chat_message *m, const stru
             return js_bad(v, e, "a message has one role and one content");
         if (place)
             *place = one;
-        else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))       /* known templates do not look at names */
+        /* known templates do not look at names */
+        else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))
             return js_bad(v, e, "a message has role, content and name, nothing else is supported");
     }
     if (!role.s || !content.s || js_kind(&role) != JS_STRING)
@@ -511,23 +558,31 @@ static int take_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n
         if (js_kind(&one) != JS_NUMBER || js_size(&one, 0, vocab - 1, &id, e)) {
             free(*ids);
             *ids = NULL;
-            return js_kind(&one) != JS_NUMBER ? js_bad(&one, e, "allowed are a text, or an array of token ids from 0 to %zu", vocab - 1) : -1;
+            return js_kind(&one) != JS_NUMBER
+                       ? js_bad(&one, e, "allowed are a text, or an array of token ids from 0 to %zu",
+                                vocab - 1)
+                       : -1;
         }
     return 1;
 }
 
-int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text, size_t *n_text, struct err *e)
+int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
+                      size_t *n_text, struct err *e)
 {
     struct json v = l->prompt, one, more;
     *ids = NULL;
     if (js_kind(&v) == JS_ARRAY) {
         struct js_walk w = js_walk(&v);
-        const bool any = js_next(&w, NULL, &one), list = any && (js_kind(&one) == JS_STRING || js_kind(&one) == JS_ARRAY);
+        const bool any = js_next(&w, NULL, &one),
+                   list = any && (js_kind(&one) == JS_STRING || js_kind(&one) == JS_ARRAY);
         size_t prompts = any;
         while (list && js_next(&w, NULL, &more))
             prompts++;
         if (prompts > 1)
-            return js_bad(&v, e, "it has %zu prompts and one is allowed: give each its own line and custom_id (several texts of one prompt: n)", prompts);
+            return js_bad(&v, e,
+                          "it has %zu prompts and one is allowed: give each its own line and custom_id "
+                          "(several texts of one prompt: n)",
+                          prompts);
         if (list)
             v = one;
     }
@@ -633,5 +688,7 @@ int batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, str
     }
     if (rc && f)
         free(*bytes);
-    return rc ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes", (size_t)(l->body.end - l->body.s)) : 0;
+    return rc ? err_set(e, ERR_FAILED, "out of memory for a request of %zu bytes",
+                        (size_t)(l->body.end - l->body.s))
+              : 0;
 }

@@ -29,7 +29,8 @@
 enum { BATCH_TEXTS_MAX = STOP_STRINGS_MAX, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
 
 struct batch_line {
-    struct options o;                /* the command line's, with the body's fields in their places; lists point into this struct */
+    /* the command line's, with the body's fields in their places; lists point into this struct */
+    struct options o;
     bool chat;
     char *custom_id;                 /* strings lie in `room` */
     char *model;                     /* of the body; NULL: none */
@@ -45,10 +46,12 @@ struct batch_line {
     char *room; size_t used, size;
 };
 
-struct batch_notes { uint64_t ignored; size_t lines; };      /* fields that were passed over, by number; lines with any */
+/* fields that were passed over, by number; lines with any */
+struct batch_notes { uint64_t ignored; size_t lines; };
 
 /* text[0..n) is borrowed; `where` ("in.jsonl: line 7") begins messages and must live as long as l. batch_line_close also after a failure. */
-int  batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text, size_t n, struct batch_notes *notes, struct err *e);
+int batch_line_read(struct batch_line *l, const struct options *o, const char *where, const char *text,
+                    size_t n, struct batch_notes *notes, struct err *e);
 void batch_line_close(struct batch_line *l);
 /* The names of passed-over fields: "user, stream". */
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
@@ -56,7 +59,8 @@ void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 /* The messages of a chat; free(*m). Strings lie in the line. */
 int  batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e);
 /* A prompt of token ids, below vocab: 1, *ids to be freed; a text: 0, NUL-terminated in the line; -1. */
-int  batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text, size_t *n_text, struct err *e);
+int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t *n_ids, const char **text,
+                      size_t *n_text, struct err *e);
 /* What makes a second request of the same custom_id the same: url and body without null fields, whatever the order of members and the
  * white space. free(*bytes). */
 int  batch_line_identity(const struct batch_line *l, char **bytes, size_t *n, struct err *e);

@@ -7,7 +7,8 @@
 #include "src/request/draft_options.h"
 #include "src/request/options_impl.h"
 
-enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };   /* an option takes none; one that cannot be guessed */
+/* an option takes none; one that cannot be guessed */
+enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };
 
 enum { WORDS_BYTES = 512 };
 
@@ -41,7 +42,8 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
             p += strcspn(p, ",");
         }
     for (const char *p = opt->arg; strchr(opt->arg, '|') && *p; p += *p == '|') {
-        if (islower((unsigned char)*p))          /* LIST and N are no words, nor is what may follow one: [:N] */
+        /* LIST and N are no words, nor is what may follow one: [:N] */
+        if (islower((unsigned char)*p))
             add_word(words, p, strcspn(p, "|["));
         p += strcspn(p, "|");
     }
@@ -71,7 +73,10 @@ static enum value words_of(const struct verb *v, char words[WORDS_BYTES])
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }
 
-static bool offered(const struct option *opt, const struct verb *v) { return (opt->verbs & v->bit) && !(opt->flags & HIDDEN); }
+static bool offered(const struct option *opt, const struct verb *v)
+{
+    return (opt->verbs & v->bit) && !(opt->flags & HIDDEN);
+}
 
 /* The first sentence of a help text, in a shell's single quotes; `brackets`: as zsh wants it inside [ ]. */
 static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe)
@@ -101,7 +106,8 @@ static void bash_value(FILE *f, const struct option *opt)
     fprintf(f, "        --%s", opt->name);
     for (const char *p = opt->also; *p; p += strcspn(p, " "), p += strspn(p, " "))
         fprintf(f, "|%.*s", (int)strcspn(p, " "), p);
-    fprintf(f, ") kind=%s", value == VALUE_FILE ? "file" : value == VALUE_DIR ? "dir" : value == VALUE_WORDS ? "words" : "other");
+    fprintf(f, ") kind=%s", value == VALUE_FILE ? "file" : value == VALUE_DIR ? "dir" : value == VALUE_WORDS
+            ? "words" : "other");
     if (value == VALUE_WORDS)
         fprintf(f, " words='%s'", words);
     fputs(" ;;\n", f);
@@ -137,15 +143,18 @@ static void bash_verb(FILE *f, const struct verb *v)
 static void bash(FILE *f)
 {
     const struct verb *v;
-    fputs("# Completion of longhand's command line in bash: source this file, or put it into bash-completion's folder.\n"
+    fputs("# Completion of longhand's command line in bash: source this file, or put it into "
+          "bash-completion's folder.\n"
           "_longhand()\n{\n"
-          "    local i cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} last options= kind= words= rest=none rest_words=\n"
+          "    local i cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} "
+          "last options= kind= words= rest=none rest_words=\n"
           "    COMPREPLY=()\n"
           "    if [[ $cur = '=' ]]; then cur=                       # --name=VALUE comes as three words\n"
           "    elif [[ $prev = '=' && $COMP_CWORD -gt 2 ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
           "    for ((i = COMP_CWORD - 1; i > 1; i--)); do [[ ${COMP_WORDS[i]} = -* ]] && break; done\n"
           "    last=${COMP_WORDS[i]}\n"
-          "    if [[ $COMP_CWORD -eq 1 ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '", f);
+          "    if [[ $COMP_CWORD -eq 1 ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '",
+          f);
     for (size_t i = 0; (v = verb_at(i)); i++)
         if (v->help)
             fprintf(f, "%s ", v->name);
@@ -183,7 +192,8 @@ static void zsh_value(FILE *f, const struct option *opt)
 static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
 {
     const char *attach = !opt->arg || opt->kind == FILES ? "" : spelled[1] == '-' ? "=" : "+";
-    fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled, attach);
+    fprintf(f, " \\\n            '%s%s%s[", opt->kind == LIST || opt->kind == FILES ? "*" : "", spelled,
+            attach);
     quoted(f, opt->help, true, "'\\''");
     fputs("]", f);
     zsh_value(f, opt);
@@ -206,24 +216,31 @@ static void zsh_verb(FILE *f, const struct verb *v)
                     zsh_spec(f, opt, name);
                 }
         }
-    fprintf(f, " \\\n            '*: :%s%s%s' ;;\n", value == VALUE_FILE ? "_files" : value == VALUE_WORDS ? "(" : " ", words, value == VALUE_WORDS ? ")" : "");
+    fprintf(f, " \\\n            '*: :%s%s%s' ;;\n", value == VALUE_FILE ? "_files" : value == VALUE_WORDS
+            ? "(" : " ", words, value == VALUE_WORDS ? ")" : "");
 }
 
 static void zsh(FILE *f)
 {
     const struct verb *v;
-    fputs("#compdef longhand\n# Completion of longhand's command line in zsh: put this file as _longhand into a folder of $fpath.\n"
-          "_longhand()\n{\n    local verb\n    local -a verbs\n    verbs=(", f);
+    fputs("#compdef longhand\n# Completion of longhand's command line in zsh: put this file as _longhand "
+          "into a folder of $fpath.\n"
+          "_longhand()\n{\n    local verb\n    local -a verbs\n    verbs=(",
+          f);
     for (size_t i = 0; (v = verb_at(i)); i++)
         if (v->help) {
             fprintf(f, "\n        '%s:", v->name);
             quoted(f, v->help, false, "'\\''");
             fputs("'", f);
         }
-    fputs(")\n    if (( CURRENT == 2 )); then\n        _describe -t verbs verb verbs\n        return\n    fi\n    verb=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n", f);
+    fputs(")\n    if (( CURRENT == 2 )); then\n        _describe -t verbs verb verbs\n        return\n    "
+          "fi\n    verb=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n",
+          f);
     for (size_t i = 0; (v = verb_at(i)); i++)
         zsh_verb(f, v);
-    fputs("    esac\n}\nif [[ $funcstack[1] = _longhand ]]; then _longhand \"$@\"; else compdef _longhand longhand; fi\n", f);
+    fputs("    esac\n}\nif [[ $funcstack[1] = _longhand ]]; then _longhand \"$@\"; else compdef _longhand "
+          "longhand; fi\n",
+          f);
 }
 
 /* ---- fish ---- */
@@ -256,7 +273,9 @@ static void fish_verb(FILE *f, const struct verb *v)
 static void fish(FILE *f)
 {
     const struct verb *v;
-    fputs("# Completion of longhand's command line in fish: put this file as longhand.fish into ~/.config/fish/completions.\ncomplete -c longhand -f\n", f);
+    fputs("# Completion of longhand's command line in fish: put this file as longhand.fish into "
+          "~/.config/fish/completions.\ncomplete -c longhand -f\n",
+          f);
     for (size_t i = 0; (v = verb_at(i)); i++) {
         if (v->help) {
             fprintf(f, "complete -c longhand -n __fish_use_subcommand -a %s -d '", v->name);

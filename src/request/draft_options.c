@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* The paper's drafting and the rows of its Table 11; 0: not said. Its code keeps 20 tokens through every filter, which changes texts. */
-static const struct preset { const char *name; double temperature, top_p, min_p, penalty; long window; } presets[] = {
+static const struct preset { const char *name; double temperature, top_p, min_p,
+                             penalty; long window; } presets[] = {
     { "tokenswift", 0, 0, 0, 0, 0 },
     { "table11-llama3.1-8b", 1, 0, 0.1, 1.2, 1024 },
     { "table11-yarn-llama2-7b-128k", 1, 0.9, 0, 1.15, 1024 },
@@ -73,7 +74,8 @@ static int parse_tree(struct draft_settings *s, const char *text, struct err *e)
 }
 
 /* A list of drafters: heads[:FILE], partial, ngram, suffix. */
-static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES], const char *text, struct err *e)
+static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES], const char *text,
+                          struct err *e)
 {
     s->drafters = 0;
     for (const char *p = text;; p++) {
@@ -87,9 +89,14 @@ static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES],
             heads_file[n - 6] = 0;
         }
         if (strncmp(p, "model:", 6) == 0)
-            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not in this version of longhand (heads[:FILE], partial, ngram, suffix)", (int)n, p);
+            return err_set(
+                e, ERR_INPUT,
+                "--drafter: '%.*s' is not in this version of longhand (heads[:FILE], partial, ngram, suffix)",
+                (int)n, p);
         if (known == N_SOURCES)
-            return err_set(e, ERR_INPUT, "--drafter: '%.*s' is not one of auto, none, heads[:FILE], partial, ngram, suffix", (int)n, p);
+            return err_set(e, ERR_INPUT,
+                           "--drafter: '%.*s' is not one of auto, none, heads[:FILE], partial, ngram, suffix",
+                           (int)n, p);
         s->drafters |= 1u << known;
         p += n;
         if (!*p)
@@ -116,8 +123,8 @@ bool draft_model_has_heads(const char *dir)
     return had;
 }
 
-int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o, const char *model_dir, size_t n_prompt,
-                       struct err *e)
+int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], const struct options *o,
+                       const char *model_dir, size_t n_prompt, struct err *e)
 {
     const struct preset *preset;
     draft_defaults(s);
@@ -136,7 +143,8 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
         if (parse_drafters(s, heads_file, o->drafter, e))
             return -1;
     } else if (!preset) {
-        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX | (unsigned)draft_model_has_heads(model_dir) << SOURCE_HEADS;
+        s->drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX |
+                      (unsigned)draft_model_has_heads(model_dir) << SOURCE_HEADS;
     }
     if (options_given(o, "kv-sinks")) s->kv_sinks = o->kv_sinks;
     if (options_given(o, "ngram-k")) s->ngram_k = o->ngram_k;
@@ -148,7 +156,8 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
     if (options_given(o, "draft-weights")) s->weights = (enum draft_weights)o->draft_weights;
     s->verifier = o->verifier ? VERIFY_PAPER : VERIFY_EXACT;
     s->kv_fixed = preset || o->kv_budget || o->tree;
-    if ((o->tree && parse_tree(s, o->tree, e)) || (o->kv_budget && parse_budget(s, o->kv_budget, n_prompt, e)))
+    if ((o->tree && parse_tree(s, o->tree, e)) ||
+        (o->kv_budget && parse_budget(s, o->kv_budget, n_prompt, e)))
         return -1;
     if (!s->drafters) {
         if (s->verifier == VERIFY_PAPER)

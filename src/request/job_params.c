@@ -12,10 +12,14 @@
 #include "src/sample/dry.h"
 #include "src/text/emit.h"
 
-static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k", "top_p", "min_p", "eta" };
-static const char *const compute_names[] = { "bf16", "f32" }, *const kv_names[] = { "auto", "int16", "bf16" }, *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
+static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top_k",
+    "top_p", "min_p", "eta" };
+static const char *const compute_names[] = { "bf16", "f32" }, *const kv_names[] = { "auto", "int16", "bf16" },
+    *const lead_names[] = { "first", "all", "root" }, *const verifier_names[] = { "exact", "paper" };
 static const char *const weight_names[] = { "int8", "model" };
-static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static", KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
+static const struct { const char *name; enum kv_policy v; } policies[] = { { "full", KV_FULL }, { "static",
+    KV_STATIC }, { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN },
+        { "auto", KV_AUTO } };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
 
@@ -50,7 +54,8 @@ static json_t *bias_object(const struct sampling *s)
     for (size_t i = 0; i < s->n_bias; i++) {
         char id[16];
         snprintf(id, sizeof id, "%d", (int)s->bias[i].id);
-        json_object_set_new(o, id, isinf(s->bias[i].bias) ? json_string("-inf") : number((double)s->bias[i].bias));
+        json_object_set_new(o, id,
+                            isinf(s->bias[i].bias) ? json_string("-inf") : number((double)s->bias[i].bias));
     }
     return o;
 }
@@ -62,7 +67,8 @@ static json_t *drafter_name(const struct draft_settings *d, bool is_auto)
         return json_string("auto");
     for (size_t i = 0; i < SOURCE_TEST; i++)
         if (d->drafters >> i & 1)
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "," : "", source_names[i]);
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "," : "",
+                     source_names[i]);
     return json_string(*text ? text : "none");
 }
 
@@ -75,20 +81,24 @@ static json_t *draft_object(const struct draft_settings *d, bool is_auto, const 
     for (size_t i = 0; i < N_POLICIES; i++)
         if (policies[i].v == d->kv_policy)
             policy = policies[i].name;
-    return json_pack("{s:o, s:o, s:o, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:s, s:I, s:s}",
-                     "drafter", drafter_name(d, is_auto), "heads_file", heads_file[0] ? json_string(heads_file) : json_null(), "tree", tree,
-                     "ngram_k", (json_int_t)d->ngram_k, "ngram_lead", lead_names[d->ngram_lead], "ngram_delay", (json_int_t)d->ngram_delay,
-                     "draft_passes", (json_int_t)d->draft_passes, "kv_policy", policy, "kv_sinks", (json_int_t)d->kv_sinks,
-                     "kv_budget", (json_int_t)d->kv_budget, "kv_fixed", (int)d->kv_fixed, "draft_weights", weight_names[d->weights], "rows_max", (json_int_t)d->rows_max,
-                     "verifier", verifier_names[d->verifier]);
+    return json_pack("{s:o, s:o, s:o, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:b, s:s, s:I, s:s}", "drafter",
+                     drafter_name(d, is_auto), "heads_file",
+                     heads_file[0] ? json_string(heads_file) : json_null(), "tree", tree, "ngram_k",
+                     (json_int_t)d->ngram_k, "ngram_lead", lead_names[d->ngram_lead], "ngram_delay",
+                     (json_int_t)d->ngram_delay, "draft_passes", (json_int_t)d->draft_passes, "kv_policy",
+                     policy, "kv_sinks", (json_int_t)d->kv_sinks, "kv_budget", (json_int_t)d->kv_budget,
+                     "kv_fixed", (int)d->kv_fixed, "draft_weights", weight_names[d->weights], "rows_max",
+                     (json_int_t)d->rows_max, "verifier", verifier_names[d->verifier]);
 }
 
 static json_t *chat_object(const struct options *o, const char *name)
 {
     if (!name)
         return json_null();
-    return json_pack("{s:s, s:o, s:b, s:o}", "template", name, "system", o->system ? json_string(o->system) : json_null(), "thinking", (int)(o->thinking == THINKING_ON),
-                     "date", o->chat_date ? json_string(o->chat_date) : json_null());
+    return json_pack("{s:s, s:o, s:b, s:o}", "template", name, "system",
+                     o->system ? json_string(o->system) : json_null(), "thinking",
+                     (int)(o->thinking == THINKING_ON), "date",
+                     o->chat_date ? json_string(o->chat_date) : json_null());
 }
 
 /* A worker elsewhere finds it too. */
@@ -99,7 +109,9 @@ static int whole_path(char heads_file[PATH_BYTES], struct err *e)
         return err_set(e, ERR_INPUT, "--drafter: heads:%s: cannot open: %s", heads_file, strerror(errno));
     const size_t n = strlen(path);
     int rc = n < PATH_BYTES ? text_check_utf8("--drafter: the path of heads:FILE", path, n, e)
-                            : err_set(e, ERR_INPUT, "--drafter: heads:%.200s: a path of %zu bytes, at most %d are allowed", heads_file, n, PATH_BYTES - 1);
+                            : err_set(e, ERR_INPUT,
+                                      "--drafter: heads:%.200s: a path of %zu bytes, at most %d are allowed",
+                                      heads_file, n, PATH_BYTES - 1);
     if (rc == 0)
         memcpy(heads_file, path, n + 1);
     free(path);
@@ -117,8 +129,8 @@ static int check_heads(const char *path, const struct engine *g, struct err *e)
     return 0;
 }
 
-int job_describe(json_t **out, const struct options *o, const struct sampling *s, const struct engine *g, size_t n_prompt, const char *chat_template,
-                 struct err *e)
+int job_describe(json_t **out, const struct options *o, const struct sampling *s, const struct engine *g,
+                 size_t n_prompt, const char *chat_template, struct err *e)
 {
     struct draft_settings d;
     char heads_file[PATH_BYTES];
@@ -127,25 +139,32 @@ int job_describe(json_t **out, const struct options *o, const struct sampling *s
     if (heads_file[0] && whole_path(heads_file, e))
         return -1;
     if ((d.drafters >> SOURCE_HEADS & 1) && !heads_file[0] && !draft_model_has_heads(g->dir))
-        return err_set(e, ERR_INPUT, "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; --drafter heads:FILE names some",
+        return err_set(e, ERR_INPUT,
+                       "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; "
+                       "--drafter heads:FILE names some",
                        o->preset ? "preset" : "drafter", g->dir);
-    if ((d.drafters >> SOURCE_HEADS & 1) && (o->preset || strcmp(o->drafter, "auto")) && check_heads(heads_file[0] ? heads_file : g->dir, g, e))
+    if ((d.drafters >> SOURCE_HEADS & 1) && (o->preset || strcmp(o->drafter, "auto")) &&
+        check_heads(heads_file[0] ? heads_file : g->dir, g, e))
         return -1;
     json_t *order = json_array();
     for (size_t i = 0; i < s->n_order; i++)
         json_array_append_new(order, json_string(step_names[s->order[i]]));
-    *out = json_pack("{s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:b, s:o, s:s, s:o, s:s, s:s, s:o, s:b, s:o}",
-                     "temperature", number(s->temperature), "top_k", (json_int_t)s->top_k, "top_p", number(s->top_p), "min_p", number(s->min_p),
-                     "eta", number(s->eta), "min_keep", (json_int_t)s->min_keep, "penalty", number(s->penalty), "penalty_window", (json_int_t)s->penalty_window,
-                     "presence_penalty", number(s->presence), "frequency_penalty", number(s->frequency),
-                     "dry_multiplier", number(s->dry_multiplier), "dry_base", number(s->dry_base), "dry_allowed_length", (json_int_t)s->dry_allowed,
-                     "dry_penalty_last_n", (json_int_t)s->dry_last_n,
-                     "dry_sequence_breakers", o->dry_breakers.n ? text_array(&o->dry_breakers) : json_null(),
-                     "logit_bias", bias_object(s), "order", order, "min_tokens", (json_int_t)s->min_tokens, "ignore_eos", (int)s->ignore_eos,
-                     "stop", text_array(&o->stop), "on_loop", on_loop_names[o->on_loop], "chat", chat_object(o, chat_template), "compute", compute_names[g->compute == DT_F32],
-                     "kv_dtype", kv_names[o->kv_dtype],
-                     "context_scaling", g->scaling[0] ? json_string(g->scaling) : json_null(), "allow_beyond_context", (int)o->allow_beyond_context,
-                     "drafting", draft_object(&d, strcmp(o->drafter, "auto") == 0 && !o->preset, heads_file));
+    *out = json_pack(
+        "{s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:b, "
+        "s:o, s:s, s:o, s:s, s:s, s:o, s:b, s:o}",
+        "temperature", number(s->temperature), "top_k", (json_int_t)s->top_k, "top_p", number(s->top_p),
+        "min_p", number(s->min_p), "eta", number(s->eta), "min_keep", (json_int_t)s->min_keep, "penalty",
+        number(s->penalty), "penalty_window", (json_int_t)s->penalty_window, "presence_penalty",
+        number(s->presence), "frequency_penalty", number(s->frequency), "dry_multiplier",
+        number(s->dry_multiplier), "dry_base", number(s->dry_base), "dry_allowed_length",
+        (json_int_t)s->dry_allowed, "dry_penalty_last_n", (json_int_t)s->dry_last_n, "dry_sequence_breakers",
+        o->dry_breakers.n ? text_array(&o->dry_breakers) : json_null(), "logit_bias", bias_object(s), "order",
+        order, "min_tokens", (json_int_t)s->min_tokens, "ignore_eos", (int)s->ignore_eos, "stop",
+        text_array(&o->stop), "on_loop", on_loop_names[o->on_loop], "chat", chat_object(o, chat_template),
+        "compute", compute_names[g->compute == DT_F32], "kv_dtype", kv_names[o->kv_dtype], "context_scaling",
+        g->scaling[0] ? json_string(g->scaling) : json_null(), "allow_beyond_context",
+        (int)o->allow_beyond_context, "drafting",
+        draft_object(&d, strcmp(o->drafter, "auto") == 0 && !o->preset, heads_file));
     if (*out && json_whole(e) == 0)
         return 0;
     json_decref(*out);
@@ -282,7 +301,8 @@ static void bias_of(struct reader *r, struct sampling *s)
     json_object_foreach((json_t *)o, key, v) {
         size_t id;
         struct err ignored;
-        if (parse_size(&id, "logit_bias", key, 0, INT32_MAX, &ignored) || !(json_is_number(v) || (json_is_string(v) && !strcmp(json_string_value(v), "-inf"))))
+        if (parse_size(&id, "logit_bias", key, 0, INT32_MAX, &ignored) ||
+            !(json_is_number(v) || (json_is_string(v) && !strcmp(json_string_value(v), "-inf"))))
             bad(r, "logit_bias", "an object of token ids and numbers or \"-inf\"");
         else {
             s->bias[s->n_bias].id = (int32_t)id;
@@ -383,7 +403,8 @@ static void draft_of(struct reader *r, struct job_params *p)
     d->kv_sinks = size_of(r, "kv_sinks");
     d->kv_budget = size_of(r, "kv_budget");
     d->kv_fixed = bool_of(r, "kv_fixed");
-    if (json_object_get(r->o, "draft_weights"))            /* jobs from before there was a choice take the default: the text does not depend on it */
+    /* jobs from before there was a choice take the default: the text does not depend on it */
+    if (json_object_get(r->o, "draft_weights"))
         d->weights = (enum draft_weights)word_of(r, "draft_weights", weight_names, N(weight_names));
     d->rows_max = size_of(r, "rows_max");
     d->verifier = (enum verifier)word_of(r, "verifier", verifier_names, N(verifier_names));
@@ -393,7 +414,9 @@ static void no_others(struct reader *r)
 {
     if (!r->failed && json_object_size(r->o) != r->n_read) {
         r->failed = true;
-        err_set(r->e, ERR_INPUT, "parameters: of %zu members this version knows %zu; a newer version of longhand made them", json_object_size(r->o), r->n_read);
+        err_set(r->e, ERR_INPUT,
+                "parameters: of %zu members this version knows %zu; a newer version of longhand made them",
+                json_object_size(r->o), r->n_read);
     }
 }
 
@@ -440,8 +463,8 @@ void job_close(struct job_params *p)
     *p = (struct job_params){0};
 }
 
-int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir, uint64_t seed, uint32_t sample, size_t text_max,
-             struct err *e)
+int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir,
+             uint64_t seed, uint32_t sample, size_t text_max, struct err *e)
 {
     struct sampling *s = &p->sampling;
     s->seed = seed;
@@ -463,15 +486,22 @@ int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, boo
     if (tokens <= c->context && n_prompt <= c->context - tokens)
         return 0;
     if (c->rope.type == ROPE_DYNAMIC)
-        return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK scaling: past its original length "
-                       "all earlier keys would have to turn again; --context-scaling yarn:F helps", n_prompt, tokens, c->context);
+        return err_set(e, ERR_INPUT,
+                       "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK "
+                       "scaling: past its original length "
+                       "all earlier keys would have to turn again; --context-scaling yarn:F helps",
+                       n_prompt, tokens, c->context);
     if (allow_beyond)
         return 0;
-    return err_set(e, ERR_INPUT, "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, --context-scaling yarn:F "
-                   "or --allow-beyond-context help", n_prompt, tokens, c->context);
+    return err_set(e, ERR_INPUT,
+                   "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, "
+                   "--context-scaling yarn:F "
+                   "or --allow-beyond-context help",
+                   n_prompt, tokens, c->context);
 }
 
-static void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max, size_t held)
+static void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
+                     size_t n_max, size_t held)
 {
     const struct heads usual = { .n = 4 };       /* before they are read */
     struct decode_setup setup = { .draft = p->draft };
@@ -497,7 +527,8 @@ bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_m
     return memory_check(&plan, "", &ignored) == 0;
 }
 
-int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e)
+int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     struct err *e)
 {
     struct memory_plan plan = {0};
     if (draft_check_device(&p->draft, g->dev, e))
@@ -506,7 +537,8 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
     return memory_check(&plan, "fewer --tokens need less", e);
 }
 
-int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n, struct err *e)
+int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
+                      struct err *e)
 {
     int32_t *line = NULL, *both = NULL;
     size_t n_line = 0, n_both = 0;
@@ -515,7 +547,8 @@ int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, c
         return err_set(e, ERR_FAILED, "out of memory for %zu bytes of text", n);
     behind[0] = '\n';                    /* many tokenizers put a space before the first word of a text */
     memcpy(behind + 1, text, n);
-    int rc = tokenizer_encode(t, &line, &n_line, behind, 1, false, e) || tokenizer_encode(t, &both, &n_both, behind, n + 1, false, e) ? -1 : 0;
+    int rc = tokenizer_encode(t, &line, &n_line, behind, 1, false, e) || tokenizer_encode(t, &both, &n_both,
+        behind, n + 1, false, e) ? -1 : 0;
     free(behind);
     if (rc == 0 && n_line <= n_both && memcmp(line, both, n_line * sizeof *line) == 0) {
         memmove(both, both + n_line, (n_both - n_line) * sizeof *both);
@@ -523,7 +556,8 @@ int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, c
         *n_ids = n_both - n_line;
     } else {
         free(both);
-        rc = rc ? rc : tokenizer_encode(t, ids, n_ids, text, n, false, e);      /* a token goes over the border */
+        /* a token goes over the border */
+        rc = rc ? rc : tokenizer_encode(t, ids, n_ids, text, n, false, e);
     }
     free(line);
     return rc;

@@ -39,24 +39,27 @@ struct job_params {                  /* {0} is closed */
 };
 
 /* The object of a command line for this model; `sampling` is what sampling_from_options made of it. json_decref it. */
-int job_describe(json_t **out, const struct options *o, const struct sampling *sampling, const struct engine *g, size_t n_prompt,
-                  const char *chat_template, struct err *e);
+int job_describe(json_t **out, const struct options *o, const struct sampling *sampling,
+                 const struct engine *g, size_t n_prompt, const char *chat_template, struct err *e);
 /* Its text; free it. NULL without memory. */
 char *job_text(const json_t *params);
 /* From the stored text. Fails with ERR_INPUT naming the member. */
 int  job_parse(struct job_params *p, const char *text, struct err *e);
 void job_close(struct job_params *p);
 /* What the model adds: EOS ids, breakers as tokens, heads of `auto`; seed and sample; the longest text (prompt included). Checks all against the vocabulary. */
-int  job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir, uint64_t seed, uint32_t sample, size_t text_max,
-              struct err *e);
+int job_bind(struct job_params *p, const struct config *c, const struct tokenizer *t, const char *model_dir,
+             uint64_t seed, uint32_t sample, size_t text_max, struct err *e);
 
 /* Whether prompt and tokens fit the model's context: ERR_INPUT that names both and the options that help. */
-int  job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e);
+int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond,
+                     struct err *e);
 /* Whether the device has what the job drafts with, and the decoder, with the weights, fits into memory. `held`: bytes of weights that are there already. */
-int  job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held, struct err *e);
+int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     struct err *e);
 
 /* Whether, with the weights in memory, it still fits beside so many more bytes, an eighth of what is available to spare, at least 32 MiB: for what it can do without. */
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes);
 
 /* Token ids of text[0..n) as they are in the middle of a text; free(*ids). */
-int  job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n, struct err *e);
+int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
+                      struct err *e);

@@ -15,11 +15,14 @@
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
     VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256,
-    VERB_SUBMIT = 1 << 9, VERB_WORK = 1 << 10, VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13, VERB_TAIL = 1 << 14,
-    VERB_PAUSE = 1 << 15, VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19, VERB_FORK = 1 << 20,
+    VERB_SUBMIT = 1 << 9, VERB_WORK = 1 << 10, VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13,
+        VERB_TAIL = 1 << 14,
+    VERB_PAUSE = 1 << 15, VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18,
+        VERB_EXTEND = 1 << 19, VERB_FORK = 1 << 20,
     VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
-    VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT, VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
+    VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT,
+        VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
@@ -95,7 +98,8 @@ const char *options_of_job(const struct options *o);
 
 /* Set an option of o's verb as if it had been given: a request of a batch has the same fields as the command line, with the same ranges. `spelled` is what
  * messages call it; a flag takes "true" and "false"; a text is borrowed. Not for lists. */
-int  options_assign(struct options *o, const char *name, const char *spelled, const char *value, struct err *e);
+int options_assign(struct options *o, const char *name, const char *spelled, const char *value,
+                   struct err *e);
 
 /* NULL when there is no such verb in this version. */
 const struct verb *options_verb(const char *name);

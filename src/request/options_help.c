@@ -4,11 +4,14 @@
 #include "src/cli/verbs.h"
 #include "src/request/options_impl.h"
 
-static const struct { const char *name, *what; } environment[] = {
-    { "LONGHAND_DB, XDG_STATE_HOME", "Where the store is: the file itself, or the folder above longhand/longhand.db." },
+static const struct { const char *name, *what;
+} environment[] = {
+    { "LONGHAND_DB, XDG_STATE_HOME",
+      "Where the store is: the file itself, or the folder above longhand/longhand.db." },
     { "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "Where the Hugging Face cache is." },
     { "LONGHAND_ISA=generic|avx2|avx512|neon", "Take this CPU twin. All write the same texts." },
-    { "NO_COLOR, TERM", "Progress on a terminal has no colour with NO_COLOR, and is in plain lines with TERM=dumb." },
+    { "NO_COLOR, TERM",
+      "Progress on a terminal has no colour with NO_COLOR, and is in plain lines with TERM=dumb." },
 };
 static const struct { const char *name, *what; } statuses[] = {
     { "0", "Done." },
@@ -17,11 +20,14 @@ static const struct { const char *name, *what; } statuses[] = {
     { "75", "Interrupted, or out of time: what was made is stored and can be gone on with." },
 };
 static const struct { const char *name, *what; } selectors[] = {
-    { "7", "Job 7." }, { "5-90", "Those of these numbers that are there." }, { "@NAME", "The jobs of the batch NAME." },
-    { "@NAME/ID", "One of them, by its custom_id." }, { "--state STATE", "Those that are queued, running, paused, done, failed or cancelled." }, { "--all", "Every job." },
+    { "7", "Job 7." }, { "5-90", "Those of these numbers that are there." },
+    { "@NAME", "The jobs of the batch NAME." },
+    { "@NAME/ID", "One of them, by its custom_id." }, { "--state STATE",
+        "Those that are queued, running, paused, done, failed or cancelled." }, { "--all", "Every job." },
 };
 #define N(a) (sizeof (a) / sizeof *(a))
-static const char example[] = "longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000";
+static const char example[] =
+    "longhand run --model models/demo --prompt-file models/demo/openings/portrait.txt --tokens 2000";
 
 /* ---- help ---- */
 
@@ -66,7 +72,8 @@ static void help_option(FILE *f, const struct option *opt, bool verbs)
     option_verbs(list, sizeof list, opt);
     if (verbs && !(opt->verbs & VERB_RUN) && (opt->verbs & VERBS_SELECT) != VERBS_SELECT)
         fprintf(f, "   (%s)", list);
-    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
+    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "",
+             def ? "." : "");
     fputc('\n', f);
     wrap(f, text, 6, 100);
 }
@@ -89,7 +96,8 @@ static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs)
     for (size_t g = 0; (group = option_group_at(g)); g++) {
         bool any = false;
         for (size_t i = 0; (opt = option_at(i)); i++) {
-            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits & known) || (opt->flags & need) != need)
+            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits & known) ||
+                (opt->flags & need) != need)
                 continue;
             if (!any)
                 fprintf(f, "\n%s\n", group);
@@ -115,7 +123,8 @@ void options_help(FILE *f, const struct verb *verb, bool all)
 {
     const struct verb *v;
     if (verb) {
-        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args, verb->help ? verb->help : "The same as resume.");
+        fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args,
+                verb->help ? verb->help : "The same as resume.");
         help_options(f, verb->bit, 0, false);
         return;
     }
@@ -129,7 +138,9 @@ void options_help(FILE *f, const struct verb *verb, bool all)
     else
         fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
     fputs("\nStandard output carries text and data only, standard error the rest.\n"
-          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is stored and can be gone on with.\n", f);
+          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is "
+          "stored and can be gone on with.\n",
+          f);
 }
 
 /* ---- man page ---- */
@@ -191,7 +202,8 @@ static void man_option(FILE *f, const struct option *opt)
         fputs("\\fR", f);
     }
     option_verbs(list, sizeof list, opt);
-    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "", def ? "." : "");
+    snprintf(text, sizeof text, "%s%s%s%s", opt->help, def ? " Default: " : "", def ? def : "",
+             def ? "." : "");
     fputc('\n', f);
     troff(f, text);
     fprintf(f, "\n.br\n(%s)\n", opt->verbs == VERBS_STORE ? "every verb about jobs" : list);
@@ -203,7 +215,8 @@ static void man_options(FILE *f)
     const struct option *opt;
     const unsigned known = known_verbs();
     section(f, "SH", "OPTIONS");
-    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or the next one; an option given twice counts the last time, but for those that make "
+    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or the next one; an option given "
+             "twice counts the last time, but for those that make "
              "lists. In brackets: the verbs that take it.");
     fputc('\n', f);
     for (size_t g = 0; (group = option_group_at(g)); g++) {
@@ -238,9 +251,12 @@ void options_man(FILE *f)
     section(f, "SH", "SYNOPSIS");
     fputs(".B longhand\n.I VERB\n[options]\n.br\n.B longhand help\n[\\fIVERB\\fR | \\fB\\-\\-all\\fR]\n", f);
     section(f, "SH", "DESCRIPTION");
-    troff(f, "Texts of 100,000 tokens and more from a Hugging Face model directory, on one machine. Texts are jobs of a store: run writes one at once, submit queues one "
-             "and work writes what is queued. A signal, a crash or a lost power supply takes at most a second of a text, which goes on where it was and ends with the same bytes. "
-             "Tokens are drafted ahead and checked by the model, which makes long texts faster and never changes them.");
+    troff(f, "Texts of 100,000 tokens and more from a Hugging Face model directory, on one machine. Texts "
+             "are jobs of a store: run writes one at once, submit queues one "
+             "and work writes what is queued. A signal, a crash or a lost power supply takes at most a "
+             "second of a text, which goes on where it was and ends with the same bytes. "
+             "Tokens are drafted ahead and checked by the model, which makes long texts faster and never "
+             "changes them.");
     fputs("\n.P\nStandard output carries text and data only, standard error progress and messages.\n", f);
     man_verbs(f);
     man_options(f);
@@ -251,12 +267,19 @@ void options_man(FILE *f)
     for (size_t i = 0; i < N(statuses); i++)
         tagged(f, statuses[i].name, NULL, statuses[i].what);
     section(f, "SH", "SIGNALS");
-    troff(f, "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program leaves with status 75. The same again, or another one more than a second later, ends it at once.");
+    troff(
+        f,
+        "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program "
+        "leaves with status 75. The same again, or another one more than a second later, ends it at once.");
     fputc('\n', f);
     section(f, "SH", "FILES");
-    tagged(f, "~/.local/state/longhand/longhand.db", NULL, "The store, unless --db or the environment names another. Prompts and texts stay in it until remove.");
+    tagged(f, "~/.local/state/longhand/longhand.db", NULL,
+           "The store, unless --db or the environment names another. Prompts and texts stay in it until "
+           "remove.");
     section(f, "SH", "EXAMPLES");
-    const char *const lines[] = { example, "longhand submit --model DIR --prompt-file opening.txt --tokens 100000", "longhand work", "longhand text 1 -o book.txt",
+    const char *const lines[] = { example,
+                                  "longhand submit --model DIR --prompt-file opening.txt --tokens 100000",
+                                      "longhand work", "longhand text 1 -o book.txt",
                                   "longhand report 1 --html -o page.html" };
     fputs(".nf\n", f);
     for (size_t i = 0; i < N(lines); i++) {

@@ -32,7 +32,8 @@ static bool same_place(const char *a, const char *b)
     char x[PATH_BYTES], y[PATH_BYTES];
     if (is_regular(a) || is_regular(b))
         return is_regular(a) && same_file(a, b);
-    return access(a, F_OK) && access(b, F_OK) && strcmp(folder_of(x, a), folder_of(y, b)) == 0 && same_file(x, y);
+    return access(a, F_OK) && access(b, F_OK) && strcmp(folder_of(x, a), folder_of(y, b)) == 0 &&
+           same_file(x, y);
 }
 
 /* `dir` is a model's folder: of the files in it that are read, only the heads may be made again, by training. */
@@ -43,8 +44,10 @@ static int check_model(const char *dir, const char *option, const char *path, st
     DIR *d = is_regular(path) ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);
-        if ((model_reads(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) && same_file(file, path))
-            rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option, path);
+        if ((model_reads(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) &&
+            same_file(file, path))
+            rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
+                         path);
     }
     if (d)
         closedir(d);
@@ -55,16 +58,20 @@ static int check_reads(const struct options *o, const char *option, const char *
 {
     const char *heads = o->drafter ? strstr(o->drafter, "heads:") : NULL;
     char heads_file[PATH_BYTES], in_folder[PATH_BYTES + sizeof HEADS_FILE + 1];
-    snprintf(heads_file, sizeof heads_file, "%.*s", heads ? (int)strcspn(heads + 6, ",") : 0, heads ? heads + 6 : "");
+    snprintf(heads_file, sizeof heads_file, "%.*s", heads ? (int)strcspn(heads + 6, ",") : 0,
+             heads ? heads + 6 : "");
     snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, heads_file);
     const struct { const char *option, *const *file; size_t n; } in[] = {
-        { "prompt-file", &o->prompt_file, 1 }, { "batch", &o->batch, 1 }, { "drafter", (const char *[]){ heads ? heads_file : NULL, heads ? in_folder : NULL }, 2 },
-        { "data", (const char *const *)o->data.v, o->data.n }, { "valid", (const char *const *)o->valid.v, o->valid.n },
+        { "prompt-file", &o->prompt_file, 1 }, { "batch", &o->batch, 1 }, { "drafter", (const char *[]){ heads
+            ? heads_file : NULL, heads ? in_folder : NULL }, 2 },
+        { "data", (const char *const *)o->data.v, o->data.n }, { "valid", (const char *const *)o->valid.v,
+            o->valid.n },
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         for (size_t k = 0; k < in[i].n; k++)
             if (in[i].file[k] && same_place(path, in[i].file[k]))
-                return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option, path, in[i].option);
+                return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
+                               option, path, in[i].option);
     return 0;
 }
 
@@ -74,7 +81,8 @@ static int check_place(const char *option, const char *path, struct err *e)
 {
     char folder[PATH_BYTES], *real = realpath(path, NULL);
     struct stat st;
-    const bool there = stat(path, &st) == 0, aside = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
+    const bool there = stat(path, &st) == 0,
+               aside = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
     folder_of(folder, real && strlen(real) < PATH_BYTES ? real : path);
     free(real);
     if (there && S_ISDIR(st.st_mode))
@@ -90,21 +98,28 @@ static int check_place(const char *option, const char *path, struct err *e)
 enum { OUTPUTS = 3 };
 static const char *const *names_of(const struct options *o, const char *file[OUTPUTS])
 {
-    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves" }, *const other[OUTPUTS] = { "output", "json-stats", "curves" };
+    static const char *const train[OUTPUTS] = { "out", "json-stats", "curves" },
+        *const other[OUTPUTS] = { "output", "json-stats", "curves" };
     const bool trains = o->verb->bit == VERB_TRAIN;
-    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;     /* standard output, or what sink_open refuses */
+    /* standard output, or what sink_open refuses */
+    file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;
     file[1] = o->json_stats;
     file[2] = o->curves;
     return trains ? train : other;
 }
-static size_t texts_of(const struct options *o) { return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1; }
+static size_t texts_of(const struct options *o)
+{
+    return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1;
+}
 
-static int name_of(char to[PATH_BYTES], const struct options *o, const char *option, const char *file, size_t text, struct err *e)
+static int name_of(char to[PATH_BYTES], const struct options *o, const char *option, const char *file,
+                   size_t text, struct err *e)
 {
     if (!*file || strcmp(file, "-") == 0)
         return err_set(e, ERR_INPUT, "--%s: '%s' is not the name of a file", option, file);
     if (strlen(file) >= PATH_BYTES - 24)
-        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option, strlen(file), PATH_BYTES - 25);
+        return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option,
+                       strlen(file), PATH_BYTES - 25);
     snprintf(to, PATH_BYTES, texts_of(o) > 1 ? "%s.%zu" : "%s", file, text);
     return 0;
 }
@@ -125,7 +140,8 @@ int output_check(const struct options *o, const char *option, const char *path, 
     const char *file[OUTPUTS], *const *name = names_of(o, file);
     for (size_t i = 0; i < OUTPUTS; i++)
         if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
-            return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option, path, name[i]);
+            return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
+                           path, name[i]);
     return check_reads(o, option, path, e) || check_place(option, path, e) ? -1 : 0;
 }
 
@@ -136,11 +152,14 @@ int outputs_check(const struct options *o, struct err *e)
     struct err ignored;
     for (size_t i = 0; i < OUTPUTS; i++)
         for (size_t k = 0; file[i] && k < texts_of(o); k++) {
-            if (name_of(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) || check_place(option[i], path, e))
+            if (name_of(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) ||
+                check_place(option[i], path, e))
                 return -1;
             for (size_t j = i + 1; j < OUTPUTS; j++)
-                if (file[j] && name_of(other, o, option[j], file[j], k, &ignored) == 0 && same_place(path, other))
-                    return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option[i], path, option[j]);
+                if (file[j] && name_of(other, o, option[j], file[j], k, &ignored) == 0 &&
+                    same_place(path, other))
+                    return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
+                                   option[i], path, option[j]);
         }
     return o->model && model_dir(dir, o, &ignored) == 0 ? outputs_check_model(o, dir, e) : 0;
 }

@@ -9,11 +9,13 @@
 int request_check_stop(const char *name, const struct text_list *stop, struct err *e)
 {
     if (stop->n > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "%s: %zu strings, at most %d are allowed", name, stop->n, STOP_STRINGS_MAX);
+        return err_set(e, ERR_INPUT, "%s: %zu strings, at most %d are allowed", name, stop->n,
+                       STOP_STRINGS_MAX);
     for (size_t i = 0; i < stop->n; i++) {
         size_t n = strlen(stop->v[i]);
         if (n == 0 || n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "%s: a string of %zu bytes, 1 to %d are allowed", name, n, STOP_STRING_BYTES_MAX);
+            return err_set(e, ERR_INPUT, "%s: a string of %zu bytes, 1 to %d are allowed", name, n,
+                           STOP_STRING_BYTES_MAX);
         if (text_check_utf8(name, stop->v[i], n, e))
             return -1;
     }
@@ -28,8 +30,9 @@ static int check_options(const struct options *o, struct err *e)
     if (!options_given(o, "tokens"))
         return err_set(e, ERR_INPUT, "%s: --tokens N is missing", verb);
     if (!o->prompt == !o->prompt_file)
-        return err_set(e, ERR_INPUT, "%s: %s", verb, o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
-                                                                : "--prompt TEXT or --prompt-file FILE is missing");
+        return err_set(e, ERR_INPUT, "%s: %s", verb,
+                       o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
+                                 : "--prompt TEXT or --prompt-file FILE is missing");
     return request_check_stop("--stop", &o->stop, e);
 }
 
@@ -48,13 +51,17 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (text_read_utf8(&text, &r->prompt_bytes, o->prompt_file, e))
             return -1;
         r->prompt = text;
-        if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)   /* a mark of the file, and no part of the text */
+        /* a mark of the file, and no part of the text */
+        if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
             memmove(text, text + 3, (r->prompt_bytes -= 3) + 1);
     }
-    if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, g->dir, g->tokenizer, r->prompt, r->prompt_bytes, e))
+    if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, g->dir, g->tokenizer, r->prompt,
+                      r->prompt_bytes, e))
         return -1;
     if (r->n_ids == 0)
-        return err_set(e, ERR_INPUT, "%s: the prompt is empty and this model's tokenizer puts no token before a text; at least one token is needed",
+        return err_set(e, ERR_INPUT,
+                       "%s: the prompt is empty and this model's tokenizer puts no token before a text; at "
+                       "least one token is needed",
                        o->prompt ? "--prompt" : o->prompt_file);
     return 0;
 }
@@ -66,7 +73,8 @@ int request_check(const struct request *r, const struct engine *g, struct err *e
     int rc = job_parse(&p, r->parameters, e);
     size_t n_max = r->n_ids + r->o->tokens;
     if (rc == 0)
-        rc = job_bind(&p, &g->config, g->tokenizer, g->dir, 0, 0, n_max, e) || job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
+        rc = job_bind(&p, &g->config, g->tokenizer, g->dir, 0, 0, n_max, e) || job_check_memory(&p, g, n_max,
+            0, e) ? -1 : 0;
     job_close(&p);
     return rc;
 }
@@ -87,7 +95,8 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
 {
     *r = (struct request){ .o = o };
-    return check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) || request_check(r, g, e) ? -1 : 0;
+    return check_options(o, e) || engine_open(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) ||
+        request_check(r, g, e) ? -1 : 0;
 }
 
 void request_close(struct request *r)
@@ -99,15 +108,18 @@ void request_close(struct request *r)
     *r = (struct request){0};
 }
 
-int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused, int64_t *ids, struct err *e)
+int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
+                   int64_t *ids, struct err *e)
 {
     const struct options *o = r->o;
     struct job_spec *v = calloc(o->samples, sizeof *v);
     if (!v)
         return err_set(e, ERR_FAILED, "out of memory for %zu jobs", o->samples);
     for (size_t i = 0; i < o->samples; i++)
-        v[i] = (struct job_spec){ .sample = (uint32_t)i, .parameters = r->parameters, .model = g->path, .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
-                                  .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed, .wanted = o->tokens, .priority = (int)o->priority,
+        v[i] = (struct job_spec){ .sample = (uint32_t)i, .parameters = r->parameters, .model = g->path,
+                                  .prompt = r->prompt, .prompt_bytes = r->prompt_bytes,
+                                  .prompt_ids = r->ids, .n_prompt = r->n_ids, .seed = r->sampling.seed,
+                                  .wanted = o->tokens, .priority = (int)o->priority,
                                   .paused = paused };
     int rc = store_submit(s, NULL, v, o->samples, ids, NULL, NULL, e);
     free(v);

@@ -20,6 +20,7 @@ int  request_describe(struct request *r, const struct engine *g, struct err *e);
 int  request_check(const struct request *r, const struct engine *g, struct err *e);
 void request_close(struct request *r);
 /* --samples jobs in one transaction; ids [o->samples]. */
-int  request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused, int64_t *ids, struct err *e);
+int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
+                   int64_t *ids, struct err *e);
 /* What stop strings must be; `name` is what messages call them. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);

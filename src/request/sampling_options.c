@@ -18,7 +18,8 @@ static int add_bias(struct sampling *s, const char *id, double bias, size_t voca
     if (parse_size(&n, "--logit-bias: token id", id, 0, vocab - 1, e))
         return -1;
     if (!(bias == -INFINITY || fabs(bias) <= BIAS_MAX))
-        return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf", bias, n, BIAS_MAX, BIAS_MAX);
+        return err_set(e, ERR_INPUT, "--logit-bias: %g for token %zu is not a number from -%g to %g, or -inf",
+                       bias, n, BIAS_MAX, BIAS_MAX);
     while (i < s->n_bias && s->bias[i].id != (int32_t)n)
         i++;
     if (i == s->n_bias) {
@@ -41,7 +42,8 @@ static int bias_object(struct sampling *s, const char *text, size_t vocab, struc
     int r = 0;
     if (!json_is_object(root)) {
         json_decref(root);
-        return err_set(e, ERR_INPUT, "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: %s", text, root ? "other JSON" : je.text);
+        return err_set(e, ERR_INPUT, "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: %s",
+                       text, root ? "other JSON" : je.text);
     }
     json_object_foreach(root, key, v) {
         if (!json_is_number(v))
@@ -92,7 +94,8 @@ static void take_own_settings(struct sampling *s, const struct config *c)
 void sampling_own_settings(char *text, size_t size, const struct options *o, const struct config *c)
 {
     const struct { const char *name; double v; } own[] = {
-        { "temperature", c->temperature }, { "top-k", c->top_k > 0 ? (double)c->top_k : NAN }, { "top-p", c->top_p },
+        { "temperature", c->temperature }, { "top-k", c->top_k > 0 ? (double)c->top_k : NAN },
+        { "top-p", c->top_p },
         { "min-p", c->min_p }, { "eta", c->eta }, { "penalty", c->repetition_penalty },
     };
     size_t n = 0;
@@ -118,7 +121,9 @@ static int unescape(char out[BREAKER_BYTES_MAX], size_t *n, const char *text, st
     for (const char *p = text; *p; p++) {
         const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
         if (*n == BREAKER_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed", strlen(text), BREAKER_BYTES_MAX);
+            return err_set(e, ERR_INPUT,
+                           "--dry-sequence-breaker: a text of %zu bytes, at most %d are allowed",
+                           strlen(text), BREAKER_BYTES_MAX);
         out[(*n)++] = name ? bytes[name - names] : *p;
         p += name != NULL;
     }
@@ -148,13 +153,16 @@ static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, s
 
 /* Tokens of text[0, n), n <= BREAKER_BYTES_MAX, as they are in the middle of a text: behind a newline, as many tokenizers put a space before the first
  * word. ids is to be freed; those wanted begin at *from. */
-static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from, size_t *n_ids, const char *text, size_t n, struct err *e)
+static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from, size_t *n_ids,
+                         const char *text, size_t n, struct err *e)
 {
     char behind[BREAKER_BYTES_MAX + 1] = { '\n' };
     int32_t *line = NULL;
     memcpy(behind + 1, text, n);
-    int r = tokenizer_encode(t, &line, from, behind, 1, false, e) || tokenizer_encode(t, ids, n_ids, behind, n + 1, false, e) ? -1 : 0;
-    if (r == 0 && (*from > *n_ids || (*from && memcmp(line, *ids, *from * sizeof *line)))) {       /* a token goes over the border */
+    int r = tokenizer_encode(t, &line, from, behind, 1, false, e) || tokenizer_encode(t, ids, n_ids, behind,
+        n + 1, false, e) ? -1 : 0;
+    /* a token goes over the border */
+    if (r == 0 && (*from > *n_ids || (*from && memcmp(line, *ids, *from * sizeof *line)))) {
         free(*ids);
         *ids = NULL;
         *from = 0;
@@ -165,17 +173,19 @@ static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from,
 }
 
 /* All breakers that begin with token `id`, whose text is word[0, n_word). */
-static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word, size_t n_word, const char *text, size_t n,
-                             struct err *e)
+static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word,
+                             size_t n_word, const char *text, size_t n, struct err *e)
 {
     if (memmem(word, n_word, text, n))
         return add_breaker(b, id, NULL, 0, e);
-    for (size_t k = MIN(n - 1, n_word); k > 0; k--) {        /* the last k bytes of the token begin the breaker */
+    /* the last k bytes of the token begin the breaker */
+    for (size_t k = MIN(n - 1, n_word); k > 0; k--) {
         int32_t *rest = NULL;
         size_t from = 0, n_rest = 0;
         if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
             continue;
-        int r = encode_inside(t, &rest, &from, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest + from, n_rest - from, e) ? -1 : 0;
+        int r = encode_inside(t, &rest, &from, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest + from,
+            n_rest - from, e) ? -1 : 0;
         free(rest);
         if (r)
             return -1;
@@ -189,10 +199,12 @@ static int by_first_token(const void *a, const void *b)
     return (x->ids[0] > y->ids[0]) - (x->ids[0] < y->ids[0]);
 }
 
-int sampling_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t, struct err *e)
+int sampling_breakers(struct sampling *s, const struct text_list *given, const struct tokenizer *t,
+                      struct err *e)
 {
     static const char *defaults[] = { "\n", ":", "\"", "*" };
-    const struct text_list list = given->n ? *given : (struct text_list){ defaults, sizeof defaults / sizeof *defaults };
+    const struct text_list list = given->n ? *given : (struct text_list){ defaults,
+        sizeof defaults / sizeof *defaults };
     struct breakers b = {0};
     char text[BREAKER_BYTES_MAX], *word = malloc(2 * decode_stream_max(t));
     int r = word ? 0 : err_set(e, ERR_FAILED, "out of memory");
@@ -219,14 +231,17 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
     return r;
 }
 
-int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c, const struct tokenizer *t, size_t text_max,
-                          struct err *e)
+int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c,
+                          const struct tokenizer *t, size_t text_max, struct err *e)
 {
     sampling_defaults(s);
     if (c->has_generation_config && o->generation_config == GENERATION_AUTO) {
         if (*c->generation_unknown)
-            return err_set(e, ERR_INPUT, "generation_config.json: %s is a setting that is not implemented; --generation-config none "
-                           "takes the neutral settings instead", c->generation_unknown);
+            return err_set(
+                e, ERR_INPUT,
+                "generation_config.json: %s is a setting that is not implemented; --generation-config none "
+                "takes the neutral settings instead",
+                c->generation_unknown);
         take_own_settings(s, c);
     }
     if (preset_sampling(s, o, e))
@@ -246,7 +261,8 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->dry_allowed = o->dry_allowed_length;
     s->dry_last_n = o->dry_penalty_last_n;
     s->text_max = text_max;
-    for (size_t i = 0; i < o->dry_breakers.n; i++)       /* they are kept with the job before a tokenizer sees them */
+    /* they are kept with the job before a tokenizer sees them */
+    for (size_t i = 0; i < o->dry_breakers.n; i++)
         if (text_check_utf8("--dry-sequence-breaker", o->dry_breakers.v[i], strlen(o->dry_breakers.v[i]), e))
             return -1;
     if (s->dry_multiplier != 0 && t && sampling_breakers(s, &o->dry_breakers, t, e))

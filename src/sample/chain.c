@@ -11,7 +11,8 @@ static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t chain_bytes(size_t vocab)
 {
-    return SELECT_BUCKETS * sizeof(uint64_t) + 2 * round64(few_of(vocab) * sizeof(float)) + round64(vocab * sizeof(uint32_t));
+    return SELECT_BUCKETS * sizeof(uint64_t) + 2 * round64(few_of(vocab) * sizeof(float)) +
+           round64(vocab * sizeof(uint32_t));
 }
 
 void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory)
@@ -137,7 +138,8 @@ static void weights_of(const struct chain *c, uint64_t *w, const uint32_t *at, s
 
 /* One step of narrowing: c->at[0..*m) are candidates with logits from lo to hi > lo, ascending indices. Keeps the
  * bucket that the target lies in; *sum is what lies before it. */
-static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum, uint64_t target, bool weighted)
+static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum, uint64_t target,
+                   bool weighted)
 {
     const double per_unit = SELECT_BUCKETS / ((double)hi - lo);
     uint64_t w[COIN_BLOCK];
@@ -314,7 +316,8 @@ void chain_eta(struct chain *c, double eps, size_t min_keep)
     if (!find_top(c))
         return;
     c->ops->moments(sum, c->x, c->n, c->top, c->cut);
-    double log_sum = log_own((double)sum[0] / WEIGHT_ONE), entropy = log_sum + (double)sum[1] / (double)sum[0];
+    double log_sum = log_own((double)sum[0] / WEIGHT_ONE),
+           entropy = log_sum + (double)sum[1] / (double)sum[0];
     double log_eps = log_own(eps), least = MIN(log_eps, 0.5 * log_eps - entropy) + log_sum;
     keep(c, end_of_difference(c, MIN(least, 0)), min_keep);
 }
@@ -357,7 +360,8 @@ static void enter_at(struct ranking *best, const struct race *r, size_t i)
     const struct coin_key *key = r->key;
     struct ranked new = { (double)c->x[i], c->ids ? c->ids[i] : (uint32_t)i };
     if (key)
-        new.score = (new.score - c->top) + coin_gumbel(coin_word(key->seed, key->sample, key->position, new.id));
+        new.score =
+            (new.score - c->top) + coin_gumbel(coin_word(key->seed, key->sample, key->position, new.id));
     enter(best, new);
 }
 
@@ -393,7 +397,8 @@ static void race_block(struct ranking *best, const struct race *r, size_t from, 
 {
     const struct chain *c = r->c;
     float u[COIN_BLOCK];
-    float most = c->ops->coin_bounds(u, c->x + from, c->ids ? c->ids + from : NULL, (uint32_t)from, n, r->key, c->top);
+    float most =
+        c->ops->coin_bounds(u, c->x + from, c->ids ? c->ids + from : NULL, (uint32_t)from, n, r->key, c->top);
     double least = least_bound(r, best);
     if ((double)most < least)
         return;

@@ -46,7 +46,8 @@ double log_own(double x)
         k = -60;
     }
     memcpy(&u, &x, 8);
-    uint64_t e = (u + (UINT64_C(0x3ff) << 52) - UINT64_C(0x3fe6a09e00000000)) >> 52;   /* exponent counted from sqrt(1/2) */
+    /* exponent counted from sqrt(1/2) */
+    uint64_t e = (u + (UINT64_C(0x3ff) << 52) - UINT64_C(0x3fe6a09e00000000)) >> 52;
     k += (double)e - 1023;
     u -= (e - 1023) << 52;
     memcpy(&x, &u, 8);

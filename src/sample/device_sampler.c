@@ -19,8 +19,11 @@ struct chooser {
     /* where the device chooses */
     size_t rows;                         /* choices of a launch */
     struct device_chain chain;
-    uint32_t *counts; bool counted;      /* the device's [2][vocab], or NULL: penalties are off; whether it holds the sampler's */
-    struct device_choice *choice; struct device_count *count; struct device_candidate *best;   /* [rows], [rows * CHANGES], [rows * RANK_MAX] */
+    /* the device's [2][vocab], or NULL: penalties are off; whether it holds the sampler's */
+    uint32_t *counts; bool counted;
+    struct device_choice *choice;
+    struct device_count *count;
+    struct device_candidate *best; /* [rows], [rows * CHANGES], [rows * RANK_MAX] */
     struct device_edit *edit;            /* [edits]: biases; biases and EOS bans; then what DRY found */
     size_t edits, n_bias, n_banned;
     struct device_choices next;          /* of the launch to come */
@@ -29,27 +32,43 @@ struct chooser {
 };
 
 static const enum device_step step_of[CHAIN_STEPS] = {
-    [STEP_BIAS] = DEVICE_BIAS, [STEP_PENALTIES] = DEVICE_PENALTIES, [STEP_DRY] = DEVICE_DRY, [STEP_TEMPERATURE] = DEVICE_TEMPERATURE,
-    [STEP_TOP_K] = DEVICE_TOP_K, [STEP_TOP_P] = DEVICE_TOP_P, [STEP_MIN_P] = DEVICE_MIN_P, [STEP_ETA] = DEVICE_ETA,
+    [STEP_BIAS] = DEVICE_BIAS,   [STEP_PENALTIES] = DEVICE_PENALTIES,
+    [STEP_DRY] = DEVICE_DRY,     [STEP_TEMPERATURE] = DEVICE_TEMPERATURE,
+    [STEP_TOP_K] = DEVICE_TOP_K, [STEP_TOP_P] = DEVICE_TOP_P,
+    [STEP_MIN_P] = DEVICE_MIN_P, [STEP_ETA] = DEVICE_ETA,
 };
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
-static size_t launch_rows(size_t rows) { return rows == 1 ? 1 : MIN(MAX(rows, (size_t)CHOOSER_RANKS), (size_t)ROWS); }
+static size_t launch_rows(size_t rows)
+{
+    return rows == 1 ? 1 : MIN(MAX(rows, (size_t)CHOOSER_RANKS), (size_t)ROWS);
+}
 
 /* Biases twice, EOS bans, and at least one row of DRY's, which may be every token there is. */
-static size_t edits_max(const struct sampling *p, size_t vocab) { return 2 * p->n_bias + p->n_eos + (p->dry_multiplier != 0 ? vocab : 0); }
-static const struct sampling any = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };      /* what takes most */
+static size_t edits_max(const struct sampling *p, size_t vocab)
+{
+    return 2 * p->n_bias + p->n_eos + (p->dry_multiplier != 0 ? vocab : 0);
+}
+/* what takes most */
+static const struct sampling any = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };
 
-static bool counts_on(const struct sampling *p) { return (p->penalty != 1 && p->penalty_window != 0) || p->presence != 0 || p->frequency != 0; }
+static bool counts_on(const struct sampling *p)
+{
+    return (p->penalty != 1 && p->penalty_window != 0) || p->presence != 0 || p->frequency != 0;
+}
 
 /* Deal out the host's buffers from mem, or only count them. */
 static size_t layout(struct chooser *c, char *mem, size_t tree_rows)
 {
-    const struct { void *slot; size_t bytes; } b[] = {
-        { &c->row, c->dev->host_memory ? c->vocab * sizeof *c->row : 0 }, { &c->choice, c->rows * sizeof *c->choice },
-        { &c->count, c->rows * CHANGES * sizeof *c->count }, { &c->best, c->rows * RANK_MAX * sizeof *c->best },
-        { &c->edit, c->edits * sizeof *c->edit }, { &c->token, c->dev->host_memory ? 0 : tree_rows * sizeof *c->token },
+    const struct { void *slot; size_t bytes;
+    } b[] = {
+        { &c->row, c->dev->host_memory ? c->vocab * sizeof *c->row : 0 },
+        { &c->choice, c->rows * sizeof *c->choice },
+        { &c->count, c->rows * CHANGES * sizeof *c->count },
+        { &c->best, c->rows * RANK_MAX * sizeof *c->best },
+        { &c->edit, c->edits * sizeof *c->edit },
+        { &c->token, c->dev->host_memory ? 0 : tree_rows * sizeof *c->token },
     };
     size_t used = (sizeof *c + 63) / 64 * 64;
     for (size_t i = 0; i < sizeof b / sizeof *b; i++) {
@@ -79,7 +98,8 @@ size_t chooser_bytes(const struct model *m, size_t rows)
 
 static size_t work_bytes(const struct chooser *c)
 {
-    return c->dev->host_memory ? 0 : c->dev->choose_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
+    return c->dev->host_memory ? 0
+                               : c->dev->choose_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
 }
 
 size_t chooser_device_bytes(const struct model *m, size_t rows)
@@ -111,14 +131,16 @@ static void fixed_edits(struct chooser *c, const struct sampling *p)
 static void chain_of(struct device_chain *d, const struct sampling *p, const uint32_t *counts)
 {
     *d = (struct device_chain){ .temperature = p->temperature, .top_k = p->top_k > 0 ? (size_t)p->top_k : 0, .min_keep = p->min_keep, .top_p = p->top_p,
-        .min_p = p->min_p, .eta = p->eta, .penalty = p->penalty, .presence = p->presence, .frequency = p->frequency, .seed = p->seed,
+        .min_p = p->min_p, .eta = p->eta, .penalty = p->penalty, .presence = p->presence,
+        .frequency = p->frequency, .seed = p->seed,
         .sample = p->sample, .counts = counts, .n_order = p->n_order };
     static_assert((int)CHAIN_STEPS == (int)DEVICE_STEPS, "every step has its twin");
     for (size_t i = 0; i < p->n_order; i++)
         d->order[i] = step_of[p->order[i]];
 }
 
-int chooser_open(struct chooser **out, const struct model *m, const struct sampling *p, size_t rows, struct err *e)
+int chooser_open(struct chooser **out, const struct model *m, const struct sampling *p, size_t rows,
+                 struct err *e)
 {
     struct chooser c = sizes(m, p, rows);
     struct device *dev = m->dev;
@@ -146,7 +168,8 @@ int chooser_open(struct chooser **out, const struct model *m, const struct sampl
             chooser_close(here);
         else
             sampler_close(c.sampler);
-        return err_set(e, ERR_FAILED, "%s: out of memory for choosing tokens (%zu bytes)", dev->name, c.bytes + c.device_bytes);
+        return err_set(e, ERR_FAILED, "%s: out of memory for choosing tokens (%zu bytes)", dev->name,
+                       c.bytes + c.device_bytes);
     }
     *out = here;
     return 0;
@@ -166,7 +189,7 @@ void chooser_close(struct chooser *c)
 
 struct sampler *chooser_sampler(const struct chooser *c) { return c->sampler; }
 
-/* ---- on the device ---------------------------------------------------------------------------------------- */
+/* ---- on the device ---- */
 
 /* The tables follow the text: the sampler's, and with them the counts on the device. */
 static void follow(struct chooser *c, const struct history *h)
@@ -192,7 +215,9 @@ static void follow(struct chooser *c, const struct history *h)
 
 static void start(struct chooser *c)
 {
-    c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit, .n_edit = c->n_bias + c->n_banned, .count = c->count, .work = c->next.work };
+    c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit,
+                                       .n_edit = c->n_bias + c->n_banned, .count = c->count,
+                                       .work = c->next.work };
 }
 
 /* One more choice of the launch, `follow` having seen its text; false where there is no room for it. */
@@ -208,12 +233,15 @@ static bool add(struct chooser *c, size_t row, const struct history *h, uint32_t
     if (fits) {
         struct device_choice *x = &c->choice[d->n++];
         *x = (struct device_choice){ .position = sampler_position(h, coins), .row = (uint32_t)row, .edit = bans ? (uint32_t)c->n_bias : 0,
-            .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias), .dry = (uint32_t)d->n_edit, .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count };
+            .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias), .dry = (uint32_t)d->n_edit,
+            .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count };
         for (size_t i = 0; i < s->dry.found.n; i++)
-            c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)s->dry.found.ids[i], -dry_penalty(&s->dry, s->dry.found.ids[i]) };
+            c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)s->dry.found.ids[i], -dry_penalty(&s->dry,
+                s->dry.found.ids[i]) };
         if (c->counts) {
             assert(h->n_path <= TREE_DEPTH_MAX);
-            x->n_count = (uint32_t)counts_change(&s->counts, h, h->n, h->n + h->n_path, c->count + d->n_count);
+            x->n_count =
+                (uint32_t)counts_change(&s->counts, h, h->n, h->n + h->n_path, c->count + d->n_count);
             d->n_count += x->n_count;
         }
     }
@@ -244,9 +272,10 @@ static int32_t token_or_lowest(struct chooser *c, int32_t id, const struct histo
     return id < 0 ? sampler_lowest(c->sampler, h) : id;
 }
 
-/* ---- for every device ------------------------------------------------------------------------------------- */
+/* ---- for every device ---- */
 
-void chooser_tree(struct chooser *c, const float *logits, const struct history *text, size_t n, const int32_t *parent, const int32_t *token)
+void chooser_tree(struct chooser *c, const float *logits, const struct history *text, size_t n,
+                  const int32_t *parent, const int32_t *token)
 {
     size_t first = 0;
     if (c->dev->host_memory)
@@ -277,7 +306,8 @@ int32_t chooser_at(struct chooser *c, float *logits, size_t i, const struct hist
     return token_or_lowest(c, c->token[i], h);
 }
 
-int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const struct history *h, uint32_t row)
+int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const struct history *h,
+                       uint32_t row)
 {
     if (c->dev->host_memory) {
         memcpy(c->row, logits + i * c->vocab, c->vocab * sizeof *c->row);
@@ -290,7 +320,8 @@ int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const s
     return token_or_lowest(c, c->best[0].id, h);
 }
 
-void chooser_rank(struct chooser *c, const float *logits, const struct history *h, size_t n, size_t k, struct candidate *best, size_t *found)
+void chooser_rank(struct chooser *c, const float *logits, const struct history *h, size_t n, size_t k,
+                  struct candidate *best, size_t *found)
 {
     assert(n <= CHOOSER_RANKS);
     if (c->dev->host_memory) {

@@ -55,7 +55,10 @@ void dry_close(struct dry *d)
     *d = (struct dry){0};
 }
 
-static int32_t token_at(const struct history *h, size_t i) { return i < h->n ? h->tokens[i] : h->path[i - h->n]; }
+static int32_t token_at(const struct history *h, size_t i)
+{
+    return i < h->n ? h->tokens[i] : h->path[i - h->n];
+}
 
 /* Tokens of the longest breaker that begins at i and ends at `end` or before; 0 when there is none. */
 static size_t breaker_at(const struct dry *d, const struct history *h, size_t i, size_t end)
@@ -97,7 +100,8 @@ void dry_enter(struct dry *d, const struct history *h, bool goes_on)
 {
     if (!d->on)
         return;
-    const size_t end = h->n + h->n_path, last = d->p->dry_last_n < 0 ? SIZE_MAX : (size_t)d->p->dry_last_n, from = end > last ? end - last : 0;
+    const size_t end = h->n + h->n_path, last = d->p->dry_last_n < 0 ? SIZE_MAX : (size_t)d->p->dry_last_n,
+                 from = end > last ? end - last : 0;
     if (!goes_on)
         suffix_reset(d->index);
     suffix_follow(d->index, h->tokens, h->n);

@@ -25,7 +25,8 @@ struct dry {
     const struct sampling *p;
     size_t limit;                        /* of the exponent */
     struct suffix *index;
-    struct followers found;              /* after dry_enter: tokens to penalise, L of each; length[] [vocab] is 0 elsewhere */
+    /* after dry_enter: tokens to penalise, L of each; length[] [vocab] is 0 elsewhere */
+    struct followers found;
     unsigned char *breaks;               /* [vocab] 1: a breaker of one token; 2: the first token of longer ones; 3: both */
     void *memory; size_t bytes;
 };

@@ -12,7 +12,8 @@ void sampling_defaults(struct sampling *s)
         s->order[i] = (enum chain_step)i;
 }
 
-static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top-k", "top-p", "min-p", "eta" };
+static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top-k",
+    "top-p", "min-p", "eta" };
 
 static int check_order(const struct sampling *s, struct err *e)
 {
@@ -21,21 +22,26 @@ static int check_order(const struct sampling *s, struct err *e)
         [STEP_PENALTIES] = (s->penalty != 1 && s->penalty_window) || s->presence != 0 || s->frequency != 0,
         [STEP_DRY] = s->dry_multiplier != 0 && s->dry_last_n != 0,
         [STEP_TEMPERATURE] = s->temperature != 1 && s->temperature != 0,
-        [STEP_TOP_K] = s->top_k > 0, [STEP_TOP_P] = s->top_p < 1, [STEP_MIN_P] = s->min_p > 0, [STEP_ETA] = s->eta > 0,
+        [STEP_TOP_K] = s->top_k > 0,
+        [STEP_TOP_P] = s->top_p<1, [STEP_MIN_P] = s->min_p> 0,
+        [STEP_ETA] = s->eta > 0,
     };
     bool seen[CHAIN_STEPS] = {0};
     if (s->n_order > CHAIN_STEPS)
-        return err_set(e, ERR_INPUT, "order of the sampling chain: %zu steps, at most %d exist", s->n_order, CHAIN_STEPS);
+        return err_set(e, ERR_INPUT, "order of the sampling chain: %zu steps, at most %d exist", s->n_order,
+                       CHAIN_STEPS);
     for (size_t i = 0; i < s->n_order; i++) {
         unsigned step = s->order[i];
         if (step >= CHAIN_STEPS || seen[step])
-            return err_set(e, ERR_INPUT, "order of the sampling chain: step %zu is %s, every step may stand there once", i + 1,
-                           step >= CHAIN_STEPS ? "unknown" : step_names[step]);
+            return err_set(e, ERR_INPUT,
+                           "order of the sampling chain: step %zu is %s, every step may stand there once",
+                           i + 1, step >= CHAIN_STEPS ? "unknown" : step_names[step]);
         seen[step] = true;
     }
     for (size_t i = 0; i < CHAIN_STEPS; i++)
         if (needed[i] && !seen[i])
-            return err_set(e, ERR_INPUT, "order of the sampling chain: %s is used and not among the steps", step_names[i]);
+            return err_set(e, ERR_INPUT, "order of the sampling chain: %s is used and not among the steps",
+                           step_names[i]);
     return 0;
 }
 
@@ -58,14 +64,17 @@ static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
         float bias = is_bias ? s->bias[i].bias : -INFINITY;
         if (isnan(bias) || bias > FLT_MAX) {
             free(banned);
-            return err_set(e, ERR_INPUT, "--logit-bias: %g for token id %d, allowed are finite numbers and -inf", (double)bias, (int)id);
+            return err_set(e, ERR_INPUT,
+                           "--logit-bias: %g for token id %d, allowed are finite numbers and -inf",
+                           (double)bias, (int)id);
         }
         n_banned += isinf(bias) && !banned[id];
         banned[id] |= isinf(bias);
     }
     free(banned);
     if (n_banned == vocab)
-        return err_set(e, ERR_INPUT, "--logit-bias: all %zu token ids are banned, at least one must be left", vocab);
+        return err_set(e, ERR_INPUT, "--logit-bias: all %zu token ids are banned, at least one must be left",
+                       vocab);
     return 0;
 }
 
@@ -76,19 +85,28 @@ static int check_dry(const struct sampling *s, size_t vocab, struct err *e)
     if (!(s->dry_base >= 1 && s->dry_base <= 100))
         return err_set(e, ERR_INPUT, "--dry-base %g: must be 1 to 100", s->dry_base);
     if (s->dry_allowed < 1 || s->dry_allowed > DRY_ALLOWED_MAX)
-        return err_set(e, ERR_INPUT, "--dry-allowed-length %zu: must be 1 to %d", s->dry_allowed, DRY_ALLOWED_MAX);
+        return err_set(e, ERR_INPUT, "--dry-allowed-length %zu: must be 1 to %d", s->dry_allowed,
+                       DRY_ALLOWED_MAX);
     if (s->dry_last_n < -1)
-        return err_set(e, ERR_INPUT, "--dry-penalty-last-n %ld: must be -1 (all), 0 (none) or a number of tokens", s->dry_last_n);
+        return err_set(e, ERR_INPUT,
+                       "--dry-penalty-last-n %ld: must be -1 (all), 0 (none) or a number of tokens",
+                       s->dry_last_n);
     for (size_t i = 0; i < s->n_dry_breakers; i++) {
         const struct dry_breaker *b = &s->dry_breakers[i];
         if (b->n < 1 || b->n > DRY_BREAKER_MAX)
-            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: a breaker of %u tokens, allowed are 1 to %d", (unsigned)b->n, DRY_BREAKER_MAX);
+            return err_set(e, ERR_INPUT,
+                           "--dry-sequence-breaker: a breaker of %u tokens, allowed are 1 to %d",
+                           (unsigned)b->n, DRY_BREAKER_MAX);
         for (uint32_t j = 0; j < b->n; j++)
             if (b->ids[j] < 0 || (size_t)b->ids[j] >= vocab)
-                return err_set(e, ERR_INPUT, "--dry-sequence-breaker: token id %d is not in the vocabulary, allowed are 0 to %zu",
-                               (int)b->ids[j], vocab - 1);
+                return err_set(
+                    e, ERR_INPUT,
+                    "--dry-sequence-breaker: token id %d is not in the vocabulary, allowed are 0 to %zu",
+                    (int)b->ids[j], vocab - 1);
         if (i && b[-1].ids[0] > b->ids[0])
-            return err_set(e, ERR_INPUT, "--dry-sequence-breaker: breaker %zu begins with token %d and follows one with %d; they must ascend",
+            return err_set(e, ERR_INPUT,
+                           "--dry-sequence-breaker: breaker %zu begins with token %d and follows one with "
+                           "%d; they must ascend",
                            i, (int)b->ids[0], (int)b[-1].ids[0]);
     }
     return 0;
@@ -99,7 +117,8 @@ int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
     if (vocab < 1 || vocab > SELECT_MAX)
         return err_set(e, ERR_INPUT, "vocabulary of %zu tokens, allowed are 1 to %d", vocab, SELECT_MAX);
     if (!(s->temperature == 0 || (s->temperature >= 1e-4 && s->temperature <= 1e4)))
-        return err_set(e, ERR_INPUT, "--temperature %g: must be 0 (greedy) or 0.0001 to 10000", s->temperature);
+        return err_set(e, ERR_INPUT, "--temperature %g: must be 0 (greedy) or 0.0001 to 10000",
+                       s->temperature);
     if (!(s->top_p > 0 && s->top_p <= 1))
         return err_set(e, ERR_INPUT, "--top-p %g: must be above 0 and at most 1 (off)", s->top_p);
     if (!(s->min_p >= 0 && s->min_p <= 1))
@@ -111,7 +130,8 @@ int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
     if (!(s->penalty >= 0.01 && s->penalty <= 100))
         return err_set(e, ERR_INPUT, "--penalty %g: must be 0.01 to 100, 1 is off", s->penalty);
     if (s->penalty_window < -1)
-        return err_set(e, ERR_INPUT, "--penalty-window %ld: must be -1 (all), 0 (none) or a number of tokens", s->penalty_window);
+        return err_set(e, ERR_INPUT, "--penalty-window %ld: must be -1 (all), 0 (none) or a number of tokens",
+                       s->penalty_window);
     if (!(s->presence >= -100 && s->presence <= 100))
         return err_set(e, ERR_INPUT, "--presence-penalty %g: must be -100 to 100", s->presence);
     if (!(s->frequency >= -100 && s->frequency <= 100))
@@ -127,7 +147,8 @@ size_t sampler_bytes(size_t vocab)
     return round64(sizeof(struct sampler)) + chain_bytes(vocab) + counts_bytes(vocab);
 }
 
-int sampler_open(struct sampler **out, const struct sampling *p, size_t vocab, const struct ops *ops, struct pool *pool, struct err *e)
+int sampler_open(struct sampler **out, const struct sampling *p, size_t vocab, const struct ops *ops,
+                 struct pool *pool, struct err *e)
 {
     *out = NULL;
     if (sampling_check(p, vocab, e)) {
@@ -196,7 +217,8 @@ static void run_chain(struct sampler *s, float *logits, const struct history *h)
         case STEP_BIAS:        chain_bias(c, p, sampler_bans_eos(p, h)); break;
         case STEP_PENALTIES:   chain_penalties(c, p, &s->counts); break;
         case STEP_TEMPERATURE: if (!greedy) chain_temperature(c, p->temperature); break;
-        case STEP_TOP_K:       if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k, p->min_keep)); break;
+        case STEP_TOP_K:       if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k,
+            p->min_keep)); break;
         case STEP_TOP_P:       if (!greedy && p->top_p < 1) chain_top_p(c, p->top_p, p->min_keep); break;
         case STEP_MIN_P:       if (!greedy && p->min_p > 0) chain_min_p(c, p->min_p, p->min_keep); break;
         case STEP_ETA:         if (!greedy && p->eta > 0) chain_eta(c, p->eta, p->min_keep); break;
@@ -223,7 +245,9 @@ int32_t sampler_choose_row(struct sampler *s, float *logits, const struct histor
     struct candidate one;
     const struct coin_key key = key_of(s, h, row);
     run_chain(s, logits, h);
-    int32_t id = s->p.temperature == 0 ? chain_best(&s->chain) : chain_rank(&s->chain, &key, 1, &one) ? one.id : -1;
+    int32_t id = s->p.temperature == 0                  ? chain_best(&s->chain)
+                 : chain_rank(&s->chain, &key, 1, &one) ? one.id
+                                                        : -1;
     return id < 0 ? sampler_lowest(s, h) : id;
 }
 
@@ -238,7 +262,8 @@ int32_t sampler_choose(struct sampler *s, float *logits, const struct history *h
     return sampler_choose_row(s, logits, h, 0);
 }
 
-size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k, struct candidate *out)
+size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k,
+                    struct candidate *out)
 {
     const struct coin_key key = key_of(s, h, 0);
     run_chain(s, logits, h);

@@ -27,7 +27,8 @@
 #include "kernels/pool.h"
 #include "src/base/base.h"
 
-enum chain_step { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P, STEP_ETA, CHAIN_STEPS };
+enum chain_step { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
+                  STEP_ETA, CHAIN_STEPS };
 
 /* Tokens that end a repetition for DRY, one after the other: one, or the first and what must follow it. */
 enum { DRY_BREAKER_MAX = 21 };
@@ -51,7 +52,9 @@ struct sampling {                    /* every parameter; recorded with a job */
     enum chain_step order[CHAIN_STEPS]; size_t n_order;
 };
 
-void sampling_defaults(struct sampling *s);                  /* neutral: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all, no breakers), default order */
+/* neutral: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all, no
+ * breakers), default order */
+void sampling_defaults(struct sampling *s);
 int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);   /* ranges, as flags name them */
 
 /* The tokens before the position that is sampled: tokens[0..n), then path[0..n_path) (a tree node's own
@@ -59,13 +62,16 @@ int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);   /*
 struct history {
     const int32_t *tokens; size_t n, n_prompt;
     const int32_t *path; size_t n_path;
-    size_t known;                    /* the caller promises that tokens[0..known) are those of the last call: then they are not read again */
+    /* the caller promises that tokens[0..known) are those of the last call: then they are not read again */
+    size_t known;
 };
 
-struct sampler;                      /* of one decoder: tables derived from the tokens, work space for one row */
+/* of one decoder: tables derived from the tokens, work space for one row */
+struct sampler;
 size_t sampler_bytes(size_t vocab);                  /* without what DRY needs: dry_bytes */
 /* p is copied, its arrays are borrowed; it has passed sampling_check (asserted). pool may be NULL. */
-int  sampler_open(struct sampler **s, const struct sampling *p, size_t vocab, const struct ops *ops, struct pool *pool, struct err *e);
+int sampler_open(struct sampler **s, const struct sampling *p, size_t vocab, const struct ops *ops,
+                 struct pool *pool, struct err *e);
 void sampler_close(struct sampler *s);
 
 /* The token at the position behind `h`, whose ids are below vocab. logits[vocab] are overwritten. Tables follow the history by themselves
@@ -80,7 +86,8 @@ struct candidate { int32_t id; float score; };
 /* The at most k (1..RANK_MAX) best at the position behind `h`, best first (lowest id on ties): only what penalties and filters keep.
  * Returns their number, 0 when nothing is left; the first is what sampler_choose returns for the same logits. Ranks follow
  * the scores in double (temperature 0: the logits), of which struct candidate has the rounded ones. logits[vocab] are overwritten. */
-size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k, struct candidate *out);
+size_t sampler_rank(struct sampler *s, float *logits, const struct history *h, size_t k,
+                    struct candidate *out);
 
 /* Whether the chain never gives `id` at the position behind `h`, whatever the logits are: banned by a bias, or an EOS id that is banned there. */
 bool sampler_bans(const struct sampler *s, int32_t id, const struct history *h);

@@ -40,7 +40,10 @@ static void clear(struct count_set *s)
     s->n = 0;
 }
 
-static int32_t token_at(const struct history *h, size_t i) { return i < h->n ? h->tokens[i] : h->path[i - h->n]; }
+static int32_t token_at(const struct history *h, size_t i)
+{
+    return i < h->n ? h->tokens[i] : h->path[i - h->n];
+}
 
 /* Token i joins; the one that the window has no place for any more leaves. */
 static void push(struct counts *c, const struct history *h, size_t i)
@@ -75,7 +78,8 @@ static struct device_count *entry_of(struct device_count *list, size_t *n, int32
     return &list[i];
 }
 
-size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to, struct device_count *list)
+size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to,
+                     struct device_count *list)
 {
     size_t n = 0;
     for (size_t i = from; i < to; i++) {         /* as push */

@@ -25,6 +25,7 @@ void counts_start(struct counts *c, const struct sampling *p, size_t vocab, void
 /* The sets of tokens and path of h. goes_on: it begins with the tokens and has the prompt of the h before. */
 void counts_enter(struct counts *c, const struct history *h, bool goes_on);
 /* What tokens from .. to - 1 of h, its path counted on behind its tokens, change: list, no id twice, at most 2 (to - from) of them. Their number. */
-size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to, struct device_count *list);
+size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to,
+                     struct device_count *list);
 /* Take the path of h away again; h is that of counts_enter. */
 void counts_leave(struct counts *c, const struct history *h);

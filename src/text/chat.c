@@ -41,8 +41,9 @@ struct chat_template {
 /* str.isspace */
 static bool is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
 }
 
 static struct span strip_right(struct span t)
@@ -187,7 +188,8 @@ static bool is_tool_response(struct span t)
 {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
     const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
-    return t.n >= n_open && t.n >= n_close && !memcmp(t.s, open, n_open) && !memcmp(t.s + t.n - n_close, close, n_close);
+    return t.n >= n_open && t.n >= n_close && !memcmp(t.s, open, n_open) &&
+           !memcmp(t.s + t.n - n_close, close, n_close);
 }
 
 static int write_qwen3(const struct scene *x, struct err *e)
@@ -205,7 +207,8 @@ static int write_qwen3(const struct scene *x, struct err *e)
         else
             put_chatml_turn(x, role_names[x->m[i].role], x->m[i].text);
     if (x->o->add_generation_prompt)
-        put(x, x->o->no_thinking ? "<|im_start|>assistant\n<think>\n\n</think>\n\n" : "<|im_start|>assistant\n");
+        put(x,
+            x->o->no_thinking ? "<|im_start|>assistant\n<think>\n\n</think>\n\n" : "<|im_start|>assistant\n");
     return 0;
 }
 
@@ -221,7 +224,8 @@ static int write_llama2(const struct scene *x, struct err *e)
         if (x->m[i].role == USER) {
             put_bos(x);
             put(x, "[INST] ");
-            if (i == from && system) {           /* stripped together with what is before it, so only on the right */
+            /* stripped together with what is before it, so only on the right */
+            if (i == from && system) {
                 text = strip_right(text);
                 put(x, "<<SYS>>\n");
                 put_text(x, *system);
@@ -272,7 +276,8 @@ static int write_llama31(const struct scene *x, struct err *e)
     size_t from;
     const struct span *system = front_system(x, &from);
     put_bos(x);
-    put(x, "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: ");
+    put(x,
+        "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: ");
     put(x, x->o->date ? x->o->date : "26 Jul 2024");
     put(x, "\n\n");
     if (system)
@@ -307,7 +312,8 @@ static int write_mistral_plain(const struct scene *x, struct err *e)
  * and else drop it. v1 finds fault with the messages one by one, the others with their order first. */
 static int write_mistral(const struct scene *x, struct err *e)
 {
-    static const char order[] = "After the optional system message, conversation roles must alternate user/assistant/user/assistant/...";
+    static const char order[] = "After the optional system message, conversation roles must alternate "
+                                "user/assistant/user/assistant/...";
     const struct chat_template *t = x->c->t;
     size_t from;
     const struct span *system = front_system(x, &from);
@@ -320,7 +326,10 @@ static int write_mistral(const struct scene *x, struct err *e)
         if (!in_turns(x, i, from))
             return refuse(x, order, e);
         if (x->m[i].role == SYSTEM)
-            return refuse(x, "Only user and assistant roles are supported, with the exception of an initial optional system message!", e);
+            return refuse(x,
+                          "Only user and assistant roles are supported, with the exception of an initial "
+                          "optional system message!",
+                          e);
         put(x, user ? t->open : t->before);
         if (user && system && i == (t->system_first ? from : x->n - 1)) {
             put_text(x, *system);
@@ -406,7 +415,9 @@ static int write_zephyr(const struct scene *x, struct err *e)
 {
     (void)e;
     for (size_t i = 0; i < x->n; i++) {
-        put(x, x->m[i].role == SYSTEM ? "<|system|>\n" : x->m[i].role == USER ? "<|user|>\n" : "<|assistant|>\n");
+        put(x, x->m[i].role == SYSTEM ? "<|system|>\n"
+               : x->m[i].role == USER ? "<|user|>\n"
+                                      : "<|assistant|>\n");
         put_text(x, x->m[i].text);
         put_eos(x);
         put(x, "\n");
@@ -423,18 +434,26 @@ static const struct chat_template templates[] = {
     { .name = "llama3", .write = write_llama3, .bos = true },
     { .name = "llama3-first", .write = write_llama3, .bos = true, .always = true },
     { .name = "llama3.1", .write = write_llama31, .bos = true },
-    { .name = "mistral-v0.1", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ", .close = " [/INST]", .before = "", .after = " " },
-    { .name = "mistral-v0.2", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ", .close = " [/INST]", .before = "", .after = "" },
-    { .name = "mistral-v1", .write = write_mistral, .bos = true, .eos = true, .open = " [INST] ", .close = " [/INST]", .before = " ",
+    { .name = "mistral-v0.1", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ",
+      .close = " [/INST]", .before = "", .after = " " },
+    { .name = "mistral-v0.2", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ",
+      .close = " [/INST]", .before = "", .after = "" },
+    { .name = "mistral-v1", .write = write_mistral, .bos = true, .eos = true, .open = " [INST] ",
+      .close = " [/INST]", .before = " ",
       .system_first = true },
-    { .name = "mistral-v3", .write = write_mistral, .bos = true, .eos = true, .open = "[INST] ", .close = "[/INST]", .before = " ", .strips = true },
-    { .name = "mistral-v3-tekken", .write = write_mistral, .bos = true, .eos = true, .open = "[INST]", .close = "[/INST]", .before = "" },
-    { .name = "mistral-v7", .write = write_mistral_v7, .bos = true, .eos = true, .open = "[INST] ", .close = "[/INST]", .before = " " },
+    { .name = "mistral-v3", .write = write_mistral, .bos = true, .eos = true, .open = "[INST] ",
+      .close = "[/INST]", .before = " ", .strips = true },
+    { .name = "mistral-v3-tekken", .write = write_mistral, .bos = true, .eos = true, .open = "[INST]",
+      .close = "[/INST]", .before = "" },
+    { .name = "mistral-v7", .write = write_mistral_v7, .bos = true, .eos = true, .open = "[INST] ",
+      .close = "[/INST]", .before = " " },
     { .name = "qwen1.5", .write = write_chatml, .system = "You are a helpful assistant" },
     { .name = "qwen2", .write = write_chatml, .system = "You are a helpful assistant." },
-    { .name = "qwen2.5", .write = write_chatml, .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
+    { .name = "qwen2.5", .write = write_chatml,
+      .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
     { .name = "qwen3", .write = write_qwen3 },
-    { .name = "vicuna", .write = write_vicuna, .bos = true, .eos = true, .system = "A chat between a curious user and an artificial intelligence assistant. "
+    { .name = "vicuna", .write = write_vicuna, .bos = true, .eos = true,
+      .system = "A chat between a curious user and an artificial intelligence assistant. "
       "The assistant gives helpful, detailed, and polite answers to the user's questions." },
     { .name = "vicuna-lines", .write = write_vicuna_lines, .bos = true, .eos = true },
     { .name = "zephyr", .write = write_zephyr, .eos = true },
@@ -535,7 +554,8 @@ const char *chat_recognise(const char *text, size_t n)
 enum { FILE_BYTES_MAX = 1 << 26 };
 
 /* A JSON file of the directory; *data is NULL where there is none. */
-static int read_json(char **data, struct json *root, char *path, size_t size, const char *dir, const char *name, struct err *e)
+static int read_json(char **data, struct json *root, char *path, size_t size, const char *dir,
+                     const char *name, struct err *e)
 {
     size_t n;
     *data = NULL;
@@ -544,7 +564,8 @@ static int read_json(char **data, struct json *root, char *path, size_t size, co
         return 0;
     if (file_read(data, &n, path, FILE_BYTES_MAX, e))
         return -1;
-    if (js_check(root, path, *data, n, e) == 0 && (js_kind(root) == JS_OBJECT || js_bad(root, e, "an object is needed")))
+    if (js_check(root, path, *data, n, e) == 0 &&
+        (js_kind(root) == JS_OBJECT || js_bad(root, e, "an object is needed")))
         return 0;
     free(*data);
     *data = NULL;
@@ -587,7 +608,9 @@ static int read_tokens(struct chat *c, const char *dir, struct err *e)
         struct json root;
         if (read_json(&data, &root, path, sizeof path, dir, files[i], e))
             return -1;
-        int rc = data ? read_token(&c->bos, &root, "bos_token", e) || read_token(&c->eos, &root, "eos_token", e) : 0;
+        int rc =
+            data ? read_token(&c->bos, &root, "bos_token", e) || read_token(&c->eos, &root, "eos_token", e)
+                 : 0;
         free(data);
         if (rc)
             return -1;
@@ -605,7 +628,9 @@ static int template_of_json(char **text, const struct json *root, struct err *e)
     if (js_kind(&v) == JS_STRING)
         return copy_string(text, &v, e);
     if (js_kind(&v) != JS_ARRAY)
-        return js_kind(&v) == JS_NULL ? 0 : js_bad(&v, e, "a text is needed, or a list of objects with name and template");
+        return js_kind(&v) == JS_NULL
+                   ? 0
+                   : js_bad(&v, e, "a text is needed, or a list of objects with name and template");
     for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &one);) {
         if (js_kind(&one) != JS_OBJECT)
             return js_bad(&one, e, "an object with name and template is needed");
@@ -648,11 +673,16 @@ static int recognise(struct chat *c, const char *dir, struct err *e)
     if (read_template(&text, path, sizeof path, dir, e))
         return -1;
     if (!text)
-        return err_set(e, ERR_INPUT, "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir, CHAT_NAMES);
+        return err_set(e, ERR_INPUT,
+                       "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir,
+                       CHAT_NAMES);
     const char *name = chat_recognise(text, strlen(text));
     free(text);
     if (!name)
-        return err_set(e, ERR_INPUT, "%s: this version does not know the model's chat template; --chat-template NAME chooses one of %s", path, CHAT_NAMES);
+        return err_set(e, ERR_INPUT,
+                       "%s: this version does not know the model's chat template; --chat-template NAME "
+                       "chooses one of %s",
+                       path, CHAT_NAMES);
     c->t = by_name(name);
     assert(c->t);
     return 0;
@@ -687,9 +717,12 @@ static int read_turns(struct turn *t, const struct chat_message *m, size_t n, st
         while (r < 3 && strcmp(m[i].role, role_names[r]) != 0)
             r++;
         if (r == 3)
-            return err_set(e, ERR_INPUT, "message %zu: role '%s', allowed are system, user and assistant (no tools)", i + 1, m[i].role);
+            return err_set(e, ERR_INPUT,
+                           "message %zu: role '%s', allowed are system, user and assistant (no tools)", i + 1,
+                           m[i].role);
         if (valid < m[i].n_content)
-            return err_set(e, ERR_INPUT, "message %zu: byte 0x%02x at offset %zu is not UTF-8", i + 1, (unsigned char)m[i].content[valid], valid);
+            return err_set(e, ERR_INPUT, "message %zu: byte 0x%02x at offset %zu is not UTF-8", i + 1,
+                           (unsigned char)m[i].content[valid], valid);
         t[i] = (struct turn){ (enum role)r, { m[i].content, m[i].n_content } };
     }
     return 0;
@@ -702,9 +735,15 @@ static int check(const struct chat *c, size_t n, const struct chat_options *o, s
     if (o->continue_final_message && o->add_generation_prompt)
         return err_set(e, ERR_INPUT, "continue_final_message and add_generation_prompt exclude each other");
     if (c->t->bos && !c->bos)
-        return err_set(e, ERR_INPUT, "chat template %s: it begins with a BOS token, and the model's tokenizer_config.json names none", c->t->name);
+        return err_set(
+            e, ERR_INPUT,
+            "chat template %s: it begins with a BOS token, and the model's tokenizer_config.json names none",
+            c->t->name);
     if (c->t->eos && !c->eos)
-        return err_set(e, ERR_INPUT, "chat template %s: it ends answers with an EOS token, and the model's tokenizer_config.json names none", c->t->name);
+        return err_set(e, ERR_INPUT,
+                       "chat template %s: it ends answers with an EOS token, and the model's "
+                       "tokenizer_config.json names none",
+                       c->t->name);
     return 0;
 }
 
@@ -747,7 +786,9 @@ static int render_open(struct scene *x, struct turn *last, char **text, size_t *
     if (!at || (words.n && !memmem(all.s, all.n, words.s, words.n))) {
         free(*text);
         *text = NULL;
-        return err_set(e, ERR_INPUT, "continue_final_message: chat template %s leaves out or changes the final message", x->c->t->name);
+        return err_set(e, ERR_INPUT,
+                       "continue_final_message: chat template %s leaves out or changes the final message",
+                       x->c->t->name);
     }
     struct span head = { all.s, (size_t)(at - all.s) };
     if (at[n_mark - 1] != ' ')                   /* its space was stripped, so those of the message are too */
@@ -757,8 +798,8 @@ static int render_open(struct scene *x, struct turn *last, char **text, size_t *
     return 0;
 }
 
-int chat_render(const struct chat *c, const struct chat_message *m, size_t n, const struct chat_options *o, char **text, size_t *size,
-                struct err *e)
+int chat_render(const struct chat *c, const struct chat_message *m, size_t n, const struct chat_options *o,
+                char **text, size_t *size, struct err *e)
 {
     *text = NULL;
     if (check(c, n, o, e))
@@ -769,13 +810,14 @@ int chat_render(const struct chat *c, const struct chat_message *m, size_t n, co
     struct scene x = { .c = c, .o = o, .m = t, .n = n };
     int rc = read_turns(t, m, n, e);
     if (rc == 0)
-        rc = o->continue_final_message ? render_open(&x, &t[n - 1], text, size, e) : render(&x, text, size, e);
+        rc =
+            o->continue_final_message ? render_open(&x, &t[n - 1], text, size, e) : render(&x, text, size, e);
     free(t);
     return rc;
 }
 
-int chat_encode(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, size_t n, const struct chat_options *o,
-                int32_t **ids, size_t *n_ids, struct err *e)
+int chat_encode(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, size_t n,
+                const struct chat_options *o, int32_t **ids, size_t *n_ids, struct err *e)
 {
     char *text;
     size_t size;

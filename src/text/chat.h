@@ -40,7 +40,8 @@ struct chat_options {
     const char *date;                /* llama3.1: like "26 Jul 2024"; NULL: that */
 };
 
-struct chat { const struct chat_template *t; char *bos, *eos; };            /* {0} is closed; bos, eos: NULL where the model has none */
+/* {0} is closed; bos, eos: NULL where the model has none */
+struct chat { const struct chat_template *t; char *bos, *eos; };
 
 /* The template `name`, or with NULL that of the model directory: chat_template.jinja, else chat_template in tokenizer_config.json (of
  * several the one called "default"), else chat_template.json. ERR_INPUT with one line when it is unknown or there is none. */
@@ -56,8 +57,8 @@ const char *chat_recognise(const char *text, size_t n);
 const char *chat_known(const char *sha256);
 
 /* The prompt as text, NUL-terminated, free(*text). A refusal is ERR_INPUT. */
-int chat_render(const struct chat *c, const struct chat_message *m, size_t n, const struct chat_options *o, char **text, size_t *size,
-                struct err *e);
+int chat_render(const struct chat *c, const struct chat_message *m, size_t n, const struct chat_options *o,
+                char **text, size_t *size, struct err *e);
 /* As token ids, free(*ids); none at all is ERR_INPUT. */
-int chat_encode(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, size_t n, const struct chat_options *o,
-                int32_t **ids, size_t *n_ids, struct err *e);
+int chat_encode(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, size_t n,
+                const struct chat_options *o, int32_t **ids, size_t *n_ids, struct err *e);

@@ -77,7 +77,8 @@ static void pair_close(struct pair_set *s)
 struct words {
     struct { size_t at, n; uint64_t hash; uint32_t number; } *slot;   /* number 0: free */
     size_t n, room;
-    char *bytes; size_t n_bytes, bytes_room;     /* all words, one behind the other; the one being read is last */
+    /* all words, one behind the other; the one being read is last */
+    char *bytes; size_t n_bytes, bytes_room;
     size_t word;                                 /* where it begins */
     char tail[4]; size_t n_tail;                 /* an unfinished code point */
     size_t offset;                               /* of the tail in the text */
@@ -128,7 +129,8 @@ static int word_end(struct distinct *d, struct err *e)
         return -1;
     uint64_t hash = spread(hash64(HASH64_INIT, w->bytes + w->word, n));
     size_t i = hash & (w->room - 1);
-    while (w->slot[i].number && !(w->slot[i].hash == hash && w->slot[i].n == n && !memcmp(w->bytes + w->slot[i].at, w->bytes + w->word, n)))
+    while (w->slot[i].number && !(w->slot[i].hash == hash && w->slot[i].n == n &&
+                                  !memcmp(w->bytes + w->slot[i].at, w->bytes + w->word, n)))
         i = (i + 1) & (w->room - 1);
     if (w->slot[i].number) {
         w->n_bytes = w->word;                    /* known: its bytes are there already */

@@ -26,7 +26,8 @@ struct distinct {                    /* {0} is closed */
 int  distinct_open(struct distinct *d, struct err *e);
 void distinct_close(struct distinct *d);
 int  distinct_symbol(struct distinct *d, uint32_t symbol, struct err *e);
-int  distinct_text(struct distinct *d, const char *s, size_t n, struct err *e);   /* ERR_INPUT: invalid UTF-8, with offset */
+/* ERR_INPUT: invalid UTF-8, with offset */
+int  distinct_text(struct distinct *d, const char *s, size_t n, struct err *e);
 int  distinct_end(struct distinct *d, struct err *e);
 /* NAN when the text has fewer than n symbols. */
 double distinct_ratio(const struct distinct *d, size_t n);

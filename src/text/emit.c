@@ -38,21 +38,26 @@ static int check_stop(const struct emit_rules *r, size_t *total, struct err *e)
 {
     *total = 0;
     if (r->n_stop > STOP_STRINGS_MAX)
-        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", r->n_stop, STOP_STRINGS_MAX);
+        return err_set(e, ERR_INPUT, "--stop: %zu strings, at most %d are allowed", r->n_stop,
+                       STOP_STRINGS_MAX);
     for (size_t i = 0; i < r->n_stop; i++) {
         size_t n = strlen(r->stop[i]);
         if (n == 0)
-            return err_set(e, ERR_INPUT, "--stop: string %zu is empty, it must have at least one byte", i + 1);
+            return err_set(e, ERR_INPUT, "--stop: string %zu is empty, it must have at least one byte",
+                           i + 1);
         if (n > STOP_STRING_BYTES_MAX)
-            return err_set(e, ERR_INPUT, "--stop: string %zu has %zu bytes, at most %d are allowed", i + 1, n, STOP_STRING_BYTES_MAX);
+            return err_set(e, ERR_INPUT, "--stop: string %zu has %zu bytes, at most %d are allowed", i + 1, n,
+                           STOP_STRING_BYTES_MAX);
         if (utf8_valid_prefix(r->stop[i], n) != n)
-            return err_set(e, ERR_INPUT, "--stop: string %zu is not valid UTF-8 at byte %zu", i + 1, utf8_valid_prefix(r->stop[i], n));
+            return err_set(e, ERR_INPUT, "--stop: string %zu is not valid UTF-8 at byte %zu", i + 1,
+                           utf8_valid_prefix(r->stop[i], n));
         *total += n;
     }
     return 0;
 }
 
-int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start, struct err *e)
+int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
+              struct err *e)
 {
     size_t total;
     *m = (struct emit){ .rules = rules, .stop_token = -1, .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };

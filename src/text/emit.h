@@ -42,7 +42,8 @@ struct emit {
 };
 
 /* Too many, too long, empty or not UTF-8 stop strings are ERR_INPUT. */
-int  emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start, struct err *e);
+int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
+              struct err *e);
 void emit_close(struct emit *m);
 /* One more token. Bytes that may be shown now go to *out, *n (valid until the next call). After an end nothing more
  * is accepted (asserted). At an end all that belongs to the text is released. */

@@ -75,7 +75,10 @@ const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
 }
 
 /* Printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in order. */
-static bool is_printable(unsigned b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; }
+static bool is_printable(unsigned b)
+{
+    return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+}
 
 uint32_t byte_to_char(unsigned b)
 {
@@ -128,8 +131,8 @@ void tokenizer_close(struct tokenizer *t)
 size_t tokenizer_bytes(const struct tokenizer *t)
 {
     return sizeof *t + t->pool.max + t->shown_pool.max + t->n * (sizeof *t->content + sizeof *t->shown + 1) +
-           (t->slot_mask + 1) * sizeof *t->slot + (t->merge_mask + 1) * sizeof *t->merge + t->n_merges * sizeof *t->merge_to +
-           (t->bigram ? t->bigram_mask + 1 : 0) * sizeof *t->bigram +
+           (t->slot_mask + 1) * sizeof *t->slot + (t->merge_mask + 1) * sizeof *t->merge +
+           t->n_merges * sizeof *t->merge_to + (t->bigram ? t->bigram_mask + 1 : 0) * sizeof *t->bigram +
            t->n_added * (sizeof *t->added + sizeof *t->raw.sorted);
 }
 
@@ -191,8 +194,8 @@ struct encoder {
 };
 
 /* The longest added token at the leftmost place at or after `from`; NULL when there is none. */
-static const struct added *find_added(const struct tokenizer *t, const struct match_set *set, const char *s, size_t n,
-                                      size_t from, size_t *at)
+static const struct added *find_added(const struct tokenizer *t, const struct match_set *set, const char *s,
+                                      size_t n, size_t from, size_t *at)
 {
     for (size_t i = from; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
@@ -248,7 +251,8 @@ static bool inside_word(const char *s, size_t n, size_t from, size_t to)
 typedef void piece_fn(struct encoder *x, const char *s, size_t n, bool first);
 
 /* Cut s[0..n) at the added tokens of a set: ids go out, text goes to `piece`. */
-static void extract_added(struct encoder *x, const struct match_set *set, const char *s, size_t n, bool first, piece_fn *piece)
+static void extract_added(struct encoder *x, const struct match_set *set, const char *s, size_t n, bool first,
+                          piece_fn *piece)
 {
     const struct tokenizer *t = x->t;
     size_t done = 0, from = 0, start;
@@ -318,7 +322,8 @@ static void metaspace_words(struct encoder *x, const char *s, size_t n, bool fir
     struct bytes *b = &x->spaced;
     b->n = 0;
     bool starts = n >= meta->n && !memcmp(s, meta->s, meta->n);
-    if (s[0] != ' ' && !starts && (t->meta_prepend == PREPEND_ALWAYS || (t->meta_prepend == PREPEND_FIRST && first)))
+    if (s[0] != ' ' && !starts &&
+        (t->meta_prepend == PREPEND_ALWAYS || (t->meta_prepend == PREPEND_FIRST && first)))
         bytes_add(b, meta->s, meta->n);
     tok_replace(b, s, n, &space, meta);
     if (b->failed) {
@@ -354,15 +359,16 @@ static void normalized_piece(struct encoder *x, const char *s, size_t n, bool fi
         extract_added(x, &x->t->normalized, s, n, first, words);
 }
 
-int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n, bool specials,
-                     struct err *e)
+int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
+                     bool specials, struct err *e)
 {
     enum { WORTH_A_CACHE = 4096 };
     if (n > TOK_TEXT_MAX)
         return err_set(e, ERR_INPUT, "text: %zu bytes, at most %d can be tokenized at once", n, TOK_TEXT_MAX);
     size_t valid = utf8_valid_prefix(text, n);
     if (valid < n)
-        return err_set(e, ERR_INPUT, "text: byte 0x%02x at offset %zu is not UTF-8", (unsigned char)text[valid], valid);
+        return err_set(e, ERR_INPUT, "text: byte 0x%02x at offset %zu is not UTF-8",
+                       (unsigned char)text[valid], valid);
     struct encoder x = { .t = t, .bpe = { .t = t } };
     if (n > WORTH_A_CACHE)
         bpe_use_cache(&x.bpe);

@@ -9,7 +9,8 @@ struct tokenizer;
 
 /* vocab: the model's vocabulary size, which no id may reach (SIZE_MAX where there is no model). */
 int  tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e);
-int  tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab, struct err *e);
+int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab,
+                    struct err *e);
 void tokenizer_close(struct tokenizer *t);           /* NULL is fine */
 size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */
 size_t tokenizer_size(const struct tokenizer *t);    /* tokens: ids from here to the model's vocabulary are empty text */
@@ -41,7 +42,8 @@ struct decode_stream {
     size_t strip;
     size_t n_held; char held[DECODE_HELD_MAX];
 };
-void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start, bool skip_special);
+void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start,
+                         bool skip_special);
 /* id is in the model's vocabulary (asserted). out must hold decode_stream_max(t) bytes; returns the number written. */
 size_t decode_stream_push(struct decode_stream *s, int32_t id, char *out);
 size_t decode_stream_flush(struct decode_stream *s, char *out);

@@ -219,7 +219,8 @@ static void cached_word(struct bpe *w, const char *s, size_t n)
         return;
     }
     memcpy(key, s, n);
-    uint64_t h = (key[0] ^ key[1] * 0x9e3779b97f4a7c15u ^ key[2] * 0xc2b2ae3d27d4eb4fu) * 0xff51afd7ed558ccdu + n;
+    uint64_t h =
+        (key[0] ^ key[1] * 0x9e3779b97f4a7c15u ^ key[2] * 0xc2b2ae3d27d4eb4fu) * 0xff51afd7ed558ccdu + n;
     struct cached *c = &w->cache[(h ^ h >> 29) * 0x9e3779b97f4a7c15u >> 51];
     _Static_assert(CACHE_SLOTS == 1 << 13, "64 - 51 bits");
     if (c->len == n && !memcmp(c->key, key, sizeof key)) {
@@ -261,7 +262,8 @@ static size_t segment_end(const struct tokenizer *t, const char *s, size_t i, si
     for (i += len; i < n; i += len, a = b) {
         size_t n_before = len;
         len = utf8_get(s + i, &b);
-        if (!has_bigram(t, tok_bigram(a, b)) && known_character(t, s + before, n_before) && known_character(t, s + i, len))
+        if (!has_bigram(t, tok_bigram(a, b)) && known_character(t, s + before, n_before) &&
+            known_character(t, s + i, len))
             return i;
         before = i;
     }

@@ -19,7 +19,8 @@ static int byte_token(const char *s, size_t n)
         return -1;
     for (int i = 3; i < 5; i++) {
         char c = s[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F'
+            ? c - 'A' + 10 : -1;
         if (d < 0)
             return -1;
         x = x << 4 | d;
@@ -55,7 +56,8 @@ static const struct added *added_by_id(const struct tokenizer *t, uint32_t id)
 }
 
 /* Text of `token` as the decoder sees it, in the pool. */
-static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work, const char *file, struct err *e)
+static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work,
+                const char *file, struct err *e)
 {
     const char *s = t->pool.s + token->at;
     size_t n = token->n, at = t->shown_pool.n;
@@ -77,7 +79,9 @@ static int show(struct tokenizer *t, uint32_t id, const struct span *token, stru
         if (b >= 0)
             t->shown_flags[id] |= SHOWN_BYTE;
         else if (t->byte_tokens && n >= 4 && n <= 8 && !memcmp(s, "<0x", 3) && s[n - 1] == '>')
-            return err_set(e, ERR_INPUT, "%s: vocab: token \"%.*s\" (id %u): byte tokens are <0x00> .. <0xFF>", file, (int)n, s, id);
+            return err_set(e, ERR_INPUT,
+                           "%s: vocab: token \"%.*s\" (id %u): byte tokens are <0x00> .. <0xFF>", file,
+                           (int)n, s, id);
         bytes_add(&t->shown_pool, b >= 0 ? &(char){ (char)b } : s, b >= 0 ? 1 : n);
     }
     t->shown[id] = (struct span){ (uint32_t)at, (uint32_t)(t->shown_pool.n - at) };
@@ -176,7 +180,8 @@ static size_t put_byte_token(struct decode_stream *s, char *out, char b)
     if (s->run == RUN_BAD)
         return put_replacements(s, out, 1);
     s->run = RUN_GOOD;
-    if (s->n_held == DECODE_HELD_MAX) {          /* far too long to be waited for: what is complete goes out */
+    /* far too long to be waited for: what is complete goes out */
+    if (s->n_held == DECODE_HELD_MAX) {
         size_t valid = utf8_valid_prefix(s->held, s->n_held);
         w = put_text(s, out, s->held, valid);
         s->n_held -= valid;
@@ -248,7 +253,8 @@ size_t decode_stream_flush(struct decode_stream *s, char *out)
 
 /* From ids[i] on a run of byte tokens begins: append it to the text. Returns the index behind it. Tokens that are
  * left out do not end a run. */
-static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t i, size_t n_ids, bool skip_special)
+static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t i,
+                        size_t n_ids, bool skip_special)
 {
     size_t start = b->n;
     for (; i < n_ids; i++) {
@@ -270,7 +276,8 @@ static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_
     return i;
 }
 
-static void whole_sentence(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t n_ids, bool skip_special)
+static void whole_sentence(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t n_ids,
+                           bool skip_special)
 {
     for (size_t i = 0; i < n_ids && !b->failed;) {
         if ((size_t)ids[i] >= t->n || (skip_special && (t->shown_flags[ids[i]] & SHOWN_SPECIAL))) {
@@ -283,18 +290,20 @@ static void whole_sentence(const struct tokenizer *t, struct bytes *b, const int
         }
     }
     size_t cut = 0;
-    for (size_t k = 0; k < t->strip_n && b->n - cut >= t->strip.n && !memcmp(b->s + cut, t->strip.s, t->strip.n); k++)
+    for (size_t k = 0;
+         k < t->strip_n && b->n - cut >= t->strip.n && !memcmp(b->s + cut, t->strip.s, t->strip.n); k++)
         cut += t->strip.n;
     if (cut)
         memmove(b->s, b->s + cut, b->n -= cut);
 }
 
-int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids, bool skip_special,
-                     struct err *e)
+int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids,
+                     bool skip_special, struct err *e)
 {
     for (size_t i = 0; i < n_ids; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= t->vocab)
-            return err_set(e, ERR_INPUT, "ids[%zu]: found %d, allowed are ids from 0 to %zu", i, ids[i], t->vocab - 1);
+            return err_set(e, ERR_INPUT, "ids[%zu]: found %d, allowed are ids from 0 to %zu", i, ids[i],
+                           t->vocab - 1);
     struct bytes b = { 0 };
     bytes_reserve(&b, 1);
     if (t->decoder == DECODE_SENTENCE) {

@@ -50,7 +50,8 @@ struct match_set { struct added **sorted; size_t n; uint32_t first[257]; };
 struct merge { uint32_t a, b, rank, to; };        /* a == NO_ID: an empty slot */
 
 enum decoder { DECODE_BYTES, DECODE_SENTENCE, DECODE_METASPACE };
-enum { SHOWN_SPECIAL = 1, SHOWN_BYTE = 2 };       /* skipped with skip_special; a byte token of the byte fallback */
+/* skipped with skip_special; a byte token of the byte fallback */
+enum { SHOWN_SPECIAL = 1, SHOWN_BYTE = 2 };
 
 struct tokenizer {
     size_t vocab;                  /* ids are below this; from n on they stand for nothing */
@@ -72,7 +73,8 @@ struct tokenizer {
     enum split split[TOK_STEPS_MAX]; size_t n_split;
     bool byte_level;
     bool metaspace, meta_split; enum prepend meta_prepend; struct text meta;
-    uint64_t *bigram; size_t bigram_mask;         /* not byte-level: hash of the neighbouring characters inside what merges make */
+    /* not byte-level: hash of the neighbouring characters inside what merges make */
+    uint64_t *bigram; size_t bigram_mask;
 
     struct added *added; size_t n_added;          /* sorted by id */
     struct match_set raw, normalized;

@@ -87,7 +87,9 @@ static int read_type(const struct json *v, struct json *type, struct err *e)
 /* Calls `step` for a component, or for each of those that a Sequence holds under `list`, at any depth (the check of the
  * file bounds it, and so the recursion). */
 static int each_step(struct tokenizer *t, const struct json *v, const char *list,
-                     int (*step)(struct tokenizer *, const struct json *, const struct json *type, struct err *), struct err *e)
+                     int (*step)(struct tokenizer *, const struct json *, const struct json *type,
+                                 struct err *),
+                     struct err *e)
 {
     struct json type;
     if (read_type(v, &type, e))
@@ -127,9 +129,11 @@ static int normalizer_step(struct tokenizer *t, const struct json *v, const stru
         return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
     }
     if (js_is(type, "Replace")) {
-        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
+        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content",
+            .required = true }, { 0 } };
         s->kind = NORM_REPLACE;
-        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to,
+            e) ? -1 : 0;
     }
     return js_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
 }
@@ -155,7 +159,8 @@ static int add_split(struct tokenizer *t, enum split s, const struct json *v, st
 
 static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "behavior", .required = true },
+    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "behavior",
+        .required = true },
                          { .name = "invert", .required = true }, { 0 } };
     struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
     bool invert;
@@ -174,15 +179,19 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 
 static int read_metaspace(struct tokenizer *t, const struct json *v, bool decoder, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "replacement", .required = true }, { .name = "add_prefix_space" },
+    struct field f[] = { { .name = "type" }, { .name = "replacement", .required = true },
+                         { .name = "add_prefix_space" },
                          { .name = "prepend_scheme" }, { .name = "split" }, { .name = "str_rep" }, { 0 } };
     bool prefix, split;
     enum prepend prepend = PREPEND_ALWAYS;
     struct text c;
-    if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) || tok_flag(&f[4], &split, true, e))
+    if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) ||
+        tok_flag(&f[4], &split, true, e))
         return -1;
     if (f[3].there) {
-        prepend = js_is(&f[3].v, "never") ? PREPEND_NEVER : js_is(&f[3].v, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
+        prepend = js_is(&f[3].v, "never")   ? PREPEND_NEVER
+                  : js_is(&f[3].v, "first") ? PREPEND_FIRST
+                                            : PREPEND_ALWAYS;
         if (prepend == PREPEND_ALWAYS && !js_is(&f[3].v, "always"))
             return js_bad(&f[3].v, e, "allowed are \"always\", \"first\" and \"never\"");
     }
@@ -211,7 +220,8 @@ static int read_byte_level(const struct json *v, bool *prefix, bool *regex, stru
            (f[3].there && js_bool(&f[3].v, regex, e)) ? -1 : 0;
 }
 
-static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const struct json *type,
+                              struct err *e)
 {
     if (t->byte_level || t->metaspace)
         return js_bad(type, e, "ByteLevel and Metaspace must be the last pre-tokenizer");
@@ -225,17 +235,20 @@ static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const s
         return regex ? add_split(t, SPLIT_GPT2, v, e) : 0;
     }
     if (js_is(type, "Metaspace"))
-        return t->n_split ? js_bad(type, e, "Metaspace must be the only pre-tokenizer") : read_metaspace(t, v, false, e);
+        return t->n_split ? js_bad(type, e, "Metaspace must be the only pre-tokenizer")
+                          : read_metaspace(t, v, false, e);
     return js_bad(type, e, "pre-tokenizers implemented: ByteLevel, Metaspace, Split, Sequence");
 }
 
 /* ---- post-processors ---- */
 
 /* The ids of the special token that a piece of a template names. */
-static int template_token(struct tokenizer *t, const struct json *piece, const struct json *tokens, bool behind, struct err *e)
+static int template_token(struct tokenizer *t, const struct json *piece, const struct json *tokens,
+                          bool behind, struct err *e)
 {
     struct field f[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
-    struct field tok[] = { { .name = "id", .required = true }, { .name = "ids", .required = true }, { .name = "tokens", .required = true }, { 0 } };
+    struct field tok[] = { { .name = "id", .required = true }, { .name = "ids", .required = true },
+                           { .name = "tokens", .required = true }, { 0 } };
     struct json k, v, id, found = { 0 };
     int32_t *to = behind ? t->suffix : t->prefix;
     size_t *n = behind ? &t->n_suffix : &t->n_prefix, x;
@@ -271,7 +284,8 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
 
 static int read_template(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "single", .required = true }, { .name = "pair", .required = true },
+    struct field f[] = { { .name = "type" }, { .name = "single", .required = true }, { .name = "pair",
+        .required = true },
                          { .name = "special_tokens", .required = true }, { 0 } };
     struct json piece;
     bool text = false;
@@ -281,7 +295,8 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
         return js_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
     for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &piece);) {
         struct field p[] = { { .name = "SpecialToken" }, { .name = "Sequence" }, { 0 } };
-        struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
+        struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true },
+                             { 0 } };
         piece.key[1] = "single";
         if (tok_fields(&piece, p, e))
             return -1;
@@ -301,7 +316,8 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
     return text ? 0 : js_bad(&f[1].v, e, "the template of a single text holds the sequence A once");
 }
 
-static int post_processor_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+static int post_processor_step(struct tokenizer *t, const struct json *v, const struct json *type,
+                               struct err *e)
 {
     bool prefix, regex;
     if (js_is(type, "ByteLevel"))              /* it changes offsets only */
@@ -336,24 +352,32 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
     while (stage < STAGE_LAST && !js_is(type, names[stage]))
         stage++;
     if (stage == STAGE_LAST)
-        return js_bad(type, e, "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
+        return js_bad(
+            type, e,
+            "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
     if (stage < t->decoder_stage || (stage == STAGE_STRIP && t->decoder_stage != STAGE_FUSE))
-        return js_bad(type, e, "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
+        return js_bad(type, e,
+                      "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
     t->decoder = DECODE_SENTENCE;
     t->decoder_stage = stage;
     if (stage == STAGE_REPLACE) {
-        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content", .required = true }, { 0 } };
+        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content",
+            .required = true }, { 0 } };
         if (t->n_replace == TOK_STEPS_MAX)
             return js_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
         struct norm_step *s = &t->replace[t->n_replace++];
-        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to,
+            e) ? -1 : 0;
     }
     if (stage == STAGE_STRIP) {
-        struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start", .required = true },
+        struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start",
+            .required = true },
                              { .name = "stop", .required = true }, { 0 } };
         size_t stop;
-        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) || js_size(&f[2].v, 0, 1024, &t->strip_n, e) ||
-               js_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
+        return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) ||
+                       js_size(&f[2].v, 0, 1024, &t->strip_n, e) || js_size(&f[3].v, 0, 0, &stop, e)
+                   ? -1
+                   : 0;
     }
     struct field f[] = { { .name = "type" }, { 0 } };
     t->byte_tokens |= stage == STAGE_BYTES;
@@ -375,7 +399,9 @@ static int check_alphabet(const struct tokenizer *t, const char *file, struct er
         for (size_t i = 0; i < t->content[id].n;) {
             i += utf8_get(s + i, &c);
             if (char_to_byte(c) < 0)
-                return err_set(e, ERR_INPUT, "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is no character of the byte-level alphabet",
+                return err_set(e, ERR_INPUT,
+                               "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is no character of the "
+                               "byte-level alphabet",
                                file, (int)MIN(t->content[id].n, 60), s, id, c);
         }
     }
@@ -384,9 +410,11 @@ static int check_alphabet(const struct tokenizer *t, const char *file, struct er
 
 static int read_file(struct tokenizer *t, const struct json *root, struct err *e)
 {
-    struct field f[] = { { .name = "version" }, { .name = "truncation" }, { .name = "padding" }, { .name = "added_tokens" },
+    struct field f[] = { { .name = "version" }, { .name = "truncation" }, { .name = "padding" },
+                         { .name = "added_tokens" },
                          { .name = "normalizer" }, { .name = "pre_tokenizer" }, { .name = "post_processor" },
-                         { .name = "decoder", .required = true }, { .name = "model", .required = true }, { 0 } };
+                         { .name = "decoder", .required = true }, { .name = "model", .required = true },
+                         { 0 } };
     size_t n_added;
     if (tok_fields(root, f, e))
         return -1;
@@ -398,7 +426,8 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     if (!f[3].there)
         f[3].v = *root;
     if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
-        (!field_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) || tok_read_added(t, &f[3], n_added, e) ||
+        (!field_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) ||
+        tok_read_added(t, &f[3], n_added, e) ||
         (!field_null(&f[5]) && each_step(t, &f[5].v, "pretokenizers", pre_tokenizer_step, e)) ||
         (!field_null(&f[6]) && each_step(t, &f[6].v, "processors", post_processor_step, e)) ||
         each_step(t, &f[7].v, "decoders", decoder_step, e))
@@ -406,7 +435,9 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     if (t->n_split && !t->byte_level)
         return js_bad(&f[5].v, e, "Split is implemented with ByteLevel behind it");
     if (t->metaspace && t->meta_prepend == PREPEND_FIRST && t->n_norm && t->normalized.n)
-        return js_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
+        return js_bad(
+            &f[5].v, e,
+            "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
     if (t->byte_level && check_alphabet(t, root->file, e))
         return -1;
     if (t->decoder_stage < 0)
@@ -414,7 +445,8 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;
 }
 
-int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, size_t n, size_t vocab, struct err *e)
+int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, size_t n, size_t vocab,
+                    struct err *e)
 {
     struct json root;
     struct tokenizer *t = calloc(1, sizeof *t);

@@ -110,7 +110,8 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
     size_t n_a = 0;
     if (merge_parts(v, b, &n_a, e))
         return -1;
-    uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a), to = tok_find(t, b->s, b->n);
+    uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a),
+             to = tok_find(t, b->s, b->n);
     if (a == NO_ID || c == NO_ID)
         return js_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
     if (to == NO_ID)
@@ -152,7 +153,8 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
     for (struct js_walk w = js_walk(v); !r && js_next(&w, NULL, &x);) {
         x.key[1] = "merges";
         static const char header[] = "\"#version";
-        if (kind == JS_STRING && (size_t)(x.end - x.s) >= sizeof header && !memcmp(x.s, header, sizeof header - 1))
+        if (kind == JS_STRING && (size_t)(x.end - x.s) >= sizeof header &&
+            !memcmp(x.s, header, sizeof header - 1))
             continue;                            /* the first line of a merges.txt, which Hugging Face skips too */
         r = read_merge(t, &x, &b, e);
     }
@@ -168,9 +170,12 @@ static int refuse_text(const struct field *f, struct err *e)
 
 int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "dropout" }, { .name = "unk_token" }, { .name = "continuing_subword_prefix" },
-                         { .name = "end_of_word_suffix" }, { .name = "fuse_unk" }, { .name = "byte_fallback" }, { .name = "ignore_merges" },
-                         { .name = "vocab", .required = true }, { .name = "merges", .required = true }, { 0 } };
+    struct field f[] = { { .name = "type" }, { .name = "dropout" }, { .name = "unk_token" },
+                         { .name = "continuing_subword_prefix" },
+                         { .name = "end_of_word_suffix" }, { .name = "fuse_unk" },
+                         { .name = "byte_fallback" }, { .name = "ignore_merges" },
+                         { .name = "vocab", .required = true }, { .name = "merges", .required = true },
+                         { 0 } };
     double dropout = 0;
     struct json type;
     int has_type = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
@@ -178,9 +183,10 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
         return -1;
     if (has_type && !js_is(&type, "BPE"))      /* before its other keys, which differ */
         return js_bad(&type, e, "the model implemented is BPE");
-    if (tok_fields(v, f, e) || (!field_null(&f[1]) && js_real(&f[1].v, 0, 0, &dropout, e)) || refuse_text(&f[3], e) ||
-        refuse_text(&f[4], e) || tok_flag(&f[5], &t->fuse_unk, false, e) || tok_flag(&f[6], &t->has_fallback, false, e) ||
-        tok_flag(&f[7], &t->ignore_merges, false, e) || read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
+    if (tok_fields(v, f, e) || (!field_null(&f[1]) && js_real(&f[1].v, 0, 0, &dropout, e)) ||
+        refuse_text(&f[3], e) || refuse_text(&f[4], e) || tok_flag(&f[5], &t->fuse_unk, false, e) ||
+        tok_flag(&f[6], &t->has_fallback, false, e) || tok_flag(&f[7], &t->ignore_merges, false, e) ||
+        read_vocab(t, &f[8].v, n_added, e) || read_merges(t, &f[9].v, e))
         return -1;
     t->unk = NO_ID;
     if (!field_null(&f[2])) {
@@ -247,7 +253,9 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
 {
     for (unsigned b = 0; b < 256; b++) {
         char c[4];
-        uint32_t id = t->byte_level || b < 0x80 ? tok_find(t, c, utf8_put(c, t->byte_level ? byte_to_char(b) : b)) : NO_ID;
+        uint32_t id = t->byte_level || b < 0x80
+                          ? tok_find(t, c, utf8_put(c, t->byte_level ? byte_to_char(b) : b))
+                          : NO_ID;
         t->byte_id[b] = id < t->n_model ? id : NO_ID;
     }
     /* the words of a byte-level model are short already */
@@ -264,7 +272,8 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
                          { .name = "special", .required = true }, { 0 } };
     size_t id;
     bool flag;
-    if (tok_fields(v, f, e) || js_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) || read_content(t, &f[1].v, TOK_ADDED_MAX, &a->content, e))
+    if (tok_fields(v, f, e) || js_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) ||
+        read_content(t, &f[1].v, TOK_ADDED_MAX, &a->content, e))
         return -1;
     for (size_t i = 0; i < 5; i++) {
         if (js_bool(&f[2 + i].v, &flag, e))
@@ -274,9 +283,11 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
     if (id >= t->vocab)
         return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
     /* Hugging Face gives an added token the id its content has in the vocabulary, or else the next one. */
-    uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n), is = known == NO_ID ? (uint32_t)t->n : known;
+    uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n),
+             is = known == NO_ID ? (uint32_t)t->n : known;
     if (id != is)
-        return js_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u", is);
+        return js_bad(&f[0].v, e, known == NO_ID ? "the next free id is %u" : "its content has the id %u",
+                      is);
     a->id = is;
     if (known == NO_ID) {
         t->content[t->n++] = a->content;
@@ -312,7 +323,8 @@ static int by_pattern(const void *a, const void *b, void *pool)
     return r ? r : (x->n > y->n) - (x->n < y->n);
 }
 
-static int build_set(struct tokenizer *t, struct match_set *set, bool normalized, const struct json *v, struct err *e)
+static int build_set(struct tokenizer *t, struct match_set *set, bool normalized, const struct json *v,
+                     struct err *e)
 {
     set->sorted = malloc((t->n_added + 1) * sizeof *set->sorted);
     if (!set->sorted)
@@ -323,11 +335,13 @@ static int build_set(struct tokenizer *t, struct match_set *set, bool normalized
     qsort_r(set->sorted, set->n, sizeof *set->sorted, by_pattern, t->pool.s);
     for (size_t i = 1; i < set->n; i++)
         if (!by_pattern(&set->sorted[i - 1], &set->sorted[i], t->pool.s))
-            return err_set(e, ERR_INPUT, "%s: added_tokens: the tokens %u and %u have the same (normalized) content", v->file,
-                           set->sorted[i - 1]->id, set->sorted[i]->id);
+            return err_set(e, ERR_INPUT,
+                           "%s: added_tokens: the tokens %u and %u have the same (normalized) content",
+                           v->file, set->sorted[i - 1]->id, set->sorted[i]->id);
     for (size_t i = set->n; i-- > 0;)
         set->first[(unsigned char)t->pool.s[set->sorted[i]->pattern.at]] = (uint32_t)i + 1;
-    for (uint32_t b = 256, next = (uint32_t)set->n; b-- > 0;) {       /* 0: no pattern begins with this byte */
+    /* 0: no pattern begins with this byte */
+    for (uint32_t b = 256, next = (uint32_t)set->n; b-- > 0;) {
         next = set->first[b] ? set->first[b] - 1 : next;
         set->first[b] = next;
         set->first[256] = (uint32_t)set->n;

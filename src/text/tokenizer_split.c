@@ -55,7 +55,8 @@ static size_t spaces(const char *s, size_t n, bool newlines)
     }
     if (newlines && after_newline)
         return after_newline;
-    return i == n || last == 0 ? i : last;    /* the last one belongs to what follows, unless it is the only one */
+    /* the last one belongs to what follows, unless it is the only one */
+    return i == n || last == 0 ? i : last;
 }
 
 static size_t gpt2_next(const char *s, size_t n)

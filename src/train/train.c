@@ -10,7 +10,8 @@
 
 #include "src/model/heads.h"
 
-enum { PASS_ROWS = 256, BLOCK = 1 << 14 };       /* rows of a pass; parameters that one item of work looks at */
+/* rows of a pass; parameters that one item of work looks at */
+enum { PASS_ROWS = 256, BLOCK = 1 << 14 };
 
 struct span { size_t from, n; };                 /* tokens of a text, without the prefix */
 
@@ -29,7 +30,7 @@ struct run {
     double saved;                                /* when */
 };
 
-/* ---- windows ---------------------------------------------------------------------------------------------- */
+/* ---- windows ---- */
 
 /* Cut texts into windows; spans NULL: only count them. What is too short to predict anything from is left out. */
 static size_t cut(const struct train *t, const struct train_text *text, struct span *span)
@@ -77,7 +78,8 @@ static void shuffle(struct run *r, size_t epoch)
 }
 
 /* The hidden states of a window. */
-static int look(struct run *r, const struct train_text *text, const struct span *span, struct train_window *win, struct err *e)
+static int look(struct run *r, const struct train_text *text, const struct span *span,
+                struct train_window *win, struct err *e)
 {
     const struct train *t = r->t;
     const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
@@ -88,20 +90,22 @@ static int look(struct run *r, const struct train_text *text, const struct span 
         struct pass_seq seq = { .kv = &r->kv, .n = MIN((size_t)PASS_ROWS, n - i), .token = r->token + i };
         if (model_forward(t->model, r->work, &seq, 1, NULL, 0, e))
             return err_while(e, "training text, token %zu", span->from + i);
-        t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work), seq.n * d * sizeof *r->hidden);
+        t->model->dev->copy(t->model->dev, r->hidden + i * d, workspace_residual(r->work),
+                            seq.n * d * sizeof *r->hidden);
         kv_advance(&r->kv, seq.n);
     }
     *win = (struct train_window){ r->token, n, r->hidden };
     return 0;
 }
 
-/* ---- the optimiser ---------------------------------------------------------------------------------------- */
+/* ---- the optimiser ---- */
 
 double train_rate(const struct train_settings *s, size_t step)
 {
     if (step < s->warmup)
         return s->rate * (double)(step + 1) / (double)s->warmup;
-    return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->steps - s->warmup)));
+    return s->rate * 0.5 *
+           (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->steps - s->warmup)));
 }
 
 struct update { struct module *u; const struct model *m; struct adamw decayed, plain; double *sum; };
@@ -129,10 +133,12 @@ static void adamw_item(void *ctx, size_t i, size_t thread)
 
 int module_open(struct module *u, struct err *e)
 {
-    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK, bytes = 4 * u->n_params * sizeof(float) + blocks * sizeof(double);
+    const size_t blocks = (u->n_params + BLOCK - 1) / BLOCK,
+                 bytes = 4 * u->n_params * sizeof(float) + blocks * sizeof(double);
     char *p = mem_alloc(bytes);
     if (!p)
-        return err_set(e, ERR_FAILED, "%s: out of memory for weights and moments (%zu bytes)", u->name, bytes);
+        return err_set(e, ERR_FAILED, "%s: out of memory for weights and moments (%zu bytes)", u->name,
+                       bytes);
     u->sum = (double *)(void *)p;
     u->w = (float *)(void *)(u->sum + blocks);
     u->grad = u->w + u->n_params;
@@ -176,7 +182,8 @@ double train_step(struct module *u, const struct train_settings *s, size_t step,
     norm = sqrt(norm);
     x.plain = (struct adamw){ .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f, .keep = 1,
                               .scale = s->clip > 0 && norm > s->clip ? (float)(s->clip / norm) : 1,
-                              .rate = (float)(rate / (1 - power(beta1, step + 1))), .root = (float)(1 / sqrt(1 - power(beta2, step + 1))) };
+                              .rate = (float)(rate / (1 - power(beta1, step + 1))),
+                              .root = (float)(1 / sqrt(1 - power(beta2, step + 1))) };
     x.decayed = x.plain;
     x.decayed.keep = (float)(1 - rate * s->decay);
     if (u->kind->adamw) {
@@ -188,7 +195,7 @@ double train_step(struct module *u, const struct train_settings *s, size_t step,
     return norm;
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------ */
+/* ---- checkpoints ---- */
 
 /* "longhand training 1\n", then this, then w, m, v of every module, then a hash of all before it. Native byte order. */
 static const char MAGIC[] = "longhand training 1\n";
@@ -197,16 +204,19 @@ struct head { uint64_t identity, step, tokens, csv_bytes, n_params; };
 static uint64_t identity(const struct train *t)
 {
     const struct train_settings *s = &t->s;
-    const uint64_t sizes[] = { s->window, s->batch, s->steps, s->warmup, s->valid_every, s->valid_windows, s->seed, t->model->compute,
+    const uint64_t sizes[] = { s->window, s->batch, s->steps, s->warmup, s->valid_every, s->valid_windows,
+                               s->seed, t->model->compute,
                                heads_fingerprint(t->model), t->n_prefix, t->n_modules };
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
-    if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)     /* checkpoints of the CPU from before int16 have none */
+    /* checkpoints of the CPU from before int16 have none */
+    if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct module *u = &t->module[i];
-        h = hash64(hash64(h, u->name, strlen(u->name) + 1), u->w, u->n_params * sizeof *u->w);      /* as they begin */
+        /* as they begin */
+        h = hash64(hash64(h, u->name, strlen(u->name) + 1), u->w, u->n_params * sizeof *u->w);
     }
     const struct train_text *const texts[] = { &t->data, &t->valid };
     for (size_t i = 0; i < 2; i++) {
@@ -267,13 +277,18 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
     for (size_t i = 0; i < t->n_modules; i++)
         params += t->module[i].n_params;
     if (n < at + sizeof hash || memcmp(data, MAGIC, sizeof MAGIC - 1))
-        return err_set(e, ERR_INPUT, "%s: not a checkpoint of training; remove it to start anew", t->checkpoint);
+        return err_set(e, ERR_INPUT, "%s: not a checkpoint of training; remove it to start anew",
+                       t->checkpoint);
     memcpy(&head, data + sizeof MAGIC - 1, sizeof head);
     memcpy(&hash, data + n - sizeof hash, sizeof hash);
     if (hash != hash64(HASH64_INIT, data, n - sizeof hash))
-        return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start anew", t->checkpoint);
-    if (head.identity != r->identity || head.n_params != params || n != at + 3 * params * sizeof(float) + sizeof hash)
-        return err_set(e, ERR_INPUT, "%s: made with other settings, data, another model or on another kind of device; give the same ones to go on, or remove it to start anew",
+        return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start anew",
+                       t->checkpoint);
+    if (head.identity != r->identity || head.n_params != params ||
+        n != at + 3 * params * sizeof(float) + sizeof hash)
+        return err_set(e, ERR_INPUT,
+                       "%s: made with other settings, data, another model or on another kind of device; give "
+                       "the same ones to go on, or remove it to start anew",
                        t->checkpoint);
     for (size_t i = 0; i < t->n_modules; i++) {
         struct module *u = &t->module[i];
@@ -288,7 +303,8 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
         return 0;
     r->csv = fopen(t->curves, "r+");
     if (!r->csv || fseek(r->csv, 0, SEEK_END) || (uint64_t)ftell(r->csv) < head.csv_bytes)
-        return err_set(e, ERR_INPUT, "%s: the curves that %s goes on with are not there", t->curves, t->checkpoint);
+        return err_set(e, ERR_INPUT, "%s: the curves that %s goes on with are not there", t->curves,
+                       t->checkpoint);
     r->csv_bytes = head.csv_bytes;
     if (ftruncate(fileno(r->csv), (off_t)head.csv_bytes) || fseek(r->csv, 0, SEEK_END))
         return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
@@ -312,10 +328,11 @@ static int resume(struct run *r, struct err *e)
         return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
     if (r->csv)
         r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
-    return checkpoint_write(r, e);               /* what cannot be written is better known now than in hours */
+    /* what cannot be written is better known now than in hours */
+    return checkpoint_write(r, e);
 }
 
-/* ---- the run ---------------------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static void report(struct run *r, bool valid)
 {
@@ -324,8 +341,9 @@ static void report(struct run *r, bool valid)
         for (size_t k = 0; k < t->module[i].n_outputs; k++) {
             const struct train_score *s = &r->score[i * TRAIN_OUTPUTS_MAX + k];
             const double n = s->n ? (double)s->n : NAN;
-            fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g\n", t->step, t->tokens, t->module[i].name, valid ? "valid" : "train", k,
-                    s->loss / n, (double)s->top1 / n, (double)s->top3 / n, t->step ? train_rate(&t->s, t->step - 1) : 0);
+            fprintf(r->csv, "%zu,%zu,%s,%s,%zu,%.6f,%.6f,%.6f,%.6g\n", t->step, t->tokens, t->module[i].name,
+                    valid ? "valid" : "train", k, s->loss / n, (double)s->top1 / n, (double)s->top3 / n,
+                    t->step ? train_rate(&t->s, t->step - 1) : 0);
         }
     if (valid && r->csv)
         fflush(r->csv);
@@ -343,7 +361,8 @@ static int check_device(const struct train *t, struct err *e)
 static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
 
 /* One window through the model and every module. */
-static int one_window(struct run *r, const struct train_text *text, const struct span *span, float weight, double *forward, double *modules, struct err *e)
+static int one_window(struct run *r, const struct train_text *text, const struct span *span, float weight,
+                      double *forward, double *modules, struct err *e)
 {
     struct train *t = r->t;
     struct train_window win;
@@ -364,7 +383,8 @@ static int held_out(struct run *r, struct err *e)
     const size_t n = MIN(t->s.valid_windows, r->n_held);
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
     for (size_t i = 0; i < n && !stopped(r); i++)
-        if (one_window(r, &t->valid, &r->held[(2 * i + 1) * r->n_held / (2 * n)], 0, &t->seconds[TRAIN_VALID], &t->seconds[TRAIN_VALID], e))
+        if (one_window(r, &t->valid, &r->held[(2 * i + 1) * r->n_held / (2 * n)], 0, &t->seconds[TRAIN_VALID],
+                       &t->seconds[TRAIN_VALID], e))
             return -1;
     if (n && !stopped(r))
         report(r, true);
@@ -386,14 +406,17 @@ static int step(struct run *r, struct err *e)
         if (at / r->n_spans != r->epoch)
             shuffle(r, at / r->n_spans);
         const struct span *span = &r->span[r->order[at % r->n_spans]];
-        if (one_window(r, &t->data, span, 1 / (float)t->s.batch, &t->seconds[TRAIN_FORWARD], &t->seconds[TRAIN_MODULES], e))
+        if (one_window(r, &t->data, span, 1 / (float)t->s.batch, &t->seconds[TRAIN_FORWARD],
+                       &t->seconds[TRAIN_MODULES], e))
             return -1;
         tokens += span->n;
     }
     const double start = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
         if (!isfinite(train_step(&t->module[i], &t->s, t->step, t->model)))
-            return check_device(t, e) ? -1 : err_set(e, ERR_FAILED, "%s: the gradient of step %zu is not finite; a lower --learning-rate may help", t->module[i].name, t->step);
+            return check_device(t, e) ? -1 : err_set(e, ERR_FAILED,
+                "%s: the gradient of step %zu is not finite; a lower --learning-rate may help",
+                    t->module[i].name, t->step);
     t->seconds[TRAIN_OPTIMISER] += clock_seconds() - start;
     t->step++;
     t->tokens += tokens;
@@ -415,10 +438,12 @@ static int steps(struct run *r, struct err *e)
             return 0;
         if (!stopped(r) && step(r, e))
             return -1;
-        if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) && checkpoint_write(r, e))
+        if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) &&
+            checkpoint_write(r, e))
             return -1;
         if (stopped(r))
-            return err_set(e, ERR_FAILED, "stopped after step %zu of %zu; the same command goes on from %s", t->step, t->s.steps, t->checkpoint);
+            return err_set(e, ERR_FAILED, "stopped after step %zu of %zu; the same command goes on from %s",
+                           t->step, t->s.steps, t->checkpoint);
     }
 }
 
@@ -428,7 +453,8 @@ static int finish(struct run *r, struct err *e)
     char note[160];
     if (fetch(t, e))
         return -1;
-    snprintf(note, sizeof note, "%zu steps of %zu windows of %zu tokens, rate %g, seed %" PRIu64, t->s.steps, t->s.batch, t->s.window, t->s.rate, t->s.seed);
+    snprintf(note, sizeof note, "%zu steps of %zu windows of %zu tokens, rate %g, seed %" PRIu64, t->s.steps,
+             t->s.batch, t->s.window, t->s.rate, t->s.seed);
     for (size_t i = 0; i < t->n_modules; i++)
         if (t->module[i].kind->save(&t->module[i], t->module[i].out, note, e))
             return -1;
@@ -451,8 +477,8 @@ size_t train_device_bytes(const struct train *t)
 {
     const struct model *m = t->model;
     const struct config *c = &m->config;
-    return kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0) + workspace_bytes(m, PASS_ROWS, t->s.window) +
-           t->s.window * c->hidden * sizeof(float);
+    return kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0) +
+           workspace_bytes(m, PASS_ROWS, t->s.window) + t->s.window * c->hidden * sizeof(float);
 }
 
 static int open_run(struct run *r, struct err *e)
@@ -475,7 +501,8 @@ static int open_run(struct run *r, struct err *e)
     cut(t, &t->data, r->span);
     cut(t, &t->valid, r->held);
     shuffle(r, 0);
-    if (kv_open(&r->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0, e) ||
+    if (kv_open(&r->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0,
+                e) ||
         workspace_open(&r->work, m, PASS_ROWS, t->s.window, e))
         return -1;
     for (size_t i = 0; i < t->n_modules; i++)
@@ -487,7 +514,8 @@ static int open_run(struct run *r, struct err *e)
 int train_run(struct train *t, struct err *e)
 {
     struct run r = { .t = t };
-    assert(t->n_modules >= 1 && t->n_modules <= TRAIN_MODULES_MAX && t->s.steps && t->s.batch && t->s.valid_every && t->s.warmup < t->s.steps);
+    assert(t->n_modules >= 1 && t->n_modules <= TRAIN_MODULES_MAX && t->s.steps && t->s.batch &&
+           t->s.valid_every && t->s.warmup < t->s.steps);
     int rc = open_run(&r, e) || resume(&r, e) || steps(&r, e) || finish(&r, e) ? -1 : 0;
     if (r.csv && fclose(r.csv) && !rc)
         rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));

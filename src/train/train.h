@@ -58,7 +58,8 @@ struct train_text { int32_t *ids; size_t *begin, n; };   /* text i is ids[begin[
 
 struct train_settings {
     size_t window, batch, steps, warmup;
-    size_t valid_every, valid_windows;   /* held-out text: every so many steps and at the end, so many windows spread over it */
+    /* held-out text: every so many steps and at the end, so many windows spread over it */
+    size_t valid_every, valid_windows;
     double rate, decay, clip;
     uint64_t seed;
     double checkpoint_seconds;           /* at most so long apart; 0: after every step */
@@ -76,7 +77,8 @@ struct train {
     const char *curves;                  /* path of a CSV file, or NULL */
     const atomic_int *stop;              /* a signal's number: save and give up */
     /* After each step, and after each look at held-out text (valid). score[module][TRAIN_OUTPUTS_MAX]. */
-    void (*report)(void *ctx, const struct train *t, size_t step, bool valid, const struct train_score *score);
+    void (*report)(void *ctx, const struct train *t, size_t step, bool valid,
+                   const struct train_score *score);
     void *ctx;
 
     /* set by train_run */

@@ -8,7 +8,8 @@
 #include "src/model/heads.h"
 #include "src/base/memory_file.h"
 
-enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };   /* tokens worked on together; of them one item of work */
+/* tokens worked on together; of them one item of work */
+enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };
 #define LOGITS_BYTES ((size_t)16 << 20)                  /* that the logits of these tokens should not exceed */
 
 /* A piece of a window: rows [r0, r0 + rows). */
@@ -23,7 +24,7 @@ struct piece {
 
 static bool on_gpu(const struct model *m) { return m->dev && !m->dev->host_memory; }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 int lm_back_open(struct lm_back *b, const struct model *m, struct err *e)
 {
@@ -61,12 +62,15 @@ void lm_back_close(struct lm_back *b)
 /* Deal out the buffers from t->mem, or only count them when it is NULL. */
 static void layout(struct trainer *t)
 {
-    const size_t n = t->n, d = t->d, rows = t->rows_max, vocab = t->m->config.vocab, act = dtype_size(t->m->compute), f = sizeof(float);
+    const size_t n = t->n, d = t->d, rows = t->rows_max, vocab = t->m->config.vocab,
+                 act = dtype_size(t->m->compute), f = sizeof(float);
     const size_t w = mat_bytes(&(struct mat){ t->m->compute, d, d, NULL });
     t->x_back = (struct mat){ t->m->compute, d, rows, NULL };
     const struct { void *slot; size_t bytes; } buffers[] = {
-        { &t->h, n * rows * d * f }, { &t->dh, rows * d * f }, { &t->dx, rows * d * f }, { &t->part, (rows + ROW_BLOCK) / ROW_BLOCK * d * f },
-        { &t->logits, n * rows * vocab * f }, { &t->dy, n * rows * d * f }, { &t->x, n * rows * d * act }, { &t->y, n * rows * d * act },
+        { &t->h, n * rows * d * f }, { &t->dh, rows * d * f }, { &t->dx, rows * d * f }, { &t->part,
+            (rows + ROW_BLOCK) / ROW_BLOCK * d * f },
+        { &t->logits, n * rows * vocab * f }, { &t->dy, n * rows * d * f }, { &t->x, n * rows * d * act },
+        { &t->y, n * rows * d * act },
         { &t->g, n * rows * vocab * act }, { &t->du, rows * d * act }, { &t->du_t, rows * d * act },
         { &t->loss, n * rows * sizeof *t->loss }, { &t->x_back.w, mat_bytes(&t->x_back) },
     };
@@ -98,7 +102,7 @@ size_t train_heads_bytes(const struct model *m, size_t n)
     return t.bytes;
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 static double uniform(uint64_t *s)
 {
@@ -147,7 +151,7 @@ static void heads_update(struct module *u)
     pool_run(t->m->pool, 2 * t->n, pack_item, u);
 }
 
-/* ---- steps over the rows of a piece ----------------------------------------------------------------------- */
+/* ---- steps over the rows of a piece ---- */
 
 static void each_block(struct piece *p, size_t rows, void (*item)(void *ctx, size_t i, size_t thread))
 {
@@ -158,10 +162,11 @@ static void norm_in_item(void *ctx, size_t i, size_t thread)
 {
     const struct piece *p = ctx;
     const struct trainer *t = p->t;
-    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), act = dtype_size(t->m->compute), d = t->d;
+    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), act = dtype_size(t->m->compute),
+                 d = t->d;
     (void)thread;
-    t->m->ops->rmsnorm(t->x + (p->k * p->rows + a) * d * act, d, t->m->compute, p->prev + a * d, d, gain_of(t, p->u->w, p->k, false), n, d,
-                       (float)t->m->config.rms_eps);
+    t->m->ops->rmsnorm(t->x + (p->k * p->rows + a) * d * act, d, t->m->compute, p->prev + a * d, d,
+                       gain_of(t, p->u->w, p->k, false), n, d, (float)t->m->config.rms_eps);
     memcpy(t->h + (p->k * p->rows + a) * d, p->prev + a * d, n * d * sizeof *t->h);
 }
 
@@ -169,10 +174,11 @@ static void norm_out_item(void *ctx, size_t i, size_t thread)
 {
     const struct piece *p = ctx;
     const struct trainer *t = p->t;
-    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), act = dtype_size(t->m->compute), d = t->d, at = p->k * p->rows + a;
+    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), act = dtype_size(t->m->compute),
+                 d = t->d, at = p->k * p->rows + a;
     (void)thread;
-    t->m->ops->rmsnorm(t->y + at * d * act, d, t->m->compute, t->h + at * d, d, gain_of(t, p->u->w, p->k, true), n, d,
-                       (float)t->m->config.rms_eps);
+    t->m->ops->rmsnorm(t->y + at * d * act, d, t->m->compute, t->h + at * d, d,
+                       gain_of(t, p->u->w, p->k, true), n, d, (float)t->m->config.rms_eps);
 }
 
 /* Loss of rows of all heads; what has no token to predict has no gradient. */
@@ -186,7 +192,8 @@ static void loss_item(void *ctx, size_t i, size_t thread)
         const size_t k = j / p->rows, at = p->r0 + j % p->rows;
         char *g = p->add ? t->g + j * vocab * act : NULL;
         if (at < positions(p->win, k))
-            t->m->ops->xent(g, t->m->compute, t->logits + j * vocab, vocab, (size_t)p->win->token[at + 2 + k], &t->loss[j]);
+            t->m->ops->xent(g, t->m->compute, t->logits + j * vocab, vocab, (size_t)p->win->token[at + 2 + k],
+                            &t->loss[j]);
         else if (g)
             memset(g, 0, vocab * act);
     }
@@ -197,11 +204,12 @@ static void back_out_item(void *ctx, size_t i, size_t thread)
 {
     const struct piece *p = ctx;
     struct trainer *t = p->t;
-    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), d = t->d, at = p->k * p->rows + a, act = dtype_size(t->m->compute);
+    const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), d = t->d,
+                 at = p->k * p->rows + a, act = dtype_size(t->m->compute);
     (void)thread;
     memset(t->part + i * d, 0, d * sizeof(float));
-    t->m->ops->rmsnorm_back(t->dh + a * d, d, p->add, t->part + i * d, t->dy + at * d, d, t->h + at * d, gain_of(t, p->u->w, p->k, true), n, d,
-                            (float)t->m->config.rms_eps);
+    t->m->ops->rmsnorm_back(t->dh + a * d, d, p->add, t->part + i * d, t->dy + at * d, d, t->h + at * d,
+                            gain_of(t, p->u->w, p->k, true), n, d, (float)t->m->config.rms_eps);
     t->m->ops->round(t->du + a * d * act, t->m->compute, t->dh + a * d, 1, n * d);
     for (size_t r = a; r < a + n; r++)
         for (size_t j = 0; j < d; j++)
@@ -218,8 +226,8 @@ static void back_in_item(void *ctx, size_t i, size_t thread)
     const size_t a = i * ROW_BLOCK, n = MIN((size_t)ROW_BLOCK, p->rows - a), d = t->d;
     (void)thread;
     memset(t->part + i * d, 0, d * sizeof(float));
-    t->m->ops->rmsnorm_back(t->dh + a * d, d, true, t->part + i * d, t->dx + a * d, d, p->prev + a * d, gain_of(t, p->u->w, p->k, false), n, d,
-                            (float)t->m->config.rms_eps);
+    t->m->ops->rmsnorm_back(t->dh + a * d, d, true, t->part + i * d, t->dx + a * d, d, p->prev + a * d,
+                            gain_of(t, p->u->w, p->k, false), n, d, (float)t->m->config.rms_eps);
 }
 
 static void add_parts(const struct piece *p, float *gain)
@@ -229,7 +237,7 @@ static void add_parts(const struct piece *p, float *gain)
             gain[j] += p->t->part[b * p->t->d + j];
 }
 
-/* ---- a window --------------------------------------------------------------------------------------------- */
+/* ---- a window ---- */
 
 static const float *input_of(const struct piece *p, size_t k)
 {
@@ -243,7 +251,8 @@ static void forward(struct piece *p)
     for (p->k = 0; p->k < t->n; p->k++) {
         p->prev = input_of(p, p->k);
         each_block(p, p->rows, norm_in_item);
-        model_product(t->m, t->h + p->k * p->rows * d, t->x + p->k * p->rows * d * act, p->rows, &t->w[p->k], true);
+        model_product(t->m, t->h + p->k * p->rows * d, t->x + p->k * p->rows * d * act, p->rows, &t->w[p->k],
+                      true);
         each_block(p, p->rows, norm_out_item);
     }
 }
@@ -272,7 +281,8 @@ static void backward(struct piece *p, float weight)
     }
 }
 
-void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows, const struct xent *loss, struct train_score *score)
+void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows,
+                       const struct xent *loss, struct train_score *score)
 {
     for (size_t j = 0; j < t->n * rows; j++) {
         const size_t k = j / rows;
@@ -286,12 +296,14 @@ void train_heads_tally(const struct trainer *t, const struct train_window *win, 
     }
 }
 
-static void heads_window(struct module *u, const struct train_window *win, float weight, struct train_score *score)
+static void heads_window(struct module *u, const struct train_window *win, float weight,
+                         struct train_score *score)
 {
     struct trainer *t = u->self;
     const struct model *m = t->m;
     for (size_t r0 = 0; r0 < positions(win, 0); r0 += t->rows_max) {
-        struct piece p = { .t = t, .u = u, .win = win, .r0 = r0, .rows = MIN(t->rows_max, positions(win, 0) - r0) };
+        struct piece p = { .t = t, .u = u, .win = win, .r0 = r0, .rows = MIN(t->rows_max, positions(win,
+            0) - r0) };
         const size_t n = t->n * p.rows;
         double at[HEADS_TIMES + 1] = { clock_seconds() };
         forward(&p);
@@ -313,7 +325,7 @@ static void heads_window(struct module *u, const struct train_window *win, float
     }
 }
 
-/* ---- saving ----------------------------------------------------------------------------------------------- */
+/* ---- saving ---- */
 
 int train_heads_save(const struct module *u, const char *path, const char *note, struct err *e)
 {
@@ -330,12 +342,19 @@ int train_heads_save(const struct module *u, const char *path, const char *note,
     }
     for (size_t i = 0; i < u->n_matrix; i++)
         w[i] = f32_to_bf16(u->w[i]);
-    fprintf(f, "{\"__metadata__\":{\"kind\":\"%s\",\"hidden_size\":\"%zu\",\"vocab_size\":\"%zu\",\"model\":\"%016llx\",\"training\":\"%s\"}",
-            t->chained ? "chained" : "independent", d, t->m->config.vocab, (unsigned long long)heads_fingerprint(t->m), note);
+    fprintf(f,
+            "{\"__metadata__\":{\"kind\":\"%s\",\"hidden_size\":\"%zu\",\"vocab_size\":\"%zu\",\"model\":\"%"
+            "016llx\",\"training\":\"%s\"}",
+            t->chained ? "chained" : "independent", d, t->m->config.vocab,
+            (unsigned long long)heads_fingerprint(t->m), note);
     for (size_t k = 0; k < t->n; k++, at += w_bytes)
-        fprintf(f, ",\"heads.%zu.linear.weight\":{\"dtype\":\"BF16\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]}", k, d, d, at, at + w_bytes);
+        fprintf(f,
+                ",\"heads.%zu.linear.weight\":{\"dtype\":\"BF16\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%"
+                "zu]}",
+                k, d, d, at, at + w_bytes);
     for (size_t k = 0; k < 2 * t->n; k++, at += g_bytes)
-        fprintf(f, ",\"heads.%zu.%s.weight\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}", k / 2, norms[k % 2], d, at, at + g_bytes);
+        fprintf(f, ",\"heads.%zu.%s.weight\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                k / 2, norms[k % 2], d, at, at + g_bytes);
     fputc('}', f);
     while (fflush(f) == 0 && size % 8)
         fputc(' ', f);
@@ -347,23 +366,26 @@ int train_heads_save(const struct module *u, const char *path, const char *note,
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(size >> 8 * i);
-    const struct slice part[] = { { length, 8 }, { header, size }, { w, t->n * w_bytes }, { u->w + u->n_matrix, 2 * t->n * g_bytes } };
+    const struct slice part[] = { { length, 8 }, { header, size }, { w, t->n * w_bytes },
+                                  { u->w + u->n_matrix, 2 * t->n * g_bytes } };
     int rc = file_write(path, part, 4, e);
     free(header);
     free(w);
     return rc;
 }
 
-/* ---- the module ------------------------------------------------------------------------------------------- */
+/* ---- the module ---- */
 
-static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, train_heads_save, NULL, NULL, NULL };
+static const struct module_kind heads_kind = { heads_init, heads_update, heads_window, train_heads_save, NULL,
+                                               NULL, NULL };
 
-int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed,
-                     const struct heads *first, struct err *e)
+int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n,
+                     bool chained, uint64_t seed, const struct heads *first, struct err *e)
 {
     const size_t d = m->config.hidden;
     struct trainer *t = calloc(1, sizeof *t);
-    assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX && (!first || (first->n == n && first->chained == chained)));
+    assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX &&
+           (!first || (first->n == n && first->chained == chained)));
     if (t)
         *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of(m, n), .seed = seed, .chained = chained,
                                .first = first };

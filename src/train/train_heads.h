@@ -18,8 +18,8 @@ enum { HEADS_FORWARD, HEADS_LM, HEADS_LOSS, HEADS_LM_BACK, HEADS_BACK, HEADS_TIM
 
 /* u->name and u->out are set by the caller. The LM head is borrowed, and so is `first`: heads of this kind and number to begin with, or
  * NULL. u->self is closed by train_heads_close. */
-int  train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n, bool chained, uint64_t seed,
-                      const struct heads *first, struct err *e);
+int train_heads_open(struct module *u, const struct model *m, const struct lm_back *back, size_t n,
+                     bool chained, uint64_t seed, const struct heads *first, struct err *e);
 void train_heads_close(struct module *u);
 const double *train_heads_seconds(const struct module *u);      /* [HEADS_TIMES] */
 /* Memory of a module besides the host's weights and moments, and of the LM head: the device's, where the model is on one. */

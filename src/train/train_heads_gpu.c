@@ -8,7 +8,8 @@
 #include "kernels/device_train.h"
 #include "src/train/train_heads_impl.h"
 
-enum { ROWS_MAX = 2048, ROWS_MIN = 64, ROW_STEP = 64, READ_ROWS = 256 };     /* tokens worked on together; rows that a matrix is read in */
+/* tokens worked on together; rows that a matrix is read in */
+enum { ROWS_MAX = 2048, ROWS_MIN = 64, ROW_STEP = 64, READ_ROWS = 256 };
 #define LOGITS_BYTES ((size_t)1 << 30)                   /* that the logits of these tokens should not exceed */
 
 struct on_gpu {
@@ -27,16 +28,20 @@ enum { W, GRAD, M, V };
 
 static size_t params(const struct trainer *t) { return t->n * (t->d * t->d + 2 * t->d); }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Deal out the buffers from o->mem, or only count them when it is NULL. */
 static void layout(const struct trainer *t, struct on_gpu *o)
 {
-    const size_t d = t->d, rows = t->rows_max, all = t->n * rows, vocab = t->m->config.vocab, f = sizeof(float), p = params(t);
+    const size_t d = t->d, rows = t->rows_max, all = t->n * rows, vocab = t->m->config.vocab,
+                 f = sizeof(float), p = params(t);
     const struct { void *slot; size_t bytes; } buffers[] = {
-        { &o->p[W], 4 * p * f }, { &o->w16, t->n * d * d * 2 }, { &o->h, all * d * f }, { &o->dh, rows * d * f }, { &o->dx, rows * d * f },
-        { &o->logits, all * vocab * f }, { &o->dy, all * d * f }, { &o->scale, rows * f }, { &o->x, all * d * 2 }, { &o->y, all * d * 2 },
-        { &o->g, all * vocab * 2 }, { &o->du, rows * d * 2 }, { &o->target, all * sizeof(int32_t) }, { &o->loss, all * sizeof(struct xent) },
+        { &o->p[W], 4 * p * f }, { &o->w16, t->n * d * d * 2 }, { &o->h, all * d * f },
+        { &o->dh, rows * d * f }, { &o->dx, rows * d * f },
+        { &o->logits, all * vocab * f }, { &o->dy, all * d * f }, { &o->scale, rows * f },
+        { &o->x, all * d * 2 }, { &o->y, all * d * 2 },
+        { &o->g, all * vocab * 2 }, { &o->du, rows * d * 2 }, { &o->target, all * sizeof(int32_t) },
+        { &o->loss, all * sizeof(struct xent) },
         { &o->part, device_squares_bytes(p) },
     };
     o->bytes = 0;
@@ -104,7 +109,8 @@ int gpu_trainer_open(struct trainer *t, struct err *e)
     o->loss_host = malloc(t->n * t->rows_max * sizeof *o->loss_host);
     o->target_host = malloc(t->n * t->rows_max * sizeof *o->target_host);
     if (!o->mem || !o->loss_host || !o->target_host)
-        return err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes on %s)", t->n, o->bytes, o->dev->name);
+        return err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes on %s)", t->n,
+                       o->bytes, o->dev->name);
     layout(t, o);
     return t->first ? read_first(t, e) : 0;
 }
@@ -143,7 +149,7 @@ int gpu_lm_open(struct lm_back *b, const struct model *m, struct err *e)
     return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 static void gpu_init(struct module *u)
 {
@@ -183,7 +189,7 @@ static void gpu_adamw(struct module *u, const struct adamw *a)
     device_adamw(o->dev, o->p[W], o->p[M], o->p[V], o->p[GRAD], o->w16, u->n_params, u->n_matrix, a);
 }
 
-/* ---- a window --------------------------------------------------------------------------------------------- */
+/* ---- a window ---- */
 
 struct piece { const struct trainer *t; const struct train_window *win; size_t r0, rows; };
 
@@ -193,7 +199,10 @@ static const float *input_of(const struct piece *p, size_t k)
     return t->chained && k > 0 ? t->gpu->h + (k - 1) * p->rows * t->d : p->win->hidden + p->r0 * t->d;
 }
 
-static const char *matrix16(const struct trainer *t, size_t k) { return (const char *)t->gpu->w16 + k * t->d * t->d * 2; }
+static const char *matrix16(const struct trainer *t, size_t k)
+{
+    return (const char *)t->gpu->w16 + k * t->d * t->d * 2;
+}
 
 static void forward(const struct piece *p)
 {
@@ -208,7 +217,8 @@ static void forward(const struct piece *p)
         char *x = o->x + k * rows * d * 2;
         dev->rmsnorm(dev, x, prev, gain_of(t, o->p[W], k, false), rows, d, eps, SIZE_MAX);
         dev->copy(dev, h, prev, rows * d * sizeof *h);
-        device_gemm(dev, &(struct device_gemm){ .c = h, .a = x, .b = matrix16(t, k), .m = rows, .n = d, .k = d, .b_t = true, .add = true });
+        device_gemm(dev, &(struct device_gemm){ .c = h, .a = x, .b = matrix16(t, k), .m = rows, .n = d,
+                                                .k = d, .b_t = true, .add = true });
         dev->rmsnorm(dev, o->y + k * rows * d * 2, h, gain_of(t, o->p[W], k, true), rows, d, eps, SIZE_MAX);
     }
 }
@@ -236,19 +246,30 @@ static void backward(const struct piece *p, float weight)
     const float eps = (float)t->m->config.rms_eps;
     for (size_t k = t->n; k-- > 0;) {
         const size_t count = positions(p->win, k);
-        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, true), .dy = o->dy + k * rows * d, .x = o->h + k * rows * d,
-                                                          .w = gain_of(t, o->p[W], k, true), .scale = o->scale, .rows = rows, .dim = d, .eps = eps,
-                                                          .weight = count ? weight / (float)count : 0, .add = t->chained && k + 1 < t->n });
+        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, true),
+            .dy = o->dy + k * rows * d, .x = o->h + k * rows * d,
+                                                          .w = gain_of(t, o->p[W], k, true),
+                                                          .scale = o->scale, .rows = rows, .dim = d,
+                                                          .eps = eps,
+                                                          .weight = count ? weight / (float)count : 0,
+                                                          .add = t->chained && k + 1 < t->n });
         dev->narrow(dev, o->du, o->dh, rows * d);
-        device_gemm(dev, &(struct device_gemm){ .c = matrix_of(t, o->p[GRAD], k), .a = o->du, .b = o->x + k * rows * d * 2, .m = d, .n = d, .k = rows, .a_t = true, .add = true });
-        device_gemm(dev, &(struct device_gemm){ .c = o->dx, .a = o->du, .b = matrix16(t, k), .m = rows, .n = d, .k = d });
-        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, false), .dy = o->dx, .x = input_of(p, k),
-                                                          .w = gain_of(t, o->p[W], k, false), .scale = o->scale, .rows = rows, .dim = d, .eps = eps, .weight = 1, .add = true });
+        device_gemm(dev, &(struct device_gemm){ .c = matrix_of(t, o->p[GRAD], k), .a = o->du,
+                                                .b = o->x + k * rows * d * 2, .m = d, .n = d, .k = rows,
+                                                .a_t = true, .add = true });
+        device_gemm(dev, &(struct device_gemm){ .c = o->dx, .a = o->du, .b = matrix16(t, k), .m = rows,
+                                                .n = d, .k = d });
+        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, false),
+            .dy = o->dx, .x = input_of(p, k),
+                                                          .w = gain_of(t, o->p[W], k, false),
+                                                          .scale = o->scale, .rows = rows, .dim = d,
+                                                          .eps = eps, .weight = 1, .add = true });
     }
 }
 
 /* An error of the device is found by who runs the training. Times are of calls: the work itself is waited for with the losses. */
-static void gpu_window(struct module *u, const struct train_window *win, float weight, struct train_score *score)
+static void gpu_window(struct module *u, const struct train_window *win, float weight,
+                       struct train_score *score)
 {
     struct trainer *t = u->self;
     const struct on_gpu *o = t->gpu;
@@ -260,12 +281,14 @@ static void gpu_window(struct module *u, const struct train_window *win, float w
         double at[HEADS_TIMES + 1] = { clock_seconds() };
         forward(&p);
         at[1] = clock_seconds();
-        device_gemm(dev, &(struct device_gemm){ .c = o->logits, .a = o->y, .b = t->back->mat.w, .m = all, .n = vocab, .k = d, .b_t = true });
+        device_gemm(dev, &(struct device_gemm){ .c = o->logits, .a = o->y, .b = t->back->mat.w, .m = all,
+                                                .n = vocab, .k = d, .b_t = true });
         at[2] = clock_seconds();
         loss(&p, weight != 0);
         at[3] = clock_seconds();
         if (weight != 0)
-            device_gemm(dev, &(struct device_gemm){ .c = o->dy, .a = o->g, .b = t->back->mat.w, .m = all, .n = d, .k = vocab });
+            device_gemm(dev, &(struct device_gemm){ .c = o->dy, .a = o->g, .b = t->back->mat.w, .m = all,
+                .n = d, .k = vocab });
         at[4] = clock_seconds();
         if (weight != 0)
             backward(&p, weight);
@@ -277,4 +300,5 @@ static void gpu_window(struct module *u, const struct train_window *win, float w
     }
 }
 
-const struct module_kind train_heads_gpu_kind = { gpu_init, gpu_update, gpu_window, train_heads_save, gpu_fetch, gpu_squares, gpu_adamw };
+const struct module_kind train_heads_gpu_kind = { gpu_init, gpu_update, gpu_window, train_heads_save,
+    gpu_fetch, gpu_squares, gpu_adamw };

@@ -19,20 +19,28 @@ struct trainer {
     float *h;                    /* [n][rows][d]: h_1 .. h_n */
     float *dh, *dx, *part;       /* [rows][d] each; [row blocks][d]: gradients of gains */
     float *logits, *dy;          /* [n * rows][vocab], [n * rows][d] */
-    char *x, *y, *g, *du, *du_t; /* act: [n][rows][d], [n * rows][d], [n * rows][vocab], [rows][d], [d][rows] */
+    char *x, *y, *g, *du,
+        *du_t; /* act: [n][rows][d], [n * rows][d], [n * rows][vocab], [rows][d], [d][rows] */
     struct xent *loss;           /* [n * rows] */
     char *mem; size_t bytes;
 };
 
 /* Where matrix k and its gains lie among the parameters (weights, gradient or moments). */
 static inline float *matrix_of(const struct trainer *t, float *p, size_t k) { return p + k * t->d * t->d; }
-static inline float *gain_of(const struct trainer *t, float *p, size_t k, bool out) { return p + t->n * t->d * t->d + (2 * k + out) * t->d; }
+static inline float *gain_of(const struct trainer *t, float *p, size_t k, bool out)
+{
+    return p + t->n * t->d * t->d + (2 * k + out) * t->d;
+}
 /* Positions of a window that output k is trained on. */
-static inline size_t positions(const struct train_window *win, size_t k) { return win->n > 2 + k ? win->n - 2 - k : 0; }
+static inline size_t positions(const struct train_window *win, size_t k)
+{
+    return win->n > 2 + k ? win->n - 2 - k : 0;
+}
 
 /* What both halves do alike: random weights; scores of rows [r0, r0 + rows) of a window; the file. */
 void train_heads_random(struct module *u);
-void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows, const struct xent *loss, struct train_score *score);
+void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows,
+                       const struct xent *loss, struct train_score *score);
 int  train_heads_save(const struct module *u, const char *path, const char *note, struct err *e);
 
 /* The GPU's half. */
