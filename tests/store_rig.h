@@ -140,7 +140,7 @@ static inline int64_t rig_worker(struct store *s)
 /* Claim and begin: 1, else what store_claim or store_begin answered. */
 static inline int rig_claim(struct store *s, int64_t worker, int64_t job, struct claim *c)
 {
-    struct wish w = { .worker = worker, .job = job, .max_attempts = 10 };
+    struct claim_request w = { .worker = worker, .job = job, .max_attempts = 10 };
     struct err e = {0};
     int32_t *ids = NULL;
     int rc = store_claim(s, &w, c, &e);

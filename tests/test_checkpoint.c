@@ -387,7 +387,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
     for (;;) {
         int32_t *ids;
         struct checkpoint *c;
-        rc = store_claim(s, &(struct wish){ .worker = w }, &claim, &e);
+        rc = store_claim(s, &(struct claim_request){ .worker = w }, &claim, &e);
         if (rc == 0) {
             struct store_counts n;
             if (store_counts(s, NULL, &n, &e) == 0 && n.jobs[JOB_RUNNING] == 0 && n.jobs[JOB_QUEUED] == 0)

@@ -108,7 +108,7 @@ static void make_store(void)
     j = rig_job(LENGTH);
     j.model = "models/demo";
     extended_job = make_job(&j, NULL, 250, true, &done);
-    CHECK(store_extend(store, extended_job, LENGTH, &(struct added){ text_ids, 700, "given", 5 },
+    CHECK(store_extend(store, extended_job, LENGTH, &(struct given_text){ text_ids, 700, "given", 5 },
                        LENGTH + 700, false, &e) == 0, "%s", e.msg);
 }
 

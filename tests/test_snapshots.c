@@ -84,16 +84,16 @@ static uint64_t content_bytes(void)
 }
 
 /* With the files that are there, up to so many tokens. */
-static int open_with(struct snapshots **x, struct store *s, const struct claim *c, size_t good,
+static int open_with(struct snapshot_files **x, struct store *s, const struct claim *c, size_t good,
                      uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
 {
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
-    if (snapshots_list(s, c->job, row, &n, e))
+    if (snapshot_files_list(s, c->job, row, &n, e))
         return -1;
     while (n && row[n - 1].tokens > good)
         n--;
-    return snapshots_open(x, s, c, row, n, max_bytes, write, ctx, e);
+    return snapshot_files_open(x, s, c, row, n, max_bytes, write, ctx, e);
 }
 
 /* The tokens of the job's snapshot, whose files are whole; 0: there is none; SIZE_MAX: a row names what is not there. */
@@ -104,9 +104,9 @@ static size_t named(struct store *s, int64_t job)
     struct snapshot *f;
     struct err e;
     size_t n;
-    CHECK(snapshots_list(s, job, row, &n, &e) == 0, "%s", e.msg);
+    CHECK(snapshot_files_list(s, job, row, &n, &e) == 0, "%s", e.msg);
     for (size_t i = 0; i < n; i++) {
-        if (snapshots_path(s, &row[i], path, sizeof path, &e) || snapshot_open(&f, path, &e) ||
+        if (snapshot_files_path(s, &row[i], path, sizeof path, &e) || snapshot_open(&f, path, &e) ||
             snapshot_check(f, NULL, &e)) {
             printf("    %s\n", e.msg);
             return SIZE_MAX;
@@ -131,12 +131,12 @@ static int files(void)
     return n;
 }
 
-static struct snapshot_result make(struct snapshots *x, size_t tokens)
+static struct snapshot_result make(struct snapshot_files *x, size_t tokens)
 {
     struct snapshot_result r = { .rc = -2 };
-    snapshots_start(x, snapshots_from(x, tokens, SIZE_MAX), tokens, content_bytes());
-    snapshots_wait(x, FOREVER);
-    CHECK(snapshots_ended(x, &r) && !snapshots_ended(x, &r));
+    snapshot_files_write(x, snapshot_files_next_start(x, tokens, SIZE_MAX), tokens, content_bytes());
+    snapshot_files_wait(x, FOREVER);
+    CHECK(snapshot_files_result(x, &r) && !snapshot_files_result(x, &r));
     return r;
 }
 
@@ -152,7 +152,7 @@ static struct store *begin(int64_t *job, struct claim *c)
 static void the_row_comes_last_and_the_old_file_goes(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
@@ -176,7 +176,7 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "../x", 128, 129 }, 1, &e) == 0);
-    CHECK(snapshots_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s",
+    CHECK(snapshot_files_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s",
           e.msg);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-300.kv", 129, 300 }, 1, &e) == 0);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-500.kv", 301, 500 }, 1, &e) == 0);
@@ -184,7 +184,7 @@ static void the_row_comes_last_and_the_old_file_goes(void)
               strstr(e.msg, "\"1-1-500.kv\" does not follow"),
           "%s", e.msg);
     CHECK(store_snapshot_drop(s, &c, 128, &e) == 0 && named(s, job) == 128);
-    snapshots_close(x);
+    snapshot_files_close(x);
     store_close(s);
 }
 
@@ -192,7 +192,7 @@ static void the_row_comes_last_and_the_old_file_goes(void)
 static void a_new_file_holds_what_came_since_the_last_one(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
@@ -202,14 +202,14 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
         struct snapshot_row row[STORE_SNAPSHOTS_MAX];
         if (i % 50 == 0) {                       /* the next attempt */
             if (i)
-                snapshots_close(x);
+                snapshot_files_close(x);
             CHECK(open_with(&x, s, &c, tokens, 0, write_little, &job, &e) == 0, "%s", e.msg);
         }
         draw = draw * 1664525 + 1013904223;
         tokens += KV_BLOCK * (1 + (draw >> 24) % 7);
-        const size_t from = snapshots_from(x, tokens, SIZE_MAX);
+        const size_t from = snapshot_files_next_start(x, tokens, SIZE_MAX);
         written += tokens - from;
-        CHECK(make(x, tokens).rc == 0 && snapshots_list(s, job, row, &n, &e) == 0 && files() == (int)n,
+        CHECK(make(x, tokens).rc == 0 && snapshot_files_list(s, job, row, &n, &e) == 0 && files() == (int)n,
               "%d files, %zu rows", files(), n);
         CHECK(row[n - 1].start == from && row[n - 1].tokens == tokens);
         for (size_t k = 1; k < n; k++)
@@ -217,25 +217,25 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
                   n);
         most = MAX(most, n);
     }
-    snapshots_close(x);
+    snapshot_files_close(x);
     CHECK(most > 3 && most <= 10 && written < 10 * tokens, "%zu files, rows written %.1f times", most,
           (double)written / (double)tokens);
     printf("    %zu files at most, a row was written %.1f times\n", most, (double)written / (double)tokens);
     /* of the last attempt's only the first file was good: the others are replaced */
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
-    CHECK(snapshots_list(s, job, row, &n, &e) == 0 && n > 1);
+    CHECK(snapshot_files_list(s, job, row, &n, &e) == 0 && n > 1);
     CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 &&
-          snapshots_from(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
+          snapshot_files_next_start(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
     CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK &&
           rig_sql("SELECT count(*) FROM snapshot") == 2);
     /* who has no time for more than so many rows has a file more */
     tokens = row[0].tokens + 2 * KV_BLOCK;
-    CHECK(snapshots_from(x, tokens, 0) == tokens - KV_BLOCK &&
-          snapshots_from(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK &&
-          snapshots_from(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
-    snapshots_close(x);
+    CHECK(snapshot_files_next_start(x, tokens, 0) == tokens - KV_BLOCK &&
+          snapshot_files_next_start(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK &&
+          snapshot_files_next_start(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
+    snapshot_files_close(x);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
-    snapshots_collect(s);
+    snapshot_files_collect(s);
     CHECK(files() == 2, "%d files", files());
     store_close(s);
 }
@@ -243,15 +243,15 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
 static void rows_and_files_go_with_the_job(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     for (int how = 0; how < 4; how++) {
         struct store *s = begin(&job, &c);
         CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
         CHECK(make(x, 64).rc == 0);
-        snapshots_close(x);
-        snapshots_collect(s);
+        snapshot_files_close(x);
+        snapshot_files_collect(s);
         CHECK(named(s, job) == 64 && files() == 1, "a job at work keeps its own");
         struct job_end end = { .state = how == 0 ? JOB_DONE : JOB_FAILED, .error = how ? "no" : NULL };
         if (how < 2)
@@ -259,7 +259,7 @@ static void rows_and_files_go_with_the_job(void)
         else
             CHECK((how == 2 ? store_cancel : store_remove)(s, &job, 1, NULL, &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM snapshot") == 0, "%d", how);
-        snapshots_collect(s);
+        snapshot_files_collect(s);
         CHECK(files() == -1, "%d: the folder is gone too", how);
         store_close(s);
     }
@@ -267,8 +267,8 @@ static void rows_and_files_go_with_the_job(void)
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
     CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
     CHECK(make(x, 128).rc == 1 && named(s, job) == 64 && files() == 1, "who has lost the job names nothing");
-    snapshots_close(x);
-    snapshots_collect(s);
+    snapshot_files_close(x);
+    snapshot_files_collect(s);
     CHECK(named(s, job) == 64 && files() == 1);
     store_close(s);
 }
@@ -276,7 +276,7 @@ static void rows_and_files_go_with_the_job(void)
 static void too_much_is_not_begun(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
@@ -286,15 +286,15 @@ static void too_much_is_not_begun(void)
     CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") &&
               named(s, job) == 64 && files() == 1,
           "%d %s", r.rc, r.err.msg);
-    snapshots_close(x);
+    snapshot_files_close(x);
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-    snapshots_start(x, 0, 192, (uint64_t)1 << 60);
-    snapshots_wait(x, FOREVER);
-    CHECK(snapshots_ended(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 &&
+    snapshot_files_write(x, 0, 192, (uint64_t)1 << 60);
+    snapshot_files_wait(x, FOREVER);
+    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 &&
               files() == 1,
           "%d %s", r.rc, r.err.msg);
-    CHECK(snapshots_from(x, 192, SIZE_MAX) == 64, "the next one is as small as can be");
-    snapshots_close(x);
+    CHECK(snapshot_files_next_start(x, 192, SIZE_MAX) == 64, "the next one is as small as can be");
+    snapshot_files_close(x);
 
     /* the disk is full in the middle, as far as this process goes */
     struct rlimit before;
@@ -306,9 +306,9 @@ static void too_much_is_not_begun(void)
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
     CHECK(make(x, 256).rc == 0 && named(s, job) == 256 && files() == 2 &&
-              snapshots_from(x, 512, SIZE_MAX) == 0,
+              snapshot_files_next_start(x, 512, SIZE_MAX) == 0,
           "and later again; then they may be one");
-    snapshots_close(x);
+    snapshot_files_close(x);
     store_close(s);
 }
 
@@ -316,7 +316,7 @@ static void too_much_is_not_begun(void)
 static void the_limit_is_for_all_workers(void)
 {
     struct claim c[2];
-    struct snapshots *x[2];
+    struct snapshot_files *x[2];
     struct err e;
     int64_t job[2];
     char other[160];
@@ -338,14 +338,14 @@ static void the_limit_is_for_all_workers(void)
     CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && named(s, job[0]) == 64 &&
           named(s, job[1]) == 0 && files() == 1);
     for (size_t i = 0; i < 2; i++)
-        snapshots_close(x[i]);
+        snapshot_files_close(x[i]);
     store_close(s);
 }
 
 static void the_folder_may_go_before_the_file_is_there(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
@@ -353,7 +353,7 @@ static void the_folder_may_go_before_the_file_is_there(void)
     calls.folder_goes = true;
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == 0 && !calls.folder_goes && named(s, job) == 64, "%d %s", r.rc, r.err.msg);
-    snapshots_close(x);
+    snapshot_files_close(x);
     store_close(s);
 }
 
@@ -361,28 +361,28 @@ static void the_folder_may_go_before_the_file_is_there(void)
 static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
 {
     struct claim c;
-    struct snapshots *x = NULL;
+    struct snapshot_files *x = NULL;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
     CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
           open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
-    snapshots_close(x);
+    snapshot_files_close(x);
     for (int i = 0; i < 12 && rig_state(s, job) != JOB_FAILED; i++) {
-        struct wish w = { .worker = rig_worker(s), .max_attempts = 10 };
+        struct claim_request w = { .worker = rig_worker(s), .max_attempts = 10 };
         struct claim next;
         CHECK(store_worker_end(s, i ? w.worker - 1 : 1, &e) == 0 && store_claim(s, &w, &next, &e) >= 0, "%s",
               e.msg);
     }
     CHECK(rig_state(s, job) == JOB_FAILED && rig_sql("SELECT count(*) FROM snapshot") == 0);
-    snapshots_collect(s);
+    snapshot_files_collect(s);
     CHECK(files() == -1);
     store_close(s);
     for (int keep = 58; keep <= 60; keep++) {        /* behind a prompt of 5 */
         s = begin(&job, &c);
         CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
               open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
-        snapshots_close(x);
+        snapshot_files_close(x);
         CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
                   store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0,
               "%s", e.msg);
@@ -393,11 +393,11 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     CHECK(rig_commit(s, &c, 300, NULL, &e) == 0 &&
           open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 &&
           make(x, 256).rc == 0);
-    snapshots_close(x);
+    snapshot_files_close(x);
     CHECK(files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
               store_extend(s, job, 200, NULL, 1000, false, &e) == 0,
           "%s", e.msg);
-    snapshots_collect(s);
+    snapshot_files_collect(s);
     CHECK(named(s, job) == 192 && files() == 1, "%d files", files());
     store_close(s);
 }
@@ -405,7 +405,7 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
 static void the_folder_may_be_no_folder(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct err e;
     int64_t job;
     char path[128];
@@ -416,9 +416,9 @@ static void the_folder_may_be_no_folder(void)
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == -1 && named(s, job) == 0, "%s", r.err.msg);
     CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "the job goes on");
-    snapshots_collect(s);
+    snapshot_files_collect(s);
     CHECK(access(path, F_OK) == 0, "what is not ours stays");
-    snapshots_close(x);
+    snapshot_files_close(x);
     store_close(s);
 }
 
@@ -441,7 +441,7 @@ static void strange_files_stay_and_stale_ones_go(void)
             snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
             fclose(fopen(path, "w"));
         }
-        snapshots_collect(s);
+        snapshot_files_collect(s);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
             CHECK((access(path, F_OK) != 0) == (goes[i] || (round && i < 2)), "%s in round %d", names[i],
@@ -464,7 +464,7 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
         for (int k = 1; k < 200; k++) {
             const size_t first = shapes[h / 2].first, second = shapes[h / 2].second;
             struct claim c;
-            struct snapshots *x;
+            struct snapshot_files *x;
             struct err e;
             int64_t job;
             struct store *s = begin(&job, &c);
@@ -484,14 +484,14 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
             CHECK(stores ? rig_text_is(s, job, 5) : strstr(e.msg, "nothing more is written") != NULL,
                   "call %d: %s", k, e.msg);
             stopped += !stores;
-            snapshots_close(x);
+            snapshot_files_close(x);
             store_close(s);
             struct claim next;
             s = rig_open(STORE_WRITE);
             CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1,
                   "call %d: %s", k, e.msg);
             got = named(s, job);
-            snapshots_collect(s);
+            snapshot_files_collect(s);
             CHECK((got == first || got == second) && named(s, job) == got &&
                       files() == (got == first ? 1 : shapes[h / 2].files),
                   "call %d of %s: %zu, %d files", k, calls.log, got, files());
@@ -523,7 +523,7 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
         pid_t pid = fork();
         if (pid == 0) {
             struct claim c;
-            struct snapshots *x;
+            struct snapshot_files *x;
             s = rig_open(STORE_WRITE);
             if (rig_claim(s, rig_worker(s), 0, &c) != 1 || rig_commit(s, &c, 300, NULL, &e) ||
                 open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) || make(x, first).rc)
@@ -542,7 +542,7 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
         struct claim c;
         CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0,
               "%s", e.msg);
-        snapshots_collect(s);
+        snapshot_files_collect(s);
         CHECK(named(s, job) == got && files() == (got == first ? 1 : shapes[i].files),
               "killed at call %d: %d files", k, files());
         store_close(s);
@@ -566,25 +566,25 @@ static int write_slowly(void *ctx, int fd, const atomic_bool *stop, struct err *
 static void a_slow_one_is_waited_for_only_so_long(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct snapshot_result r;
     struct err e;
     int64_t job;
     struct store *s = begin(&job, &c);
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_slowly, &job, &e) == 0, "%s", e.msg);
-    snapshots_start(x, 0, 64, content_bytes());
+    snapshot_files_write(x, 0, 64, content_bytes());
     double start = clock_seconds();
-    snapshots_wait(x, 0.2);
-    CHECK(snapshots_ended(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 &&
+    snapshot_files_wait(x, 0.2);
+    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 &&
           clock_seconds() - start < 15);
-    snapshots_close(x);
+    snapshot_files_close(x);
     store_close(s);
 }
 
 static void one_that_is_given_up_leaves_nothing(void)
 {
     struct claim c;
-    struct snapshots *x;
+    struct snapshot_files *x;
     struct snapshot_result r;
     struct err e;
     int64_t job;
@@ -592,12 +592,12 @@ static void one_that_is_given_up_leaves_nothing(void)
     int given_up = 0;
     for (size_t i = 0; i < 20; i++) {
         CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-        snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
-        snapshots_wait(x, 0);
-        CHECK(snapshots_ended(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
+        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
+        snapshot_files_wait(x, 0);
+        CHECK(snapshot_files_result(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
         given_up += r.rc != 0;
-        snapshots_start(x, snapshots_from(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
-        snapshots_close(x);                      /* in the middle, or before, or behind */
+        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
+        snapshot_files_close(x);                      /* in the middle, or before, or behind */
         CHECK(named(s, job) != SIZE_MAX && MAX(files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"),
               "%d files", files());
     }

@@ -310,7 +310,7 @@ static void texts_are_extended_and_forked(void)
     static const int32_t more[3] = { 9, 8, 7 };
     struct err e = {0};
     struct claim c;
-    struct added add = { .ids = more, .n = 3, .text = "Two", .bytes = 3 };
+    struct given_text add = { .ids = more, .n = 3, .text = "Two", .bytes = 3 };
     struct span_list sp;
     struct job_list l;
     int32_t *ids;
@@ -419,7 +419,7 @@ static void damage_to_a_text_is_named(void)
         CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &k, &e) == -1 && strstr(e.msg, cases[i].says),
               "case %zu: %s", i, e.msg);
         int64_t w2 = rig_worker(s);
-        CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &c, &e) == 1 && store_begin(s, &c,
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &c, &e) == 1 && store_begin(s, &c,
             "cpu-1", "fp", false, &ids, &e) == -1, "nothing is written behind it");
         store_close(s);
     }
@@ -470,7 +470,7 @@ static void long_texts_and_large_batches_are_quick(void)
     job_list_free(&l);
     w = rig_worker(s);
     t = clock_seconds();
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .model = "/m/one" }, &c, &e) == 1);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .model = "/m/one" }, &c, &e) == 1);
     double claim = clock_seconds() - t;
     CHECK(store_begin(s, &c, "cpu-1", "fp", false, &tokens, &e) == 0);
     free(tokens);

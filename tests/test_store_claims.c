@@ -22,10 +22,10 @@ static void the_queue_goes_by_priority_model_and_number(void)
     }
     int64_t w = rig_worker(s);
     for (int i = 0; i < 6; i++) {
-        struct wish wish = { .worker = w, .model = "/m/b" };
+        struct claim_request wish = { .worker = w, .model = "/m/b" };
         CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == order[i], "%d: %" PRId64, i, c.job);
     }
-    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0);
     CHECK(
         rig_sql("SELECT count(*) FROM job WHERE state = 'running' AND attempt = 1 AND worker IS NOT NULL") ==
         6);
@@ -46,19 +46,19 @@ static void begun_jobs_need_their_numerics(void)
     int64_t job = rig_submit(s, 100), w = rig_worker(s);
     CHECK(rig_claim(s, w, 0, &c) == 1);
     CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = b, .n_numerics = 1 }, &c, &e) == 1,
           "claimed before, but without a token: anybody's");
     CHECK(store_begin(s, &c, "cpu-2", "fp", false, &ids, &e) == 0, "%s", e.msg);
     free(ids);
     CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 &&
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 &&
           c.tokens == 3);
     CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT &&
               strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"),
           "%s", e.msg);
     CHECK(c.was == JOB_QUEUED && rig_commit(s, &c, 0, &(struct job_end){ .state = c.was }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .job = job }, &c, &e) == 1);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .job = job }, &c, &e) == 1);
     CHECK(store_begin(s, &c, "cpu-2", "another", false, &ids, &e) == -1 && strstr(e.msg, "model"), "%s",
           e.msg);
     CHECK(store_begin(s, &c, "cpu-1", "fp", true, &ids, &e) == 0 && c.tokens == 3, "%s", e.msg);
@@ -82,11 +82,11 @@ static void a_job_that_never_gets_on_fails(void)
     int64_t job = rig_submit(s, 100), w;
     for (int i = 0; i < 3; i++) {                /* three workers that vanish */
         w = rig_worker(s);
-        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1, "%d", i);
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1, "%d", i);
         rig_sql("UPDATE worker SET start = start - 1");
     }
     w = rig_worker(s);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s", e.msg);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s", e.msg);
     CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].state == JOB_FAILED &&
               strstr(l.v[0].error, "3 attempts in a row"),
           "%s", l.v[0].error);
@@ -99,20 +99,20 @@ static void a_job_that_never_gets_on_fails(void)
         CHECK(rig_commit(s, &c, i % 4 == 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
     }
     for (int i = 0; i < 2; i++) {
-        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1);
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1);
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
     /* so does a snapshot of more of the text; one of the same does not */
     for (int i = 0; i < 6; i++) {
         const struct snapshot_row row = { "x", 0, (size_t)(i < 5 ? 64 + 64 * i : 64 * 5) };
-        CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 &&
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 &&
               store_snapshot_set(s, &c, &row, 1, &e) == 0, "%d: %s", i, e.msg);
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
     CHECK(rig_sql("SELECT idle FROM job") == 1);
-    CHECK(store_claim(s, &(struct wish){ .worker = w, .max_attempts = 0 }, &c, &e) == 1);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 0 }, &c, &e) == 1);
     store_close(s);
 }
 
@@ -124,16 +124,16 @@ static void a_job_is_had_by_number_or_it_says_why_not(void)
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 100), w = rig_worker(s), w2 = rig_worker(s);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "a paused job is in no queue");
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "a paused job is in no queue");
     CHECK(rig_claim(s, w, job, &c) == 1 && c.was == JOB_PAUSED);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
         "worked on by process"), "%s", e.msg);
     CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_FAILED, .error = "no luck" }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == 1);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &d, &e) == 1);
     CHECK(rig_commit(s, &d, 0, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &d, &e) == -1 && strstr(e.msg,
         "is done"), "%s", e.msg);
-    CHECK(store_claim(s, &(struct wish){ .worker = w2, .job = 77 }, &d, &e) == -1 && strstr(e.msg,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = 77 }, &d, &e) == -1 && strstr(e.msg,
         "no job 77"), "%s", e.msg);
     store_close(s);
 }
@@ -170,10 +170,10 @@ static void a_dead_worker_is_followed_at_once(void)
     int64_t job = rig_submit(s, 100);
     pid_t pid = sleeping_worker();
     int64_t w = rig_worker(s);
-    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "it lives");
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "it lives");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3,
           "%" PRId64, c.attempt);
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%has ended%'") == 1);
     CHECK(rig_sql("SELECT count(*) FROM worker") == 1);
@@ -194,11 +194,11 @@ static void a_job_without_a_worker_is_had_at_once(void)
         rig_sql(ways[i % 2]);
         for (size_t k = 0; k < 2; k++)
             others[k] = rig_worker(s);
-        CHECK(store_claim(s, &(struct wish){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 &&
+        CHECK(store_claim(s, &(struct claim_request){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 &&
               c.job == job && c.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
-        CHECK(store_claim(s, &(struct wish){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
+        CHECK(store_claim(s, &(struct claim_request){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
         CHECK(rig_commit(s, &before, 1, NULL, &e) == 1 && strstr(e.msg, "another worker"), "%s", e.msg);
-        CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct wish){ .worker = w }, &other, &e) == 0);
+        CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct claim_request){ .worker = w }, &other, &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%not known%'") ==
               1);
         CHECK(store_check(s, &e) == 0, "%s", e.msg);
@@ -222,7 +222,7 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     double start = clock_seconds();
     int rc = 0;
     for (int i = 0; i < 100 && rc == 0; i++) {
-        rc = store_claim(s, &(struct wish){ .worker = w }, &c, &e);
+        rc = store_claim(s, &(struct claim_request){ .worker = w }, &c, &e);
         if (i == 3)                      /* a beat starts the lease again */
             rig_sql("UPDATE worker SET beat = beat + 1");
         usleep(50000);
@@ -274,11 +274,11 @@ static void a_worker_of_another_pid_namespace_has_its_lease(void)
     int64_t w = rig_worker(s);
     int rc = 0;
     if (made)
-        CHECK(store_claim(s, &(struct wish){ .worker = w }, &c, &e) == 0, "whether it lives cannot be seen");
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "whether it lives cannot be seen");
     double start = clock_seconds();
     while (made && rc == 0 && clock_seconds() - start < 10) {
         usleep(50000);
-        rc = store_claim(s, &(struct wish){ .worker = w }, &c, &e);
+        rc = store_claim(s, &(struct claim_request){ .worker = w }, &c, &e);
     }
     CHECK(!made || (rc == 1 && clock_seconds() - start > 0.4), "%d", rc);
     store_close(s);
@@ -317,7 +317,7 @@ static void a_stale_worker_never_writes(void)
         int32_t *v = rig_tokens(job, c.tokens, 700);
         struct commit b = { .ids = v, .n = 700, .metrics = &m, .n_metrics = 1 };
         CHECK(store_commit(s, &c, &b, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
-        CHECK(store_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what,
+        CHECK(store_claim_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what,
               e.msg);
         CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "/x", 0, 1 }, 1, &e) == 1);
         int32_t *ids;

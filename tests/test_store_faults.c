@@ -56,7 +56,7 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_submit(*s, "pair", two, 2, ids, NULL, NULL, e))
         return -1;
     a->batch = true;
-    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct wish){ .worker = w,
+    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct claim_request){ .worker = w,
         .job = 1 }, &c, e) != 1)
         return -1;
     if (store_begin(*s, &c, "cpu-1", "fp", false, &tokens, e))
@@ -77,7 +77,7 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_remove(*s, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
-    if (store_extend(*s, 1, 700, &(struct added){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900,
+    if (store_extend(*s, 1, 700, &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900,
                      true, e))
         return -1;
     a->extended = true;

@@ -29,7 +29,7 @@ static void a_held_database_fails_no_job(void)
         abort();
     int64_t job = rig_submit(s, 100);
     CHECK(worker_open(&w, s, &e) == 0, "%s", e.msg);
-    struct wish wish = worker_wish(&w, 0);
+    struct claim_request wish = worker_claim_request(&w, 0);
     CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == job, "%s", e.msg);
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_busy_timeout(other, 60000) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);

@@ -9,7 +9,7 @@
  * Nothing in the output depends on when it is written: the same jobs give the same bytes. The output is written line by line, aside, and takes its
  * name when it is whole. */
 #pragma once
-#include "src/cli/cmd_store.h"
+#include "runs/work/read_text.h"
 
 struct export_source {                   /* of one database */
     struct store *store;

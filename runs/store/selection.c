@@ -50,10 +50,10 @@ static int64_t number(const char **s)
     return errno || v < 1 ? 0 : v;
 }
 
-static int parse_word(struct sel_term *t, const char *word, struct err *e)
+static int parse_word(struct selection_term *t, const char *word, struct err *e)
 {
     const char *s = word;
-    *t = (struct sel_term){ .word = word };
+    *t = (struct selection_term){ .word = word };
     if (*s == '@') {
         size_t n = strcspn(s + 1, "/");
         if (n > BATCH_NAME_BYTES_MAX)

@@ -15,7 +15,7 @@ int job_state_parse(enum job_state *s, const char *word, struct err *e);
 /* A batch name: 1 to 200 bytes of UTF-8 without '/' and control bytes. `what` begins the message. */
 int batch_name_check(const char *what, const char *name, struct err *e);
 
-struct sel_term {
+struct selection_term {
     const char *word;                /* as given; borrowed */
     int64_t first, last;             /* job numbers; 0 when it is a name */
     char name[BATCH_NAME_BYTES_MAX + 1];
@@ -23,7 +23,7 @@ struct sel_term {
 };
 
 struct selection {
-    struct sel_term *v; size_t n;    /* n == 0: every job (that is in the state) */
+    struct selection_term *v; size_t n;    /* n == 0: every job (that is in the state) */
     bool by_state; enum job_state state;
 };
 

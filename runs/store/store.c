@@ -753,7 +753,7 @@ int store_open(struct store **out, const char *path, const struct store_options 
     return 0;
 }
 
-int store_again(struct store **out, const struct store *s, struct err *e)
+int store_reopen(struct store **out, const struct store *s, struct err *e)
 {
     struct store_options o = s->o;
     if (o.mode == STORE_CREATE)

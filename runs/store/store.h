@@ -19,7 +19,7 @@
  *     verify        store_tokens (the chain), then plain passes over what it gave
  *
  * Connections. A struct store is one connection: one thread at a time, and none of it across fork(). Other threads of the process
- * use store_again. Writers wait for each other with jitter, for five minutes by default, then fail with ERR_AGAIN and nothing
+ * use store_reopen. Writers wait for each other with jitter, for five minutes by default, then fail with ERR_AGAIN and nothing
  * is changed. Nothing in the process may open the file by other means while a store is open: closing it again would drop SQLite's locks.
  *
  * Tokens. A text is a list of token ids counted from 0 behind the prompt. Most were sampled; a span (struct text_span) says which were given
@@ -67,7 +67,7 @@ struct store_options {
  * one line and left as it is, byte for byte. An older version is brought up to date in one transaction (writing modes only). */
 int  store_open(struct store **s, const char *path, const struct store_options *o, struct err *e);
 /* A further connection to the same file, for another thread. */
-int  store_again(struct store **out, const struct store *s, struct err *e);
+int  store_reopen(struct store **out, const struct store *s, struct err *e);
 void store_close(struct store *s);       /* NULL is fine */
 
 /* A line for stderr, or NULL: the store is on a network file system, whose locks must be honest. */
@@ -166,26 +166,26 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 
 /* One transaction for all n. Applies to: pause queued, running; resume paused, failed; cancel all but done and cancelled; remove all.
  * *changed (may be NULL): to how many; the others are left as they are. All raise the attempt. resume forgets the error and the
- * idle attempts; remove leaves nothing of the job in the file. Behind cancel and remove snapshots_collect deletes snapshot files. */
+ * idle attempts; remove leaves nothing of the job in the file. Behind cancel and remove snapshot_files_collect deletes snapshot files. */
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 
-struct added {                           /* what extend and fork put behind the text */
+struct given_text {                           /* what extend and fork put behind the text */
     const int32_t *ids; size_t n;
     const char *text; size_t bytes;      /* as given */
 };
 
 /* Let a job that is neither queued nor running go on: its first `keep` tokens (fewer than it has only to drop an end such as EOS; the
  * rest is forgotten), then `add` (NULL: nothing), until it has `wanted` tokens. It is queued, or paused when `paused`. */
-int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted,
+int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
                  bool paused, struct err *e);
 
 struct fork_spec {
     size_t at;                           /* how many tokens are shared; at most what the job has now */
     uint64_t seed;
-    const struct added *add;             /* NULL: nothing */
+    const struct given_text *add;             /* NULL: nothing */
     size_t wanted;
     const char *parameters;              /* NULL: as the job's */
     bool paused;
@@ -239,7 +239,7 @@ int store_beat(struct store *s, int64_t worker, struct err *e);
 /* The worker leaves: jobs it still has are queued again. */
 int store_worker_end(struct store *s, int64_t worker, struct err *e);
 
-struct wish {
+struct claim_request {
     int64_t worker;
     int64_t job;                         /* this one, queued, paused or failed; 0: the next of the queue */
     const char *batch;                   /* only jobs of this batch; NULL: any */
@@ -262,7 +262,7 @@ struct claim {
  * job cannot be had, saying why. First, jobs of workers that died are put back: at once where the kernel knows or no row tells of the worker, else after
  * the lease, for which the same store must be asked again and again (once a second will do). A job that max_attempts
  * claims in a row left without a token, without a snapshot of more of the text and without putting it back, fails. Queue order: priority, the loaded model, number. */
-int store_claim(struct store *s, const struct wish *w, struct claim *c, struct err *e);
+int store_claim(struct store *s, const struct claim_request *w, struct claim *c, struct err *e);
 
 /* Before the first token: the numerics id and model fingerprint that the worker has. An unstarted job gets them; one with tokens must have the
  * same, else -1 with ERR_INPUT and what differs, unless `accept_change`, which is put down as an event. *ids: the c->tokens tokens
@@ -293,7 +293,7 @@ struct commit {                           /* what one commit adds */
 int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e);
 
 /* Whether the claim still holds: 0 yes, 1 no (e says why), -1. Reads only. */
-int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
+int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 
 /* Rows of snapshot files, whose life is in runs/work/snapshot_files.h. */
 enum { STORE_SNAPSHOTS_MAX = 64 };

@@ -183,7 +183,7 @@ static int id_collect(struct store *s, sqlite3_stmt *q, struct id_list *l, struc
     return rc;
 }
 
-static int select_term(struct store *s, const struct sel_term *t, struct id_list *l, struct err *e)
+static int select_term(struct store *s, const struct selection_term *t, struct id_list *l, struct err *e)
 {
     size_t before = l->n;
     sqlite3_stmt *q;

@@ -292,7 +292,7 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 
 /* ---- extend and fork ---- */
 
-static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct added *a,
+static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct given_text *a,
                      struct err *e)
 {
     if (!a || a->n == 0)
@@ -349,7 +349,7 @@ static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, st
     return chunks_append(s, job, end, ids + full, keep - full, e);
 }
 
-static int check_added(size_t base, const struct added *a, size_t wanted, struct err *e)
+static int check_added(size_t base, const struct given_text *a, size_t wanted, struct err *e)
 {
     size_t n = base + (a ? a->n : 0);
     return wanted >= n
@@ -357,7 +357,7 @@ static int check_added(size_t base, const struct added *a, size_t wanted, struct
                : err_set(e, ERR_INPUT, "%zu tokens are wanted, but %zu would be there already", wanted, n);
 }
 
-int store_extend(struct store *s, int64_t job, size_t keep, const struct added *add, size_t wanted,
+int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
                  bool paused, struct err *e)
 {
     int32_t *ids = NULL;

@@ -188,7 +188,7 @@ static int adopt(struct store *s, struct err *e)
 /* ---- claims ---- */
 
 /* "\nid\nid\n" of the numerics ids; "" when any will do. NULL without memory. */
-static char *numerics_list(const struct wish *w)
+static char *numerics_list(const struct claim_request *w)
 {
     size_t n = 2;
     for (size_t i = 0; i < w->n_numerics; i++)
@@ -206,7 +206,7 @@ static char *numerics_list(const struct wish *w)
                  "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
 
 /* The next job of the queue: 1, 0 none, -1. */
-static int next_in_queue(struct store *s, const struct wish *w, const char *numerics, int64_t *job,
+static int next_in_queue(struct store *s, const struct claim_request *w, const char *numerics, int64_t *job,
                          struct err *e)
 {
     sqlite3_stmt *q =
@@ -253,7 +253,7 @@ static int check_wanted(struct store *s, int64_t job, struct err *e)
 }
 
 /* Take this job, or fail it when it has had its attempts: 1 taken, 0 failed it. */
-static int take(struct store *s, const struct wish *w, int64_t job, struct claim *c, struct err *e)
+static int take(struct store *s, const struct claim_request *w, int64_t job, struct claim *c, struct err *e)
 {
     double now = wall_seconds();
     char text[200];
@@ -293,7 +293,7 @@ static int take(struct store *s, const struct wish *w, int64_t job, struct claim
     return 1;
 }
 
-static int claim_now(struct store *s, const struct wish *w, const char *numerics,
+static int claim_now(struct store *s, const struct claim_request *w, const char *numerics,
                      const struct dead_list *dead, struct claim *c, struct err *e)
 {
     int64_t job = 0;
@@ -311,7 +311,7 @@ static int claim_now(struct store *s, const struct wish *w, const char *numerics
     return db_commit(s, e) ? -1 : rc;
 }
 
-int store_claim(struct store *s, const struct wish *w, struct claim *c, struct err *e)
+int store_claim(struct store *s, const struct claim_request *w, struct claim *c, struct err *e)
 {
     struct dead_list dead = {0};
     int64_t job;
@@ -361,7 +361,7 @@ static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
     return db_changes(s) == 1 ? 0 : lost(s, job, e);
 }
 
-int store_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
+int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
 {
     int64_t ignored;
     int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'",

@@ -198,7 +198,7 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     }
     for (int i = 0; i < N_OWN; i++)
         checkpoint_metric(c, "", own[i], 0);
-    if (store_again(&c->store, s, e))
+    if (store_reopen(&c->store, s, e))
         goto fail;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_init(&monotonic);

@@ -37,7 +37,7 @@ static void *heartbeat_thread(void *p)
             store_beat(h->store, h->worker, &e);
             beat_at = clock_seconds() + h->every;
         }
-        bool lost = !stop && job && store_holds(h->store, job, attempt, &e) == 1;
+        bool lost = !stop && job && store_claim_holds(h->store, job, attempt, &e) == 1;
         pthread_mutex_lock(&h->lock);
         if (lost && h->job == job && h->attempt == attempt)
             atomic_store(&h->lost, true);
@@ -56,7 +56,7 @@ int heartbeat_start(struct heartbeat **out, const struct store *s, int64_t worke
         return err_set(e, ERR_FAILED, "out of memory for the heartbeat");
     h->worker = worker;
     h->every = store_lease_seconds(s) / 6;
-    if (store_again(&h->store, s, e)) {
+    if (store_reopen(&h->store, s, e)) {
         free(h);
         return -1;
     }

@@ -43,7 +43,7 @@ static bool parse_name(const char *name, int64_t *job, int64_t *attempt, bool *a
 
 /* ---- writing one ---- */
 
-struct snapshots {
+struct snapshot_files {
     /* constant after open */
     const struct store *of;              /* whose file `store` is opened again from */
     struct claim claim;
@@ -70,14 +70,14 @@ struct snapshots {
     struct store *store;                 /* NULL: not yet */
 };
 
-static void path_of(const struct snapshots *x, const char *name, const char *more, char out[FILE_PATH])
+static void path_of(const struct snapshot_files *x, const char *name, const char *more, char out[FILE_PATH])
 {
     int n = snprintf(out, FILE_PATH, "%s/%s%s", x->folder, name, more);
     assert(n > 0 && n < FILE_PATH);
 }
 
 /* What all files of the store take, those that others are writing included: these have their length from the start. */
-static int total_bytes(const struct snapshots *x, uint64_t *bytes, struct err *e)
+static int total_bytes(const struct snapshot_files *x, uint64_t *bytes, struct err *e)
 {
     int64_t job, attempt;
     bool aside;
@@ -95,14 +95,14 @@ static int total_bytes(const struct snapshots *x, uint64_t *bytes, struct err *e
 }
 
 /* Whether the new file may have its bytes: it is given its length first, so that of two that are begun at the same time each sees the other. */
-static int check_room(const struct snapshots *x, int fd, struct err *e)
+static int check_room(const struct snapshot_files *x, int fd, struct err *e)
 {
     struct statvfs f;
     uint64_t all = 0;
     if (fstatvfs(fd, &f))
         return err_set(e, ERR_FAILED, "%s: %s", x->folder, strerror(errno));
     uint64_t room = (uint64_t)f.f_bavail * f.f_frsize,
-             leave = MIN(SNAPSHOTS_LEAVE, (uint64_t)f.f_blocks * f.f_frsize / 4);
+             leave = MIN(SNAPSHOT_FREE_BYTES, (uint64_t)f.f_blocks * f.f_frsize / 4);
     if (room < x->bytes || room - x->bytes < leave)
         return err_set(e, ERR_FAILED,
                        "%s: it would have %" PRIu64 " MB, %" PRIu64 " MB are free, and %" PRIu64
@@ -123,7 +123,7 @@ static int check_room(const struct snapshots *x, int fd, struct err *e)
 }
 
 /* The new file aside. Somebody may delete the folder because it is empty. */
-static int open_aside(const struct snapshots *x, const char *path, struct err *e)
+static int open_aside(const struct snapshot_files *x, const char *path, struct err *e)
 {
     int fd = -1;
     for (int i = 0; i < 3 && fd < 0; i++) {
@@ -136,7 +136,7 @@ static int open_aside(const struct snapshots *x, const char *path, struct err *e
 }
 
 /* The file's name in the folder, and the folder's beside the database: it may be new, whoever made it. */
-static int sync_names(const struct snapshots *x, struct err *e)
+static int sync_names(const struct snapshot_files *x, struct err *e)
 {
     return folder_sync(x->folder) || name_sync(x->folder)
                ? err_set(e, ERR_FAILED, "%s: cannot be written to the disk: %s", x->folder, strerror(errno))
@@ -144,7 +144,7 @@ static int sync_names(const struct snapshots *x, struct err *e)
 }
 
 /* Aside, synced, renamed, the folders synced. A sync that fails is not tried again. */
-static int write_file(struct snapshots *x, const char *name, struct err *e)
+static int write_file(struct snapshot_files *x, const char *name, struct err *e)
 {
     char aside[FILE_PATH], path[FILE_PATH];
     path_of(x, name, ASIDE, aside);
@@ -168,11 +168,11 @@ static int write_file(struct snapshots *x, const char *name, struct err *e)
     return rc;
 }
 
-static int write_one(struct snapshots *x, struct err *e)
+static int write_one(struct snapshot_files *x, struct err *e)
 {
     char path[FILE_PATH];
     const struct snapshot_row *r = &x->next;
-    if (!x->store && store_again(&x->store, x->of, e))
+    if (!x->store && store_reopen(&x->store, x->of, e))
         return -1;
     if (x->n_files && strcmp(r->name, x->file[x->n_files - 1].name) == 0)      /* it is there */
         return 0;
@@ -197,9 +197,9 @@ static int write_one(struct snapshots *x, struct err *e)
     return 0;
 }
 
-static void *snapshots_thread(void *p)
+static void *snapshot_files_thread(void *p)
 {
-    struct snapshots *x = p;
+    struct snapshot_files *x = p;
     pthread_mutex_lock(&x->lock);
     for (;;) {
         while (!x->busy && !x->close)
@@ -225,17 +225,17 @@ static void *snapshots_thread(void *p)
 
 /* ---- the worker's side ---- */
 
-int snapshots_open(struct snapshots **out, const struct store *s, const struct claim *c,
+int snapshot_files_open(struct snapshot_files **out, const struct store *s, const struct claim *c,
                    const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
                    snapshot_write_fn *write, void *ctx, struct err *e)
 {
-    struct snapshots *x = calloc(1, sizeof *x);
+    struct snapshot_files *x = calloc(1, sizeof *x);
     pthread_condattr_t monotonic;
     sigset_t all, before;
     *out = NULL;
     if (!x)
         return err_set(e, ERR_FAILED, "out of memory for snapshots");
-    *x = (struct snapshots){ .of = s, .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
+    *x = (struct snapshot_files){ .of = s, .claim = *c, .write = write, .ctx = ctx, .max_bytes = max_bytes };
     folder_of(s, x->folder);
     memcpy(x->file, good, n_good * sizeof *good);
     x->n_files = n_good;
@@ -247,7 +247,7 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     pthread_condattr_destroy(&monotonic);
     sigfillset(&all);                    /* signals are for the thread that can stop the loop */
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&x->thread, NULL, snapshots_thread, x);
+    int rc = pthread_create(&x->thread, NULL, snapshot_files_thread, x);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {
         free(x);
@@ -257,7 +257,7 @@ int snapshots_open(struct snapshots **out, const struct store *s, const struct c
     return 0;
 }
 
-size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most)
+size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t most)
 {
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
@@ -270,7 +270,7 @@ size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most)
     return from;
 }
 
-void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t bytes)
+void snapshot_files_write(struct snapshot_files *x, size_t from, size_t tokens, uint64_t bytes)
 {
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
@@ -284,7 +284,7 @@ void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t b
     pthread_mutex_unlock(&x->lock);
 }
 
-bool snapshots_busy(struct snapshots *x)
+bool snapshot_files_busy(struct snapshot_files *x)
 {
     pthread_mutex_lock(&x->lock);
     bool busy = x->busy;
@@ -292,7 +292,7 @@ bool snapshots_busy(struct snapshots *x)
     return busy;
 }
 
-bool snapshots_ended(struct snapshots *x, struct snapshot_result *r)
+bool snapshot_files_result(struct snapshot_files *x, struct snapshot_result *r)
 {
     pthread_mutex_lock(&x->lock);
     bool ended = x->ended;
@@ -303,7 +303,7 @@ bool snapshots_ended(struct snapshots *x, struct snapshot_result *r)
     return ended;
 }
 
-void snapshots_wait(struct snapshots *x, double seconds)
+void snapshot_files_wait(struct snapshot_files *x, double seconds)
 {
     double due = clock_seconds() + seconds;
     struct timespec t = { .tv_sec = (time_t)due };
@@ -318,11 +318,11 @@ void snapshots_wait(struct snapshots *x, double seconds)
     pthread_mutex_unlock(&x->lock);
 }
 
-void snapshots_close(struct snapshots *x)
+void snapshot_files_close(struct snapshot_files *x)
 {
     if (!x)
         return;
-    snapshots_wait(x, 0);
+    snapshot_files_wait(x, 0);
     pthread_mutex_lock(&x->lock);
     x->close = true;
     pthread_cond_signal(&x->work);
@@ -337,7 +337,7 @@ void snapshots_close(struct snapshots *x)
 
 /* ---- finding and collecting ---- */
 
-int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+int snapshot_files_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
                    struct err *e)
 {
     int64_t of, attempt;
@@ -352,7 +352,7 @@ int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_S
     return rc;
 }
 
-int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
+int snapshot_files_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
                    struct err *e)
 {
     char folder[FOLDER];
@@ -362,7 +362,7 @@ int snapshots_path(const struct store *s, const struct snapshot_row *r, char *pa
     return err_set(e, ERR_FAILED, "the path of the snapshot %s is too long", r->name);
 }
 
-void snapshots_collect(struct store *s)
+void snapshot_files_collect(struct store *s)
 {
     char folder[FOLDER], path[FILE_PATH + NAME_MAX];
     int64_t job, attempt;

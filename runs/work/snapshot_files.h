@@ -2,7 +2,7 @@
  *
  * They lie beside the database in a folder of its name and ".snapshots" (0700), as JOB-ATTEMPT-TOKENS.kv. One is written aside (.part), synced,
  * renamed, the folder and its own name synced, and only then named by a row of the table `snapshot`, fenced by the attempt.
- * So a row names a file that is complete, at any moment, and a file that no row names is worth nothing: snapshots_collect deletes it unless
+ * So a row names a file that is complete, at any moment, and a file that no row names is worth nothing: snapshot_files_collect deletes it unless
  * the attempt in its name is at work now. Rows go when a job is done, failed, cancelled or removed.
  *
  * Committed rows of a cache never change, so a file holds those that came since the last one, and a job has several: each begins where the one
@@ -12,11 +12,11 @@
  *
  * Writing is done by a thread with a connection of its own, of whoever works on the job:
  *
- *     snapshots_open(&x, store, &claim, good, n, max_bytes, write, ctx, &e)
- *     from = snapshots_from(x, tokens, most)    where the next file begins
- *     snapshots_start(x, from, tokens, bytes)   never waits; ctx is the thread's until it has ended
- *     if (snapshots_ended(x, &result)) ...      in every round
- *     snapshots_close(x)                        gives up what is being written
+ *     snapshot_files_open(&x, store, &claim, good, n, max_bytes, write, ctx, &e)
+ *     from = snapshot_files_next_start(x, tokens, most)    where the next file begins
+ *     snapshot_files_write(x, from, tokens, bytes)   never waits; ctx is the thread's until it has ended
+ *     if (snapshot_files_result(x, &result)) ...      in every round
+ *     snapshot_files_close(x)                        gives up what is being written
  *
  * What is in the file is the business of `write`. A failure costs nothing but the snapshot. */
 #pragma once
@@ -35,31 +35,31 @@ struct snapshot_result {
     double seconds, cpu_seconds;         /* from start to end; of the thread */
 };
 
-struct snapshots;
-/* good: files that snapshots_list gave and that were found good; what rows name beyond them is replaced. max_bytes: that all snapshots of this store may
- * take together, one that is being replaced and those that others write included; 0: any. Independent of it SNAPSHOTS_LEAVE bytes of the file system stay free (a quarter of a small one), for the store. */
-#define SNAPSHOTS_LEAVE ((uint64_t)256 << 20)
+struct snapshot_files;
+/* good: files that snapshot_files_list gave and that were found good; what rows name beyond them is replaced. max_bytes: that all snapshots of this store may
+ * take together, one that is being replaced and those that others write included; 0: any. Independent of it SNAPSHOT_FREE_BYTES bytes of the file system stay free (a quarter of a small one), for the store. */
+#define SNAPSHOT_FREE_BYTES ((uint64_t)256 << 20)
 /* The connection is opened by the thread, with the first one that is begun: s must outlive x. */
-int snapshots_open(struct snapshots **x, const struct store *s, const struct claim *c,
+int snapshot_files_open(struct snapshot_files **x, const struct store *s, const struct claim *c,
                    const struct snapshot_row *good, size_t n_good, uint64_t max_bytes,
                    snapshot_write_fn *write, void *ctx, struct err *e);
 /* Where a file begins that is to end at `tokens`, more than there are: no file is taken in with which it had more than `most` rows, but the last where
  * there is no room for another row of the table. None may be in progress here and in the next (asserted). */
-size_t snapshots_from(struct snapshots *x, size_t tokens, size_t most);
+size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t most);
 /* `bytes`: what the file will have. */
-void snapshots_start(struct snapshots *x, size_t from, size_t tokens, uint64_t bytes);
-bool snapshots_busy(struct snapshots *x);
+void snapshot_files_write(struct snapshot_files *x, size_t from, size_t tokens, uint64_t bytes);
+bool snapshot_files_busy(struct snapshot_files *x);
 /* Whether one has ended since the last call: then *r. */
-bool snapshots_ended(struct snapshots *x, struct snapshot_result *r);
+bool snapshot_files_result(struct snapshot_files *x, struct snapshot_result *r);
 /* Wait for the one in progress; behind so many seconds (0: at once) it is told to give up. */
-void snapshots_wait(struct snapshots *x, double seconds);
-void snapshots_close(struct snapshots *x);       /* NULL is fine */
+void snapshot_files_wait(struct snapshot_files *x, double seconds);
+void snapshot_files_close(struct snapshot_files *x);       /* NULL is fine */
 
 /* The files that the job's rows name, in their order; whether they are there and good is for the reader to find out. -1: what follows these n is
  * nothing that can be used. */
-int snapshots_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
+int snapshot_files_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
                    struct err *e);
-int snapshots_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
+int snapshot_files_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
                    struct err *e);
 /* Delete what no row names and no attempt is working on, and the folder when it is empty. Other files are left alone. */
-void snapshots_collect(struct store *s);
+void snapshot_files_collect(struct store *s);

@@ -23,41 +23,6 @@ static const struct counter { const char *name; size_t offset; size_t first, n; 
     { NULL, 0, 0, 0, false },
 };
 
-/* ---- replay ---- */
-
-int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
-                const struct config *c, const struct tokenizer *t, bool at_start, struct err *e)
-{
-    *y = (struct replay){ .rules = { .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos, .ignore_eos = p->sampling.ignore_eos, .stop = p->stop.v,
-                                     .n_stop = p->stop.n, .on_loop = p->on_loop } };
-    if (store_spans(s, job->id, &y->spans, e))
-        return -1;
-    if (emit_open(&y->emit, &y->rules, t, at_start, e)) {
-        span_list_free(&y->spans);
-        return -1;
-    }
-    return 0;
-}
-
-void replay_close(struct replay *y)
-{
-    emit_close(&y->emit);
-    span_list_free(&y->spans);
-    *y = (struct replay){0};
-}
-
-bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
-{
-    bool given = false;
-    for (size_t i = 0; i < y->spans.n && !given; i++) {
-        const struct text_span *g = &y->spans.v[i];
-        given = strcmp(g->kind, "given") == 0 && y->at >= g->start && y->at - g->start < g->n;
-    }
-    y->at++;
-    (given ? emit_given : emit_token)(&y->emit, id, bytes, n);
-    return given;
-}
-
 /* ---- the worker ---- */
 
 int worker_open(struct worker *w, struct store *s, struct err *e)
@@ -70,7 +35,7 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
-    snapshots_collect(s);                /* what the dead left */
+    snapshot_files_collect(s);                /* what the dead left */
     return 0;
 }
 
@@ -84,9 +49,9 @@ void worker_close(struct worker *w)
     *w = (struct worker){0};
 }
 
-struct wish worker_wish(const struct worker *w, int64_t job)
+struct claim_request worker_claim_request(const struct worker *w, int64_t job)
 {
-    return (struct wish){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL,
+    return (struct claim_request){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL,
                           .numerics = w->numerics, .n_numerics = w->n_numerics };
 }
 
@@ -152,7 +117,7 @@ struct task {
     struct worker *w;
     struct claim *c;
     const struct work_options *how;
-    const struct work_out *out;
+    const struct work_output *out;
     struct work_result *r;
     struct job_list jobs; struct job *job;
     struct job_input in;
@@ -161,8 +126,8 @@ struct task {
     struct decoder decoder;
     struct replay replay;
     struct checkpoint *checkpoint;
-    struct keeper keeper;
-    bool noticed;                        /* what the keeper had to say */
+    struct snapshot_policy snapshots;
+    bool noticed;                        /* the notice of `snapshots` was shown */
     char no_heads[512];                  /* why there are none; "": nothing to say */
     int32_t *ids;                        /* the tokens that were there */
     int counter[CHECKPOINT_METRICS_MAX];
@@ -175,7 +140,7 @@ struct task {
 static bool stops(struct task *t)
 {
     struct err *why = &t->r->why;
-    if (heartbeat_lost(t->w->beat) && store_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
+    if (heartbeat_lost(t->w->beat) && store_claim_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
         t->r->end = WORK_LOST;
         return true;
     }
@@ -297,7 +262,7 @@ static int prepare(struct task *t, struct err *e)
 /* What a token adds goes out. */
 static int show(struct task *t, int32_t id, bool new_text, struct err *e)
 {
-    const struct work_out *out = t->out;
+    const struct work_output *out = t->out;
     struct emit *m = &t->replay.emit;
     const char *bytes;
     size_t n, before = m->n;
@@ -336,12 +301,12 @@ static void tell(struct task *t, const char *line)
     }
 }
 
-/* What the keeper of snapshots had to say, once. */
+/* Show the notice of the snapshot policy, once. */
 static void notice(struct task *t)
 {
-    if (!t->noticed && t->keeper.notice[0]) {
+    if (!t->noticed && t->snapshots.notice[0]) {
         t->noticed = true;
-        tell(t, t->keeper.notice);
+        tell(t, t->snapshots.notice);
     }
 }
 
@@ -372,7 +337,7 @@ static void tell_of_heads(struct task *t)
 }
 
 /* What may be kept, and whose it is. */
-static void open_keeper(struct task *t)
+static void open_snapshot_policy(struct task *t)
 {
     struct worker *w = t->w;
     struct snapshot_owner owner;
@@ -382,7 +347,7 @@ static void open_keeper(struct task *t)
     snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
     snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
     snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
-    keeper_open(&t->keeper, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
+    snapshot_policy_open(&t->snapshots, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
 }
 
 static bool prefilling(void *ctx, size_t done, size_t of)
@@ -390,7 +355,7 @@ static bool prefilling(void *ctx, size_t done, size_t of)
     struct task *t = ctx;
     t->w->progress.of = of;
     progress_at(&t->w->progress, done);
-    keeper_reading(&t->keeper);
+    snapshot_policy_prefill_pass(&t->snapshots);
     return !stops(t);
 }
 
@@ -413,7 +378,7 @@ static int rebuild(struct task *t, struct err *e)
     decode_append(d, t->ids, t->c->tokens);
     d->stats.from = t->c->tokens;
     stopping_for("the snapshot to be read");
-    keeper_restore(&t->keeper);
+    snapshot_policy_restore(&t->snapshots);
     notice(t);
     progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens",
                    d->n_tokens - 1);
@@ -425,7 +390,7 @@ static int rebuild(struct task *t, struct err *e)
     checkpoint_add(t->checkpoint, t->prefill_tokens, (double)d->count.prefill_tokens);
     checkpoint_add(t->checkpoint, t->prefill_seconds, t->r->prefill_seconds);
     if (rc == 0)
-        keeper_rebuilt(&t->keeper, d->count.prefill_seconds);
+        snapshot_policy_prefilled(&t->snapshots, d->count.prefill_seconds);
     return rc;
 }
 
@@ -539,7 +504,7 @@ static int write_text(struct task *t, struct err *e)
     stopping_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {
         rc = stops(t) ? 1 : round_of(t, e);
-        keeper_round(&t->keeper);
+        snapshot_policy_round(&t->snapshots);
         notice(t);
     }
     stopping_for(NULL);
@@ -611,7 +576,7 @@ static int work_on(struct task *t, struct err *e)
     if (checkpoint_open(&t->checkpoint, w->store, t->c, &o, e))
         return 2;
     open_counters(t);
-    open_keeper(t);
+    open_snapshot_policy(t);
     if (t->out && t->out->begins)
         t->out->begins(t->out->ctx, &t->decoder, &t->params);
     rc = rebuild(t, e);
@@ -622,7 +587,7 @@ static int work_on(struct task *t, struct err *e)
 
 static void close_task(struct task *t)
 {
-    keeper_close(&t->keeper);
+    snapshot_policy_close(&t->snapshots);
     checkpoint_close(t->checkpoint);
     if (t->replay.rules.tokens || t->replay.emit.held)
         replay_close(&t->replay);
@@ -633,7 +598,7 @@ static void close_task(struct task *t)
     free(t->ids);
 }
 
-int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out,
+int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_output *out,
                struct work_result *r, struct err *e)
 {
     struct task t = { .w = w, .c = c, .how = how, .out = out, .r = r };
@@ -652,10 +617,10 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
         r->why = *e;
     }
     if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
-        keeper_stop(&t.keeper);
+        snapshot_policy_stop(&t.snapshots);
         notice(&t);
     }
-    keeper_close(&t.keeper);
+    snapshot_policy_close(&t.snapshots);
     rc = rc == 2 ? -1 : end_claim(&t, e);
     if (rc == 0 && held && r->end == WORK_STOPPED) {
         *e = r->why;
@@ -669,6 +634,6 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
     progress_clear(&w->progress);
     heartbeat_watch(w->beat, 0, 0);
     close_task(&t);
-    snapshots_collect(w->store);
+    snapshot_files_collect(w->store);
     return rc;
 }

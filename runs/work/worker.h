@@ -1,7 +1,7 @@
 /* The worker: takes jobs of the store and writes their texts.
  *
  *     worker_open(&w, store, &e)                 known to the store, its heart beats
- *     store_claim(w.store, &wish, &claim, &e)    worker_wish says what this process can do
+ *     store_claim(w.store, &wish, &claim, &e)    worker_claim_request says what this process can do
  *     worker_run(&w, &claim, &how, &out, &e)     from where the text is to its end
  *     worker_close(&w)
  *
@@ -15,9 +15,8 @@
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
 #include "src/decode/decode.h"
-#include "src/text/emit.h"
+#include "runs/work/read_text.h"
 #include "src/model/fingerprint.h"
-#include "src/request/job_params.h"
 #include "runs/work/snapshot_policy.h"
 #include "src/model/device_choice.h"
 
@@ -42,7 +41,7 @@ struct worker {
 int  worker_open(struct worker *w, struct store *s, struct err *e);
 void worker_close(struct worker *w);
 /* What this process takes; job 0: the next one. Valid while w lives. */
-struct wish worker_wish(const struct worker *w, int64_t job);
+struct claim_request worker_claim_request(const struct worker *w, int64_t job);
 /* The model of a job: opened unless it is what the worker has, and its files are the same still. Then its weights and fingerprint, where they are not there yet (1: a signal). */
 int  worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e);
 int  worker_load(struct worker *w, struct err *e);
@@ -56,7 +55,7 @@ struct work_options {
 };
 
 /* Where a text goes while it is written; NULL functions are skipped. `new_text` is false for what the store had. */
-struct work_out {
+struct work_output {
     int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
     int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);
     void (*repeats)(void *ctx, const struct repetition *p);  /* the loop rule has spoken */
@@ -76,20 +75,5 @@ struct work_result {
 };
 
 /* 0: the claim has ended as r says; -1: the store failed, and the worker must stop. */
-int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_out *out,
+int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_output *out,
                struct work_result *r, struct err *e);
-
-/* Given tokens of a text, and the emission of a stored token list, for all who read texts: rules from the job's parameters. */
-struct replay {
-    struct emit_rules rules;
-    struct emit emit;
-    struct span_list spans;
-    size_t at;                           /* tokens taken */
-    size_t span;                         /* the next one */
-};
-/* p, t and job are borrowed; eos: of the model. */
-int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
-                const struct config *c, const struct tokenizer *t, bool at_start, struct err *e);
-void replay_close(struct replay *y);
-/* Token number y->at: what it adds to the text, and whether it was given. Not after an end (asserted). */
-bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);

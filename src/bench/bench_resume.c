@@ -319,7 +319,7 @@ static void clean_up(struct resume *r)
         if (access(r->db[mode], F_OK) == 0 && store_open(&s, r->db[mode],
             &(struct store_options){ .mode = STORE_WRITE }, &ignored) == 0) {
             store_remove(s, &id, 1, NULL, &ignored);
-            snapshots_collect(s);
+            snapshot_files_collect(s);
             store_close(s);
         }
         snprintf(journal, sizeof journal, "%s-journal", r->db[mode]);

@@ -5,6 +5,7 @@
 
 #include "src/request/batch.h"
 #include "runs/report/export.h"
+#include "src/cli/cmd_store.h"
 
 int cmd_export(const struct options *o, struct err *e)
 {

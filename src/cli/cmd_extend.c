@@ -123,7 +123,7 @@ static int extend(struct edit *d, struct err *e)
     wanted = keep + d->n_given + n;
     if (rc || job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
         return -1;
-    const struct added add = { d->given, d->n_given, d->text, d->bytes };
+    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, false, e);
 }
 
@@ -176,7 +176,7 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
                        d->n_given, wanted);
     if (job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
         return -1;
-    const struct added add = { d->given, d->n_given, d->text, d->bytes };
+    const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL,
                                  .wanted = wanted };
     return store_fork(d->s, d->job->id, &f, id, e);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/request/sampling_options.h"
+#include "runs/work/worker.h"
 #include "src/cli/cmd_store.h"
 #include "src/request/request.h"
 #include "src/base/stopping.h"
@@ -211,9 +212,9 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     const struct options *o = r->o;
     const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change,
                                       .rounds = o->rounds, .restore = true };
-    const struct work_out out = { put_text, put_id, say_repetition, announce, r };
+    const struct work_output out = { put_text, put_id, say_repetition, announce, r };
     struct store *s = r->worker.store;
-    struct wish wish = worker_wish(&r->worker, id);
+    struct claim_request wish = worker_claim_request(&r->worker, id);
     struct claim claim;
     struct work_result w;
     wish.n_numerics = 0;                         /* store_begin says what differs */

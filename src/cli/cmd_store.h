@@ -2,7 +2,7 @@
 #pragma once
 #include "runs/store/store.h"
 #include "src/cli/verbs.h"
-#include "runs/work/worker.h"
+#include "runs/work/read_text.h"
 
 /* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
@@ -26,14 +26,3 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 /* `--device cuda:all`: `work` in a process for each GPU (src/cli/work_all.c). Before a store is open and a thread is started. */
 typedef int work_fn(const struct options *o, struct err *e);
 int work_all(const struct options *o, work_fn *work, struct err *e);
-
-/* What it takes to read a job's text: configuration and tokenizer of its model, kept for the next one of the same model. {0} is closed. */
-struct text_reader { char path[PATH_BYTES], scaling[64]; struct config config; struct tokenizer *tokenizer; };
-int  text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e);
-void text_reader_close(struct text_reader *r);
-
-/* The text of a job as far as its row here says, whatever came later, so that both belong together; with a NUL behind it; what may still become a stop string or a code point is not in it. free(*text). */
-int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                  struct err *e);
-/* Its generated token ids, given ones left out, as `ids` has them; free(*ids). No tokenizer is needed. */
-int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "runs/work/worker.h"
 #include "src/cli/cmd_store.h"
 
 struct check {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runs/work/worker.h"
 #include "src/cli/cmd_store.h"
 #include "src/base/stopping.h"
 
@@ -106,7 +107,7 @@ static int look_again(struct shift *h, bool *again, struct err *e)
 static int work(struct shift *h, struct err *e)
 {
     for (bool again = true; again;) {
-        struct wish wish = worker_wish(&h->worker, 0);
+        struct claim_request wish = worker_claim_request(&h->worker, 0);
         struct claim claim;
         wish.max_attempts = (int)h->o->max_attempts;
         wish.batch = h->batch;
