@@ -48,6 +48,8 @@ longhand: $(BUILD)/longhand
 	@ln -sf $< $@
 $(BUILD)/longhand: $(BUILD)/src/cli/main.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
+$(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(OBJ)
+	$(CC) $^ $(LDLIBS) -o $@
 $(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 
@@ -114,7 +116,7 @@ deps:
 	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 demo: longhand
 	@scripts/demo.sh
-tests: $(TESTS) $(IN_C) $(if $(SAN),,$(BUILD)/faults.so)
+tests: $(TESTS) $(IN_C) $(BUILD)/labbench $(if $(SAN),,$(BUILD)/faults.so)
 # Faults for the program under test, in front of the C library (tests/faults.h); the sanitizers want that place for themselves.
 $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 	$(CC) -shared $^ -o $@
@@ -123,7 +125,7 @@ $(BUILD)/tests/faults.c.o: CFLAGS += -fPIC
 test: have-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests
 	@LONG=$(LONG) IN_C="$(IN_C)" scripts/run-tests.sh $(BUILD)
-bench: longhand
+bench: longhand $(BUILD)/labbench
 	./longhand bench $(BENCH)
 help:
 	@sed -n '1,/^MAKEFLAGS/{s/^# //p}' Makefile

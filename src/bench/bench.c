@@ -1,5 +1,4 @@
 #include "src/bench/bench.h"
-#include "src/bench/bench_device.h"
 #include "src/bench/bench_resume.h"
 #include "src/bench/bench_spec.h"
 #include "src/sample/sample.h"
@@ -460,12 +459,14 @@ static int conclude(const struct report *r, struct err *e)
 
 int cmd_bench(const struct options *o, struct err *e)
 {
-    if (bench_spec_wanted(o->bench_points))
-        return bench_spec(o, e);
+    if (bench_spec_wanted(o->bench_points, spec_points))
+        return bench_spec(o, spec_points, e);
     if (bench_resume_wanted(o->bench_points))
         return bench_resume(o, e);
-    if (bench_device_wanted(o))
-        return bench_device(o, e);
+    if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
+        return err_set(e, ERR_INPUT,
+                       "bench: --device %s: of these points the spec points alone run on a GPU; labbench measures it (make bench)",
+                       o->device);
     const char *why = NULL;
     struct report *r = calloc(1, sizeof *r);
     int rc = -1;

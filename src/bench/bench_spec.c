@@ -5,56 +5,25 @@
 #include <string.h>
 
 #include "src/bench/bench.h"
+#include "src/decode/learned.h"
 #include "src/request/draft_options.h"
 
-#define COMMON { "plain", "--drafter none" }, { "again", "--drafter none" }, { "auto", "" }
 static const struct spec_setting table_settings[] = {
-    COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial",
+    SPEC_COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial",
         "--drafter partial" },
     { "ngram", "--drafter ngram" }, { "suffix", "--drafter suffix" },
 };
-static const struct spec_setting window_settings[] = { COMMON };
-/* Fixed trees, the controller off: what could be found by hand. */
-#define CHAINS(name, flags) \
-    { "chain1/" name, "--drafter partial --tree 1 --draft-passes 1 --kv-budget " flags }, \
-    { "chain2/" name, "--drafter partial --tree 1 --draft-passes 2 --kv-budget " flags }, \
-    { "chain3/" name, "--drafter partial --tree 1 --draft-passes 3 --kv-budget " flags }, \
-    { "chain4/" name, "--drafter partial --tree 1 --draft-passes 4 --kv-budget " flags }, \
-    { "chain6/" name, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " flags }
-static const struct spec_setting best_settings[] = {
-    COMMON, CHAINS("256", "256"), CHAINS("1024", "1024"), CHAINS("4096", "4096"),
-    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"), CHAINS("m4096",
-        "4096 --kv-policy mean"),
-    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096",
-        "4096 --kv-policy window"),
-    { "wide2/256", "--drafter partial --tree 2 --draft-passes 3 --kv-budget 256" },
-    { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21",
-        "--drafter heads --tree 2,1" },
-    { "heads-22", "--drafter heads --tree 2,2" }, { "heads-311", "--drafter heads --tree 3,1,1" },
-    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" }, { "swift-111",
-        "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
-    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" }, { "swift2-11",
-        "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
-    { "swift3-11", "--drafter heads,partial --tree 1,1 --draft-passes 3 --kv-budget 256" },
-    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" }, { "ngram-4",
-        "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
-    { "suffix", "--drafter suffix --tree 1" },
-    { "chain3+ngram", "--drafter partial,ngram --tree 1 --draft-passes 3 --kv-budget 256 --ngram-k 2" },
-    { "chain3+suffix", "--drafter partial,suffix --tree 1 --draft-passes 3 --kv-budget 256" },
-};
+static const struct spec_setting window_settings[] = { SPEC_COMMON };
 #define LIST(x) x, sizeof x / sizeof *x
 
-static const struct kind {
-    const char *point; enum spec_kind kind; const struct spec_setting *setting; size_t n_settings, length,
-        every, size, repeat, lead, prompt[3];
-} kinds[] = {
+const struct spec_point spec_points[] = {
     { "spec", SPEC_LONG, LIST(table_settings), 100000, 10000, 400, 2, 200, { 2048, 4096, 8192 } },
     { "spec-short", SPEC_SHORT, LIST(table_settings), 1500, 1500, 1500, 5, 0, { 8192 } },
     { "spec-copy", SPEC_COPY, LIST(table_settings), 100000, 10000, 400, 2, 200, { 4096 } },
     { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 200, { 4096 } },
-    { "spec-best", SPEC_BEST, LIST(best_settings), 100000, 20000, 400, 2, 200, { 4096 } },
+    { .name = NULL },
 };
-enum { N_KINDS = sizeof kinds / sizeof *kinds, SLICE = 125 };
+enum { SLICE = 125 };
 /* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
 enum { FIXED_LEAD = 16, SETTLE = 10 };
 static const double PATIENCE = 2;    /* a setting leaves the repetition after this many times what plain decoding took for the slice */
@@ -63,18 +32,17 @@ static const double PATIENCE = 2;    /* a setting leaves the repetition after th
 
 static size_t word_length(const char *list) { return strcspn(list, ","); }
 
-static const struct kind *kind_named(const char *word, size_t n)
+static const struct spec_point *point_named(const struct spec_point *p, const char *word, size_t n)
 {
-    for (size_t i = 0; i < N_KINDS; i++)
-        if (strlen(kinds[i].point) == n && memcmp(word, kinds[i].point, n) == 0)
-            return &kinds[i];
-    return NULL;
+    while (p->name && (strlen(p->name) != n || memcmp(word, p->name, n)))
+        p++;
+    return p->name ? p : NULL;
 }
 
-bool bench_spec_wanted(const char *points)
+bool bench_spec_wanted(const char *points, const struct spec_point *table)
 {
     for (const char *p = points; p && *p; p += word_length(p), p += *p == ',')
-        if (kind_named(p, word_length(p)))
+        if (point_named(table, p, word_length(p)))
             return true;
     return false;
 }
@@ -87,7 +55,7 @@ static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
     return 0;
 }
 
-static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
+static int choose_settings(struct spec *s, const struct spec_point *k, struct err *e)
 {
     static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay",
                                          "draft-passes", "kv-budget", "kv-sinks", "kv-policy",
@@ -106,17 +74,17 @@ static int choose_settings(struct spec *s, const struct kind *k, struct err *e)
 }
 
 /* Words beside the point: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME (several), full. */
-static int read_words(struct spec *s, char *list, struct err *e)
+static int read_words(struct spec *s, char *list, const struct spec_point *table, struct err *e)
 {
-    const struct kind *k = NULL;
+    const struct spec_point *k = NULL;
     for (char *p = list, *next; *p; p = next) {
         size_t n = word_length(p), at = s->n_prompts;
         next = p + n + (p[n] == ',');
-        const struct kind *named = kind_named(p, n);
+        const struct spec_point *named = point_named(table, p, n);
         p[n] = 0;
         if (named && k)
-            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->point,
-                           named->point);
+            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->name,
+                           named->name);
         if (named)
             k = named;
         else if (strcmp(p, "full") == 0)
@@ -135,11 +103,12 @@ static int read_words(struct spec *s, char *list, struct err *e)
                      : err_set(e, ERR_INPUT,
                                "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, "
                                "prompt=N, set=NAME, full",
-                               p, k ? k->point : "spec"))
+                               p, k ? k->name : "spec"))
             return -1;
     }
     s->kind = k->kind;
-    s->point = k->point;
+    s->point = k->name;
+    s->print = k->print;
     s->length = s->o->tokens ? s->o->tokens : k->length;
     s->size = MIN(s->size ? s->size : k->size, s->length);
     s->every =
@@ -197,10 +166,8 @@ static int read_sampling(struct spec *s, struct err *e)
 
 /* What a setting has learned, and where its partial cache was selected last (a length; 0: it is not selected). */
 struct state {
-    struct control control;
-    struct calibration calibration;
-    struct budget_arm arm[BUDGET_ARMS];
-    size_t at_arm, budget, selected;
+    struct learned learned;
+    size_t budget, selected;
     enum kv_policy policy;
 };
 
@@ -219,28 +186,18 @@ struct table {                       /* work on one text */
 static void take_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
-    *x = (struct state){ .control = d->control, .calibration = g->calibration, .at_arm = g->at_arm, .budget = g->partial.budget, .policy = g->partial.policy,
-                         .selected = g->partial.filled && kv_selects(g->partial.policy)
-                         ? g->partial.n_seen - g->partial.n_recent : 0 };
-    memcpy(x->arm, g->arm, sizeof x->arm);
+    learned_save(&x->learned, d);
+    x->budget = g->partial.budget;
+    x->policy = g->partial.policy;
+    x->selected = g->partial.filled && kv_selects(g->partial.policy) ? g->partial.n_seen - g->partial.n_recent
+                                                                     : 0;
 }
 
 /* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
 static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
-    struct control *c = &x->control;
     const struct partial *p = &d->draft.partial;
-    for (size_t i = 0; i < BUDGET_ARMS; i++)             /* what spoke against drafts long ago is forgotten */
-        x->arm[i].hit = MAX(x->arm[i].hit, HOPE);
-    c->drafter[SOURCE_HEADS].n = 0;
-    if (c->on && writer->control.measured[0]) {
-        memcpy(c->cost, writer->control.cost, sizeof c->cost);
-        memcpy(c->measured, writer->control.measured, sizeof c->measured);
-        c->at = writer->control.at;
-        c->drift = writer->control.drift;
-        if (c->mode == c->better && c->rounds)
-            c->to_go = 1;
-    }
+    learned_catch_up(&x->learned, &writer->learned);
     if (!p->work || n_past <= x->budget || !kv_selects(x->policy))
         return;
     if (!x->selected)
@@ -290,10 +247,7 @@ static int place(struct table *b, struct decoder *d, const struct state *x, size
     d->kv.n_written = b->kv.n_written;
     if (decode_restart(d, n, &b->s->sampling, e))
         return -1;
-    d->control = x->control;
-    d->draft.calibration = x->calibration;
-    memcpy(d->draft.arm, x->arm, sizeof x->arm);
-    d->draft.at_arm = x->at_arm;
+    learned_restore(d, &x->learned);
     return restore_partial(b, d, x, e);
 }
 
@@ -392,7 +346,9 @@ static int write_to(struct table *b, size_t n, struct err *e)
 static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
 {
     const struct spec *s = b->s;
-    size_t lead = !b->d[i].control.on || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
+    const struct draft_settings *draft = &s->setup[i].draft;
+    const bool fixed = !draft->drafters || draft->n_width;
+    size_t lead = fixed || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
                   : first                               ? 4 * s->lead
                                                         : s->lead;
     return MAX(b->t->n_prompt, start - MIN(lead, start));
@@ -557,22 +513,6 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
     return rc;
 }
 
-int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
-{
-    struct decoder d;
-    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL,
-                                  .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
-    draft_defaults(&setup.draft);
-    if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
-        return -1;
-    int rc = decode_prefill(&d, NULL, NULL, e);
-    while (rc == 0 && d.n_tokens < n)
-        rc = decode_step(&d, e);
-    memcpy(tokens, d.tokens, d.n_tokens * sizeof *tokens);
-    decode_close(&d);
-    return rc;
-}
-
 /* ---- the whole ---- */
 
 /* A GPU has no means of rows (draft_check_device). */
@@ -640,7 +580,7 @@ static int load(struct spec *s, struct err *e)
     return heads ? heads_open(&s->engine.heads, NULL, &s->engine.model, e) : 0;
 }
 
-int bench_spec(const struct options *o, struct err *e)
+int bench_spec(const struct options *o, const struct spec_point *table, struct err *e)
 {
     char dir[PATH_BYTES];
     struct options own = *o;
@@ -659,7 +599,7 @@ int bench_spec(const struct options *o, struct err *e)
         goto out;
     }
     own.model = o->model ? o->model : dir;
-    if (read_words(s, list, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
+    if (read_words(s, list, table, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
         spec_prompts(s, e))
         goto out;
     rc = 0;

@@ -16,7 +16,7 @@
 #include "src/decode/decode.h"
 
 enum { SPEC_SETTINGS_MAX = 64, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5 };
-enum spec_kind { SPEC_LONG, SPEC_SHORT, SPEC_COPY, SPEC_WINDOWS, SPEC_BEST };
+enum spec_kind { SPEC_LONG, SPEC_SHORT, SPEC_COPY, SPEC_WINDOWS };
 /* The first settings of every list: plain twice, as each other's control, and the one that writes the text. */
 enum { SPEC_PLAIN, SPEC_AGAIN, SPEC_AUTO, SPEC_OTHERS };
 
@@ -40,8 +40,21 @@ struct spec_text {
 
 struct spec_setting { const char *name, *flags; };     /* flags: of the command line; "" is auto */
 
+/* A word of --points. A table of them ends with name NULL; spec_points are those of `longhand bench`. */
+struct spec;
+struct spec_point {
+    const char *name;
+    enum spec_kind kind;
+    const struct spec_setting *setting;
+    size_t n_settings, length, every, size, repeat, lead, prompt[3];
+    void (*print)(const struct spec *s, const struct spec_text *t);      /* instead of the table of marks */
+};
+extern const struct spec_point spec_points[];
+#define SPEC_COMMON { "plain", "--drafter none" }, { "again", "--drafter none" }, { "auto", "" }
+
 struct spec {
     enum spec_kind kind;
+    void (*print)(const struct spec *s, const struct spec_text *t);
     const char *point;               /* the word */
     const struct options *o;
     struct engine engine;
@@ -58,14 +71,16 @@ struct spec {
 };
 
 /* Whether --points asks for this. */
-bool bench_spec_wanted(const char *points);
-int  bench_spec(const struct options *o, struct err *e);
+bool bench_spec_wanted(const char *points, const struct spec_point *table);
+int  bench_spec(const struct options *o, const struct spec_point *table, struct err *e);
 
 /* Prompts, as the kind of the point wants them: of the files (--data, else the model's `openings`), each of a length, or copy-heavy ones made
  * here. A file too short is written on by the model, with the sampling of the run. Into s->text. */
 int spec_prompts(struct spec *s, struct err *e);
-/* Append tokens to a text until there are n: auto's drafting, the sampling of the run. tokens has place for n. */
-int spec_write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e);
+
+/* Of a setting in a window: medians over the repetitions, per token; seconds of plain decoding. */
+struct spec_run spec_setting_median(const struct spec *s, const struct spec_window *w, size_t setting);
+double spec_plain_median(const struct spec *s, const struct spec_window *w);
 
 void spec_print_head(const struct spec *s, const struct spec_text *t);
 void spec_print_window(const struct spec *s, const struct spec_window *w);

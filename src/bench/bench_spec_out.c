@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { RUN_FIELDS = sizeof(struct spec_run) / sizeof(double) };
-static const double WINDOW_GOAL = 0.98, BEST_GOAL = 0.95;
+static const double WINDOW_GOAL = 0.98;
 
 /* ---- figures ---- */
 
@@ -43,7 +43,7 @@ static const struct spec_run *runs_of(const struct spec *s, const struct spec_wi
 }
 
 /* Of what is per token, over the runs. */
-static struct spec_run setting_median(const struct spec *s, const struct spec_window *w, size_t setting)
+struct spec_run spec_setting_median(const struct spec *s, const struct spec_window *w, size_t setting)
 {
     return median_of(runs_of(s, w, setting), s->repeat);
 }
@@ -54,7 +54,7 @@ static double plain_seconds(const struct spec *s, const struct spec_window *w, s
     return (runs_of(s, w, SPEC_PLAIN)[r].seconds + runs_of(s, w, SPEC_AGAIN)[r].seconds) / 2;
 }
 
-static double plain_median(const struct spec *s, const struct spec_window *w)
+double spec_plain_median(const struct spec *s, const struct spec_window *w)
 {
     double v[1000];
     for (size_t r = 0; r < s->repeat; r++)
@@ -84,9 +84,9 @@ static struct total total_of(const struct spec *s, const struct spec_text *t, si
     struct total x = {0};
     for (size_t k = 0; k < t->n_windows && t->window[k].lo < tokens; k++) {
         const struct spec_window *w = &t->window[k];
-        const struct spec_run m = setting_median(s, w, setting);
-        const double n = (double)(MIN(w->hi, tokens) - w->lo), pass = setting_median(s, w, SPEC_PLAIN).verify;
-        x.plain += n * plain_median(s, w);
+        const struct spec_run m = spec_setting_median(s, w, setting);
+        const double n = (double)(MIN(w->hi, tokens) - w->lo), pass = spec_setting_median(s, w, SPEC_PLAIN).verify;
+        x.plain += n * spec_plain_median(s, w);
         x.seconds += n * m.seconds;
         x.tokens += n;
         x.rounds += n * m.rounds;
@@ -116,16 +116,6 @@ static double goal(const struct spec *s)
     return s->kind == SPEC_SHORT ? 1.3 : s->kind == SPEC_LONG || s->kind == SPEC_COPY ? (bf16 ? 3 : 1.6) : 0;
 }
 
-/* The fastest of the fixed settings by these seconds; SPEC_PLAIN where there is none. */
-static size_t best_fixed(const struct spec *s, const double *seconds)
-{
-    size_t best = SPEC_PLAIN;
-    for (size_t i = SPEC_OTHERS; i < s->n_settings; i++)
-        if (seconds[i] < seconds[best])
-            best = i;
-    return best;
-}
-
 /* ---- text ---- */
 
 void spec_print_head(const struct spec *s, const struct spec_text *t)
@@ -149,7 +139,7 @@ void spec_print_head(const struct spec *s, const struct spec_text *t)
 
 void spec_print_window(const struct spec *s, const struct spec_window *w)
 {
-    printf("%8zu %9.4f %7.3f", w->from, plain_median(s, w) * 1e3, window_speedup(s, w, SPEC_AGAIN));
+    printf("%8zu %9.4f %7.3f", w->from, spec_plain_median(s, w) * 1e3, window_speedup(s, w, SPEC_AGAIN));
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++) {
         double x = window_speedup(s, w, i);
         printf(" %*.2f%s", (int)MAX(strlen(s->setting[i].name), (size_t)6) - (x < WINDOW_GOAL), x,
@@ -188,46 +178,16 @@ static void print_bounds(const struct spec *s, const struct spec_text *t)
     }
 }
 
-/* Auto beside the fastest fixed setting of every window, and of the whole text. */
-static void print_best(const struct spec *s, const struct spec_text *t)
-{
-    double sum[SPEC_SETTINGS_MAX] = {0}, changing = 0;
-    printf("\n%8s  %-14s %8s %8s %12s (goal %.2f)\n", "token", "best fixed", "its", "auto's", "auto/best",
-           BEST_GOAL);
-    for (size_t k = 0; k < t->n_windows; k++) {
-        const struct spec_window *w = &t->window[k];
-        double seconds[SPEC_SETTINGS_MAX], n = (double)(w->hi - w->lo);
-        for (size_t i = 0; i < s->n_settings; i++) {
-            seconds[i] = i < SPEC_AUTO ? plain_median(s, w) : setting_median(s, w, i).seconds;
-            sum[i] += n * seconds[i];
-        }
-        size_t best = best_fixed(s, seconds);
-        changing += n * seconds[best];
-        printf("%8zu  %-14s %8.2f %8.2f %12.3f%s\n", w->from, s->setting[best].name,
-               seconds[SPEC_PLAIN] / seconds[best], seconds[SPEC_PLAIN] / seconds[SPEC_AUTO],
-               seconds[best] / seconds[SPEC_AUTO],
-               seconds[best] < BEST_GOAL * seconds[SPEC_AUTO] ? " !" : "");
-    }
-    size_t best = best_fixed(s, sum);
-    printf("the whole text: auto %.2f, best fixed setting %s %.2f (auto/best %.3f), the best of each window "
-           "%.2f (auto/best %.3f)\n",
-           sum[SPEC_PLAIN] / sum[SPEC_AUTO], s->setting[best].name, sum[SPEC_PLAIN] / sum[best],
-           sum[best] / sum[SPEC_AUTO], sum[SPEC_PLAIN] / changing, changing / sum[SPEC_AUTO]);
-    for (size_t i = SPEC_OTHERS; i < s->n_settings; i++)
-        printf("  %-14s %6.2f   %s\n", s->setting[i].name, sum[SPEC_PLAIN] / sum[i],
-               s->setting[i].flags ? s->setting[i].flags : "the flags of this command");
-}
-
 void spec_print_text(const struct spec *s, const struct spec_text *t)
 {
     size_t slow = 0;
     for (size_t k = 0; k < t->n_windows; k++)
         slow += window_speedup(s, &t->window[k], SPEC_AUTO) < WINDOW_GOAL;
-    if (s->kind != SPEC_BEST)
+    if (!s->print)
         print_marks(s, t);
     print_bounds(s, t);
-    if (s->kind == SPEC_BEST)
-        print_best(s, t);
+    if (s->print)
+        s->print(s, t);
     printf("auto below %.2f of plain: %zu of %zu windows", WINDOW_GOAL, slow, t->n_windows);
     if (t->own_tokens)
         printf("; between the windows auto wrote %zu tokens in %.1f s", t->own_tokens, t->own_seconds);
@@ -256,7 +216,7 @@ static void over_texts(const struct spec *s, size_t setting, size_t tokens, doub
 void spec_print_all(const struct spec *s)
 {
     double mean[4], deviation[4];
-    if (s->kind == SPEC_BEST || s->n_texts == 0)
+    if (s->print || s->n_texts == 0)
         return;
     if (s->n_texts > 1)
         printf("\nall %zu texts, mean and standard deviation; sums of seconds per token of the sampled "
@@ -295,9 +255,9 @@ static void json_window(const struct spec *s, const struct spec_window *w)
 {
     printf("\n   {\"from\": %zu, \"tokens\": %zu, \"stands_for\": [%zu, %zu], \"plain_seconds_per_token\": "
            "%.6g, \"settings\": {",
-           w->from, w->tokens, w->lo, w->hi, plain_median(s, w));
+           w->from, w->tokens, w->lo, w->hi, spec_plain_median(s, w));
     for (size_t i = 0; i < s->n_settings; i++) {
-        const struct spec_run m = setting_median(s, w, i);
+        const struct spec_run m = spec_setting_median(s, w, i);
         printf("%s\n    \"%s\": {\"speedup\": %.4f, \"seconds_per_token\": %.6g, \"tokens_per_round\": %.4f, "
                "\"rows_per_round\": %.4f, \"runs\": [",
                i ? "," : "", s->setting[i].name, window_speedup(s, w, i), m.seconds, 1 / m.rounds,

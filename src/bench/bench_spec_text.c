@@ -75,6 +75,23 @@ static struct spec_text *add_text(struct spec *s, const char *name, struct err *
     return t;
 }
 
+/* Append tokens to a text until there are n: auto's drafting, the sampling of the run. tokens has place for n. */
+static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
+{
+    struct decoder d;
+    struct decode_setup setup = { .heads = s->engine.heads.n ? &s->engine.heads : NULL,
+                                  .small = s->engine.int8.mem ? &s->engine.int8 : NULL };
+    draft_defaults(&setup.draft);
+    if (decode_open(&d, &s->engine.model, &s->sampling, &setup, tokens, have, n, e))
+        return -1;
+    int rc = decode_prefill(&d, NULL, NULL, e);
+    while (rc == 0 && d.n_tokens < n)
+        rc = decode_step(&d, e);
+    memcpy(tokens, d.tokens, d.n_tokens * sizeof *tokens);
+    decode_close(&d);
+    return rc;
+}
+
 /* The first n tokens of a text; where it has fewer, the model goes on. */
 static int prompt_of(struct spec *s, const char *name, const char *text, size_t bytes, size_t n,
                      struct err *e)
@@ -91,7 +108,7 @@ static int prompt_of(struct spec *s, const char *name, const char *text, size_t 
     if (have == 0)
         return err_set(e, ERR_INPUT, "%s: no tokens", name);
     t->n_prompt = n;
-    return have < n ? spec_write_on(s, t->prompt, have, n, e) : 0;
+    return have < n ? write_on(s, t->prompt, have, n, e) : 0;
 }
 
 static int copy_prompts(struct spec *s, struct err *e)

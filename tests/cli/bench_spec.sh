@@ -24,7 +24,7 @@ assert abs(whole["seconds"] - sum(parts)) < 1e-3 * whole["seconds"]
 END
 result spec_has_every_setting_and_its_sums $? "$(cat "$TMP/err" "$TMP/out")"
 
-"$LONGHAND" bench --points spec-best,$SMALL,set=chain3/256,set=heads-1 --tokens 800 --repeat 2 --drafter partial --tree 2,1 >"$TMP/out" 2>"$TMP/err" &&
+"$(dirname "$LONGHAND")/labbench" --points spec-best,$SMALL,set=chain3/256,set=heads-1 --tokens 800 --repeat 2 --drafter partial --tree 2,1 >"$TMP/out" 2>"$TMP/err" &&
     grep -q '^the whole text: auto' "$TMP/out" && grep -q '  given .*the flags of this command' "$TMP/out"
 result spec_best_compares_auto_with_fixed_settings $? "$(cat "$TMP/err")"
 "$LONGHAND" bench --points spec-copy,prompt=300,window=100,every=200,set=suffix --tokens 200 --repeat 1 >"$TMP/out" 2>"$TMP/err" &&
@@ -37,7 +37,7 @@ result spec_short_takes_each_file $? "$(cat "$TMP/err")"
     python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for t in j["texts"] for c in t["cumulative"]))' "$TMP/copy"
 result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/copy")"
 
-check spec_points_stand_alone 2 'spec and spec-best: one of the spec points at a time' bench --points spec,spec-best
+check spec_points_stand_alone 2 'spec and spec-copy: one of the spec points at a time' bench --points spec,spec-copy
 check spec_words_are_checked 2 '"depth=5"; beside spec are allowed: every=N' bench --points spec,depth=5
 check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" bench --points spec,slice=10
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072

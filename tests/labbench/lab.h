@@ -16,6 +16,7 @@
  * Two files: bench_device.c (points and tables), bench_project.c (models/demo on real text, the projection). */
 #pragma once
 #include "src/cli/verbs.h"
+#include "src/bench/bench_spec.h"
 #include "src/decode/decode.h"
 
 enum { BENCH_AT_MAX = 8, BENCH_NODES = 64, BENCH_DRAFTS = 3 };
@@ -55,13 +56,13 @@ struct bench_device {
     char skipped[8][200]; size_t n_skipped;
 };
 
-/* Whether --device names a GPU. */
-bool bench_device_wanted(const struct options *o);
 int  bench_device(const struct options *o, struct err *e);
 void bench_device_skip(struct bench_device *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* b->train, of the random model; or a line under what was skipped. */
 int  bench_train(struct bench_device *b, const struct model *m, struct err *e);
+
+extern const struct spec_point lab_points[];     /* sweep.c */
 
 /* bench_project.c. Tokens per round of models/demo, b->accepted. */
 int  bench_accept(struct bench_device *b, struct err *e);

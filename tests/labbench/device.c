@@ -1,7 +1,6 @@
-#include "src/bench/bench_device.h"
+#include "tests/labbench/lab.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 enum { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO };
 static const char *const words[] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train",
                                      "project", "demo" };
-const size_t bench_sizes[3] = { 1, 16, 64 };
 static const size_t depths[] = { 0, 4096, 16384, 32768, 65536, 100000 }, tiny_depths[] = { 0, 100 };
 /* tokens of plain decoding that a depth has room for */
 enum { SAMPLES_MAX = 64, TOKENS = 4096, TOKENS_HEADS = 3 };
@@ -33,21 +31,6 @@ static const char llama_tiny[] =
     "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,\n"
     " \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": "
     "0, \"eos_token_id\": 1}";
-
-bool bench_device_wanted(const struct options *o)
-{
-    return strncmp(o->device, "cuda", 4) == 0 || strncmp(o->device, "emulated", 8) == 0;
-}
-
-void bench_device_skip(struct bench_device *b, const char *fmt, ...)
-{
-    va_list args;
-    if (b->n_skipped == sizeof b->skipped / sizeof *b->skipped)
-        return;
-    va_start(args, fmt);
-    vsnprintf(b->skipped[b->n_skipped++], sizeof *b->skipped, fmt, args);
-    va_end(args);
-}
 
 /* ---- time ---- */
 
@@ -320,8 +303,9 @@ static size_t deepest_that_fits(struct bench_device *b, struct target *t, const 
 static int open_target(struct target *t, struct err *e)
 {
     struct sampling *s = &t->sampling;
-    /* a drafter without state gives the decoder scratch and logits of many rows; it is asked for nothing */
-    const struct decode_setup setup = { .draft = { .drafters = 1u << SOURCE_TEST, .rows_max = BENCH_NODES } };
+    /* A fixed tree of heads that do not exist: the decoder gets scratch and logits for many rows, and drafts nothing. */
+    const struct decode_setup setup = { .draft = { .drafters = 1u << SOURCE_HEADS, .n_width = 1, .width = { 1 },
+                                                   .rows_max = BENCH_NODES } };
     sampling_defaults(s);
     s->seed = 1;
     s->min_p = 0.1;
@@ -336,7 +320,6 @@ static int open_target(struct target *t, struct err *e)
     if (decode_open(&t->d, &t->model, s, &setup, t->token, 1, t->n_max, e))
         return -1;
     t->d.draft.set.drafters = 0;
-    t->d.control.on = false;
     return 0;
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/device_train.h"
-#include "src/bench/bench_device.h"
+#include "tests/labbench/lab.h"
 #include "src/train/train_heads.h"
 
 enum { HEADS = 3, ROWS = 256 };

@@ -1,5 +1,5 @@
 /* Tokens per round on real text, and what a long text would take with the times of bench_device.c. */
-#include "src/bench/bench_device.h"
+#include "tests/labbench/lab.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,0 +1,17 @@
+/* What the parts of labbench share. */
+#include "tests/labbench/lab.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const size_t bench_sizes[3] = { 1, 16, 64 };
+
+void bench_device_skip(struct bench_device *b, const char *fmt, ...)
+{
+    va_list args;
+    if (b->n_skipped == sizeof b->skipped / sizeof *b->skipped)
+        return;
+    va_start(args, fmt);
+    vsnprintf(b->skipped[b->n_skipped++], sizeof *b->skipped, fmt, args);
+    va_end(args);
+}

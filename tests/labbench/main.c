@@ -1,0 +1,42 @@
+/* labbench: measurements that developers need and users do not. It takes the options of `longhand bench`:
+ *
+ *     labbench --device cuda[:N] [--points LIST]     a GPU: copies, passes at depths, training, a projection (device.c)
+ *     labbench --points spec-best[,WORDS]            auto against 61 fixed settings (sweep.c)
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/labbench/lab.h"
+
+static int run(const struct options *o, struct err *e)
+{
+    if (bench_spec_wanted(o->bench_points, lab_points))
+        return bench_spec(o, lab_points, e);
+    if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
+        return bench_device(o, e);
+    return err_set(e, ERR_INPUT, "--device cuda[:N] or --points spec-best; `longhand bench` measures everything else");
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct err e = { 0 };
+    char **args = calloc((size_t)argc + 2, sizeof *args);
+    if (!args)
+        return 1;
+    args[0] = argv[0];
+    args[1] = (char *)"bench";
+    memcpy(args + 2, argv + 1, (size_t)(argc - 1) * sizeof *args);
+    signal(SIGPIPE, SIG_IGN);
+    int rc = options_parse(&o, argc + 1, args, &e);
+    if (rc == 0) {
+        rc = run(&o, &e);
+        options_free(&o);
+    }
+    if (rc)
+        fprintf(stderr, "labbench: %s\n", e.msg);
+    free(args);
+    return rc ? e.code : 0;
+}
