@@ -221,7 +221,7 @@ struct device {
     /* ---- logits; NULL with host_memory: src/sample/sample.h does it there ---- */
     /* counts[0][id] += window, counts[1][id] += text: no id twice. The list is the host's. */
     void (*count)(struct device *, uint32_t *counts, size_t vocab, const struct device_count *, size_t n);
-    /* best [n][k], k <= 32, of the host: what sampler_rank finds for each choice, the best first, then id -1; the first is that of sampler_choose.
+    /* best [n][k], k <= 32, of the host: what sampler_rank finds for each choice, the best first, then id -1; the first is that of sampler_sample.
      * logits [..][vocab] are kept. Waits; 0, or -1 with `error`. */
     int (*choose)(struct device *, struct device_candidate *best, size_t k, const float *logits, size_t vocab,
                   const struct device_chain *, const struct device_choices *);

@@ -1,10 +1,11 @@
-/* Milliseconds per token of sampler_choose and of sampler_rank on one thread, for every twin this machine has: processor time, which a
+/* Milliseconds per token of sampler_sample and of sampler_rank on one thread, for every twin this machine has: processor time, which a
  * busy machine does not change. Built by hand; never a test.
  *     bench_sample [vocabulary (151936)] [history (100000)] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "src/sample/coin.h"
 #include "src/sample/sample.h"
 
 enum { ROWS = 4, TIMES = 24 };
@@ -53,7 +54,7 @@ static size_t vocab, n_history;
 static float *rows, *x;
 static int32_t *history;
 
-/* Median of sampler_choose, or of sampler_rank with k. */
+/* Median of sampler_sample, or of sampler_rank with k. */
 static double ms_per_row(const struct ops *ops, const struct setting *setting, size_t k)
 {
     static const int32_t eos[] = { 0 };
@@ -75,7 +76,7 @@ static double ms_per_row(const struct ops *ops, const struct setting *setting, s
         if (k)
             sampler_rank(s, x, &h, k, out);
         else
-            sampler_choose(s, x, &h);
+            sampler_sample(s, x, &h);
         ms[j] = 1e3 * (thread_cpu_seconds() - from);
         for (size_t m = j; m > 0 && ms[m] < ms[m - 1]; m--) {
             double swap = ms[m];

@@ -1,6 +1,6 @@
 /* Fuzz target: encode(text) with the fixtures of every family. The first byte chooses one. Invalid UTF-8 is refused; for
  * byte-level kinds decoding gives the text back; and words merged in parts give what they give as a whole. */
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "src/sample/coin.h"
 #include "src/sample/sample.h"
 
 struct cand { float x; int32_t id; };

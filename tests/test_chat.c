@@ -180,7 +180,7 @@ static size_t check_fixture(const char *name)
         for (struct js_walk w = js_walk(&v); js_next(&w, NULL, &one);) {
             size_t n_hash;
             char *hash = text_of(&one, &n_hash);
-            const char *known = chat_known(hash);
+            const char *known = chat_template_name_of_hash(hash);
             CHECK(known && !strcmp(known, name), "%s: %s is %s", name, hash, known ? known : "unknown");
             free(hash);
         }

@@ -125,7 +125,7 @@ static void choices_are_the_samplers(void)
             struct candidate best[5];
             const float *row = logits + choice[r].row * VOCAB;
             memcpy(mine, row, VOCAB * sizeof *mine);
-            const int32_t want = sampler_choose(sampler, mine, &h);
+            const int32_t want = sampler_sample(sampler, mine, &h);
             CHECK(first[r].id == want, "case %d row %zu: %d, the sampler chooses %d", c, r, first[r].id,
                   want);
             memcpy(mine, row, VOCAB * sizeof *mine);
@@ -215,14 +215,14 @@ static struct history behind(const struct forest *f, struct history h, size_t i)
 }
 
 /* One round over a text: the tokens behind all nodes, a level of rankings, and a candidate row of the published verifier. */
-static void as_the_sampler(struct chooser *c, struct sampler *s, struct history text, float *logits,
+static void as_the_sampler(struct device_sampler *c, struct sampler *s, struct history text, float *logits,
                            float *there, const char *what)
 {
     static struct forest f;
     static float mine[WORDS];
-    struct candidate got[CHOOSER_RANKS * RANKED], want[RANKED];
-    struct history level[CHOOSER_RANKS];
-    size_t found[CHOOSER_RANKS];
+    struct candidate got[DEVICE_SAMPLER_RANKS * RANKED], want[RANKED];
+    struct history level[DEVICE_SAMPLER_RANKS];
+    size_t found[DEVICE_SAMPLER_RANKS];
     grow(&f);
     for (size_t i = 0; i < NODES * WORDS; i++)
         logits[i] = 3 * rig_float();
@@ -232,18 +232,18 @@ static void as_the_sampler(struct chooser *c, struct sampler *s, struct history 
         if ((int32_t)i != text.tokens[text.n - 7])
             logits[i] = -INFINITY;                               /* behind the text only what would repeat it: penalised, not banned */
     dev->upload(dev, there, logits, NODES * WORDS * sizeof *logits);
-    chooser_tree(c, there, &text, NODES, f.parent, f.token);
+    device_sampler_set_tree(c, there, &text, NODES, f.parent, f.token);
     for (size_t i = 0; i < NODES; i++) {
         const struct history h = behind(&f, text, i);
         memcpy(mine, logits + i * WORDS, sizeof mine);
-        const int32_t token = chooser_at(c, there, i, &h), choice = sampler_choose(s, mine, &h);
+        const int32_t token = device_sampler_token(c, there, i, &h), choice = sampler_sample(s, mine, &h);
         CHECK(token == choice, "%s, node %zu at depth %zu: %d, the sampler chooses %d", what, i, h.n_path,
               token, choice);
     }
-    for (size_t i = 0; i < CHOOSER_RANKS; i++)
+    for (size_t i = 0; i < DEVICE_SAMPLER_RANKS; i++)
         level[i] = behind(&f, text, NODES - 1 - i);
-    chooser_rank(c, there + 5 * WORDS, level, CHOOSER_RANKS, RANKED, got, found);
-    for (size_t i = 0; i < CHOOSER_RANKS; i++) {
+    device_sampler_rank(c, there + 5 * WORDS, level, DEVICE_SAMPLER_RANKS, RANKED, got, found);
+    for (size_t i = 0; i < DEVICE_SAMPLER_RANKS; i++) {
         memcpy(mine, logits + 5 * WORDS, sizeof mine);
         const size_t n = sampler_rank(s, mine, &level[i], RANKED, want);
         CHECK(found[i] == n && memcmp(got + i * RANKED, want, n * sizeof *want) == 0,
@@ -251,8 +251,8 @@ static void as_the_sampler(struct chooser *c, struct sampler *s, struct history 
     }
     for (uint32_t row = 0; row < 3; row++) {
         memcpy(mine, logits + 9 * WORDS, sizeof mine);
-        const int32_t token = chooser_at_row(c, there, 9, &level[3], row),
-                      choice = sampler_choose_row(s, mine, &level[3], row);
+        const int32_t token = device_sampler_token_row(c, there, 9, &level[3], row),
+                      choice = sampler_sample_row(s, mine, &level[3], row);
         CHECK(token == choice, "%s, row %u of candidates: %d, the sampler chooses %d", what, row, token,
               choice);
     }
@@ -273,7 +273,7 @@ static void trees_are_the_samplers(void)
         others[i] = (int32_t)(rig_random() % 12);
     for (int c = 0; c < 6; c++) {
         struct sampling p = random_sampling(c);
-        struct chooser *chooser;
+        struct device_sampler *sampler;
         struct sampler *s;
         struct err e;
         p.top_k = MIN(p.top_k, WORDS), p.min_keep = MIN(p.min_keep, (size_t)20);
@@ -284,7 +284,7 @@ static void trees_are_the_samplers(void)
         p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 100;
         p.dry_breakers = breaker, p.n_dry_breakers = 1;
         CHECK(sampling_check(&p, WORDS, &e) == 0, "%s", e.msg);
-        CHECK(chooser_open(&chooser, &m, &p, NODES, &e) == 0 &&
+        CHECK(device_sampler_open(&sampler, &m, &p, NODES, &e) == 0 &&
                   sampler_open(&s, &p, WORDS, m.ops, NULL, &e) == 0,
               "%s", e.msg);
         const struct { const int32_t *tokens; size_t n, known; const char *what;
@@ -294,10 +294,10 @@ static void trees_are_the_samplers(void)
         for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
             char what[64];
             snprintf(what, sizeof what, "case %d, %s", c, text[i].what);
-            as_the_sampler(chooser, s, (struct history){ text[i].tokens, text[i].n, 20, NULL, 0,
+            as_the_sampler(sampler, s, (struct history){ text[i].tokens, text[i].n, 20, NULL, 0,
                 text[i].known }, logits, there, what);
         }
-        chooser_close(chooser), sampler_close(s);
+        device_sampler_close(sampler), sampler_close(s);
     }
     dev->free(dev, there, 0), free(logits);
 }

@@ -7,6 +7,7 @@
  *     test_distribution [--long]     --long: ten times the draws, defects half or a third as large */
 #include <float.h>
 #include "kernels/pool.h"
+#include "src/sample/coin.h"
 #include "src/sample/sample.h"
 #include "tests/test.h"
 
@@ -139,7 +140,7 @@ static void draw_part(void *ctx, size_t part, size_t thread)
         turned[i] = d->logits[(i + d->turn) % d->vocab];
     for (; from < to; from++) {
         memcpy(x, turned, d->vocab * sizeof *x);
-        d->out[from] = (uint32_t)sampler_choose(s, x, &(struct history){ NULL, d->first + from, 0, NULL, 0 });
+        d->out[from] = (uint32_t)sampler_sample(s, x, &(struct history){ NULL, d->first + from, 0, NULL, 0 });
     }
     sampler_close(s);
     free(x);
@@ -388,7 +389,7 @@ static void first_tokens_of_many_texts(void)
             if (sampler_open(&sampler, &s, FEW, ops, NULL, &e))
                 abort();
             memcpy(x, logits, sizeof x);
-            a[i] = (uint32_t)sampler_choose(sampler, x, &(struct history){ NULL, 100, 100, NULL, 0 });
+            a[i] = (uint32_t)sampler_sample(sampler, x, &(struct history){ NULL, 100, 100, NULL, 0 });
             sampler_close(sampler);
         }
         must_fit(axis ? "along sample numbers" : "along seeds", fit_all(a, N, p, FEW));
@@ -460,7 +461,7 @@ static uint32_t toy_draw(const struct toy *t, size_t position, int depth, uint32
     const int32_t path[1] = { (int32_t)t->lead };
     struct history h = { NULL, position, 0, path, (size_t)depth };
     memcpy(x, t->logits[depth], sizeof x);
-    return (uint32_t)sampler_choose_row(t->s, x, &h, row);
+    return (uint32_t)sampler_sample_row(t->s, x, &h, row);
 }
 
 /* Algorithm 1 of TokenSwift, lines 12 and 13: a draw per row and depth, the longest match wins, one of the longest by lot. Two tokens at most. */

@@ -103,7 +103,7 @@ static void equals_its_definition(void)
     for (unsigned round = 0; round < 400; round++) {
         struct sampling p;
         struct dry d;
-        struct past past = {0};
+        struct history_digest past = {0};
         size_t k = kinds[round % 6], len = 2 + below(round % 9 ? 250 : LEN - 1), n = 0, t = 0;
         make_text(text[0], len, k, round / 6 % 4);
         memcpy(text[1], text[0], sizeof text[0]);
@@ -120,7 +120,7 @@ static void equals_its_definition(void)
             memcpy(whole, text[t], n * sizeof *whole);
             for (size_t i = n; i < end; i++)
                 whole[i] = round & 1 && like + i - n < n ? whole[like + i - n] : (int32_t)below(k);
-            bool goes_on = past_goes_on(&past, &h);
+            bool goes_on = history_digest_extend(&past, &h);
             jumps += !goes_on;
             dry_enter(&d, &h, goes_on);
             brute_penalties(want, VOCAB, &p, whole, end);
@@ -180,7 +180,7 @@ static void sampler_subtracts_it(void)
                 plain = logits[v] > logits[plain] ? v : plain;
             }
             struct history h = { .tokens = text[0], .n = n, .path = text[0] + n, .n_path = n_path };
-            int32_t got = sampler_choose(s, logits, &h);
+            int32_t got = sampler_sample(s, logits, &h);
             CHECK(got == (int32_t)best, "round %u, n %zu + %zu: %d, want %zu", round, n, n_path, got, best);
             moved += plain != best;
         }
@@ -326,7 +326,7 @@ static void cost_and_allocations(void)
     static const char *const names[] = { "one token", "period 7", "zipf", "two tokens", "zipf, loop of 50" };
     for (size_t kind = 0; kind < 5; kind++) {
         struct sampling p;
-        struct past past = {0};
+        struct history_digest past = {0};
         struct dry d;
         double seconds = 0, most = 0, known = 0;
         size_t found = 0, places = 0, before;
@@ -339,7 +339,7 @@ static void cost_and_allocations(void)
         CHECK(!dry_open(&d, &p, V, &e), "%s", e.msg);
         struct history h = { .tokens = x, .n = N - LAST, .path = x + N - LAST, .n_path = 4 };
         double start = clock_seconds();
-        dry_enter(&d, &h, past_goes_on(&past, &h));
+        dry_enter(&d, &h, history_digest_extend(&past, &h));
         dry_leave(&d);
         double first = clock_seconds() - start;
         before = allocations();
@@ -348,7 +348,7 @@ static void cost_and_allocations(void)
             h.path = x + n;
             start = clock_seconds();
             h.known = n - 1;
-            bool goes_on = past_goes_on(&past, &h);
+            bool goes_on = history_digest_extend(&past, &h);
             dry_enter(&d, &h, goes_on);
             double spent = clock_seconds() - start;
             found += d.found.n;
@@ -359,7 +359,7 @@ static void cost_and_allocations(void)
             places = MAX(places, suffix_places(d.index, x, n, h.path, 4));
             h.known = 0;
             start = clock_seconds();
-            past_goes_on(&past, &h);
+            history_digest_extend(&past, &h);
             known += clock_seconds() - start;
         }
         CHECK(!ALLOCATIONS_COUNTED || allocations() == before);

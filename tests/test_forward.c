@@ -212,7 +212,7 @@ static void sampled_on_the_host(const struct rig *r, const struct sampling *p, i
     if (sampler_open(&s, p, r->c.vocab, ops_all[0], NULL, &e)) rig_die("sampler", &e);
     for (size_t i = 0; i + 1 < PROMPT + CHOSEN; i++) {
         float *x = pass(r, &kv, text + i, NULL, 1);
-        if (i + 1 >= PROMPT) text[i + 1] = sampler_choose(s, x, &(struct history){ text, i + 1, PROMPT, NULL,
+        if (i + 1 >= PROMPT) text[i + 1] = sampler_sample(s, x, &(struct history){ text, i + 1, PROMPT, NULL,
             0, 0 });
         free(x);
     }

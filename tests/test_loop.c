@@ -73,7 +73,7 @@ static void equals_its_definition(void)
         CHECK(got == want, "round %zu: %zu, by the definition %zu", round, got, want);
         if (got != SIZE_MAX) {
             spoke++;
-            CHECK(loop_in(l, &r) && r.start == start && r.found == got && r.end == got + 1, "start %zu, %zu",
+            CHECK(loop_current(l, &r) && r.start == start && r.found == got && r.end == got + 1, "start %zu, %zu",
                   r.start, start);
         }
     }
@@ -140,7 +140,7 @@ static void found_once_and_left(void)
     another_text();
     for (size_t i = 0; i < 3000; i++) {
         found += loop_token(l, t[i]);
-        if (loop_left(l, &r)) {
+        if (loop_ended(l, &r)) {
             size_t base = left++ ? 1500 : 0;
             CHECK(r.start == 520 + base && r.found == 652 + base && r.end == 1000 + base && r.period == 20,
                   "%zu: start %zu found %zu end %zu period %zu", i, r.start, r.found, r.end, r.period);
@@ -177,7 +177,7 @@ static void text_is_quiet(const char *name, const char *s, size_t n)
         return;
     }
     size_t at = first_found(ids, n_ids);
-    if (at != SIZE_MAX && loop_in(l, &r))
+    if (at != SIZE_MAX && loop_current(l, &r))
         CHECK(false, "%s: tokens %zu to %zu, period %zu", name, r.start, at, r.period);
     free(ids);
 }

@@ -117,11 +117,11 @@ static void ask(struct said *said, const struct sampling *p, const float *logits
     memset(said, 0, sizeof *said);
     CHECK(!sampler_open(&s, p, vocab, ops, pool, &e), "%s", e.msg);
     memcpy(x, logits, vocab * sizeof *x);
-    said->id = sampler_choose(s, x, h);
+    said->id = sampler_sample(s, x, h);
     memcpy(x, logits, vocab * sizeof *x);
     said->n = sampler_rank(s, x, h, k, said->ranked);
     memcpy(x, logits, vocab * sizeof *x);
-    said->row_id = sampler_choose_row(s, x, h, row);
+    said->row_id = sampler_sample_row(s, x, h, row);
     for (size_t i = 0; i < SOME_IDS; i++)
         said->bans[i] = sampler_bans(s, ids[i], h);
     sampler_close(s);
@@ -148,7 +148,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
         path[i] = (int32_t)below(ids);
     h.n_prompt = below(h.n + 1);
     const size_t k = 1 + below(below(3) ? RANK_MAX : 3), position = h.n + h.n_path;
-    const uint32_t row = below(2) ? (uint32_t)below(50) : (uint32_t)below(ROWS_MAX);
+    const uint32_t row = below(2) ? (uint32_t)below(50) : (uint32_t)below(CANDIDATE_ROWS_MAX);
     for (size_t i = 0; i < SOME_IDS; i++)
         ids_asked[i] = i < p.n_bias             ? p.bias[i].id
                        : i < p.n_bias + p.n_eos ? eos[i - p.n_bias]
@@ -395,10 +395,10 @@ static void tables_follow_any_history(void)
                 path[j] = (int32_t)below(V);
             make_logits(logits, V, 3);
             memcpy(x, logits, sizeof x);
-            int32_t got = sampler_choose(s, x, &h);
+            int32_t got = sampler_sample(s, x, &h);
             memcpy(x, logits, sizeof x);
             CHECK(!sampler_open(&fresh, &p, V, ops_all[0], NULL, &e));
-            int32_t want = sampler_choose(fresh, x, &h);
+            int32_t want = sampler_sample(fresh, x, &h);
             sampler_close(fresh);
             memcpy(x, logits, sizeof x);
             struct history none = { NULL, 0, 0, NULL, 0 };
@@ -406,7 +406,7 @@ static void tables_follow_any_history(void)
             sampling_defaults(&neutral);
             neutral.temperature = 0;
             CHECK(!sampler_open(&fresh, &neutral, V, ops_all[0], NULL, &e));
-            differ += sampler_choose(fresh, x, &none) != want;
+            differ += sampler_sample(fresh, x, &none) != want;
             sampler_close(fresh);
             CHECK(got == want, "window %ld, step %zu, n %zu, path %zu", windows[w], i, h.n, h.n_path);
             if (test_failed_)
@@ -446,11 +446,11 @@ static void path_equals_appended_tokens(void)
         struct history before_path = { tokens, split, prompt, NULL, 0 };
         CHECK(!sampler_open(&s, &p, V, ops_all[0], NULL, &e));
         memcpy(x, logits, sizeof x);
-        int32_t want = sampler_choose(s, x, &whole);
+        int32_t want = sampler_sample(s, x, &whole);
         memcpy(x, logits, sizeof x);
-        CHECK(sampler_choose(s, x, &parts) == want, "case %d", i);
+        CHECK(sampler_sample(s, x, &parts) == want, "case %d", i);
         memcpy(x, logits, sizeof x);
-        differ += split < n && sampler_choose(s, x, &before_path) != want;
+        differ += split < n && sampler_sample(s, x, &before_path) != want;
         sampler_close(s);
     }
     CHECK(differ > 1000, "%zu", differ);
@@ -464,7 +464,7 @@ static int32_t choose(const struct sampling *p, const float *logits, size_t voca
     memcpy(x, logits, vocab * sizeof *x);
     int32_t id = -1;
     if (!sampling_check(p, vocab, &e) && !sampler_open(&s, p, vocab, ops_all[0], NULL, &e)) {
-        id = sampler_choose(s, x, &h);
+        id = sampler_sample(s, x, &h);
         sampler_close(s);
     }
     free(x);
@@ -568,7 +568,7 @@ static void frequencies_are_those_of_softmax(void)
             }
             static int32_t tokens[DRAWS];
             memcpy(x, logits, sizeof x);
-            int32_t id = sampler_choose(sampler, x, &(struct history){ tokens, set % 3 ? 5 : i, 0, NULL, 0 });
+            int32_t id = sampler_sample(sampler, x, &(struct history){ tokens, set % 3 ? 5 : i, 0, NULL, 0 });
             count[id]++;
             pairs[last % 4 * 4 + id % 4]++;
             last = id;
@@ -612,7 +612,7 @@ static void frequencies_hold_at_a_large_vocabulary(void)
         CHECK(!sampler_open(&sampler, &s, V, fastest(), NULL, &e));
         for (size_t i = 0; i < DRAWS; i++) {
             memcpy(x, logits, V * sizeof *x);
-            count[(size_t)sampler_choose(sampler, x, &(struct history){ tokens, i, 0, NULL,
+            count[(size_t)sampler_sample(sampler, x, &(struct history){ tokens, i, 0, NULL,
                 0 }) / (V / CLASSES)]++;
         }
         sampler_close(sampler);
@@ -641,7 +641,7 @@ static void choices_are_the_golden_ones(void)
         make_sampling(&p, 3000, bias, eos);
         make_logits(x, 3000, i % KINDS);
         CHECK(!sampler_open(&s, &p, 3000, fastest(), NULL, &e));
-        int32_t id = sampler_choose(s, x, &(struct history){ tokens, 100 + below(300), 100, NULL, 0 });
+        int32_t id = sampler_sample(s, x, &(struct history){ tokens, 100 + below(300), 100, NULL, 0 });
         h = hash64(h, &id, sizeof id);
         sampler_close(s);
     }

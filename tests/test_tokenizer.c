@@ -1,6 +1,6 @@
 /* The tokenizer against fixtures of Hugging Face `tokenizers` (scripts/make_tokenizers.py), its streams, its refusals. */
 #include "src/base/json.h"
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 #include "tests/bad.h"
 
 static const char *const kinds[] = { "crossing", "gpt2", "gpt2-prefix", "llama2", "llama2-metaspace",

@@ -185,7 +185,7 @@ static int read_tokens(struct reading *g, struct err *e)
             r->tokens++;
         }
         before = given;
-        if (loop_left(g->loop, &at) && add_repetition(r, &at, false, e))
+        if (loop_ended(g->loop, &at) && add_repetition(r, &at, false, e))
             return -1;
         if ((i + 1) % METRIC_WINDOW == 0 || i + 1 == g->n) {
             note_window(g, i / METRIC_WINDOW);
@@ -195,7 +195,7 @@ static int read_tokens(struct reading *g, struct err *e)
         }
     }
     r->given = g->n - r->tokens;
-    if (loop_in(g->loop, &at) && add_repetition(r, &at, true, e))
+    if (loop_current(g->loop, &at) && add_repetition(r, &at, true, e))
         return -1;
     return flush_text(g, e);
 }

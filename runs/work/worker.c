@@ -28,7 +28,7 @@ static const struct counter { const char *name; size_t offset; size_t first, n; 
 int worker_open(struct worker *w, struct store *s, struct err *e)
 {
     w->store = s;
-    if (where_numerics(w->device, w->numerics, &w->n_numerics, e) || store_worker_start(s, &w->number, e))
+    if (device_choice_numerics(w->device, w->numerics, &w->n_numerics, e) || store_worker_start(s, &w->number, e))
         return -1;
     if (heartbeat_start(&w->beat, s, w->number, e)) {
         struct err ignored;
@@ -69,7 +69,7 @@ int worker_model(struct worker *w, const struct job *job, const struct job_param
     bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
                 (g->kv == p->kv || g->dev->kv_type == p->kv) &&
                 strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
-                where_is(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
+                device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
                 model_stamp(g->dir) == g->stamp;
     if (!same) {
         engine_close(g);
@@ -271,7 +271,7 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
         char note[128];                          /* for people; the report finds it again */
-        if (loop_in(m->loop, &p)) {
+        if (loop_current(m->loop, &p)) {
             snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
                      p.start, p.period, p.found);
             checkpoint_note(t->checkpoint, "repetition", note);

@@ -32,7 +32,7 @@ struct worker {
     struct progress progress;
     size_t threads;
     const char *device;                  /* --device: borrowed */
-    const char *numerics[WHERE_IDS]; size_t n_numerics;      /* that it can compute with there */
+    const char *numerics[DEVICE_CHOICE_IDS]; size_t n_numerics;      /* that it can compute with there */
     double deadline;                     /* on clock_seconds; 0: none */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* see runs/work/snapshot_policy.h, runs/work/snapshot_files.h */
     bool quiet;                          /* no notices on standard error */

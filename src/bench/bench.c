@@ -481,7 +481,7 @@ int cmd_bench(const struct options *o, struct err *e)
         while (r->wish.n_depth > 1 && r->wish.depth[r->wish.n_depth - 1] > o->tokens)
             r->wish.n_depth--;
     b->compute = compute_of(o);
-    if (where_cpu_kv(&b->kv, b->compute, kv_of(o->kv_dtype), e))
+    if (device_choice_cpu_kv(&b->kv, b->compute, kv_of(o->kv_dtype), e))
         goto out;
     b->ops = ops_choose(&why);
     if (!b->ops) {

@@ -165,11 +165,11 @@ static int plan_check(const struct config *c, const char *dir, enum dtype comput
     tensors_close(&ts);
     if (rc)
         return -1;
-    memory_add(&plan, "weights", weights);
-    memory_add(&plan, "KV cache",
+    memory_plan_add(&plan, "weights", weights);
+    memory_plan_add(&plan, "KV cache",
                kv_bytes(dev->kv_type, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
-    memory_add(&plan, "logits and noise", extra);
-    return memory_check(&plan, "--tokens N (the deepest point)", e);
+    memory_plan_add(&plan, "logits and noise", extra);
+    return memory_plan_check(&plan, "--tokens N (the deepest point)", e);
 }
 
 int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute,

@@ -198,7 +198,7 @@ int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_
     for (size_t i = 0; i < 3 * b->repeat + 2 && n < SAMPLES_MAX; i++) {
         memcpy(row, copy, bytes);
         double t0 = clock_seconds();
-        sampler_choose(sampler, row, &h);
+        sampler_sample(sampler, row, &h);
         double spent = clock_seconds() - t0;
         if (i >= 2)
             seconds[n++] = spent;

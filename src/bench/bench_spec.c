@@ -558,12 +558,12 @@ static int check(struct spec *s, struct err *e)
         if (!add_size(host, one.total, &host))
             host = SIZE_MAX;
     }
-    memory_add_on(&plan, s->engine.dev, "decoders", all);
-    memory_add(&plan, "drafters", host);
-    if (memory_check(&plan, "fewer --tokens need less", e))
+    memory_plan_add_on(&plan, s->engine.dev, "decoders", all);
+    memory_plan_add(&plan, "drafters", host);
+    if (memory_plan_check(&plan, "fewer --tokens need less", e))
         return -1;
-    memory_add(&plan, "model in 8 bits", model_quantized_bytes(c, s->engine.dev));
-    s->int8 = s->int8 && memory_check(&plan, "", e) == 0;
+    memory_plan_add(&plan, "model in 8 bits", model_quantized_bytes(c, s->engine.dev));
+    s->int8 = s->int8 && memory_plan_check(&plan, "", e) == 0;
     return 0;
 }
 

@@ -148,8 +148,8 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
         err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
         goto fail;
     }
-    const struct where_model wanted = { &g->config, &g->tensors, g->compute, g->kv, g->ops, g->pool };
-    if (where_open(&g->dev, s->device, s->numerics, &wanted, e))
+    const struct device_choice_model wanted = { &g->config, &g->tensors, g->compute, g->kv, g->ops, g->pool };
+    if (device_choice_open(&g->dev, s->device, s->numerics, &wanted, e))
         goto fail;
     g->model = sizes_only(g);
     if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
@@ -166,15 +166,15 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     size_t logits;
     if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
-    memory_add_on(plan, g->dev, "weights", g->weight_bytes);
-    memory_add_on(
+    memory_plan_add_on(plan, g->dev, "weights", g->weight_bytes);
+    memory_plan_add_on(
         plan, g->dev, "KV cache",
         kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
-    memory_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
-    memory_add_on(plan, g->dev, "logits", logits);
+    memory_plan_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
+    memory_plan_add_on(plan, g->dev, "logits", logits);
     if (g->dev->graph_bytes)
-        memory_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
-    memory_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
+        memory_plan_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
+    memory_plan_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
 }
 
 static bool loading(void *ctx, size_t done, size_t total)

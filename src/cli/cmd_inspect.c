@@ -144,7 +144,7 @@ static int look(struct inspect *s, struct err *e)
     g->model.compute = g->compute;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    if (where_cpu_kv(&kv, g->compute, kv_of(s->o->kv_dtype), e))
+    if (device_choice_cpu_kv(&kv, g->compute, kv_of(s->o->kv_dtype), e))
         return -1;
     if (device_cpu_open(&g->dev, g->ops, g->pool, kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "out of memory");

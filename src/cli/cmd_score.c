@@ -98,8 +98,8 @@ static int prepare(struct score *s, struct err *e)
     if (rc || check_length(s, e))
         return -1;
     engine_plan(&plan, &s->engine, s->piece, SCORE_ROWS, SCORE_ROWS);
-    memory_add(&plan, "tokens", s->n * (sizeof *s->ids + sizeof *s->nll));
-    return memory_check(&plan, "a smaller --window needs less", e);
+    memory_plan_add(&plan, "tokens", s->n * (sizeof *s->ids + sizeof *s->nll));
+    return memory_plan_check(&plan, "a smaller --window needs less", e);
 }
 
 static int open_buffers(struct score *s, struct err *e)

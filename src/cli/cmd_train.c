@@ -229,16 +229,16 @@ static int check_memory(struct job *j, struct err *e)
         j->module[i].n_params = j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
     shape.model = &j->engine.model;
     struct device *dev = j->engine.dev;
-    memory_add_on(&plan, dev, "weights", j->engine.weight_bytes);
-    memory_add(&plan, "tokens", j->train.data.begin[j->train.data.n] * sizeof(int32_t));
+    memory_plan_add_on(&plan, dev, "weights", j->engine.weight_bytes);
+    memory_plan_add(&plan, "tokens", j->train.data.begin[j->train.data.n] * sizeof(int32_t));
     if (dev->graph_bytes)
-        memory_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
-    memory_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
-    memory_add(&plan, "moments", train_host_bytes(&shape));
-    memory_add_on(&plan, dev, "heads",
+        memory_plan_add_on(&plan, dev, "recorded passes", dev->graph_bytes);
+    memory_plan_add_on(&plan, dev, "cache, workspace", train_device_bytes(&shape));
+    memory_plan_add(&plan, "moments", train_host_bytes(&shape));
+    memory_plan_add_on(&plan, dev, "heads",
                   j->train.n_modules * train_heads_bytes(&j->engine.model, j->o->heads) +
                       c->hidden * c->vocab * (dev->host_memory ? sizeof(float) : 2));
-    return memory_check(&plan, "a smaller --window needs less", e);
+    return memory_plan_check(&plan, "a smaller --window needs less", e);
 }
 
 /* The heads that --from names, for module i. */

@@ -231,5 +231,5 @@ int cmd_work(const struct options *o, struct err *e)
     if (o->watch && o->until_empty)
         return err_set(e, ERR_INPUT, "work: --watch and --until-empty: only one of them is allowed");
     stop_signals_catch();
-    return where_is_all(o->device) ? work_all(o, work_here, e) : work_here(o, e);
+    return device_choice_is_all(o->device) ? work_all(o, work_here, e) : work_here(o, e);
 }

@@ -25,7 +25,7 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
     pid_t pid = fork();
     if (pid == 0) {
         *g = (struct gpus){0};
-        g->n = where_count(word, g->why, sizeof g->why);
+        g->n = device_choice_count(word, g->why, sizeof g->why);
         _exit(write(ends[1], g, sizeof *g) == sizeof *g ? 0 : 1);
     }
     close(ends[1]);

@@ -17,21 +17,21 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
 {
     const struct draft_settings *draft = &setup->draft;
     const size_t parts[] = {
-        n_max * sizeof(int32_t), chooser_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max),
+        n_max * sizeof(int32_t), device_sampler_bytes(m, decode_verify_rows(setup)), stats_bytes(n_max),
             draft_bytes(draft, m, setup->heads),
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!add_size(n, parts[i], &n))
             n = SIZE_MAX;
-    memory_add(plan, "decoder", n);
+    memory_plan_add(plan, "decoder", n);
     if (!m->dev->host_memory)
-        memory_add_on(plan, m->dev, "choosing tokens", chooser_device_bytes(m, decode_verify_rows(setup)));
+        memory_plan_add_on(plan, m->dev, "choosing tokens", device_sampler_device_bytes(m, decode_verify_rows(setup)));
     for (size_t i = 0; drafters_all[i]; i++)
         if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
             drafters_all[i]->source == SOURCE_PARTIAL
-                ? memory_add_on(plan, m->dev, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max))
-                : memory_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
+                ? memory_plan_add_on(plan, m->dev, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max))
+                : memory_plan_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
 }
 
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
@@ -55,8 +55,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max,
                 d->rows_max > 1 ? d->rows_max : 0, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
-        chooser_open(&d->chooser, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
-        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->chooser,
+        device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
+        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->sampler,
                    p->penalty, p->penalty_window, n_max, e))
         goto fail;
     control_start(
@@ -72,7 +72,7 @@ void decode_close(struct decoder *d)
 {
     draft_close(&d->draft);
     stats_close(&d->stats);
-    chooser_close(d->chooser);
+    device_sampler_close(d->sampler);
     if (d->work)
         workspace_close(d->work);
     kv_close(&d->kv);
@@ -156,10 +156,10 @@ static int calibrate(struct decoder *d, struct err *e)
                                     .logits = d->logits };
             const struct history h = history_of(d);
             double start = clock_seconds(), seconds;
-            int rc = model_begin(d->model, d->work, &seq, 1, e);
+            int rc = model_forward_begin(d->model, d->work, &seq, 1, e);
             if (rc == 0) {
-                chooser_tree(d->chooser, d->logits, &h, seq.n, parent, token);
-                rc = model_end(d->model, d->work, &seq, 1, e);
+                device_sampler_set_tree(d->sampler, d->logits, &h, seq.n, parent, token);
+                rc = model_forward_end(d->model, d->work, &seq, 1, e);
             }
             if (rc && *d->model->dev->error)
                 return -1;
@@ -285,14 +285,14 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         }
     }
     double start = clock_seconds();
-    int rc = model_begin(d[0]->model, d[0]->work, seq, n, e);
+    int rc = model_forward_begin(d[0]->model, d[0]->work, seq, n, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         const struct tree *t = d[i]->draft.tree;
         const struct history h = history_of(d[i]);
         if (d[i]->draft.set.verifier != VERIFY_PAPER)
-            chooser_tree(d[i]->chooser, d[i]->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
+            device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
     }
-    if (rc || model_end(d[0]->model, d[0]->work, seq, n, e))
+    if (rc || model_forward_end(d[0]->model, d[0]->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
@@ -315,7 +315,7 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     for (;;) {
         path[n++] = (uint32_t)at;
         h.path = token, h.n_path = n - 1;
-        *bonus = chooser_at(d->chooser, d->logits, at, &h);
+        *bonus = device_sampler_token(d->sampler, d->logits, at, &h);
         draft_learn(&d->draft, t->kept[at], *bonus);
         size_t next = at + 1;
         while (next < t->n_kept && !(t->kept_parent[next] == (int32_t)at && t->kept_token[next] == *bonus))
@@ -349,11 +349,11 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
         do {
             struct history h = text;
             h.path = token, h.n_path = n;
-            sample = chooser_at_row(d->chooser, d->logits, mine[n], &h, row);
+            sample = device_sampler_token_row(d->sampler, d->logits, mine[n], &h, row);
         } while (n < depth && sample == token[n] && ++n <= depth);
         ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
         bool wins = n + 1 > n_best ||
-                    (n + 1 == n_best && sampler_pick(chooser_sampler(d->chooser), &text, row, ties) == 0);
+                    (n + 1 == n_best && sampler_random_below(device_sampler_host(d->sampler), &text, row, ties) == 0);
         if (wins) {
             n_best = n + 1;
             memcpy(path, mine, n_best * sizeof *path);
@@ -498,12 +498,12 @@ int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct
     d->n_tokens = n;
     if (d->kv.n_past > n - 1)
         kv_truncate(&d->kv, n - 1);
-    chooser_close(d->chooser);
-    d->chooser = NULL;
+    device_sampler_close(d->sampler);
+    d->sampler = NULL;
     stats_clear(&d->stats);
-    if (chooser_open(&d->chooser, d->model, p, d->rows_max, e))
+    if (device_sampler_open(&d->sampler, d->model, p, d->rows_max, e))
         return -1;
-    draft_reset(&d->draft, d->chooser);
+    draft_reset(&d->draft, d->sampler);
     observe(d, NULL, NULL, 0);
     return 0;
 }

@@ -40,7 +40,7 @@ struct decoder {                     /* {0} is closed */
     const struct model *model;       /* borrowed, shared */
     struct kv kv;
     struct workspace *work;
-    struct chooser *chooser;         /* which token comes next: the sampler, where the logits are */
+    struct device_sampler *sampler;         /* which token comes next: the sampler, where the logits are */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */

@@ -102,10 +102,10 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
 
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
                const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e)
+               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e)
 {
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    *g = (struct drafting){ .set = *s, .model = m, .small = small ? small : m, .heads = heads, .kv = kv, .work = work, .chooser = chooser };
+    *g = (struct drafting){ .set = *s, .model = m, .small = small ? small : m, .heads = heads, .kv = kv, .work = work, .sampler = sampler };
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;
@@ -152,9 +152,9 @@ void draft_close(struct drafting *g)
     *g = (struct drafting){0};
 }
 
-void draft_reset(struct drafting *g, struct chooser *chooser)
+void draft_reset(struct drafting *g, struct device_sampler *sampler)
 {
-    g->chooser = chooser;
+    g->sampler = sampler;
     for (size_t i = 0; drafters_all[i]; i++)
         if (g->set.drafters >> drafters_all[i]->source & 1 && drafters_all[i]->reset)
             drafters_all[i]->reset(g);
@@ -190,9 +190,9 @@ static size_t add_ranked(struct drafting *g, uint32_t node, const struct candida
 void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r)
 {
-    int32_t path[CHOOSER_RANKS][TREE_DEPTH_MAX];
-    struct history h[CHOOSER_RANKS];
-    assert(n <= CHOOSER_RANKS);
+    int32_t path[DEVICE_SAMPLER_RANKS][TREE_DEPTH_MAX];
+    struct history h[DEVICE_SAMPLER_RANKS];
+    assert(n <= DEVICE_SAMPLER_RANKS);
     r->each = MIN(k + 1, (size_t)RANK_MAX);
     memset(r->found, 0, sizeof r->found);
     if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth)
@@ -202,7 +202,7 @@ void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float 
         h[i] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth,
                                  .known = g->n_tokens };
     }
-    chooser_rank(g->chooser, logits, h, n, r->each, r->best, r->found);
+    device_sampler_rank(g->sampler, logits, h, n, r->each, r->best, r->found);
 }
 
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
@@ -220,7 +220,7 @@ size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const f
     struct ranking r;
     size_t added = 0;
     for (size_t i = 0, some; i < n; i += some) {
-        some = MIN(n - i, (size_t)CHOOSER_RANKS);
+        some = MIN(n - i, (size_t)DEVICE_SAMPLER_RANKS);
         draft_rank(g, node + i, some, logits, k, &r);
         added += draft_add(g, node + i, some, &r, k, source, kind, ahead);
     }

@@ -73,7 +73,7 @@ struct drafting {
     const struct heads *heads;       /* or NULL */
     struct kv *kv;
     struct workspace *work;
-    struct chooser *chooser;
+    struct device_sampler *sampler;
     const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
     struct tree *tree;
     struct calibration calibration;
@@ -130,17 +130,17 @@ extern const struct drafter_ops *const drafters_all[];
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
                const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct chooser *chooser, double penalty, long penalty_window, size_t n_max, struct err *e);
+               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */
-void draft_reset(struct drafting *g, struct chooser *chooser);
+void draft_reset(struct drafting *g, struct device_sampler *sampler);
 
 /* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
  * and the guess) choose the calibration. Returns how many were added. */
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum source source, enum guess kind, size_t ahead);
-/* Its two halves, for at most CHOOSER_RANKS nodes: a pass is looked at between them. */
-struct ranking { struct candidate best[CHOOSER_RANKS * RANK_MAX]; size_t found[CHOOSER_RANKS], each; };
+/* Its two halves, for at most DEVICE_SAMPLER_RANKS nodes: a pass is looked at between them. */
+struct ranking { struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX]; size_t found[DEVICE_SAMPLER_RANKS], each; };
 void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r);
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,

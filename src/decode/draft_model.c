@@ -84,12 +84,12 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     struct device *dev = g->model->dev;
     struct ranking r;
     kv->n_past = at;
-    int rc = model_begin(g->small, g->work, &seq, 1, e);
+    int rc = model_forward_begin(g->small, g->work, &seq, 1, e);
     double seconds = clock_seconds() - start;
     g->passes++;
     if (rc == 0) {
         draft_rank(g, &node, 1, g->logits, draft_width(g, node), &r);
-        rc = model_end(g->small, g->work, &seq, 1, e);
+        rc = model_forward_end(g->small, g->work, &seq, 1, e);
     }
     kv->n_past = n_past;
     if (!dev->host_memory)

@@ -16,7 +16,7 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
         const struct history h = { g->tokens, g->n_tokens, g->n_prompt, path, g->tree->node[node].depth,
                                    .known = g->n_tokens };
         float p = calibrate_p(&g->calibration, cell[i]);
-        if (sampler_bans(chooser_sampler(g->chooser), token[i], &h) ||
+        if (sampler_bans(device_sampler_host(g->sampler), token[i], &h) ||
             trimmed(g, p * g->tree->node[node].reach))
             break;
         uint32_t child = tree_add(g->tree, node, token[i], source, p, cell[i]);

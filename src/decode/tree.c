@@ -1,5 +1,7 @@
 #include "src/decode/tree.h"
+#include "src/sample/sampling.h"
 
+_Static_assert((int)TREE_DEPTH_MAX <= (int)SAMPLE_PATH_MAX, "the sampler accepts every path of the tree");
 
 const char *const source_names[N_SOURCES] = { "heads", "partial", "ngram", "suffix", "test" };
 

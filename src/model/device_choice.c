@@ -14,12 +14,12 @@ static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16"
 
 static bool emulated(const char *word) { return strncmp(word, "emulated", 8) == 0; }
 
-bool where_is_all(const char *word)
+bool device_choice_is_all(const char *word)
 {
     return strcmp(word, "cuda:all") == 0 || strcmp(word, "emulated:all") == 0;
 }
 
-size_t where_count(const char *word, char *why, size_t why_size)
+size_t device_choice_count(const char *word, char *why, size_t why_size)
 {
     return emulated(word) ? EMULATED_GPUS : device_cuda_count(why, why_size);
 }
@@ -38,10 +38,10 @@ static bool gpu_word(const char *word, size_t *ordinal)
     return true;
 }
 
-int where_check(const char *spelled, const char *word, struct err *e)
+int device_choice_check(const char *spelled, const char *word, struct err *e)
 {
     size_t ordinal;
-    if (strcmp(word, "auto") && strcmp(word, "cpu") && !where_is_all(word) && !gpu_word(word, &ordinal))
+    if (strcmp(word, "auto") && strcmp(word, "cpu") && !device_choice_is_all(word) && !gpu_word(word, &ordinal))
         return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N, cuda:all", spelled,
                        word);
     return 0;
@@ -52,7 +52,7 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
 {
     char why[512] = "";
     size_t ordinal;
-    if (where_is_all(word))
+    if (device_choice_is_all(word))
         return err_set(e, ERR_INPUT,
                        "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand "
                        "work --device %s)",
@@ -67,7 +67,7 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
     return 0;
 }
 
-static int can_hold(const struct device *dev, const struct where_model *m, struct err *e)
+static int can_hold(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
         return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it",
@@ -84,7 +84,7 @@ static int can_hold(const struct device *dev, const struct where_model *m, struc
 }
 
 /* auto: the first GPU, if the weights leave a tenth of it for the text. */
-static bool open_first(struct device **dev, const struct where_model *m)
+static bool open_first(struct device **dev, const struct device_choice_model *m)
 {
     struct err ignored;
     char why[512];
@@ -102,7 +102,7 @@ static bool open_first(struct device **dev, const struct where_model *m)
     return false;
 }
 
-int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e)
+int device_choice_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e)
 {
     *kv = compute == DT_F32 ? DT_F32 : wanted == DT_OTHER ? DT_I16 : wanted;
     if (compute == DT_F32 && wanted != DT_OTHER)
@@ -111,7 +111,7 @@ int where_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct e
     return 0;
 }
 
-int where_open(struct device **dev, const char *word, const char *numerics, const struct where_model *m,
+int device_choice_open(struct device **dev, const char *word, const char *numerics, const struct device_choice_model *m,
                struct err *e)
 {
     char why[256];
@@ -129,14 +129,14 @@ int where_open(struct device **dev, const char *word, const char *numerics, cons
     if (strcmp(word, "auto") == 0 && !begun_here && open_first(dev, m))
         return 0;
     enum dtype kv;
-    if (where_cpu_kv(&kv, m->compute, m->kv, e))
+    if (device_choice_cpu_kv(&kv, m->compute, m->kv, e))
         return -1;
     if (device_cpu_open(dev, m->ops, m->pool, kv, why, sizeof why))
         return err_set(e, ERR_FAILED, "%s", why);
     return 0;
 }
 
-int where_numerics(const char *word, const char *id[WHERE_IDS], size_t *n, struct err *e)
+int device_choice_numerics(const char *word, const char *id[DEVICE_CHOICE_IDS], size_t *n, struct err *e)
 {
     static char gpu[32], of[16];                 /* opening one takes a while */
     struct device *dev;
@@ -164,7 +164,7 @@ int where_numerics(const char *word, const char *id[WHERE_IDS], size_t *n, struc
     return 0;
 }
 
-bool where_is(const char *word, const char *device_numerics, const char *numerics)
+bool device_choice_matches(const char *word, const char *device_numerics, const char *numerics)
 {
     return strcmp(word, "auto") || !numerics || strcmp(device_numerics, numerics) == 0;
 }

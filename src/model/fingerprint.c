@@ -94,7 +94,7 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
     return 0;
 }
 
-bool model_reads(const char *name)
+bool model_uses_file(const char *name)
 {
     static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json",
                                          "tokenizer_config.json" };
@@ -124,7 +124,7 @@ uint64_t model_stamp(const char *place)
         return file_stamp(place, "");
     for (struct dirent *x; (x = readdir(d));) {
         snprintf(path, sizeof path, "%s/%s", place, x->d_name);
-        all += model_reads(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* in any order */
+        all += model_uses_file(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* in any order */
     }
     closedir(d);
     return all;

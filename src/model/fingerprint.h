@@ -14,7 +14,7 @@ enum { FINGERPRINT_BYTES = 65 };         /* 64 hexadecimal digits and a NUL */
 /* Called with the bytes done; false stops. */
 typedef bool fingerprint_progress(void *ctx, size_t done, size_t of);
 /* Whether a file of this name in a model's folder is read with the model: shards by the names that transformers gives them. */
-bool model_reads(const char *name);
+bool model_uses_file(const char *name);
 /* Of names, sizes, times and places on the disk of those files in a folder, or of one file: another number when one of them was written anew or the folder is
  * another one. For who holds a model, or heads, and wants to know whether they are still the ones that are there. */
 uint64_t model_stamp(const char *place);

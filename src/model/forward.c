@@ -386,7 +386,7 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
     return settle(&p, e);
 }
 
-int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+int model_forward_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                 struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
@@ -394,7 +394,7 @@ int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seq
     return w->dev->host_memory ? settle(&p, e) : 0;
 }
 
-int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+int model_forward_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
     for (size_t i = 0; i < n_seqs; i++)

@@ -18,16 +18,16 @@ static void add(struct memory_plan *p, const char *name, size_t bytes, bool on_d
         *total = SIZE_MAX;
 }
 
-void memory_add(struct memory_plan *p, const char *name, size_t bytes) { add(p, name, bytes, false); }
+void memory_plan_add(struct memory_plan *p, const char *name, size_t bytes) { add(p, name, bytes, false); }
 
-void memory_add_on(struct memory_plan *p, struct device *dev, const char *name, size_t bytes)
+void memory_plan_add_on(struct memory_plan *p, struct device *dev, const char *name, size_t bytes)
 {
     if (!dev->host_memory)
         p->dev = dev;
     add(p, name, bytes, !dev->host_memory);
 }
 
-void memory_held(struct memory_plan *p, size_t i, size_t bytes)
+void memory_plan_deduct(struct memory_plan *p, size_t i, size_t bytes)
 {
     size_t *total = p->item[i].on_device ? &p->device_total : &p->total;
     *total -= MIN(bytes, *total);
@@ -135,7 +135,7 @@ static const char *list(char items[700], const struct memory_plan *p, bool on_de
     return items;
 }
 
-int memory_check(const struct memory_plan *p, const char *helps, struct err *e)
+int memory_plan_check(const struct memory_plan *p, const char *helps, struct err *e)
 {
     char items[700];
     const char *limit;

@@ -97,9 +97,9 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
 
 /* The same in two halves: between them the device may be asked for what it makes of the pass, where that waits for it anyhow (src/sample/device_sampler.h), so that there is one
  * wait and not two. Nothing of the pass may be believed before the second half. In the host's memory the first does all: what is not finite never gets there. */
-int model_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+int model_forward_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                 struct err *e);
-int model_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+int model_forward_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
               struct err *e);
 
 /* [rows][hidden], the device's: what entered the final norm in the last pass. Until the next one. */

@@ -23,7 +23,7 @@ struct batch_model {
     char *name;
     struct engine engine;
     bool failed; struct err why;
-    struct chat chat; bool chat_known, chat_failed; struct err chat_why;
+    struct chat chat; bool chat_template_name_of_hash, chat_failed; struct err chat_why;
     struct checked *checked;
 };
 
@@ -116,8 +116,8 @@ static int chat_for(struct batch_model *m, const struct batch_line *l, struct ch
         *out = own;
         return chat_open(own, dir, l->template, e) ? err_while(e, "body.chat_template") : 0;
     }
-    if (!m->chat_known) {
-        m->chat_known = true;
+    if (!m->chat_template_name_of_hash) {
+        m->chat_template_name_of_hash = true;
         m->chat_failed = chat_open(&m->chat, dir, l->o.chat_template, &m->chat_why) != 0;
     }
     *out = &m->chat;

@@ -198,7 +198,7 @@ static int take_template(struct batch_line *l, const struct json *v, struct err 
     char *text = copy_string(l, v, e);
     if (!text)
         return -1;
-    const char *known = strchr(text, '{') ? chat_recognise(text, strlen(text)) : text;
+    const char *known = strchr(text, '{') ? chat_template_name(text, strlen(text)) : text;
     if (!known)
         return js_bad(
             v, e, "this version does not know this template; allowed are %s, and the text of one of these",

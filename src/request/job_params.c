@@ -509,10 +509,10 @@ static void job_plan(struct memory_plan *plan, const struct job_params *p, const
     engine_plan(plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
     decode_plan(plan, &setup, &g->model, n_max);
     if (setup.heads && !g->heads.mem)
-        memory_add_on(plan, g->dev, "heads", heads_bytes(&g->model, usual.n));
-    memory_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
+        memory_plan_add_on(plan, g->dev, "heads", heads_bytes(&g->model, usual.n));
+    memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
     if (held)                            /* the weights are in memory: only the rest has to fit */
-        memory_held(plan, 0, held);
+        memory_plan_deduct(plan, 0, held);
 }
 
 bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes)
@@ -522,9 +522,9 @@ bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_m
     const char *limit;
     const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
     job_plan(&plan, p, g, n_max, g->weight_bytes);
-    memory_add(&plan, "more", bytes);
-    memory_add(&plan, "spare", spare);
-    return memory_check(&plan, "", &ignored) == 0;
+    memory_plan_add(&plan, "more", bytes);
+    memory_plan_add(&plan, "spare", spare);
+    return memory_plan_check(&plan, "", &ignored) == 0;
 }
 
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
@@ -534,7 +534,7 @@ int job_check_memory(const struct job_params *p, const struct engine *g, size_t 
     if (draft_check_device(&p->draft, g->dev, e))
         return -1;
     job_plan(&plan, p, g, n_max, held);
-    return memory_check(&plan, "fewer --tokens need less", e);
+    return memory_plan_check(&plan, "fewer --tokens need less", e);
 }
 
 int job_encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,

@@ -576,7 +576,7 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     case BYTES:  return parse_bytes(field, spelled, s, e);
     case LONG:   return parse_long(field, spelled, s, (long)opt->min, (long)opt->max, e);
     case REAL:   return parse_real(field, spelled, s, opt->min, opt->max, e);
-    case TEXT:   *(const char **)field = s; return field == &o->device ? where_check(spelled, s, e) : 0;
+    case TEXT:   *(const char **)field = s; return field == &o->device ? device_choice_check(spelled, s, e) : 0;
     case LIST: case FILES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
     case LATER: case LATER_FLAG:

@@ -44,7 +44,7 @@ static int check_model(const char *dir, const char *option, const char *path, st
     DIR *d = is_regular(path) ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);
-        if ((model_reads(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) &&
+        if ((model_uses_file(x->d_name) || (strcmp(x->d_name, HEADS_FILE) == 0 && strcmp(option, "out"))) &&
             same_file(file, path))
             rc = err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option,
                          path);

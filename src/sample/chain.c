@@ -83,7 +83,7 @@ void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos)
         c->x[p->eos[i]] = -INFINITY;
 }
 
-void chain_penalties(struct chain *c, const struct sampling *p, const struct counts *counts)
+void chain_penalties(struct chain *c, const struct sampling *p, const struct token_counts *counts)
 {
     if (!counts->last.n && !counts->text.n)
         return;

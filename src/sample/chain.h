@@ -30,7 +30,7 @@ void chain_start(struct chain *c, float *logits);
 
 /* These change logits. Filters that came before have cut their candidates for good. */
 void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos);
-void chain_penalties(struct chain *c, const struct sampling *p, const struct counts *counts);
+void chain_penalties(struct chain *c, const struct sampling *p, const struct token_counts *counts);
 void chain_dry(struct chain *c, const struct dry *dry);
 void chain_temperature(struct chain *c, double t);
 

@@ -1,7 +1,6 @@
 #include <math.h>
 #include <string.h>
 #include "src/sample/coin.h"
-#include "src/sample/sample.h"
 
 void philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "src/sample/sample_impl.h"
-#include "src/decode/tree.h"
 
 /* ROWS: choices of one launch. CHANGES: entries of counts that a path changes at most. ADVANCE: more new tokens than this, and the tables
  * go to the device whole. */
-enum { ROWS = 64, CHANGES = 2 * TREE_DEPTH_MAX, ADVANCE = 64 };
+enum { ROWS = 64, CHANGES = 2 * SAMPLE_PATH_MAX, ADVANCE = 64 };
 
-struct chooser {
+struct device_sampler {
     struct sampler *sampler;
     struct device *dev;
     size_t vocab, bytes, device_bytes;
@@ -42,7 +41,7 @@ static const enum device_step step_of[CHAIN_STEPS] = {
 
 static size_t launch_rows(size_t rows)
 {
-    return rows == 1 ? 1 : MIN(MAX(rows, (size_t)CHOOSER_RANKS), (size_t)ROWS);
+    return rows == 1 ? 1 : MIN(MAX(rows, (size_t)DEVICE_SAMPLER_RANKS), (size_t)ROWS);
 }
 
 /* Biases twice, EOS bans, and at least one row of DRY's, which may be every token there is. */
@@ -53,13 +52,13 @@ static size_t edits_max(const struct sampling *p, size_t vocab)
 /* what takes most */
 static const struct sampling any = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };
 
-static bool counts_on(const struct sampling *p)
+static bool has_counts(const struct sampling *p)
 {
-    return (p->penalty != 1 && p->penalty_window != 0) || p->presence != 0 || p->frequency != 0;
+    return sampling_has_penalty(p) || sampling_has_text_penalty(p);
 }
 
 /* Deal out the host's buffers from mem, or only count them. */
-static size_t layout(struct chooser *c, char *mem, size_t tree_rows)
+static size_t layout(struct device_sampler *c, char *mem, size_t tree_rows)
 {
     const struct { void *slot; size_t bytes;
     } b[] = {
@@ -80,9 +79,9 @@ static size_t layout(struct chooser *c, char *mem, size_t tree_rows)
     return used;
 }
 
-static struct chooser sizes(const struct model *m, const struct sampling *p, size_t rows)
+static struct device_sampler sizes(const struct model *m, const struct sampling *p, size_t rows)
 {
-    struct chooser c = { .dev = m->dev, .vocab = m->config.vocab };
+    struct device_sampler c = { .dev = m->dev, .vocab = m->config.vocab };
     if (m->dev->host_memory)
         return c;
     c.rows = launch_rows(rows);
@@ -90,26 +89,26 @@ static struct chooser sizes(const struct model *m, const struct sampling *p, siz
     return c;
 }
 
-size_t chooser_bytes(const struct model *m, size_t rows)
+size_t device_sampler_bytes(const struct model *m, size_t rows)
 {
-    struct chooser c = sizes(m, &any, rows);
+    struct device_sampler c = sizes(m, &any, rows);
     return sampler_bytes(c.vocab) + layout(&c, NULL, rows);
 }
 
-static size_t work_bytes(const struct chooser *c)
+static size_t work_bytes(const struct device_sampler *c)
 {
     return c->dev->host_memory ? 0
                                : c->dev->choose_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
 }
 
-size_t chooser_device_bytes(const struct model *m, size_t rows)
+size_t device_sampler_device_bytes(const struct model *m, size_t rows)
 {
-    const struct chooser c = sizes(m, &any, rows);
+    const struct device_sampler c = sizes(m, &any, rows);
     return work_bytes(&c) + (c.rows ? 2 * c.vocab * sizeof *c.counts : 0);
 }
 
 /* Biases, and behind them biases and bans together, no id twice in either. */
-static void fixed_edits(struct chooser *c, const struct sampling *p)
+static void fixed_edits(struct device_sampler *c, const struct sampling *p)
 {
     for (size_t i = 0; i < p->n_bias; i++) {
         c->edit[c->n_bias++] = (struct device_edit){ (uint32_t)p->bias[i].id, p->bias[i].bias };
@@ -139,10 +138,10 @@ static void chain_of(struct device_chain *d, const struct sampling *p, const uin
         d->order[i] = step_of[p->order[i]];
 }
 
-int chooser_open(struct chooser **out, const struct model *m, const struct sampling *p, size_t rows,
+int device_sampler_open(struct device_sampler **out, const struct model *m, const struct sampling *p, size_t rows,
                  struct err *e)
 {
-    struct chooser c = sizes(m, p, rows);
+    struct device_sampler c = sizes(m, p, rows);
     struct device *dev = m->dev;
     *out = NULL;
     if (sampler_open(&c.sampler, p, c.vocab, m->ops, m->pool, e))
@@ -153,19 +152,19 @@ int chooser_open(struct chooser **out, const struct model *m, const struct sampl
     if (mem && !dev->host_memory) {
         layout(&c, mem, rows);
         fixed_edits(&c, p);
-        c.counts = counts_on(p) ? dev->alloc(dev, 2 * c.vocab * sizeof *c.counts) : NULL;
+        c.counts = has_counts(p) ? dev->alloc(dev, 2 * c.vocab * sizeof *c.counts) : NULL;
         c.next.work = dev->alloc(dev, c.device_bytes);
         chain_of(&c.chain, p, c.counts);
     } else if (mem) {
         layout(&c, mem, rows);
     }
-    struct chooser *here = (struct chooser *)(void *)mem;
-    const bool whole = mem && (dev->host_memory || (c.next.work && (c.counts || !counts_on(p))));
+    struct device_sampler *here = (struct device_sampler *)(void *)mem;
+    const bool whole = mem && (dev->host_memory || (c.next.work && (c.counts || !has_counts(p))));
     if (mem)
         *here = c;
     if (!whole) {
         if (mem)
-            chooser_close(here);
+            device_sampler_close(here);
         else
             sampler_close(c.sampler);
         return err_set(e, ERR_FAILED, "%s: out of memory for choosing tokens (%zu bytes)", dev->name,
@@ -175,7 +174,7 @@ int chooser_open(struct chooser **out, const struct model *m, const struct sampl
     return 0;
 }
 
-void chooser_close(struct chooser *c)
+void device_sampler_close(struct device_sampler *c)
 {
     if (!c)
         return;
@@ -187,33 +186,33 @@ void chooser_close(struct chooser *c)
     mem_free(c, c->bytes);
 }
 
-struct sampler *chooser_sampler(const struct chooser *c) { return c->sampler; }
+struct sampler *device_sampler_host(const struct device_sampler *c) { return c->sampler; }
 
 /* ---- on the device ---- */
 
 /* The tables follow the text: the sampler's, and with them the counts on the device. */
-static void follow(struct chooser *c, const struct history *h)
+static void follow(struct device_sampler *c, const struct history *h)
 {
     const struct history text = { h->tokens, h->n, h->n_prompt, .known = h->known };
-    struct counts *t = &c->sampler->counts;
-    c->goes_on = (c->counts || c->sampler->dry.on) && past_goes_on(&c->sampler->past, &text);
+    struct token_counts *t = &c->sampler->counts;
+    c->goes_on = (c->counts || c->sampler->dry.on) && history_digest_extend(&c->sampler->past, &text);
     if (!c->counts)
         return;
     if (c->goes_on && c->counted && text.n - t->n <= ADVANCE) {
         struct device_count list[2 * ADVANCE];
-        const size_t n = counts_change(t, &text, t->n, text.n, list);
-        counts_enter(t, &text, true);
+        const size_t n = token_counts_delta(t, &text, t->n, text.n, list);
+        token_counts_follow(t, &text, true);
         if (n)
             c->dev->count(c->dev, c->counts, c->vocab, list, n);
         return;
     }
-    counts_enter(t, &text, c->goes_on);
+    token_counts_follow(t, &text, c->goes_on);
     c->dev->upload(c->dev, c->counts, t->last.count, c->vocab * sizeof *c->counts);
     c->dev->upload(c->dev, c->counts + c->vocab, t->text.count, c->vocab * sizeof *c->counts);
     c->counted = true;
 }
 
-static void start(struct chooser *c)
+static void start(struct device_sampler *c)
 {
     c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit,
                                        .n_edit = c->n_bias + c->n_banned, .count = c->count,
@@ -221,7 +220,7 @@ static void start(struct chooser *c)
 }
 
 /* One more choice of the launch, `follow` having seen its text; false where there is no room for it. */
-static bool add(struct chooser *c, size_t row, const struct history *h, uint32_t coins)
+static bool add(struct device_sampler *c, size_t row, const struct history *h, uint32_t coins)
 {
     struct sampler *s = c->sampler;
     struct device_choices *d = &c->next;
@@ -239,9 +238,9 @@ static bool add(struct chooser *c, size_t row, const struct history *h, uint32_t
             c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)s->dry.found.ids[i], -dry_penalty(&s->dry,
                 s->dry.found.ids[i]) };
         if (c->counts) {
-            assert(h->n_path <= TREE_DEPTH_MAX);
+            assert(h->n_path <= SAMPLE_PATH_MAX);
             x->n_count =
-                (uint32_t)counts_change(&s->counts, h, h->n, h->n + h->n_path, c->count + d->n_count);
+                (uint32_t)token_counts_delta(&s->counts, h, h->n, h->n + h->n_path, c->count + d->n_count);
             d->n_count += x->n_count;
         }
     }
@@ -250,7 +249,7 @@ static bool add(struct chooser *c, size_t row, const struct history *h, uint32_t
 }
 
 /* The launch: c->best [n][k]; the next one begins empty. Returns n. */
-static size_t launch(struct chooser *c, const float *logits, size_t k)
+static size_t launch(struct device_sampler *c, const float *logits, size_t k)
 {
     const size_t n = c->next.n;
     if (n && c->dev->choose(c->dev, c->best, k, logits, c->vocab, &c->chain, &c->next))
@@ -260,21 +259,21 @@ static size_t launch(struct chooser *c, const float *logits, size_t k)
     return n;
 }
 
-static void take_tokens(struct chooser *c, const float *logits, size_t first)
+static void take_tokens(struct device_sampler *c, const float *logits, size_t first)
 {
     const size_t n = launch(c, logits, 1);
     for (size_t i = 0; i < n; i++)
         c->token[first + i] = c->best[i].id;
 }
 
-static int32_t token_or_lowest(struct chooser *c, int32_t id, const struct history *h)
+static int32_t token_or_lowest(struct device_sampler *c, int32_t id, const struct history *h)
 {
-    return id < 0 ? sampler_lowest(c->sampler, h) : id;
+    return id < 0 ? sampler_lowest_allowed(c->sampler, h) : id;
 }
 
 /* ---- for every device ---- */
 
-void chooser_tree(struct chooser *c, const float *logits, const struct history *text, size_t n,
+void device_sampler_set_tree(struct device_sampler *c, const float *logits, const struct history *text, size_t n,
                   const int32_t *parent, const int32_t *token)
 {
     size_t first = 0;
@@ -283,13 +282,13 @@ void chooser_tree(struct chooser *c, const float *logits, const struct history *
     follow(c, text);
     start(c);
     for (size_t i = 0; i < n; i++) {
-        int32_t path[TREE_DEPTH_MAX];
+        int32_t path[SAMPLE_PATH_MAX];
         struct history h = *text;
         for (int32_t at = (int32_t)i; parent[at] >= 0; at = parent[at]) {
-            assert(h.n_path < TREE_DEPTH_MAX);
-            path[TREE_DEPTH_MAX - ++h.n_path] = token[at];
+            assert(h.n_path < SAMPLE_PATH_MAX);
+            path[SAMPLE_PATH_MAX - ++h.n_path] = token[at];
         }
-        h.path = path + TREE_DEPTH_MAX - h.n_path;
+        h.path = path + SAMPLE_PATH_MAX - h.n_path;
         if (!add(c, i, &h, 0)) {
             take_tokens(c, logits, first);
             first = i;
@@ -299,19 +298,19 @@ void chooser_tree(struct chooser *c, const float *logits, const struct history *
     take_tokens(c, logits, first);
 }
 
-int32_t chooser_at(struct chooser *c, float *logits, size_t i, const struct history *h)
+int32_t device_sampler_token(struct device_sampler *c, float *logits, size_t i, const struct history *h)
 {
     if (c->dev->host_memory)
-        return sampler_choose(c->sampler, logits + i * c->vocab, h);
+        return sampler_sample(c->sampler, logits + i * c->vocab, h);
     return token_or_lowest(c, c->token[i], h);
 }
 
-int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const struct history *h,
+int32_t device_sampler_token_row(struct device_sampler *c, const float *logits, size_t i, const struct history *h,
                        uint32_t row)
 {
     if (c->dev->host_memory) {
         memcpy(c->row, logits + i * c->vocab, c->vocab * sizeof *c->row);
-        return sampler_choose_row(c->sampler, c->row, h, row);
+        return sampler_sample_row(c->sampler, c->row, h, row);
     }
     follow(c, h);
     start(c);
@@ -320,10 +319,10 @@ int32_t chooser_at_row(struct chooser *c, const float *logits, size_t i, const s
     return token_or_lowest(c, c->best[0].id, h);
 }
 
-void chooser_rank(struct chooser *c, const float *logits, const struct history *h, size_t n, size_t k,
+void device_sampler_rank(struct device_sampler *c, const float *logits, const struct history *h, size_t n, size_t k,
                   struct candidate *best, size_t *found)
 {
-    assert(n <= CHOOSER_RANKS);
+    assert(n <= DEVICE_SAMPLER_RANKS);
     if (c->dev->host_memory) {
         for (size_t i = 0; i < n; i++) {
             memcpy(c->row, logits, c->vocab * sizeof *c->row);

@@ -55,16 +55,11 @@ void dry_close(struct dry *d)
     *d = (struct dry){0};
 }
 
-static int32_t token_at(const struct history *h, size_t i)
-{
-    return i < h->n ? h->tokens[i] : h->path[i - h->n];
-}
-
 /* Tokens of the longest breaker that begins at i and ends at `end` or before; 0 when there is none. */
 static size_t breaker_at(const struct dry *d, const struct history *h, size_t i, size_t end)
 {
     const struct dry_breaker *b = d->p->dry_breakers;
-    const int32_t first = token_at(h, i);
+    const int32_t first = history_token(h, i);
     size_t lo = 0, hi = d->p->n_dry_breakers, best = d->breaks[first] & BREAKS_ALONE ? 1 : 0;
     if (!(d->breaks[first] & BREAKS_LONGER))
         return best;
@@ -76,7 +71,7 @@ static size_t breaker_at(const struct dry *d, const struct history *h, size_t i,
         size_t j = 1;
         if (b[lo].n <= best || b[lo].n > end - i)
             continue;
-        while (j < b[lo].n && b[lo].ids[j] == token_at(h, i + j))
+        while (j < b[lo].n && b[lo].ids[j] == history_token(h, i + j))
             j++;
         if (j == b[lo].n)
             best = j;

@@ -16,9 +16,7 @@
  * context in which its last min(allowed, 8) tokens stood, and a text that repeats itself has few of these. */
 #pragma once
 #include "ngram/suffix.h"
-#include "src/sample/sample.h"
-
-enum { DRY_ALLOWED_MAX = 65536, DRY_LIMIT_MAX = 4096 };
+#include "src/sample/sampling.h"
 
 struct dry {
     bool on;

@@ -1,14 +1,14 @@
 #include <string.h>
 #include "src/sample/token_counts.h"
 
-size_t counts_bytes(size_t vocab) { return 6 * vocab * sizeof(uint32_t); }
+size_t token_counts_bytes(size_t vocab) { return 6 * vocab * sizeof(uint32_t); }
 
-void counts_start(struct counts *c, const struct sampling *p, size_t vocab, void *memory)
+void token_counts_open(struct token_counts *c, const struct sampling *p, size_t vocab, void *memory)
 {
     uint32_t *u = memory;
-    *c = (struct counts){
-        .on_window = p->penalty != 1 && p->penalty_window != 0,
-        .on_text = p->presence != 0 || p->frequency != 0,
+    *c = (struct token_counts){
+        .on_window = sampling_has_penalty(p),
+        .on_text = sampling_has_text_penalty(p),
         .window = p->penalty_window < 0 ? SIZE_MAX : (size_t)p->penalty_window,
         .last = { u, u + vocab, (int32_t *)(u + 2 * vocab), 0 },
         .text = { u + 3 * vocab, u + 4 * vocab, (int32_t *)(u + 5 * vocab), 0 },
@@ -40,32 +40,27 @@ static void clear(struct count_set *s)
     s->n = 0;
 }
 
-static int32_t token_at(const struct history *h, size_t i)
-{
-    return i < h->n ? h->tokens[i] : h->path[i - h->n];
-}
-
 /* Token i joins; the one that the window has no place for any more leaves. */
-static void push(struct counts *c, const struct history *h, size_t i)
+static void push(struct token_counts *c, const struct history *h, size_t i)
 {
     if (c->on_window) {
-        add(&c->last, token_at(h, i));
+        add(&c->last, history_token(h, i));
         if (i >= c->window)
-            take(&c->last, token_at(h, i - c->window));
+            take(&c->last, history_token(h, i - c->window));
     }
     if (c->on_text && i >= h->n_prompt)
-        add(&c->text, token_at(h, i));
+        add(&c->text, history_token(h, i));
 }
 
-static void pop(struct counts *c, const struct history *h, size_t i)
+static void pop(struct token_counts *c, const struct history *h, size_t i)
 {
     if (c->on_window) {
         if (i >= c->window)
-            add(&c->last, token_at(h, i - c->window));
-        take(&c->last, token_at(h, i));
+            add(&c->last, history_token(h, i - c->window));
+        take(&c->last, history_token(h, i));
     }
     if (c->on_text && i >= h->n_prompt)
-        take(&c->text, token_at(h, i));
+        take(&c->text, history_token(h, i));
 }
 
 static struct device_count *entry_of(struct device_count *list, size_t *n, int32_t id)
@@ -78,18 +73,18 @@ static struct device_count *entry_of(struct device_count *list, size_t *n, int32
     return &list[i];
 }
 
-size_t counts_change(const struct counts *c, const struct history *h, size_t from, size_t to,
+size_t token_counts_delta(const struct token_counts *c, const struct history *h, size_t from, size_t to,
                      struct device_count *list)
 {
     size_t n = 0;
     for (size_t i = from; i < to; i++) {         /* as push */
         if (c->on_window) {
-            entry_of(list, &n, token_at(h, i))->window++;
+            entry_of(list, &n, history_token(h, i))->window++;
             if (i >= c->window)
-                entry_of(list, &n, token_at(h, i - c->window))->window--;
+                entry_of(list, &n, history_token(h, i - c->window))->window--;
         }
         if (c->on_text && i >= h->n_prompt)
-            entry_of(list, &n, token_at(h, i))->text++;
+            entry_of(list, &n, history_token(h, i))->text++;
     }
     return n;
 }
@@ -109,7 +104,7 @@ static void hash_on(uint64_t lanes[8], const int32_t *tokens, size_t from, size_
     memcpy(lanes, l, sizeof l);
 }
 
-bool past_goes_on(struct past *k, const struct history *h)
+bool history_digest_extend(struct history_digest *k, const struct history *h)
 {
     uint64_t lanes[8] = {0};
     bool same = k->n <= h->n && k->n_prompt == h->n_prompt;
@@ -118,13 +113,13 @@ bool past_goes_on(struct past *k, const struct history *h)
         same = !memcmp(lanes, k->lanes, sizeof lanes);
     }
     if (!same)
-        *k = (struct past){ .n_prompt = h->n_prompt };
+        *k = (struct history_digest){ .n_prompt = h->n_prompt };
     hash_on(k->lanes, h->tokens, k->n, h->n);
     k->n = h->n;
     return same;
 }
 
-void counts_enter(struct counts *c, const struct history *h, bool goes_on)
+void token_counts_follow(struct token_counts *c, const struct history *h, bool goes_on)
 {
     if (!c->on_window && !c->on_text)
         return;
@@ -139,7 +134,7 @@ void counts_enter(struct counts *c, const struct history *h, bool goes_on)
     c->n = h->n;
 }
 
-void counts_leave(struct counts *c, const struct history *h)
+void token_counts_drop_path(struct token_counts *c, const struct history *h)
 {
     if (!c->on_window && !c->on_text)
         return;

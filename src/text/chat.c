@@ -520,7 +520,7 @@ const char *chat_name(const struct chat *c) { return c->t->name; }
 bool chat_has_thinking(const struct chat *c) { return c->t->write == write_qwen3; }
 bool chat_has_date(const struct chat *c) { return c->t->write == write_llama31; }
 
-const char *chat_known(const char *sha256)
+const char *chat_template_name_of_hash(const char *sha256)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].sha256, sha256) == 0)
@@ -528,7 +528,7 @@ const char *chat_known(const char *sha256)
     return NULL;
 }
 
-const char *chat_recognise(const char *text, size_t n)
+const char *chat_template_name(const char *text, size_t n)
 {
     struct sha256 h;
     uint8_t digest[SHA256_BYTES];
@@ -548,7 +548,7 @@ const char *chat_recognise(const char *text, size_t n)
     sha256_end(&h, digest);
     for (size_t i = 0; i < SHA256_BYTES; i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return chat_known(hex);
+    return chat_template_name_of_hash(hex);
 }
 
 enum { FILE_BYTES_MAX = 1 << 26 };
@@ -676,7 +676,7 @@ static int recognise(struct chat *c, const char *dir, struct err *e)
         return err_set(e, ERR_INPUT,
                        "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir,
                        CHAT_NAMES);
-    const char *name = chat_recognise(text, strlen(text));
+    const char *name = chat_template_name(text, strlen(text));
     free(text);
     if (!name)
         return err_set(e, ERR_INPUT,

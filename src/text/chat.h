@@ -53,8 +53,8 @@ bool chat_has_thinking(const struct chat *c);
 bool chat_has_date(const struct chat *c);
 
 /* The name that a template's text has, or that of a normalised text's SHA-256 in hexadecimal; NULL: unknown. */
-const char *chat_recognise(const char *text, size_t n);
-const char *chat_known(const char *sha256);
+const char *chat_template_name(const char *text, size_t n);
+const char *chat_template_name_of_hash(const char *sha256);
 
 /* The prompt as text, NUL-terminated, free(*text). A refusal is ERR_INPUT. */
 int chat_render(const struct chat *c, const struct chat_message *m, size_t n, const struct chat_options *o,

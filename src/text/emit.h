@@ -37,7 +37,7 @@ struct emit {
     char *held; size_t n_held, held_max;    /* bytes not shown yet, behind the n_shown that the last call showed */
     size_t n_shown;
     struct stop_match *match;               /* how much of each stop string the text ends with */
-    struct loop *loop;                      /* NULL with ON_LOOP_OFF; loop_in says where a repetition is */
+    struct loop *loop;                      /* NULL with ON_LOOP_OFF; loop_current says where a repetition is */
     size_t repetitions;                     /* how often the loop rule has spoken: it rises with the token at which it does */
 };
 

@@ -118,14 +118,14 @@ bool loop_token(struct loop *l, int32_t id)
     return true;
 }
 
-bool loop_in(const struct loop *l, struct repetition *r)
+bool loop_current(const struct loop *l, struct repetition *r)
 {
     if (l->found)
         *r = l->last;
     return l->found;
 }
 
-bool loop_left(const struct loop *l, struct repetition *r)
+bool loop_ended(const struct loop *l, struct repetition *r)
 {
     if (l->left)
         *r = l->last;

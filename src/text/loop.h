@@ -42,6 +42,6 @@ bool loop_token(struct loop *l, int32_t id);
 /* The next token, which was not sampled but given: it is remembered and does not count. */
 void loop_given(struct loop *l, int32_t id);
 /* Whether the text is in a repetition that was found; *r tells which. */
-bool loop_in(const struct loop *l, struct repetition *r);
+bool loop_current(const struct loop *l, struct repetition *r);
 /* Whether the last token ended a repetition that had been found; *r tells which. */
-bool loop_left(const struct loop *l, struct repetition *r);
+bool loop_ended(const struct loop *l, struct repetition *r);

@@ -1,100 +1,8 @@
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- small parts ---- */
-
-bool bytes_reserve(struct bytes *b, size_t more)
-{
-    size_t need;
-    if (b->failed || !add_size(b->n, more, &need) || need > SIZE_MAX / 2)
-        return b->failed = true, false;
-    if (need <= b->max && b->s)
-        return true;
-    size_t max = MAX(need, b->max + b->max / 2 + 64);
-    char *s = realloc(b->s, max);
-    if (!s)
-        return b->failed = true, false;
-    b->s = s;
-    b->max = max;
-    return true;
-}
-
-void bytes_add(struct bytes *b, const char *s, size_t n)
-{
-    if (n == 0 || !bytes_reserve(b, n))
-        return;
-    memcpy(b->s + b->n, s, n);
-    b->n += n;
-}
-
-uint64_t tok_hash(const char *s, size_t n)
-{
-    uint64_t h = n * 0x9e3779b97f4a7c15u, x;
-    for (; n >= 8; s += 8, n -= 8) {
-        memcpy(&x, s, 8);
-        h = (h ^ x) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    x = 0;
-    memcpy(&x, s, n);
-    h = (h ^ x) * 0xff51afd7ed558ccdu;
-    h ^= h >> 29;
-    h *= 0xc4ceb9fe1a85ec53u;
-    return h ^ h >> 32;
-}
-
-uint64_t tok_pair_hash(uint32_t a, uint32_t b)
-{
-    uint64_t h = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 29;
-}
-
-uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n)
-{
-    for (size_t i = tok_hash(s, n) & t->slot_mask;; i = (i + 1) & t->slot_mask) {
-        uint32_t id = t->slot[i];
-        if (id == NO_ID)
-            return NO_ID;
-        if (t->content[id].n == n && !memcmp(t->pool.s + t->content[id].at, s, n))
-            return id;
-    }
-}
-
-const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
-{
-    for (size_t i = tok_pair_hash(a, b) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
-        const struct merge *m = &t->merge[i];
-        if (m->a == a && m->b == b)
-            return m;
-        if (m->a == NO_ID)
-            return NULL;
-    }
-}
-
-/* Printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in order. */
-static bool is_printable(unsigned b)
-{
-    return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-}
-
-uint32_t byte_to_char(unsigned b)
-{
-    if (is_printable(b))
-        return b;
-    return b <= 0x20 ? 0x100 + b : b <= 0xa0 ? 0x121 + (b - 0x7f) : 0x143;
-}
-
-int char_to_byte(uint32_t c)
-{
-    if (c < 0x100)
-        return is_printable(c) ? (int)c : -1;
-    if (c > 0x143)
-        return -1;
-    return c == 0x143 ? 0xad : c <= 0x120 ? (int)c - 0x100 : (int)c - 0x121 + 0x7f;
-}
 
 int tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e)
 {
@@ -109,25 +17,6 @@ int tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct e
     return r;
 }
 
-void tokenizer_close(struct tokenizer *t)
-{
-    if (!t)
-        return;
-    free(t->pool.s);
-    free(t->content);
-    free(t->slot);
-    free(t->merge);
-    free(t->merge_to);
-    free(t->bigram);
-    free(t->added);
-    free(t->raw.sorted);
-    free(t->normalized.sorted);
-    free(t->shown_pool.s);
-    free(t->shown);
-    free(t->shown_flags);
-    free(t);
-}
-
 size_t tokenizer_bytes(const struct tokenizer *t)
 {
     return sizeof *t + t->pool.max + t->shown_pool.max + t->n * (sizeof *t->content + sizeof *t->shown + 1) +
@@ -137,52 +26,6 @@ size_t tokenizer_bytes(const struct tokenizer *t)
 }
 
 size_t tokenizer_size(const struct tokenizer *t) { return t->n; }
-
-/* ---- normalizers ---- */
-
-void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to)
-{
-    const char *end = s + n, *hit;
-    while ((hit = memmem(s, (size_t)(end - s), from->s, from->n)) != NULL) {
-        bytes_add(out, s, (size_t)(hit - s));
-        bytes_add(out, to->s, to->n);
-        s = hit + from->n;
-    }
-    bytes_add(out, s, (size_t)(end - s));
-}
-
-int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct bytes *out, struct bytes *work,
-                  const char **r, size_t *n_r)
-{
-    *r = s;
-    *n_r = n;
-    out->n = work->n = 0;
-    for (size_t i = 0; i < t->n_norm && *n_r > 0; i++) {
-        const struct norm_step *step = &t->norm[i];
-        struct bytes *to = *r == out->s ? work : out;
-        to->n = 0;
-        if (!bytes_reserve(to, 1))
-            return -1;
-        if (step->kind == NORM_NFC) {
-            char *nfc;
-            size_t n_nfc;
-            if (unicode_nfc(&nfc, &n_nfc, *r, *n_r))
-                return -1;
-            bytes_add(to, nfc, n_nfc);
-            free(nfc);
-        } else if (step->kind == NORM_PREPEND) {
-            bytes_add(to, step->to.s, step->to.n);
-            bytes_add(to, *r, *n_r);
-        } else {
-            tok_replace(to, *r, *n_r, &step->from, &step->to);
-        }
-        if (to->failed)
-            return -1;
-        *r = to->s;
-        *n_r = to->n;
-    }
-    return 0;
-}
 
 /* ---- encoding ---- */
 

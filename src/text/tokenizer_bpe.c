@@ -1,6 +1,6 @@
 /* Byte-pair merging, id for id as Hugging Face `tokenizers` does it: the pair of the lowest rank first, the leftmost
  * on ties. A heap of (rank, position) over a linked list of symbols: O(n log n) for a word of n symbols. */
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdlib.h>
 #include <string.h>

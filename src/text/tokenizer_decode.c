@@ -4,7 +4,7 @@
  *   DECODE_SENTENCE   Sequence of Replace, ByteFallback, Fuse, Strip: texts, and byte tokens, a run of which is text
  *                     when all of it is UTF-8 and otherwise one U+FFFD per byte
  *   DECODE_METASPACE  texts, the first of which loses its replacement characters */
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 
 #include <stdlib.h>
 #include <string.h>

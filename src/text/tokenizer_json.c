@@ -5,40 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tok_fields(const struct json *object, struct field *f, struct err *e)
-{
-    struct json k, v;
-    if (js_kind(object) != JS_OBJECT)
-        return js_bad(object, e, "an object is needed");
-    for (struct js_walk w = js_walk(object); js_next(&w, &k, &v);) {
-        size_t i = 0;
-        while (f[i].name && !js_is(&k, f[i].name))
-            i++;
-        if (!f[i].name)
-            return js_bad(&k, e, "a key that is not known here");
-        if (f[i].there)
-            return js_bad(&k, e, "a key that is given twice");
-        f[i].there = true;
-        f[i].v = v;
-        f[i].v.key[object->key[0] != NULL] = f[i].name;
-    }
-    for (size_t i = 0; f[i].name; i++)
-        if (f[i].required && !f[i].there)
-            return js_bad(object, e, "the key \"%s\" is missing", f[i].name);
-    return 0;
-}
-
-int tok_flag(const struct field *f, bool *x, bool otherwise, struct err *e)
-{
-    *x = otherwise;
-    return field_null(f) ? 0 : js_bool(&f->v, x, e);
-}
-
-int tok_no_memory(const struct json *v, struct err *e)
-{
-    return err_set(e, ERR_FAILED, "%s: no memory for the tokenizer", v->file);
-}
-
 /* A short string. */
 static int read_text(const struct json *v, struct text *x, struct err *e)
 {
@@ -443,6 +409,25 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     if (t->decoder_stage < 0)
         return js_bad(&f[7].v, e, "a decoder is needed");
     return tok_prepare(t, root, e) || tok_build_shown(t, root->file, e) ? -1 : 0;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    free(t->pool.s);
+    free(t->content);
+    free(t->slot);
+    free(t->merge);
+    free(t->merge_to);
+    free(t->bigram);
+    free(t->added);
+    free(t->raw.sorted);
+    free(t->normalized.sorted);
+    free(t->shown_pool.s);
+    free(t->shown);
+    free(t->shown_flags);
+    free(t);
 }
 
 int tokenizer_parse(struct tokenizer **out, const char *file, const char *json, size_t n, size_t vocab,

@@ -2,7 +2,7 @@
  * (vocabulary, merges, added tokens). */
 #pragma once
 #include "src/base/json.h"
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 
 struct field { const char *name; struct json v; bool there, required; };
 

@@ -6,7 +6,7 @@
  *
  * Every text is covered without gaps, so the pieces are all there is. No pattern looks behind, so a piece depends
  * only on what follows. Each function returns the length of its alternative, 0 when it does not match. */
-#include "src/text/tokenizer_impl.h"
+#include "src/text/tokenizer_tables.h"
 
 enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };
 

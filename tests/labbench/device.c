@@ -603,7 +603,7 @@ int bench_device(const struct options *o, struct err *e)
     const char *why = NULL;
     b = (struct bench_device){ .o = o, .json = o->json, .tiny = strncmp(o->device, "emulated", 8) == 0 };
     b.repeat = o->repeat ? o->repeat : b.tiny ? 1 : 7;
-    if (where_is_all(o->device))
+    if (device_choice_is_all(o->device))
         return err_set(e, ERR_INPUT, "bench: --device %s: one GPU at a time is measured (cuda:N)", o->device);
     if (read_wish(&b, e))
         return -1;

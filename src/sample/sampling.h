@@ -1,0 +1,85 @@
+/* Sampling parameters, and the tokens before the position that is sampled.
+ *
+ * The sampling chain turns the logits of a position into one token. Its steps run in the recorded order:
+ *
+ *   bias         l + bias; -inf bans. min_tokens and ignore_eos ban the EOS ids
+ *   penalties    once for each distinct token of the window: l < 0 ? l * penalty : l / penalty; then
+ *                l - (presence + frequency * count) for the tokens of the generated text
+ *   dry          l - multiplier * base^(L - allowed) for every token that would continue a repetition of
+ *                L >= allowed tokens (src/sample/dry.h)
+ *   temperature  l / (float)temperature
+ *   top-k        keeps the first k candidates
+ *   top-p        keeps the shortest prefix whose probabilities sum up to p or more
+ *   min-p        keeps p >= min_p * the largest p
+ *   eta          keeps p >= min(eta, sqrt(eta) * exp(-entropy)), as Hugging Face transformers does
+ *
+ * The first four steps change logits. Each changed logit is rounded to float once and stays within +-FLT_MAX.
+ * The last four are filters. Each filter sees the renormalised survivors of the steps before it, ordered by
+ * (logit descending, id ascending), and at least min_keep tokens survive it. A step after a filter changes the
+ * survivors only. Temperature 0 skips the filters because they never remove the best candidate; bias, penalties
+ * and DRY still apply. */
+#pragma once
+#include "src/base/base.h"
+
+enum chain_step { STEP_BIAS, STEP_PENALTIES, STEP_DRY, STEP_TEMPERATURE, STEP_TOP_K, STEP_TOP_P, STEP_MIN_P,
+                  STEP_ETA, CHAIN_STEPS };
+
+enum {
+    RANK_MAX = 32,                   /* candidates of one ranking */
+    CANDIDATE_ROWS_MAX = 1 << 24,    /* candidate rows of --verifier paper */
+    SAMPLE_PATH_MAX = 32,            /* tokens of a path; the draft tree is no deeper */
+    DRY_BREAKER_MAX = 21, DRY_ALLOWED_MAX = 65536, DRY_LIMIT_MAX = 4096,
+};
+
+/* A token sequence that ends a repetition for DRY. */
+struct dry_breaker { uint32_t n; int32_t ids[DRY_BREAKER_MAX]; };
+
+/* Every parameter of the sampler. A job records them. */
+struct sampling {
+    uint64_t seed; uint32_t sample;
+    double temperature;              /* 0: greedy */
+    long top_k;                      /* <= 0: off */
+    double top_p, min_p, eta;        /* 1, 0, 0: off */
+    size_t min_keep;                 /* >= 1 */
+    double penalty;                  /* contextual penalty theta; 1: off */
+    long penalty_window;             /* its last W tokens of prompt and text; 0: none, -1: all */
+    double presence, frequency;      /* over the generated text */
+    struct { int32_t id; float bias; } *bias; size_t n_bias;   /* -inf bans */
+    double dry_multiplier, dry_base; /* multiplier 0: DRY is off */
+    size_t dry_allowed;
+    long dry_last_n;                 /* DRY reads the last N tokens of prompt and text; 0: none, -1: all */
+    const struct dry_breaker *dry_breakers; size_t n_dry_breakers;   /* ascending by first token */
+    size_t text_max;                 /* tokens of the longest text with its prompt: capacity of DRY's index;
+                                      * 0 is allowed without DRY */
+    size_t min_tokens;               /* EOS ids are banned before this many generated tokens */
+    bool ignore_eos;                 /* EOS ids are always banned */
+    const int32_t *eos; size_t n_eos;
+    enum chain_step order[CHAIN_STEPS]; size_t n_order;
+};
+
+/* Neutral parameters: temperature 1, filters off, min_keep 1, window 1024, DRY off (base 1.75, allowed 2, all
+ * tokens, no breakers), default order. */
+void sampling_defaults(struct sampling *s);
+/* Checks all ranges. ERR_INPUT names the flag. */
+int  sampling_check(const struct sampling *s, size_t vocab, struct err *e);
+bool sampling_has_penalty(const struct sampling *s);          /* the contextual penalty is on */
+bool sampling_has_text_penalty(const struct sampling *s);     /* presence or frequency penalty is on */
+
+/* The tokens before the position that is sampled: tokens[0..n), then path[0..n_path). The path holds the
+ * ancestors of a tree node and the node itself. The first n_prompt of the tokens are the prompt.
+ * The position is n + n_path. */
+struct history {
+    const int32_t *tokens; size_t n, n_prompt;
+    const int32_t *path; size_t n_path;
+    size_t known;                    /* the caller promises that tokens[0..known) equal those of the last call:
+                                      * they are not read again */
+};
+
+static inline int32_t history_token(const struct history *h, size_t i)
+{
+    return i < h->n ? h->tokens[i] : h->path[i - h->n];
+}
+
+/* A candidate for the next token. score: adjusted logit plus the coin's noise (temperature 0: adjusted logit),
+ * minus the top adjusted logit. Only differences between scores have a meaning. */
+struct candidate { int32_t id; float score; };
