@@ -164,11 +164,11 @@ static void one_shape(const struct tiny *t, enum dtype compute, bool chained)
             heads_close(&h);
             rig_close(&r);
         }
-        printf("    %s, %s, %s: largest difference to the formula %.2g\n", t->name,
-               compute == DT_BF16 ? "bf16" : "f32", chained ? "chained" : "independent", worst);
-        free(first);
-        unlink(path);
-        tiny_remove(dir);
+    printf("    %s, %s, %s: largest difference to the formula %.2g\n", t->name,
+           compute == DT_BF16 ? "bf16" : "f32", chained ? "chained" : "independent", worst);
+    free(first);
+    unlink(path);
+    tiny_remove(dir);
 }
 static void logits_equal_the_formulas(void)
 {
