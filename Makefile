@@ -40,6 +40,8 @@ endif
 
 SRC   := $(filter-out src/cli/main.c,$(wildcard src/*/*.c ngram/*.c kvmgr/*.c runs/*/*.c kernels/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
+# What tests add to the product: the emulated GPU and a drafter that knows the text.
+TEST_OBJ := $(patsubst %,$(BUILD)/%.o,$(wildcard tests/emulated/*.c) tests/oracle.c)
 TESTS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 
 all: longhand cuda-says
@@ -48,9 +50,11 @@ longhand: $(BUILD)/longhand
 	@ln -sf $< $@
 $(BUILD)/longhand: $(BUILD)/src/cli/main.c.o $(OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
-$(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(OBJ)
+$(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(OBJ) $(TEST_OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
-$(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ)
+$(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(OBJ) $(TEST_OBJ)
+	$(CC) $^ $(LDLIBS) -o $@
+$(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(OBJ) $(TEST_OBJ)
 	$(CC) $^ $(LDLIBS) -o $@
 
 # Made with CUDA or without, in one directory: the two objects that differ follow.
@@ -72,7 +76,7 @@ cuda-says: longhand
 endif
 
 # The kernels: full optimisation, and each twin with the instructions it is for.
-$(BUILD)/kernels/%.c.o: CFLAGS += $(if $(SAN),-O1,-O3) -fno-math-errno -fno-trapping-math
+$(BUILD)/kernels/%.c.o $(BUILD)/tests/emulated/%.c.o: CFLAGS += $(if $(SAN),-O1,-O3) -fno-math-errno -fno-trapping-math
 ifneq ($(findstring address,$(SAN)),)
 # Red zones around its many 16-float values make gcc take a minute for the plain twin.
 $(BUILD)/kernels/generic.c.o: CFLAGS += $(if $(findstring clang,$(CC)),-mllvm -asan-stack=0,--param asan-stack=0)
@@ -116,7 +120,7 @@ deps:
 	@$(if $(filter 1,$(CUDA)),scripts/deps-cuda.sh build/nvcc)
 demo: longhand
 	@scripts/demo.sh
-tests: $(TESTS) $(IN_C) $(BUILD)/labbench $(if $(SAN),,$(BUILD)/faults.so)
+tests: $(TESTS) $(IN_C) $(BUILD)/labbench $(BUILD)/longhand-test $(if $(SAN),,$(BUILD)/faults.so)
 # Faults for the program under test, in front of the C library (tests/faults.h); the sanitizers want that place for themselves.
 $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 	$(CC) -shared $^ -o $@

@@ -200,5 +200,5 @@ static bool supported(void)
 #define TWIN "avx2"
 #define OP(name) avx2_##name
 #define OPS_TABLE ops_avx2
-#include "kernels/ops_impl.h"
+#include "kernels/twin_impl.h"
 #endif

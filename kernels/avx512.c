@@ -156,5 +156,5 @@ static bool supported(void)
 #define TWIN "avx512"
 #define OP(name) avx512_##name
 #define OPS_TABLE ops_avx512
-#include "kernels/ops_impl.h"
+#include "kernels/twin_impl.h"
 #endif

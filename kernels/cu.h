@@ -1,5 +1,5 @@
 /* One source, two compilations. The kernels (cu_*.cu) are written in what C11 and CUDA C++ have in common and in the words
- * of this file. nvcc makes GPU code of them; the C compiler makes the emulated device of them (emulate.c): every thread a
+ * of this file. nvcc makes GPU code of them; the tests compile them as C for an emulated GPU (tests/emulated): every thread is a
  * fiber, warps and barriers as on the GPU, so that index arithmetic, tile loops and the order of sums run and are tested
  * without one.
  *
@@ -107,8 +107,8 @@ FN void depend_launch(void)
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-#else
-#include "kernels/emulate.h"
+#elif !defined KERNEL
+#error "Compiled as C, a kernel needs the words of this file from the file that includes it (tests/emulated/emulate.h)."
 #endif
 
 enum { WARP = 32 };

@@ -236,7 +236,18 @@ void pool_product(struct pool *, const struct ops *, float *y, enum dtype act, c
 int device_cpu_open(struct device **, const struct ops *, struct pool *, enum dtype kv_type, char *why,
                     size_t why_size);
 int device_cuda_open(struct device **, size_t ordinal, char *why, size_t why_size);
-int device_emulated_open(struct device **, char *why, size_t why_size);
+
+/* A further kind of device, which the words "NAME", "NAME:N" and "NAME:all" select. A program adds one by setting
+ * device_added before main. The product adds none; test programs add the emulated GPU (tests/emulated). */
+struct device_kind {
+    const char *name;
+    size_t count;                    /* devices of this kind */
+    int (*open)(struct device **, char *why, size_t why_size);
+};
+extern const struct device_kind *device_added;      /* NULL: none */
+/* Whether the word selects the added kind. */
+bool device_is_added(const char *word);
+
 /* Number of GPUs that could be opened; 0 and why. A build without CUDA, or a machine without a driver, has none. */
 size_t device_cuda_count(char *why, size_t why_size);
 /* The architectures that this binary holds kernels for, read from the images themselves: "sm_80 sm_89 sm_90a compute_80"; "" without. */

@@ -149,4 +149,4 @@ static bool supported(void) { return true; }
 #define TWIN "generic"
 #define OP(name) generic_##name
 #define OPS_TABLE ops_generic
-#include "kernels/ops_impl.h"
+#include "kernels/twin_impl.h"

@@ -13,9 +13,9 @@
  *             converted exactly.
  *   sums      over a row: 16 partial sums, element i into sum i % 16, ascending; then
  *             s[i] += s[i + 8], s[i + 4], s[i + 2], s[i + 1].
- *   exp2      see exp2_f in ops_impl.h: magic-number rounding, degree-5 polynomial by fmaf, 0 below -126.
+ *   exp2      see exp2_f in twin_impl.h: magic-number rounding, degree-5 polynomial by fmaf, 0 below -126.
  *   attention see struct attn.
- * Everything else is one IEEE operation after another as ops_impl.h writes it; -ffp-contract=off.
+ * Everything else is one IEEE operation after another as twin_impl.h writes it; -ffp-contract=off.
  *
  * Activations ("act") are bf16 with --compute bf16 and float with --compute f32. */
 #pragma once
@@ -253,6 +253,6 @@ static inline float bf16_to_f32(uint16_t x)
 /* Every twin of this build, plain C first, ends with NULL. */
 extern const struct ops *const ops_all[];
 /* The twin that LONGHAND_ISA names, else the fastest this CPU has; NULL (and *why) when it names none we have. */
-const struct ops *ops_choose(const char **why);
+const struct ops *ops_for_cpu(const char **why);
 /* Numerics id of this build and this CPU: "cpu-1" on x86 and plain C. */
 #define NUMERICS_VERSION 1

@@ -1,7 +1,6 @@
-/* What needs no twins: how matrices and cache blocks lie in memory, conversions, angles, the choice of a twin. */
+/* What needs no twins: how matrices and cache blocks lie in memory, conversions, angles. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "kernels/twins.h"
 
@@ -391,39 +390,4 @@ void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq,
         sin[i] = (float)(quarter & 2 ? -sx : sx) * factor;
         cos[i] = (float)((quarter + 1) & 2 ? -cx : cx) * factor;
     }
-}
-
-const struct ops *const ops_all[] = {
-    &ops_generic,
-#if defined(__x86_64__)
-    &ops_avx2,
-    &ops_avx512,
-#endif
-    NULL
-};
-
-const struct ops *ops_choose(const char **why)
-{
-    const char *wanted = getenv("LONGHAND_ISA");
-    const struct ops *best = NULL;
-    *why = NULL;
-    for (size_t i = 0; ops_all[i]; i++) {
-        if (wanted && *wanted) {
-            if (strcmp(wanted, ops_all[i]->name) == 0) {
-                if (ops_all[i]->supported())
-                    return ops_all[i];
-                *why = "this CPU lacks its instructions";
-                return NULL;
-            }
-        } else if (ops_all[i]->supported()) {
-            best = ops_all[i];
-        }
-    }
-    if (!best)
-        *why = "no such twin in this build (generic"
-#if defined(__x86_64__)
-               ", avx2, avx512"
-#endif
-               ")";
-    return best;
 }

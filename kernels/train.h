@@ -1,4 +1,4 @@
-/* The operations of training, once for every twin, included by ops_impl.h. Plain IEEE arithmetic in a fixed order, as
+/* The operations of training, once for every twin, included by twin_impl.h. Plain IEEE arithmetic in a fixed order, as
  * everywhere; a row's result depends on that row alone, and what sums over rows adds them in ascending order. */
 
 static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy,

@@ -1,6 +1,7 @@
 /* The device that tests of the GPU's kernels run on: the emulated one, or with LONGHAND_TEST_DEVICE=cuda a GPU. */
 #pragma once
 #include "kernels/device.h"
+#include "tests/emulated/emulated.h"
 #include <stdlib.h>
 #include <string.h>
 

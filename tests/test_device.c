@@ -1,5 +1,5 @@
 /* The CUDA kernels, compiled as C and run by the emulation: against references in double, and against themselves (R1). */
-#include "kernels/emulate.h"
+#include "tests/emulated/emulate.h"
 #include "tests/device_rig.h"
 
 static struct device *dev;

@@ -1,5 +1,5 @@
 /* Tokens chosen by the kernel are those that the sampler chooses from the same logits, whatever the chain of filters. */
-#include "kernels/emulate.h"
+#include "tests/emulated/emulate.h"
 #include "src/sample/device_sampler.h"
 #include "src/decode/tree.h"
 #include "tests/device_rig.h"
@@ -78,7 +78,7 @@ static void choices_are_the_samplers(void)
         static uint32_t counts[2 * VOCAB];
         s.bias = (void *)bias, s.n_bias = c % 3 ? 3 : 0;
         CHECK(sampling_check(&s, VOCAB, &e) == 0, "%s", e.msg);
-        CHECK(sampler_open(&sampler, &s, VOCAB, ops_choose(&(const char *){ 0 }), NULL, &e) == 0, "%s",
+        CHECK(sampler_open(&sampler, &s, VOCAB, ops_for_cpu(&(const char *){ 0 }), NULL, &e) == 0, "%s",
               e.msg);
         /* counts of the text on the device; what a path changes: it comes in, and the oldest of the window go out */
         memset(counts, 0, sizeof counts);
@@ -264,7 +264,7 @@ static void trees_are_the_samplers(void)
     static struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 0, -INFINITY }, { 90, -2.5f } };
     static const struct dry_breaker breaker[] = { { 1, { 2 } } };
     static const long windows[] = { -1, 40, 0, 5, 1024, 0 };
-    const struct model m = { .dev = dev, .config.vocab = WORDS, .ops = ops_choose(&(const char *){ 0 }) };
+    const struct model m = { .dev = dev, .config.vocab = WORDS, .ops = ops_for_cpu(&(const char *){ 0 }) };
     float *logits = malloc(NODES * WORDS * sizeof *logits),
           *there = dev->alloc(dev, NODES * WORDS * sizeof *there);
     int32_t tokens[LONGEST], others[LONGEST];

@@ -1,7 +1,7 @@
 /* The kernels that work row by row, those on caches, and their index arithmetic where 32 bits do not reach. */
 #include <sys/mman.h>
 
-#include "kernels/emulate.h"
+#include "tests/emulated/emulate.h"
 #include "kernels/twins.h"
 #include "tests/device_rig.h"
 

@@ -569,7 +569,7 @@ int main(int argc, char **argv)
 {
     const char *why;
     long_test = argc > 1 && !strcmp(argv[1], "--long");
-    ops = ops_choose(&why);
+    ops = ops_for_cpu(&why);
     pool = pool_open(pool_default_threads());
     RUN(gamma_q_has_known_values);
     RUN(draws_have_the_exact_probabilities);

@@ -1,5 +1,6 @@
 /* Whole models on the emulated device (or a GPU, see tests/device_open.h): the kernels of the GPU, compiled as C, under the engine's own forward pass, caches and rounds. */
 #include "src/decode/decode.h"
+#include "tests/oracle.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 
@@ -260,21 +261,21 @@ static void tokens_are_chosen_on_the_device(void)
     if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
     draft_defaults(&setup.draft);
     setup.heads = &heads;
-    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
+    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_ADDED;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
     setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
-    setup.draft.draft_passes = 1, setup.draft.test_depth = 2;
+    setup.draft.draft_passes = 1;
     for (size_t i = 0; i < n; i++) {
         int32_t text[PROMPT + CHOSEN];
         rig_tokens(text, PROMPT, r.c.vocab, 3);
         sampled_on_the_host(&r, &asked[i].p, text);
         chosen_on_the_device(&r, &asked[i], NULL, "plain", text);
-        setup.draft.test_tokens = text, setup.draft.n_test_tokens = PROMPT + CHOSEN;
+        oracle_set(&setup.draft, &(struct oracle){ 2, text, PROMPT + CHOSEN });
         chosen_on_the_device(&r, &asked[i], &setup, "a tree", text);
         if (i % 3)
             continue;
         struct decode_setup other = setup;       /* the published rule is exact for one row of candidates */
-        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_TEST,
+        other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_ADDED,
         other.draft.verifier = VERIFY_PAPER;
         chosen_on_the_device(&r, &asked[i], &other, "one row, the published rule", text);
         other = setup, other.draft.n_width = 0, other.draft.draft_passes = -1;
@@ -285,7 +286,8 @@ static void tokens_are_chosen_on_the_device(void)
 
 /* ---- one wait a round ---- */
 
-struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_setup setup; int32_t text[PROMPT + CHOSEN]; };
+struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_setup setup; struct oracle oracle;
+               int32_t text[PROMPT + CHOSEN]; };
 
 static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_passes)
 {
@@ -312,8 +314,8 @@ static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_p
     x->setup.draft.width[0] = 2, x->setup.draft.width[1] = 2, x->setup.draft.n_width = 2;
     x->setup.draft.kv_sinks = 2, x->setup.draft.kv_budget = 12, x->setup.draft.kv_fixed = true,
     x->setup.draft.draft_passes = draft_passes;
-    x->setup.draft.test_tokens = x->text, x->setup.draft.n_test_tokens = PROMPT + CHOSEN,
-    x->setup.draft.test_depth = 2;
+    x->oracle = (struct oracle){ 2, x->text, PROMPT + CHOSEN };
+    oracle_set(&x->setup.draft, &x->oracle);
 }
 static void drawn_close(struct drawn *x) { rig_close(&x->r), tiny_remove(x->dir); }
 static void drawn_start(struct drawn *x, struct decoder *d)
@@ -330,8 +332,8 @@ static void a_round_waits_once(void)
     static const struct { const char *name; unsigned drafters; int passes;
     } of[] = {
         { "plain", 0, 0 },
-        { "a tree", 1u << SOURCE_TEST | 1u << SOURCE_NGRAM, 0 },
-        { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_TEST, 2 },
+        { "a tree", 1u << SOURCE_ADDED | 1u << SOURCE_NGRAM, 0 },
+        { "draft passes", 1u << SOURCE_PARTIAL | 1u << SOURCE_ADDED, 2 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct err e = { 0 };
@@ -365,7 +367,7 @@ static void a_round_that_is_not_finite_is_not_taken(void)
             struct err e = { 0 }, alone = { 0 };
             struct drawn x;
             struct decoder d;
-            drawn_open(&x, form & 2, form & 1 ? 1u << SOURCE_TEST : 0, 0);
+            drawn_open(&x, form & 2, form & 1 ? 1u << SOURCE_ADDED : 0, 0);
             drawn_start(&x, &d);
             if (decode_step(&d, &e)) rig_die("round", &e);
             const size_t n = d.n_tokens, past = d.kv.n_past;

@@ -88,7 +88,7 @@ static void text_of(const char *name, enum dtype kv, const struct sampling *p)
 {
     enum { PROMPT = 30, TOKENS = 200 };
     const char *why;
-    const struct ops *o = ops_choose(&why);
+    const struct ops *o = ops_for_cpu(&why);
     struct rig r;
     struct decoder d = { 0 };
     struct err e = { 0 };

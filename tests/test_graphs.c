@@ -1,6 +1,7 @@
 /* Which recorded passes are kept (kernels/graphs.h), and that texts do not depend on it. */
 #include "kernels/graphs.h"
 #include "src/decode/decode.h"
+#include "tests/oracle.h"
 #include "tests/device_open.h"
 #include "tests/rig.h"
 
@@ -83,12 +84,11 @@ static void a_text_does_not_depend_on_graphs(void)
         p.seed = 6, p.text_max = PROMPT + TEXT;
         rig_tokens(text[i], PROMPT, r.c.vocab, 3);
         draft_defaults(&setup.draft);
-        setup.draft.drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_TEST;
+        setup.draft.drafters = 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_ADDED;
         setup.draft.width[0] = 2, setup.draft.width[1] = 1, setup.draft.n_width = 2,
         setup.draft.draft_passes = 1;
         setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true;
-        setup.draft.test_tokens = text[0], setup.draft.n_test_tokens = i ? PROMPT + TEXT : 0,
-        setup.draft.test_depth = 2;
+        oracle_set(&setup.draft, &(struct oracle){ 2, text[0], i ? PROMPT + TEXT : 0 });
         if (decode_open(&d, &r.m, &p, &setup, text[i], PROMPT, PROMPT + TEXT, &e)) rig_die("decoder", &e);
         for (int again = 0; again < 2; again++) {
             if (again && decode_restart(&d, PROMPT, &p, &e)) rig_die("restart", &e);

@@ -427,7 +427,7 @@ static void controls_move_the_nll(void)
 int main(void)
 {
     const char *why = NULL;
-    ops = ops_choose(&why);
+    ops = ops_for_cpu(&why);
     pool = pool_open(MIN(pool_default_threads(), (size_t)4));
     if (!ops || !pool) {
         printf("FAIL test_logits (%s)\n", why ? why : "no threads");

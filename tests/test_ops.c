@@ -567,18 +567,18 @@ static void isa_is_chosen_by_name(void)
     const char *why = NULL;
     FOR_TWINS(o) {
         setenv("LONGHAND_ISA", o->name, 1);
-        CHECK(ops_choose(&why) == o, "%s", o->name);
+        CHECK(ops_for_cpu(&why) == o, "%s", o->name);
     }
     for (const struct ops *const *t = ops_all; *t; t++)
         if (!(*t)->supported()) {
             setenv("LONGHAND_ISA", (*t)->name, 1);
-            CHECK(!ops_choose(&why) && why && *why, "%s", (*t)->name);
+            CHECK(!ops_for_cpu(&why) && why && *why, "%s", (*t)->name);
         }
     setenv("LONGHAND_ISA", "sse9", 1);
     why = NULL;
-    CHECK(!ops_choose(&why) && why && *why);
+    CHECK(!ops_for_cpu(&why) && why && *why);
     unsetenv("LONGHAND_ISA");
-    const struct ops *o = ops_choose(&why);
+    const struct ops *o = ops_for_cpu(&why);
     CHECK(o && o->supported());
     CHECK(!strcmp(ops_all[0]->name, "generic"), "%s", ops_all[0]->name);
 }

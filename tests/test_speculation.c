@@ -5,6 +5,7 @@
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
 #include "src/decode/decode.h"
 #include "src/text/tokenizer.h"
+#include "tests/oracle.h"
 #include "tests/rig.h"
 
 static bool long_test;
@@ -252,8 +253,8 @@ static void knowing_and_garbage_drafters(void)
         text_open(&t, &r, "portrait", 50, 16 * (SLOW_BUILD ? 3 : 12));
         plain_text(&t, &r, &p);
         draft_defaults(&s.draft);
-        s.draft.drafters = BIT(TEST), s.draft.width[0] = 1, s.draft.n_width = 1;
-        s.draft.test_depth = depth, s.draft.test_tokens = t.tokens, s.draft.n_test_tokens = t.n;
+        s.draft.drafters = BIT(ADDED), s.draft.width[0] = 1, s.draft.n_width = 1;
+        oracle_set(&s.draft, &(struct oracle){ depth, t.tokens, t.n });
         CHECK(same_text(&r, &p, &s, &t, &seen), "depth %zu", depth);
         CHECK(seen.per_round == (double)depth + 1, "depth %zu: %g tokens a pass", depth, seen.per_round);
         free(t.tokens);

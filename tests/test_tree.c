@@ -143,8 +143,8 @@ static void ties_go_to_the_first_proposed(void)
         int32_t path[TREE_DEPTH_MAX];
         uint32_t up = tree.node[i + 1].parent;
         tree_path(&tree, up, path);
-        propose(path, tree.node[up].depth, tree.node[i + 1].token, SOURCE_TEST, 1, 3, 32);
-        CHECK(tree_add(&tree, up, tree.node[i + 1].token, SOURCE_TEST, 1, 3) == i + 1);
+        propose(path, tree.node[up].depth, tree.node[i + 1].token, SOURCE_ADDED, 1, 3, 32);
+        CHECK(tree_add(&tree, up, tree.node[i + 1].token, SOURCE_ADDED, 1, 3) == i + 1);
     }
     CHECK(same_pool(&tree));
     for (size_t rows = 1; rows <= tree.n; rows++) {
@@ -174,24 +174,24 @@ static void a_raised_chance_reaches_down(void)
     CHECK(tree_is_chain(&tree));
     tree_keep(&tree, 5);
     CHECK(!tree_is_chain(&tree) && tree.kept_parent[4] == 0);
-    CHECK(tree_add(&tree, 0, 30, SOURCE_TEST, 7, 0) && tree.node[5].p == 1, "clamped");
-    CHECK(tree_add(&tree, 0, 31, SOURCE_TEST, -7, 0) && tree.node[6].p == 0);
+    CHECK(tree_add(&tree, 0, 30, SOURCE_ADDED, 7, 0) && tree.node[5].p == 1, "clamped");
+    CHECK(tree_add(&tree, 0, 31, SOURCE_ADDED, -7, 0) && tree.node[6].p == 0);
 }
 
 static void limits(void)
 {
     tree_start(&tree, 1, 0);
-    CHECK(!tree_add(&tree, 0, 5, SOURCE_TEST, 1, 0) && tree.n == 1, "the text ends here");
+    CHECK(!tree_add(&tree, 0, 5, SOURCE_ADDED, 1, 0) && tree.n == 1, "the text ends here");
     tree_keep(&tree, 100);
     CHECK(tree.n_kept == 1 && tree_is_chain(&tree));
     tree_start(&tree, 1, 1000);
     uint32_t at = 0;
     for (size_t d = 1; d <= TREE_DEPTH_MAX; d++)
-        CHECK((at = tree_add(&tree, at, (int32_t)d, SOURCE_TEST, 1, 0)) == d);
-    CHECK(!tree_add(&tree, at, 9, SOURCE_TEST, 1, 0), "as deep as it gets");
+        CHECK((at = tree_add(&tree, at, (int32_t)d, SOURCE_ADDED, 1, 0)) == d);
+    CHECK(!tree_add(&tree, at, 9, SOURCE_ADDED, 1, 0), "as deep as it gets");
     for (int32_t i = 0; tree.n < TREE_POOL_MAX; i++)
-        CHECK(tree_add(&tree, 0, 100 + i, SOURCE_TEST, 0.5f, 0) == tree.n - 1);
-    CHECK(!tree_add(&tree, 0, 99, SOURCE_TEST, 1, 0) && tree.n == TREE_POOL_MAX, "full");
+        CHECK(tree_add(&tree, 0, 100 + i, SOURCE_ADDED, 0.5f, 0) == tree.n - 1);
+    CHECK(!tree_add(&tree, 0, 99, SOURCE_ADDED, 1, 0) && tree.n == TREE_POOL_MAX, "full");
     CHECK(tree_add(&tree, 0, 100, SOURCE_HEADS, 0.7f, 0) == TREE_DEPTH_MAX + 1,
           "one that is there is found in a full pool");
     tree_keep(&tree, 1000000);

@@ -483,7 +483,7 @@ int cmd_bench(const struct options *o, struct err *e)
     b->compute = compute_of(o);
     if (device_choice_cpu_kv(&b->kv, b->compute, kv_of(o->kv_dtype), e))
         goto out;
-    b->ops = ops_choose(&why);
+    b->ops = ops_for_cpu(&why);
     if (!b->ops) {
         err_set(e, ERR_INPUT, "%s", why);
         goto out;

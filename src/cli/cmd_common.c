@@ -136,7 +136,7 @@ int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *
     g->stamp = model_stamp(g->dir);
     if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
         return -1;
-    g->ops = ops_choose(&why);
+    g->ops = ops_for_cpu(&why);
     if (!g->ops)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||

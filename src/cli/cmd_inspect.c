@@ -134,7 +134,7 @@ static int look(struct inspect *s, struct err *e)
         return -1;
     if (s->o->context_scaling && config_scale_context(&g->config, s->o->context_scaling, e))
         return -1;
-    g->ops = ops_choose(&why);
+    g->ops = ops_for_cpu(&why);
     if (!g->ops)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
     g->pool = pool_open(s->o->threads ? s->o->threads : pool_default_threads());

@@ -8,7 +8,7 @@ int cmd_version(const struct options *o, struct err *e)
 {
     char images[128];
     const char *why = "";
-    const struct ops *chosen = ops_choose(&why);
+    const struct ops *chosen = ops_for_cpu(&why);
     (void)o;
     if (!chosen)
         return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);

@@ -7,7 +7,7 @@ enum guess {                         /* what a guess was made of */
     GUESS_VERIFIED,                  /* heads on the hidden state of the verified row */
     GUESS_PASS,                      /* the model itself over the partial cache */
     GUESS_AHEAD,                     /* heads on the hidden state of a draft pass */
-    GUESS_NGRAM, GUESS_SUFFIX, GUESS_TEST, N_GUESSES,
+    GUESS_NGRAM, GUESS_SUFFIX, GUESS_ADDED, N_GUESSES,
 };
 enum { NGRAM_CELLS = 32 };           /* of one place in a 4-gram, whatever its rank and frequency */
 enum { CELLS_PER_GUESS = 128, CELLS = N_GUESSES * CELLS_PER_GUESS };

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-const struct drafter_ops *const drafters_all[] = { &draft_test, &draft_suffix, &draft_partial, &draft_heads,
-    &draft_ngram, NULL };
+static const struct drafter_ops *const product_drafters[] = { &draft_suffix, &draft_partial, &draft_heads,
+                                                              &draft_ngram, NULL };
+const struct drafter_ops *const *drafters_all = product_drafters;
 
 void draft_defaults(struct draft_settings *s)
 {
@@ -64,13 +65,13 @@ size_t draft_rows(const struct draft_settings *s)
 {
     size_t rows = 1, level = 1, leads = 1;
     if (s->ngram_lead == LEAD_ALL && s->n_width)             /* children of the root, whoever proposed them */
-        leads = s->width[0] + (s->drafters >> SOURCE_SUFFIX & 1) + (s->drafters >> SOURCE_TEST & 1);
+        leads = s->width[0] + (s->drafters >> SOURCE_SUFFIX & 1) + (s->drafters >> SOURCE_ADDED & 1);
     if (!s->drafters)
         return 1;
     if (s->rows_max)
         return s->rows_max;
     if (!s->n_width)
-        return s->drafters >> SOURCE_TEST & 1 ? MAX((size_t)ROWS_AUTO, s->test_depth + 2) : ROWS_AUTO;
+        return s->drafters >> SOURCE_ADDED & 1 ? MAX((size_t)ROWS_AUTO, s->added_rows) : ROWS_AUTO;
     if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL))
         for (size_t i = 0; i < s->n_width; i++)
             rows += level *= s->width[i];
@@ -81,8 +82,8 @@ size_t draft_rows(const struct draft_settings *s)
         rows += leads * s->ngram_k * 4;
     if (s->drafters >> SOURCE_SUFFIX & 1)
         rows += 16;
-    if (s->drafters >> SOURCE_TEST & 1)
-        rows += s->test_depth + 2;
+    if (s->drafters >> SOURCE_ADDED & 1)
+        rows += s->added_rows;
     return rows;
 }
 

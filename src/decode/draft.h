@@ -46,13 +46,13 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     enum draft_weights weights;      /* what draft passes and heads ask */
     size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
     enum verifier verifier;
-    /* SOURCE_TEST, for tests: right down to this depth (wrong everywhere with 0), from test_tokens */
-    size_t test_depth;
-    const int32_t *test_tokens; size_t n_test_tokens;
+    /* SOURCE_ADDED: most rows of its proposals, and its settings */
+    size_t added_rows;
+    const void *added;
 };
 enum { ROWS_AUTO = 48 };
 
-/* auto: every drafter but `heads` and SOURCE_TEST, controller on */
+/* auto: every drafter but `heads` and an added one, controller on */
 void draft_defaults(struct draft_settings *s);
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
@@ -122,9 +122,10 @@ struct drafter_ops {
     size_t (*save)(const struct drafting *g, void *out);
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
-extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix, draft_test;
-/* in the order in which they are asked; NULL at the end */
-extern const struct drafter_ops *const drafters_all[];
+extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix;
+/* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to a longer
+ * list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text (tests/oracle.h). */
+extern const struct drafter_ops *const *drafters_all;
 
 /* Bytes that drafters share; those of each are its own `bytes`. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);

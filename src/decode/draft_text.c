@@ -141,29 +141,3 @@ const struct drafter_ops draft_suffix = { .source = SOURCE_SUFFIX, .item = "suff
                                           .bytes = suffix_size, .open = suffix_begin, .close = suffix_end,
                                           .reset = suffix_empty,
                                           .expand = suffix_expand, .observe = suffix_observe };
-
-/* ---- for tests: the true continuation down to a depth, then a wrong token ---- */
-
-static int test_expand(struct drafting *g, bool *more, struct err *e)
-{
-    const size_t vocab = g->model->config.vocab, depth = g->set.test_depth;
-    const uint16_t cell = GUESS_TEST * CELLS_PER_GUESS;
-    uint32_t node = 0;
-    (void)e;
-    *more = false;
-    for (size_t i = 0; i <= depth && g->n_tokens + i < g->set.n_test_tokens; i++) {
-        int32_t right = g->set.test_tokens[g->n_tokens + i];
-        int32_t wrong = (int32_t)(((size_t)right + 1 + i) % vocab);
-        node = tree_add(g->tree, node, i < depth ? right : wrong, SOURCE_TEST, 0.99f, cell);
-        if (!node)
-            break;
-    }
-    if (g->set.n_width && node)
-        tree_chain(g->tree, node);
-    return 0;
-}
-
-static void test_observe(struct drafting *g, const struct observed *o) { (void)g, (void)o; }
-
-const struct drafter_ops draft_test = { .source = SOURCE_TEST, .expand = test_expand,
-                                        .observe = test_observe };

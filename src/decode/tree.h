@@ -11,8 +11,8 @@ enum {
     TREE_CHAINS_MAX = 1024,          /* candidate rows of the published verifier */
 };
 
-enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_TEST, N_SOURCES };
-extern const char *const source_names[N_SOURCES];   /* "heads", "partial", "ngram", "suffix", "test" */
+enum source { SOURCE_HEADS, SOURCE_PARTIAL, SOURCE_NGRAM, SOURCE_SUFFIX, SOURCE_ADDED, N_SOURCES };
+extern const char *const source_names[N_SOURCES];   /* "heads", "partial", "ngram", "suffix", "added" */
 
 struct node {
     int32_t token;

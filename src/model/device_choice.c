@@ -12,22 +12,24 @@ static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16"
                                        "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16",
                                            "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
 
-static bool emulated(const char *word) { return strncmp(word, "emulated", 8) == 0; }
+/* The kind of GPU that a word names. */
+static const char *gpu_kind(const char *word) { return device_is_added(word) ? device_added->name : "cuda"; }
 
 bool device_choice_is_all(const char *word)
 {
-    return strcmp(word, "cuda:all") == 0 || strcmp(word, "emulated:all") == 0;
+    const char *kind = gpu_kind(word);
+    return strncmp(word, kind, strlen(kind)) == 0 && strcmp(word + strlen(kind), ":all") == 0;
 }
 
 size_t device_choice_count(const char *word, char *why, size_t why_size)
 {
-    return emulated(word) ? EMULATED_GPUS : device_cuda_count(why, why_size);
+    return device_is_added(word) ? device_added->count : device_cuda_count(why, why_size);
 }
 
-/* "cuda" or "cuda:N", and so with "emulated", of which there are as many as are wanted. */
+/* Whether a word is "KIND" or "KIND:N". */
 static bool gpu_word(const char *word, size_t *ordinal)
 {
-    const char *kind = emulated(word) ? "emulated" : "cuda", *n = word + strlen(kind) + 1;
+    const char *kind = gpu_kind(word), *n = word + strlen(kind) + 1;
     *ordinal = 0;
     if (strcmp(word, kind) == 0)
         return true;
@@ -47,7 +49,7 @@ int device_choice_check(const char *spelled, const char *word, struct err *e)
     return 0;
 }
 
-/* The GPU that the word names, or the emulated one. */
+/* Opens the GPU that the word names. */
 static int open_gpu(struct device **dev, const char *word, struct err *e)
 {
     char why[512] = "";
@@ -57,10 +59,9 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
                        "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand "
                        "work --device %s)",
                        word, word);
-    if (emulated(word))
-        return device_emulated_open(dev, why, sizeof why)
-                   ? err_set(e, ERR_FAILED, "--device emulated: %s", why)
-                   : 0;
+    if (device_is_added(word))
+        return device_added->open(dev, why, sizeof why) ? err_set(e, ERR_FAILED, "--device %s: %s", word, why)
+                                                        : 0;
     gpu_word(word, &ordinal);
     if (device_cuda_open(dev, ordinal, why, sizeof why))
         return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);

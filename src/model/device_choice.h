@@ -1,8 +1,8 @@
 /* --device: where to compute. `auto` is the first GPU where there is one that can hold the model, else the CPU: silently, a text says in
  * its job which arithmetic made it. A job that has begun goes on, under `auto`, on the kind of device that its numerics id names.
  *
- * A word is "auto", "cpu", "cuda" (the first GPU), "cuda:N", "cuda:all" (`work` alone: a worker for each GPU); "emulated"
- * (:N, :all), the GPU's kernels as C, is for tests. */
+ * A word is "auto", "cpu", "cuda" (the first GPU), "cuda:N", "cuda:all" (`work` alone: a worker for each GPU).
+ * Words of an added kind of device (kernels/device.h) have the same form. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/safetensors.h"
@@ -20,7 +20,6 @@ struct device_choice_model { const struct config *config; const struct tensors *
 int device_choice_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e);
 
 /* Whether the word means every GPU; how many there are (0: why). Counting begins with CUDA: not in a process that forks later. */
-enum { EMULATED_GPUS = 2 };
 bool device_choice_is_all(const char *word);
 size_t device_choice_count(const char *word, char *why, size_t why_size);
 /* ERR_INPUT unless it is such a word; `spelled` is what the message calls the option. */

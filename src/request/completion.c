@@ -48,7 +48,7 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
         p += strcspn(p, "|");
     }
     if (strcmp(opt->name, "drafter") == 0)
-        for (size_t i = 0; i < SOURCE_TEST; i++)
+        for (size_t i = 0; i < SOURCE_ADDED; i++)
             add_word(words, source_names[i], strlen(source_names[i]));
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }

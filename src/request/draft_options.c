@@ -80,7 +80,7 @@ static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES],
     s->drafters = 0;
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ","), known = N_SOURCES;
-        for (size_t i = 0; i < SOURCE_TEST; i++)
+        for (size_t i = 0; i < SOURCE_ADDED; i++)
             if (strlen(source_names[i]) == n && memcmp(p, source_names[i], n) == 0)
                 known = i;
         if (n > 6 && n - 6 < PATH_BYTES && memcmp(p, "heads:", 6) == 0) {

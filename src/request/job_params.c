@@ -65,7 +65,7 @@ static json_t *drafter_name(const struct draft_settings *d, bool is_auto)
     char text[128] = "";
     if (is_auto)
         return json_string("auto");
-    for (size_t i = 0; i < SOURCE_TEST; i++)
+    for (size_t i = 0; i < SOURCE_ADDED; i++)
         if (d->drafters >> i & 1)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "," : "",
                      source_names[i]);
@@ -361,9 +361,9 @@ static void drafter_of(struct reader *r, struct job_params *p)
     p->draft.drafters = p->drafter_auto ? 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX : 0;
     for (const char *w = s; w && !p->drafter_auto && strcmp(s, "none");) {
         size_t n = strcspn(w, ","), k = 0;
-        while (k < SOURCE_TEST && !(strlen(source_names[k]) == n && memcmp(source_names[k], w, n) == 0))
+        while (k < SOURCE_ADDED && !(strlen(source_names[k]) == n && memcmp(source_names[k], w, n) == 0))
             k++;
-        if (k == SOURCE_TEST) {
+        if (k == SOURCE_ADDED) {
             bad(r, "drafter", "auto, none or a list of drafters");
             return;
         }

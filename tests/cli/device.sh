@@ -3,7 +3,8 @@
 . tests/cli/lib.inc
 D=${DEVICE:-emulated}
 M=tests/data/models/llama3-old-bf16
-L="$LONGHAND"
+[ $D = emulated ] && LONGHAND=$LONGHAND_TEST
+L=$LONGHAND
 G="-m $M -f $TMP/prompt --ignore-eos --device $D"
 head -c 120 tests/data/models/short.txt >"$TMP/prompt"
 wait_for() { for i in $(seq $((1000 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }

@@ -3,7 +3,9 @@
 # bytes. And one with too little memory: refused with the numbers before anything begins.
 . tests/cli/lib.inc
 M=tests/data/models/llama3-old-bf16
-L="$LONGHAND"
+check product_has_no_emulated_device 2 "'emulated' is not one of auto, cpu, cuda, cuda:N, cuda:all" run -m $M -p a -n 1 --device emulated
+! nm "$LONGHAND" 2>&1 | grep -qiE 'emulat|oracle|no symbols'; result product_has_no_test_code $? "$(nm "$LONGHAND" 2>&1 | grep -iE 'emulat|oracle|no symbols' | head -3)"
+LONGHAND=$LONGHAND_TEST L=$LONGHAND_TEST
 head -c 60 tests/data/models/short.txt >"$TMP/prompt"
 N=12
 G="-m $M -f $TMP/prompt -n $N -s 7 --ignore-eos --device emulated --drafter partial,ngram,suffix --tree 2,1 --draft-passes 1 --kv-sinks 2 --kv-budget 12"

@@ -590,7 +590,7 @@ static int open_device(struct bench_device *b, struct err *e)
     if (b->dev)
         b->dev->close(b->dev);
     b->dev = NULL;
-    if (b->tiny ? device_emulated_open(&b->dev, why, sizeof why)
+    if (b->tiny ? device_added->open(&b->dev, why, sizeof why)
                 : device_cuda_open(&b->dev, strcmp(word, "cuda") ? strtoul(word + 5, NULL, 10) : 0, why,
                                    sizeof why))
         return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
@@ -601,13 +601,13 @@ int bench_device(const struct options *o, struct err *e)
 {
     static struct bench_device b;
     const char *why = NULL;
-    b = (struct bench_device){ .o = o, .json = o->json, .tiny = strncmp(o->device, "emulated", 8) == 0 };
+    b = (struct bench_device){ .o = o, .json = o->json, .tiny = device_is_added(o->device) };
     b.repeat = o->repeat ? o->repeat : b.tiny ? 1 : 7;
     if (device_choice_is_all(o->device))
         return err_set(e, ERR_INPUT, "bench: --device %s: one GPU at a time is measured (cuda:N)", o->device);
     if (read_wish(&b, e))
         return -1;
-    if (!(b.ops = ops_choose(&why)))
+    if (!(b.ops = ops_for_cpu(&why)))
         return err_set(e, ERR_INPUT, "%s", why);
     if (!(b.pool = pool_open(o->threads ? o->threads : pool_default_threads())))
         return err_set(e, ERR_FAILED, "bench: cannot make threads");

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kernels/emulate.h"
+#include "tests/emulated/emulate.h"
 
 enum { THREADS_MAX = 1024, LANES = 32, STACK = 64 << 10, PENDING_MAX = 128 };
 

@@ -7,6 +7,8 @@
 #include "kernels/device.h"
 #include "kernels/gpu.h"
 #include "kernels/graphs.h"
+#include "tests/emulated/emulate.h"
+#include "tests/emulated/emulated.h"
 #include "kernels/cu_attend.cu"
 #include "kernels/cu_cache.cu"
 #include "kernels/cu_choose.cu"
@@ -278,4 +280,11 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         .graph_end = emulated_graph_end };
     return gpu_open(out, &m->d, why, why_size);
 #endif
+}
+
+static const struct device_kind emulated_kind = { "emulated", EMULATED_GPUS, device_emulated_open };
+
+__attribute__((constructor)) static void add_emulated_kind(void)
+{
+    device_added = &emulated_kind;
 }
