@@ -1,6 +1,7 @@
 /* Fuzz target: a line of a batch file, up to what a worker would refuse. What is accepted keeps the promises of src/request/batch_line.h, its chat is
  * rendered by every template, and its parameters are read back. */
 #include <jansson.h>
+#include "src/request/model_options.h"
 #include "src/request/batch_line.h"
 #include "src/request/request.h"
 

@@ -1,5 +1,6 @@
 /* Fuzz target: the parameters of a job, as the store has them. What is accepted is stored again as it was, and a worker can begin: a decoder of a
  * tiny model is opened with them and writes a few tokens. */
+#include "src/request/model_options.h"
 #include "src/decode/decode.h"
 #include "src/request/job_params.h"
 #include "src/request/request.h"

@@ -8,7 +8,10 @@
 #include <zlib.h>
 
 #include "src/base/json.h"
+#include "src/base/json_write.h"
 #include "src/base/memory_file.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 
 /* first: of its batch, or itself */
 struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/request/job_params.h"
 #include "runs/report/report.h"
+#include "src/base/json_write.h"
+#include "src/request/job_params.h"
 
 /* ---- JSON ---- */
 

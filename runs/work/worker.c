@@ -1,4 +1,5 @@
 #include "runs/work/worker.h"
+#include "src/base/json_write.h"
 #include "src/base/stopping.h"
 
 #include <inttypes.h>

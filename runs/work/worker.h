@@ -14,11 +14,13 @@
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
-#include "src/decode/decode.h"
 #include "runs/work/read_text.h"
-#include "src/model/fingerprint.h"
 #include "runs/work/snapshot_policy.h"
+#include "src/base/progress.h"
+#include "src/decode/decode.h"
+#include "src/decode/engine.h"
 #include "src/model/device_choice.h"
+#include "src/model/fingerprint.h"
 
 struct worker {
     struct store *store;                 /* borrowed */

@@ -18,6 +18,8 @@
 
 enum { ERR_FAILED = 1, ERR_INPUT = 2, ERR_AGAIN = 75 };   /* the exit codes of INTERFACES */
 
+enum { PATH_BYTES = 4096 };           /* the longest path, with its NUL */
+
 struct err { int code; char msg[1024]; };
 
 /* Write the message and the code; always -1. Bytes that are no printable UTF-8 in the formatted

@@ -4,6 +4,8 @@
 #pragma once
 #include "src/base/base.h"
 
+enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };   /* --progress, in this order */
+
 struct progress {
     enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON } show;
     bool drawn, colour;              /* the terminal line is not empty; it may have colours */
@@ -17,7 +19,7 @@ struct progress {
     double mark_time[2]; size_t mark_done[2], mark_passes[2];   /* two marks, 5 s or more apart: the recent rate */
 };
 
-/* mode: PROGRESS_* of options.h; quiet shows nothing. */
+/* mode: PROGRESS_*; quiet shows nothing. */
 void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
 /* the phase begins with so much done already: no part of its rate */

@@ -74,3 +74,47 @@ void stopping_told(void)
     if (atomic_load(&listens))
         sem_post(&told);
 }
+
+/* ---- signals ---- */
+
+enum { PAIR_MS = 1000 };
+atomic_int stop_signal;             /* not sig_atomic_t: the threads of the store look at it too */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LONG_LOCK_FREE == 2,
+               "a signal handler may only touch atomics without a lock");
+
+/* Whoever stops a service or a job may send a pair at once (TERM and HUP, INT and TERM): that is one word. What comes a second later is another
+ * one, whichever signal it is; its own disposition is the default by then (SA_RESETHAND), and it ends the process as soon as this returns. */
+static void on_signal(int number)
+{
+    static atomic_long first;                    /* milliseconds; 0: none has come */
+    struct timespec t;
+    long before = 0;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const long now = (long)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
+    if (!atomic_compare_exchange_strong(&first, &before, now) && now - before > PAIR_MS) {
+        raise(number);
+        return;
+    }
+    stop_signal = number;
+    stopping_told();
+}
+
+void stop_signals_catch(void)
+{
+    const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        struct sigaction a = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND }, old;
+        /* nohup and the like: what was ignored at the start stays ignored */
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+            continue;
+        sigaction(caught[i], &a, NULL);
+    }
+}
+
+const char *stop_signal_name(void)
+{
+    return stop_signal == SIGINT    ? "SIGINT"
+           : stop_signal == SIGTERM ? "SIGTERM"
+           : stop_signal == SIGHUP  ? "SIGHUP"
+                                    : "SIGUSR1";
+}

@@ -7,7 +7,14 @@
  * A thread of its own says it, for the one that works may be deep in a pass, a commit or a wait for another process. Before a signal it sleeps; without
  * memory for it nothing is said. */
 #pragma once
+#include <stdatomic.h>
 #include "src/base/base.h"
+
+/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set this to their number. A second signal ends the process: the same
+ * signal at once, another signal when it comes more than one second later. */
+extern atomic_int stop_signal;
+void stop_signals_catch(void);
+const char *stop_signal_name(void);
 
 /* json: one object {"phase": "stopping", "waiting_for": ..} instead of a line; silent: nothing. */
 void stopping_open(bool json, bool silent);

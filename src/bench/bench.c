@@ -1,8 +1,11 @@
 #include "src/bench/bench.h"
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/bench/bench_resume.h"
 #include "src/bench/bench_spec.h"
-#include "src/sample/sample.h"
 #include "src/model/device_choice.h"
+#include "src/request/model_options.h"
+#include "src/sample/sample.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
  * A point is a pass, or a sequence of passes, with its place under the roofline max(bytes / bandwidth, FLOPs / peak). Both
  * limits are measured between its samples on the same memory and threads, so that share = roof / time compares like with like. */
 #pragma once
-#include "src/cli/verbs.h"
-#include "src/decode/decode.h"
 #include "src/bench/probe.h"
+#include "src/decode/decode.h"
+#include "src/request/options.h"
 
 enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048,
        BENCH_PREFILL_CHUNK = PREFILL_ROWS };
@@ -27,6 +27,9 @@ struct bench_target {                /* {0} is closed */
     size_t logits_bytes, noise_bytes;
     uint64_t random;
 };
+
+/* `longhand bench`. Returns 0, or -1 with the line and the exit code, as every verb does. */
+int cmd_bench(const struct options *o, struct err *e);
 
 /* Open the model in `dir` with a cache of n_max positions. Memory is checked first. */
 int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute,

@@ -13,7 +13,10 @@
 #include <unistd.h>
 
 #include "runs/work/snapshot_files.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/bench/bench.h"
+#include "src/request/model_options.h"
 
 enum { WITH, WITHOUT, REPEAT_MAX = 32 };
 static const char *const mode_names[2] = { "auto", "off" };

@@ -5,7 +5,7 @@
  * the time from the start of the process (model and all) to the first new token that another process can read is what is
  * measured, and the worker is killed again. At the end both are written to their end, and the two texts are compared token by token. */
 #pragma once
-#include "src/cli/verbs.h"
+#include "src/request/options.h"
 
 bool bench_resume_wanted(const char *points);
 int  bench_resume(const struct options *o, struct err *e);

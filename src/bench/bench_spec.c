@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/bench/bench.h"
 #include "src/decode/learned.h"
 #include "src/request/draft_options.h"
+#include "src/request/model_options.h"
 
 static const struct spec_setting table_settings[] = {
     SPEC_COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial",

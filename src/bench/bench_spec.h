@@ -12,8 +12,9 @@
  *
  * Three files: bench_spec.c (which texts and settings; the windows), bench_spec_text.c (prompts), bench_spec_out.c (tables, JSON). */
 #pragma once
-#include "src/cli/verbs.h"
 #include "src/decode/decode.h"
+#include "src/decode/engine.h"
+#include "src/request/options.h"
 
 enum { SPEC_SETTINGS_MAX = 64, SPEC_TEXTS_MAX = 64, SPEC_MARKS = 5 };
 enum spec_kind { SPEC_LONG, SPEC_SHORT, SPEC_COPY, SPEC_WINDOWS };

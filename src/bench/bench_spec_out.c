@@ -1,4 +1,5 @@
 /* What the speculation bench prints. */
+#include "src/base/json_write.h"
 #include "src/bench/bench_spec.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Prompts of the speculation bench. */
+#include "src/base/input.h"
 #include "src/bench/bench_spec.h"
 
 #include <dirent.h>

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/cli/verbs.h"
 #include "src/text/distinct.h"
 

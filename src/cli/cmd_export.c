@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/request/batch.h"
 #include "runs/report/export.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
+#include "src/request/batch.h"
 
 int cmd_export(const struct options *o, struct err *e)
 {

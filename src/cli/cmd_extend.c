@@ -6,7 +6,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "src/base/input.h"
+#include "src/base/output.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 struct edit {
     const struct options *o;

@@ -7,10 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/cli/verbs.h"
-#include "src/model/config_tensors.h"
 #include "src/decode/decode.h"
+#include "src/decode/engine.h"
+#include "src/model/config_tensors.h"
 #include "src/model/device_choice.h"
+#include "src/request/model_options.h"
 
 enum { MISSING_MAX = 10000, DTYPES_MAX = 16 };
 

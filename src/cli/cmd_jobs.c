@@ -7,7 +7,10 @@
 #include <time.h>
 
 #include "runs/work/snapshot_files.h"
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 /* A time or a speed, where there is one. */
 static json_t *real_or_null(double x) { return x > 0 ? json_real(x) : json_null(); }

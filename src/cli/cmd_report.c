@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "src/cli/cmd_store.h"
-#include "src/base/memory_file.h"
 #include "runs/report/report.h"
+#include "src/base/memory_file.h"
+#include "src/base/output.h"
+#include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 /* All of it in memory first: an output file is whole or not there. */
 static int write_out(const struct reports *l, const struct options *o, struct err *e)

@@ -6,11 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/request/sampling_options.h"
 #include "runs/work/worker.h"
-#include "src/cli/cmd_store.h"
-#include "src/request/request.h"
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
+#include "src/request/output_check.h"
+#include "src/request/request.h"
+#include "src/request/sampling_options.h"
 
 struct run {
     const struct options *o;

@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/input.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/cli/verbs.h"
+#include "src/decode/engine.h"
+#include "src/model/memory_plan.h"
+#include "src/model/model.h"
+#include "src/request/model_options.h"
 
 enum { SCORE_ROWS = 64 };            /* rows of a pass: rows x vocabulary logits are held */
 

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/input.h"
+#include "src/base/stopping.h"
+
 /* Outputs replace the file of their name: that must not be the one that has the texts. */
 static int check_not_written(const struct options *o, const char *db, struct err *e)
 {
@@ -200,16 +203,4 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
     }
     free(ids);
     return rc;
-}
-
-void printable(char *out, size_t size, const char *s)
-{
-    struct err e;
-    err_set(&e, 0, "%s", s);
-    size_t n = strlen(e.msg);
-    if (n >= size) {
-        n = utf8_valid_prefix(e.msg, size - 4);
-        memcpy(e.msg + n, "...", 4);
-    }
-    memcpy(out, e.msg, strlen(e.msg) + 1);
 }

@@ -1,8 +1,8 @@
 /* What the verbs about jobs share: the store that --db names, the jobs that words name, texts on their way to people. */
 #pragma once
 #include "runs/store/store.h"
-#include "src/cli/verbs.h"
 #include "runs/work/read_text.h"
+#include "src/request/options.h"
 
 /* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
@@ -17,8 +17,6 @@ int  parts_from_options(struct store_parts *p, const struct options *o, bool eve
 void parts_close(struct store_parts *p);
 /* One job by a single word. */
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
-/* Bytes from outside as one line for a terminal: what is no printable UTF-8 as \xNN, cut at `size`. */
-void printable(char *out, size_t size, const char *s);
 
 /* `work`, on the jobs of one batch or (NULL) all: 0 when there are no more to take; else -1 with the line and the exit code that `work` ends with, ERR_FAILED
  * also when the only thing wrong is that jobs failed. */

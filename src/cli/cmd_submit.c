@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "src/request/batch.h"
+#include "src/base/output.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
+#include "src/request/batch.h"
 #include "src/request/request.h"
 
 static int submit_one(const struct options *o, struct err *e)

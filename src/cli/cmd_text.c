@@ -4,9 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e)
 {

@@ -8,8 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/cli/verbs.h"
+#include "src/base/input.h"
+#include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/base/unicode.h"
+#include "src/cli/verbs.h"
+#include "src/request/model_options.h"
+#include "src/text/tokenizer.h"
 
 enum { LINE_BYTES_MAX = 1 << 30, INPUT_BYTES = 1 << 20 };
 

@@ -6,8 +6,16 @@
 #include <string.h>
 
 #include "kernels/device_train.h"
+#include "src/base/input.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/cli/verbs.h"
+#include "src/decode/engine.h"
 #include "src/model/heads.h"
+#include "src/model/memory_plan.h"
+#include "src/request/model_options.h"
+#include "src/request/output_check.h"
+#include "src/text/tokenizer.h"
 #include "src/train/train_heads.h"
 
 enum { KIND_CHAINED, KIND_INDEPENDENT, KIND_BOTH };

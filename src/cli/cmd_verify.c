@@ -6,7 +6,10 @@
 #include <sys/random.h>
 
 #include "runs/work/worker.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 struct check {
     const struct options *o;

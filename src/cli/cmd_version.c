@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "kernels/device.h"
+#include "src/base/output.h"
+#include "src/base/version.h"
 #include "src/cli/verbs.h"
 
 int cmd_version(const struct options *o, struct err *e)

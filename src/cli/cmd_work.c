@@ -6,8 +6,10 @@
 #include <time.h>
 
 #include "runs/work/worker.h"
-#include "src/cli/cmd_store.h"
+#include "src/base/json_write.h"
 #include "src/base/stopping.h"
+#include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
 
 static const double LOOK_SECONDS = 0.5;          /* between looks into an empty queue */
 

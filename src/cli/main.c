@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+#include "src/base/output.h"
+#include "src/bench/bench.h"
 #include "src/cli/verbs.h"
+#include "src/request/output_check.h"
 
 static int run_verb(const struct options *o, struct err *e)
 {

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/model/device_choice.h"
 

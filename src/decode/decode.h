@@ -15,13 +15,13 @@
  * With the exact verifier the tokens do not depend on drafting at all (DESIGN R1, R2). VERIFY_PAPER is Algorithm 1, lines 12
  * and 13, as published: every candidate row draws its own samples, the longest match wins; its text is not plain decoding's. */
 #pragma once
-#include "src/sample/device_sampler.h"
-#include "src/decode/planner.h"
 #include "src/decode/draft.h"
+#include "src/decode/planner.h"
+#include "src/decode/stats.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
+#include "src/sample/device_sampler.h"
 #include "src/sample/sample.h"
-#include "src/decode/stats.h"
 
 enum { PREFILL_ROWS = 256, BATCH_MAX = 16 };
 

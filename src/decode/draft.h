@@ -17,9 +17,9 @@
 #include "ngram/ngram.h"
 #include "ngram/suffix.h"
 #include "src/decode/calibrate.h"
-#include "src/sample/device_sampler.h"
-#include "src/model/heads.h"
 #include "src/decode/tree.h"
+#include "src/model/heads.h"
+#include "src/sample/device_sampler.h"
 
 #define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
 #define HOPE_HEADS 0.6               /* and of the heads */

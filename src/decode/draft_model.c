@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/decode/planner.h"
 #include "src/decode/draft.h"
+#include "src/decode/planner.h"
 
 /* ---- heads on the hidden state of the last verified row ---- */
 

@@ -8,10 +8,16 @@
 #include <sys/random.h>
 #include <uthash.h>
 
+#include "src/base/input.h"
+#include "src/base/json_write.h"
 #include "src/base/sha256.h"
+#include "src/base/stopping.h"
+#include "src/model/find_model.h"
 #include "src/request/batch_line.h"
-#include "src/request/sampling_options.h"
+#include "src/request/model_options.h"
+#include "src/request/output_check.h"
 #include "src/request/request.h"
+#include "src/request/sampling_options.h"
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };

@@ -14,7 +14,7 @@
  * a request is compared. Models (--model, else that of the body) are opened once each, without weights. */
 #pragma once
 #include "runs/store/store.h"
-#include "src/cli/verbs.h"
+#include "src/request/options.h"
 
 enum { BATCH_MODELS_MAX = 16, BATCH_ERRORS_SHOWN = 20 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/memory_file.h"
+#include "src/model/memory_plan.h"
 
 /* ---- the fields ---- */
 

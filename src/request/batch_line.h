@@ -21,10 +21,10 @@
  *
  * Errors name the file, the line, the field, the offset in the line and what is allowed. */
 #pragma once
-#include "src/text/chat.h"
-#include "src/text/emit.h"
 #include "src/base/json.h"
 #include "src/request/options.h"
+#include "src/text/chat.h"
+#include "src/text/emit.h"
 
 enum { BATCH_TEXTS_MAX = STOP_STRINGS_MAX, BATCH_CUSTOM_ID_BYTES_MAX = 512 };
 

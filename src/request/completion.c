@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "runs/store/selection.h"
-#include "src/text/chat.h"
 #include "src/request/draft_options.h"
 #include "src/request/options_impl.h"
+#include "src/text/chat.h"
 
 /* an option takes none; one that cannot be guessed */
 enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };

@@ -1,7 +1,7 @@
 /* Drafting from the command line: --drafter, --preset, --tree and the rest into struct draft_settings. */
 #pragma once
-#include "src/cli/verbs.h"
 #include "src/decode/draft.h"
+#include "src/request/options.h"
 
 /* The presets by name; NULL behind the last. */
 const char *preset_name(size_t i);

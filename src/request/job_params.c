@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/request/draft_options.h"
-#include "src/request/sampling_options.h"
+#include "src/base/input.h"
+#include "src/base/json_write.h"
 #include "src/decode/decode.h"
+#include "src/request/draft_options.h"
+#include "src/request/model_options.h"
+#include "src/request/sampling_options.h"
 #include "src/sample/dry.h"
 #include "src/text/emit.h"
 
@@ -24,15 +27,6 @@ enum { N_POLICIES = sizeof policies / sizeof *policies };
 #define N(a) (sizeof (a) / sizeof *(a))
 
 /* ---- out ---- */
-
-json_t *json_text(const char *s)
-{
-    struct err shown;
-    json_t *v = s ? json_string(s) : json_null();
-    if (!v)
-        err_set(&shown, 0, "%s", s);
-    return v ? v : json_string(shown.msg);
-}
 
 /* Whole numbers as such. */
 static json_t *number(double v)

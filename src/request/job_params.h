@@ -17,12 +17,12 @@
  *                 "kv_policy" "kv_sinks" "kv_budget" "kv_fixed" "draft_weights" (missing: int8) "rows_max" "verifier"} */
 #pragma once
 #include <jansson.h>
-#include "src/cli/verbs.h"
 #include "src/decode/draft.h"
-#include "src/text/loop.h"
+#include "src/decode/engine.h"
+#include "src/request/options.h"
 #include "src/sample/sample.h"
-
-json_t *json_text(const char *s);         /* as put_json does it; NULL: null */
+#include "src/text/loop.h"
+#include "src/text/tokenizer.h"
 
 struct job_params {                  /* {0} is closed */
     json_t *json;                    /* owns the strings */

@@ -1,6 +1,6 @@
+#include "src/model/device_choice.h"
 #include "src/request/options_impl.h"
 #include "src/text/chat.h"
-#include "src/model/device_choice.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,6 +11,7 @@
 #pragma once
 #include <stdio.h>
 #include "src/base/base.h"
+#include "src/base/progress.h"
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
@@ -41,7 +42,6 @@ struct text_list { const char **v; size_t n; };
 enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
-enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
 enum { GENERATION_AUTO, GENERATION_NONE };
 enum { THINKING_ON, THINKING_OFF };
 enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };

@@ -1,7 +1,7 @@
 /* What the option table looks like to people: the help, and the man page. */
 #include <string.h>
 
-#include "src/cli/verbs.h"
+#include "src/base/version.h"
 #include "src/request/options_impl.h"
 
 static const struct { const char *name, *what;

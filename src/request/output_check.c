@@ -8,9 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/cli/verbs.h"
+#include "src/request/output_check.h"
+#include "src/base/input.h"
 #include "src/model/fingerprint.h"
 #include "src/model/heads.h"
+#include "src/request/model_options.h"
+#include "src/request/options.h"
 
 static bool is_regular(const char *path)
 {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/input.h"
+#include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
 

@@ -1,5 +1,5 @@
-#include "src/cli/verbs.h"
 #include "src/request/sampling_options.h"
+#include "src/base/input.h"
 #include "src/request/draft_options.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+#include "src/base/json_write.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
+#include "src/request/model_options.h"
 #include "tests/labbench/lab.h"
 
 #include <math.h>

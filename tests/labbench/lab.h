@@ -15,7 +15,6 @@
  *
  * Two files: bench_device.c (points and tables), bench_project.c (models/demo on real text, the projection). */
 #pragma once
-#include "src/cli/verbs.h"
 #include "src/bench/bench_spec.h"
 #include "src/decode/decode.h"
 

@@ -1,4 +1,6 @@
 /* Tokens per round on real text, and what a long text would take with the times of bench_device.c. */
+#include "src/base/input.h"
+#include "src/base/stopping.h"
 #include "tests/labbench/lab.h"
 
 #include <dirent.h>

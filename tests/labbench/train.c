@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "kernels/device_train.h"
-#include "tests/labbench/lab.h"
 #include "src/train/train_heads.h"
+#include "tests/labbench/lab.h"
 
 enum { HEADS = 3, ROWS = 256 };
 struct training { const struct model *m; struct kv kv; struct workspace *work; struct lm_back back; struct module u; int32_t *token; float *hidden; size_t n; };

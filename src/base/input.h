@@ -1,0 +1,15 @@
+/* Reads texts that a user names: files, pipes, standard input. */
+#pragma once
+#include "src/base/base.h"
+
+enum { TEXT_BYTES_MAX = 1 << 30 };
+/* Reads all of a file, a pipe or ("-") standard input, and adds a NUL after it; free(*data). A stop signal
+ * ends a wait for input with ERR_FAILED. */
+int text_read(char **data, size_t *n, const char *path, struct err *e);
+/* text_read, and ERR_INPUT unless the text is UTF-8. */
+int text_read_utf8(char **data, size_t *n, const char *path, struct err *e);
+/* ERR_INPUT with the offset of the first byte that is not UTF-8; messages call the text `what`. */
+int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
+
+/* Whether both paths exist and lead to the same file. */
+bool same_file(const char *a, const char *b);

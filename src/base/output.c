@@ -1,0 +1,127 @@
+/* Writes results whole or not at all. struct sink is one output; start at sink_open. */
+#include "src/base/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/json_write.h"
+
+/* A regular file is written under a temporary name and renamed; a device or a pipe is written directly. */
+int sink_open(struct sink *s, const char *path, struct err *e)
+{
+    struct stat st;
+    *s = (struct sink){ .fd = STDOUT_FILENO };
+    int open_fd;
+    if (!path || strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
+        return 0;
+    if (!*path)
+        return err_set(e, ERR_INPUT,
+                       "--output: '' is not the name of a file; FILE, or - for standard output, is allowed");
+    char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
+    int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
+    free(real);
+    if (n >= PATH_BYTES - 16)
+        return err_set(e, ERR_INPUT, "--output: a path of %d bytes is too long", n);
+    const bool there = stat(s->path, &st) == 0;
+    bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+                  strncmp(path, "/proc/", 6) == 0;
+    /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
+    if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
+        s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
+        s->path[0] = 0;
+    } else if (device || (there && !S_ISREG(st.st_mode))) {
+        s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        s->path[0] = 0;
+    } else {
+        mode_t mask = umask(0);
+        umask(mask);
+        snprintf(s->temporary, PATH_BYTES, "%.*s.part-XXXXXX", PATH_BYTES - 16, s->path);
+        s->fd = mkostemp(s->temporary, O_CLOEXEC);
+        if (s->fd >= 0)
+            fchmod(s->fd, there ? st.st_mode & 0777 : 0666 & ~mask);     /* a file that others may not read stays so */
+    }
+    if (s->fd < 0)
+        return err_set(e, ERR_INPUT, "--output: %s: cannot write: %s", path, strerror(errno));
+    return 0;
+}
+
+/* A closed pipe is an interruption: who read has had enough. */
+static int cannot_write(const char *name, int why, struct err *e)
+{
+    return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name)
+                        : err_set(e, ERR_FAILED, "%s: cannot write: %s", name, strerror(why));
+}
+
+int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
+{
+    const char *p = data;
+    while (n) {
+        ssize_t w = write(s->fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return cannot_write(s->temporary[0] ? s->temporary : "standard output", errno, e);
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+int sink_finish(struct sink *s, struct err *e)
+{
+    if (!s->temporary[0])
+        return json_whole(e);
+    if (json_whole(e))
+        return -1;
+    if (fsync(s->fd) || rename(s->temporary, s->path))
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s; the text is in %s", s->path, strerror(errno),
+                       s->temporary);
+    close(s->fd);
+    s->temporary[0] = 0;
+    s->fd = STDOUT_FILENO;
+    if (name_sync(s->path))
+        return err_set(e, ERR_FAILED, "%s: its folder cannot be written to the disk: %s", s->path,
+                       strerror(errno));
+    return 0;
+}
+
+void sink_abandon(struct sink *s)
+{
+    struct stat st;
+    if (!s->temporary[0])
+        return;
+    if (fstat(s->fd, &st) == 0 && st.st_size == 0) {
+        unlink(s->temporary);
+        s->temporary[0] = 0;
+    }
+    close(s->fd);
+    s->fd = STDOUT_FILENO;
+}
+
+int stdout_finish(struct err *e)
+{
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    errno = 0;
+    if (fflush(stdout) || ferror(stdout)) {      /* of an earlier failure only the pipe itself still tells */
+        int why = errno ? errno : poll(&p, 1, 0) == 1 && p.revents & POLLERR ? EPIPE : EIO;
+        return cannot_write("standard output", why, e);
+    }
+    return json_whole(e);
+}
+
+void printable(char *out, size_t size, const char *s)
+{
+    struct err e;
+    err_set(&e, 0, "%s", s);
+    size_t n = strlen(e.msg);
+    if (n >= size) {
+        n = utf8_valid_prefix(e.msg, size - 4);
+        memcpy(e.msg + n, "...", 4);
+    }
+    memcpy(out, e.msg, strlen(e.msg) + 1);
+}

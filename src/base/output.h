@@ -1,0 +1,22 @@
+/* Writes results: to standard output, or to a file that appears under its name only when it is complete. */
+#pragma once
+#include "src/base/base.h"
+
+struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; };
+
+/* Opens the output that --output names; NULL and "-" mean standard output. A regular file is written under a
+ * temporary name and renamed by sink_finish; a device or a pipe is written directly. */
+int  sink_open(struct sink *s, const char *path, struct err *e);
+int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
+/* Syncs the file and renames it. */
+int  sink_finish(struct sink *s, struct err *e);
+/* Gives up. The bytes that were written stay under the temporary name; an empty file is removed. */
+void sink_abandon(struct sink *s);
+
+/* Flushes standard output and checks that every byte arrived. A closed pipe is ERR_AGAIN here and in
+ * sink_write. */
+int  stdout_finish(struct err *e);
+
+/* Copies s as one line for a terminal: bytes that are not printable UTF-8 become \xNN, and a text that is too
+ * long for `size` ends in "...". */
+void printable(char *out, size_t size, const char *s);

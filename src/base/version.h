@@ -1,0 +1,2 @@
+#pragma once
+#define LONGHAND_VERSION "0.1.0"

@@ -1,0 +1,119 @@
+/* Opens, loads and closes the engine. Its data is struct engine; start at engine_open_spec. */
+#include "src/decode/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/stopping.h"
+#include "src/model/config_tensors.h"
+#include "src/model/device_choice.h"
+#include "src/model/fingerprint.h"
+
+static struct model sizes_only(const struct engine *g)
+{
+    return (struct model){ .config = g->config, .compute = g->compute, .dev = g->dev, .ops = g->ops,
+                           .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
+}
+
+int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
+{
+    const char *why = "";
+    *g = (struct engine){ .compute = s->compute, .kv = s->kv };
+    snprintf(g->dir, sizeof g->dir, "%s", s->dir);
+    snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
+    char *path = realpath(g->dir, NULL);
+    if (!path || strlen(path) >= sizeof g->path) {
+        free(path);
+        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir,
+                       path ? "its absolute path is too long" : strerror(errno));
+    }
+    snprintf(g->path, sizeof g->path, "%s", path);
+    free(path);
+    g->stamp = model_stamp(g->dir);
+    if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
+        return -1;
+    g->ops = ops_for_cpu(&why);
+    if (!g->ops)
+        return err_set(e, ERR_INPUT, "LONGHAND_ISA '%s': %s", getenv("LONGHAND_ISA"), why);
+    if (tensors_open(&g->tensors, g->dir, e) || config_check_tensors(&g->config, &g->tensors, e) ||
+        tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, e))
+        goto fail;
+    size_t n_threads = s->threads ? s->threads : pool_default_threads();
+    g->pool = pool_open(n_threads);
+    if (!g->pool) {
+        err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", n_threads);
+        goto fail;
+    }
+    const struct device_choice_model wanted = { &g->config, &g->tensors, g->compute, g->kv, g->ops, g->pool };
+    if (device_choice_open(&g->dev, s->device, s->numerics, &wanted, e))
+        goto fail;
+    g->model = sizes_only(g);
+    if (model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, e))
+        goto fail;
+    return 0;
+fail:
+    engine_close(g);
+    return -1;
+}
+
+void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)
+{
+    const struct config *c = &g->config;
+    size_t logits;
+    if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
+        logits = SIZE_MAX;
+    memory_plan_add_on(plan, g->dev, "weights", g->weight_bytes);
+    memory_plan_add_on(
+        plan, g->dev, "KV cache",
+        kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
+    memory_plan_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
+    memory_plan_add_on(plan, g->dev, "logits", logits);
+    if (g->dev->graph_bytes)
+        memory_plan_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
+    memory_plan_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
+}
+
+static bool loading(void *ctx, size_t done, size_t total)
+{
+    struct progress *p = ctx;
+    p->of = total;
+    progress_at(p, done);
+    return !stop_signal;
+}
+
+int engine_load(struct engine *g, struct progress *p, struct err *e)
+{
+    tensors_close(&g->tensors);
+    g->tensors = (struct tensors){0};
+    progress_phase(p, "loading", "bytes", g->weight_bytes);
+    if (model_open(&g->model, g->dir, &g->config, g->compute, g->dev, g->ops, g->pool, loading, p, e) == 0)
+        return 0;
+    g->model = sizes_only(g);            /* the next job is sized by it, and reads it again */
+    return e->code == ERR_AGAIN
+               ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir)
+               : -1;
+}
+
+int engine_int8(struct engine *g, struct progress *p, struct err *e)
+{
+    if (g->int8.mem)
+        return 0;
+    progress_phase(p, "making the model in 8 bits", "bytes", 0);
+    return model_quantize(&g->int8, &g->model, loading, p, e);
+}
+
+void engine_close(struct engine *g)
+{
+    model_close(&g->int8);
+    if (g->model.mem)                /* otherwise only what sizes are computed from */
+        model_close(&g->model);
+    heads_close(&g->heads);
+    tensors_close(&g->tensors);
+    if (g->dev)
+        g->dev->close(g->dev);
+    if (g->pool)
+        pool_close(g->pool);
+    tokenizer_close(g->tokenizer);
+    *g = (struct engine){0};
+}

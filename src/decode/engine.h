@@ -1,0 +1,55 @@
+/* The engine: everything that computes with one model. It holds the model, its tokenizer, the drafting heads,
+ * the threads and the device.
+ *
+ *     engine_open_spec    configuration, tokenizer, device, threads; reads only the headers of the weights
+ *     engine_plan         what a decoder will need, to be checked before the weights are read
+ *     engine_load         the weights
+ *     engine_int8         optional: the 8-bit copy that drafts use
+ *     engine_close
+ *
+ * Opening takes two steps so that cheap checks come before the weights are read. */
+#pragma once
+#include "src/base/base.h"
+#include "src/base/progress.h"
+#include "src/model/heads.h"
+#include "src/model/memory_plan.h"
+#include "src/model/model.h"
+#include "src/text/tokenizer.h"
+
+struct engine {                      /* {0} is closed */
+    struct heads heads;              /* where drafting wants heads */
+    char dir[PATH_BYTES];            /* as the user named the folder */
+    char path[PATH_BYTES];           /* the folder's absolute path, links resolved */
+    char scaling[64];                /* --context-scaling, or "" */
+    struct config config;
+    struct tokenizer *tokenizer;
+    const struct ops *ops;
+    struct pool *pool;
+    struct device *dev;
+    enum dtype compute, kv;          /* as requested; kv DT_OTHER: auto */
+    struct tensors tensors;          /* headers only; engine_load closes them */
+    struct model model;              /* before engine_load: only the fields that sizes are computed from */
+    struct model int8;               /* where drafting wants it (engine_int8) */
+    size_t weight_bytes;
+    uint64_t stamp;                  /* model_stamp before anything was read */
+};
+
+struct engine_spec {
+    const char *dir; enum dtype compute;
+    const char *scaling; size_t threads;           /* NULL: the model's own; 0: the default */
+    const char *device, *numerics;                 /* see src/model/device_choice.h */
+    enum dtype kv;                                 /* DT_OTHER: auto */
+};
+
+/* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers of
+ * the weights. After a failure the engine is closed. */
+int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
+/* Reads the weights, with progress. ERR_FAILED when a stop signal interrupts it. */
+int engine_load(struct engine *g, struct progress *p, struct err *e);
+/* Makes the 8-bit copy unless it exists, with progress. A stop signal interrupts it, too. */
+int engine_int8(struct engine *g, struct progress *p, struct err *e);
+void engine_close(struct engine *g);
+
+/* Adds to `plan` the weights, KV cache, workspace, logits and tokenizer of one decoder with n_max positions
+ * and `rows` rows in a pass. `want` rows have logits; more than one means a tree, whose nodes need scratch. */
+void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);

@@ -1,0 +1,77 @@
+/* Finds the folder of a model. model_dir_of is the entry: a name that is a directory is used as it is; a name
+ * of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
+#include "src/model/find_model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The hub cache of Hugging Face's own tools. */
+static void cache_dir(char *out, size_t size)
+{
+    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME"),
+               *user = getenv("HOME");
+    if (hub && *hub)
+        snprintf(out, size, "%s", hub);
+    else if (home && *home)
+        snprintf(out, size, "%s/hub", home);
+    else if (xdg && *xdg)
+        snprintf(out, size, "%s/huggingface/hub", xdg);
+    else
+        snprintf(out, size, "%s/.cache/huggingface/hub", user ? user : "");
+}
+
+/* org/name -> CACHE/models--org--name/snapshots/HASH, the hash as refs/main has it. */
+static int cached_model(char dir[PATH_BYTES], const char *name, const char *what, struct err *e)
+{
+    char cache[PATH_BYTES / 2], ref[PATH_BYTES], *hash;
+    const char *slash = strchr(name, '/');
+    size_t n;
+    cache_dir(cache, sizeof cache);
+    snprintf(ref, sizeof ref, "%s/models--%.*s--%.200s/refs/main", cache, (int)MIN(slash - name, 200), name,
+             slash + 1);
+    if (access(ref, F_OK))
+        return err_set(e, ERR_INPUT, "%s: '%s' is no directory here, and not in the Hugging Face cache %s",
+                       what, name, cache);
+    if (file_read(&hash, &n, ref, 256, e))
+        return -1;
+    hash[strcspn(hash, " \r\n\t")] = 0;
+    bool ok = *hash && strspn(hash, "0123456789abcdef") == strlen(hash);
+    int len = snprintf(dir, PATH_BYTES, "%s/models--%.*s--%.200s/snapshots/%s", cache,
+                       (int)MIN(slash - name, 200), name, slash + 1, hash);
+    free(hash);
+    if (!ok)
+        return err_set(e, ERR_INPUT, "%s: not the hash of a snapshot", ref);
+    if (len >= PATH_BYTES || !is_dir(dir))
+        return err_set(e, ERR_INPUT, "%s: names the snapshot %s, which is no directory", ref, dir);
+    return 0;
+}
+
+int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
+{
+    size_t n = strlen(m);
+    if (n >= PATH_BYTES)
+        return err_set(e, ERR_INPUT, "%s: a path of %zu bytes, at most %d are allowed", what, n,
+                       PATH_BYTES - 1);
+    if (is_dir(m)) {
+        memcpy(dir, m, n + 1);
+        while (n > 1 && dir[n - 1] == '/')
+            dir[--n] = 0;
+        return 0;
+    }
+    const char *slash = strchr(m, '/');
+    if (slash && slash != m && slash[1] && !strchr(slash + 1, '/') && m[0] != '.')
+        return cached_model(dir, m, what, e);
+    if (n > 5 && strcmp(m + n - 5, ".gguf") == 0)
+        return err_set(e, ERR_INPUT, "%s: %s: .gguf files are not in this version of longhand", what, m);
+    return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
+                   access(m, F_OK) ? strerror(errno) : "not a directory");
+}

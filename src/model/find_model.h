@@ -1,0 +1,7 @@
+/* Finds the folder of a model: a path, or org/name in the local cache of Hugging Face's own tools. */
+#pragma once
+#include "src/base/base.h"
+
+/* Writes the folder that `name` means to `dir`. Messages call the name `what` ("--model"). ERR_INPUT when
+ * no such folder exists; longhand never downloads a model. */
+int model_dir_of(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);

@@ -1,0 +1,18 @@
+/* Model, number formats and prompt from the command line. */
+#pragma once
+#include "src/decode/engine.h"
+#include "src/request/options.h"
+
+/* The folder that --model names. ERR_INPUT when --model is missing or names no folder. */
+int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
+/* engine_open_spec with the model, --compute, --kv-dtype, --context-scaling, --threads and --device. */
+int engine_open(struct engine *g, const struct options *o, struct err *e);
+
+enum dtype compute_of(const struct options *o);    /* --compute */
+enum dtype kv_of(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */
+
+/* The token ids of a prompt; free(*ids). With --chat the text is a user's message, and it goes through the
+ * chat template of the model in `dir`, whose name goes to *template. Without --chat the text is encoded as it
+ * stands, and *template is NULL. */
+int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
+                  const char *dir, const struct tokenizer *t, const char *text, size_t n, struct err *e);
