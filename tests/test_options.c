@@ -90,7 +90,7 @@ static void options_refuse_what_they_do_not_take(void)
     BAD("run --threads 513", "from 1 to 512");
     BAD("run --penalty 0", "--penalty");
     BAD("run --progress fancy", "auto|plain|json|none");
-    BAD("run --kv-dtype int8", "not in this version");
+    BAD("run --kv-dtype int8", "'int8' is not one of");
     BAD("run --weights int4", "not one of");
     BAD("run --per-token", "is an option of score");
     BAD("tokenize --device cpu", "is an option of");
@@ -100,7 +100,7 @@ static void options_refuse_what_they_do_not_take(void)
     BAD("run a", "one word too many");
     BAD("tokenize a b", "one word too many");
     BAD("distinct", "a word is missing");
-    BAD("plan", "not in this version");
+    BAD("plan", "unknown verb 'plan'");
     BAD("tokenise", "did you mean 'tokenize'");
     BAD("run --ngram-lead none", "first|all|root");
     BAD("run --kv-policy some", "full|static|dynamic|window|mean");

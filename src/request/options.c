@@ -29,7 +29,7 @@ static const struct option table[] = {
     { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), 0, 0, NULL,
       "the model's own, where it is a known one",
       "With --chat: " CHAT_NAMES ".", TEXTS, 0 },
-    { "thinking", "", "on|off", VERBS_MAKE, CHOICE, F(thinking), 0, 2, "on", NULL,
+    { "thinking", "", "on|off", VERBS_MAKE, CHOICE, F(thinking), 0, 0, "on", NULL,
       "With --chat and the template qwen3: off answers without thoughts.", TEXTS, 0 },
     { "chat-date", "", "DATE", VERBS_MAKE, TEXT, F(chat_date), 0, 0, NULL, "26 Jul 2024",
       "With --chat and the template llama3.1: the day that its system message names.", TEXTS, 0 },
@@ -46,7 +46,7 @@ static const struct option table[] = {
       "End-of-text tokens are banned always, so that the text has its full length.", TEXTS, MAIN },
     { "stop", "", "TEXT", VERBS_MAKE, LIST, F(stop), 0, 0, NULL, NULL,
       "End the text before the first TEXT; may be given several times.", TEXTS, 0 },
-    { "on-loop", "", "warn|stop|off", VERBS_MAKE, CHOICE, F(on_loop), 0, 3, "warn", NULL,
+    { "on-loop", "", "warn|stop|off", VERBS_MAKE, CHOICE, F(on_loop), 0, 0, "warn", NULL,
       "When the text has fallen into repetition: say so, end it, or do not look.", TEXTS, 0 },
     { "samples", "", "N", VERBS_MAKE, SIZE, F(samples), 1, 1e6, "1", NULL,
       "Texts to write; more than one need -o FILE and go to FILE.0, FILE.1, ... Text 0 is the one that 1 gives.", TEXTS, 0 },
@@ -101,17 +101,17 @@ static const struct option table[] = {
     { "logit-bias", "", "ID:BIAS", VERBS_MAKE, LIST, F(logit_bias), 0, 0, NULL, NULL,
       "Add BIAS to the logit of token ID, -inf bans it; several times, or a JSON object {\"ID\": BIAS, ..}.",
           SAMPLING, 0 },
-    { "generation-config", "", "auto|none", VERBS_MAKE, CHOICE, F(generation_config), 0, 2, "auto", NULL,
+    { "generation-config", "", "auto|none", VERBS_MAKE, CHOICE, F(generation_config), 0, 0, "auto", NULL,
       "Take the sampling settings of the model's generation_config.json, or the neutral ones.", SAMPLING, 0 },
 
     { "threads", "-t", "N", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
       SIZE, F(threads), 1, 512, NULL, "physical cores allowed to the process",
       "Threads to compute with. Texts do not depend on it.", MODELS, MAIN },
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
-      F(compute), 0, 2, "bf16", NULL,
+      F(compute), 0, 0, "bf16", NULL,
       "f32: cache and arithmetic in f32, for comparisons.", MODELS, 0 },
     { "kv-dtype", "", "auto|int16|bf16", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
-      CHOICE, F(kv_dtype), 0, 3, "auto", NULL,
+      CHOICE, F(kv_dtype), 0, 0, "auto", NULL,
       "What the KV cache holds. int16, with a scale for each row: nearer to f32 than bf16, and faster on CPUs; auto: int16 on the CPU, bf16 on a GPU. A text stays with what it began with.", MODELS, 0 },
     { "drafter", "", "auto|none|LIST", VERBS_MAKE | VERB_BENCH, TEXT, F(drafter), 0, 0, "auto", NULL,
       "How tokens are guessed before the model checks them; the text does not depend on it. LIST of heads[:FILE], partial, ngram, suffix; none: one token at a time.", DRAFTING, MAIN },
@@ -121,7 +121,7 @@ static const struct option table[] = {
       "Candidates at each depth, all of them checked.", DRAFTING, 0 },
     { "ngram-k", "", "K", VERBS_MAKE | VERB_BENCH, SIZE, F(ngram_k), 0, 32, NULL, "20",
       "Continuations taken from the table of 4-grams.", DRAFTING, 0 },
-    { "ngram-lead", "", "first|all|root", VERBS_MAKE | VERB_BENCH, CHOICE, F(ngram_lead), 0, 3, "first", NULL,
+    { "ngram-lead", "", "first|all|root", VERBS_MAKE | VERB_BENCH, CHOICE, F(ngram_lead), 0, 0, "first", NULL,
       "The token that they begin with: the first choice behind the text, every choice, the last token of the text.", DRAFTING, 0 },
     { "ngram-delay", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(ngram_delay), 0, BIG, NULL,
       "the penalty's window",
@@ -132,20 +132,20 @@ static const struct option table[] = {
       "Keys of the partial cache.", DRAFTING, 0 },
     { "kv-sinks", "", "N", VERBS_MAKE | VERB_BENCH, SIZE, F(kv_sinks), 1, BIG, NULL, "16",
       "First tokens that always stay in it.", DRAFTING, 0 },
-    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 5,
+    { "kv-policy", "", "full|static|dynamic|window|mean", VERBS_MAKE | VERB_BENCH, CHOICE, F(kv_policy), 0, 0,
       NULL, "what pays; dynamic with --tree, --kv-budget or --preset",
       "What is in it: everything, what mattered at the start, what matters now, the most recent keys, these and means of those before (CPU).", DRAFTING, 0 },
-    { "draft-weights", "", "int8|model", VERBS_MAKE | VERB_BENCH, CHOICE, F(draft_weights), 0, 2, "int8",
+    { "draft-weights", "", "int8|model", VERBS_MAKE | VERB_BENCH, CHOICE, F(draft_weights), 0, 0, "int8",
       NULL,
       "What drafts are made with: the model in 8 bits, if memory has room to spare for it (CPU, not with --verifier paper), or the model itself.", DRAFTING, 0 },
-    { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 2, "exact", NULL,
+    { "verifier", "", "exact|paper", VERBS_MAKE, CHOICE, F(verifier), 0, 0, "exact", NULL,
       "paper: the published acceptance rule, for comparison; its text is not the model's own, and another one where a run was interrupted.", DRAFTING, 0 },
     { "device", "", "auto|cpu|cuda[:N|:all]",
       VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_BENCH | VERB_TRAIN, TEXT, F(device), 0, 0, "auto", NULL,
       "Where to compute; auto: the first GPU where there is one that holds the model, else the CPU (train: the CPU); cuda:all, for work: a worker for each GPU. A text stays with the arithmetic that began it.", MODELS, 0 },
-    { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 1, "as-is", NULL, "", MODELS, HIDDEN },
+    { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), 0, 0, "as-is", NULL, "", MODELS, HIDDEN },
 
-    { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), 0, 2, "text", NULL,
+    { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), 0, 0, "text", NULL,
       "What goes to standard output; ids are one decimal number per line.", OUTPUT, 0 },
     { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT, TEXT,
       F(output), 0, 0, NULL, "standard output; train: none, it is needed",
@@ -168,7 +168,7 @@ static const struct option table[] = {
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), 1, 1000, NULL, NULL, "Interleaved runs of each point.",
       OUTPUT, 0 },
     { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN | VERBS_COMPUTE, CHOICE,
-      F(progress), 0, 4, "auto", NULL,
+      F(progress), 0, 0, "auto", NULL,
       "On standard error: a redrawn line on a terminal, otherwise a line every 10 s.", OUTPUT, 0 },
     { "quiet", "-q", NULL,
       VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERB_EXPORT | VERBS_COMPUTE | VERBS_CHANGE, FLAG, F(quiet), 0, 0, NULL, NULL,
@@ -177,7 +177,7 @@ static const struct option table[] = {
       "Texts to train on, whole (bench: books whose beginnings are prompts of the spec points); all words up to the next option.", TRAINING, 0 },
     { "valid", "", "FILES...", VERB_TRAIN, FILES, F(valid), 0, 0, NULL, NULL,
       "Held-out texts: loss and accuracy are measured on them.", TRAINING, 0 },
-    { "kind", "", "chained|independent|both", VERB_TRAIN, CHOICE, F(train_kind), 0, 3, "chained", NULL,
+    { "kind", "", "chained|independent|both", VERB_TRAIN, CHOICE, F(train_kind), 0, 0, "chained", NULL,
       "Whether a head reads the state before it or that of the model. both: in one run, the independent ones go to FILE-independent.", TRAINING, 0 },
     { "heads", "", "N", VERB_TRAIN, SIZE, F(heads), 1, 16, "3", NULL, "Heads: tokens that are guessed ahead.",
       TRAINING, 0 },
@@ -207,7 +207,7 @@ static const struct option table[] = {
     { "all", "", NULL, VERB_HELP, FLAG, F(all), 0, 0, NULL, NULL, "Every verb and option.", OUTPUT, 0 },
     { "man", "", NULL, VERB_HELP, FLAG, F(man), 0, 0, NULL, NULL, "The man page, in troff's language.",
       OUTPUT, 0 },
-    { "completion", "", "bash|zsh|fish", VERB_HELP, CHOICE, F(completion), 0, 3, NULL, NULL,
+    { "completion", "", "bash|zsh|fish", VERB_HELP, CHOICE, F(completion), 0, 0, NULL, NULL,
       "The script that completes verbs and options in this shell.", OUTPUT, 0 },
 
     { "db", "", "FILE", VERBS_STORE, LIST, F(db), 0, 0, NULL,
@@ -237,7 +237,7 @@ static const struct option table[] = {
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), 0, 1e6, "10", NULL,
       "A job fails when N attempts in a row ended without a token or a longer snapshot; 0: never.", STORE,
           0 },
-    { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERB_WORK, CHOICE, F(kv_snapshot), 0, 3, "auto", NULL,
+    { "kv-snapshot", "", "auto|on|off", VERB_RUN | VERB_WORK, CHOICE, F(kv_snapshot), 0, 0, "auto", NULL,
       "Keep the KV cache in a file beside the store, so that going on with a job need not read its text again. auto: when that would take more than 5 s.", STORE, 0 },
     { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), 0, 0, NULL,
       "any, as long as 256 MB of the disk stay free",
@@ -257,7 +257,7 @@ static const struct option table[] = {
       STORE, 0 },
     { "append", "", "TEXT", VERB_EXTEND | VERB_FORK, TEXT, F(append), 0, 0, NULL, NULL,
       "Put this behind the text before it goes on.", STORE, 0 },
-    { "format", "", "text|ids|jsonl|openai-batch", VERB_EXPORT, CHOICE, F(export_format), 0, 4, NULL, NULL,
+    { "format", "", "text|ids|jsonl|openai-batch", VERB_EXPORT, CHOICE, F(export_format), 0, 0, NULL, NULL,
       "The texts one after the other; their token ids, one decimal number per line; a flat JSON object per job; the output format of the OpenAI Batch API.", OUTPUT, 0 },
     { "partial", "", NULL, VERB_EXPORT, FLAG, F(partial), 0, 0, NULL, NULL,
       "Also texts that are not done, as far as they are.", OUTPUT, 0 },
@@ -316,20 +316,12 @@ static const struct verb verbs[] = {
     { "version", VERB_VERSION, "", "What this program is and what it was built with.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all | --man | --completion SHELL]",
       "This, a verb's options, or everything.", 0, 1 },
-#define LATER_VERB(name) { name, 0, "", "", 0, VERB_LATER }
-    LATER_VERB("plan"),
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 const struct option *option_at(size_t i) { return i < N_OPTIONS ? &table[i] : NULL; }
 
-const struct verb *verb_at(size_t i)
-{
-    for (size_t k = 0; k < N_VERBS; k++)
-        if (verbs[k].max_args != VERB_LATER && i-- == 0)
-            return &verbs[k];
-    return NULL;
-}
+const struct verb *verb_at(size_t i) { return i < N_VERBS ? &verbs[i] : NULL; }
 
 const char *option_group_at(size_t i)
 {
@@ -346,7 +338,7 @@ void option_verbs(char *out, size_t size, const struct option *opt)
 {
     *out = 0;
     for (size_t i = 0; i < N_VERBS; i++)
-        if ((opt->verbs & verbs[i].bit) && verbs[i].help && verbs[i].max_args != VERB_LATER) {
+        if ((opt->verbs & verbs[i].bit) && verbs[i].help) {
             size_t n = strlen(out);
             snprintf(out + n, size - n, "%s%s", n ? ", " : "", verbs[i].name);
         }
@@ -409,7 +401,7 @@ static const char *nearest_option(const char *name, unsigned verb)
     size_t best_d = MAX(strlen(name) / 3, (size_t)2) + 1;
     for (size_t i = 0; i < N_OPTIONS; i++) {
         size_t d = edits(name, table[i].name);
-        if (table[i].kind != LATER && table[i].kind != LATER_FLAG && (table[i].verbs & verb) && d < best_d) {
+        if ((table[i].verbs & verb) && d < best_d) {
             best = table[i].name;
             best_d = d;
         }
@@ -420,7 +412,7 @@ static const char *nearest_option(const char *name, unsigned verb)
 const struct verb *options_verb(const char *name)
 {
     for (size_t i = 0; i < N_VERBS; i++)
-        if (verbs[i].max_args != VERB_LATER && strcmp(verbs[i].name, name) == 0)
+        if (strcmp(verbs[i].name, name) == 0)
             return &verbs[i];
     return NULL;
 }
@@ -432,10 +424,8 @@ static int find_verb(const struct verb **out, const char *name, struct err *e)
     if ((*out = options_verb(name)))
         return 0;
     for (size_t i = 0; i < N_VERBS; i++) {
-        if (strcmp(verbs[i].name, name) == 0)
-            return err_set(e, ERR_INPUT, "%s: not in this version of longhand; see longhand help", name);
         size_t d = edits(name, verbs[i].name);
-        if (verbs[i].max_args != VERB_LATER && d < best_d) {
+        if (d < best_d) {
             best = verbs[i].name;
             best_d = d;
         }
@@ -548,11 +538,6 @@ static int parse_choice(int *out, const struct option *opt, const char *spelled,
         }
         p += len + (p[len] == '|');
     }
-    bool known =
-        (strcmp(opt->name, "kv-dtype") == 0 || strcmp(opt->name, "weights") == 0) && strcmp(s, "int8") == 0;
-    if (known)
-        return err_set(e, ERR_INPUT, "%s: '%s' is not in this version of longhand (%s)", spelled, s,
-                       opt->arg);
     return err_set(e, ERR_INPUT, "%s: '%s' is not one of %s", spelled, s, opt->arg);
 }
 
@@ -579,8 +564,6 @@ static int set(struct options *o, const struct option *opt, const char *spelled,
     case TEXT:   *(const char **)field = s; return field == &o->device ? device_choice_check(spelled, s, e) : 0;
     case LIST: case FILES: return list_add(field, s, e);
     case CHOICE: return parse_choice(field, opt, spelled, s, e);
-    case LATER: case LATER_FLAG:
-        return err_set(e, ERR_INPUT, "%s: not in this version of longhand", spelled);
     }
     return 0;
 }
@@ -636,8 +619,6 @@ static int parse_option(struct options *o, int argc, char **argv, int *i, struct
     const struct option *opt = find(name, o->verb->bit);
     if (!opt)
         return unknown_option(o, name, e);
-    if (opt->kind == LATER || opt->kind == LATER_FLAG)
-        return set(o, opt, name, NULL, e);
     if (!(opt->verbs & o->verb->bit))
         return wrong_verb(o, opt, name, e);
     if (opt->kind == FLAG) {

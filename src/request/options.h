@@ -27,7 +27,6 @@ enum {
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
-enum { VERB_LATER = -1 };            /* max_args of a verb that this version does not have */
 
 struct verb {
     const char *name; unsigned bit;
@@ -101,10 +100,10 @@ const char *options_of_job(const struct options *o);
 int options_assign(struct options *o, const char *name, const char *spelled, const char *value,
                    struct err *e);
 
-/* NULL when there is no such verb in this version. */
+/* NULL when no verb has this name. */
 const struct verb *options_verb(const char *name);
 
-/* verb == NULL: the main help, with `all` every verb and option of this version. */
+/* verb == NULL: the main help, with `all` every verb and option. */
 void options_help(FILE *f, const struct verb *verb, bool all);
 /* The man page, and the script that completes command lines in a shell (SHELL_*). */
 void options_man(FILE *f);

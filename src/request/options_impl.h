@@ -2,7 +2,7 @@
 #pragma once
 #include "src/request/options.h"
 
-enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE, LATER, LATER_FLAG };
+enum option_kind { FLAG, SIZE, U64, BYTES, LONG, REAL, TEXT, LIST, FILES, CHOICE };
 enum { MAIN = 1, HIDDEN = 2 };       /* shown in the main help; never shown */
 
 struct option {
@@ -12,7 +12,7 @@ struct option {
     unsigned verbs;
     enum option_kind kind;
     size_t field;                    /* offset in struct options */
-    double min, max;                 /* of numbers; CHOICE: words from index `max` on are not in this version */
+    double min, max;                 /* of numbers */
     const char *value;               /* default, parsed as if given; NULL: zero */
     const char *shown;               /* what the help says the default is; NULL: `value` */
     const char *help;
@@ -20,7 +20,7 @@ struct option {
     unsigned flags;
 };
 
-/* Rows in the table's order; NULL behind the last. Verbs: those of this version, aliases too (help is NULL). */
+/* Rows in the table's order; NULL behind the last. Verbs include aliases, whose help is NULL. */
 const struct option *option_at(size_t i);
 const struct verb *verb_at(size_t i);
 /* Groups in the order in which they are shown; NULL behind the last. */
