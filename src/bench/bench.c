@@ -1,3 +1,5 @@
+/* Owns the verb `bench`: it reads --points (struct points), measures the machine and the models (struct
+ * report), and prints tables or JSON. Start at cmd_bench. */
 #include "src/bench/bench.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -19,15 +21,15 @@ static const size_t ALL_DEPTHS[] = { 0, 4096, 16384, 32768, 65536, 100000 }, QUI
     32768 };
 static const size_t ALL_ROWS[] = { 2, 4, 8, 16, 32, 64 }, QUICK_ROWS[] = { 8, 32 };
 
-/* What --points asks for. */
-struct wish {
+/* The points of --points. */
+struct points {
     bool machine, kind[BENCH_KINDS], demo, random, quick;
     size_t depth[LIST_MAX], n_depth, rows[LIST_MAX], n_rows;
 };
 
 struct report {
     struct bench bench;
-    struct wish wish;
+    struct points points;
     struct bench_point point[POINTS_MAX]; size_t n;
     char names[2][64];
     bool json, quiet;
@@ -38,7 +40,7 @@ struct report {
     const char *skipped[4]; size_t n_skipped;
 };
 
-/* ---- which points ------------------------------------------------------------------------------------ */
+/* ---- which points ---- */
 
 static int list_add(size_t *list, size_t *n, const char *word, size_t max, struct err *e)
 {
@@ -53,11 +55,11 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int read_wish(struct wish *w, const char *list, struct err *e)
+static int parse_points(struct points *w, const char *list, struct err *e)
 {
     static const char *const kinds[BENCH_KINDS] = { "decode", "rows", "prefill", "sampler" };
     bool any_kind = false;
-    *w = (struct wish){ 0 };
+    *w = (struct points){ 0 };
     while (list && *list) {
         char word[64];
         size_t len = strcspn(list, ","), k = 0;
@@ -83,9 +85,9 @@ static int read_wish(struct wish *w, const char *list, struct err *e)
                  : strncmp(word, "m=", 2) == 0
                      ? list_add(w->rows, &w->n_rows, word + 2, BENCH_ROWS_MAX, e)
                      : err_set(e, ERR_INPUT,
-                               "--points: \"%s\"; allowed are machine, decode, rows, prefill, sampler, demo, "
+                               "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
                                "random, quick, "
-                               "depth=N, m=N; or resume[,at=N]; or spec and its relatives",
+                               "depth=N, m=N; or resume[,at=N]; or spec, spec-short, spec-copy, spec-windows",
                                word))
             return -1;
     }
@@ -107,7 +109,7 @@ static int read_wish(struct wish *w, const char *list, struct err *e)
     return 0;
 }
 
-/* ---- the machine --------------------------------------------------------------------------------------- */
+/* ---- the machine ---- */
 
 static int measure_machine(struct report *r, struct err *e)
 {
@@ -122,7 +124,7 @@ static int measure_machine(struct report *r, struct err *e)
             }
     b->reference = r->peak[b->used][1];
     for (int k = 0; k < PROBE_I16_YMM; k++)
-        if (r->peak[k][0] > 1.02 * r->peak[b->best][0])      /* on one thread, which neighbours disturb less */
+        if (r->peak[k][0] > 1.02 * r->peak[b->best][0])    /* one thread: less disturbed */
             b->best = (enum probe_mul)k;
     b->used_peak = r->peak[b->used][1];
     b->best_peak = r->peak[b->best][1];
@@ -134,12 +136,12 @@ static int measure_machine(struct report *r, struct err *e)
                                                                : PROBE_ISA_PLAIN,
                            0.03);
     r->dispatch = probe_dispatch(b->pool, 0.02);
-    if (!r->wish.machine)
+    if (!r->points.machine)
         return 0;
     const char *limit;
     char *buffer = memory_available(&limit) / 2 > most ? mem_alloc(most) : NULL;
     if (!buffer) {
-        r->skipped[r->n_skipped++] = "the table of bandwidths (less than 2 GiB of memory are free)";
+        r->skipped[r->n_skipped++] = "the table of bandwidths (less than 2 GiB of memory is free)";
         return 0;
     }
     memset(buffer, 1, most);
@@ -188,11 +190,11 @@ static void print_machine(const struct report *r)
            b->costs.exp2 * 1e9, b->costs.max * 1e9, b->costs.convert * 1e9, r->dispatch * 1e6);
 }
 
-/* ---- points -------------------------------------------------------------------------------------------- */
+/* ---- points ---- */
 
 static const char *const kind_name[BENCH_KINDS] = { "decode", "rows", "prefill", "sampler" };
 
-static void print_head(void)
+static void print_header(void)
 {
     printf("%-14s %-7s %6s %5s %9s %9s %8s %7s %7s %9s %3s %6s %5s  %6s %6s %6s %7s %6s\n", "model", "point",
            "depth", "rows", "ms", "tokens/s", "MB", "GB/s", "GF/s", "roof ms", "by", "share", "goal", "exp",
@@ -208,7 +210,7 @@ static void print_point(const struct bench_point *p)
 {
     if (p->kind == BENCH_SAMPLING) {
         printf("%-14s %-7s %6s %5s %9.4f   %s: %.1f %% of a one-row pass, goal <= %.0f %%%s\n", p->model,
-               "sampler", "", "1", p->seconds * 1e3, p->what, 100 * p->of_pass, 100 * p->goal,
+               "sampler", "", "1", p->seconds * 1e3, p->settings, 100 * p->of_pass, 100 * p->goal,
                meets(p) ? "" : " MISSED");
         return;
     }
@@ -238,9 +240,9 @@ static void finish_point(struct report *r, struct bench_point *p)
     fflush(stdout);
 }
 
-/* A share above 100 % says that the probe did not see what the machine can do at that moment: measured again, and if it
- * stays, an error. */
-static int do_point(struct report *r, struct bench_target *t, struct bench_point p, struct err *e)
+/* A share above 100 % means that the probe missed the machine's speed at that moment. The point is measured
+ * again; a share that stays above 100 % is an error. */
+static int measure_point(struct report *r, struct bench_target *t, struct bench_point p, struct err *e)
 {
     if (r->n == POINTS_MAX)
         return err_set(e, ERR_INPUT, "--points: more than %d points", POINTS_MAX);
@@ -257,9 +259,9 @@ static int do_point(struct report *r, struct bench_target *t, struct bench_point
     return 0;
 }
 
-static int do_samplers(struct report *r, struct bench_target *t, double pass, struct err *e)
+static int measure_samplers(struct report *r, struct bench_target *t, double pass, struct err *e)
 {
-    static const struct { const char *what; double temperature, top_p, min_p, penalty; long top_k;
+    static const struct { const char *name; double temperature, top_p, min_p, penalty; long top_k;
     } set[] = {
         { "greedy", 0, 1, 0, 1, 0 },
         { "temperature 1", 1, 1, 0, 1, 0 },
@@ -271,7 +273,7 @@ static int do_samplers(struct report *r, struct bench_target *t, double pass, st
         struct bench_point *p = &r->point[r->n];
         struct sampling s;
         *p = (struct bench_point){ .model = t->name, .kind = BENCH_SAMPLING, .rows = 1, .goal = 0.05 };
-        snprintf(p->what, sizeof p->what, "%s", set[i].what);
+        snprintf(p->settings, sizeof p->settings, "%s", set[i].name);
         sampling_defaults(&s);
         s.seed = 1;
         s.temperature = set[i].temperature;
@@ -287,11 +289,11 @@ static int do_samplers(struct report *r, struct bench_target *t, double pass, st
     return 0;
 }
 
-/* `large`: the model whose decoding at depth 0, prefill and sampler have goals. */
-static int do_model(struct report *r, struct bench_target *t, const char *name, const char *dir, bool large,
-                    struct err *e)
+/* large: decoding at depth 0, prefill and the sampler have goals too. */
+static int measure_model(struct report *r, struct bench_target *t, const char *name, const char *dir,
+                         bool large, struct err *e)
 {
-    const struct wish *w = &r->wish;
+    const struct points *w = &r->points;
     struct config c;
     if (config_read(&c, dir, e))
         return -1;
@@ -300,8 +302,7 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
         if (w->depth[i] + BENCH_ROWS_MAX <= most)
             deepest = w->depth[i];
     n_max = MAX(n_max, deepest + BENCH_ROWS_MAX);
-    if (bench_open(t, name, dir, n_max, r->bench.compute, r->bench.kv, r->bench.ops, r->bench.pool, 20261120,
-                   e))
+    if (bench_open(t, &r->bench, name, dir, n_max, e))
         return -1;
     double pass = 0;
     struct bench_point p = { .model = name };
@@ -310,7 +311,7 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
         p.kind = BENCH_PREFILLING;
         p.rows = BENCH_PREFILL;
         p.goal = large ? 0.60 : 0;
-        if (do_point(r, t, p, e))
+        if (measure_point(r, t, p, e))
             return -1;
     }
     for (size_t i = 0; i < w->n_depth && w->depth[i] <= deepest; i++) {
@@ -320,7 +321,7 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
             p.kind = BENCH_DECODE;
             p.rows = 1;
             p.goal = p.depth || large ? 0.80 : 0;
-            if (do_point(r, t, p, e))
+            if (measure_point(r, t, p, e))
                 return -1;
             if (pass == 0)
                 pass = r->point[r->n - 1].seconds;
@@ -329,29 +330,29 @@ static int do_model(struct report *r, struct bench_target *t, const char *name, 
             p.kind = BENCH_ROWS;
             p.rows = w->rows[j];
             p.goal = 0;
-            if (p.rows && do_point(r, t, p, e))
+            if (p.rows && measure_point(r, t, p, e))
                 return -1;
         }
     }
-    return need_pass ? do_samplers(r, t, pass, e) : 0;
+    return need_pass ? measure_samplers(r, t, pass, e) : 0;
 }
 
-static int do_random(struct report *r, struct err *e)
+static int measure_random(struct report *r, struct err *e)
 {
     char dir[PATH_BYTES];
     struct bench_target t = { 0 };
     if (!r->quiet)
-        fprintf(stderr, "bench: writing a random model of Qwen2.5-0.5B's body, 988 MB\n");
+        fprintf(stderr, "bench: writing a random model with the body of Qwen2.5-0.5B (988 MB)\n");
     if (bench_random_model(dir, 1, e))
         return -1;
     snprintf(r->names[1], sizeof r->names[1], "0.5B random");
-    int rc = do_model(r, &t, r->names[1], dir, true, e);
+    int rc = measure_model(r, &t, r->names[1], dir, true, e);
     bench_close(&t);
     bench_random_remove(dir);
     return rc;
 }
 
-static int do_models(struct report *r, const struct options *o, struct err *e)
+static int measure_models(struct report *r, const struct options *o, struct err *e)
 {
     char dir[PATH_BYTES];
     struct bench_target t = { 0 };
@@ -361,21 +362,21 @@ static int do_models(struct report *r, const struct options *o, struct err *e)
             return -1;
         const char *base = strrchr(dir, '/');
         snprintf(r->names[0], sizeof r->names[0], "%.63s", base && base[1] ? base + 1 : dir);
-        rc = do_model(r, &t, r->names[0], dir, false, e);
+        rc = measure_model(r, &t, r->names[0], dir, false, e);
         bench_close(&t);
         return rc;
     }
-    if (r->wish.demo && bench_find_demo(dir)) {
+    if (r->points.demo && bench_find_demo(dir)) {
         snprintf(r->names[0], sizeof r->names[0], "demo");
-        rc = do_model(r, &t, r->names[0], dir, false, e);
+        rc = measure_model(r, &t, r->names[0], dir, false, e);
         bench_close(&t);
-    } else if (r->wish.demo) {
+    } else if (r->points.demo) {
         r->skipped[r->n_skipped++] = "models/demo (not found from here or from the program)";
     }
-    return rc || !r->wish.random ? rc : do_random(r, e);
+    return rc || !r->points.random ? rc : measure_random(r, e);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static void json_point(const struct bench_point *p, bool first)
 {
@@ -384,7 +385,7 @@ static void json_point(const struct bench_point *p, bool first)
     printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind],
            p->depth, p->rows, p->seconds);
     if (p->kind == BENCH_SAMPLING) {
-        printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->what,
+        printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->settings,
                p->of_pass, p->goal, meets(p) ? "true" : "false");
         return;
     }
@@ -427,7 +428,7 @@ static void print_json(const struct report *r)
            r->impossible);
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------------ */
+/* ---- the verb ---- */
 
 static enum probe_mul instruction_of(const struct ops *ops, enum dtype compute)
 {
@@ -436,7 +437,7 @@ static enum probe_mul instruction_of(const struct ops *ops, enum dtype compute)
     return strcmp(ops->name, "avx2") == 0 ? PROBE_FMA_YMM : PROBE_MUL_PLAIN;
 }
 
-static int conclude(const struct report *r, struct err *e)
+static int finish(const struct report *r, struct err *e)
 {
     const struct bench_point *first = r->point;
     if (r->json) {
@@ -444,8 +445,8 @@ static int conclude(const struct report *r, struct err *e)
     } else {
         for (size_t i = 0; i < r->n_skipped; i++)
             printf("skipped: %s\n", r->skipped[i]);
-        printf("%zu points, %zu miss their goal (!), %zu without three undisturbed samples (~)\n", r->n,
-               r->missed, r->noisy);
+        printf("%zu points, %zu miss their goal (!), %zu have fewer than three undisturbed samples (~)\n",
+               r->n, r->missed, r->noisy);
     }
     if (stdout_finish(e))
         return -1;
@@ -456,7 +457,7 @@ static int conclude(const struct report *r, struct err *e)
     return err_set(
         e, ERR_FAILED,
         "bench: %zu points above 100 %% of the roofline, the first: %s, %s, depth %zu, %zu rows: %.1f %%; "
-        "the probes did not see what the machine can do",
+        "the probes missed the machine's speed",
         r->impossible, first->model, kind_name[first->kind], first->depth, first->rows, 100 * first->share);
 }
 
@@ -468,7 +469,8 @@ int cmd_bench(const struct options *o, struct err *e)
         return bench_resume(o, e);
     if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
         return err_set(e, ERR_INPUT,
-                       "bench: --device %s: of these points the spec points alone run on a GPU; labbench measures it (make bench)",
+                       "bench: --device %s: only the spec points run on a GPU; labbench (make bench) "
+                       "measures GPUs",
                        o->device);
     const char *why = NULL;
     struct report *r = calloc(1, sizeof *r);
@@ -478,11 +480,11 @@ int cmd_bench(const struct options *o, struct err *e)
     struct bench *b = &r->bench;
     r->json = o->json;
     r->quiet = o->quiet;
-    if (read_wish(&r->wish, o->bench_points, e))
+    if (parse_points(&r->points, o->bench_points, e))
         goto out;
     if (o->tokens)
-        while (r->wish.n_depth > 1 && r->wish.depth[r->wish.n_depth - 1] > o->tokens)
-            r->wish.n_depth--;
+        while (r->points.n_depth > 1 && r->points.depth[r->points.n_depth - 1] > o->tokens)
+            r->points.n_depth--;
     b->compute = compute_of(o);
     if (device_choice_cpu_kv(&b->kv, b->compute, kv_of(o->kv_dtype), e))
         goto out;
@@ -492,8 +494,8 @@ int cmd_bench(const struct options *o, struct err *e)
         goto out;
     }
     b->used = instruction_of(b->ops, b->compute);
-    b->repeat = o->repeat ? MIN(o->repeat, 60) : r->wish.quick ? 3 : 7;
-    b->patience = r->wish.quick ? 1.0 : 4.0;
+    b->repeat = o->repeat ? MIN(o->repeat, 60) : r->points.quick ? 3 : 7;
+    b->patience = r->points.quick ? 1.0 : 4.0;
     b->pool = pool_open(o->threads ? o->threads : pool_default_threads());
     if (!b->pool) {
         err_set(e, ERR_FAILED, "bench: cannot make threads");
@@ -503,9 +505,9 @@ int cmd_bench(const struct options *o, struct err *e)
         goto out;
     if (!r->json) {
         print_machine(r);
-        print_head();
+        print_header();
     }
-    rc = do_models(r, o, e) || conclude(r, e) ? -1 : 0;
+    rc = measure_models(r, o, e) || finish(r, e) ? -1 : 0;
 out:
     pool_close(b->pool);
     free(r);

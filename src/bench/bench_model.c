@@ -1,3 +1,6 @@
+/* Owns the object under measurement: a model with a cache of random values at any depth (struct
+ * bench_target), and the bytes and operations of its passes (struct bench_work). Start at bench_open and
+ * bench_pass_work. */
 #include "src/bench/bench.h"
 
 #include <errno.h>
@@ -15,7 +18,7 @@ static uint64_t next_random(uint64_t *s)
     return *s;
 }
 
-/* n bf16 values, about normal (12 uniform ones less 6), times `scale`. */
+/* n bf16 values, about normal (the sum of 12 uniform ones, less 6), times `scale`. */
 static void fill_normal(uint16_t *out, size_t n, float scale, uint64_t *random)
 {
     for (size_t i = 0; i < n; i++) {
@@ -27,12 +30,12 @@ static void fill_normal(uint16_t *out, size_t n, float scale, uint64_t *random)
     }
 }
 
-/* ---- a random model in a directory ---------------------------------------------------------------- */
+/* ---- a random model in a directory ---- */
 
 enum { LAYERS = 24, HIDDEN = 896, FFN = 4864, HEADS = 14, KV_HEADS = 2, HEAD = 64, VOCAB = 151936,
        TABLE = 1 << 16 };
 
-static const struct { const char *name; size_t rows, cols; } layer_tensors[] = {      /* cols 0: a vector */
+static const struct { const char *name; size_t rows, cols; } layer_tensors[] = {    /* cols 0: a vector */
     { "input_layernorm.weight", HIDDEN, 0 }, { "post_attention_layernorm.weight", HIDDEN, 0 },
     { "self_attn.q_proj.weight", HEADS * HEAD, HIDDEN }, { "self_attn.q_proj.bias", HEADS * HEAD, 0 },
     { "self_attn.k_proj.weight", KV_HEADS * HEAD, HIDDEN }, { "self_attn.k_proj.bias", KV_HEADS * HEAD, 0 },
@@ -62,7 +65,7 @@ static void header_entry(FILE *f, const char *prefix, const char *name, size_t r
     *at += bytes;
 }
 
-/* n values drawn from a table of normal ones, scaled so that a product of `cols` terms keeps its size; norms are 1. */
+/* Values are drawn from a table of normal ones. Norms are 1. */
 static void write_tensor(FILE *f, size_t rows, size_t cols, bool norm, const uint16_t *table,
                          uint64_t *random)
 {
@@ -104,7 +107,7 @@ static int write_weights(FILE *f, uint64_t random)
     fwrite(&length, 8, 1, f);
     fwrite(header, 1, size, f);
     free(header);
-    fill_normal(table, TABLE, 0.03f, &random);          /* about 1/sqrt(896) */
+    fill_normal(table, TABLE, 0.03f, &random);      /* about 1/sqrt(896): products keep the size of x */
     write_tensor(f, VOCAB, HIDDEN, false, table, &random);
     write_tensor(f, HIDDEN, 0, true, table, &random);
     for (int l = 0; l < LAYERS; l++)
@@ -149,9 +152,10 @@ void bench_random_remove(const char *dir)
     rmdir(dir);
 }
 
-/* ---- a model and its cache ------------------------------------------------------------------------ */
+/* ---- a model and its cache ---- */
 
-enum { NOISE = 1 << 19 };            /* bf16 values to copy from */
+enum { NOISE = 1 << 19 };            /* bf16 values that cache blocks are copied from */
+static const uint64_t SEED = 20261120;
 
 static int plan_check(const struct config *c, const char *dir, enum dtype compute, const struct device *dev,
                       size_t n_max, size_t extra, struct err *e)
@@ -172,21 +176,21 @@ static int plan_check(const struct config *c, const char *dir, enum dtype comput
     return memory_plan_check(&plan, "--tokens N (the deepest point)", e);
 }
 
-int bench_open(struct bench_target *t, const char *name, const char *dir, size_t n_max, enum dtype compute,
-               enum dtype kv, const struct ops *ops, struct pool *pool, uint64_t seed, struct err *e)
+int bench_open(struct bench_target *t, const struct bench *b, const char *name, const char *dir, size_t n_max,
+               struct err *e)
 {
     struct config config;
-    *t = (struct bench_target){ .random = seed | 1 };
+    *t = (struct bench_target){ .random = SEED | 1 };
     snprintf(t->name, sizeof t->name, "%s", name);
     if (config_read(&config, dir, e))
         return -1;
     if (!mul_size(config.vocab, BENCH_ROWS_MAX * sizeof(float), &t->logits_bytes))
         return err_set(e, ERR_INPUT, "%s/config.json: vocab_size %zu is too large", dir, config.vocab);
     t->noise_bytes = NOISE * 2 + kv_block_bytes(DT_F32, HEAD_DIM_MAX);
-    if (device_cpu_open(&t->dev, ops, pool, kv, e->msg, sizeof e->msg))
+    if (device_cpu_open(&t->dev, b->ops, b->pool, b->kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "%s: out of memory", name);
-    if (plan_check(&config, dir, compute, t->dev, n_max, t->logits_bytes + t->noise_bytes, e) ||
-        model_open(&t->model, dir, &config, compute, t->dev, ops, pool, NULL, NULL, e))
+    if (plan_check(&config, dir, b->compute, t->dev, n_max, t->logits_bytes + t->noise_bytes, e) ||
+        model_open(&t->model, dir, &config, b->compute, t->dev, b->ops, b->pool, NULL, NULL, e))
         goto fail;
     t->token = malloc(BENCH_PREFILL * sizeof *t->token);
     t->want = calloc(BENCH_PREFILL_CHUNK, 1);
@@ -227,20 +231,21 @@ void bench_close(struct bench_target *t)
     *t = (struct bench_target){ 0 };
 }
 
-/* The bits of bf16 values taken as whole numbers: a third of them is within the bounds of int16 rows. Scaled to a few units. */
+/* Turns random bf16 bits into an int16 block: a third of each number is within the bounds of int16 rows,
+ * and the scale makes keys and values of a few units. */
 static void make_int16(struct kv *kv, char *block)
 {
     const size_t scales = KV_BLOCK * kv->head_dim * sizeof(int16_t),
-                 behind = scales + KV_SCALES * sizeof(float);
+                 end = scales + KV_SCALES * sizeof(float);
     int16_t *n = (int16_t *)(void *)block;
     for (size_t i = 0; i < kv->block_bytes / sizeof *n; i++)
         n[i] /= 3;
-    for (size_t at = scales; at < behind; at += sizeof(float))
+    for (size_t at = scales; at < end; at += sizeof(float))
         memcpy(block + at, &(float){ 3e-4f }, sizeof(float));
 }
 
-/* Blocks are filled whole; what lies behind n_past is finite, and the kernels give it no weight. As f32 a pair of
- * normal bf16 values is one normal float. */
+/* Blocks are filled whole: values after n_past are finite, and the kernels give them no weight. As f32, a
+ * pair of normal bf16 values is one normal float. */
 void bench_depth(struct bench_target *t, size_t depth)
 {
     struct kv *kv = &t->kv;
@@ -282,9 +287,9 @@ int bench_prefill(struct bench_target *t, struct err *e)
     return rc;
 }
 
-/* ---- what a pass must do --------------------------------------------------------------------------- */
+/* ---- work of a pass ---- */
 
-/* First position that a row at `pos` of this layer sees. */
+/* The first position that a row at `pos` sees in this layer. */
 static size_t first_seen(const struct config *c, size_t layer, size_t pos)
 {
     return c->window && c->windowed[layer] && pos + 1 > c->window ? pos + 1 - c->window : 0;
@@ -372,7 +377,6 @@ static bool is_directory(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* models/demo of the source tree: seen from here, or from where the program lies. */
 bool bench_find_demo(char dir[PATH_BYTES])
 {
     char exe[PATH_BYTES];

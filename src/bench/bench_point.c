@@ -1,3 +1,5 @@
+/* Owns the measurement of one point: samples of a pass between probes of the machine (struct sample), and
+ * their medians under the roofline. Start at bench_measure. */
 #include "src/bench/bench.h"
 #include "src/sample/sample.h"
 
@@ -9,7 +11,8 @@ enum { SAMPLES_MAX = 400 };
 static const double SAMPLE_SECONDS = 0.004, PROBE_SECONDS = 0.002, CLOCK_SECONDS = 0.0006;
 /* a multiply-add probe this far below its best marks a disturbed moment */
 static const double CLOCK_TOLERANCE = 0.07;
-static const double READ_TOLERANCE = 0.15;       /* so does a bandwidth that differs that much before and after */
+/* so does a bandwidth that differs this much before and after the pass */
+static const double READ_TOLERANCE = 0.15;
 
 struct sample { double seconds, bandwidth, peak, share, disturbed; bool clean; };
 
@@ -19,13 +22,13 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *v, size_t n)
+double bench_median(double *v, size_t n)
 {
     qsort(v, n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+    return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
-static long switches(void)
+static long involuntary_switches(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -37,7 +40,8 @@ static int run_once(struct bench_target *t, const struct bench_point *p, struct 
     return p->kind == BENCH_PREFILLING ? bench_prefill(t, e) : bench_pass(t, p->rows, e);
 }
 
-/* Seconds of the products at the peak of p->mul; those of int16 are as much faster as they were when the machine was measured. */
+/* Seconds of the products at the peak of p->mul. Products of int16 count as faster by the ratio that the
+ * probe of the machine found. */
 static double products(const struct bench *b, const struct bench_point *p, double peak)
 {
     const double gain =
@@ -45,24 +49,29 @@ static double products(const struct bench *b, const struct bench_point *p, doubl
     return (p->work.flops - p->work.int16 + p->work.int16 / gain) / peak;
 }
 
-/* The place of a sample under its own roof: machines move between a fast and a slow memory within minutes, so medians of
- * times and of bandwidths would not belong together. */
+/* A sample's own share of the roofline. Machines move between fast and slow memory within minutes, so a
+ * median of times and a median of bandwidths would not belong to the same moment. */
 static double share_of(const struct bench *b, const struct bench_point *p, const struct sample *s)
 {
     return MAX(p->work.bytes / s->bandwidth, products(b, p, s->peak)) / s->seconds;
 }
 
-/* One sample: clock, bandwidth, the point, bandwidth, clock. A moment in which a thread was put aside, or in which the
- * multiply-adds were slow before or after, or the bandwidth changed, is not clean. Long passes are let off a switch or two:
- * they cost microseconds. */
-static int take_sample(struct bench *b, struct bench_target *t, const struct bench_point *p,
-                       const struct probe_piece *piece, size_t n, size_t runs, double sweep, struct sample *s,
-                       struct err *e)
+/* The memory that a point reads, the passes of one sample, and the seconds of each probe of the bandwidth. */
+struct schedule { struct probe_piece *piece; size_t n, runs; double sweep; };
+
+/* One sample: clock, bandwidth, passes, bandwidth, clock. A sample is not clean when a thread was
+ * preempted, the multiply-adds were slow before or after it, or the bandwidth changed. Long passes may have
+ * a preemption or two, which cost microseconds. */
+static int measure_sample(struct bench *b, struct bench_target *t, const struct bench_point *p,
+                          const struct schedule *plan, struct sample *s, struct err *e)
 {
+    const struct probe_piece *piece = plan->piece;
+    const size_t n = plan->n, runs = plan->runs;
+    const double sweep = plan->sweep;
     double before = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
-    long s0 = switches();
+    long s0 = involuntary_switches();
     double read = probe_read_rate(piece, n, p->how, b->pool, sweep);
-    if (sweep < 0.05 && run_once(t, p, e))               /* the probe leaves its own traces in the caches */
+    if (sweep < 0.05 && run_once(t, p, e))   /* the probe has changed what the caches hold */
         return -1;
     double t0 = clock_seconds();
     for (size_t i = 0; i < runs; i++)
@@ -72,18 +81,19 @@ static int take_sample(struct bench *b, struct bench_target *t, const struct ben
     if (sweep < 0.05)
         probe_read_rate(piece, n, p->how, b->pool, 0);
     double read_after = probe_read_rate(piece, n, p->how, b->pool, sweep);
-    long aside = switches() - s0;
+    long preempted = involuntary_switches() - s0;
     double after = probe_mul_peak(p->mul, b->pool, CLOCK_SECONDS);
     s->seconds = spent / (double)runs;
     s->bandwidth = (read + read_after) / 2;
     s->peak = MAX(before, after);
     s->share = share_of(b, p, s);
-    s->disturbed = (double)aside / (spent + 2 * sweep) + 100 * (1 - MIN(before, after) / MAX(before, after)) +
+    s->disturbed = (double)preempted / (spent + 2 * sweep) +
+                   100 * (1 - MIN(before, after) / MAX(before, after)) +
                    100 * (1 - MIN(read, read_after) / MAX(read, read_after));
     if (p->mul == b->used)
         b->reference = MAX(b->reference, MIN(before, after));
     double undisturbed = p->mul == b->used ? b->reference : s->peak;
-    s->clean = aside <= (long)(4 * (spent + 2 * sweep)) &&
+    s->clean = preempted <= (long)(4 * (spent + 2 * sweep)) &&
                MIN(before, after) > (1 - CLOCK_TOLERANCE) * undisturbed &&
                MIN(read, read_after) > (1 - READ_TOLERANCE) * MAX(read, read_after);
     return 0;
@@ -95,8 +105,9 @@ static int by_disturbance(const void *a, const void *b)
     return (x->disturbed > y->disturbed) - (x->disturbed < y->disturbed);
 }
 
-/* Medians of the clean samples; without three of them, of the least disturbed third, and the point is marked. */
-static void conclude(struct bench *b, struct bench_point *p, struct sample *s, size_t n)
+/* Medians of the clean samples. With fewer than three of them: medians of the least disturbed third, and
+ * the point is marked as noisy. */
+static void summarise(struct bench *b, struct bench_point *p, struct sample *s, size_t n)
 {
     double seconds[SAMPLES_MAX], bandwidth[SAMPLES_MAX], peak[SAMPLES_MAX], share[SAMPLES_MAX];
     size_t m = 0;
@@ -114,21 +125,21 @@ static void conclude(struct bench *b, struct bench_point *p, struct sample *s, s
             peak[m++] = s[i].peak;
         }
     p->samples = n;
-    p->seconds = median(seconds, m);
-    p->bandwidth = median(bandwidth, m);
-    p->peak = median(peak, m);
+    p->seconds = bench_median(seconds, m);
+    p->bandwidth = bench_median(bandwidth, m);
+    p->peak = bench_median(peak, m);
     p->worst_bandwidth = bandwidth[0];
     p->best_bandwidth = bandwidth[m - 1];
     const double threads = (double)pool_threads(b->pool), memory = p->work.bytes / p->bandwidth,
                  compute = products(b, p, p->peak);
     p->memory_bound = memory >= compute;
-    p->share = median(share, m);
+    p->share = bench_median(share, m);
     p->roof = p->share * p->seconds;
     p->exp = p->work.exps * b->costs.exp2 / threads;
     p->max = p->work.maxes * b->costs.max / threads;
     p->convert = p->work.converts * b->costs.convert / threads;
     double rest = p->seconds - p->exp - p->max - p->convert;
-    /* beside reading they cost nothing */
+    /* exp2, maximum and conversions cost nothing while a pass waits for memory */
     p->product_share = p->memory_bound || rest <= 0 ? 0 : p->roof / rest;
 }
 
@@ -141,14 +152,15 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
     p->work =
         p->kind == BENCH_PREFILLING ? bench_prefill_work(t) : bench_pass_work(t, p->depth, p->rows, p->rows);
     p->mul = p->kind == BENCH_PREFILLING ? b->best : b->used;
-    struct probe_piece *seg = bench_segments(t, p->depth, &n_seg), *piece = NULL;
-    size_t n_piece = seg ? probe_cut(NULL, seg, n_seg, threads) : 0;
-    if (!seg || !(piece = malloc(n_piece * sizeof *piece))) {
-        err_set(e, ERR_FAILED, "bench: out of memory for %zu pieces", n_piece);
+    struct schedule plan = { 0 };
+    struct probe_piece *seg = bench_segments(t, p->depth, &n_seg);
+    plan.n = seg ? probe_cut(NULL, seg, n_seg, threads) : 0;
+    if (!seg || !(plan.piece = malloc(plan.n * sizeof *plan.piece))) {
+        err_set(e, ERR_FAILED, "bench: out of memory for %zu pieces", plan.n);
         goto out;
     }
-    probe_cut(piece, seg, n_seg, threads);
-    p->how = probe_read_best(piece, n_piece, b->pool, PROBE_SECONDS);
+    probe_cut(plan.piece, seg, n_seg, threads);
+    p->how = probe_read_best(plan.piece, plan.n, b->pool, PROBE_SECONDS);
 
     double t0 = clock_seconds();
     if (run_once(t, p, e))
@@ -160,28 +172,29 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
             goto out;
         once = MIN(once, clock_seconds() - t0);
     }
-    size_t runs = (size_t)(SAMPLE_SECONDS / once) + 1;
-    double sweep = MAX(PROBE_SECONDS, MIN(2 * once, 0.1)), start = clock_seconds();
+    plan.runs = (size_t)(SAMPLE_SECONDS / once) + 1;
+    plan.sweep = MAX(PROBE_SECONDS, MIN(2 * once, 0.1));
+    const double start = clock_seconds();
     while (n < SAMPLES_MAX && clean < b->repeat) {
         if (n >= MAX(b->repeat, (size_t)3) && clock_seconds() - start > b->patience)
             break;
-        if (take_sample(b, t, p, piece, n_piece, runs, sweep, &s[n], e))
+        if (measure_sample(b, t, p, &plan, &s[n], e))
             goto out;
         clean += s[n++].clean;
     }
-    conclude(b, p, s, n);
+    summarise(b, p, s, n);
     double step[9];
     for (int i = 0; i < 9; i++)
         step[i] = probe_dispatch(b->pool, 0);
-    p->step = median(step, 9);
+    p->step = bench_median(step, 9);
     rc = 0;
 out:
     free(seg);
-    free(piece);
+    free(plan.piece);
     return rc;
 }
 
-/* The history is as long as the penalty window of the settings, so that penalties have their full work. */
+/* The history is as long as the penalty window, so that penalties do their full work. */
 int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p,
                           const struct sampling *s, double pass, struct err *e)
 {
@@ -204,7 +217,7 @@ int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_
             seconds[n++] = spent;
     }
     sampler_close(sampler);
-    p->seconds = median(seconds, n);
+    p->seconds = bench_median(seconds, n);
     p->samples = p->clean = n;
     p->of_pass = pass > 0 ? p->seconds / pass : 0;
     return 0;

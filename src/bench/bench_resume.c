@@ -1,3 +1,5 @@
+/* Owns the resume point: a store in a temporary folder (struct resume), worker processes that it starts and
+ * kills, and the comparison of both texts. Start at bench_resume. */
 #include "src/bench/bench_resume.h"
 
 #include <errno.h>
@@ -40,7 +42,7 @@ bool bench_resume_wanted(const char *points)
     return points && strncmp(points, "resume", 6) == 0 && (!points[6] || points[6] == ',');
 }
 
-/* ---- the other process ---- */
+/* ---- the worker process ---- */
 
 static int start(struct resume *r, char *const argv[], struct err *e)
 {
@@ -65,8 +67,8 @@ static void kill_child(struct resume *r)
     r->child = 0;
 }
 
-/* Wait for its end, which has to be a good one. */
-static int wait_child(struct resume *r, const char *what, struct err *e)
+/* Waits for the child to exit with status 0. */
+static int wait_child(struct resume *r, const char *verb, struct err *e)
 {
     int status = 0;
     while (waitpid(r->child, &status, 0) < 0)
@@ -77,7 +79,7 @@ static int wait_child(struct resume *r, const char *what, struct err *e)
     r->child = 0;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0
                ? 0
-               : err_set(e, ERR_FAILED, "bench: `longhand %s` ended with status 0x%x", what,
+               : err_set(e, ERR_FAILED, "bench: `longhand %s` ended with status 0x%x", verb,
                          (unsigned)status);
 }
 
@@ -90,7 +92,7 @@ static int work(struct resume *r, int mode, struct err *e)
     return start(r, argv, e);
 }
 
-/* ---- what the store says ---- */
+/* ---- reading the store ---- */
 
 static int tokens_of(struct store *s, size_t *n, struct err *e)
 {
@@ -103,7 +105,7 @@ static int tokens_of(struct store *s, size_t *n, struct err *e)
     return 0;
 }
 
-/* Until the job has `least` tokens; the child must not end before. */
+/* Waits until the job has `least` tokens. The child must not end before. */
 static int wait_tokens(struct resume *r, int mode, size_t least, double pace, size_t *n, struct err *e)
 {
     struct store *s;
@@ -158,7 +160,7 @@ static int read_figures(struct resume *r, struct err *e)
 
 /* ---- the measurement ---- */
 
-/* A plain copy: no process has the store open, and what the killed one left behind was put right by opening it. */
+/* No process has the store open, and opening it has completed its recovery, so copying the file is enough. */
 static int copy_store(struct resume *r, struct err *e)
 {
     struct store *s;
@@ -231,10 +233,10 @@ static int compare(struct resume *r, struct err *e)
     return rc;
 }
 
-static int go(struct resume *r, struct err *e)
+static int run_all(struct resume *r, struct err *e)
 {
     if (!r->o->quiet)
-        fprintf(stderr, "bench: writing %zu tokens, to be killed at %zu\n", r->tokens, r->at);
+        fprintf(stderr, "bench: writing a job of %zu tokens, which is killed at %zu\n", r->tokens, r->at);
     if (write_and_kill(r, e))
         return -1;
     for (size_t i = 0; i < r->repeat; i++)
@@ -249,23 +251,12 @@ static int go(struct resume *r, struct err *e)
     return compare(r, e);
 }
 
-/* ---- words ---- */
+/* ---- output ---- */
 
-static int by_value(const void *a, const void *b)
+static int print_result(struct resume *r, struct err *e)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
-static int conclude(struct resume *r, struct err *e)
-{
-    double with = median(r->seconds[WITH], r->n[WITH]), without = median(r->seconds[WITHOUT], r->n[WITHOUT]);
+    const double with = bench_median(r->seconds[WITH], r->n[WITH]),
+                 without = bench_median(r->seconds[WITHOUT], r->n[WITHOUT]);
     if (r->o->json)
         printf("{\"tokens\": %zu, \"killed_at\": %zu, \"written_seconds\": %.3f, \"repeat\": %zu, "
                "\"snapshots\": %.0f, \"snapshot_bytes\": %.0f, \"snapshot_share\": %.6f,\n"
@@ -285,10 +276,10 @@ static int conclude(struct resume *r, struct err *e)
                r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "identical" : "DIFFERENT");
     if (stdout_finish(e))
         return -1;
-    return r->same ? 0 : err_set(e, ERR_FAILED, "bench: the text with snapshots is not the one without");
+    return r->same ? 0 : err_set(e, ERR_FAILED, "bench: the texts with and without snapshots differ");
 }
 
-static int read_wish(struct resume *r, struct err *e)
+static int parse_points(struct resume *r, struct err *e)
 {
     const struct options *o = r->o;
     const char *at = strchr(o->bench_points, ',');
@@ -296,19 +287,18 @@ static int read_wish(struct resume *r, struct err *e)
     r->at = r->tokens / 10 * 9;
     r->repeat = o->repeat ? MIN(o->repeat, (size_t)REPEAT_MAX) : 3;
     if (at && strncmp(at, ",at=", 4))
-        return err_set(e, ERR_INPUT, "--points: \"%s\"; resume[,at=N] is allowed", o->bench_points);
+        return err_set(e, ERR_INPUT, "--points: \"%s\"; allowed: resume[,at=N]", o->bench_points);
     if (at && parse_size(&r->at, "--points resume,at", at + 4, 1, r->tokens, e))
         return -1;
     if (r->at < 1 || r->at + 2 * r->repeat + 2 > r->tokens)
         return err_set(e, ERR_INPUT,
-                       "--points resume: killed at token %zu of %zu, nothing is left to go on with", r->at,
+                       "--points resume: killed at token %zu of %zu, the job has no tokens left", r->at,
                        r->tokens);
     if (o->model)
         return model_dir(r->model, o, e);
-    return bench_find_demo(r->model) ? 0
-                                     : err_set(e, ERR_INPUT,
-                                               "bench: models/demo is not found from here or from the "
-                                               "program; --model DIR names another one");
+    if (bench_find_demo(r->model))
+        return 0;
+    return err_set(e, ERR_INPUT, "bench: models/demo was not found; --model DIR names another model");
 }
 
 static void clean_up(struct resume *r)
@@ -337,7 +327,7 @@ int bench_resume(const struct options *o, struct err *e)
     static struct resume r;
     const char *tmp = getenv("TMPDIR");
     r = (struct resume){ .o = o };
-    if (read_wish(&r, e))
+    if (parse_points(&r, e))
         return -1;
     snprintf(r.dir, sizeof r.dir, "%s/longhand-resume-XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
     if (!mkdtemp(r.dir))
@@ -346,7 +336,7 @@ int bench_resume(const struct options *o, struct err *e)
     for (int mode = 0; mode < 2; mode++)
         snprintf(r.db[mode], sizeof r.db[mode], "%s/%s.db", r.dir, mode_names[mode]);
     stop_signals_catch();
-    int rc = go(&r, e);
+    int rc = run_all(&r, e);
     clean_up(&r);
-    return rc ? rc : conclude(&r, e);
+    return rc ? rc : print_result(&r, e);
 }

@@ -1,9 +1,11 @@
-/* `longhand bench --points resume[,at=N]`: how long a killed job takes to its next token, with and without a snapshot of its cache.
+/* `longhand bench --points resume[,at=N]`: how long a killed job takes to its next token, with and without
+ * a snapshot of its cache.
  *
- * A job of --tokens (100,000) is written by `longhand work` in a process of its own, as a user would, and killed (SIGKILL) at token N (90,000).
- * Its store is copied. Then, --repeat times in turn, a worker takes the job with --kv-snapshot auto, and one takes the copy with off;
- * the time from the start of the process (model and all) to the first new token that another process can read is what is
- * measured, and the worker is killed again. At the end both are written to their end, and the two texts are compared token by token. */
+ * `longhand work` writes a job of --tokens (100,000) in a process of its own, and SIGKILL ends it at token
+ * N (90,000). The store is copied. Then, --repeat times in turn, a worker goes on with the job under
+ * --kv-snapshot auto, and with the copy under off. The measured time begins with the process and ends when
+ * another process can read its first new token; then that worker is killed too. At the end both jobs are
+ * written to their end, and their texts are compared. */
 #pragma once
 #include "src/request/options.h"
 

@@ -1,3 +1,6 @@
+/* Owns the loops that measure this machine: multiply-adds, reading, element-wise work. There is one table
+ * entry for each instruction (mul_table) and one function for each vector width. Start at probe_mul_peak
+ * and probe_read_rate. */
 #include "src/bench/probe.h"
 
 #include <string.h>
@@ -10,10 +13,10 @@
 #define AVX512VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
 #endif
 
-/* ---- multiply-adds ---------------------------------------------------------------------------
- * CHAINS independent accumulators hide the latency of the slowest unit met (6 cycles x 2 per cycle); the
- * factors keep every value finite and normal. KEEP makes a value look changed, and used: without it the compiler
- * sees that all chains are the same one. */
+/* ---- multiply-adds ----
+ * CHAINS independent accumulators hide the latency of the slowest unit in use (6 cycles, 2 a cycle). The
+ * factors keep every value finite and normal. KEEP tells the compiler that a value is changed and used;
+ * otherwise it would merge the chains, which are equal. */
 
 enum { CHAINS = 12 };
 #define KEEP(reg, v) __asm__ volatile("" : "+" reg(v))
@@ -82,7 +85,8 @@ AVX2 static void mul_i16_ymm(size_t n)
 {
     __m256i x = _mm256_set1_epi16(3);
     KEEP("x", x);
-#define STEP(c) do { KEEP("x", x); c = _mm256_add_epi32(c, _mm256_madd_epi16(x, x)); } while (0)      /* x is never known: no product is taken out of the loop */
+    /* KEEP hides the value of x, so the compiler moves no product out of the loop. */
+#define STEP(c) do { KEEP("x", x); c = _mm256_add_epi32(c, _mm256_madd_epi16(x, x)); } while (0)
     MUL_LOOP(__m256i, "x", x, STEP);
 #undef STEP
 }
@@ -110,7 +114,7 @@ static const struct { const char *name; size_t flops; void (*run)(size_t n); } m
 
 const char *probe_mul_name(enum probe_mul k)
 {
-    return mul_table[k].name ? mul_table[k].name : "not of this CPU";
+    return mul_table[k].name ? mul_table[k].name : "unsupported";
 }
 
 bool probe_mul_supported(enum probe_mul k)
@@ -147,7 +151,7 @@ double probe_mul_peak(enum probe_mul k, struct pool *p, double seconds)
     assert(probe_mul_supported(k));
     struct mul_job j = { mul_table[k].run, 2000 };
     double t0 = clock_seconds();
-    j.run(j.n);                                         /* warms up, and says how many steps fill the time */
+    j.run(j.n);                          /* a warm-up, which also tells how many steps fill the time */
     double once = clock_seconds() - t0;
     j.n = MAX((size_t)2000, (size_t)(2000 * seconds / MAX(once, 1e-7)));
     size_t threads = p ? pool_threads(p) : 1;
@@ -160,7 +164,7 @@ double probe_mul_peak(enum probe_mul k, struct pool *p, double seconds)
     return (double)threads * (double)j.n * CHAINS * (double)mul_table[k].flops / t;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------*/
+/* ---- reading ---- */
 
 static void read_plain(const char *p, size_t bytes, enum probe_read how)
 {
@@ -204,8 +208,8 @@ static void read_plain(const char *p, size_t bytes, enum probe_read how)
 AVX2 static void read_avx2(const char *p, size_t bytes, enum probe_read how)
 {
     __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
-#define LINE(ptr, k) (a##k = _mm256_or_si256(_mm256_or_si256(a##k, _mm256_load_si256((const __m256i *)(const void *)(ptr))), \
-                                             _mm256_load_si256((const __m256i *)(const void *)((ptr) + 32))))
+#define LOAD(ptr) _mm256_load_si256((const __m256i *)(const void *)(ptr))
+#define LINE(ptr, k) (a##k = _mm256_or_si256(_mm256_or_si256(a##k, LOAD(ptr)), LOAD((ptr) + 32)))
     READ_BODY;
 #undef LINE
     KEEP("x", a0); KEEP("x", a1); KEEP("x", a2); KEEP("x", a3);
@@ -220,7 +224,7 @@ AVX512 static void read_avx512(const char *p, size_t bytes, enum probe_read how)
 }
 #endif
 
-static void (*read_choose(void))(const char *, size_t, enum probe_read)
+static void (*widest_read(void))(const char *, size_t, enum probe_read)
 {
 #if defined(__x86_64__)
     if (probe_mul_supported(PROBE_FMA_ZMM))
@@ -231,8 +235,11 @@ static void (*read_choose(void))(const char *, size_t, enum probe_read)
     return read_plain;
 }
 
-struct read_job { const struct probe_piece *piece; enum probe_read how; void (*run)(const char *, size_t,
-    enum probe_read); };
+struct read_job {
+    const struct probe_piece *piece;
+    enum probe_read how;
+    void (*run)(const char *, size_t, enum probe_read);
+};
 
 static void read_item(void *ctx, size_t i, size_t thread)
 {
@@ -250,7 +257,7 @@ const char *probe_read_name(enum probe_read how)
 double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p,
                        double seconds)
 {
-    struct read_job j = { piece, how, read_choose() };
+    struct read_job j = { piece, how, widest_read() };
     double bytes = 0, t0 = clock_seconds(), t;
     size_t sweeps = 0;
     for (size_t i = 0; i < n; i++)
@@ -271,7 +278,7 @@ enum probe_read probe_read_best(const struct probe_piece *piece, size_t n, struc
 {
     double best = 0;
     enum probe_read which = PROBE_READ_PLAIN;
-    for (int round = 0; round < 2; round++)             /* the first warms up; the second decides with it */
+    for (int round = 0; round < 2; round++)             /* the first round warms up */
         for (int how = 0; how < PROBE_READS; how++) {
             double rate = probe_read_rate(piece, n, (enum probe_read)how, p, seconds);
             if (rate > best) {
@@ -299,20 +306,21 @@ size_t probe_cut(struct probe_piece *out, const struct probe_piece *seg, size_t 
     return n;
 }
 
-/* ---- what is no product ------------------------------------------------------------------------
- * exp2 with the steps of the kernels (round by a magic number, polynomial of degree 6, exponent added, zero below
- * -126) on N floats that stay in the first cache; the maximum of N floats; N floats to bf16. */
+/* ---- element-wise work ----
+ * On N floats that stay in the first cache level: exp2 with the steps of the kernels (round by a magic
+ * number, polynomial of degree 6, exponent added, zero below -126), the maximum, and the conversion to
+ * bf16. */
 
 enum { N = 2048 };
 static const float POLY[7] = { 1.0f, 0.693147182f, 0.240226504f, 0.0555041087f, 0.00961812911f,
                                0.00133335581f, 0.000154353139f };
 enum elementwise { DO_EXP2, DO_MAX, DO_CONVERT };
 
-static void elementwise_plain(enum elementwise what, float *x, uint16_t *y)
+static void elementwise_plain(enum elementwise op, float *x, uint16_t *y)
 {
     float m = x[0];
     for (size_t i = 0; i < N; i++)
-        if (what == DO_EXP2) {
+        if (op == DO_EXP2) {
             float n = (x[i] + 12582912.0f) - 12582912.0f, f = x[i] - n, p = POLY[6];
             for (int k = 5; k >= 0; k--)
                 p = p * f + POLY[k];
@@ -320,7 +328,7 @@ static void elementwise_plain(enum elementwise what, float *x, uint16_t *y)
             memcpy(&bits, &p, 4);
             bits = x[i] < -126.0f ? 0 : bits + (int32_t)((uint32_t)(int32_t)n << 23);
             y[i] = (uint16_t)(bits >> 16);
-        } else if (what == DO_MAX) {
+        } else if (op == DO_MAX) {
             m = x[i] > m ? x[i] : m;
         } else {
             uint32_t bits;
@@ -331,14 +339,14 @@ static void elementwise_plain(enum elementwise what, float *x, uint16_t *y)
 }
 
 #if defined(__x86_64__)
-AVX2 static void elementwise_avx2(enum elementwise what, float *x, uint16_t *y)
+AVX2 static void elementwise_avx2(enum elementwise op, float *x, uint16_t *y)
 {
     const __m256 magic = _mm256_set1_ps(12582912.0f), low = _mm256_set1_ps(-126.0f);
     float *out = (float *)(void *)y;
     __m256 m[4];
     for (int j = 0; j < 4; j++)
         m[j] = _mm256_load_ps(x + 8 * j);
-    for (size_t i = 0; i < N && what == DO_EXP2; i += 8) {
+    for (size_t i = 0; i < N && op == DO_EXP2; i += 8) {
         __m256 v = _mm256_load_ps(x + i), t = _mm256_add_ps(v, magic), n = _mm256_sub_ps(t, magic);
         __m256 f = _mm256_sub_ps(v, n), p = _mm256_set1_ps(POLY[6]);
         for (int k = 5; k >= 0; k--)
@@ -347,10 +355,10 @@ AVX2 static void elementwise_avx2(enum elementwise what, float *x, uint16_t *y)
             _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
         _mm256_store_ps(out + i, _mm256_and_ps(_mm256_castsi256_ps(bits), _mm256_cmp_ps(v, low, _CMP_GE_OQ)));
     }
-    for (size_t i = 0; i < N && what == DO_MAX; i += 32)
+    for (size_t i = 0; i < N && op == DO_MAX; i += 32)
         for (int j = 0; j < 4; j++)
             m[j] = _mm256_max_ps(m[j], _mm256_load_ps(x + i + 8 * (size_t)j));
-    for (size_t i = 0; i < N && what == DO_CONVERT; i += 16) {
+    for (size_t i = 0; i < N && op == DO_CONVERT; i += 16) {
         __m256i h[2];
         for (int j = 0; j < 2; j++) {
             __m256i b = _mm256_load_si256((const __m256i *)(const void *)(x + i + 8 * (size_t)j));
@@ -366,14 +374,14 @@ AVX2 static void elementwise_avx2(enum elementwise what, float *x, uint16_t *y)
     __asm__ volatile("" : : "r"(y) : "memory");
 }
 
-AVX512BF16 static void elementwise_avx512(enum elementwise what, float *x, uint16_t *y)
+AVX512BF16 static void elementwise_avx512(enum elementwise op, float *x, uint16_t *y)
 {
     const __m512 magic = _mm512_set1_ps(12582912.0f), low = _mm512_set1_ps(-126.0f);
     float *out = (float *)(void *)y;
     __m512 m[4];
     for (int j = 0; j < 4; j++)
         m[j] = _mm512_load_ps(x + 16 * j);
-    for (size_t i = 0; i < N && what == DO_EXP2; i += 16) {
+    for (size_t i = 0; i < N && op == DO_EXP2; i += 16) {
         __m512 v = _mm512_load_ps(x + i), t = _mm512_add_ps(v, magic), n = _mm512_sub_ps(t, magic);
         __m512 f = _mm512_sub_ps(v, n), p = _mm512_set1_ps(POLY[6]);
         for (int k = 5; k >= 0; k--)
@@ -383,10 +391,10 @@ AVX512BF16 static void elementwise_avx512(enum elementwise what, float *x, uint1
         _mm512_store_ps(
             out + i, _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ), _mm512_castsi512_ps(bits)));
     }
-    for (size_t i = 0; i < N && what == DO_MAX; i += 64)
+    for (size_t i = 0; i < N && op == DO_MAX; i += 64)
         for (int j = 0; j < 4; j++)
             m[j] = _mm512_max_ps(m[j], _mm512_load_ps(x + i + 16 * (size_t)j));
-    for (size_t i = 0; i < N && what == DO_CONVERT; i += 16)
+    for (size_t i = 0; i < N && op == DO_CONVERT; i += 16)
         _mm256_store_si256((__m256i *)(void *)(y + i), (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(x + i)));
     for (int j = 0; j < 4; j++)
         KEEP("v", m[j]);
@@ -394,7 +402,7 @@ AVX512BF16 static void elementwise_avx512(enum elementwise what, float *x, uint1
 }
 #endif
 
-static double elementwise_seconds(enum elementwise what, enum probe_isa isa, double seconds)
+static double elementwise_seconds(enum elementwise op, enum probe_isa isa, double seconds)
 {
     _Alignas(64) static float x[N], y[N];
     void (*run)(enum elementwise, float *, uint16_t *) = elementwise_plain;
@@ -410,7 +418,7 @@ static double elementwise_seconds(enum elementwise what, enum probe_isa isa, dou
     do {
         double t0 = clock_seconds();
         for (int r = 0; r < 50; r++)
-            run(what, x, (uint16_t *)(void *)y);
+            run(op, x, (uint16_t *)(void *)y);
         double t = (clock_seconds() - t0) / (50.0 * N);
         best = MIN(best, t);
     } while (clock_seconds() < t_end);
@@ -420,9 +428,11 @@ static double elementwise_seconds(enum elementwise what, enum probe_isa isa, dou
 
 struct probe_costs probe_costs(enum probe_isa isa, double seconds)
 {
-    return (struct probe_costs){ elementwise_seconds(DO_EXP2, isa, seconds / 3), elementwise_seconds(DO_MAX,
-        isa, seconds / 3),
-                                 elementwise_seconds(DO_CONVERT, isa, seconds / 3) };
+    return (struct probe_costs){
+        elementwise_seconds(DO_EXP2, isa, seconds / 3),
+        elementwise_seconds(DO_MAX, isa, seconds / 3),
+        elementwise_seconds(DO_CONVERT, isa, seconds / 3),
+    };
 }
 
 static void nothing(void *ctx, size_t i, size_t thread) { (void)ctx; (void)i; (void)thread; }
