@@ -109,6 +109,58 @@ static void a_text_does_not_depend_on_graphs(void)
               played[1]);
 }
 
+/* Two sequences in one prefill pass, without logits, as 33 + 95 rows and as 95 + 33 rows. The passes have the same
+ * number of rows and of attention tiles, but the tiles fall into other slabs: one graph cannot serve both. */
+static void a_graph_belongs_to_the_rows_of_each_sequence(void)
+{
+    enum { ROWS = 128, SEQS = 2 };
+    static const size_t n[3][SEQS] = { { 33, 95 }, { 95, 33 }, { 33, 95 } };
+    char dir[4096];
+    struct rig r = { .pool = pool_open(1) };
+    struct err e = { 0 };
+    int32_t token[SEQS][ROWS];
+    tiny_write(&tiny_models[0], dir);
+    if (test_device_open(&r.dev, e.msg, sizeof e.msg)) rig_die("device", &e);
+    if (config_read(&r.c, dir, &e) ||
+        model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e) ||
+        workspace_open(&r.w, &r.m, ROWS, ROWS, &e))
+        rig_die("model", &e);
+    const size_t vocab = r.c.vocab, bytes = vocab * sizeof(float);
+    float *logits = r.dev->alloc(r.dev, bytes), *got = malloc(bytes), *alone = malloc(bytes);
+    for (size_t i = 0; i < SEQS; i++)
+        rig_tokens(token[i], ROWS, vocab, i + 1);
+    struct kv kv[SEQS + 1];
+    for (size_t i = 0; i <= SEQS; i++)
+        rig_kv(&r, &kv[i], ROWS, 0);
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+        struct pass_seq both[SEQS];
+        for (size_t i = 0; i < SEQS; i++) {
+            kv_truncate(&kv[i], 0);
+            both[i] = (struct pass_seq){ .kv = &kv[i], .n = n[k][i], .token = token[i] };
+        }
+        if (model_forward(&r.m, r.w, both, SEQS, NULL, 0, &e)) rig_die("pass of two sequences", &e);
+        for (size_t i = 0; i < SEQS; i++) {
+            kv_advance(&kv[i], n[k][i]);
+            kv_truncate(&kv[SEQS], 0);
+            struct pass_seq one = { .kv = &kv[SEQS], .n = n[k][i], .token = token[i] };
+            if (model_forward(&r.m, r.w, &one, 1, NULL, 0, &e)) rig_die("pass of one sequence", &e);
+            kv_advance(&kv[SEQS], n[k][i]);
+            for (size_t of_both = 0; of_both < 2; of_both++) {
+                struct pass_seq next = { .kv = of_both ? &kv[i] : &kv[SEQS], .n = 1, .token = token[i],
+                                         .logits = logits };
+                if (model_forward(&r.m, r.w, &next, 1, NULL, 0, &e)) rig_die("pass of one row", &e);
+                r.dev->download(r.dev, of_both ? got : alone, logits, bytes);
+            }
+            CHECK(memcmp(got, alone, bytes) == 0, "sequence %zu of a pass of %zu + %zu rows", i, n[k][0],
+                  n[k][1]);
+        }
+    }
+    for (size_t i = 0; i <= SEQS; i++)
+        kv_close(&kv[i]);
+    r.dev->free(r.dev, logits, bytes);
+    free(got), free(alone), rig_close(&r), tiny_remove(dir);
+}
+
 int main(void)
 {
     struct device *d;
@@ -118,9 +170,11 @@ int main(void)
     RUN(a_small_one_is_not_room_enough);
     if (test_device_open(&d, why, sizeof why)) {
         printf("skip a_text_does_not_depend_on_graphs (%s)\n", why);
+        printf("skip a_graph_belongs_to_the_rows_of_each_sequence (%s)\n", why);
         return test_end();
     }
     d->close(d);
     RUN(a_text_does_not_depend_on_graphs);
+    RUN(a_graph_belongs_to_the_rows_of_each_sequence);
     return test_end();
 }

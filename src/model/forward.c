@@ -197,6 +197,7 @@ static uint64_t key(const struct pass *p)
 {
     uint64_t h = hash64(HASH64_INIT, &p->w, sizeof p->w);
     for (size_t i = 0; i < p->n_seqs; i++) {
+        h = hash64(h, &p->seqs[i].n, sizeof p->seqs[i].n);
         h = hash64(h, &p->seqs[i].logits, sizeof p->seqs[i].logits);
         for (size_t j = 0; p->n_seqs > 1 && j < p->seqs[i].n; j++)
             h = hash64(h, &(char){ wanted(&p->seqs[i], j) }, 1);
