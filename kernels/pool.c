@@ -2,6 +2,7 @@
  * on it, so a thread that wakes late, with an old epoch in hand, can claim nothing of the job that followed. The
  * caller never waits for a thread that holds no item. */
 #include "kernels/pool.h"
+#include "src/base/cgroup.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -200,12 +201,11 @@ size_t pool_default_threads(void)
         return 1;
     for (int c = 0; c < CPU_SETSIZE; c++)
         n += CPU_ISSET(c, &set) && first_of_core(c, &set);
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (f) {
-        double quota, period;
-        if (fscanf(f, "%lf %lf", &quota, &period) == 2 && period > 0 && quota / period < (double)n)
-            n = (size_t)(quota / period);
-        fclose(f);
-    }
+    return pool_threads_for(n, cgroup_cpus(NULL));
+}
+
+size_t pool_threads_for(size_t cores, double cpus)
+{
+    const size_t n = cpus < (double)cores ? (size_t)cpus : cores;
     return n < 1 ? 1 : n > POOL_THREADS_MAX ? POOL_THREADS_MAX : n;
 }

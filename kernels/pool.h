@@ -16,5 +16,8 @@ void pool_close(struct pool *p);
 size_t pool_threads(const struct pool *p);
 void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread), void *ctx);
 
-/* Physical cores this process may use (affinity mask and cgroup quota), at least 1. */
+/* The number of threads for this process: the physical cores of its affinity mask, at most the CPUs that its control
+ * groups allow, at least 1. */
 size_t pool_default_threads(void);
+/* The same from its parts: `cores` and the CPUs of cgroup_cpus, of which a fraction is rounded down. */
+size_t pool_threads_for(size_t cores, double cpus);
