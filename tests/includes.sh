@@ -1,0 +1,148 @@
+#!/bin/bash
+# The order of the folders (docs/architecture.md). A folder may include itself and the folders above it in ORDER.
+#
+#     includes    every #include of the product that names a folder further down
+#     symbols     every object file that needs a symbol from a folder further down
+#     circles     every set of object files that need each other's symbols, directly or through further files
+#
+# The script prints each violation and the symbols that cause it. Then it plants an include that runs upwards and
+# two files that call each other in a copy of the tree, and checks that it finds them.
+ORDER="src/base kernels ngram kvmgr src/model src/text src/sample src/decode src/train
+       runs/store src/request runs/work runs/report src/bench src/cli"
+# Until the last circles are gone, `no` prints circles without failing.
+CIRCLES_FAIL=no
+build=$(realpath "$(dirname "${LONGHAND:-build/cc/longhand}")")
+TMP=$(mktemp -d) || exit 1
+trap 'rm -rf "$TMP"' EXIT
+failed=0
+
+# NAME FILE: passes when FILE is empty, otherwise prints it.
+empty() { if [ -s "$2" ]; then failed=1; sed 's/^/    /' "$2"; echo "FAIL $1"; else echo "ok $1"; fi; }
+# NAME PATTERN FILE: passes when a line of FILE matches.
+found() { if grep -qE "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi; }
+
+# FOLDER: the product's files, by path.
+sources() { (cd "$1" && for d in $ORDER; do find "$d" -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu*'; done); }
+
+# FOLDER: its includes that run upwards, and folders that ORDER does not have.
+upward_includes()
+{
+    sources "$1" | (cd "$1" && xargs grep -n '^ *# *include *"') | awk -v order="$ORDER" '
+        BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i }
+        function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
+        {
+            split($0, part, ":"); split($0, quoted, "\"")
+            to = folder(quoted[2])
+            if (!(to in place) || place[to] > place[folder(part[1])])
+                print part[1] ":" part[2] " includes " quoted[2]
+        }'
+    (cd "$1" && for f in src/*/*.c runs/*/*.c; do echo "${f%/*}"; done) | sort -u | while read -r d; do
+        case " $(echo $ORDER) " in *" $d "*) ;; *) echo "$d has no place in the order" ;; esac
+    done
+}
+
+# FOLDER BUILD: lines "FILE needs FILE: SYMBOLS", from the object files of BUILD.
+needs()
+{
+    sources "$1" | sed -n 's/\.c$/.c.o/p' >"$TMP/objects"
+    (cd "$2" && xargs nm -A -g <"$TMP/objects") | awk '
+        { file = $1; sub(/\.o:.*/, "", file) }
+        $(NF - 1) == "U" { from[++n] = file; symbol[n] = $NF; next }
+        { owner[$NF] = file }
+        END {
+            for (i = 1; i <= n; i++)
+                if (symbol[i] in owner && owner[symbol[i]] != from[i])
+                    list[from[i] " needs " owner[symbol[i]] ":"] = list[from[i] " needs " owner[symbol[i]] ":"] \
+                        " " symbol[i]
+            for (k in list)
+                print k list[k]
+        }' | sort
+}
+
+# Of the lines of `needs`: those that run upwards.
+upward_needs()
+{
+    awk -v order="$ORDER" '
+        BEGIN { n = split(order, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i }
+        function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
+        { to = $3; sub(/:$/, "", to) }
+        place[folder(to)] > place[folder($1)]'
+}
+
+# Of the lines of `needs`: those between files of one circle, that is where the second file reaches the first one.
+# For speed, files that no file needs, and files that need no file, are removed first, again and again.
+circles()
+{
+    awk '
+        { to = $3; sub(/:$/, "", to); line[NR] = $0; a[NR] = $1; b[NR] = to; on[NR] = 1 }
+        function reaches(x, goal,    i, top, stack, seen) {
+            stack[top = 1] = x
+            while (top) {
+                x = stack[top--]
+                for (i = 1; i <= NR; i++)
+                    if (on[i] && a[i] == x && !(b[i] in seen)) {
+                        if (b[i] == goal)
+                            return 1
+                        seen[b[i]] = 1
+                        stack[++top] = b[i]
+                    }
+            }
+            return 0
+        }
+        END {
+            do {
+                split("", out); split("", into); removed = 0
+                for (i = 1; i <= NR; i++)
+                    if (on[i]) { out[a[i]] = 1; into[b[i]] = 1 }
+                for (i = 1; i <= NR; i++)
+                    if (on[i] && (!(b[i] in out) || !(a[i] in into))) { on[i] = 0; removed++ }
+            } while (removed)
+            for (i = 1; i <= NR; i++)
+                if (on[i] && reaches(b[i], a[i]))
+                    print line[i]
+        }'
+}
+
+upward_includes . >"$TMP/includes"
+empty no_include_runs_upwards "$TMP/includes"
+needs . "$build" >"$TMP/needs" 2>"$TMP/missing"
+empty every_file_was_built "$TMP/missing"
+upward_needs <"$TMP/needs" >"$TMP/upward"
+empty no_symbol_is_needed_upwards "$TMP/upward"
+circles <"$TMP/needs" >"$TMP/circles"
+if [ $CIRCLES_FAIL = yes ]; then
+    empty no_circle_of_files "$TMP/circles"
+else
+    sed 's/^/    circle: /' "$TMP/circles"
+fi
+
+# ---- the test of this test ----
+
+mkdir "$TMP/tree" "$TMP/build"
+cp -r src kernels ngram kvmgr runs "$TMP/tree"
+for d in $ORDER; do
+    mkdir -p "$TMP/build/$d"
+    ln -s "$build/$d"/*.c.o "$TMP/build/$d"
+done
+plant()
+{
+    printf '%s\n' "$2" >"$TMP/tree/$1"
+    ${CC:-cc} -c "$TMP/tree/$1" -o "$TMP/build/$1.o" || failed=1
+}
+echo '#include "src/text/chat.h"' >>"$TMP/tree/src/model/rope.c"
+mkdir "$TMP/tree/src/stray"
+touch "$TMP/tree/src/stray/stray.c"
+upward_includes "$TMP/tree" >"$TMP/found"
+found planted_include_is_found '^src/model/rope.c:[0-9]+ includes src/text/chat.h$' "$TMP/found"
+found unknown_folder_is_found '^src/stray has no place' "$TMP/found"
+
+plant src/text/one.c 'int two(void); int one(void); int one(void) { return two(); }'
+plant src/text/two.c 'int three(void); int two(void); int two(void) { return three(); }'
+plant src/sample/three.c 'int one(void); int three(void); int three(void) { return one(); }'
+needs "$TMP/tree" "$TMP/build" >"$TMP/needs" 2>&1
+upward_needs <"$TMP/needs" >"$TMP/found"
+found planted_call_upwards_is_found '^src/text/two.c needs src/sample/three.c: three$' "$TMP/found"
+circles <"$TMP/needs" >"$TMP/found"
+found planted_circle_is_found '^src/text/one.c needs src/text/two.c: two$' "$TMP/found"
+found planted_circle_is_found_whole '^src/sample/three.c needs src/text/one.c: one$' "$TMP/found"
+exit $failed
