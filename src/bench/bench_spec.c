@@ -1,3 +1,5 @@
+/* Owns the spec points: their settings (struct spec_point), and the windows in which settings take turns on
+ * one cache (struct table, struct state). Start at bench_spec, then measure_window. */
 #include "src/bench/bench_spec.h"
 
 #include <stdio.h>
@@ -12,9 +14,12 @@
 #include "src/request/model_options.h"
 
 static const struct spec_setting table_settings[] = {
-    SPEC_COMMON, { "tokenswift", "--preset tokenswift" }, { "heads", "--drafter heads" }, { "partial",
-        "--drafter partial" },
-    { "ngram", "--drafter ngram" }, { "suffix", "--drafter suffix" },
+    SPEC_COMMON,
+    { "tokenswift", "--preset tokenswift" },
+    { "heads", "--drafter heads" },
+    { "partial", "--drafter partial" },
+    { "ngram", "--drafter ngram" },
+    { "suffix", "--drafter suffix" },
 };
 static const struct spec_setting window_settings[] = { SPEC_COMMON };
 #define LIST(x) x, sizeof x / sizeof *x
@@ -26,12 +31,14 @@ const struct spec_point spec_points[] = {
     { "spec-windows", SPEC_WINDOWS, LIST(window_settings), 100000, 10000, 1000, 5, 200, { 4096 } },
     { .name = NULL },
 };
-enum { SLICE = 125 };
-/* unmeasured tokens before a window where nothing is learned on the way; at the beginning of a later slice */
-enum { FIXED_LEAD = 16, SETTLE = 10 };
-static const double PATIENCE = 2;    /* a setting leaves the repetition after this many times what plain decoding took for the slice */
+enum {
+    SLICE = 125,
+    FIXED_LEAD = 16,                 /* unmeasured tokens before a window, for settings that plan nothing */
+    SETTLE = 10,                     /* unmeasured tokens of a later slice, which finds cold caches */
+};
+static const double PATIENCE = 2;    /* a setting this many times slower than plain decoding leaves the run */
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static size_t word_length(const char *list) { return strcspn(list, ","); }
 
@@ -58,11 +65,11 @@ static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
     return 0;
 }
 
-static int choose_settings(struct spec *s, const struct spec_point *k, struct err *e)
+static int select_settings(struct spec *s, const struct spec_point *k, struct err *e)
 {
     static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay",
                                          "draft-passes", "kv-budget", "kv-sinks", "kv-policy",
-                                             "draft-weights" };
+                                         "draft-weights" };
     for (size_t i = 0; i < k->n_settings; i++) {
         bool wanted = i < SPEC_OTHERS || !s->n_only;
         for (size_t j = 0; j < s->n_only; j++)
@@ -71,13 +78,15 @@ static int choose_settings(struct spec *s, const struct spec_point *k, struct er
             return -1;
     }
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (options_given(s->o, flags[i]) && strcmp(flags[i], "preset"))     /* one more, of the flags of this command */
+        /* one more setting, given by the flags of this command */
+        if (options_given(s->o, flags[i]) && strcmp(flags[i], "preset"))
             return add_setting(s, (struct spec_setting){ "given", NULL }, e);
     return 0;
 }
 
-/* Words beside the point: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME (several), full. */
-static int read_words(struct spec *s, char *list, const struct spec_point *table, struct err *e)
+/* Reads the point and its words: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME
+ * (several), full. */
+static int parse_points(struct spec *s, char *list, const struct spec_point *table, struct err *e)
 {
     const struct spec_point *k = NULL;
     for (char *p = list, *next; *p; p = next) {
@@ -86,7 +95,7 @@ static int read_words(struct spec *s, char *list, const struct spec_point *table
         const struct spec_point *named = point_named(table, p, n);
         p[n] = 0;
         if (named && k)
-            return err_set(e, ERR_INPUT, "--points: %s and %s: one of the spec points at a time", k->name,
+            return err_set(e, ERR_INPUT, "--points: %s and %s: only one spec point at a time", k->name,
                            named->name);
         if (named)
             k = named;
@@ -104,7 +113,7 @@ static int read_words(struct spec *s, char *list, const struct spec_point *table
                  : strncmp(p, "prompt=", 7) == 0 && at < 8
                      ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e)
                      : err_set(e, ERR_INPUT,
-                               "--points: \"%s\"; beside %s are allowed: every=N, window=N, slice=N, lead=N, "
+                               "--points: \"%s\"; allowed with %s: every=N, window=N, slice=N, lead=N, "
                                "prompt=N, set=NAME, full",
                                p, k ? k->name : "spec"))
             return -1;
@@ -123,10 +132,10 @@ static int read_words(struct spec *s, char *list, const struct spec_point *table
         s->prompt[i] = k->prompt[i];
     while (s->n_prompts < 3 && s->prompt[s->n_prompts])
         s->n_prompts++;
-    return choose_settings(s, k, e);
+    return select_settings(s, k, e);
 }
 
-/* Drafting of one setting from its flags, by the command line's own parser. */
+/* Drafting of one setting, from its flags by the parser of the command line. */
 static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e)
 {
     char heads_file[PATH_BYTES], text[256], *word[32] = { (char *)"longhand", (char *)"bench" }, *at = NULL;
@@ -144,7 +153,8 @@ static int read_setting(struct spec *s, size_t i, size_t n_prompt, struct err *e
     return rc ? -1 : 0;
 }
 
-/* Table 11, Llama 3.1; --preset goes over it (and keeps 20 tokens, for plain decoding too), flags given by hand over both. */
+/* The sampling of TokenSwift's Table 11, row Llama 3.1. --preset overrides it (and keeps 20 tokens, for
+ * plain decoding too); flags of the command override both. */
 static int read_sampling(struct spec *s, struct err *e)
 {
     sampling_defaults(&s->sampling);
@@ -165,9 +175,10 @@ static int read_sampling(struct spec *s, struct err *e)
     return sampling_check(&s->sampling, s->engine.config.vocab, e) ? -1 : 0;
 }
 
-/* ---- one text ---- */
+/* ---- the state of a setting ---- */
 
-/* What a setting has learned, and where its partial cache was selected last (a length; 0: it is not selected). */
+/* What a setting has learned, and the length at which its partial cache was last selected (0: not
+ * selected). */
 struct state {
     struct learned learned;
     size_t budget, selected;
@@ -177,16 +188,16 @@ struct state {
 struct table {                       /* work on one text */
     struct spec *s;
     struct spec_text *t;
-    struct kv kv;                    /* the cache, lent to one decoder at a time, as the next two */
+    struct kv kv;                    /* cache, workspace and logits: one decoder at a time borrows them */
     struct workspace *work;
     float *logits; size_t logits_bytes;
-    int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as anybody wrote it */
+    int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as any setting wrote it */
     struct decoder *d;               /* [n_settings] */
-    struct state *state;             /* [n_settings][repeat]: before the window */
+    struct state *state;             /* [n_settings][repeat], at the beginning of a window */
     double slowest;                  /* seconds that a slice may take */
 };
 
-static void take_state(struct state *x, const struct decoder *d)
+static void save_state(struct state *x, const struct decoder *d)
 {
     const struct drafting *g = &d->draft;
     learned_save(&x->learned, d);
@@ -196,8 +207,9 @@ static void take_state(struct state *x, const struct decoder *d)
                                                                      : 0;
 }
 
-/* A setting that did not write the text since its last window, at the length n_past: what it would be like had it. */
-static void bring_forward(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
+/* Brings a setting that did not write the text since its last window to the state that it would have, had
+ * it written the text up to the length n_past. */
+static void catch_up(struct state *x, const struct decoder *d, const struct state *writer, size_t n_past)
 {
     const struct partial *p = &d->draft.partial;
     learned_catch_up(&x->learned, &writer->learned);
@@ -205,13 +217,13 @@ static void bring_forward(struct state *x, const struct decoder *d, const struct
         return;
     if (!x->selected)
         x->selected = MAX(x->budget + 1, d->n_prompt - 1);
-    if (x->selected >= n_past)                           /* the next pass is the first that selects */
+    if (x->selected >= n_past)           /* the next pass is the first that selects */
         x->selected = 0;
     while (x->selected && x->policy == KV_DYNAMIC && x->selected + x->budget - p->sinks < n_past)
         x->selected += x->budget - p->sinks;
 }
 
-/* Select the partial cache as the pass at the length x->selected did, and let it follow from there. */
+/* Selects the partial cache as the pass at the length x->selected did, and lets it follow from there. */
 static int restore_partial(struct table *b, struct decoder *d, const struct state *x, struct err *e)
 {
     static const int32_t root[] = { -1 };
@@ -227,7 +239,7 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
     p->n_seen = n_past;
     p->kv.n_past = 0;
     if (x->selected && x->selected <= n_past) {
-        /* as a tree, so that the row goes to the scratch and the cache stays as it is */
+        /* A tree pass: its row goes to the scratch, and the cache does not change. */
         struct pass_seq seq = { .kv = &d->kv, .n = 1, .token = &b->tokens[x->selected], .parent = root,
                                 .want = none,
                                 .scored = partial_select, .scored_ctx = p };
@@ -241,7 +253,9 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
     return 0;
 }
 
-/* The decoder stands behind the first n tokens, in the state x. */
+/* ---- windows ---- */
+
+/* Puts the decoder at the first n tokens, in the state x. */
 static int place(struct table *b, struct decoder *d, const struct state *x, size_t n, struct err *e)
 {
     memcpy(d->tokens, b->tokens, n * sizeof *d->tokens);
@@ -254,13 +268,13 @@ static int place(struct table *b, struct decoder *d, const struct state *x, size
     return restore_partial(b, d, x, e);
 }
 
-/* Tokens that this setting made must be those known already; new ones are known from here on. */
-static int compare(struct table *b, const struct decoder *d, size_t i, size_t from, struct err *e)
+/* Checks the tokens of this setting against the text, and appends new ones to it. */
+static int check_tokens(struct table *b, const struct decoder *d, size_t i, size_t from, struct err *e)
 {
     for (size_t n = from; n < MIN(d->n_tokens, b->n_tokens); n++)
         if (d->tokens[n] != b->tokens[n])
             return err_set(e, ERR_FAILED,
-                           "bench: %s: %s: token %zu of the text is %d, another setting's is %d: drafting "
+                           "bench: %s: %s: token %zu of the text is %d, with another setting %d: drafting "
                            "changed the text",
                            b->t->name, b->s->setting[i].name, n - b->t->n_prompt, d->tokens[n], b->tokens[n]);
     if (d->n_tokens > b->n_tokens) {
@@ -273,27 +287,28 @@ static int compare(struct table *b, const struct decoder *d, size_t i, size_t fr
     return stop_signal ? err_set(e, ERR_FAILED, "bench: stopped by %s", stop_signal_name()) : 0;
 }
 
-/* The cache is as the last decoder left it, whose own rows say the same as far as they go: this one goes on where it stood. */
-static int take_over(struct table *b, struct decoder *d, struct err *e)
+/* Takes the cache as the last decoder left it. Its committed rows equal this decoder's own, so this one
+ * continues where it stood. */
+static int adopt_cache(struct table *b, struct decoder *d, struct err *e)
 {
     const size_t own = d->n_tokens - 1;
     d->kv.n_past = b->kv.n_past;
     d->kv.n_written = b->kv.n_written;
-    kv_truncate(&d->kv, MIN(own, d->kv.n_past));         /* guesses behind it are forgotten */
+    kv_truncate(&d->kv, MIN(own, d->kv.n_past));     /* drops guesses */
     return d->kv.n_past < own ? decode_prefill(d, NULL, NULL, e) : 0;
 }
 
-/* A setting's part in one repetition. */
+/* The measured part of a setting in one run. */
 struct turn { double seconds; size_t tokens; bool out; };
 
-/* Setting i to the token `end`: one slice. What it does before `from` is not measured, nor are the first rounds of a later slice, which find the caches as another
- * setting left them. */
+/* Setting i writes one slice, up to the token `end`. Tokens before `from` are not measured, nor are the
+ * first rounds of a later slice, which find the caches as another setting left them. */
 static int run_slice(struct table *b, size_t i, size_t from, size_t end, struct turn *turn, struct err *e)
 {
     struct decoder *d = &b->d[i];
     const size_t known = d->n_tokens;
     double seconds = 0;
-    if (take_over(b, d, e))
+    if (adopt_cache(b, d, e))
         return -1;
     from = MIN(MAX(from, known + (turn->tokens ? SETTLE : 0)), end);
     while (d->n_tokens < from)
@@ -312,7 +327,7 @@ static int run_slice(struct table *b, size_t i, size_t from, size_t end, struct 
         b->slowest = PATIENCE * seconds;
     turn->seconds += seconds;
     turn->tokens += d->n_tokens - first;
-    return compare(b, d, i, known, e);
+    return check_tokens(b, d, i, known, e);
 }
 
 static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
@@ -328,24 +343,24 @@ static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
     };
 }
 
-/* The writer goes on to token n: from where it stands, in the state that its last window left. */
+/* The writer continues to token n from where it stands, in the state that its last window left. */
 static int write_to(struct table *b, size_t n, struct err *e)
 {
     struct decoder *d = &b->d[SPEC_AUTO];
     size_t from = d->n_tokens;
     double begin = clock_seconds();
-    if (take_over(b, d, e))
+    if (adopt_cache(b, d, e))
         return -1;
     while (d->n_tokens < n)
         if (decode_step(d, e))
             return -1;
     b->t->own_tokens += d->n_tokens - from;
     b->t->own_seconds += clock_seconds() - begin;
-    return compare(b, d, SPEC_AUTO, from, e);
+    return check_tokens(b, d, SPEC_AUTO, from, e);
 }
 
-/* Where setting i begins, so that what is measured is what it is like at `start`. Those with a controller that did not write the text try
- * their other mode again on the way, as they would have done many times since. */
+/* Where setting i begins, so that it is warm at `start`. Settings that plan, and did not write the text,
+ * get a longer lead: on the way they try again what they would have tried many times since. */
 static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
 {
     const struct spec *s = b->s;
@@ -357,14 +372,14 @@ static size_t begin_at(const struct table *b, size_t i, size_t start, bool first
     return MAX(b->t->n_prompt, start - MIN(lead, start));
 }
 
-static int do_window(struct table *b, size_t k, struct err *e)
+static int measure_window(struct table *b, size_t k, struct err *e)
 {
     struct spec *s = b->s;
     struct spec_window *w = &b->t->window[k];
     const size_t n = s->n_settings, at = b->t->n_prompt + w->from, end = at + w->tokens,
                  from = begin_at(b, SPEC_AUTO, at, k == 0);
     size_t begin[SPEC_SETTINGS_MAX];
-    /* else every repetition goes on with what it has learned itself */
+    /* Where windows touch, every run continues with what it has learned itself. */
     const bool apart = from > b->d[SPEC_AUTO].n_tokens;
     if (apart && write_to(b, from, e))
         return -1;
@@ -374,9 +389,9 @@ static int do_window(struct table *b, size_t k, struct err *e)
         for (size_t r = 0; r < s->repeat; r++) {
             struct state *x = &b->state[i * s->repeat + r];
             if (apart)
-                take_state(x, &b->d[i]);
+                save_state(x, &b->d[i]);
             if (i != SPEC_AUTO)
-                bring_forward(x, &b->d[i], &b->state[SPEC_AUTO * s->repeat + r], begin[i] - 1);
+                catch_up(x, &b->d[i], &b->state[SPEC_AUTO * s->repeat + r], begin[i] - 1);
         }
     }
     for (size_t r = 0; r < s->repeat; r++) {
@@ -388,17 +403,16 @@ static int do_window(struct table *b, size_t k, struct err *e)
         for (size_t to = start, way = r; to < end; way++) {
             to = MIN(to + s->slice, end);
             for (size_t j = 0; j < n; j++) {
-                /* plain, the others, plain again; the next time the other way round */
-                const size_t nth = way % 2 ? n - 1 - j : j, i = nth == 0       ? SPEC_PLAIN
-                                                                : nth == n - 1 ? SPEC_AGAIN
-                                                                               : nth + 1;
+                /* plain, the others, plain again; the next slice in reverse */
+                const size_t nth = way % 2 ? n - 1 - j : j;
+                const size_t i = nth == 0 ? SPEC_PLAIN : nth == n - 1 ? SPEC_AGAIN : nth + 1;
                 if (!turn[i].out && run_slice(b, i, start, to, &turn[i], e))
                     return -1;
             }
         }
         for (size_t i = 0; i < n; i++) {
             w->run[i * s->repeat + r] = run_of(&b->d[i], &turn[i]);
-            take_state(&b->state[i * s->repeat + r], &b->d[i]);
+            save_state(&b->state[i * s->repeat + r], &b->d[i]);
         }
     }
     if (!s->o->json)
@@ -406,7 +420,7 @@ static int do_window(struct table *b, size_t k, struct err *e)
     return 0;
 }
 
-/* Middles of stretches of `every` tokens. */
+/* Windows are the middles of stretches of `every` tokens. */
 static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
 {
     size_t n = (s->length + s->every - 1) / s->every;
@@ -424,9 +438,9 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->window ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
-/* Its own cache, workspace and logits go, the common ones come: where buffers lie decides by a tenth and more how fast a short pass is, and
- * that is no setting's merit. */
-static void lend(struct table *b, struct decoder *d)
+/* Replaces the decoder's own cache, workspace and logits by the common ones: the addresses of buffers
+ * change the time of a short pass by a tenth and more, which is no setting's merit. */
+static void lend_buffers(struct table *b, struct decoder *d)
 {
     mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
     mem_free(d->logits, d->logits_bytes);
@@ -436,7 +450,7 @@ static void lend(struct table *b, struct decoder *d)
     d->work = d->draft.work = b->work;
 }
 
-static void take_back(struct table *b, struct decoder *d)
+static void reclaim_buffers(struct table *b, struct decoder *d)
 {
     if (d->work == b->work) {
         d->kv.base = NULL;
@@ -451,7 +465,7 @@ static int open_decoders(struct table *b, struct err *e)
     struct spec *s = b->s;
     const struct model *m = &s->engine.model;
     size_t rows = 1, work_rows = 1;
-    b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;      /* no setting sees the end of the text */
+    b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;    /* no setting meets the end of the text */
     b->d = calloc(s->n_settings, sizeof *b->d);
     b->state = calloc(s->n_settings * s->repeat, sizeof *b->state);
     b->tokens = calloc(b->n_max, sizeof *b->tokens);
@@ -472,7 +486,7 @@ static int open_decoders(struct table *b, struct err *e)
         rows = MAX(rows, b->d[i].rows_max);
         work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
         for (size_t r = 0; r < s->repeat; r++)
-            take_state(&b->state[i * s->repeat + r], &b->d[i]);
+            save_state(&b->state[i * s->repeat + r], &b->d[i]);
     }
     b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
     b->logits = mem_alloc(b->logits_bytes);
@@ -481,11 +495,11 @@ static int open_decoders(struct table *b, struct err *e)
     if (workspace_open(&b->work, m, work_rows, b->n_max + PARTIAL_ROWS_MAX, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++)
-        lend(b, &b->d[i]);
+        lend_buffers(b, &b->d[i]);
     return 0;
 }
 
-static int do_text(struct spec *s, struct spec_text *t, struct err *e)
+static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct table b = { .s = s, .t = t };
     const double start = clock_seconds();
@@ -499,10 +513,10 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
             spec_print_head(s, t);
     }
     for (size_t k = 0; k < t->n_windows && rc == 0; k++)
-        rc = do_window(&b, k, e);
+        rc = measure_window(&b, k, e);
     for (size_t i = 0; b.d && i < s->n_settings; i++) {
         if (b.work)
-            take_back(&b, &b.d[i]);
+            reclaim_buffers(&b, &b.d[i]);
         decode_close(&b.d[i]);
     }
     t->seconds = clock_seconds() - start;
@@ -516,10 +530,10 @@ static int do_text(struct spec *s, struct spec_text *t, struct err *e)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- opening and running ---- */
 
-/* A GPU has no means of rows (draft_check_device). */
-static void leave_out_means(struct spec *s)
+/* A GPU supports no means of rows (draft_check_device). */
+static void drop_means(struct spec *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_settings; i++)
@@ -542,7 +556,7 @@ static int check(struct spec *s, struct err *e)
                        "bench: %zu prompt tokens + --tokens %zu are beyond this model's context of %zu",
                        longest, s->length, c->context);
     engine_plan(&plan, &s->engine, n_max, PREFILL_ROWS, 1);
-    leave_out_means(s);
+    drop_means(s);
     for (size_t i = 0; i < s->n_settings; i++) {
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
@@ -551,10 +565,13 @@ static int check(struct spec *s, struct err *e)
         size_t rows = decode_verify_rows(d);
         struct memory_plan one = {0};
         decode_plan(&one, d, &s->engine.model, n_max);
-        const size_t part[] = { one.device_total, workspace_bytes(&s->engine.model, decode_work_rows(d,
-            n_max), n_max),
-                                rows * c->vocab * sizeof(float), kv_bytes(s->engine.dev->kv_type, c->n_layers,
-                                    c->n_kv_heads, s->engine.model.head_dim, KV_BLOCK, rows) };
+        const size_t part[] = {
+            one.device_total,
+            workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
+            rows * c->vocab * sizeof(float),
+            kv_bytes(s->engine.dev->kv_type, c->n_layers, c->n_kv_heads, s->engine.model.head_dim,
+                     KV_BLOCK, rows),
+        };
         for (size_t j = 0; j < 4; j++)
             if (!add_size(all, part[j], &all))
                 all = SIZE_MAX;
@@ -598,16 +615,16 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     s->o = o;
     stop_signals_catch();
     if (!o->model && !bench_find_demo(dir)) {
-        err_set(e, ERR_INPUT, "bench: models/demo is not found from here or from the program; --model DIR");
+        err_set(e, ERR_INPUT, "bench: models/demo was not found; --model DIR names another model");
         goto out;
     }
     own.model = o->model ? o->model : dir;
-    if (read_words(s, list, table, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
-        spec_prompts(s, e))
+    if (parse_points(s, list, table, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) ||
+        load(s, e) || spec_prompts(s, e))
         goto out;
     rc = 0;
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {
-        rc = do_text(s, &s->text[i], e);
+        rc = measure_text(s, &s->text[i], e);
         if (rc == 0 && !o->json)
             spec_print_text(s, &s->text[i]);
     }

@@ -1,5 +1,7 @@
-/* What the speculation bench prints. */
+/* Owns the output of the spec points: medians of runs, sums over windows (struct total), tables and JSON.
+ * Start at spec_print_text and spec_print_json. */
 #include "src/base/json_write.h"
+#include "src/bench/bench.h"
 #include "src/bench/bench_spec.h"
 
 #include <math.h>
@@ -12,44 +14,26 @@ static const double WINDOW_GOAL = 0.98;
 
 /* ---- figures ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof *v, by_value);
-    return (v[(n - 1) / 2] + v[n / 2]) / 2;
-}
-
-/* Field by field. */
-static struct spec_run median_of(const struct spec_run *run, size_t n)
-{
-    struct spec_run m;
-    double v[1000];
-    for (size_t f = 0; f < RUN_FIELDS; f++) {
-        for (size_t r = 0; r < n; r++)
-            memcpy(&v[r], (const char *)&run[r] + f * sizeof *v, sizeof *v);
-        double x = median(v, n);
-        memcpy((char *)&m + f * sizeof x, &x, sizeof x);
-    }
-    return m;
-}
-
 static const struct spec_run *runs_of(const struct spec *s, const struct spec_window *w, size_t setting)
 {
     return &w->run[setting * s->repeat];
 }
 
-/* Of what is per token, over the runs. */
 struct spec_run spec_setting_median(const struct spec *s, const struct spec_window *w, size_t setting)
 {
-    return median_of(runs_of(s, w, setting), s->repeat);
+    const struct spec_run *run = runs_of(s, w, setting);
+    struct spec_run m;
+    double v[1000];
+    for (size_t f = 0; f < RUN_FIELDS; f++) {
+        for (size_t r = 0; r < s->repeat; r++)
+            memcpy(&v[r], (const char *)&run[r] + f * sizeof *v, sizeof *v);
+        double x = bench_median(v, s->repeat);
+        memcpy((char *)&m + f * sizeof x, &x, sizeof x);
+    }
+    return m;
 }
 
-/* Seconds of plain decoding in the repetition r: its two runs, at both ends of it. */
+/* Seconds per token of plain decoding in run r: the mean of its two settings. */
 static double plain_seconds(const struct spec *s, const struct spec_window *w, size_t r)
 {
     return (runs_of(s, w, SPEC_PLAIN)[r].seconds + runs_of(s, w, SPEC_AGAIN)[r].seconds) / 2;
@@ -60,10 +44,10 @@ double spec_plain_median(const struct spec *s, const struct spec_window *w)
     double v[1000];
     for (size_t r = 0; r < s->repeat; r++)
         v[r] = plain_seconds(s, w, r);
-    return median(v, s->repeat);
+    return bench_median(v, s->repeat);
 }
 
-/* Times as fast as plain decoding in the same repetition, the median; of `again`: as the other plain run. */
+/* The median of plain seconds / seconds in the same run. `again` is compared with the other plain setting. */
 static double window_speedup(const struct spec *s, const struct spec_window *w, size_t setting)
 {
     double v[1000];
@@ -71,13 +55,13 @@ static double window_speedup(const struct spec *s, const struct spec_window *w, 
         double base = setting == SPEC_AGAIN ? runs_of(s, w, SPEC_PLAIN)[r].seconds : plain_seconds(s, w, r);
         v[r] = base / runs_of(s, w, setting)[r].seconds;
     }
-    return median(v, s->repeat);
+    return bench_median(v, s->repeat);
 }
 
-/* Of the first `tokens` tokens of a text: every window counts for its stretch. */
+/* Sums over the first `tokens` tokens of a text, where every window counts for its stretch. */
 struct total {
     double plain, seconds, tokens, rounds, rows, accepted, depth, passes, control;
-    double row_cost, draft_cost, other_cost;     /* of a round, in passes of one row at its place */
+    double row_cost, draft_cost, other_cost;     /* of a round, in one-row passes at its place */
 };
 
 static struct total total_of(const struct spec *s, const struct spec_text *t, size_t setting, size_t tokens)
@@ -86,7 +70,8 @@ static struct total total_of(const struct spec *s, const struct spec_text *t, si
     for (size_t k = 0; k < t->n_windows && t->window[k].lo < tokens; k++) {
         const struct spec_window *w = &t->window[k];
         const struct spec_run m = spec_setting_median(s, w, setting);
-        const double n = (double)(MIN(w->hi, tokens) - w->lo), pass = spec_setting_median(s, w, SPEC_PLAIN).verify;
+        const double n = (double)(MIN(w->hi, tokens) - w->lo);
+        const double pass = spec_setting_median(s, w, SPEC_PLAIN).verify;
         x.plain += n * spec_plain_median(s, w);
         x.seconds += n * m.seconds;
         x.tokens += n;
@@ -104,7 +89,10 @@ static struct total total_of(const struct spec *s, const struct spec_text *t, si
     return x;
 }
 
+/* TokenSwift, eq. 4: accepted tokens by drafted depth. */
 static double alpha(const struct total *x) { return x->depth > 0 ? x->accepted / x->depth : 0; }
+
+/* Lengths at which cumulative figures are printed. */
 static size_t mark(const struct spec *s, size_t k)
 {
     return s->kind == SPEC_SHORT ? s->length : s->length * (k + 1) / SPEC_MARKS;
@@ -117,7 +105,7 @@ static double goal(const struct spec *s)
     return s->kind == SPEC_SHORT ? 1.3 : s->kind == SPEC_LONG || s->kind == SPEC_COPY ? (bf16 ? 3 : 1.6) : 0;
 }
 
-/* ---- text ---- */
+/* ---- tables ---- */
 
 void spec_print_head(const struct spec *s, const struct spec_text *t)
 {
@@ -129,8 +117,8 @@ void spec_print_head(const struct spec *s, const struct spec_text *t)
            p->temperature, p->top_p, p->min_p, p->penalty, p->penalty_window, p->min_keep,
            s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
            s->int8 ? "the model in 8 bits" : "the model itself");
-    printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; times as "
-           "fast as plain decoding there, medians\n\n%8s %9s %7s",
+    printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; speed "
+           "relative to plain decoding, medians\n\n%8s %9s %7s",
            s->size, s->every, s->slice, s->repeat, "token", "plain ms", "again");
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++)
         printf(" %*s", (int)MAX(strlen(s->setting[i].name), (size_t)6), s->setting[i].name);
@@ -165,8 +153,7 @@ static void print_marks(const struct spec *s, const struct spec_text *t)
 
 static void print_bounds(const struct spec *s, const struct spec_text *t)
 {
-    printf("\nwhat bounds it; costs of a round in one-row passes at the same place, other: sampling, commit "
-           "and what is left\n"
+    printf("\ncosts of a round, in one-row passes at the same place; other: sampling, commit and the rest\n"
            "%-14s %12s %10s %12s %9s %12s %7s %11s\n",
            "setting", "tokens/round", "rows/round", "cost of them", "drafting", "draft passes", "other",
            "controller");
@@ -196,7 +183,7 @@ void spec_print_text(const struct spec *s, const struct spec_text *t)
     fflush(stdout);
 }
 
-/* Mean and standard deviation over the texts. */
+/* Mean and standard deviation over the texts: alpha, tokens per round, speedup, minutes saved. */
 static void over_texts(const struct spec *s, size_t setting, size_t tokens, double mean[4],
                        double deviation[4])
 {

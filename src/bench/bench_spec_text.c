@@ -1,4 +1,5 @@
-/* Prompts of the speculation bench. */
+/* Owns the prompts of the spec points: texts that copy, made by three small generators, and beginnings of
+ * files. Start at spec_prompts. */
 #include "src/base/input.h"
 #include "src/bench/bench_spec.h"
 
@@ -7,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- copy-heavy texts, the same on every machine ---- */
+/* ---- texts that copy, equal on every machine ---- */
 
-struct words { FILE *f; uint64_t random; };
+struct words { FILE *f; uint64_t random; };      /* a text in progress */
 
-static size_t draw(struct words *w, size_t n)
+static size_t random_below(struct words *w, size_t n)
 {
     w->random = w->random * 6364136223846793005u + 1442695040888963407u;
     return (size_t)(w->random >> 33) % n;
 }
 
-#define PICK(w, list) list[draw(w, sizeof list / sizeof *list)]
+#define PICK(w, list) list[random_below(w, sizeof list / sizeof *list)]
 
 static void write_list(struct words *w, size_t bytes)
 {
@@ -57,9 +58,13 @@ static void write_code(struct words *w, size_t bytes)
     static const char *const kind[] = { "box", "shelf", "crate", "cart" };
     for (size_t i = 0; (size_t)ftell(w->f) < bytes; i++) {
         const char *k = PICK(w, kind), *f = PICK(w, field);
-        fprintf(w->f, "int %s_set_%s(struct %s *self, int %s)\n{\n    if (self == NULL)\n        return -1;\n    if (%s < 0)\n        return -1;\n"
-                "    self->%s = %s;\n    return 0;\n}\n\nint %s_get_%s(const struct %s *self)\n{\n    if (self == NULL)\n        return -1;\n"
-                "    return self->%s;\n}\n\n", k, f, k, f, f, f, f, k, f, k, f);
+        fprintf(w->f,
+                "int %s_set_%s(struct %s *self, int %s)\n{\n"
+                "    if (self == NULL)\n        return -1;\n    if (%s < 0)\n        return -1;\n"
+                "    self->%s = %s;\n    return 0;\n}\n\n"
+                "int %s_get_%s(const struct %s *self)\n{\n"
+                "    if (self == NULL)\n        return -1;\n    return self->%s;\n}\n\n",
+                k, f, k, f, f, f, f, k, f, k, f);
     }
 }
 
@@ -76,7 +81,7 @@ static struct spec_text *add_text(struct spec *s, const char *name, struct err *
     return t;
 }
 
-/* Append tokens to a text until there are n: auto's drafting, the sampling of the run. tokens has place for n. */
+/* Appends tokens to a text until it has n of them, with the drafting of auto and the sampling of the run. */
 static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, struct err *e)
 {
     struct decoder d;
@@ -93,8 +98,8 @@ static int write_on(struct spec *s, int32_t *tokens, size_t have, size_t n, stru
     return rc;
 }
 
-/* The first n tokens of a text; where it has fewer, the model goes on. */
-static int prompt_of(struct spec *s, const char *name, const char *text, size_t bytes, size_t n,
+/* The first n tokens of a text. The model continues a shorter text. */
+static int add_prompt(struct spec *s, const char *name, const char *text, size_t bytes, size_t n,
                      struct err *e)
 {
     int32_t *ids, *grown;
@@ -123,10 +128,10 @@ static int copy_prompts(struct spec *s, struct err *e)
         struct words w = { open_memstream(&text, &n), 20261120 + i };
         if (!w.f)
             return err_set(e, ERR_FAILED, "bench: out of memory");
-        kinds[i].write(&w, 8 * want);                /* more than a token can have on average */
+        kinds[i].write(&w, 8 * want);                /* no tokenizer averages more bytes a token */
         if (fclose(w.f))
             return err_set(e, ERR_FAILED, "bench: out of memory");
-        int rc = prompt_of(s, kinds[i].name, text, n, want, e);
+        int rc = add_prompt(s, kinds[i].name, text, n, want, e);
         free(text);
         if (rc)
             return -1;
@@ -141,25 +146,27 @@ static int file_prompt(struct spec *s, const char *path, size_t n, struct err *e
     const char *base = strrchr(path, '/');
     if (text_read_utf8(&text, &bytes, path, e))
         return -1;
-    int rc = prompt_of(s, base ? base + 1 : path, text, bytes, n, e);
+    int rc = add_prompt(s, base ? base + 1 : path, text, bytes, n, e);
     free(text);
     return rc;
 }
 
-static int is_text(const struct dirent *d)
+static int name_is_text(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
     return n > 4 && strcmp(d->d_name + n - 4, ".txt") == 0;
 }
 
-/* Each length of prompt with a file of its own, or all with all. The short point: every file (three at least). */
+/* Each prompt length with a file of its own; with `full`, every length with every file. The short point: up
+ * to three files. */
 static int file_prompts(struct spec *s, const char *const *path, size_t n, struct err *e)
 {
-    size_t rows = s->full ? n : 1, texts = s->kind == SPEC_LONG    ? s->n_prompts
-                                           : s->kind == SPEC_SHORT ? MIN(n, (size_t)3)
-                                                                   : 1;
+    const size_t rows = s->full ? n : 1, texts = s->full                 ? s->n_prompts
+                                               : s->kind == SPEC_LONG  ? s->n_prompts
+                                               : s->kind == SPEC_SHORT ? MIN(n, (size_t)3)
+                                                                       : 1;
     for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < (s->full ? s->n_prompts : texts); i++)
+        for (size_t i = 0; i < texts; i++)
             if (file_prompt(s, path[(s->full ? r : i) % n], s->prompt[i % s->n_prompts], e))
                 return -1;
     return 0;
@@ -174,9 +181,9 @@ int spec_prompts(struct spec *s, struct err *e)
     if (s->o->data.n)
         return file_prompts(s, s->o->data.v, s->o->data.n, e);
     snprintf(dir, sizeof dir, "%s/openings", s->engine.dir);
-    int n = scandir(dir, &found, is_text, alphasort);
+    int n = scandir(dir, &found, name_is_text, alphasort);
     if (n <= 0)
-        return err_set(e, ERR_INPUT, "bench: %s has no texts; --data FILES names some", dir);
+        return err_set(e, ERR_INPUT, "bench: %s has no texts; --data FILES names texts", dir);
     char (*path)[PATH_BYTES + 280] = calloc((size_t)n, sizeof *path);
     const char **list = calloc((size_t)n, sizeof *list);
     int rc = path && list ? 0 : err_set(e, ERR_FAILED, "bench: out of memory");

@@ -37,8 +37,8 @@ result spec_short_takes_each_file $? "$(cat "$TMP/err")"
     python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for t in j["texts"] for c in t["cumulative"]))' "$TMP/copy"
 result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/copy")"
 
-check spec_points_stand_alone 2 'spec and spec-copy: one of the spec points at a time' bench --points spec,spec-copy
-check spec_words_are_checked 2 '"depth=5"; beside spec are allowed: every=N' bench --points spec,depth=5
+check spec_points_stand_alone 2 'spec and spec-copy: only one spec point at a time' bench --points spec,spec-copy
+check spec_words_are_checked 2 '"depth=5"; allowed with spec: every=N' bench --points spec,depth=5
 check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" bench --points spec,slice=10
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
 exit $failed
