@@ -1,7 +1,8 @@
-# make fuzz: libFuzzer over every tests/fuzz_NAME.c, FUZZ_RUNS executions each, with ASan and UBSan; needs clang.
-# make fuzz_NAME runs one. Inputs that reach new code go to tests/corpus/NAME (tests/corpus/NAME.dict, where there is
-# one, has words to build them of); `make test` replays them all. A finding stops the run and is left in fuzz-NAME-*.
-# FUZZ_CMP=1 lets the fuzzer watch comparisons: some times slower, better at words no dictionary has.
+# make fuzz runs libFuzzer over every tests/fuzz_NAME.c, FUZZ_RUNS executions each, with ASan and UBSan. It
+# needs clang. make fuzz_NAME runs one fuzzer. Inputs that reach new code are added to tests/corpus/NAME;
+# `make test` replays all of them. tests/corpus/NAME.dict, if it exists, is the fuzzer's dictionary. A finding
+# stops the run and is left in a file fuzz-NAME-*. FUZZ_CMP=1 lets the fuzzer watch comparisons: it is several
+# times slower, but finds words that no dictionary has.
 FUZZ_RUNS  ?= 10000000
 FUZZ_CC    ?= clang
 FUZZ_FLAGS ?= -entropic=0 -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
@@ -9,8 +10,10 @@ FUZZ_BUILD := $(BUILD)-fuzz$(if $(FUZZ_CMP),-cmp)
 FUZZ_NAMES := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
 FUZZ_SAN   := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_COV   := -fsanitize=fuzzer-no-link $(if $(FUZZ_CMP),,-fno-sanitize-coverage=trace-cmp)
-# Everything but the kernels, which parse nothing and would be slow: these are the build's own.
-FUZZ_OBJ   := $(patsubst %,$(FUZZ_BUILD)/%.o,$(filter-out kernels/%,$(SRC))) $(filter $(BUILD)/kernels/%,$(OBJ))
+# All product objects except the kernels. The kernels parse nothing, and coverage would slow them down: the
+# fuzzers use the kernels of the normal build.
+FUZZ_OBJ   := $(patsubst %,$(FUZZ_BUILD)/%.o,$(filter-out kernels/%,$(SRC))) \
+              $(filter $(BUILD)/kernels/%,$(OBJ))
 
 $(FUZZ_BUILD)/%.c.o: %.c fuzz.mk
 	@mkdir -p $(@D)
@@ -20,9 +23,11 @@ $(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/tests/fuzz_%.c.o $(FUZZ_OBJ)
 
 $(FUZZ_NAMES:%=fuzz_%): fuzz_%: $(FUZZ_BUILD)/fuzz_%
 	@mkdir -p tests/corpus/$*
-	$< -runs=$(FUZZ_RUNS) $(FUZZ_FLAGS) $(if $(wildcard tests/corpus/$*.dict),-dict=tests/corpus/$*.dict) -artifact_prefix=fuzz-$*- tests/corpus/$*
+	$< -runs=$(FUZZ_RUNS) $(FUZZ_FLAGS) $(if $(wildcard tests/corpus/$*.dict),-dict=tests/corpus/$*.dict) \
+	    -artifact_prefix=fuzz-$*- tests/corpus/$*
 fuzz-have-clang:
-	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs clang with its runtime library (Debian: clang libclang-rt-dev)"; exit 2; }
+	@command -v $(FUZZ_CC) >/dev/null || \
+	    { echo "make fuzz needs clang with its runtime library (Debian: clang libclang-rt-dev)"; exit 2; }
 fuzz: fuzz-have-clang
 	@for name in $(FUZZ_NAMES); do $(MAKE) --no-print-directory fuzz_$$name || exit 1; done
 .PHONY: fuzz fuzz-have-clang $(FUZZ_NAMES:%=fuzz_%)

@@ -1,8 +1,15 @@
 #!/bin/sh
-# What longhand is built with, and how to get it on Debian and Ubuntu. As root or with passwordless sudo it installs what is
-# missing; otherwise it prints the one command to run and fails. --quiet: no word when nothing is missing.
+# Check that the compiler and the libraries of longhand are installed, and install missing ones on Debian and
+# Ubuntu.
+#
+#   deps.sh            install what is missing, as root or with passwordless sudo; otherwise print the command
+#   deps.sh --quiet    do the same, but print nothing if nothing is missing
+#   deps.sh --check    print what is missing and the command that installs it, install nothing
+#
+# The exit status is 0 if everything is installed in the end.
 packages=
-need() { # test command, package
+need() # COMMAND PACKAGE: PACKAGE is missing if COMMAND fails
+{
     sh -c "$1" >/dev/null 2>&1 || packages="$packages $2"
 }
 cc=$(command -v cc || command -v gcc || command -v clang)
@@ -15,15 +22,18 @@ need "echo '#include <sqlite3.h>' | ${cc:-false} -E -" libsqlite3-dev
 need "echo '#include <zlib.h>' | ${cc:-false} -E -" zlib1g-dev
 
 if [ -z "$packages" ]; then
-    [ "$1" = --quiet ] || echo "nothing is missing"
+    [ -n "$1" ] || echo "nothing is missing"
     exit 0
 fi
 install="apt-get install -y --no-install-recommends$packages"
 if ! command -v apt-get >/dev/null; then
-    echo "missing:$packages (names of the Debian packages). Install them with this system's package manager." >&2
+    echo "missing:$packages (Debian's names). Install them with the package manager of this system." >&2
     exit 1
 fi
-if [ "$(id -u)" = 0 ]; then
+if [ "$1" = --check ]; then
+    echo "missing:$packages. Run: make deps, or as root: $install" >&2
+    exit 1
+elif [ "$(id -u)" = 0 ]; then
     root=
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     root="sudo -n"
@@ -32,5 +42,6 @@ else
     exit 1
 fi
 echo "installing:$packages" >&2
-$root apt-get update -qq >&2 || echo "apt-get update failed; trying with the lists that are there" >&2
+$root apt-get update -qq >&2 ||
+    echo "apt-get update failed; installing from the package lists of its last run" >&2
 DEBIAN_FRONTEND=noninteractive $root $install >&2

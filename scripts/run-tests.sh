@@ -1,51 +1,105 @@
 #!/bin/bash
-# Run every test program of a build, those in IN_C, then the tests of the command line. Each prints lines "ok NAME", "FAIL NAME" or "skip NAME
-# (why)"; a program that ends otherwise than with 0, without such a FAIL, is one. The last lines: the twins this machine
-# could not run, and "N passed, N failed, N skipped".
-build=$1
-log=$(mktemp)
-found=$(mktemp -d)                    # what sanitizers say, also of programs whose output a test does not look at
-trap 'rm -rf "$log" "$found"' EXIT
-export LONGHAND=$build/longhand
-[ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND is not there)"; exit 1; }
+# run-tests.sh BUILD [check]: run the test programs of a build side by side. `make test` and `make check` call
+# it.
+#
+# The programs are BUILD/test_* for each tests/test_*.c, those named in $IN_C, and the scripts tests/*.sh and
+# tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)". A program that
+# exits with another status than 0 without a FAIL line counts as one failure, and so does a program with a
+# sanitizer finding.
+#
+# tests/plan.txt says which programs take long, which run in several shards, which run alone, and which
+# `check` runs. This script prints one line for each program, and the whole output of a program that fails.
+# Its last lines are the twins that this machine cannot run, the skipped tests, the failures, and "N passed, N
+# failed, N skipped".
+#
+# JOBS=N       programs at a time (default: nproc)      ONLY=WORDS   only programs with WORDS in the name
+# LONG=1       the long forms of the tests              KEEP=DIR     leave the output of every program in DIR
+build=$1 mode=$2
+count() { grep -ac "$@"; }
 
-run()
+# Run "NAME SHARD": the worker's side of the pool. SHARD is "all" or "INDEX/COUNT".
+run_one()
 {
-    local name=$1 from said
-    shift
-    said=$(grep -c 'Sanitizer:\|runtime error:' "$log")
-    from=$(grep -c '^FAIL' "$log")
-    echo "== $name"
-    "$@" 2>&1 | tee -a "$log"
-    local rc=${PIPESTATUS[0]}
-    if [ "$rc" != 0 ] && [ "$(grep -c '^FAIL' "$log")" = "$from" ]; then
-        echo "FAIL $name (exit code $rc)" | tee -a "$log"
+    local name=$1 shard=$2 dir command start=$EPOCHREALTIME rc passed failed skipped
+    dir=$work/${name//\//-}-${shard/\//of}
+    mkdir -p "$dir/tmp" "$dir/found"
+    case $name in
+    *.sh) command=(bash "$name")
+        # The C programs print their findings. Some of them replace functions of the C library, which a
+        # sanitizer that opens a log file would call.
+        local log=log_path=$dir/found/finding
+        export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}$log
+        export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}$log
+        export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:$log ;;
+    in_c_*) command=("$build/$name") ;;
+    *) command=("$build/$name" ${LONG:+--long}) ;;
+    esac
+    [ "$shard" = all ] || export TEST_SHARD=$shard
+    TMPDIR=$dir/tmp LONGHAND_DB=$dir/tmp/longhand.db "${command[@]}" >"$dir/log" 2>&1 </dev/null
+    rc=$?
+    if [ $rc != 0 ] && ! grep -aq '^FAIL' "$dir/log"; then
+        echo "FAIL $name (exit status $rc)" >>"$dir/log"
     fi
-    if [ -n "$(ls -A "$found")" ] || [ "$(grep -c 'Sanitizer:\|runtime error:' "$log")" != "$said" ]; then
-        cat "$found"/* 2>/dev/null
-        rm -f "$found"/*
-        echo "FAIL $name (a sanitizer's finding)" | tee -a "$log"
+    if [ -n "$(ls -A "$dir/found")" ] || grep -aq 'Sanitizer:\|runtime error:' "$dir/log"; then
+        cat "$dir"/found/* >>"$dir/log" 2>/dev/null
+        echo "FAIL $name (sanitizer finding)" >>"$dir/log"
     fi
+    rm -rf "$dir/tmp"
+    passed=$(count '^ok ' "$dir/log") failed=$(count '^FAIL' "$dir/log") skipped=$(count '^skip ' "$dir/log")
+    {
+        flock 9
+        printf '%-44s %4d passed' "$name$([ "$shard" = all ] || echo " $shard")" "$passed"
+        [ "$failed" = 0 ] || printf ', %d failed' "$failed"
+        [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
+        awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf ", %.1f s\n", b - a }'
+        [ "$failed" = 0 ] || sed 's/^/    | /' "$dir/log"
+    } 9>"$work/lock"
 }
+if [ "$mode" = --one ]; then
+    run_one "$3" "$4"
+    exit 0
+fi
 
-for t in tests/test_*.c; do
-    name=$(basename "$t" .c)
-    run "$name" "$build/$name" ${LONG:+--long}
-done
-for t in $IN_C; do
-    run "test_${t##*/in_c_}, the AVX-512 twin in C" "$t"
-done
-# Not for the programs above: they print it, and the calls that some of them put in front of the C library's are no place for a sanitizer that opens its log.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$found/said TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$found/said
-export UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:log_path=$found/said
-for t in tests/*.sh tests/cli/*.sh; do
-    run "$t" bash "$t"
-done
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+export work LONGHAND=$build/longhand
+[ -x "$LONGHAND" ] || { echo "FAIL run-tests ($LONGHAND does not exist)"; exit 1; }
 
+# Every program with its row of the plan, longest first: lines "SECONDS pool|alone NAME SHARD".
+for t in tests/test_*.c $IN_C tests/*.sh tests/cli/*.sh; do
+    case $t in *.sh) echo "$t" ;; *) basename "$t" .c ;; esac
+done | awk -v mode="$mode" -v only="$ONLY" '
+    NR == FNR && /^[^#]/ { seconds[$1] = $2; shards[$1] = $3; words[$1] = " " $4 " " $5 " " }
+    NR == FNR { next }
+    only != "" && !index($1, only) { next }
+    mode == "check" && $1 in seconds && words[$1] !~ / check / { next }
+    {
+        n = shards[$1] > 1 ? shards[$1] : 1
+        s = $1 in seconds ? seconds[$1] / n : 1
+        kind = words[$1] ~ / alone / ? "alone" : "pool"
+        for (i = 1; i <= n; i++)
+            print s, kind, $1, n > 1 ? i "/" n : "all"
+    }' tests/plan.txt - | sort -rn >"$work/plan"
+
+start=$SECONDS
+run() # KIND JOBS
+{
+    awk -v kind="$1" '$2 == kind { print $3, $4 }' "$work/plan" | xargs -r -P "$2" -L 1 "$0" "$build" --one
+}
+run pool "${JOBS:-$(nproc)}"
+run alone 1
+
+find "$work" -name log | sort | xargs cat >"$work/all"
+if [ -n "$KEEP" ]; then
+    mkdir -p "$KEEP"
+    for d in "$work"/*/; do cp "$d/log" "$KEEP/$(basename "$d").log"; done
+fi
 echo
-grep '^twin not run' "$log" | sort -u
-passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^FAIL' "$log") skipped=$(grep -c '^skip ' "$log")
-grep '^skip ' "$log"
-grep '^FAIL' "$log"
+grep -a '^twin not run' "$work/all" | sort -u
+grep -a '^skip ' "$work/all"
+grep -a '^FAIL' "$work/all"
+passed=$(count '^ok ' "$work/all") failed=$(count '^FAIL' "$work/all") skipped=$(count '^skip ' "$work/all")
+echo "The tests took $((SECONDS - start)) s."
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
