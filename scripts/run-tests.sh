@@ -79,7 +79,7 @@ done | awk -v mode="$mode" -v only="$ONLY" '
         s = $1 in seconds ? seconds[$1] / n : 1
         kind = words[$1] ~ / alone / ? "alone" : "pool"
         for (i = 1; i <= n; i++)
-            print s, kind, $1, n > 1 ? i "/" n : "all"
+            print s, kind, $1, (n > 1 ? i "/" n : "all")
     }' tests/plan.txt - | sort -rn >"$work/plan"
 
 start=$SECONDS
