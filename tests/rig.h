@@ -18,7 +18,8 @@ static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype comput
     r->pool = pool_open(threads), r->rows_max = rows_max, r->n_max = n_max;
     if (device_cpu_open(&r->dev, o, r->pool, kv, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e)) rig_die("config", &e);
-    if (model_open(&r->m, dir, &r->c, compute, r->dev, o, r->pool, NULL, NULL, &e)) rig_die("model", &e);
+    if (model_open(&r->m, dir, &(struct model_setup){ &r->c, compute, r->dev, o, r->pool },
+                   &e)) rig_die("model", &e);
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 /* With the cache that --kv-dtype auto makes. */

@@ -13,7 +13,7 @@ static void device_rig_open(struct rig *r, const char *dir, size_t rows_max, siz
     r->pool = pool_open(1), r->rows_max = rows_max, r->n_max = n_max;
     if (test_device_open(&r->dev, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r->c, dir, &e) ||
-        model_open(&r->m, dir, &r->c, DT_BF16, r->dev, best_twin(), r->pool, NULL, NULL, &e))
+        model_open(&r->m, dir, &(struct model_setup){ &r->c, DT_BF16, r->dev, best_twin(), r->pool }, &e))
         rig_die("model", &e);
     if (rows_max && workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }

@@ -78,7 +78,7 @@ static void a_text_does_not_depend_on_graphs(void)
         r.pool = pool_open(1);
         if (test_device_open(&r.dev, e.msg, sizeof e.msg)) rig_die("device", &e);
         if (config_read(&r.c, dir, &e) ||
-            model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e))
+            model_open(&r.m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool }, &e))
             rig_die("model", &e);
         sampling_defaults(&p);
         p.seed = 6, p.text_max = PROMPT + TEXT;

@@ -241,7 +241,8 @@ static void both_can_be_broken_off(void)
             struct patience p = { .left = at };
             const int rc =
                 made ? model_quantize(&m, &r.m, impatient, &p, &e)
-                     : model_open(&m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p, &e);
+                     : model_open(&m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p },
+                                  &e);
             if (at == 0) {
                 CHECK(rc == 0 && p.n > 1);
                 whole = p;

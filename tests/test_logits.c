@@ -122,7 +122,8 @@ static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const st
     struct device *dev;
     if (device_cpu_open(&dev, ops, pool, kv, e->msg, sizeof e->msg))
         return -1;
-    int rc = model_open(&m, dir, &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool, NULL, NULL, e);
+    int rc = model_open(&m, dir, &(struct model_setup){ &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool },
+                        e);
     assert(!no_qk_norm || config.qk_norm);
     if (no_qk_norm)
         m.config.qk_norm = false;

@@ -415,7 +415,7 @@ static void the_selection_comes_back_on_a_device(void)
     tiny_write(&tiny_models[0], dir);
     r.pool = pool_open(1);
     if (config_read(&r.c, dir, &e) ||
-        model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e))
+        model_open(&r.m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool }, &e))
         rig_die("model", &e);
     const struct rig host = rig;
     rig = r;                                     /* for open_decoder */

@@ -190,7 +190,7 @@ int bench_open(struct bench_target *t, const struct bench *b, const char *name, 
     if (device_cpu_open(&t->dev, b->ops, b->pool, b->kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "%s: out of memory", name);
     if (plan_check(&config, dir, b->compute, t->dev, n_max, t->logits_bytes + t->noise_bytes, e) ||
-        model_open(&t->model, dir, &config, b->compute, t->dev, b->ops, b->pool, NULL, NULL, e))
+        model_open(&t->model, dir, &(struct model_setup){ &config, b->compute, t->dev, b->ops, b->pool }, e))
         goto fail;
     t->token = malloc(BENCH_PREFILL * sizeof *t->token);
     t->want = calloc(BENCH_PREFILL_CHUNK, 1);

@@ -39,7 +39,7 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
         ;
     if (!whole)
         return err_set(e, ERR_FAILED, "--device %s: the GPUs could not be counted", word);
-    return g->n ? 0 : err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, g->why);
+    return g->n ? 0 : err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are available)", word, g->why);
 }
 
 /* In a process of its own; in a group of its own too, so that Ctrl-C comes once, from here, and the second one does what a second one does. */

@@ -50,7 +50,7 @@ int draft_check(const struct draft_settings *s, struct err *e)
 int draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e)
 {
     if (s->drafters >> SOURCE_PARTIAL & 1 && s->kv_policy == KV_MEAN && !dev->host_memory)
-        return err_set(e, ERR_INPUT, "%s: --kv-policy mean is not there on this device; --device cpu has it",
+        return err_set(e, ERR_INPUT, "%s: --kv-policy mean is not supported on this device; --device cpu supports it",
                        dev->name);
     return 0;
 }

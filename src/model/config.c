@@ -1,3 +1,5 @@
+/* config.json and generation_config.json -> struct config. The tables are archs (defaults of the
+ * architectures), foreign_keys and generation_keys (keys that are refused). Start at config_parse. */
 #include "src/model/config.h"
 #include "src/base/json.h"
 
@@ -8,15 +10,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What transformers has where a key is missing, and which keys it reads. 0 heads: as many as num_attention_heads;
- * 0 head_dim: hidden_size / num_attention_heads; id -1: none. */
+/* The defaults of transformers for missing keys, and the keys that it reads. n_kv_heads 0:
+ * num_attention_heads; head_dim 0: hidden_size / num_attention_heads; id -1: none. */
 static const struct arch {
     const char *model_type, *architecture;
     size_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_position;
     int32_t bos, eos;
-    bool qkv_bias, qk_norm;                     /* by itself, without a key */
+    bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
-    bool hidden_multiple;                       /* hidden_size must be a multiple of the heads even if head_dim is given */
+    bool hidden_multiple;                       /* hidden_size must be a multiple of the heads even if
+                                                 * head_dim is given */
     enum { WINDOW_NONE, WINDOW_ALL, WINDOW_QWEN } window;
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
@@ -30,50 +33,40 @@ static const struct arch {
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
-/* Values of a key that leave the numbers as they are; null always does. */
+/* Values of a key that do not change the numbers; null never does. */
 enum neutral { NULL_ONLY = 0, ZERO = 1, ONE = 2, NO = 4, YES = 8, EMPTY = 16 };
 struct foreign { const char *key; int neutral; };
 
-/* Keys of other architectures, and of loaders, that change what a model computes. */
+/* Keys of other architectures and of loaders that change the numbers of a model. */
 static const struct foreign foreign_keys[] = {
     { "quantization_config", EMPTY }, { "compression_config", EMPTY }, { "partial_rotary_factor", ONE },
-    { "rotary_pct", ONE },
-    { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO }, { "rope_interleave", NO },
-    { "rotary_emb_interleaved", NO },
-    { "rope_local_base_freq", NULL_ONLY }, { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY },
-    { "no_rope_layer_interval", NULL_ONLY }, { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping",
-        ZERO },
-    { "attn_logit_softcap", ZERO }, { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO },
-    { "query_pre_attn_scalar", NULL_ONLY },
+    { "rotary_pct", ONE }, { "rotary_emb_fraction", ONE }, { "rope_interleaved", NO },
+    { "rope_interleave", NO }, { "rotary_emb_interleaved", NO }, { "rope_local_base_freq", NULL_ONLY },
+    { "local_rope_theta", NULL_ONLY }, { "no_rope_layers", EMPTY }, { "no_rope_layer_interval", NULL_ONLY },
+    { "alibi", NO }, { "use_alibi", NO }, { "attn_logit_softcapping", ZERO }, { "attn_logit_softcap", ZERO },
+    { "final_logit_softcapping", ZERO }, { "logits_soft_cap", ZERO }, { "query_pre_attn_scalar", NULL_ONLY },
     { "attention_multiplier", NULL_ONLY }, { "embedding_multiplier", ONE }, { "residual_multiplier", ONE },
-    { "logits_scaling", ONE },
-    { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY }, { "dim_model_base",
-        NULL_ONLY },
-    { "num_local_experts", ZERO }, { "num_experts", ZERO }, { "n_routed_experts", ZERO },
-    { "moe_intermediate_size", ZERO },
-    { "kv_lora_rank", NULL_ONLY }, { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm",
-        NO }, { "qk_layernorm", NO },
-    { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY }, { "use_attention_sinks",
-        NO }, { "is_encoder_decoder", NO },
-    { "add_cross_attention", NO }, { "cross_attention_layers", EMPTY }, { "is_causal", YES },
-    { "use_bidirectional_attention", NO },
+    { "logits_scaling", ONE }, { "logit_scale", ONE }, { "scale_emb", ONE }, { "scale_depth", NULL_ONLY },
+    { "dim_model_base", NULL_ONLY }, { "num_local_experts", ZERO }, { "num_experts", ZERO },
+    { "n_routed_experts", ZERO }, { "moe_intermediate_size", ZERO }, { "kv_lora_rank", NULL_ONLY },
+    { "q_lora_rank", NULL_ONLY }, { "clip_qkv", NULL_ONLY }, { "use_qk_norm", NO }, { "qk_layernorm", NO },
+    { "attn_temperature_tuning", NO | ZERO }, { "attention_chunk_size", NULL_ONLY },
+    { "use_attention_sinks", NO }, { "is_encoder_decoder", NO }, { "add_cross_attention", NO },
+    { "cross_attention_layers", EMPTY }, { "is_causal", YES }, { "use_bidirectional_attention", NO },
     { "per_layer_config", EMPTY }, { "block_configs", EMPTY }, { "bias", NO }, { "use_bias", NO },
     { "attention_out_bias", NO },
 };
 
-/* Settings of generation_config.json that change which token is chosen. */
+/* Settings of generation_config.json that change the sampled token. */
 static const struct foreign generation_keys[] = {
     { "typical_p", ONE }, { "epsilon_cutoff", ZERO }, { "top_h", NULL_ONLY }, { "num_beams", ONE },
-    { "penalty_alpha", ZERO },
-    { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO },
-    { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY },
-    { "force_words_ids", EMPTY }, { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens",
-        EMPTY },
-    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY }, { "forced_eos_token_id",
-        NULL_ONLY }, { "guidance_scale", ONE },
-    { "min_length", ZERO }, { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY },
-    { "watermarking_config", NULL_ONLY },
-    { "dola_layers", NULL_ONLY }, { "stop_strings", EMPTY },
+    { "penalty_alpha", ZERO }, { "no_repeat_ngram_size", ZERO }, { "encoder_no_repeat_ngram_size", ZERO },
+    { "encoder_repetition_penalty", ONE }, { "bad_words_ids", EMPTY }, { "force_words_ids", EMPTY },
+    { "constraints", EMPTY }, { "sequence_bias", EMPTY }, { "suppress_tokens", EMPTY },
+    { "begin_suppress_tokens", EMPTY }, { "forced_bos_token_id", NULL_ONLY },
+    { "forced_eos_token_id", NULL_ONLY }, { "guidance_scale", ONE }, { "min_length", ZERO },
+    { "min_new_tokens", ZERO }, { "exponential_decay_length_penalty", NULL_ONLY },
+    { "watermarking_config", NULL_ONLY }, { "dola_layers", NULL_ONLY }, { "stop_strings", EMPTY },
 };
 
 static bool is_neutral(const struct json *v, int neutral)
@@ -85,14 +78,14 @@ static bool is_neutral(const struct json *v, int neutral)
     case JS_TRUE:   return neutral & YES;
     case JS_NUMBER: return js_double(v, &x) && ((x == 0 && (neutral & ZERO)) || (x == 1 && (neutral & ONE)));
     case JS_STRING: return false;
-    default:          return (neutral & EMPTY) && !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL,
-        &(struct json){ 0 });
+    default:        return (neutral & EMPTY) &&
+                           !js_next(&(struct js_walk){ *v, v->s + 1 }, NULL, &(struct json){ 0 });
     }
 }
 
 static bool is_null(const struct json *v) { return js_kind(v) == JS_NULL; }
 
-/* 1: *v is there and not null. 0: missing, or null. -1: given twice. */
+/* 1: *v exists and is not null. 0: missing, or null. -1: given twice. */
 static int get_value(const struct json *in, const char *key, struct json *v, struct err *e)
 {
     int found = js_get(in, key, v, e);
@@ -133,7 +126,8 @@ static int missing(const struct json *in, const char *key, struct err *e)
                    in->key[0] ? "." : "", key);
 }
 
-/* Which architecture: model_type and architectures, one of which may be missing, agree on one of ours. */
+/* The architecture that model_type and architectures name. One of the two keys may be missing; they must
+ * agree. */
 static const struct arch *find_arch(const struct json *root, struct err *e)
 {
     static const char allowed[] = "allowed are llama, mistral, qwen2 and qwen3";
@@ -216,7 +210,8 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     if ((a->attention_bias && get_bool(root, "attention_bias", false, &attention_bias, e)) ||
         (a->mlp_bias && get_bool(root, "mlp_bias", false, &c->mlp_bias, e)))
         return -1;
-    /* Qwen2 has its biases whatever attention_bias says; elsewhere a bias that transformers would leave out is refused. */
+    /* Qwen2 has its biases whatever attention_bias says. Elsewhere a bias that transformers would ignore
+     * is refused. */
     for (size_t i = 0; i < 2; i++) {
         if (i == 0 ? a->attention_bias || a->qkv_bias : a->mlp_bias)
             continue;
@@ -237,7 +232,7 @@ static int read_flags(struct config *c, const struct arch *a, const struct json 
     return 0;
 }
 
-/* layer_types, one name per layer, into windowed[]. */
+/* Reads layer_types, one name per layer, into windowed[]. */
 static int read_layer_types(struct config *c, const struct json *v, struct err *e)
 {
     struct json x;
@@ -258,8 +253,8 @@ static int read_layer_types(struct config *c, const struct json *v, struct err *
     return 0;
 }
 
-/* The sliding window and the layers that have it. Llama: none. Mistral: all layers. Qwen: where use_sliding_window is set,
- * the layers that layer_types names, else those from max_window_layers on. */
+/* Reads the sliding window and the layers that have it. Llama: none. Mistral: all layers. Qwen with
+ * use_sliding_window: the layers that layer_types names, else the layers from max_window_layers on. */
 static int read_window(struct config *c, const struct arch *a, const struct json *root, struct err *e)
 {
     struct json v;
@@ -297,7 +292,7 @@ static int read_window(struct config *c, const struct arch *a, const struct json
     return 0;
 }
 
-/* Usable length under the scaling; 0 when it is beyond CONTEXT_MAX. */
+/* The usable length under the scaling; 0 if it exceeds CONTEXT_MAX. */
 static size_t context_of(const struct config *c)
 {
     double n = (double)c->max_position;
@@ -310,11 +305,11 @@ static size_t context_of(const struct config *c)
 
 static int read_rope_keys(const struct json *dict, struct err *e)
 {
-    static const char *const known[] = { "type", "rope_type", "rope_theta", "factor",
-                                         "original_max_position_embeddings", "low_freq_factor",
+    static const char *const known[] = {
+        "type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
         "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-            "truncate", "partial_rotary_factor",
-        "finetuned" };
+        "truncate", "partial_rotary_factor", "finetuned",
+    };
     struct json key, v;
     for (struct js_walk w = js_walk(dict); js_next(&w, &key, &v);) {
         size_t i = 0;
@@ -345,7 +340,7 @@ static int read_rope_type(struct config *c, const struct json *dict, struct err 
     return js_bad(&v, e, "allowed are default, linear, llama3, yarn and dynamic");
 }
 
-/* A number that must be there. */
+/* Reads a required number. */
 static int need_real(const struct json *in, const char *key, double lo, double hi, double *x, struct err *e)
 {
     struct json v;
@@ -355,7 +350,8 @@ static int need_real(const struct json *in, const char *key, double lo, double h
     return js_real(&v, lo, hi, x, e);
 }
 
-/* original_max_position_embeddings: the top level wins, then the scaling's own, then max_position_embeddings. */
+/* Reads original_max_position_embeddings: from the top level, else from the scaling, else
+ * max_position_embeddings. */
 static int read_original(struct config *c, const struct json *root, const struct json *dict, struct err *e)
 {
     struct json v;
@@ -374,8 +370,9 @@ static int read_yarn(struct rope_config *r, const struct config *c, const struct
         return found < 0 ? -1 : missing(dict, "factor", e);
     r->factor = (double)c->max_position / (double)r->original;
     if (is_null(&v) ? r->factor < 1 : js_real(&v, 1, 1e6, &r->factor, e))
-        return is_null(&v) ? js_bad(&v, e,
-                                    "max_position_embeddings is below the original length: allowed are numbers from 1") : -1;
+        return is_null(&v) ? js_bad(&v, e, "max_position_embeddings is below the original length: allowed "
+                                           "are numbers from 1")
+                           : -1;
     if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) ||
         get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
         get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) ||
@@ -395,7 +392,7 @@ static int read_rope(struct config *c, const struct json *root, struct err *e)
     *r = (struct rope_config){ .theta = 10000, .factor = 1, .truncate = true };
     if (get_real(root, "rope_theta", 10000, 1, 1e30, &r->theta, e))
         return -1;
-    /* The old spelling wins where it says anything, as in transformers. */
+    /* The old spelling wins if it is not empty, as in transformers. */
     int found = get_value(root, "rope_scaling", &dict, e);
     if (found == 1 && js_kind(&dict) == JS_OBJECT && is_neutral(&dict, EMPTY))
         found = 0;
@@ -452,8 +449,9 @@ static int add_eos(struct config *c, const struct json *v, struct err *e)
     return 0;
 }
 
-/* bos_token_id and eos_token_id of either file. *says: the file has an eos_token_id, be it null. */
-static int read_ids(struct config *c, const struct json *root, bool *says, struct err *e)
+/* Reads bos_token_id and eos_token_id of either file. *has_eos: the file has an eos_token_id, which may be
+ * null. */
+static int read_ids(struct config *c, const struct json *root, bool *has_eos, struct err *e)
 {
     struct json v, x;
     size_t id;
@@ -463,7 +461,7 @@ static int read_ids(struct config *c, const struct json *root, bool *says, struc
     if (found && c->bos < 0)
         c->bos = (int32_t)id;
     found = js_get(root, "eos_token_id", &v, e);
-    *says = found == 1;
+    *has_eos = found == 1;
     if (found <= 0 || is_null(&v))
         return found < 0 ? -1 : 0;
     if (js_kind(&v) != JS_ARRAY)
@@ -510,8 +508,9 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
                  const char *generation, size_t gen_n, struct err *e)
 {
     struct json root;
-    bool says = false, gen_says = false;
-    *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN, .repetition_penalty = NAN, .top_k = -1 };
+    bool has_eos = false, gen_has_eos = false;
+    *c = (struct config){ .bos = -1, .temperature = NAN, .top_p = NAN, .min_p = NAN, .eta = NAN,
+                          .repetition_penalty = NAN, .top_k = -1 };
     if (js_check(&root, file, json, n, e))
         return -1;
     if (js_kind(&root) != JS_OBJECT)
@@ -521,7 +520,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", a->model_type);
     if (read_shape(c, a, &root, e) || read_flags(c, a, &root, e) || read_window(c, a, &root, e) ||
-        read_rope(c, &root, e) || read_ids(c, &root, &says, e))
+        read_rope(c, &root, e) || read_ids(c, &root, &has_eos, e))
         return -1;
     bool has_bos = js_get(&root, "bos_token_id", &(struct json){ 0 }, e);
     if (generation) {
@@ -531,14 +530,14 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
             return -1;
         if (js_kind(&gen) != JS_OBJECT)
             return js_bad(&gen, e, "allowed is an object");
-        if (read_ids(c, &gen, &gen_says, e) || read_generation(c, &gen, e))
+        if (read_ids(c, &gen, &gen_has_eos, e) || read_generation(c, &gen, e))
             return -1;
         has_bos |= js_get(&gen, "bos_token_id", &(struct json){ 0 }, e);
     }
-    /* The ids an architecture has by default count where no file says anything about them. */
+    /* The default ids of an architecture apply if no file mentions them. */
     if (!has_bos && a->bos >= 0 && (size_t)a->bos < c->vocab)
         c->bos = a->bos;
-    if (!says && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
+    if (!has_eos && !generation && a->eos >= 0 && (size_t)a->eos < c->vocab)
         c->eos[c->n_eos++] = a->eos;
     return 0;
 }
@@ -568,7 +567,7 @@ done:
     return r;
 }
 
-/* A decimal number at *s in [lo, hi]; *s moves behind it. */
+/* Reads a decimal number in [lo, hi] at *s and moves *s after it. */
 static bool scan_number(const char **s, double lo, double hi, double *x)
 {
     char text[JS_NUMBER_MAX + 1], *end;
@@ -596,9 +595,8 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
                        "from 1, ORIG a whole number",
                        spec);
     n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
-                                   .factor = factor, .beta_fast = 32,
-                                   .beta_slow = 1, .truncate = true, .original = yarn ? (size_t)original
-                                   : 0 };
+                                   .factor = factor, .beta_fast = 32, .beta_slow = 1, .truncate = true,
+                                   .original = yarn ? (size_t)original : 0 };
     n.context = context_of(&n);
     if (!n.context || (yarn && n.rope.theta <= 1))
         return err_set(e, ERR_INPUT,

@@ -1,11 +1,13 @@
+/* The tensors that a configuration needs: names, shapes, counts. Its table is layer_parts; start at
+ * config_check_tensors. */
 #include "src/model/config_tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors of a layer: name behind "model.layers.N.", shape. */
-struct part { const char *name; bool there; size_t rows, cols; };
+/* A tensor of a layer: its name after "model.layers.N.", whether the configuration has it, its shape. */
+struct part { const char *name; bool used; size_t rows, cols; };
 enum { PARTS = 18 };
 
 static void layer_parts(struct part p[PARTS], const struct config *c)
@@ -32,7 +34,7 @@ size_t config_count_params(const struct config *c)
     size_t layer = 0;
     layer_parts(p, c);
     for (size_t i = 0; i < PARTS; i++)
-        if (p[i].there)
+        if (p[i].used)
             layer += p[i].rows * (p[i].cols ? p[i].cols : 1);
     /* The limits of config_read keep this below 2^57. */
     return c->n_layers * layer + c->hidden + (c->tied ? 1 : 2) * c->vocab * c->hidden;
@@ -48,8 +50,8 @@ bool config_kv_bytes(const struct config *c, size_t n, size_t element, size_t *b
     return true;
 }
 
-/* Layers that the file has something of, counted from 0 up without a gap. */
-static size_t layers_there(const struct tensors *ts)
+/* The number of layers in the files, counted from 0 without a gap. */
+static size_t count_layers(const struct tensors *ts)
 {
     char name[64];
     size_t n = 0;
@@ -60,7 +62,7 @@ static size_t layers_there(const struct tensors *ts)
     }
 }
 
-/* Whether two tensors of one type and shape hold the same bytes: 0 or 1, or -1. */
+/* Whether two tensors of one type and shape hold the same bytes: 1, 0, or -1 after an error. */
 static int same_bytes(const struct tensors *ts, const struct tensor *a, const struct tensor *b, struct err *e)
 {
     enum { STEP = 1 << 20 };
@@ -77,8 +79,8 @@ static int same_bytes(const struct tensors *ts, const struct tensor *a, const st
     return same;
 }
 
-/* Tied: lm_head.weight may be there as a copy of the embedding. Which of two different ones is meant, nobody can tell
- * (versions of transformers differ). */
+/* A tied model may have lm_head.weight if it equals the embedding. Two different ones are an error:
+ * versions of transformers differ in which they use. */
 static int check_tied(const struct config *c, const struct tensors *ts, const struct tensor *embed,
                       struct err *e)
 {
@@ -94,36 +96,38 @@ static int check_tied(const struct config *c, const struct tensors *ts, const st
         same = r;
     }
     return same ? 0 : err_set(e, ERR_INPUT,
-                              "%s: tensor \"lm_head.weight\" differs from \"model.embed_tokens.weight\", but tie_word_embeddings "
-                              "is true: set it to false, or leave the tensor out", ts->path[head->shard]);
+                              "%s: tensor \"lm_head.weight\" differs from \"model.embed_tokens.weight\", but "
+                              "tie_word_embeddings is true: set it to false, or leave the tensor out",
+                              ts->path[head->shard]);
 }
 
 int config_check_tensors(const struct config *c, const struct tensors *ts, struct err *e)
 {
     struct part p[PARTS];
     char name[96];
-    size_t kv, layers = layers_there(ts);
+    size_t kv, layers = count_layers(ts);
     if (!config_kv_bytes(c, c->context, 4, &kv) || kv > SIZE_MAX / 4)
         return err_set(e, ERR_INPUT,
                        "config.json: %zu layers x %zu key/value heads x head_dim %zu x %zu positions: the "
-                       "size of the cache is "
-                       "beyond 2^62 bytes",
+                       "size of the cache is beyond 2^62 bytes",
                        c->n_layers, c->n_kv_heads, c->head_dim, c->context);
     const struct tensor *embed = tensors_need(ts, "model.embed_tokens.weight", c->vocab, c->hidden, e);
     if (!embed || !tensors_need(ts, "model.norm.weight", c->hidden, 0, e))
         return -1;
     if (c->tied ? check_tied(c, ts, embed, e) : !tensors_need(ts, "lm_head.weight", c->vocab, c->hidden, e))
-        return c->tied || tensors_find(ts, "lm_head.weight") ? -1 :
-               err_set(e, ERR_INPUT,
-                       "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings is false", ts->path[0]);
+        return c->tied || tensors_find(ts, "lm_head.weight")
+                   ? -1
+                   : err_set(e, ERR_INPUT,
+                             "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings "
+                             "is false", ts->path[0]);
     if (layers && layers < c->n_layers)
-        return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the tensors are those of %zu layers",
+        return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);
     layer_parts(p, c);
     for (size_t l = 0; l < c->n_layers; l++)
         for (size_t i = 0; i < PARTS; i++) {
             snprintf(name, sizeof name, "model.layers.%zu.%s", l, p[i].name);
-            if (p[i].there && !tensors_need(ts, name, p[i].rows, p[i].cols, e))
+            if (p[i].used && !tensors_need(ts, name, p[i].rows, p[i].cols, e))
                 return -1;
         }
     return 0;
@@ -142,7 +146,7 @@ void config_missing_tensors(const struct config *c, const struct tensors *ts,
     for (size_t l = 0; l < c->n_layers; l++)
         for (size_t i = 0; i < PARTS; i++) {
             snprintf(name, sizeof name, "model.layers.%zu.%s", l, p[i].name);
-            if (p[i].there && !tensors_find(ts, name))
+            if (p[i].used && !tensors_find(ts, name))
                 missing(ctx, name);
         }
 }

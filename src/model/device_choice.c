@@ -1,3 +1,5 @@
+/* --device: the words of the option, and the device that they choose for a model. Start at
+ * device_choice_open. */
 #include "src/model/device_choice.h"
 
 #include <stdio.h>
@@ -10,7 +12,7 @@
 #define TEXT_OF(x) TEXT_(x)
 static const char *const cpu_ids[] = { "cpu-" TEXT_OF(NUMERICS_VERSION) "-int16",
                                        "cpu-" TEXT_OF(NUMERICS_VERSION) "-bf16",
-                                           "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
+                                       "cpu-" TEXT_OF(NUMERICS_VERSION) "-f32" };
 
 /* The kind of GPU that a word names. */
 static const char *gpu_kind(const char *word) { return device_is_added(word) ? device_added->name : "cuda"; }
@@ -43,7 +45,8 @@ static bool gpu_word(const char *word, size_t *ordinal)
 int device_choice_check(const char *spelled, const char *word, struct err *e)
 {
     size_t ordinal;
-    if (strcmp(word, "auto") && strcmp(word, "cpu") && !device_choice_is_all(word) && !gpu_word(word, &ordinal))
+    if (strcmp(word, "auto") && strcmp(word, "cpu") && !device_choice_is_all(word) &&
+        !gpu_word(word, &ordinal))
         return err_set(e, ERR_INPUT, "%s: '%s' is not one of auto, cpu, cuda, cuda:N, cuda:all", spelled,
                        word);
     return 0;
@@ -64,27 +67,31 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
                                                         : 0;
     gpu_word(word, &ordinal);
     if (device_cuda_open(dev, ordinal, why, sizeof why))
-        return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
+        return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are available)", word, why);
     return 0;
 }
 
-static int can_hold(const struct device *dev, const struct device_choice_model *m, struct err *e)
+/* Checks that the device supports the types and the head size of the model. */
+static int check_support(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
     if (m->compute == DT_F32 && !dev->compute_f32)
-        return err_set(e, ERR_INPUT, "%s: --compute f32 is not there on this device; --device cpu has it",
+        return err_set(e, ERR_INPUT,
+                       "%s: --compute f32 is not supported on this device; --device cpu supports it",
                        dev->name);
     if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
         return err_set(e, ERR_INPUT,
-                       "%s: --kv-dtype %s is not there on this device (auto and %s are); --device cpu has it",
+                       "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
+                       "supports it",
                        dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
-                       "%s: heads of %zu dimensions are not supported on this device; --device cpu has them",
+                       "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
+                       "them",
                        dev->name, m->config->head_dim);
     return 0;
 }
 
-/* auto: the first GPU, if the weights leave a tenth of it for the text. */
+/* auto: opens the first GPU if the weights leave a tenth of its memory for the text. */
 static bool open_first(struct device **dev, const struct device_choice_model *m)
 {
     struct err ignored;
@@ -94,7 +101,7 @@ static bool open_first(struct device **dev, const struct device_choice_model *m)
         device_cuda_open(dev, 0, why, sizeof why))
         return false;
     room = (*dev)->bytes_free(*dev);
-    if (can_hold(*dev, m, &ignored) == 0 &&
+    if (check_support(*dev, m, &ignored) == 0 &&
         model_plan_bytes(m->config, m->tensors, m->compute, *dev, &weights, &ignored) == 0 &&
         weights <= room - room / 10)
         return true;
@@ -112,15 +119,15 @@ int device_choice_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, 
     return 0;
 }
 
-int device_choice_open(struct device **dev, const char *word, const char *numerics, const struct device_choice_model *m,
-               struct err *e)
+int device_choice_open(struct device **dev, const char *word, const char *numerics,
+                       const struct device_choice_model *m, struct err *e)
 {
     char why[256];
     *dev = NULL;
     if (strcmp(word, "auto") && strcmp(word, "cpu")) {
         if (open_gpu(dev, word, e))
             return -1;
-        if (can_hold(*dev, m, e) == 0)
+        if (check_support(*dev, m, e) == 0)
             return 0;
         (*dev)->close(*dev);
         *dev = NULL;
@@ -139,7 +146,7 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
 
 int device_choice_numerics(const char *word, const char *id[DEVICE_CHOICE_IDS], size_t *n, struct err *e)
 {
-    static char gpu[32], of[16];                 /* opening one takes a while */
+    static char gpu[32], of[16];                 /* the last answer: opening a GPU takes a while */
     struct device *dev;
     struct err why;
     const bool any = strcmp(word, "auto") == 0, cpu = any || strcmp(word, "cpu") == 0;

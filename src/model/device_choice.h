@@ -1,8 +1,15 @@
-/* --device: where to compute. `auto` is the first GPU where there is one that can hold the model, else the CPU: silently, a text says in
- * its job which arithmetic made it. A job that has begun goes on, under `auto`, on the kind of device that its numerics id names.
+/* --device: the device that computes. The option is one of these words:
  *
- * A word is "auto", "cpu", "cuda" (the first GPU), "cuda:N", "cuda:all" (`work` alone: a worker for each GPU).
- * Words of an added kind of device (kernels/device.h) have the same form. */
+ *   auto      the first GPU if it can hold the model, else the CPU. It prints nothing: a text records in its
+ *             job which arithmetic made it. A job that has begun continues on the kind of device that its
+ *             numerics id names
+ *   cpu       the CPU
+ *   cuda      the first GPU
+ *   cuda:N    GPU N
+ *   cuda:all  `work` alone: a worker for each GPU
+ *
+ * The words of an added kind of device (device_added in kernels/device.h) have the same form: KIND, KIND:N,
+ * KIND:all. */
 #pragma once
 #include "src/model/config.h"
 #include "src/model/safetensors.h"
@@ -12,22 +19,33 @@ struct pool;
 struct ops;
 
 enum { DEVICE_CHOICE_IDS = 4 };
-/* kv DT_OTHER: auto */
-struct device_choice_model { const struct config *config; const struct tensors *tensors; enum dtype compute,
-                     kv; const struct ops *ops; struct pool *pool; };
 
-/* What a cache on the CPU holds. ERR_INPUT where --compute f32 and a type of --kv-dtype are both asked for. */
+/* What the device must hold. */
+struct device_choice_model {
+    const struct config *config;
+    const struct tensors *tensors;
+    enum dtype compute, kv;              /* kv DT_OTHER: auto */
+    const struct ops *ops;
+    struct pool *pool;
+};
+
+/* The type of a cache on the CPU. ERR_INPUT if both --compute f32 and a type of --kv-dtype are given. */
 int device_choice_cpu_kv(enum dtype *kv, enum dtype compute, enum dtype wanted, struct err *e);
 
-/* Whether the word means every GPU; how many there are (0: why). Counting begins with CUDA: not in a process that forks later. */
+/* Whether the word means every GPU. */
 bool device_choice_is_all(const char *word);
+/* The number of GPUs; for 0, `why` says the reason. The call starts CUDA: not for a process that forks
+ * later. */
 size_t device_choice_count(const char *word, char *why, size_t why_size);
-/* ERR_INPUT unless it is such a word; `spelled` is what the message calls the option. */
+/* ERR_INPUT unless `word` is one of the words above. The message calls the option `spelled`. */
 int device_choice_check(const char *spelled, const char *word, struct err *e);
-/* Open the device for a model. numerics: of the job, or NULL. ERR_INPUT, one line, where the word asks for what is not here. */
-int device_choice_open(struct device **dev, const char *word, const char *numerics, const struct device_choice_model *m,
-               struct err *e);
-/* The numerics ids that texts can be made with under that word here: n of them, static. ERR_INPUT as device_choice_open. */
+/* Opens the device for a model. numerics: the job's id, or NULL. ERR_INPUT with one line if this machine
+ * lacks the device or the device cannot hold the model. */
+int device_choice_open(struct device **dev, const char *word, const char *numerics,
+                       const struct device_choice_model *m, struct err *e);
+/* The n numerics ids that texts can be made with under that word on this machine. The strings are static.
+ * Errors as device_choice_open. */
 int device_choice_numerics(const char *word, const char *id[DEVICE_CHOICE_IDS], size_t *n, struct err *e);
-/* Whether a device of this numerics id is what the word means for a job of `numerics` (NULL: not begun). */
+/* Whether a device of numerics id `device_numerics` suits the word and a job of `numerics` (NULL: not
+ * begun). */
 bool device_choice_matches(const char *word, const char *device_numerics, const char *numerics);

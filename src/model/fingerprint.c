@@ -1,3 +1,4 @@
+/* The fingerprint of a model, and the stamp of its files. Start at model_fingerprint. */
 #include "src/model/fingerprint.h"
 
 #include <dirent.h>
@@ -43,7 +44,7 @@ static int add_file(struct sha256 *h, const char *dir, const char *name, struct 
     return 0;
 }
 
-/* Some pieces of one tensor, read and hashed at once. */
+/* Pieces of one tensor that the pool reads and hashes in parallel. */
 struct pieces {
     const struct tensors *ts;
     const struct tensor *t;
@@ -110,9 +111,9 @@ static uint64_t file_stamp(const char *path, const char *name)
     struct stat st;
     if (stat(path, &st))
         return 0;
-    const uint64_t what[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
-                              (uint64_t)st.st_mtim.tv_nsec };
-    return hash64(hash64(HASH64_INIT, name, strlen(name)), what, sizeof what);
+    const uint64_t facts[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
+                               (uint64_t)st.st_mtim.tv_nsec };
+    return hash64(hash64(HASH64_INIT, name, strlen(name)), facts, sizeof facts);
 }
 
 uint64_t model_stamp(const char *place)
@@ -124,7 +125,7 @@ uint64_t model_stamp(const char *place)
         return file_stamp(place, "");
     for (struct dirent *x; (x = readdir(d));) {
         snprintf(path, sizeof path, "%s/%s", place, x->d_name);
-        all += model_uses_file(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* in any order */
+        all += model_uses_file(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* a sum ignores the order */
     }
     closedir(d);
     return all;
@@ -134,7 +135,7 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool 
                       fingerprint_progress *progress, void *ctx, struct err *e)
 {
     static const char *const files[] = { "config.json", "generation_config.json", "tokenizer.json" };
-    static const char what[] = "longhand model 1";
+    static const char version[] = "longhand model 1";
     struct tensors ts = {0};
     struct pieces p = { .ts = &ts };
     struct reading r = { progress, ctx, 0, 0 };
@@ -142,7 +143,7 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool 
     uint8_t digest[SHA256_BYTES];
     int rc = 0;
     sha256_start(&h);
-    sha256_add(&h, what, sizeof what);
+    sha256_add(&h, version, sizeof version);
     for (size_t i = 0; i < sizeof files / sizeof *files && rc == 0; i++)
         rc = add_file(&h, dir, files[i], e);
     if (rc || tensors_open(&ts, dir, e))

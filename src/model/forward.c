@@ -1,4 +1,5 @@
-/* The forward pass, written once against struct device, for a list of (cache, rows). */
+/* The forward pass, written once against struct device, for a list of (cache, rows). Its data: struct
+ * workspace (the buffers) and struct pass (one pass in progress). Start at run, then run_layer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,8 @@ struct workspace {
     float *x, *qkv, *gate_up;
     void *xn, *q, *attn, *h, *picked;    /* act; picked: rows of xn whose logits are wanted */
     float *score; size_t score_step;     /* [n_layers, or 1 in the host's memory][n_kv_heads][score_step] */
-    float *tap; size_t tap_bytes;        /* where taps from the middle of a pass stand before they are fetched; made by the first one */
-    /* the host's: struct device_rows' arrays */
+    float *tap; size_t tap_bytes;        /* holds a tap until it is downloaded; the first tap allocates it */
+    /* the host's: arrays of struct device_rows */
     struct device_seq *seq;
     struct device_kv *kv;
     int32_t *token;
@@ -25,14 +26,14 @@ struct workspace {
 
 struct buffer { void *slot; size_t bytes; };
 
-/* Deal buffers out from mem, or only count them when it is NULL. */
-static size_t deal(const struct buffer *b, size_t n, char *mem, size_t align)
+/* Assigns the buffers addresses in mem. With mem NULL it only counts their bytes. */
+static size_t assign(const struct buffer *b, size_t n, char *mem, size_t align)
 {
     size_t used = 0;
     for (size_t i = 0; i < n; i++) {
         char *p = mem ? mem + used : NULL;
         memcpy(b[i].slot, &p, sizeof p);
-        /* with an odd k a product reads one element behind its rows */
+        /* with an odd k a product reads one element after its rows */
         used += (b[i].bytes + align - 1) / align * align + align;
     }
     return used;
@@ -63,19 +64,20 @@ static void layout(struct workspace *w, const struct model *m)
         { &w->n_node, n * sizeof(uint32_t) }, { &w->node, n * n * sizeof(uint32_t) },
         { &w->want, n * sizeof(uint32_t) },
     };
-    w->bytes = deal(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
-    w->host_bytes = deal(host, sizeof host / sizeof *host, w->host, 64);
+    w->bytes = assign(device, sizeof device / sizeof *device, w->mem, m->dev->host_memory ? 64 : 256);
+    w->host_bytes = assign(host, sizeof host / sizeof *host, w->host, 64);
 }
 
-/* Also for the products of a few drafting heads. */
+/* At least MODEL_ROWS_MIN rows, which the products of drafting heads need. */
 static struct device_limits limits(const struct model *m, size_t rows_max, size_t n_max)
 {
     const struct config *c = &m->config;
-    const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN);
-    return (struct device_limits){ rows, n_max, rows, MAX(MAX((c->n_heads + 2 * c->n_kv_heads) * m->head_dim,
-        2 * c->ffn), MAX(c->vocab, c->hidden)), c->vocab,
-                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim },
-                                   MAX(MAX(c->n_heads * m->head_dim, c->ffn), c->hidden) };
+    const size_t rows = MAX(rows_max, (size_t)MODEL_ROWS_MIN), q = c->n_heads * m->head_dim,
+                 qkv = q + 2 * c->n_kv_heads * m->head_dim,
+                 outputs = MAX(MAX(qkv, 2 * c->ffn), MAX(c->vocab, c->hidden)),
+                 inputs = MAX(MAX(q, c->ffn), c->hidden);
+    return (struct device_limits){ rows, n_max, rows, outputs, c->vocab,
+                                   { c->n_heads, c->n_kv_heads, c->head_dim, m->head_dim }, inputs };
 }
 
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max)
@@ -132,8 +134,8 @@ struct pass {
     const struct tap *taps; size_t n_taps;
     struct device_rows rows;
     struct device_heads heads;
-    /* the device may record the pass, and play it again for others of its shape */
-    bool recorded;
+    bool recorded;                       /* the device may record the pass and replay it for passes of its
+                                          * shape */
 };
 
 static bool wanted(const struct pass_seq *s, size_t j)
@@ -141,7 +143,7 @@ static bool wanted(const struct pass_seq *s, size_t j)
     return s->want ? s->want[j] : s->logits && j == s->n - 1;
 }
 
-/* Where rows r .. of sequence i stand: slots, visible ranges, ancestors. */
+/* Fills in rows r .. of sequence i: slots, visible ranges, ancestors. */
 static void place_seq(struct pass *p, size_t i, size_t r)
 {
     struct workspace *w = p->w;
@@ -149,8 +151,8 @@ static void place_seq(struct pass *p, size_t i, size_t r)
     assert(s->kv->type == w->dev->kv_type && s->kv->head_dim == p->m->head_dim && s->kv->n_max <= w->n_max &&
            r + s->n <= w->rows_max);
     w->kv[i] = kv_view(s->kv);
-    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift, s->scored
-                                     ? w->score : NULL, w->score_step };
+    w->seq[i] = (struct device_seq){ &w->kv[i], r, s->n, s->kv->n_past, s->parent, s->shift,
+                                     s->scored ? w->score : NULL, w->score_step };
     for (size_t j = 0; j < s->n; j++, r++) {
         uint32_t *path = w->node + r * w->rows_max, n = 0;
         if (s->parent && s->parent[j] >= 0) {
@@ -192,8 +194,8 @@ static void place(struct pass *p)
         p->recorded &= p->taps[t].kind == TAP_RESIDUAL && p->taps[t].layer == m->config.n_layers;
 }
 
-/* What a recorded pass depends on besides the device's own grids. */
-static uint64_t key(const struct pass *p)
+/* The key of a recorded pass: everything it depends on besides the device's own grids. */
+static uint64_t graph_key(const struct pass *p)
 {
     uint64_t h = hash64(HASH64_INIT, &p->w, sizeof p->w);
     for (size_t i = 0; i < p->n_seqs; i++) {
@@ -215,8 +217,8 @@ static const struct tap *tap_of(const struct pass *p, enum tap_kind kind, size_t
     return NULL;
 }
 
-/* Where the device may write a tap of the middle of a pass. NULL without memory: then the pass fails. */
-static float *tap_place(const struct pass *p, const struct tap *t)
+/* The buffer that the device writes a tap to. NULL without memory: then the pass fails. */
+static float *tap_buffer(const struct pass *p, const struct tap *t)
 {
     struct workspace *w = p->w;
     const struct config *c = &p->m->config;
@@ -231,7 +233,7 @@ static float *tap_place(const struct pass *p, const struct tap *t)
     return w->tap;
 }
 
-/* The rest of the taps of one kind and layer, from the first one's place. */
+/* Downloads all taps of one kind and layer. */
 static void tap_fetch(const struct pass *p, enum tap_kind kind, size_t layer, const float *from, size_t row)
 {
     const struct tap *t = tap_of(p, kind, layer, 0);
@@ -241,8 +243,9 @@ static void tap_fetch(const struct pass *p, enum tap_kind kind, size_t layer, co
 
 /* ---- layers ---- */
 
-/* Sequences whose scores are wanted hear of the layer: at once in the host's memory, where the next layer takes the place of this one. */
-static void hand_scores(const struct pass *p, size_t layer)
+/* Reports a layer's importance scores to the sequences that want them. In the host's memory this happens
+ * right after the layer, because the next layer overwrites the scores. */
+static void report_scores(const struct pass *p, size_t layer)
 {
     const struct model *m = p->m;
     const struct workspace *w = p->w;
@@ -267,9 +270,9 @@ static void run_layer(const struct pass *p, size_t l)
     const size_t n = p->rows.n, none = SIZE_MAX;
     const float eps = (float)c->rms_eps;
     const struct tap *queries = tap_of(p, TAP_QUERY, l, 0);
-    float *q_tap = queries ? tap_place(p, queries) : NULL;
+    float *q_tap = queries ? tap_buffer(p, queries) : NULL;
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
-    /* looks at what the layer before left */
+    /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
     d->product(d, w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none);
     d->rope(d, w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL, c->qk_norm ? y->k_norm : NULL, eps,
@@ -278,7 +281,7 @@ static void run_layer(const struct pass *p, size_t l)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
     d->attend(d, w->attn, w->q, &p->heads, l, c->windowed[l] ? c->window : 0);
     if (d->host_memory)
-        hand_scores(p, l);
+        report_scores(p, l);
     d->product(d, w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none);
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, eps, none);
     d->product(d, w->gate_up, y->gate_up.n, w->xn, n, &y->gate_up, y->gate_up_bias, false, none);
@@ -286,8 +289,8 @@ static void run_layer(const struct pass *p, size_t l)
     d->product(d, w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none);
 }
 
-/* The logits of the rows that want them, gathered so that the head is read once for all sequences whose logits follow
- * each other in memory. */
+/* Computes the wanted logits. Their rows are gathered, so one product reads the LM head once for all
+ * sequences whose logits follow each other in memory. */
 static void logits(const struct pass *p)
 {
     const struct model *m = p->m;
@@ -295,7 +298,7 @@ static void logits(const struct pass *p)
                  place = m->config.n_layers;
     struct device *d = p->w->dev;
     const char *x = p->w->xn;
-    float *to = NULL;                        /* where the gathered rows' logits go */
+    float *to = NULL;                        /* destination of the gathered rows' logits */
     size_t from = 0, n = 0;
     if (p->rows.n_want && p->rows.n_want < p->rows.n) {
         d->gather(d, p->w->picked, p->w->xn, row);
@@ -331,14 +334,14 @@ static void run(const struct pass *p)
         run_layer(p, l);
     d->rmsnorm(d, w->xn, w->x, m->norm_final, p->rows.n, c->hidden, (float)c->rms_eps, c->n_layers - 1);
     if (hidden) {
-        float *at = tap_place(p, hidden);
+        float *at = tap_buffer(p, hidden);
         d->widen(d, at, w->xn, p->rows.n * c->hidden);
         tap_fetch(p, TAP_HIDDEN, 0, at, c->hidden);
     }
     logits(p);
 }
 
-/* NaN and Inf stop the job before anything is committed. */
+/* The error for NaN and Inf, which stop the job before anything is committed. */
 static int not_finite(const struct pass *p, const struct device_bad *bad, struct err *e)
 {
     const struct workspace *w = p->w;
@@ -349,21 +352,21 @@ static int not_finite(const struct pass *p, const struct device_bad *bad, struct
                    p->m->path, (unsigned)w->pos[0], (unsigned)w->pos[p->rows.n - 1]);
 }
 
-static void queue(struct pass *p)
+static void enqueue(struct pass *p)
 {
     struct device *d = p->w->dev;
     place(p);
     d->begin(d, &p->rows);
     if (!p->recorded || d->host_memory) {
         run(p);
-    } else if (!d->graph_begin(d, key(p))) {
+    } else if (!d->graph_begin(d, graph_key(p))) {
         run(p);
         if (!d->graph_end(d))
             run(p);
     }
 }
 
-static int settle(const struct pass *p, struct err *e)
+static int finish(const struct pass *p, struct err *e)
 {
     const struct workspace *w = p->w;
     const size_t n_layers = p->m->config.n_layers;
@@ -375,7 +378,7 @@ static int settle(const struct pass *p, struct err *e)
         return not_finite(p, &bad, e);
     tap_fetch(p, TAP_RESIDUAL, n_layers, w->x, p->m->config.hidden);
     for (size_t l = 0; l < n_layers && !d->host_memory; l++)
-        hand_scores(p, l);
+        report_scores(p, l);
     return *d->error ? err_set(e, ERR_FAILED, "%s: %s", d->name, d->error) : 0;
 }
 
@@ -383,24 +386,25 @@ int model_forward(const struct model *m, struct workspace *w, struct pass_seq *s
                   const struct tap *taps, size_t n_taps, struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs, .taps = taps, .n_taps = n_taps };
-    queue(&p);
-    return settle(&p, e);
+    enqueue(&p);
+    return finish(&p, e);
 }
 
 int model_forward_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
-                struct err *e)
+                        struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
-    queue(&p);
-    return w->dev->host_memory ? settle(&p, e) : 0;
+    enqueue(&p);
+    return w->dev->host_memory ? finish(&p, e) : 0;
 }
 
-int model_forward_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs, struct err *e)
+int model_forward_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
+                      struct err *e)
 {
     struct pass p = { .m = m, .w = w, .seqs = seqs, .n_seqs = n_seqs };
     for (size_t i = 0; i < n_seqs; i++)
         p.rows.n += seqs[i].n;
-    return w->dev->host_memory ? 0 : settle(&p, e);
+    return w->dev->host_memory ? 0 : finish(&p, e);
 }
 
 const float *workspace_residual(const struct workspace *w) { return w->x; }

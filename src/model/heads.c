@@ -1,3 +1,5 @@
+/* Drafting heads: reading them from a checkpoint or a file of their own, and their pass. Start at heads_open
+ * (open_dir, open_from, read_heads) and at heads_forward. */
 #include "src/model/heads.h"
 
 #include <math.h>
@@ -12,13 +14,16 @@ enum { PARTS = 3, FINGERPRINT_ROWS = 64 };
 static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight",
                                           "post_layernorm.weight" };
 
-static void hash_device(uint64_t *h, const struct model *m, const float *v, float *row)
+/* ---- the fingerprint of the model ---- */
+
+/* Hashes a norm of the device; row [hidden] is work space. */
+static void hash_norm(uint64_t *h, const struct model *m, const float *v, float *row)
 {
     m->dev->download(m->dev, row, v, m->config.hidden * sizeof *row);
     *h = hash64(*h, row, m->config.hidden * sizeof *row);
 }
 
-/* FINGERPRINT_ROWS rows of the head as floats; false without memory. */
+/* Reads FINGERPRINT_ROWS rows of the LM head as floats; false without memory. */
 static bool head_rows(const struct model *m, float *rows)
 {
     const struct config *c = &m->config;
@@ -48,10 +53,10 @@ uint64_t heads_fingerprint(const struct model *m)
     if (!rows)
         return 0;
     for (size_t i = 0; i < c->n_layers; i++) {
-        hash_device(&h, m, m->layers[i].norm_attn, rows);
-        hash_device(&h, m, m->layers[i].norm_mlp, rows);
+        hash_norm(&h, m, m->layers[i].norm_attn, rows);
+        hash_norm(&h, m, m->layers[i].norm_mlp, rows);
     }
-    hash_device(&h, m, m->norm_final, rows);
+    hash_norm(&h, m, m->norm_final, rows);
     const size_t n = head_rows(m, rows) ? FINGERPRINT_ROWS * c->hidden : 0;
     for (size_t i = 0; i < n; i++) {
         const uint16_t x = f32_to_bf16(rows[i]);
@@ -63,8 +68,8 @@ uint64_t heads_fingerprint(const struct model *m)
 
 /* ---- reading ---- */
 
-/* How many heads the tensors named `prefix`... make, counted from 0; a number above that, or a name that is no part of a
- * head, is an error. */
+/* Counts the heads whose tensors begin with `prefix`, from 0 without a gap. Any other tensor with that
+ * prefix is an error. */
 static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, struct err *e)
 {
     char name[96];
@@ -88,14 +93,14 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
         if (!known)
             return err_set(e, ERR_INPUT,
                            "%s: tensor \"%.200s\" is no part of a head: allowed are %sK.linear.weight, "
-                           ".input_layernorm.weight and "
-                           ".post_layernorm.weight, K counted from 0 without a gap",
+                           ".input_layernorm.weight and .post_layernorm.weight, K counted from 0 without a "
+                           "gap",
                            ts->path[t->shard], t->name, prefix);
     }
     return 0;
 }
 
-/* A number of __metadata__ that must be that of the model. */
+/* Checks that a number of __metadata__, if present, is the model's. */
 static int check_number(const struct tensors *ts, const char *key, size_t want, struct err *e)
 {
     char s[64], *end;
@@ -131,8 +136,8 @@ static int read_metadata(struct heads *h, const struct tensors *ts, const struct
     return 0;
 }
 
-/* The whole of a tensor; free. */
-static void *read_all(const struct tensors *ts, const struct tensor *t, struct err *e)
+/* Reads a whole tensor and checks that it is finite. The caller frees the result. */
+static void *read_tensor(const struct tensors *ts, const struct tensor *t, struct err *e)
 {
     void *p = malloc(t->bytes ? t->bytes : 1);
     if (!p)
@@ -143,39 +148,27 @@ static void *read_all(const struct tensors *ts, const struct tensor *t, struct e
         free(p);
         return NULL;
     }
-    for (size_t i = 0; i < t->n_elements; i++) {
-        float x = t->dtype == DT_F32   ? ((float *)p)[i]
-                  : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)p)[i])
-                                       : bf16_to_f32(((uint16_t *)p)[i]);
-        if (!isfinite(x)) {
+    for (size_t i = 0; i < t->n_elements; i++)
+        if (!isfinite(tensor_value(p, t->dtype, i))) {
             free(p);
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number",
                            ts->path[t->shard], t->name, i),
                    NULL;
         }
-    }
     return p;
 }
 
-static int read_norm(float *v, const struct tensors *ts, const struct tensor *t, struct device *dev,
-                     struct err *e)
+/* Reads a norm into the device's v; x [n_elements] is work space. */
+static int read_norm(float *v, float *x, const struct tensors *ts, const struct tensor *t,
+                     struct device *dev, struct err *e)
 {
-    char *p = read_all(ts, t, e);
-    float *x = malloc(t->n_elements * sizeof *x);
-    if (!p || !x) {
-        free(p);
-        free(x);
-        return p ? err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)",
-                           ts->path[t->shard], t->name, t->bytes)
-                 : -1;
-    }
+    void *stored = read_tensor(ts, t, e);
+    if (!stored)
+        return -1;
     for (size_t i = 0; i < t->n_elements; i++)
-        x[i] = t->dtype == DT_F32   ? ((float *)(void *)p)[i]
-               : t->dtype == DT_F16 ? f16_to_f32(((uint16_t *)(void *)p)[i])
-                                    : bf16_to_f32(((uint16_t *)(void *)p)[i]);
+        x[i] = tensor_value(stored, t->dtype, i);
+    free(stored);
     dev->upload(dev, v, x, t->n_elements * sizeof *x);
-    free(x);
-    free(p);
     return 0;
 }
 
@@ -213,28 +206,29 @@ static int read_heads(struct heads *h, const struct tensors *ts, const char *pre
         h->mem_bytes += head_bytes(m, h->head[k].w.type);
     }
     h->dev = dev;
-    if (!(h->mem = dev->alloc(dev, h->mem_bytes)))
-        return err_set(e, ERR_FAILED, "%s: out of memory for the heads (%zu bytes)", h->path, h->mem_bytes);
-    for (size_t k = 0; k < h->n; k++) {
+    h->mem = dev->alloc(dev, h->mem_bytes);
+    float *x = malloc(d * sizeof *x);
+    int rc = h->mem && x ? 0 : err_set(e, ERR_FAILED, "%s: out of memory for the heads (%zu bytes)", h->path,
+                                       h->mem_bytes + d * sizeof *x);
+    for (size_t k = 0; k < h->n && rc == 0; k++) {
         struct mat *w = &h->head[k].w;
         w->w = (char *)h->mem + used;
         used += padded(dev->mat_size(dev, w->type, d, d));
         h->head[k].norm_in = (float *)((char *)h->mem + used);
         h->head[k].norm_out = (float *)((char *)h->mem + used + norm);
         used += 2 * norm;
-        void *src = read_all(ts, t[k][0], e);
-        if (!src)
-            return -1;
-        dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
+        void *src = read_tensor(ts, t[k][0], e);
+        if (src)
+            dev->mat_put(dev, w, 0, d, src, t[k][0]->dtype);
         free(src);
-        if (read_norm(h->head[k].norm_in, ts, t[k][1], dev, e) ||
-            read_norm(h->head[k].norm_out, ts, t[k][2], dev, e))
-            return -1;
+        rc = !src || read_norm(h->head[k].norm_in, x, ts, t[k][1], dev, e) ||
+             read_norm(h->head[k].norm_out, x, ts, t[k][2], dev, e) ? -1 : 0;
     }
-    return *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : 0;
+    free(x);
+    return rc == 0 && *dev->error ? err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error) : rc;
 }
 
-/* Heads among these tensors: 1 when there are any. */
+/* Reads the heads among these tensors: 1 if there are any, 0 if none, -1 after an error. */
 static int open_from(struct heads *h, const struct tensors *ts, const struct model *m, struct err *e)
 {
     size_t inside, alone;
@@ -258,8 +252,8 @@ static int open_file(struct heads *h, const char *path, const struct model *m, s
     int r = open_from(h, &ts, m, e);
     tensors_close(&ts);
     if (r == 0)
-        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": no drafting heads are in it", path, ALONE,
-                       parts[0]);
+        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": the file holds no drafting heads", path,
+                       ALONE, parts[0]);
     return r < 0 ? -1 : 0;
 }
 
@@ -345,7 +339,7 @@ void heads_forward(const struct heads *h, const struct model *m, const float *h0
     char *x = scratch, *y = x + padded(rows * row) + padded(rows * d * sizeof(float));
     float *hi = (float *)(void *)(x + padded(rows * row));
     assert(n >= 1 && n <= h->n);
-    if (d % 2) {                                 /* a product reads one element behind the last row */
+    if (d % 2) {                                 /* a product reads one element after the last row */
         dev->zero(dev, x + rows * row, act);
         dev->zero(dev, y + rows * n * row, act);
     }

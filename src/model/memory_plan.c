@@ -1,3 +1,5 @@
+/* The memory plan, and the memory that is available: /proc/meminfo, the cgroups of this process,
+ * RLIMIT_AS. Start at memory_plan_check. */
 #include "src/model/memory_plan.h"
 
 #include <stdio.h>
@@ -55,7 +57,7 @@ size_t memory_available(const char **limit)
     return best;
 }
 
-static const char *list(char items[700], const struct memory_plan *p, bool on_device)
+static const char *list_items(char items[700], const struct memory_plan *p, bool on_device)
 {
     size_t n = 0;
     items[0] = 0;
@@ -77,13 +79,13 @@ int memory_plan_check(const struct memory_plan *p, const char *helps, struct err
         return err_set(
             e, ERR_INPUT,
             "this needs %.1f MiB of memory (%s, rounding up %.1f), %.1f MiB are available (%s); %s",
-            (double)p->total / 1048576 + (double)rounding / 1048576, list(items, p, false),
+            (double)p->total / 1048576 + (double)rounding / 1048576, list_items(items, p, false),
             (double)rounding / 1048576, (double)available / 1048576, limit, helps);
     available = p->dev ? p->dev->bytes_free(p->dev) : SIZE_MAX;
     if (p->device_total > available)
         return err_set(e, ERR_INPUT,
                        "this needs %.1f MiB of memory on %s (%s), %.1f MiB are free there; %s; --device cpu",
-                       (double)p->device_total / 1048576, p->dev->name, list(items, p, true),
+                       (double)p->device_total / 1048576, p->dev->name, list_items(items, p, true),
                        (double)available / 1048576, helps);
     return 0;
 }

@@ -1,4 +1,8 @@
-/* Weights from files into their packed form, held once. */
+/* Loading of weights: from files into the device's packed form, held once. Also random weights for measuring,
+ * and the 8-bit copy for drafts.
+ *
+ * load_all goes through all tensors in a fixed order and runs twice: first to measure (loader.mem ==
+ * NULL), then to load. Start at load_layer, then load_mat. */
 #include "src/model/model.h"
 
 #include <math.h>
@@ -6,26 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20 };       /* read and packed at a time */
+enum { SLAB_BYTES = 4 << 20 };       /* bytes of a tensor that are read and packed at once */
 
-/* One tensor on its way into a matrix: row r goes to row r0 + r/seg*seg_pad + r%seg (heads padded to 16
- * dimensions), and columns likewise by col_seg. */
-struct part { struct mat *m; size_t r0, rows, cols, seg, seg_pad, col_seg, col_pad; };
+/* Padding of rows and columns: row r of a tensor goes to row r/seg*seg_pad + r%seg of the matrix (the
+ * device pads the dimensions of a head), and columns likewise by col_seg. */
+struct padding { size_t seg, seg_pad, col_seg, col_pad; };
+static const struct padding unpadded = { 1, 1, 1, 1 };
 
-/* Everything model_open goes through in order, once to measure (mem == NULL) and once to load. */
 struct loader {
     struct model *model;
-    const struct tensors *ts;        /* NULL: there are no files, weights are random */
+    const struct tensors *ts;        /* NULL: weights are random */
     uint64_t seed;                   /* of the next random matrix */
     const struct device *dev;
-    char *mem;                       /* the device's; NULL: only sizes are wanted */
+    char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used, done, total;
     char *slab, *spread;             /* [SLAB_BYTES]; the slab with columns padded */
     model_progress *progress; void *ctx;
     struct err *e;
 };
 
-static void *take(struct loader *l, size_t bytes)
+/* Assigns the next bytes of the device's allocation; NULL while measuring. */
+static void *assign(struct loader *l, size_t bytes)
 {
     const size_t align = l->dev->host_memory ? 64 : 256;
     void *p = l->mem ? l->mem + l->used : NULL;
@@ -44,30 +49,33 @@ static int report(struct loader *l, size_t bytes)
                : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
 }
 
-static int load_rows(struct loader *l, const struct tensor *t, const struct part *p)
+/* Packs one tensor into the rows of m from r0 on. */
+static int load_rows(struct loader *l, struct mat *m, size_t r0, const struct tensor *t,
+                     const struct padding *p)
 {
-    const size_t elt = dtype_size(t->dtype), row_bytes = p->cols * elt, wide = p->m->k * elt;
+    const size_t rows = t->dim[0], cols = t->dim[1];
+    const size_t elt = dtype_size(t->dtype), row_bytes = cols * elt, wide = m->k * elt;
     const size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
     if (slab_rows == 0)
         return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->name,
                        row_bytes, SLAB_BYTES);
-    for (size_t r = 0; r < p->rows; r += slab_rows) {
-        size_t n = MIN(slab_rows, p->rows - r);
+    for (size_t r = 0; r < rows; r += slab_rows) {
+        size_t n = MIN(slab_rows, rows - r);
         if (tensors_read(l->ts, t, l->slab, r * row_bytes, n * row_bytes, l->e))
             return -1;
         const char *src = l->slab;
         if (p->col_seg != p->col_pad) {
             memset(l->spread, 0, n * wide);
             for (size_t i = 0; i < n; i++)
-                for (size_t c = 0; c < p->cols; c += p->col_seg)
+                for (size_t c = 0; c < cols; c += p->col_seg)
                     memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt,
                            l->slab + i * row_bytes + c * elt, p->col_seg * elt);
             src = l->spread;
         }
-        for (size_t i = 0, some; i < n; i += some) {             /* as many rows as stay together */
+        for (size_t i = 0, some; i < n; i += some) {             /* rows of one segment stay together */
             const size_t row = r + i, in_seg = row % p->seg;
             some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
-            l->model->dev->mat_put(l->model->dev, p->m, p->r0 + row / p->seg * p->seg_pad + in_seg, some,
+            l->model->dev->mat_put(l->model->dev, m, r0 + row / p->seg * p->seg_pad + in_seg, some,
                                    src + i * wide, t->dtype);
         }
         if (*l->dev->error)
@@ -78,12 +86,13 @@ static int load_rows(struct loader *l, const struct tensor *t, const struct part
     return 0;
 }
 
-/* A matrix of the table out of one to three tensors stacked by rows; the type is the tensors' own in f32 arithmetic (F32 when
- * they differ) and bf16 otherwise. */
+/* A tensor of the files: its name after the prefix of its layer. */
 struct source { const char *name; size_t rows; };
 
+/* Loads a matrix from one to three tensors stacked by rows. Under f32 arithmetic it has the tensors' type
+ * (F32 if they differ), else bf16. */
 static int load_mat(struct loader *l, struct mat *m, const char *prefix, const struct source *src,
-                    size_t n_src, size_t cols, size_t seg, size_t seg_pad, size_t col_seg, size_t col_pad)
+                    size_t n_src, size_t cols, const struct padding *p)
 {
     const struct tensor *t[3];
     size_t rows = 0, params = 0;
@@ -100,16 +109,17 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
         params += src[i].rows * cols;
     }
     m->type = l->dev->mat_type(l->dev, m->type, l->model->compute);
-    m->n = rows / seg * seg_pad;
-    m->k = cols / col_seg * col_pad;
-    m->w = take(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
+    m->n = rows / p->seg * p->seg_pad;
+    m->k = cols / p->col_seg * p->col_pad;
+    m->w = assign(l, l->dev->mat_size(l->dev, m->type, m->n, m->k));
     if (!l->mem) {
         l->model->n_params += params;
         for (size_t i = 0; i < n_src && l->ts; i++)
             l->total += t[i]->bytes;
         return 0;
     }
-    /* any order of random values is one; the padding of a matrix would have to stay 0 */
+    /* Packing would only permute random values. The packed form has no padding, which would have to stay
+     * 0. */
     if (!l->ts) {
         const size_t bytes = l->dev->mat_size(l->dev, m->type, m->n, m->k);
         assert(bytes == m->n * m->k * 2);
@@ -117,30 +127,21 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
         return 0;
     }
     for (size_t i = 0, r0 = 0; i < n_src; i++) {
-        struct part p = { m, r0, src[i].rows, cols, seg, seg_pad, col_seg, col_pad };
-        if (load_rows(l, t[i], &p))
+        if (load_rows(l, m, r0, t[i], p))
             return -1;
-        r0 += src[i].rows / seg * seg_pad;
+        r0 += src[i].rows / p->seg * p->seg_pad;
     }
     return 0;
 }
 
-static float as_float(const void *p, enum dtype t, size_t i)
-{
-    if (t == DT_F32)
-        return ((const float *)p)[i];
-    uint16_t x = ((const uint16_t *)p)[i];
-    return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
-}
-
-/* Vectors of the given tensors one after the other, as floats, in padded segments. */
+/* Loads tensors of one dimension, one after the other, as floats in padded segments. */
 static int load_vec(struct loader *l, float **v, const char *prefix, const struct source *src, size_t n_src,
                     const char *kind, size_t seg, size_t seg_pad)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_src; i++)
         n += src[i].rows / seg * seg_pad;
-    *v = take(l, n * sizeof(float));
+    *v = assign(l, n * sizeof(float));
     size_t at = 0;
     for (size_t i = 0; i < n_src; i++) {
         char name[256];
@@ -170,7 +171,7 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
             return -1;
         memset(to, 0, rows * sizeof *to);
         for (size_t j = 0; j < src[i].rows; j++)
-            to[j / seg * seg_pad + j % seg] = as_float(l->slab, t->dtype, j);
+            to[j / seg * seg_pad + j % seg] = tensor_value(l->slab, t->dtype, j);
         l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
         at += rows;
         if (report(l, t->bytes))
@@ -183,36 +184,37 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
 {
     const struct config *c = &l->model->config;
     const size_t d = c->head_dim, dp = l->model->head_dim, q = c->n_heads * d, kv = c->n_kv_heads * d;
-    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv }, { "self_attn.v_proj",
-        kv } };
-    const struct source o = { "self_attn.o_proj", c->hidden }, down = { "mlp.down_proj", c->hidden };
+    const struct source qkv[] = { { "self_attn.q_proj", q }, { "self_attn.k_proj", kv },
+                                  { "self_attn.v_proj", kv } };
     const struct source gate_up[] = { { "mlp.gate_proj", c->ffn }, { "mlp.up_proj", c->ffn } };
-    const struct source in = { "input_layernorm", c->hidden }, post = { "post_attention_layernorm",
-        c->hidden };
+    const struct source o = { "self_attn.o_proj", c->hidden }, down = { "mlp.down_proj", c->hidden };
+    const struct source in = { "input_layernorm", c->hidden };
+    const struct source post = { "post_attention_layernorm", c->hidden };
     const struct source q_norm = { "self_attn.q_norm", d }, k_norm = { "self_attn.k_norm", d };
+    const struct padding by_head = { d, dp, 1, 1 }, by_head_column = { 1, 1, d, dp };
     char at[64];
     snprintf(at, sizeof at, "model.layers.%zu.", index);
     return load_vec(l, &y->norm_attn, at, &in, 1, "weight", 1, 1) ||
-           load_mat(l, &y->qkv, at, qkv, 3, c->hidden, d, dp, 1, 1) ||
+           load_mat(l, &y->qkv, at, qkv, 3, c->hidden, &by_head) ||
            (c->qkv_bias && load_vec(l, &y->qkv_bias, at, qkv, 3, "bias", d, dp)) ||
            (c->qk_norm && (load_vec(l, &y->q_norm, at, &q_norm, 1, "weight", 1, 1) ||
                            load_vec(l, &y->k_norm, at, &k_norm, 1, "weight", 1, 1))) ||
-           load_mat(l, &y->o, at, &o, 1, q, 1, 1, d, dp) ||
+           load_mat(l, &y->o, at, &o, 1, q, &by_head_column) ||
            (c->o_bias && load_vec(l, &y->o_bias, at, &o, 1, "bias", 1, 1)) ||
            load_vec(l, &y->norm_mlp, at, &post, 1, "weight", 1, 1) ||
-           load_mat(l, &y->gate_up, at, gate_up, 2, c->hidden, 1, 1, 1, 1) ||
+           load_mat(l, &y->gate_up, at, gate_up, 2, c->hidden, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->gate_up_bias, at, gate_up, 2, "bias", 1, 1)) ||
-           load_mat(l, &y->down, at, &down, 1, c->ffn, 1, 1, 1, 1) ||
+           load_mat(l, &y->down, at, &down, 1, c->ffn, &unpadded) ||
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
-/* The embedding of an untied model: rows as they are. */
+/* Loads the embedding of an untied model, rows as they are stored. */
 static int load_embed(struct loader *l)
 {
     struct model *m = l->model;
     if (!l->ts) {
         const size_t n = m->config.vocab * m->config.hidden;
-        m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, take(l, n * 2) };
+        m->embed = (struct mat){ DT_BF16, m->config.vocab, m->config.hidden, assign(l, n * 2) };
         m->n_params += l->mem ? 0 : n;
         if (l->mem)
             m->dev->noise(m->dev, m->embed.w, n, l->seed++, 1);
@@ -222,7 +224,7 @@ static int load_embed(struct loader *l)
         tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
-    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, take(l, t->bytes) };
+    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, assign(l, t->bytes) };
     if (!l->mem) {
         l->total += t->bytes;
         m->n_params += t->n_elements;
@@ -255,7 +257,7 @@ static int load_all(struct loader *l)
             return -1;
     }
     return load_vec(l, &m->norm_final, "", &norm, 1, "weight", 1, 1) ||
-           load_mat(l, &m->lm_head, "", &head, 1, c->hidden, 1, 1, 1, 1) ? -1 : 0;
+           load_mat(l, &m->lm_head, "", &head, 1, c->hidden, &unpadded) ? -1 : 0;
 }
 
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
@@ -269,22 +271,24 @@ int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtyp
     return 0;
 }
 
-/* What a device may not be able to do with such a model. */
+/* Checks that the device supports the model's arithmetic and head size. */
 static int check_device(const struct model *m, struct err *e)
 {
     const struct device *d = m->dev;
     if (d->mat_type(d, DT_BF16, m->compute) == DT_OTHER)
-        return err_set(e, ERR_INPUT, "%s: --compute %s is not there on this device; --device cpu has it",
+        return err_set(e, ERR_INPUT,
+                       "%s: --compute %s is not supported on this device; --device cpu supports it",
                        d->name, m->compute == DT_F32 ? "f32" : "bf16");
     if (!m->head_dim)
         return err_set(e, ERR_INPUT,
-                       "%s: heads of %zu dimensions are not supported on this device; --device cpu has them",
+                       "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
+                       "them",
                        d->name, m->config.head_dim);
     return 0;
 }
 
-/* Weights from l->ts, or random ones; what fails leaves a model that model_close takes. */
-static int make(struct loader *l, const char *what)
+/* Measures, allocates and loads. After a failure the caller must call model_close. name: for messages. */
+static int build(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     struct device *dev = m->dev;
@@ -298,7 +302,7 @@ static int make(struct loader *l, const char *what)
     m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
     int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq
                  ? 0
-                 : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", what,
+                 : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", name,
                            m->mem_bytes, dev->name);
     l->used = 0;
     rc = rc || load_all(l) ? -1 : 0;
@@ -311,18 +315,18 @@ static int make(struct loader *l, const char *what)
     return rc;
 }
 
-int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute,
-               struct device *dev, const struct ops *ops, struct pool *pool, model_progress *progress,
-               void *ctx, struct err *e)
+int model_open(struct model *m, const char *dir, const struct model_setup *s, struct err *e)
 {
     struct tensors ts = { 0 };
-    struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = progress, .ctx = ctx, .e = e };
-    assert(compute == DT_BF16 || compute == DT_F32);
-    assert(!dev->host_memory || dev->compute_f32 == (compute == DT_F32));
-    *m = (struct model){ .config = *config, .compute = compute, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
+    struct device *dev = s->dev;
+    struct loader l = { .model = m, .ts = &ts, .dev = dev, .progress = s->progress, .ctx = s->ctx, .e = e };
+    assert(s->compute == DT_BF16 || s->compute == DT_F32);
+    assert(!dev->host_memory || dev->compute_f32 == (s->compute == DT_F32));
+    *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = dev, .ops = s->ops,
+                         .pool = s->pool, .head_dim = dev->head_dim(dev, s->config->head_dim) };
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
-    int rc = tensors_open(&ts, dir, e) || make(&l, dir) ? -1 : 0;
+    int rc = tensors_open(&ts, dir, e) || build(&l, dir) ? -1 : 0;
     tensors_close(&ts);
     if (rc)
         model_close(m);
@@ -334,17 +338,18 @@ int model_random(struct model *m, const struct config *config, struct device *de
 {
     struct loader l = { .model = m, .seed = seed, .dev = dev, .e = e };
     assert(dev->noise);
-    *m = (struct model){ .config = *config, .compute = DT_BF16, .dev = dev, .ops = ops, .pool = pool, .head_dim = dev->head_dim(dev, config->head_dim) };
+    *m = (struct model){ .config = *config, .compute = DT_BF16, .dev = dev, .ops = ops, .pool = pool,
+                         .head_dim = dev->head_dim(dev, config->head_dim) };
     snprintf(m->path, sizeof m->path, "random weights");
-    if (make(&l, m->path) == 0)
+    if (build(&l, m->path) == 0)
         return 0;
     model_close(m);
     return -1;
 }
 
-/* ---- in 8 bits ---- */
+/* ---- the 8-bit copy ---- */
 
-enum { QUANTIZE_PANELS = 32 };       /* of an item */
+enum { QUANTIZE_PANELS = 32 };       /* panels of one work item */
 
 static size_t quantized_bytes(size_t n, size_t k)
 {
@@ -368,7 +373,7 @@ static void quantize_item(void *ctx, size_t i, size_t thread)
     mat_quantize(q->to, q->from, i * QUANTIZE_PANELS, MIN((i + 1) * QUANTIZE_PANELS, mat_panels(q->from)));
 }
 
-/* Its place is at *at, which goes on behind it. */
+/* Quantizes `from` into memory at *at and advances *at. */
 static void quantize(struct mat *to, const struct mat *from, char **at, struct pool *pool)
 {
     *to = (struct mat){ DT_I8, from->n, from->k, *at };
@@ -388,7 +393,7 @@ int model_quantize(struct model *to, const struct model *from, model_progress *p
     to->layers = calloc(c->n_layers, sizeof *to->layers);
     to->inv_freq = calloc(c->head_dim / 2, sizeof *to->inv_freq);
     if (!to->mem || !to->layers || !to->inv_freq) {
-        err_set(e, ERR_FAILED, "%s: out of memory for the weights of drafts (%zu bytes)", from->path,
+        err_set(e, ERR_FAILED, "%s: out of memory for the draft weights (%zu bytes)", from->path,
                 to->mem_bytes);
         model_close(to);
         return -1;

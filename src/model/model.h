@@ -1,8 +1,8 @@
-/* A model: weights, immutable, shared by all decoders of the process. And the forward pass, written once
- * for a list of (cache, rows). No other file knows what a layer is made of.
+/* A model: weights, immutable and shared by all decoders of the process. And the forward pass, written once
+ * for a list of (cache, rows). No other file knows the parts of a layer.
  *
- * Weights, caches and logits lie in the memory of the model's device (kernels/device.h); the host follows such a pointer only
- * where device->host_memory is set. */
+ * Weights, caches and logits lie in the memory of the model's device (kernels/device.h). The host reads
+ * them through such a pointer only if device->host_memory is set. */
 #pragma once
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -11,7 +11,7 @@
 #include "src/model/config.h"
 #include "src/model/safetensors.h"
 
-struct layer {                           /* all of it the device's */
+struct layer {                           /* all in the device's memory */
     float *norm_attn, *norm_mlp;         /* [hidden] */
     struct mat qkv;                      /* [(n_heads + 2 n_kv_heads) * head_dim_padded, hidden] */
     float *qkv_bias;                     /* or NULL */
@@ -24,13 +24,13 @@ struct layer {                           /* all of it the device's */
 struct model {                           /* {0} is closed */
     struct config config;
     enum dtype compute;                  /* DT_BF16 or DT_F32: activations. Caches hold dev->kv_type */
-    struct device *dev;                  /* where passes run; borrowed */
+    struct device *dev;                  /* runs the passes; borrowed */
     const struct ops *ops;               /* the host's, for sampling and training */
     struct pool *pool;
     size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
-    /* row-major [vocab][hidden] (type as stored), or w == NULL: tied, use lm_head */
-    struct mat embed;
+    struct mat embed;                    /* row-major [vocab][hidden], type as stored; w == NULL: tied, use
+                                          * lm_head */
     struct mat lm_head;
     float *norm_final;
     float *inv_freq, rope_factor;        /* the host's */
@@ -39,31 +39,47 @@ struct model {                           /* {0} is closed */
     void *mem; size_t mem_bytes;         /* one allocation of the device holds all weights */
 };
 
-/* Report of loading: done of total bytes. false: stop, with ERR_AGAIN. */
+/* Progress of loading: `done` of `total` bytes. false stops the load with ERR_AGAIN. */
 typedef bool model_progress(void *ctx, size_t done, size_t total);
 
-/* Bytes that model_open will hold, from the configuration alone. */
+/* The parameters of model_open. Everything is borrowed; config may end with the call. */
+struct model_setup {
+    const struct config *config;         /* read from the model's directory */
+    enum dtype compute;
+    struct device *dev;
+    const struct ops *ops;
+    struct pool *pool;
+    model_progress *progress; void *ctx; /* progress may be NULL */
+};
+
+/* The bytes that model_open will hold, from the configuration alone. */
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
                      const struct device *dev, size_t *bytes, struct err *e);
-/* Read `dir` into the device's form. `config` was read from the same directory. Device, ops and pool are borrowed. */
-int model_open(struct model *m, const char *dir, const struct config *config, enum dtype compute,
-               struct device *dev, const struct ops *ops, struct pool *pool, model_progress *progress,
-               void *ctx, struct err *e);
-/* The same, with random weights that are made on the device (normal, deviation 1/sqrt(k); norms are 1; no biases): for measuring. Not with host_memory. */
+/* Reads the weights of `dir` into the device's form. */
+int model_open(struct model *m, const char *dir, const struct model_setup *s, struct err *e);
+/* Makes a model with random weights on the device, for measuring: normal values with deviation 1/sqrt(k),
+ * norms 1, no biases. Not for a device with host_memory. */
 int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops,
                  struct pool *pool, uint64_t seed, struct err *e);
 void model_close(struct model *m);
 
-/* The same model for drafts, which need not be exact: its matrices in 8 bits (mat_quantize), half of what a pass reads and less to multiply. Norms, biases and
- * configuration are `from`'s, which outlives it. Passes of either share workspaces and caches. Only with host_memory. */
+/* A copy of a model for draft passes, which need not be exact: its matrices have 8 bits (mat_quantize),
+ * half of the bytes that a pass reads. Norms, biases and configuration belong to `from`, which must
+ * outlive the copy. Passes of either model share workspaces and caches. Only for a device with
+ * host_memory. */
 size_t model_quantized_bytes(const struct config *c, const struct device *dev);
 int model_quantize(struct model *to, const struct model *from, model_progress *progress, void *ctx,
                    struct err *e);
 
-/* What a pass leaves behind for drafters and importance scoring, besides the logits; `out` is the host's. */
-enum tap_kind { TAP_RESIDUAL,            /* [rows][hidden]: entering layer `layer`; layer == n_layers: before the final norm */
-                TAP_HIDDEN,              /* [rows][hidden]: after the final norm (as act, widened to float) */
-                TAP_QUERY };             /* [rows][n_heads][head_dim]: rotated, unscaled, of layer `layer` */
+/* A tap copies an intermediate result of a pass to the host's `out`. Only tests read taps today. They stay
+ * for the drafters of LongSpec, Gumiho and SPIRe, which read residuals of layers, hidden states and
+ * queries of the model. */
+enum tap_kind {
+    TAP_RESIDUAL,                        /* [rows][hidden], entering layer `layer`; layer == n_layers:
+                                          * entering the final norm */
+    TAP_HIDDEN,                          /* [rows][hidden], after the final norm (act, widened to float) */
+    TAP_QUERY,                           /* [rows][n_heads][head_dim], rotated, unscaled, of layer `layer` */
+};
 struct tap { enum tap_kind kind; size_t layer; float *out; };
 
 /* The rows of one decoder in a pass. */
@@ -71,44 +87,56 @@ struct pass_seq {
     struct kv *kv;
     size_t n;                            /* rows */
     const int32_t *token;                /* [n] */
-    const int32_t *parent;               /* NULL: rows stand at n_past, n_past+1, .. and go to the cache, to be kept by kv_advance.
-                                          * else a tree: parent[i] < i, or -1: child of the committed text; K,V go to node scratch i */
-    const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row only */
-    float *logits;                       /* the device's [wanted rows][vocab], in order of rows; may be NULL when none is wanted */
-    size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift windows do not apply: a partial cache
-                                          * holds what its owner chose */
-    /* Or NULL: called for every layer with what its first row's query thinks of the committed keys (struct attn, importance):
-     * score[h * step + position] (the device's), defined where the layer's window reaches, that is from `from` to kv->n_past - 1. */
+    const int32_t *parent;               /* NULL: the rows continue the text at n_past, n_past + 1, .. and
+                                          * go to the cache; kv_advance keeps them. Else [n], a tree:
+                                          * parent[i] < i, or -1 for a child of the committed text; K and V
+                                          * go to node scratch i */
+    const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row */
+    float *logits;                       /* the device's [wanted rows][vocab], in order of rows; NULL if no
+                                          * row is wanted */
+    size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift
+                                          * windows do not apply: the owner of a partial cache chose its
+                                          * rows */
+    /* Importance of the committed keys to the query of the sequence's first row (struct attn, importance),
+     * or NULL. Called for every layer: score[h * step + position], the device's, for positions `from` ..
+     * kv->n_past - 1. Positions outside the layer's window have no score. */
     void (*scored)(void *ctx, size_t layer, const float *score, size_t step, size_t from);
     void *scored_ctx;
 };
 
-/* Buffers of a pass: sized once for at most rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN rows are always possible. */
+/* The buffers of a pass, sized once for rows_max rows and context n_max. Products of up to MODEL_ROWS_MIN
+ * rows are always possible. */
 enum { MODEL_ROWS_MIN = 32 };
 struct workspace;
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
 int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
 void workspace_close(struct workspace *w);
 
-/* One pass over all rows of all sequences. Caches are written but not advanced. Fails (ERR_FAILED) when a residual
- * or logit is not finite, naming position and layer; the caches are then to be truncated or closed. */
+/* One pass over all rows of all sequences. It writes the caches but does not advance them. ERR_FAILED if a
+ * residual or a logit is not finite, with position and layer; the caller must then truncate or close the
+ * caches. */
 int model_forward(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
                   const struct tap *taps, size_t n_taps, struct err *e);
 
-/* The same in two halves: between them the device may be asked for what it makes of the pass, where that waits for it anyhow (src/sample/device_sampler.h), so that there is one
- * wait and not two. Nothing of the pass may be believed before the second half. In the host's memory the first does all: what is not finite never gets there. */
+/* A pass in two halves. Between them the caller may ask the device for results made from the logits
+ * (src/sample/device_sampler.h), so that both need a single wait. No result is valid before the second
+ * half returns 0. With host_memory the first half does all the work, and a result that is not finite fails
+ * there. */
 int model_forward_begin(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
-                struct err *e);
+                        struct err *e);
 int model_forward_end(const struct model *m, struct workspace *w, struct pass_seq *seqs, size_t n_seqs,
-              struct err *e);
+                      struct err *e);
 
-/* [rows][hidden], the device's: what entered the final norm in the last pass. Until the next one. */
+/* [rows][hidden], the device's: the residual that entered the final norm in the last pass. Valid until the
+ * next pass. */
 const float *workspace_residual(const struct workspace *w);
 
-/* Rows of a matrix of `hidden` columns, as the device packed it: as floats [n][hidden] of the host, and as act of the device; either may be NULL. n <= rows_max.
- * 0, or -1 with the device's error. */
+/* Reads rows of a matrix of `hidden` columns that the device packed: as the host's floats [n][hidden] into
+ * `rows`, and as the device's act into `act`; either may be NULL. n <= rows_max. Returns 0, or -1 with the
+ * device's error. */
 int model_mat_rows(const struct model *m, struct workspace *w, const struct mat *mat, const int32_t *row,
                    size_t n, float *rows, void *act);
-/* y [rows][w->n] = (add ? y : 0) + the product of x [rows][w->k] (act) and w, all the host's, shared out over the pool: for training. */
+/* For training: y [rows][w->n] = (add ? y : 0) + x w. x is [rows][w->k] (act). All lie in the host's
+ * memory; the pool shares the work. */
 void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w,
                    bool add);

@@ -1,5 +1,6 @@
-/* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers and
- * logarithms are computed in double by our own series, good to about 1e-15, and rounded where torch rounds. */
+/* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers
+ * and logarithms come from longhand's own series in double, with errors of about 1e-15. They are rounded
+ * where torch rounds. Start at config_rope. */
 #include "src/model/rope.h"
 
 static const double pi = 3.14159265358979323846;
@@ -12,7 +13,8 @@ static double from_bits(uint64_t u)
     return x.d;
 }
 
-/* Natural logarithm of a positive normal number: x = 2^k m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m-1)/(m+1)). */
+/* Natural logarithm of a positive normal number: x = 2^k m with m in [sqrt(1/2), sqrt(2)),
+ * log m = 2 atanh((m-1)/(m+1)). */
 static double log_d(double x)
 {
     union { double d; uint64_t u; } bits = { x };
@@ -43,18 +45,19 @@ static double pow_d(double base, double e) { return exp_d(e * log_d(base)); }
 static double floor_d(double x)
 {
     if (!(x > -4503599627370496.0 && x < 4503599627370496.0))
-        return x;      /* whole already */
+        return x;      /* already whole */
     double t = (double)(int64_t)x;
     return t > x ? t - 1 : t;
 }
 
-/* Factor on cos and sin that YaRN derives from a scale. */
+/* The factor on cos and sin that YaRN derives from a scale. */
 static double yarn_mscale(double scale, double mscale)
 {
     return scale <= 1 ? 1 : 0.1 * mscale * log_d(scale) + 1;
 }
 
-/* The (fractional) pair of dimensions that turns `rotations` times within the original length. */
+/* The (fractional) number of the pair of dimensions that turns `rotations` times within the original
+ * length. */
 static double yarn_dim(double rotations, const struct config *c)
 {
     return (double)c->head_dim * log_d((double)c->rope.original / (rotations * 2 * pi)) /
@@ -82,8 +85,7 @@ static void yarn(const struct config *c, const float *power, float *inv_freq, fl
     for (size_t i = 0; i < c->head_dim / 2; i++) {
         float ramp = ((float)i - from) / span;
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
-        /* 1: the frequency stays, 0: it is divided by factor */
-        float keep = 1 - ramp;
+        float keep = 1 - ramp;               /* 1: the frequency stays; 0: it is divided by factor */
         float stretched = 1 / ((float)r->factor * power[i]), plain = 1 / power[i];
         float a = stretched * (1 - keep), b = plain * keep;
         inv_freq[i] = a + b;
@@ -123,7 +125,8 @@ void rope_powers(const struct config *c, float *power)
     const size_t dim = c->head_dim;
     double base = r->theta;
     assert(dim % 2 == 0 && dim >= 2 && dim <= HEAD_DIM_MAX && base >= 1);
-    /* Within the original length the dynamic base is theta times a power of 1, or of what rounding leaves of 1. */
+    /* Within the original length the dynamic base is theta times a power of 1, where rounding may change
+     * the 1. */
     if (r->type == ROPE_DYNAMIC) {
         double length = (double)c->max_position;
         base *= pow_d(r->factor * length / length - (r->factor - 1), (double)dim / (double)(dim - 2));

@@ -1,5 +1,6 @@
-/* The two steps of config_rope, apart for its tests: the powers theta^(2i/head_dim), which libraries round
- * differently, and everything behind them, which is exact. Both arrays are [head_dim/2]. */
+/* The two steps of config_rope, apart for its tests. rope_powers computes theta^(2i/head_dim), which
+ * libraries round differently. rope_frequencies computes everything after the powers and is exact. Both
+ * arrays are [head_dim/2]. */
 #pragma once
 #include "src/model/config.h"
 

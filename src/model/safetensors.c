@@ -1,3 +1,5 @@
+/* Reading of safetensors files: the header of a file (header_append), a file (shard_read), an index with
+ * its shards (index_read). Start at tensors_open. */
 #include "src/model/safetensors.h"
 #include "src/base/json.h"
 
@@ -25,17 +27,19 @@ static const struct { char name[12]; uint8_t bits; enum dtype dtype;
     { "F4", 4, DT_OTHER },
 };
 
-/* Names of one header, chained so that tensors_close finds them all. */
+/* The names of one header, in a list that tensors_close frees. */
 struct names { struct names *next; char text[]; };
 
-/* The JSON span of a key without its quotes, cut to what a message can show. */
+/* ---- an entry of a header ---- */
+
+/* The bytes of a key, without its quotes, that a message shows. */
 static int shown(const struct json *key)
 {
     size_t n = (size_t)(key->end - key->s) - 2;
     return (int)(n > NAME_SHOWN ? utf8_valid_prefix(key->s + 1, NAME_SHOWN) : n);
 }
 
-/* "file: tensor "name" (offset N): field VALUE, what is allowed" */
+/* The error "file: tensor "name" (offset N): field VALUE, allowed values". */
 static int entry_bad(const struct json *key, const char *field, const struct json *v, const char *allowed,
                      struct err *e)
 {
@@ -96,8 +100,8 @@ static int entry_offsets(const struct json *key, const struct json *v, uint64_t 
     return at[0] <= at[1] ? 0 : entry_bad(key, "data_offsets", v, "begin may not be after end", e);
 }
 
-/* Elements and bytes from type and shape. Whether a tensor is empty is seen from its dimensions, never from
- * a product that may have wrapped to 0. */
+/* Computes elements and bytes from type and shape. A dimension of 0 makes the tensor empty; a product
+ * could have wrapped to 0. */
 static int entry_bytes(const struct json *key, const struct json *shape, size_t bits, struct tensor *t,
                        struct err *e)
 {
@@ -115,7 +119,8 @@ static int entry_bytes(const struct json *key, const struct json *shape, size_t 
     return 0;
 }
 
-/* One entry of the header into *t (all but name and shard); offset counts from the start of the data. */
+/* Parses an entry of the header into *t, except name and shard. Its offset counts from the start of the
+ * data. */
 static int entry_parse(const struct json *key, const struct json *value, uint64_t data_bytes,
                        struct tensor *t, struct err *e)
 {
@@ -172,7 +177,9 @@ static int check_metadata(const struct json *v, struct err *e)
     return 0;
 }
 
-/* Check every entry and measure: nothing is allocated before the whole header is known to be sound. */
+/* ---- a header ---- */
+
+/* Checks every entry and measures. Nothing is allocated before the whole header is valid. */
 static int header_measure(const struct json *root, uint64_t data_bytes, size_t *n, size_t *name_bytes,
                           struct err *e)
 {
@@ -209,7 +216,8 @@ static int by_offset(const void *a, const void *b)
     return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (xe > ye) - (xe < ye);
 }
 
-/* The tensors of one file, offsets counted from the start of its data, cover [0, data_bytes) exactly. */
+/* Checks that the tensors of a file cover [0, data_bytes) exactly. Offsets count from the start of its
+ * data. */
 static int check_tiling(const struct tensor *t, size_t n, const char *file, uint64_t data_bytes,
                         struct err *e)
 {
@@ -224,7 +232,7 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, uint
     for (size_t i = 0; i < n && !r; i++) {
         if (p[i]->offset != end)
             r = err_set(e, ERR_INPUT,
-                        "%s: tensor \"%.*s\": data begin at %llu, %s: what comes before ends at %llu", file,
+                        "%s: tensor \"%.*s\": data begin at %llu, %s: the data before end at %llu", file,
                         NAME_SHOWN, p[i]->name, (unsigned long long)p[i]->offset,
                         p[i]->offset > end ? "a hole" : "an overlap", (unsigned long long)end);
         end = p[i]->offset + p[i]->bytes;
@@ -237,7 +245,7 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, uint
     return r;
 }
 
-/* Append the tensors of one header, as shard `shard`. */
+/* Appends the tensors of one header, as shard `shard`. */
 static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n,
                          uint64_t data_bytes, struct err *e)
 {
@@ -288,7 +296,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
 }
 
-/* Sort by name; a name may occur once, over all shards. */
+/* Sorts by name. A name may occur only once in all shards. */
 static int sort_names(struct tensors *ts, struct err *e)
 {
     qsort(ts->t, ts->n, sizeof *ts->t, by_name);
@@ -336,7 +344,9 @@ fail:
     return -1;
 }
 
-/* pread all of [at, at + n). */
+/* ---- files ---- */
+
+/* Reads all of [at, at + n). */
 static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, struct err *e)
 {
     char *p = dst;
@@ -357,7 +367,7 @@ static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, s
     return 0;
 }
 
-/* The first 8 bytes: what the header length can be, and what people put there instead. */
+/* Checks the first 8 bytes: the header length, or the start of some other kind of file. */
 static int header_length(const char *path, const unsigned char b[8], uint64_t size, uint64_t *length,
                          struct err *e)
 {
@@ -414,10 +424,12 @@ static char *path_join(const char *dir, const char *name)
     return asprintf(&p, "%s/%s", dir, name) < 0 ? NULL : p;
 }
 
+/* ---- an index and its shards ---- */
+
 /* The shard names of a weight_map, sorted. */
 struct shard_list { char *name[SHARDS_MAX]; size_t n; };
 
-/* Where `name` is in the list, or would be. */
+/* The index of `name` in the list, or the index at which it would be inserted. */
 static size_t shard_find(const struct shard_list *l, const char *name)
 {
     size_t lo = 0, hi = l->n;
@@ -431,7 +443,7 @@ static size_t shard_find(const struct shard_list *l, const char *name)
     return lo;
 }
 
-/* The string v as a shard name: a plain file name, so that an index cannot reach out of its folder. */
+/* Reads a shard name: a plain file name, so that an index cannot name files outside its folder. */
 static int shard_name(const struct json *v, char name[256], struct err *e)
 {
     static const char allowed[] = "allowed is the name of a .safetensors file in the same folder";
@@ -469,7 +481,8 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
                 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
 }
 
-/* Every entry of the weight_map names a tensor of that shard, once, and no tensor is left over. */
+/* Checks that every entry of the weight_map names a tensor of that shard, once, and that no tensor lacks
+ * an entry. */
 static int index_check(const struct tensors *ts, const struct json *map, const struct shard_list *l,
                        uint8_t *seen, struct err *e)
 {
@@ -495,7 +508,7 @@ static int index_check(const struct tensors *ts, const struct json *map, const s
     return 0;
 }
 
-/* metadata.total_size, where it is given, is the sum of all tensors. */
+/* Checks that metadata.total_size, if given, is the sum of all tensors. */
 static int index_total(const struct tensors *ts, const struct json *root, struct err *e)
 {
     struct json metadata, total;
@@ -508,7 +521,7 @@ static int index_total(const struct tensors *ts, const struct json *root, struct
     found = js_get(&metadata, "total_size", &total, e);
     if (found <= 0)
         return found;
-    if (!js_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers have it as 123.0 */
+    if (!js_double(&total, &x) || x != (double)ts->data_bytes)     /* some writers write 123.0 */
         return js_bad(&total, e, "the tensors of the shards have %zu bytes", ts->data_bytes);
     return 0;
 }
@@ -562,7 +575,9 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
     return r;
 }
 
-/* The one file *path, which is taken over. */
+/* ---- the interface ---- */
+
+/* Opens the file *path, and takes ownership of that string. */
 static int open_one(struct tensors *ts, char **path, struct err *e)
 {
     if (shards_alloc(ts, 1, *path, e))
@@ -598,7 +613,7 @@ int tensors_open(struct tensors *ts, const char *dir, struct err *e)
     } else {
         r = err_set(
             e, ERR_INPUT,
-            "%s: neither model.safetensors nor model.safetensors.index.json is there, one of them is needed",
+            "%s: neither model.safetensors nor model.safetensors.index.json exists, one of them is needed",
             dir);
     }
     free(one);

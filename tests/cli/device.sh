@@ -77,8 +77,8 @@ head -c 400 tests/data/models/short.txt >"$TMP/text"
 "$L" score -m $M "$TMP/text" -q --device cpu >"$TMP/a"; "$L" score -m $M "$TMP/text" -q --device $D >"$TMP/b"
 cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] } END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
 result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
-check device_has_no_f32 2 "--compute f32 is not there on this device" run $G -n 2 --compute f32
-check device_has_no_means 2 "--kv-policy mean is not there on this device; --device cpu has it" run $G -n 2 --kv-policy mean
+check device_has_no_f32 2 "--compute f32 is not supported on this device" run $G -n 2 --compute f32
+check device_has_no_means 2 "--kv-policy mean is not supported on this device; --device cpu supports it" run $G -n 2 --kv-policy mean
 
 # training of heads: the losses of the CPU; killed and gone on with, the same bytes; a checkpoint stays where it began
 if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 --device $D --out "$TMP/h" -q >/dev/null 2>"$TMP/err" && grep -q cuBLAS "$TMP/err"; then

@@ -176,7 +176,7 @@ c.commit()' "$LONGHAND_DB" $old $f32; result the_parameters_say_what_the_cache_h
 [ "$(cat "$TMP/a")" = "cpu-1-bf16 cpu-1-bf16 cpu-1-f32 cpu-1-int16 " ]; result each_cache_has_its_numerics_id $? "$(cat "$TMP/a")"
 "$L" text $bf16 --format ids >"$TMP/a"; "$L" text $old --format ids >"$TMP/b"; same a_job_without_a_kv_dtype_is_bf16 "$TMP/a" "$TMP/b"
 check f32_has_its_own_cache 2 '--kv-dtype int16: under --compute f32 the cache is f32' run $G -n 5 --compute f32 --kv-dtype int16
-LONGHAND=$LONGHAND_TEST check a_device_without_int16_says_so 2 '--kv-dtype int16 is not there on this device .auto and bf16 are.' run $G -n 5 --device emulated --kv-dtype int16
+LONGHAND=$LONGHAND_TEST check a_device_without_int16_says_so 2 '--kv-dtype int16 is not supported on this device .auto and bf16 are.' run $G -n 5 --device emulated --kv-dtype int16
 
 # extend and fork
 id=$("$L" submit $G -n 150 -s 7); "$L" work -q; "$L" extend $id --tokens +150; "$L" work -q; "$L" text $id >"$TMP/a"; same extend_equals_one_longer_run "$TMP/whole" "$TMP/a"

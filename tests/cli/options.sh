@@ -22,14 +22,14 @@ check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
 check budget_below_sinks 2 "must be 1 to 9, below --kv-budget 10" $R --kv-budget 10
 check verifier_without_a_tree 2 "needs a fixed --tree" $R --verifier paper
 check verifier_without_a_drafter 2 "nothing to verify" $R --verifier paper --drafter none
-check cuda_that_is_not_here 2 "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are there" $R --device cuda:63
+check cuda_that_is_not_here 2 "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are available" $R --device cuda:63
 check all_gpus_are_for_work 2 "--device cuda:all: several GPUs are for .longhand work." $R --device cuda:all
-check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU).*auto and cpu are there" work --device cuda:all
+check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU).*auto and cpu are available" work --device cuda:all
 check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $R --device tpu
 check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
-check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are there" work --device cuda:63
+check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are available" work --device cuda:63
 T="train heads --model $MODEL --data $MODEL/openings/portrait.txt --out $TMP/h"
-check training_without_its_gpu 2 "^longhand: --device cuda:63: .*auto and cpu are there" $T --device cuda:63
+check training_without_its_gpu 2 "^longhand: --device cuda:63: .*auto and cpu are available" $T --device cuda:63
 check training_is_not_for_all_gpus 2 "--device cuda:all: several GPUs are for .longhand work." $T --device cuda:all
 check training_on_an_unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $T --device tpu
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html

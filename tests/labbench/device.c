@@ -469,7 +469,7 @@ static int do_demo(struct bench_device *b, struct err *e)
     }
     t = (struct target){ .seed = 9000 };
     if (config_read(&c, dir, e) ||
-        model_open(&t.model, dir, &c, DT_BF16, b->dev, b->ops, b->pool, NULL, NULL, e))
+        model_open(&t.model, dir, &(struct model_setup){ &c, DT_BF16, b->dev, b->ops, b->pool }, e))
         return -1;
     int rc = measure(b, &t, b->o->model ? "model" : "demo", false, e);
     close_target(&t);
@@ -597,7 +597,7 @@ static int open_device(struct bench_device *b, struct err *e)
     if (b->tiny ? device_added->open(&b->dev, why, sizeof why)
                 : device_cuda_open(&b->dev, strcmp(word, "cuda") ? strtoul(word + 5, NULL, 10) : 0, why,
                                    sizeof why))
-        return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are there)", word, why);
+        return err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are available)", word, why);
     return 0;
 }
 
