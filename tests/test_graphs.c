@@ -122,7 +122,7 @@ static void a_graph_belongs_to_the_rows_of_each_sequence(void)
     tiny_write(&tiny_models[0], dir);
     if (test_device_open(&r.dev, e.msg, sizeof e.msg)) rig_die("device", &e);
     if (config_read(&r.c, dir, &e) ||
-        model_open(&r.m, dir, &r.c, DT_BF16, r.dev, best_twin(), r.pool, NULL, NULL, &e) ||
+        model_open(&r.m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool }, &e) ||
         workspace_open(&r.w, &r.m, ROWS, ROWS, &e))
         rig_die("model", &e);
     const size_t vocab = r.c.vocab, bytes = vocab * sizeof(float);
