@@ -685,8 +685,12 @@ static struct store *store_new(const char *path, const struct store_options *o, 
         s->o.busy_seconds = 300;
     if (s->o.lease_seconds <= 0)
         s->o.lease_seconds = 60;
-    if (path[0] != '/' && !getcwd(here, sizeof here))
-        here[0] = 0;
+    if (path[0] != '/' && !getcwd(here, sizeof here)) {
+        store_close(s);
+        err_set(e, ERR_INPUT, "%s: the working folder has no absolute path: %s; --db /absolute/path is allowed",
+                path, strerror(errno));
+        return NULL;
+    }
     s->shown = strdup(path);
     s->path = malloc(strlen(here) + n + 2);
     if (!s->shown || !s->path)

@@ -230,8 +230,9 @@ uint64_t hash64(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-static int write_all(int fd, const char *p, size_t n)
+int write_bytes(int fd, const void *data, size_t n)
 {
+    const char *p = data;
     while (n) {
         ssize_t w = write(fd, p, n);
         if (w < 0 && errno == EINTR)
@@ -263,16 +264,28 @@ int name_sync(const char *path)
     return folder_sync(slash ? folder : ".");
 }
 
+int file_create_beside(char name[PATH_BYTES], const char *path)
+{
+    struct { struct timespec now; pid_t pid; int attempt; } id = { .pid = getpid() };
+    int fd = -1;
+    for (errno = EEXIST; fd < 0 && errno == EEXIST && id.attempt < 1000; id.attempt++) {
+        clock_gettime(CLOCK_REALTIME, &id.now);
+        const unsigned digits = hash64(HASH64_INIT, &id, sizeof id) >> 40;
+        if (snprintf(name, PATH_BYTES, "%s.part-%06x", path, digits) >= PATH_BYTES) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e)
 {
-    char aside[4096];
-    mode_t mask = umask(0);
-    umask(mask);
-    if ((size_t)snprintf(aside, sizeof aside, "%s.part-XXXXXX", path) >= sizeof aside)
-        return err_set(e, ERR_INPUT, "a path of %zu bytes is too long to write to", strlen(path));
-    int fd = mkostemp(aside, O_CLOEXEC), r = fd < 0 ? -1 : fchmod(fd, 0666 & ~mask);
+    char aside[PATH_BYTES];
+    int fd = file_create_beside(aside, path), r = fd < 0 ? -1 : 0;
     for (size_t i = 0; i < n_parts && !r; i++)
-        r = write_all(fd, part[i].p, part[i].n);
+        r = write_bytes(fd, part[i].p, part[i].n);
     if (r || fsync(fd) || rename(aside, path)) {
         err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
         if (fd >= 0) {

@@ -42,6 +42,12 @@ size_t mem_rounded(size_t bytes);                    /* what mem_alloc takes for
  * a directory, a FIFO, larger than `max` bytes, changed while read) is an ERR_INPUT that names it. */
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e);
 
+/* Creates the file that will replace `path` once it is complete: "PATH.part-" and six digits, which go to
+ * `name`. Its permissions are those of any new file. Returns the descriptor, or -1 and errno. */
+int file_create_beside(char name[PATH_BYTES], const char *path);
+/* Writes all n bytes; -1 and errno when the disk or the reader of a pipe does not take them. */
+int write_bytes(int fd, const void *p, size_t n);
+
 /* Write a file of these parts, one after the other, aside and then in place of what was there: at any time, and after a power
  * cut, it is the old one or the new one. */
 struct slice { const void *p; size_t n; };

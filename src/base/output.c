@@ -38,12 +38,9 @@ int sink_open(struct sink *s, const char *path, struct err *e)
         s->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
         s->path[0] = 0;
     } else {
-        mode_t mask = umask(0);
-        umask(mask);
-        snprintf(s->temporary, PATH_BYTES, "%.*s.part-XXXXXX", PATH_BYTES - 16, s->path);
-        s->fd = mkostemp(s->temporary, O_CLOEXEC);
-        if (s->fd >= 0)
-            fchmod(s->fd, there ? st.st_mode & 0777 : 0666 & ~mask);     /* a file that others may not read stays so */
+        s->fd = file_create_beside(s->temporary, s->path);
+        if (s->fd >= 0 && there)
+            fchmod(s->fd, st.st_mode & 0777);    /* a file that others may not read stays unreadable */
     }
     if (s->fd < 0)
         return err_set(e, ERR_INPUT, "--output: %s: cannot write: %s", path, strerror(errno));
@@ -59,17 +56,8 @@ static int cannot_write(const char *name, int why, struct err *e)
 
 int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
 {
-    const char *p = data;
-    while (n) {
-        ssize_t w = write(s->fd, p, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return cannot_write(s->temporary[0] ? s->temporary : "standard output", errno, e);
-        p += w;
-        n -= (size_t)w;
-    }
-    return 0;
+    return write_bytes(s->fd, data, n) ? cannot_write(s->temporary[0] ? s->temporary : "standard output", errno, e)
+                                     : 0;
 }
 
 int sink_finish(struct sink *s, struct err *e)

@@ -66,6 +66,6 @@ int main(int argc, char **argv)
         options_free(&o);
     }
     if (r)
-        fprintf(stderr, "longhand: %s\n", e.msg);
-    return r ? e.code : 0;
+        fprintf(stderr, "longhand: %s\n", e.code ? e.msg : "failed without a message; please report this");
+    return r == 0 ? 0 : e.code ? e.code : ERR_FAILED;
 }

@@ -1,0 +1,95 @@
+/* Files that appear whole: their permissions, and what stays of a file that was not finished. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "src/base/output.h"
+#include "tests/test.h"
+
+/* Stands in front of the C library's function. Nothing may set the process's mask even for a moment: a file that
+ * another thread creates then would be open to everybody. */
+static int mask_calls;
+mode_t umask(mode_t mask)
+{
+    mask_calls++;
+    return (mode_t)syscall(SYS_umask, mask);
+}
+
+static char folder[] = "/tmp/longhand-output-XXXXXX";
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) ? 0 : st.st_mode & 07777;
+}
+
+/* Writes `text` to `path` through a sink. */
+static void write_sink(const char *path, const char *text)
+{
+    struct sink s;
+    struct err e;
+    CHECK(sink_open(&s, path, &e) == 0 && sink_write(&s, text, strlen(text), &e) == 0 &&
+              sink_finish(&s, &e) == 0,
+          "%s", e.msg);
+}
+
+static void files_get_the_permissions_of_the_mask(void)
+{
+    char a[64], b[64];
+    struct err e;
+    snprintf(a, sizeof a, "%s/a", folder);
+    snprintf(b, sizeof b, "%s/b", folder);
+    const mode_t masks[] = { 022, 077, 002 };
+    const mode_t before = umask(0);
+    for (size_t i = 0; i < 3; i++) {
+        umask(masks[i]);
+        mask_calls = 0;
+        write_sink(a, "text");
+        CHECK(file_write(b, &(struct slice){ "text", 4 }, 1, &e) == 0, "%s", e.msg);
+        CHECK(mask_calls == 0, "the mask was set %d times", mask_calls);
+        CHECK(mode_of(a) == (0666 & ~masks[i]) && mode_of(b) == (0666 & ~masks[i]), "%o and %o under %o",
+              mode_of(a), mode_of(b), masks[i]);
+        unlink(a);
+        unlink(b);
+    }
+    umask(before);
+}
+
+static void a_replaced_file_keeps_its_permissions(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/c", folder);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    CHECK(fd >= 0 && close(fd) == 0 && chmod(path, 0640) == 0);
+    write_sink(path, "new");
+    CHECK(mode_of(path) == 0640, "%o", mode_of(path));
+    unlink(path);
+}
+
+static void an_unfinished_output_stays_under_its_temporary_name(void)
+{
+    char path[64];
+    struct sink s;
+    struct err e;
+    snprintf(path, sizeof path, "%s/d", folder);
+    CHECK(sink_open(&s, path, &e) == 0, "%s", e.msg);
+    sink_abandon(&s);
+    CHECK(rmdir(folder) == 0, "an empty output left a file");
+    CHECK(mkdir(folder, 0700) == 0);
+    CHECK(sink_open(&s, path, &e) == 0 && sink_write(&s, "begun", 5, &e) == 0, "%s", e.msg);
+    sink_abandon(&s);
+    CHECK(mode_of(path) == 0 && mode_of(s.temporary) != 0, "%s", s.temporary);
+    unlink(s.temporary);
+}
+
+int main(void)
+{
+    if (!mkdtemp(folder))
+        abort();
+    RUN(files_get_the_permissions_of_the_mask);
+    RUN(a_replaced_file_keeps_its_permissions);
+    RUN(an_unfinished_output_stays_under_its_temporary_name);
+    rmdir(folder);
+    return test_end();
+}
