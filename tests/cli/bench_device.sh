@@ -13,7 +13,7 @@ grep -qE '^(tiny|8B) random +train +[0-9]+ tokens a window, 3 heads: [0-9]*[1-9]
 j = json.load(open(sys.argv[1])); m = j["models"][0]
 assert j["copy"] > 0 and [d["depth"] for d in m["depths"]] == [0, 70] and m["weight_bytes"] > 0 and m["row_bytes"] > 0
 assert all(d["decode_seconds"] > 0 and abs(d["decode_share"] - (m["weight_bytes"] + d["depth"] * m["row_bytes"]) / d["decode_seconds"] / j["copy"]) < 1e-3 for d in m["depths"])' "$TMP/out"; result bench_device_json $? "exit $r: $(head -c 600 "$TMP/out" "$TMP/err")"
-LONGHAND=$LAB check bench_device_unknown_point 2 "on a GPU are allowed: copy, decode" --device $D --points nonsense
+LONGHAND=$LAB check bench_device_unknown_point 2 "allowed on a GPU: copy, decode" --device $D --points nonsense
 LONGHAND=$LAB check bench_device_depths_ascend 2 "depth: '0' is not a whole number from 71 to" --device $D --points decode,depth=70,depth=0
 if [ -z "${LONG:-}" ]; then skip bench_device_projection "LONG=1 runs it"; exit $failed; fi
 "$LAB" --device $D --points project >"$TMP/out" 2>"$TMP/err"; r=$?

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const size_t bench_sizes[3] = { 1, 16, 64 };
+const size_t lab_rows[3] = { 1, 16, 64 };
 
-void bench_device_skip(struct bench_device *b, const char *fmt, ...)
+void lab_skip(struct lab *b, const char *fmt, ...)
 {
     va_list args;
     if (b->n_skipped == sizeof b->skipped / sizeof *b->skipped)

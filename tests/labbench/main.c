@@ -1,8 +1,4 @@
-/* labbench: measurements that developers need and users do not. It takes the options of `longhand bench`:
- *
- *     labbench --device cuda[:N] [--points LIST]     a GPU: copies, passes at depths, training, a projection (device.c)
- *     labbench --points spec-best[,WORDS]            auto against 61 fixed settings (sweep.c)
- */
+/* labbench: the program. It takes the options of `longhand bench`; lab.h says what it measures. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +11,9 @@ static int run(const struct options *o, struct err *e)
     if (bench_spec_wanted(o->bench_points, lab_points))
         return bench_spec(o, lab_points, e);
     if (strcmp(o->device, "auto") && strcmp(o->device, "cpu"))
-        return bench_device(o, e);
-    return err_set(e, ERR_INPUT, "--device cuda[:N] or --points spec-best; `longhand bench` measures everything else");
+        return lab_device(o, e);
+    return err_set(e, ERR_INPUT,
+                   "give --device cuda[:N] or --points spec-best; `longhand bench` measures the rest");
 }
 
 int main(int argc, char **argv)

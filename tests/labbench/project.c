@@ -1,4 +1,5 @@
-/* Tokens per round on real text, and what a long text would take with the times of bench_device.c. */
+/* Owns the projection: tokens per round of models/demo on real text, and the time of a long text computed
+ * from the times of device.c. Start at lab_accept and lab_project. */
 #include "src/base/input.h"
 #include "src/base/stopping.h"
 #include "tests/labbench/lab.h"
@@ -12,7 +13,7 @@
 
 /* ---- models/demo on real text ---- */
 
-/* The first tokens of one of its openings; free(*ids). 1: there is none with this number. */
+/* The tokens of the opening number `which`; free(*ids). Returns 1 where no such opening exists. */
 static int opening(const struct engine *g, size_t which, int32_t **ids, size_t *n, struct err *e)
 {
     char path[PATH_BYTES + 300], folder[PATH_BYTES + 16], *text;
@@ -39,7 +40,7 @@ static int opening(const struct engine *g, size_t which, int32_t **ids, size_t *
 }
 
 static int write_text(const struct engine *g, const struct sampling *s, const struct decode_setup *setup,
-                      const int32_t *prompt, size_t n_prompt, size_t tokens, struct bench_accepted *a,
+                      const int32_t *prompt, size_t n_prompt, size_t tokens, struct lab_accepted *a,
                       struct err *e)
 {
     static struct decoder d;
@@ -63,7 +64,7 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
 }
 
 /* One set of drafters over the openings. */
-static int accept(struct bench_device *b, const struct engine *g, struct bench_accepted *a, unsigned drafters,
+static int accept(struct lab *b, const struct engine *g, struct lab_accepted *a, unsigned drafters,
                   struct err *e)
 {
     const size_t texts = b->tiny ? 1 : 3, tokens = b->tiny ? 6 : 3000, most = b->tiny ? 20 : 1000;
@@ -96,14 +97,13 @@ static int accept(struct bench_device *b, const struct engine *g, struct bench_a
     return 0;
 }
 
-int bench_accept(struct bench_device *b, struct err *e)
+int lab_accept(struct lab *b, struct err *e)
 {
     static struct engine g;
     char dir[PATH_BYTES];
     struct progress quiet;
     if (!bench_find_demo(dir)) {
-        bench_device_skip(b, "the projection: models/demo, whose tokens per round it takes, is not found "
-                             "from here or from the program");
+        lab_skip(b, "the projection: it needs models/demo, which was not found");
         return 0;
     }
     progress_open(&quiet, PROGRESS_NONE, true);
@@ -113,15 +113,15 @@ int bench_accept(struct bench_device *b, struct err *e)
         return -1;
     rc = engine_load(&g, &quiet, e) || heads_open(&g.heads, NULL, &g.model, e) ? -1 : 0;
     static const struct { const char *name; unsigned set;
-    } sets[BENCH_DRAFTS] = {
+    } sets[LAB_DRAFTERS] = {
         { "ngram,suffix", 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
         { "heads,ngram,suffix", 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
         { "heads,partial,ngram,suffix",
           1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_SUFFIX },
     };
-    for (size_t i = 0; i < BENCH_DRAFTS && rc == 0; i++) {
-        struct bench_accepted *a = &b->accepted[i];
-        *a = (struct bench_accepted){ .drafters = sets[i].name, .heads = sets[i].set >> SOURCE_HEADS & 1 };
+    for (size_t i = 0; i < LAB_DRAFTERS && rc == 0; i++) {
+        struct lab_accepted *a = &b->accepted[i];
+        *a = (struct lab_accepted){ .drafters = sets[i].name, .heads = sets[i].set >> SOURCE_HEADS & 1 };
         if ((rc = accept(b, &g, a, sets[i].set, e)) == 0)
             b->n_accepted++;
     }
@@ -131,16 +131,16 @@ int bench_accept(struct bench_device *b, struct err *e)
 
 /* ---- the projection ---- */
 
-/* A pass of `rows` rows: on the broken line through the sizes measured. */
-static double pass_of(const struct bench_at *at, double rows)
+/* Seconds of a pass of `rows` rows, linear between measured sizes. */
+static double pass_of(const struct lab_depth *at, double rows)
 {
-    const size_t i = rows > (double)bench_sizes[1] ? 1 : 0;
-    const double from = (double)bench_sizes[i], to = (double)bench_sizes[i + 1];
+    const size_t i = rows > (double)lab_rows[1] ? 1 : 0;
+    const double from = (double)lab_rows[i], to = (double)lab_rows[i + 1];
     return at->pass[i] + (at->pass[i + 1] - at->pass[i]) * (rows - from) / (to - from);
 }
 
-/* Per token at a depth. */
-static double token_of(const struct bench_of *f, const struct bench_at *at, const struct bench_accepted *a)
+/* Seconds per token at a depth. */
+static double token_of(const struct lab_model *f, const struct lab_depth *at, const struct lab_accepted *a)
 {
     if (!a)
         return at->decode;
@@ -148,7 +148,7 @@ static double token_of(const struct bench_of *f, const struct bench_at *at, cons
     return (pass_of(at, a->rows) + (a->heads ? f->heads : 0) + a->passes * f->draft) / a->per_round + choice;
 }
 
-double bench_project(const struct bench_of *f, const struct bench_accepted *a)
+double lab_project(const struct lab_model *f, const struct lab_accepted *a)
 {
     double sum = 0;
     for (size_t i = 1; i < f->n; i++)
@@ -157,7 +157,7 @@ double bench_project(const struct bench_of *f, const struct bench_accepted *a)
     return sum;
 }
 
-double bench_floor(const struct bench_of *f, double bandwidth)
+double lab_floor(const struct lab_model *f, double bandwidth)
 {
     const double n = f->n ? (double)f->at[f->n - 1].depth : 0;
     return n * (f->weight_bytes + n / 2 * f->row_bytes) / bandwidth;

@@ -1,4 +1,4 @@
-/* spec-best: auto beside fixed trees, passes, budgets and policies with the controller off: what could be found by hand. */
+/* Owns spec-best: auto against fixed trees, passes, budgets and policies, which a user could find by hand. */
 #include <stdio.h>
 
 #include "src/bench/bench_spec.h"
@@ -14,27 +14,29 @@ static const double BEST_GOAL = 0.95;
     { "chain6/" name, "--drafter partial --tree 1 --draft-passes 6 --kv-budget " flags }
 static const struct spec_setting best_settings[] = {
     SPEC_COMMON, CHAINS("256", "256"), CHAINS("1024", "1024"), CHAINS("4096", "4096"),
-    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"), CHAINS("m4096",
-        "4096 --kv-policy mean"),
-    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"), CHAINS("w4096",
-        "4096 --kv-policy window"),
+    CHAINS("m256", "256 --kv-policy mean"), CHAINS("m1024", "1024 --kv-policy mean"),
+    CHAINS("m4096", "4096 --kv-policy mean"),
+    CHAINS("w256", "256 --kv-policy window"), CHAINS("w1024", "1024 --kv-policy window"),
+    CHAINS("w4096", "4096 --kv-policy window"),
     { "wide2/256", "--drafter partial --tree 2 --draft-passes 3 --kv-budget 256" },
-    { "heads-1", "--drafter heads --tree 1" }, { "heads-11", "--drafter heads --tree 1,1" }, { "heads-21",
-        "--drafter heads --tree 2,1" },
-    { "heads-22", "--drafter heads --tree 2,2" }, { "heads-311", "--drafter heads --tree 3,1,1" },
-    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" }, { "swift-111",
-        "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
-    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" }, { "swift2-11",
-        "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
+    { "heads-1", "--drafter heads --tree 1" },
+    { "heads-11", "--drafter heads --tree 1,1" },
+    { "heads-21", "--drafter heads --tree 2,1" },
+    { "heads-22", "--drafter heads --tree 2,2" },
+    { "heads-311", "--drafter heads --tree 3,1,1" },
+    { "swift-11", "--drafter heads,partial --tree 1,1 --kv-budget 256" },
+    { "swift-111", "--drafter heads,partial --tree 1,1,1 --kv-budget 256" },
+    { "swift-121", "--drafter heads,partial --tree 1,2,1 --kv-budget 1024" },
+    { "swift2-11", "--drafter heads,partial --tree 1,1 --draft-passes 2 --kv-budget 256" },
     { "swift3-11", "--drafter heads,partial --tree 1,1 --draft-passes 3 --kv-budget 256" },
-    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" }, { "ngram-4",
-        "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
+    { "ngram-1", "--drafter ngram --tree 1 --ngram-k 1 --ngram-lead root" },
+    { "ngram-4", "--drafter ngram --tree 1 --ngram-k 4 --ngram-lead root" },
     { "suffix", "--drafter suffix --tree 1" },
     { "chain3+ngram", "--drafter partial,ngram --tree 1 --draft-passes 3 --kv-budget 256 --ngram-k 2" },
     { "chain3+suffix", "--drafter partial,suffix --tree 1 --draft-passes 3 --kv-budget 256" },
 };
 
-/* The fastest of the fixed settings by these seconds; SPEC_PLAIN where there is none. */
+/* The fastest fixed setting by these seconds, or SPEC_PLAIN. */
 static size_t best_fixed(const struct spec *s, const double *seconds)
 {
     size_t best = SPEC_PLAIN;
@@ -44,7 +46,7 @@ static size_t best_fixed(const struct spec *s, const double *seconds)
     return best;
 }
 
-/* Auto beside the fastest fixed setting of every window, and of the whole text. */
+/* Auto against the fastest fixed setting of every window, and of the whole text. */
 static void print_best(const struct spec *s, const struct spec_text *t)
 {
     double sum[SPEC_SETTINGS_MAX] = {0}, changing = 0;
@@ -75,7 +77,7 @@ static void print_best(const struct spec *s, const struct spec_text *t)
 }
 
 const struct spec_point lab_points[] = {
-    { "spec-best", SPEC_WINDOWS, best_settings, sizeof best_settings / sizeof *best_settings, 100000, 20000, 400, 2, 200,
-      { 4096 }, print_best },
+    { "spec-best", SPEC_WINDOWS, best_settings, sizeof best_settings / sizeof *best_settings, 100000, 20000,
+      400, 2, 200, { 4096 }, print_best },
     { .name = NULL },
 };
