@@ -120,9 +120,9 @@ static void equals_its_definition(void)
             memcpy(whole, text[t], n * sizeof *whole);
             for (size_t i = n; i < end; i++)
                 whole[i] = round & 1 && like + i - n < n ? whole[like + i - n] : (int32_t)below(k);
-            bool goes_on = history_digest_extend(&past, &h);
-            jumps += !goes_on;
-            dry_enter(&d, &h, goes_on);
+            bool extends = history_digest_extend(&past, &h);
+            jumps += !extends;
+            dry_enter(&d, &h, extends);
             brute_penalties(want, VOCAB, &p, whole, end);
             size_t found = 0;
             for (size_t v = 0; v < VOCAB; v++) {
@@ -309,7 +309,7 @@ static void bad_parameters_are_named(void)
     p.n_order--;
     for (size_t i = STEP_DRY; i < p.n_order; i++)
         p.order[i] = (enum chain_step)(i + 1);
-    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "dry is used and not among the steps"), "%s",
+    CHECK(sampling_check(&p, 10, &e) == -1 && strstr(e.msg, "dry is used but is not among the steps"), "%s",
           e.msg);
     sampling_defaults(&p);
     CHECK(dry_bytes(&p, 10) == 0);
@@ -348,12 +348,12 @@ static void cost_and_allocations(void)
             h.path = x + n;
             start = clock_seconds();
             h.known = n - 1;
-            bool goes_on = history_digest_extend(&past, &h);
-            dry_enter(&d, &h, goes_on);
+            bool extends = history_digest_extend(&past, &h);
+            dry_enter(&d, &h, extends);
             double spent = clock_seconds() - start;
             found += d.found.n;
             dry_leave(&d);
-            CHECK(goes_on || n == N - LAST);
+            CHECK(extends || n == N - LAST);
             seconds += spent;
             most = MAX(most, spent);
             places = MAX(places, suffix_places(d.index, x, n, h.path, 4));

@@ -51,8 +51,8 @@ struct config {
  * times the factor; for yarn, the larger of max_position and original x factor. */
 int config_read(struct config *c, const char *dir, struct err *e);
 /* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
-int config_parse(struct config *c, const char *file, const char *json, size_t n,
-                 const char *gen_file, const char *generation, size_t gen_n, struct err *e);
+int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
+                 const char *generation, size_t gen_n, struct err *e);
 /* Overrides the scaling by --context-scaling "yarn:F[:ORIG]" or "linear:F", and recomputes the context. The
  * default of ORIG is the original length of a yarn model, else max_position_embeddings. */
 int config_scale_context(struct config *c, const char *spec, struct err *e);

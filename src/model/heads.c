@@ -159,8 +159,8 @@ static void *read_tensor(const struct tensors *ts, const struct tensor *t, struc
 }
 
 /* Reads a norm into the device's v; x [n_elements] is work space. */
-static int read_norm(float *v, float *x, const struct tensors *ts, const struct tensor *t,
-                     struct device *dev, struct err *e)
+static int read_norm(float *v, float *x, const struct tensors *ts, const struct tensor *t, struct device *dev,
+                     struct err *e)
 {
     void *stored = read_tensor(ts, t, e);
     if (!stored)

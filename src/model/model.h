@@ -138,5 +138,4 @@ int model_mat_rows(const struct model *m, struct workspace *w, const struct mat 
                    size_t n, float *rows, void *act);
 /* For training: y [rows][w->n] = (add ? y : 0) + x w. x is [rows][w->k] (act). All lie in the host's
  * memory; the pool shares the work. */
-void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w,
-                   bool add);
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);

@@ -48,8 +48,8 @@ int  tensors_open(struct tensors *ts, const char *dir, struct err *e);
 int  tensors_open_file(struct tensors *ts, const char *path, struct err *e);
 /* Parses a header in memory (`n` bytes of JSON, followed by `data_bytes` of data in its file), for tests
  * and the fuzzer. No data can be read from the result. */
-int  tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
-                   struct err *e);
+int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
+                  struct err *e);
 void tensors_close(struct tensors *ts);
 /* Returns NULL if no tensor has that name. */
 const struct tensor *tensors_find(const struct tensors *ts, const char *name);

@@ -1,3 +1,6 @@
+/* The steps of the sampling chain. Its data is struct chain. Steps that change logits come first, then the
+ * selection of prefixes (end_at, keep), then the filters built from it, then the ranking by coins
+ * (chain_rank). Start at keep and at chain_rank. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -6,19 +9,19 @@
 
 enum { RACE_PARTS_MAX = 64, SORT_MAX = 32 };
 
-static size_t few_of(size_t vocab) { return vocab / 8 + 64; }
+static size_t short_row_max(size_t vocab) { return vocab / 8 + 64; }
 static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
 size_t chain_bytes(size_t vocab)
 {
-    return SELECT_BUCKETS * sizeof(uint64_t) + 2 * round64(few_of(vocab) * sizeof(float)) +
+    return SELECT_BUCKETS * sizeof(uint64_t) + 2 * round64(short_row_max(vocab) * sizeof(float)) +
            round64(vocab * sizeof(uint32_t));
 }
 
 void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory)
 {
     char *m = memory;
-    *c = (struct chain){ .ops = ops, .pool = pool, .vocab = vocab, .few_max = few_of(vocab) };
+    *c = (struct chain){ .ops = ops, .pool = pool, .vocab = vocab, .few_max = short_row_max(vocab) };
     c->hist = (uint64_t *)(void *)m;
     m += SELECT_BUCKETS * sizeof(uint64_t);
     c->few_x = (float *)(void *)m;
@@ -37,7 +40,9 @@ void chain_start(struct chain *c, float *logits)
     c->known = false;
 }
 
-/* The row with all ids again, what was filtered out as -inf. */
+/* ---- steps that change logits ---- */
+
+/* Makes the row hold all ids again, with filtered candidates as -inf. */
 static void widen(struct chain *c)
 {
     if (c->ids) {
@@ -53,7 +58,7 @@ static void widen(struct chain *c)
     c->known = false;
 }
 
-/* Whether any candidate is left; top and top_at. */
+/* Finds top and top_at. Returns whether any candidate is left. */
 static bool find_top(struct chain *c)
 {
     if (!c->known) {
@@ -64,8 +69,8 @@ static bool find_top(struct chain *c)
     return c->top >= -FLT_MAX;
 }
 
-/* y as a logit that x has become: finite numbers stay finite. */
-static float limited(float x, double y)
+/* Rounds y, the new value of logit x, to float. A finite logit stays finite. */
+static float round_logit(float x, double y)
 {
     return x < -FLT_MAX ? x : y > FLT_MAX ? FLT_MAX : y < -FLT_MAX ? -FLT_MAX : (float)y;
 }
@@ -77,7 +82,7 @@ void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos)
     widen(c);
     for (size_t i = 0; i < p->n_bias; i++) {
         float *x = &c->x[p->bias[i].id], bias = p->bias[i].bias;
-        *x = bias < -FLT_MAX ? bias : limited(*x, (double)*x + bias);
+        *x = bias < -FLT_MAX ? bias : round_logit(*x, (double)*x + bias);
     }
     for (size_t i = 0; ban_eos && i < p->n_eos; i++)
         c->x[p->eos[i]] = -INFINITY;
@@ -90,11 +95,12 @@ void chain_penalties(struct chain *c, const struct sampling *p, const struct tok
     widen(c);
     for (size_t i = 0; i < counts->last.n; i++) {
         float *x = &c->x[counts->last.ids[i]];
-        *x = limited(*x, *x < 0 ? *x * p->penalty : *x / p->penalty);
+        *x = round_logit(*x, *x < 0 ? *x * p->penalty : *x / p->penalty);
     }
     for (size_t i = 0; i < counts->text.n; i++) {
         int32_t id = counts->text.ids[i];
-        c->x[id] = limited(c->x[id], c->x[id] - (p->presence + p->frequency * counts->text.count[id]));
+        c->x[id] = round_logit(c->x[id],
+                               c->x[id] - (p->presence + p->frequency * counts->text.count[id]));
     }
 }
 
@@ -105,7 +111,7 @@ void chain_dry(struct chain *c, const struct dry *dry)
     widen(c);
     for (size_t i = 0; i < dry->found.n; i++) {
         float *x = &c->x[dry->found.ids[i]];
-        *x = limited(*x, *x - dry_penalty(dry, dry->found.ids[i]));
+        *x = round_logit(*x, *x - dry_penalty(dry, dry->found.ids[i]));
     }
 }
 
@@ -114,17 +120,20 @@ void chain_temperature(struct chain *c, double t)
     if (t == 1)
         return;
     if (!c->ids)
-        widen(c);                       /* distinct logits may become equal: the cut must be there before */
+        widen(c);                       /* distinct logits may become equal: apply the cut before that */
     c->ops->temper(c->x, c->n, (float)t);
     c->known = false;
 }
 
-/* Where a prefix of the candidates ends: it holds every logit > x, and those == x with index <= i. */
+/* ---- selection of a prefix ---- */
+
+/* The end of a prefix of the candidates: the prefix holds every logit > x, and those == x with index <= i. */
 struct end { float x; uint32_t i; };
 
 static bool before(const float *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
 
-static void weights_of(const struct chain *c, uint64_t *w, const uint32_t *at, size_t n, bool weighted)
+/* The weights of candidates at[0..n): their probabilities, or 1 each. */
+static void candidate_weights(const struct chain *c, uint64_t *w, const uint32_t *at, size_t n, bool weighted)
 {
     float x[COIN_BLOCK];
     assert(n <= COIN_BLOCK);
@@ -136,8 +145,8 @@ static void weights_of(const struct chain *c, uint64_t *w, const uint32_t *at, s
         c->ops->weigh(w, x, n, c->top);
 }
 
-/* One step of narrowing: c->at[0..*m) are candidates with logits from lo to hi > lo, ascending indices. Keeps the
- * bucket that the target lies in; *sum is what lies before it. */
+/* One step of narrowing. c->at[0..*m) are candidates with logits from lo to hi > lo, by ascending index.
+ * Keeps the bucket that holds the target, and adds the weights before that bucket to *sum. */
 static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum, uint64_t target,
                    bool weighted)
 {
@@ -147,7 +156,7 @@ static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum
     memset(c->hist, 0, SELECT_BUCKETS * sizeof *c->hist);
     for (size_t i = 0; i < *m; i += COIN_BLOCK) {
         size_t k = MIN(*m - i, (size_t)COIN_BLOCK);
-        weights_of(c, w, c->at + i, k, weighted);
+        candidate_weights(c, w, c->at + i, k, weighted);
         for (size_t j = 0; j < k; j++) {
             size_t b = (size_t)(((double)hi - c->x[c->at[i + j]]) * per_unit);
             c->hist[MIN(b, (size_t)SELECT_BUCKETS - 1)] += w[j];
@@ -163,7 +172,7 @@ static void narrow(struct chain *c, size_t *m, float lo, float hi, uint64_t *sum
     *m = kept;
 }
 
-/* The end inside c->at[0..m), ascending indices, of which the prefix before sums up to `sum` < target. */
+/* Finds the end among c->at[0..m), ascending indices. The weights before them sum up to `sum` < target. */
 static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t target, bool weighted)
 {
     for (;;) {
@@ -189,7 +198,7 @@ static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t ta
     }
     for (size_t i = 0; i < m; i++) {
         uint64_t w;
-        weights_of(c, &w, c->at + i, 1, weighted);
+        candidate_weights(c, &w, c->at + i, 1, weighted);
         sum += w;
         if (sum >= target)
             return (struct end){ c->x[c->at[i]], c->at[i] };
@@ -198,7 +207,7 @@ static struct end end_among(struct chain *c, size_t m, uint64_t sum, uint64_t ta
     return (struct end){ c->cut, UINT32_MAX };
 }
 
-/* Counts the candidates, or their weights, into buckets of the first level; the sum. */
+/* Counts the candidates, or sums their weights, into the buckets of the first level. Returns the sum. */
 enum { LEVEL_PER_UNIT = SELECT_BUCKETS / 32 };       /* weights are 0 beyond 30.5 */
 static uint64_t tally(struct chain *c, bool weighted)
 {
@@ -210,14 +219,15 @@ static uint64_t tally(struct chain *c, bool weighted)
     return sum;
 }
 
-/* Where the shortest prefix ends whose sum, as tallied, is at least target: 1 <= target <= the whole sum. */
+/* The end of the shortest prefix whose tallied sum is at least target; 1 <= target <= the whole sum. */
 static struct end end_at(struct chain *c, uint64_t target, bool weighted)
 {
     uint64_t sum = 0;
     uint32_t bucket = 0;
     while (sum + c->hist[bucket] < target)
         sum += c->hist[bucket++];
-    /* one bucket more on both sides, as the sums below are rounded; then the bucket as `tally` has it */
+    /* Selects one bucket more on both sides, because these bounds are rounded, then the bucket as tally
+     * has it. */
     const float last = SELECT_BUCKETS - 1;
     float hi = bucket ? c->top - (float)(bucket - 1) / LEVEL_PER_UNIT : c->top;
     float lo = bucket == SELECT_BUCKETS - 1 ? -FLT_MAX : c->top - (float)(bucket + 2) / LEVEL_PER_UNIT;
@@ -230,7 +240,7 @@ static struct end end_at(struct chain *c, uint64_t target, bool weighted)
     return end_among(c, m, sum, target, weighted);
 }
 
-/* The end of the first k candidates; all when there are no more. */
+/* The end of the first k candidates, or of all if there are fewer. */
 static struct end end_of_first(struct chain *c, size_t k)
 {
     if (k == 1)
@@ -240,7 +250,8 @@ static struct end end_of_first(struct chain *c, size_t k)
     return end_at(c, k, false);
 }
 
-/* Keep the prefix up to `end`, and not less than the first min_keep; the row becomes a short one when it can. */
+/* Keeps the prefix up to `end`, at least the first min_keep candidates. The row becomes a short row if
+ * they fit. */
 static void keep(struct chain *c, struct end end, size_t min_keep)
 {
     if (min_keep > 1) {
@@ -252,7 +263,7 @@ static void keep(struct chain *c, struct end end, size_t min_keep)
         c->ops->cut_equal(c->x + end.i + 1, c->n - end.i - 1, end.x);
     if (end.x > c->cut)
         c->cut = end.x;
-    if (c->ids) {                       /* short already: close up */
+    if (c->ids) {                       /* already short: close the gaps */
         size_t n = 0;
         for (size_t i = 0; i < c->n; i++)
             if (c->x[i] >= c->cut) {
@@ -279,12 +290,14 @@ static struct end end_of_difference(const struct chain *c, double d)
 {
     double x = c->top + d;
     float lo = x < -FLT_MAX ? -FLT_MAX : (float)x;
-    while (lo > -FLT_MAX && (double)lo - c->top >= d)        /* rounding may be off by a step either way */
+    while (lo > -FLT_MAX && (double)lo - c->top >= d)        /* rounding may be off by one step either way */
         lo = nextafterf(lo, -FLT_MAX);
     while ((double)lo - c->top < d)
         lo = nextafterf(lo, FLT_MAX);
     return (struct end){ lo, UINT32_MAX };
 }
+
+/* ---- filters ---- */
 
 void chain_top_k(struct chain *c, size_t k)
 {
@@ -309,7 +322,7 @@ void chain_min_p(struct chain *c, double p, size_t min_keep)
         keep(c, end_of_difference(c, log_own(p)), min_keep);
 }
 
-/* probability = weight / sum >= min(eps, sqrt(eps) exp(-entropy)), in logarithms */
+/* Keeps probability = weight / sum >= min(eps, sqrt(eps) exp(-entropy)), compared as logarithms. */
 void chain_eta(struct chain *c, double eps, size_t min_keep)
 {
     uint64_t sum[2] = {0};
@@ -329,8 +342,13 @@ int32_t chain_best(struct chain *c)
     return (int32_t)(c->ids ? c->ids[c->top_at] : c->top_at);
 }
 
-/* The best `max` candidates so far, best first: score descending, id ascending. The score is (x - top) + noise in double,
- * without a coin x alone. */
+/* ---- ranking by coins ----
+ *
+ * Threads rank parts of the row. A cheap lower precision bound of each score (coin_bounds) shows which
+ * candidates are worth the logarithms of the exact score. */
+
+/* The best `max` candidates so far, best first: score descending, id ascending. The score is (x - top) +
+ * noise in double, or x without coins. */
 struct ranked { double score; uint32_t id; };
 struct ranking { size_t n, max; struct ranked at[RANK_MAX]; };
 
@@ -351,8 +369,15 @@ static void enter(struct ranking *best, struct ranked new)
     best->at[i] = new;
 }
 
-/* Candidates [i * part, (i + 1) * part) are ranked in best[i]; who scores less than `floor` need not be. */
-struct race { const struct chain *c; const struct coin_key *key; double floor; size_t part; struct ranking best[RACE_PARTS_MAX]; };
+/* best[i] ranks candidates [i * part, (i + 1) * part). Candidates that score less than `floor` may be left
+ * out. */
+struct race {
+    const struct chain *c;
+    const struct coin_key *key;
+    double floor;
+    size_t part;
+    struct ranking best[RACE_PARTS_MAX];
+};
 
 static void enter_at(struct ranking *best, const struct race *r, size_t i)
 {
@@ -365,7 +390,8 @@ static void enter_at(struct ranking *best, const struct race *r, size_t i)
     enter(best, new);
 }
 
-/* Who has a lower bound (kernels/ops.h) cannot be ranked: a bound is 1e-3 short at most, and rounded twice. */
+/* A candidate whose bound (coin_bounds of kernels/ops.h) is below this number cannot be ranked. A bound is
+ * at most 1e-3 too low, and is rounded twice. */
 static double least_bound(const struct race *r, const struct ranking *best)
 {
     double bar = best->n == best->max ? MAX(r->floor, best->at[best->max - 1].score) : r->floor;
@@ -373,8 +399,8 @@ static double least_bound(const struct race *r, const struct ranking *best)
     return least < -FLT_MAX ? (double)-INFINITY : least;
 }
 
-/* Fills up a ranking with those of u[0..n) that have the largest bounds, so that few others are worth a logarithm. Their
- * bounds become NaN. */
+/* Fills a ranking with the candidates of the largest bounds u[0..n), so that few others are worth a
+ * logarithm. The bounds of those candidates become NaN. */
 static void enter_likely(struct ranking *best, const struct race *r, float *u, size_t from, size_t n)
 {
     uint32_t at[RANK_MAX];
@@ -439,14 +465,14 @@ size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct 
     assert(k >= 1 && k <= RANK_MAX);
     if (!find_top(c))
         return 0;
-    struct race r;                      /* 33 KB: never cleared as a whole */
+    struct race r;                      /* 33 KB: not cleared as a whole */
     r.c = c;
     r.key = key;
     r.floor = -INFINITY;
     size_t threads = c->pool ? MIN(pool_threads(c->pool), RACE_PARTS_MAX) : 1;
     size_t parts = MIN(threads, c->n / 8192 + 1);
     r.part = (c->n + parts * COIN_BLOCK - 1) / (parts * COIN_BLOCK) * COIN_BLOCK;
-    if (k == 1) {                       /* the top is a bar for all parts */
+    if (k == 1) {                       /* the score of the top logit is a floor for all parts */
         struct ranking top;
         top.n = 0;
         top.max = 1;

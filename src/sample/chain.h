@@ -1,9 +1,10 @@
-/* The steps of the sampling chain on one row of logits. Every filter keeps a prefix of the candidates in the order
- * (logit descending, id ascending), so what is left is all logits >= `cut`: nothing is ever sorted but the few
- * candidates around a cut. Weights are whole numbers (kernels/ops.h), so their sums do not depend on an order.
+/* The steps of the sampling chain on one row of logits. Every filter keeps a prefix of the candidates in the
+ * order (logit descending, id ascending). The survivors are therefore all logits >= `cut`, and only the few
+ * candidates around a cut are ever sorted. Weights are whole numbers (kernels/ops.h), so their sums do not
+ * depend on an order.
  *
- * Banned and filtered candidates are -inf or below the cut; a candidate of logit -inf is never kept. When nothing is
- * left, filters do nothing. */
+ * Banned candidates are -inf, filtered ones are below the cut. A candidate of logit -inf is never kept. If no
+ * candidate is left, filters do nothing. */
 #pragma once
 #include "kernels/ops.h"
 #include "kernels/pool.h"
@@ -13,22 +14,23 @@
 struct chain {
     const struct ops *ops;
     struct pool *pool;                 /* may be NULL */
-    size_t vocab, few_max;             /* candidates that a short row can hold */
-    float *all;                        /* the row of the caller, [vocab] */
-    float *x; const uint32_t *ids; size_t n;      /* the row: all with ids NULL, or the few that are left, ids ascending */
+    size_t vocab, few_max;             /* few_max: capacity of a short row */
+    float *all;                        /* the caller's row, [vocab] */
+    float *x; const uint32_t *ids; size_t n;   /* the row: `all` with ids NULL, or a short row of the few
+                                                * survivors, ids ascending */
     float cut;                         /* candidates are x >= cut; -FLT_MAX: all but -inf */
-    bool known; size_t top_at; float top;         /* largest logit of the row, its index */
+    bool known; size_t top_at; float top;      /* the largest logit of the row and its index */
     float *few_x; uint32_t *few_ids;   /* [few_max] */
     uint32_t *at;                      /* [vocab] work space of selections */
     uint64_t *hist;                    /* [SELECT_BUCKETS] */
 };
 
 size_t chain_bytes(size_t vocab);
-/* memory[chain_bytes(vocab)], 64-byte aligned, stays the caller's. */
+/* memory[chain_bytes(vocab)] is 64-byte aligned and stays the caller's. */
 void chain_open(struct chain *c, size_t vocab, const struct ops *ops, struct pool *pool, void *memory);
 void chain_start(struct chain *c, float *logits);
 
-/* These change logits. Filters that came before have cut their candidates for good. */
+/* These steps change logits. Candidates that earlier filters removed stay removed. */
 void chain_bias(struct chain *c, const struct sampling *p, bool ban_eos);
 void chain_penalties(struct chain *c, const struct sampling *p, const struct token_counts *counts);
 void chain_dry(struct chain *c, const struct dry *dry);
@@ -39,7 +41,8 @@ void chain_top_p(struct chain *c, double p, size_t min_keep);
 void chain_min_p(struct chain *c, double p, size_t min_keep);
 void chain_eta(struct chain *c, double eps, size_t min_keep);
 
-/* The best candidate, lowest id on ties, -1 when none is left. */
+/* The best candidate, lowest id on ties; -1 if none is left. */
 int32_t chain_best(struct chain *c);
-/* The at most k (1..RANK_MAX) best by (logit - top) + noise of the coins, with key NULL by logit; lowest id first on ties. Their number. */
+/* Ranks the at most k (1..RANK_MAX) best candidates by (logit - top) + noise of the coins, or by logit
+ * with key NULL; lowest id first on ties. Returns their number. */
 size_t chain_rank(struct chain *c, const struct coin_key *key, size_t k, struct candidate *out);

@@ -1,3 +1,4 @@
+/* The coin of DESIGN R2: Philox, a logarithm, and Gumbel noise made of both. Start at coin_gumbel. */
 #include <math.h>
 #include <string.h>
 #include "src/sample/coin.h"
@@ -25,8 +26,9 @@ uint64_t coin_word(uint64_t seed, uint32_t sample, uint64_t position, uint32_t i
     return id & 1 ? x[2] | (uint64_t)x[3] << 32 : x[0] | (uint64_t)x[1] << 32;
 }
 
-/* k log 2 + log(1 + f) for sqrt(1/2) - 1 <= f <= sqrt(2) - 1: with s = f / (2 + f), log(1 + f) = 2 (s + s^3/3 + ...) up to
- * s^23, in the arrangement f - (f^2/2 - s (f^2/2 + R)) that keeps the leading term exact. k log2 has its low part added first. */
+/* k log 2 + log(1 + f) for sqrt(1/2) - 1 <= f <= sqrt(2) - 1. With s = f / (2 + f), log(1 + f) = 2 (s +
+ * s^3/3 + ...) up to s^23. The arrangement f - (f^2/2 - s (f^2/2 + R)) keeps the leading term exact. The
+ * low part of k log 2 is added first. */
 static double log_sum(double k, double f)
 {
     double s = f / (2 + f), z = s * s, half = 0.5 * f * f, r = 2.0 / 23;
@@ -40,7 +42,7 @@ double log_own(double x)
 {
     uint64_t u;
     double k = 0;
-    if (x < 0x1p-1000) {                       /* denormal numbers have no exponent to take */
+    if (x < 0x1p-1000) {                       /* a denormal number has no usable exponent */
         x *= 0x1p60;
         k = -60;
     }
@@ -58,8 +60,8 @@ double log1p_own(double x)
     return x > -0.25 ? log_sum(0, x) : log_own(1 + x);
 }
 
-/* v = (word + 1/2) / 2^64, u = 1 - v, noise -log(-log(u)). A small word is a large noise: both v and 1 - v keep their
- * full relative precision where they are small, and neither is ever 0. */
+/* v = (word + 1/2) / 2^64, u = 1 - v, noise -log(-log(u)). A small word gives a large noise. Both v and 1
+ * - v keep their full relative precision where they are small, and neither is ever 0. */
 double coin_gumbel(uint64_t word)
 {
     double e;

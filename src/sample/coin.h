@@ -3,8 +3,8 @@
  * The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011). The logarithm is longhand's own, so the noise has the same bits on every machine.
  *
- * A block has the counter {id / 2, sample, position low, position high} and the key {seed low, seed high}. An even
- * id takes outputs 0 (low half) and 1 (high half) as its word, an odd id outputs 2 and 3. */
+ * A block has the counter {id / 2, sample, position low, position high} and the key {seed low, seed high}.
+ * An even id takes outputs 0 (low half) and 1 (high half) as its word, an odd id outputs 2 and 3. */
 #pragma once
 #include "src/base/base.h"
 

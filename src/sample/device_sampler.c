@@ -1,3 +1,6 @@
+/* Sampling from logits on a device. The host's tables (penalty counts, DRY, bans) become the device's
+ * struct device_choices; a launch samples many rows. Start at device_sampler_set_tree, then add_choice and
+ * launch. */
 #include "src/sample/device_sampler.h"
 
 #include <float.h>
@@ -6,27 +9,29 @@
 
 #include "src/sample/sample_impl.h"
 
-/* ROWS: choices of one launch. CHANGES: entries of counts that a path changes at most. ADVANCE: more new tokens than this, and the tables
- * go to the device whole. */
-enum { ROWS = 64, CHANGES = 2 * SAMPLE_PATH_MAX, ADVANCE = 64 };
+enum {
+    ROWS = 64,                           /* choices of one launch */
+    CHANGES = 2 * SAMPLE_PATH_MAX,       /* count entries that a path changes at most */
+    ADVANCE = 64,                        /* after more new tokens than this the whole counts are uploaded */
+};
 
 struct device_sampler {
     struct sampler *sampler;
     struct device *dev;
     size_t vocab, bytes, device_bytes;
-    float *row;                          /* [vocab] where the host ranks */
-    /* where the device chooses */
+    float *row;                          /* [vocab] a copy of a row that the host ranks; host_memory only */
+    /* without host_memory */
     size_t rows;                         /* choices of a launch */
     struct device_chain chain;
-    /* the device's [2][vocab], or NULL: penalties are off; whether it holds the sampler's */
-    uint32_t *counts; bool counted;
-    struct device_choice *choice;
-    struct device_count *count;
-    struct device_candidate *best; /* [rows], [rows * CHANGES], [rows * RANK_MAX] */
-    struct device_edit *edit;            /* [edits]: biases; biases and EOS bans; then what DRY found */
+    uint32_t *counts;                    /* the device's [2][vocab], or NULL: penalties are off */
+    bool counted;                        /* counts holds the sampler's counts */
+    struct device_choice *choice;        /* [rows] */
+    struct device_count *count;          /* [rows * CHANGES] */
+    struct device_candidate *best;       /* [rows * RANK_MAX] */
+    struct device_edit *edit;            /* [edits]: biases; then biases and EOS bans; then DRY's penalties */
     size_t edits, n_bias, n_banned;
-    struct device_choices next;          /* of the launch to come */
-    bool goes_on;                        /* DRY's index holds the text */
+    struct device_choices next;          /* the next launch */
+    bool extends;                        /* DRY's index holds the text */
     int32_t *token;                      /* [rows of a tree], -1: no candidate is left */
 };
 
@@ -44,20 +49,21 @@ static size_t launch_rows(size_t rows)
     return rows == 1 ? 1 : MIN(MAX(rows, (size_t)DEVICE_SAMPLER_RANKS), (size_t)ROWS);
 }
 
-/* Biases twice, EOS bans, and at least one row of DRY's, which may be every token there is. */
+/* Room for biases twice, EOS bans, and DRY's penalties of at least one row, which may be the whole
+ * vocabulary. */
 static size_t edits_max(const struct sampling *p, size_t vocab)
 {
     return 2 * p->n_bias + p->n_eos + (p->dry_multiplier != 0 ? vocab : 0);
 }
-/* what takes most */
-static const struct sampling any = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };
+/* Settings that need the most memory. */
+static const struct sampling largest = { .dry_multiplier = 1, .penalty = 2, .penalty_window = 1 };
 
 static bool has_counts(const struct sampling *p)
 {
     return sampling_has_penalty(p) || sampling_has_text_penalty(p);
 }
 
-/* Deal out the host's buffers from mem, or only count them. */
+/* Assigns the host's buffers addresses in mem. With mem NULL it only counts their bytes. */
 static size_t layout(struct device_sampler *c, char *mem, size_t tree_rows)
 {
     const struct { void *slot; size_t bytes;
@@ -91,7 +97,7 @@ static struct device_sampler sizes(const struct model *m, const struct sampling 
 
 size_t device_sampler_bytes(const struct model *m, size_t rows)
 {
-    struct device_sampler c = sizes(m, &any, rows);
+    struct device_sampler c = sizes(m, &largest, rows);
     return sampler_bytes(c.vocab) + layout(&c, NULL, rows);
 }
 
@@ -103,11 +109,11 @@ static size_t work_bytes(const struct device_sampler *c)
 
 size_t device_sampler_device_bytes(const struct model *m, size_t rows)
 {
-    const struct device_sampler c = sizes(m, &any, rows);
+    const struct device_sampler c = sizes(m, &largest, rows);
     return work_bytes(&c) + (c.rows ? 2 * c.vocab * sizeof *c.counts : 0);
 }
 
-/* Biases, and behind them biases and bans together, no id twice in either. */
+/* Writes the biases, and after them biases and EOS bans together. No id occurs twice in either list. */
 static void fixed_edits(struct device_sampler *c, const struct sampling *p)
 {
     for (size_t i = 0; i < p->n_bias; i++) {
@@ -129,17 +135,19 @@ static void fixed_edits(struct device_sampler *c, const struct sampling *p)
 
 static void chain_of(struct device_chain *d, const struct sampling *p, const uint32_t *counts)
 {
-    *d = (struct device_chain){ .temperature = p->temperature, .top_k = p->top_k > 0 ? (size_t)p->top_k : 0, .min_keep = p->min_keep, .top_p = p->top_p,
-        .min_p = p->min_p, .eta = p->eta, .penalty = p->penalty, .presence = p->presence,
-        .frequency = p->frequency, .seed = p->seed,
-        .sample = p->sample, .counts = counts, .n_order = p->n_order };
+    *d = (struct device_chain){
+        .temperature = p->temperature, .top_k = p->top_k > 0 ? (size_t)p->top_k : 0,
+        .min_keep = p->min_keep, .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta,
+        .penalty = p->penalty, .presence = p->presence, .frequency = p->frequency,
+        .seed = p->seed, .sample = p->sample, .counts = counts, .n_order = p->n_order,
+    };
     static_assert((int)CHAIN_STEPS == (int)DEVICE_STEPS, "every step has its twin");
     for (size_t i = 0; i < p->n_order; i++)
         d->order[i] = step_of[p->order[i]];
 }
 
-int device_sampler_open(struct device_sampler **out, const struct model *m, const struct sampling *p, size_t rows,
-                 struct err *e)
+int device_sampler_open(struct device_sampler **out, const struct model *m, const struct sampling *p,
+                        size_t rows, struct err *e)
 {
     struct device_sampler c = sizes(m, p, rows);
     struct device *dev = m->dev;
@@ -167,7 +175,7 @@ int device_sampler_open(struct device_sampler **out, const struct model *m, cons
             device_sampler_close(here);
         else
             sampler_close(c.sampler);
-        return err_set(e, ERR_FAILED, "%s: out of memory for choosing tokens (%zu bytes)", dev->name,
+        return err_set(e, ERR_FAILED, "%s: out of memory for sampling (%zu bytes)", dev->name,
                        c.bytes + c.device_bytes);
     }
     *out = here;
@@ -190,15 +198,15 @@ struct sampler *device_sampler_host(const struct device_sampler *c) { return c->
 
 /* ---- on the device ---- */
 
-/* The tables follow the text: the sampler's, and with them the counts on the device. */
-static void follow(struct device_sampler *c, const struct history *h)
+/* Makes the sampler's tables, and the counts on the device, those of the text of h. */
+static void follow_text(struct device_sampler *c, const struct history *h)
 {
     const struct history text = { h->tokens, h->n, h->n_prompt, .known = h->known };
     struct token_counts *t = &c->sampler->counts;
-    c->goes_on = (c->counts || c->sampler->dry.on) && history_digest_extend(&c->sampler->past, &text);
+    c->extends = (c->counts || c->sampler->dry.on) && history_digest_extend(&c->sampler->seen, &text);
     if (!c->counts)
         return;
-    if (c->goes_on && c->counted && text.n - t->n <= ADVANCE) {
+    if (c->extends && c->counted && text.n - t->n <= ADVANCE) {
         struct device_count list[2 * ADVANCE];
         const size_t n = token_counts_delta(t, &text, t->n, text.n, list);
         token_counts_follow(t, &text, true);
@@ -206,37 +214,41 @@ static void follow(struct device_sampler *c, const struct history *h)
             c->dev->count(c->dev, c->counts, c->vocab, list, n);
         return;
     }
-    token_counts_follow(t, &text, c->goes_on);
+    token_counts_follow(t, &text, c->extends);
     c->dev->upload(c->dev, c->counts, t->last.count, c->vocab * sizeof *c->counts);
     c->dev->upload(c->dev, c->counts + c->vocab, t->text.count, c->vocab * sizeof *c->counts);
     c->counted = true;
 }
 
-static void start(struct device_sampler *c)
+static void start_launch(struct device_sampler *c)
 {
     c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit,
                                        .n_edit = c->n_bias + c->n_banned, .count = c->count,
                                        .work = c->next.work };
 }
 
-/* One more choice of the launch, `follow` having seen its text; false where there is no room for it. */
-static bool add(struct device_sampler *c, size_t row, const struct history *h, uint32_t coins)
+/* Adds a choice to the next launch: one token from logits `row` after h, with the coins of candidate row
+ * `coins`. follow_text has seen the text of h. false if the launch has no room for it. */
+static bool add_choice(struct device_sampler *c, size_t row, const struct history *h, uint32_t coins)
 {
     struct sampler *s = c->sampler;
     struct device_choices *d = &c->next;
     if (d->n == c->rows)
         return false;
-    dry_enter(&s->dry, h, c->goes_on);
-    c->goes_on = true;
+    dry_enter(&s->dry, h, c->extends);
+    c->extends = true;
     const bool fits = s->dry.found.n <= c->edits - d->n_edit, bans = sampler_bans_eos(&s->p, h);
     if (fits) {
         struct device_choice *x = &c->choice[d->n++];
-        *x = (struct device_choice){ .position = sampler_position(h, coins), .row = (uint32_t)row, .edit = bans ? (uint32_t)c->n_bias : 0,
-            .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias), .dry = (uint32_t)d->n_edit,
-            .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count };
-        for (size_t i = 0; i < s->dry.found.n; i++)
-            c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)s->dry.found.ids[i], -dry_penalty(&s->dry,
-                s->dry.found.ids[i]) };
+        *x = (struct device_choice){
+            .position = sampler_position(h, coins), .row = (uint32_t)row,
+            .edit = bans ? (uint32_t)c->n_bias : 0, .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias),
+            .dry = (uint32_t)d->n_edit, .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count,
+        };
+        for (size_t i = 0; i < s->dry.found.n; i++) {
+            const int32_t id = s->dry.found.ids[i];
+            c->edit[d->n_edit++] = (struct device_edit){ (uint32_t)id, -dry_penalty(&s->dry, id) };
+        }
         if (c->counts) {
             assert(h->n_path <= SAMPLE_PATH_MAX);
             x->n_count =
@@ -248,18 +260,19 @@ static bool add(struct device_sampler *c, size_t row, const struct history *h, u
     return fits;
 }
 
-/* The launch: c->best [n][k]; the next one begins empty. Returns n. */
+/* Runs the launch, which writes c->best [n][k], and starts an empty one. Returns n. */
 static size_t launch(struct device_sampler *c, const float *logits, size_t k)
 {
     const size_t n = c->next.n;
     if (n && c->dev->choose(c->dev, c->best, k, logits, c->vocab, &c->chain, &c->next))
         for (size_t i = 0; i < n * k; i++)
-            c->best[i].id = -1;                  /* its error will be looked at */
-    start(c);
+            c->best[i].id = -1;                  /* the caller checks the device's error */
+    start_launch(c);
     return n;
 }
 
-static void take_tokens(struct device_sampler *c, const float *logits, size_t first)
+/* Runs the launch and stores its tokens from node `first` on. */
+static void launch_nodes(struct device_sampler *c, const float *logits, size_t first)
 {
     const size_t n = launch(c, logits, 1);
     for (size_t i = 0; i < n; i++)
@@ -273,14 +286,14 @@ static int32_t token_or_lowest(struct device_sampler *c, int32_t id, const struc
 
 /* ---- for every device ---- */
 
-void device_sampler_set_tree(struct device_sampler *c, const float *logits, const struct history *text, size_t n,
-                  const int32_t *parent, const int32_t *token)
+void device_sampler_set_tree(struct device_sampler *c, const float *logits, const struct history *text,
+                             size_t n, const int32_t *parent, const int32_t *token)
 {
     size_t first = 0;
     if (c->dev->host_memory)
-        return;                                  /* the sampler looks at the rows that are visited */
-    follow(c, text);
-    start(c);
+        return;                                  /* the host's sampler samples the visited rows on demand */
+    follow_text(c, text);
+    start_launch(c);
     for (size_t i = 0; i < n; i++) {
         int32_t path[SAMPLE_PATH_MAX];
         struct history h = *text;
@@ -289,13 +302,13 @@ void device_sampler_set_tree(struct device_sampler *c, const float *logits, cons
             path[SAMPLE_PATH_MAX - ++h.n_path] = token[at];
         }
         h.path = path + SAMPLE_PATH_MAX - h.n_path;
-        if (!add(c, i, &h, 0)) {
-            take_tokens(c, logits, first);
+        if (!add_choice(c, i, &h, 0)) {
+            launch_nodes(c, logits, first);
             first = i;
-            add(c, i, &h, 0);
+            add_choice(c, i, &h, 0);
         }
     }
-    take_tokens(c, logits, first);
+    launch_nodes(c, logits, first);
 }
 
 int32_t device_sampler_token(struct device_sampler *c, float *logits, size_t i, const struct history *h)
@@ -305,22 +318,22 @@ int32_t device_sampler_token(struct device_sampler *c, float *logits, size_t i, 
     return token_or_lowest(c, c->token[i], h);
 }
 
-int32_t device_sampler_token_row(struct device_sampler *c, const float *logits, size_t i, const struct history *h,
-                       uint32_t row)
+int32_t device_sampler_token_row(struct device_sampler *c, const float *logits, size_t i,
+                                 const struct history *h, uint32_t row)
 {
     if (c->dev->host_memory) {
         memcpy(c->row, logits + i * c->vocab, c->vocab * sizeof *c->row);
         return sampler_sample_row(c->sampler, c->row, h, row);
     }
-    follow(c, h);
-    start(c);
-    add(c, i, h, row);
+    follow_text(c, h);
+    start_launch(c);
+    add_choice(c, i, h, row);
     launch(c, logits, 1);
     return token_or_lowest(c, c->best[0].id, h);
 }
 
-void device_sampler_rank(struct device_sampler *c, const float *logits, const struct history *h, size_t n, size_t k,
-                  struct candidate *best, size_t *found)
+void device_sampler_rank(struct device_sampler *c, const float *logits, const struct history *h, size_t n,
+                         size_t k, struct candidate *best, size_t *found)
 {
     assert(n <= DEVICE_SAMPLER_RANKS);
     if (c->dev->host_memory) {
@@ -330,10 +343,10 @@ void device_sampler_rank(struct device_sampler *c, const float *logits, const st
         }
         return;
     }
-    follow(c, h);
-    start(c);
+    follow_text(c, h);
+    start_launch(c);
     for (size_t i = 0, done = 0; done < n;) {
-        if (i < n && add(c, 0, &h[i], 0)) {
+        if (i < n && add_choice(c, 0, &h[i], 0)) {
             i++;
             continue;
         }

@@ -1,3 +1,4 @@
+/* DRY: finds the tokens that would continue a repetition, with an index of the text. Start at dry_enter. */
 #include "src/sample/dry.h"
 
 #include <float.h>
@@ -7,7 +8,7 @@ enum { BREAKS_ALONE = 1, BREAKS_LONGER = 2 };
 
 static bool is_on(const struct sampling *p) { return p->dry_multiplier != 0 && p->dry_last_n != 0; }
 
-static size_t limit_of(double base)
+static size_t exponent_limit(double base)
 {
     size_t k = 0;
     if (base > 1)
@@ -32,7 +33,7 @@ int dry_open(struct dry *d, const struct sampling *p, size_t vocab, struct err *
     if (!d->on)
         return 0;
     assert(p->text_max > 0);
-    d->limit = limit_of(p->dry_base);
+    d->limit = exponent_limit(p->dry_base);
     d->bytes = own_bytes(vocab);
     if (suffix_open_lengths(&d->index, p->text_max, p->dry_allowed, p->dry_allowed + d->limit, e))
         return err_while(e, "--dry-multiplier");
@@ -55,7 +56,7 @@ void dry_close(struct dry *d)
     *d = (struct dry){0};
 }
 
-/* Tokens of the longest breaker that begins at i and ends at `end` or before; 0 when there is none. */
+/* The length of the longest breaker that begins at i and ends at `end` or before; 0 if there is none. */
 static size_t breaker_at(const struct dry *d, const struct history *h, size_t i, size_t end)
 {
     const struct dry_breaker *b = d->p->dry_breakers;
@@ -63,7 +64,8 @@ static size_t breaker_at(const struct dry *d, const struct history *h, size_t i,
     size_t lo = 0, hi = d->p->n_dry_breakers, best = d->breaks[first] & BREAKS_ALONE ? 1 : 0;
     if (!(d->breaks[first] & BREAKS_LONGER))
         return best;
-    while (lo < hi) {                                     /* the first one that begins with it */
+    while (lo < hi) {                                     /* finds the first breaker that begins with
+                                                           * `first` */
         size_t mid = lo + (hi - lo) / 2;
         if (b[mid].ids[0] < first) lo = mid + 1; else hi = mid;
     }
@@ -79,8 +81,9 @@ static size_t breaker_at(const struct dry *d, const struct history *h, size_t i,
     return best;
 }
 
-/* Tokens behind the breaker that begins nearest to the end, at most `most`; breakers lie within [from, end). */
-static size_t tokens_behind_breaker(const struct dry *d, const struct history *h, size_t from, size_t most)
+/* The number of tokens after the breaker that begins nearest to the end, at most `most`. Breakers lie within
+ * [from, end). */
+static size_t tokens_after_breaker(const struct dry *d, const struct history *h, size_t from, size_t most)
 {
     const size_t end = h->n + h->n_path;
     for (size_t i = end; i > from && end - i < most + DRY_BREAKER_MAX; ) {
@@ -91,19 +94,19 @@ static size_t tokens_behind_breaker(const struct dry *d, const struct history *h
     return most;
 }
 
-void dry_enter(struct dry *d, const struct history *h, bool goes_on)
+void dry_enter(struct dry *d, const struct history *h, bool extends)
 {
     if (!d->on)
         return;
     const size_t end = h->n + h->n_path, last = d->p->dry_last_n < 0 ? SIZE_MAX : (size_t)d->p->dry_last_n,
                  from = end > last ? end - last : 0;
-    if (!goes_on)
+    if (!extends)
         suffix_reset(d->index);
     suffix_follow(d->index, h->tokens, h->n);
-    const size_t most = tokens_behind_breaker(d, h, from, d->p->dry_allowed + d->limit);
+    const size_t most = tokens_after_breaker(d, h, from, d->p->dry_allowed + d->limit);
     suffix_followers(d->index, h->tokens, h->n, h->path, h->n_path, from, most, &d->found);
     size_t n = 0;
-    for (size_t i = 0; i < d->found.n; i++) {             /* breakers of one token are free */
+    for (size_t i = 0; i < d->found.n; i++) {             /* breakers of one token get no penalty */
         int32_t id = d->found.ids[i];
         if (d->breaks[id] & BREAKS_ALONE)
             d->found.length[id] = 0;

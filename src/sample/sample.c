@@ -1,3 +1,5 @@
+/* The sampler: runs the chain of one row and lets the coin decide. Start at run_chain and
+ * sampler_sample_row. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@ int sampler_open(struct sampler **out, const struct sampling *p, size_t vocab, c
 {
     *out = NULL;
     if (sampling_check(p, vocab, e)) {
-        assert(e->code == ERR_FAILED);       /* the caller has checked: only memory can be missing */
+        assert(e->code == ERR_FAILED);       /* the caller has checked p: only memory can be missing */
         return -1;
     }
     size_t bytes = sampler_bytes(vocab);
@@ -54,7 +56,7 @@ bool sampler_bans_eos(const struct sampling *p, const struct history *h)
 
 int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h)
 {
-    uint32_t *banned = s->chain.at;              /* work space of a chain that has come to its end */
+    uint32_t *banned = s->chain.at;              /* work space that the finished chain no longer needs */
     const bool eos = sampler_bans_eos(&s->p, h);
     int32_t id = 0;
     memset(banned, 0, s->chain.vocab * sizeof *banned);
@@ -62,34 +64,51 @@ int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h)
         banned[s->p.bias[i].id] |= s->p.bias[i].bias < -FLT_MAX;
     for (size_t i = 0; eos && i < s->p.n_eos; i++)
         banned[s->p.eos[i]] = 1;
-    while (banned[id])                           /* sampling_check: there is one */
+    while (banned[id])                           /* sampling_check ensures that one id is allowed */
         id++;
     return id;
 }
 
-/* The chain from the logits to the candidates that are left. */
+/* Runs all steps of the chain on the logits. */
 static void run_chain(struct sampler *s, float *logits, const struct history *h)
 {
     const struct sampling *p = &s->p;
     struct chain *c = &s->chain;
     const bool greedy = p->temperature == 0;
     assert(h->n_prompt <= h->n);
-    const bool goes_on = (s->counts.on_window || s->counts.on_text || s->dry.on) && history_digest_extend(&s->past, h);
-    token_counts_follow(&s->counts, h, goes_on);
-    dry_enter(&s->dry, h, goes_on);
+    const bool tables = s->counts.on_window || s->counts.on_text || s->dry.on;
+    const bool extends = tables && history_digest_extend(&s->seen, h);
+    token_counts_follow(&s->counts, h, extends);
+    dry_enter(&s->dry, h, extends);
     chain_start(c, logits);
     for (size_t i = 0; i < p->n_order; i++)
         switch (p->order[i]) {
-        case STEP_BIAS:        chain_bias(c, p, sampler_bans_eos(p, h)); break;
-        case STEP_PENALTIES:   chain_penalties(c, p, &s->counts); break;
-        case STEP_TEMPERATURE: if (!greedy) chain_temperature(c, p->temperature); break;
-        case STEP_TOP_K:       if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k,
-            p->min_keep)); break;
-        case STEP_TOP_P:       if (!greedy && p->top_p < 1) chain_top_p(c, p->top_p, p->min_keep); break;
-        case STEP_MIN_P:       if (!greedy && p->min_p > 0) chain_min_p(c, p->min_p, p->min_keep); break;
-        case STEP_ETA:         if (!greedy && p->eta > 0) chain_eta(c, p->eta, p->min_keep); break;
-        case STEP_DRY:         chain_dry(c, &s->dry); break;
-        case CHAIN_STEPS:      break;
+        case STEP_BIAS:
+            chain_bias(c, p, sampler_bans_eos(p, h));
+            break;
+        case STEP_PENALTIES:
+            chain_penalties(c, p, &s->counts);
+            break;
+        case STEP_DRY:
+            chain_dry(c, &s->dry);
+            break;
+        case STEP_TEMPERATURE:
+            if (!greedy) chain_temperature(c, p->temperature);
+            break;
+        case STEP_TOP_K:
+            if (!greedy && p->top_k > 0) chain_top_k(c, MAX((size_t)p->top_k, p->min_keep));
+            break;
+        case STEP_TOP_P:
+            if (!greedy && p->top_p < 1) chain_top_p(c, p->top_p, p->min_keep);
+            break;
+        case STEP_MIN_P:
+            if (!greedy && p->min_p > 0) chain_min_p(c, p->min_p, p->min_keep);
+            break;
+        case STEP_ETA:
+            if (!greedy && p->eta > 0) chain_eta(c, p->eta, p->min_keep);
+            break;
+        case CHAIN_STEPS:
+            break;
         }
     token_counts_drop_path(&s->counts, h);
     dry_leave(&s->dry);

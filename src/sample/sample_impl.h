@@ -1,4 +1,5 @@
-/* The sampler from within: for src/sample/sample.c, and for src/sample/device_sampler.c, which has the same chain run on a device. */
+/* The inside of the sampler: for src/sample/sample.c, and for src/sample/device_sampler.c, which runs the
+ * same chain on a device. */
 #pragma once
 #include "src/sample/chain.h"
 #include "src/sample/sample.h"
@@ -7,16 +8,16 @@
 
 struct sampler {
     struct sampling p;
-    struct history_digest past;
+    struct history_digest seen;
     struct token_counts counts;
     struct dry dry;
     struct chain chain;
     size_t bytes;
 };
 
-/* Whether EOS ids are banned behind h. */
+/* Whether EOS ids are banned after h. */
 bool sampler_bans_eos(const struct sampling *p, const struct history *h);
-/* The lowest id that no parameter bans behind h: for a row where no candidate is left. */
+/* The lowest id that no parameter bans after h: the token of a row without a candidate. */
 int32_t sampler_lowest_allowed(struct sampler *s, const struct history *h);
-/* The coin's position of a row of candidates behind h. */
+/* The coin's position of a candidate row after h. */
 uint64_t sampler_position(const struct history *h, uint32_t row);

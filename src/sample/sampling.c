@@ -15,8 +15,9 @@ void sampling_defaults(struct sampling *s)
         s->order[i] = (enum chain_step)i;
 }
 
-static const char *const step_names[CHAIN_STEPS] = { "bias", "penalties", "dry", "temperature", "top-k",
-    "top-p", "min-p", "eta" };
+static const char *const step_names[CHAIN_STEPS] = {
+    "bias", "penalties", "dry", "temperature", "top-k", "top-p", "min-p", "eta",
+};
 
 static int check_order(const struct sampling *s, struct err *e)
 {
@@ -26,7 +27,8 @@ static int check_order(const struct sampling *s, struct err *e)
         [STEP_DRY] = s->dry_multiplier != 0 && s->dry_last_n != 0,
         [STEP_TEMPERATURE] = s->temperature != 1 && s->temperature != 0,
         [STEP_TOP_K] = s->top_k > 0,
-        [STEP_TOP_P] = s->top_p<1, [STEP_MIN_P] = s->min_p> 0,
+        [STEP_TOP_P] = s->top_p < 1,
+        [STEP_MIN_P] = s->min_p > 0,
         [STEP_ETA] = s->eta > 0,
     };
     bool seen[CHAIN_STEPS] = {0};
@@ -37,18 +39,18 @@ static int check_order(const struct sampling *s, struct err *e)
         unsigned step = s->order[i];
         if (step >= CHAIN_STEPS || seen[step])
             return err_set(e, ERR_INPUT,
-                           "order of the sampling chain: step %zu is %s, every step may stand there once",
+                           "order of the sampling chain: step %zu is %s, every step may occur once",
                            i + 1, step >= CHAIN_STEPS ? "unknown" : step_names[step]);
         seen[step] = true;
     }
     for (size_t i = 0; i < CHAIN_STEPS; i++)
         if (needed[i] && !seen[i])
-            return err_set(e, ERR_INPUT, "order of the sampling chain: %s is used and not among the steps",
+            return err_set(e, ERR_INPUT, "order of the sampling chain: %s is used but is not among the steps",
                            step_names[i]);
     return 0;
 }
 
-/* Every id in range, and one at least that is not banned. */
+/* Checks that every id is in range and that at least one id is not banned. */
 static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
 {
     unsigned char *banned = calloc(vocab, 1);

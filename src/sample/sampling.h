@@ -13,11 +13,11 @@
  *   min-p        keeps p >= min_p * the largest p
  *   eta          keeps p >= min(eta, sqrt(eta) * exp(-entropy)), as Hugging Face transformers does
  *
- * The first four steps change logits. Each changed logit is rounded to float once and stays within +-FLT_MAX.
- * The last four are filters. Each filter sees the renormalised survivors of the steps before it, ordered by
- * (logit descending, id ascending), and at least min_keep tokens survive it. A step after a filter changes the
- * survivors only. Temperature 0 skips the filters because they never remove the best candidate; bias, penalties
- * and DRY still apply. */
+ * The first four steps change logits. Each changed logit is rounded to float once and stays within
+ * +-FLT_MAX. The last four are filters. Each filter sees the renormalised survivors of the steps before
+ * it, ordered by (logit descending, id ascending), and at least min_keep tokens survive it. A step after a
+ * filter changes the survivors only. Temperature 0 skips the filters because they never remove the best
+ * candidate; bias, penalties and DRY still apply. */
 #pragma once
 #include "src/base/base.h"
 
@@ -71,8 +71,8 @@ bool sampling_has_text_penalty(const struct sampling *s);     /* presence or fre
 struct history {
     const int32_t *tokens; size_t n, n_prompt;
     const int32_t *path; size_t n_path;
-    size_t known;                    /* the caller promises that tokens[0..known) equal those of the last call:
-                                      * they are not read again */
+    size_t known;                    /* the caller promises that tokens[0..known) equal those of the last
+                                      * call: they are not read again */
 };
 
 static inline int32_t history_token(const struct history *h, size_t i)
@@ -80,6 +80,6 @@ static inline int32_t history_token(const struct history *h, size_t i)
     return i < h->n ? h->tokens[i] : h->path[i - h->n];
 }
 
-/* A candidate for the next token. score: adjusted logit plus the coin's noise (temperature 0: adjusted logit),
- * minus the top adjusted logit. Only differences between scores have a meaning. */
+/* A candidate for the next token. score: adjusted logit plus the coin's noise (temperature 0: adjusted
+ * logit), minus the top adjusted logit. Only differences between scores have a meaning. */
 struct candidate { int32_t id; float score; };

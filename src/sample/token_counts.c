@@ -1,3 +1,4 @@
+/* Token counts for the penalties: two multisets that follow a history. Start at token_counts_follow. */
 #include <string.h>
 #include "src/sample/token_counts.h"
 
@@ -23,7 +24,7 @@ static void add(struct count_set *s, int32_t id)
     }
 }
 
-static void take(struct count_set *s, int32_t id)
+static void drop(struct count_set *s, int32_t id)
 {
     assert(s->count[id] > 0);
     if (--s->count[id] == 0) {
@@ -40,13 +41,13 @@ static void clear(struct count_set *s)
     s->n = 0;
 }
 
-/* Token i joins; the one that the window has no place for any more leaves. */
+/* Adds token i, and drops the token that leaves the window. */
 static void push(struct token_counts *c, const struct history *h, size_t i)
 {
     if (c->on_window) {
         add(&c->last, history_token(h, i));
         if (i >= c->window)
-            take(&c->last, history_token(h, i - c->window));
+            drop(&c->last, history_token(h, i - c->window));
     }
     if (c->on_text && i >= h->n_prompt)
         add(&c->text, history_token(h, i));
@@ -57,10 +58,10 @@ static void pop(struct token_counts *c, const struct history *h, size_t i)
     if (c->on_window) {
         if (i >= c->window)
             add(&c->last, history_token(h, i - c->window));
-        take(&c->last, history_token(h, i));
+        drop(&c->last, history_token(h, i));
     }
     if (c->on_text && i >= h->n_prompt)
-        take(&c->text, history_token(h, i));
+        drop(&c->text, history_token(h, i));
 }
 
 static struct device_count *entry_of(struct device_count *list, size_t *n, int32_t id)
@@ -74,7 +75,7 @@ static struct device_count *entry_of(struct device_count *list, size_t *n, int32
 }
 
 size_t token_counts_delta(const struct token_counts *c, const struct history *h, size_t from, size_t to,
-                     struct device_count *list)
+                          struct device_count *list)
 {
     size_t n = 0;
     for (size_t i = from; i < to; i++) {         /* as push */
@@ -89,7 +90,7 @@ size_t token_counts_delta(const struct token_counts *c, const struct history *h,
     return n;
 }
 
-/* Eight sums side by side, so that a step does not wait for the one before. */
+/* Eight hashes side by side, so that no step waits for the previous one. */
 static void hash_on(uint64_t lanes[8], const int32_t *tokens, size_t from, size_t to)
 {
     uint64_t l[8];
@@ -119,12 +120,12 @@ bool history_digest_extend(struct history_digest *k, const struct history *h)
     return same;
 }
 
-void token_counts_follow(struct token_counts *c, const struct history *h, bool goes_on)
+void token_counts_follow(struct token_counts *c, const struct history *h, bool extends)
 {
     if (!c->on_window && !c->on_text)
         return;
     assert(h->n_prompt <= h->n);
-    if (!goes_on) {
+    if (!extends) {
         clear(&c->last);
         clear(&c->text);
         c->n = 0;
