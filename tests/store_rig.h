@@ -158,7 +158,7 @@ static inline int rig_claim(struct store *s, int64_t worker, int64_t job, struct
 static inline int rig_commit(struct store *s, struct claim *c, size_t n, const struct job_end *end,
                              struct err *e)
 {
-    int32_t *v = rig_tokens(c->job, c->tokens, n);
+    int32_t *v = rig_tokens(c->job, c->end.tokens, n);
     struct commit b = { .ids = v, .n = n, .end = end };
     int rc = store_commit(s, c, &b, e);
     free(v);

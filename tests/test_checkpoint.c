@@ -279,7 +279,7 @@ static void counters_and_rounds_go_with_their_tokens(void)
     size_t n = 0, rounds = 0;
     /* the second attempt adds to the window in which the first one stopped */
     for (int part = 0; part < 2; part++) {
-        CHECK(rig_claim(s, w, 0, &claim) == 1 && claim.tokens == n);
+        CHECK(rig_claim(s, w, 0, &claim) == 1 && claim.end.tokens == n);
         struct checkpoint *c = opened(s, &claim, 0.002, true);
         int drafted = checkpoint_metric(c, "heads", "drafted", 0),
             count = checkpoint_metric(c, "", "rounds", 0), depth = checkpoint_metric(c, "", "depth", 2);
@@ -405,8 +405,8 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         free(ids);
         m->acked = 0;
         m->job = claim.job;
-        m->acked = claim.tokens;
-        size_t n = claim.tokens;
+        m->acked = claim.end.tokens;
+        size_t n = claim.end.tokens;
         while (n < claim.wanted && rc == 0) {
             size_t k = MIN(1 + n % 3, claim.wanted - n);
             rc = put(c, claim.job, n, k, &e);

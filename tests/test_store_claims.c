@@ -53,7 +53,7 @@ static void begun_jobs_need_their_numerics(void)
     CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
     CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
     CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 &&
-          c.tokens == 3);
+          c.end.tokens == 3);
     CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT &&
               strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"),
           "%s", e.msg);
@@ -61,7 +61,7 @@ static void begun_jobs_need_their_numerics(void)
     CHECK(store_claim(s, &(struct claim_request){ .worker = w, .job = job }, &c, &e) == 1);
     CHECK(store_begin(s, &c, "cpu-2", "another", false, &ids, &e) == -1 && strstr(e.msg, "model"), "%s",
           e.msg);
-    CHECK(store_begin(s, &c, "cpu-1", "fp", true, &ids, &e) == 0 && c.tokens == 3, "%s", e.msg);
+    CHECK(store_begin(s, &c, "cpu-1", "fp", true, &ids, &e) == 0 && c.end.tokens == 3, "%s", e.msg);
     free(ids);
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'accepted change'") == 1);
     CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
@@ -195,7 +195,7 @@ static void a_job_without_a_worker_is_had_at_once(void)
         for (size_t k = 0; k < 2; k++)
             others[k] = rig_worker(s);
         CHECK(store_claim(s, &(struct claim_request){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 &&
-              c.job == job && c.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
+              c.job == job && c.end.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
         CHECK(store_claim(s, &(struct claim_request){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
         CHECK(rig_commit(s, &before, 1, NULL, &e) == 1 && strstr(e.msg, "another worker"), "%s", e.msg);
         CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct claim_request){ .worker = w }, &other, &e) == 0);
@@ -314,7 +314,7 @@ static void a_stale_worker_never_writes(void)
             .finish_reason = "stop" }, &e) == 0);
         uint64_t before = file_hash(rig_path);
         struct metric m = { .source = "", .name = "rounds", .value = 1 };
-        int32_t *v = rig_tokens(job, c.tokens, 700);
+        int32_t *v = rig_tokens(job, c.end.tokens, 700);
         struct commit b = { .ids = v, .n = 700, .metrics = &m, .n_metrics = 1 };
         CHECK(store_commit(s, &c, &b, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what, e.msg);
         CHECK(store_claim_holds(s, c.job, c.attempt, &e) == 1 && strstr(e.msg, cases[i].says), "%s: %s", what,

@@ -64,13 +64,13 @@ static int life(struct store **s, struct acked *a, struct err *e)
     free(tokens);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct metric m = { .source = "", .name = "rounds", .value = 1 };
-        if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = steps[i], .metrics = &m,
+        if (store_commit(*s, &c, &(struct commit){ .ids = text + c.end.tokens, .n = steps[i], .metrics = &m,
             .n_metrics = 1 }, e))
             return -1;
-        a->tokens = c.tokens;
+        a->tokens = c.end.tokens;
     }
     struct job_end end = { .state = JOB_DONE, .finish_reason = "length" };
-    if (store_commit(*s, &c, &(struct commit){ .ids = text + c.tokens, .n = 49, .end = &end }, e))
+    if (store_commit(*s, &c, &(struct commit){ .ids = text + c.end.tokens, .n = 49, .end = &end }, e))
         return -1;
     a->tokens = 700;
     a->done = true;
@@ -133,7 +133,7 @@ static const char *verdict(const struct acked *a, bool go_on)
         int64_t w = rig_worker(s);
         struct claim c;
         rig_sql("UPDATE worker SET start = start - 1 WHERE id <> (SELECT max(id) FROM worker)");
-        if (rig_claim(s, w, 1, &c) != 1 || rig_commit(s, &c, 700 - c.tokens,
+        if (rig_claim(s, w, 1, &c) != 1 || rig_commit(s, &c, 700 - c.end.tokens,
             &(struct job_end){ .state = JOB_DONE }, &e) || !text_holds(s, 700))
             bad = "the text cannot be gone on with";
     }

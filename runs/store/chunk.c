@@ -1,10 +1,11 @@
+/* Packing token ids and linking chunks to a hash chain. Start at chunk_pack and link_next. */
 #include "runs/store/chunk.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-enum { ID_BYTES_MAX = 5 };               /* of LEB128 */
+enum { ID_BYTES_MAX = 5 };               /* of a 32-bit number in LEB128 */
 
 static void add_ids(struct sha256 *h, const int32_t *ids, size_t n)
 {
@@ -32,8 +33,8 @@ void link_next(struct chain_link *out, const struct chain_link *before, const in
     sha256_end(&h, out->v);
 }
 
-/* Compress raw[0..n) into out[0..*size). Small inputs take a small window: 20 KB of memory instead of 260, which the C library would
- * map and unmap for every chunk. */
+/* Compress raw[0..n) into out[0..*size). A small input uses a small window: zlib then needs 20 KB of memory
+ * instead of 260 KB, which the C library would map and unmap for every chunk. */
 static int deflate_all(uint8_t *out, uLong *size, const uint8_t *raw, size_t n)
 {
     bool small = n <= 4096;
@@ -51,7 +52,7 @@ int chunk_pack(uint8_t **data, size_t *size, uint32_t *crc, const int32_t *ids, 
     size_t raw_max, n_raw = 0;
     if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX / 2)
         return err_set(e, ERR_INPUT, "%zu token ids are too many to store", n);
-    /* what deflateBound says of any window */
+    /* deflateBound for any window size */
     uLong packed = (uLong)(raw_max + raw_max / 8 + raw_max / 64 + 64);
     uint8_t *raw = malloc(raw_max + 1), *out = malloc(packed);
     if (!raw || !out)
@@ -76,8 +77,8 @@ memory:
     return err_set(e, ERR_FAILED, "out of memory while %zu tokens are packed", n);
 }
 
-/* LEB128 of exactly n ids in raw[0..size). */
-static int read_ids(int32_t *ids, size_t n, const uint8_t *raw, size_t size)
+/* Decode raw[0..size), which must be exactly n ids. */
+static int decode_ids(int32_t *ids, size_t n, const uint8_t *raw, size_t size)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
@@ -104,12 +105,12 @@ int chunk_unpack(int32_t *ids, size_t n, const void *data, size_t size, uint32_t
         return err_set(e, ERR_FAILED, "its checksum is %08x and should be %08x", found, crc);
     if (!mul_size(n, ID_BYTES_MAX, &raw_max) || raw_max > UINT32_MAX || size > UINT32_MAX)
         return err_set(e, ERR_FAILED, "it claims %zu tokens", n);
-    uLong n_raw = (uLong)raw_max + 1;        /* zlib treats room for no byte as room for one */
+    uLong n_raw = (uLong)raw_max + 1;        /* zlib treats a size of 0 as 1 */
     uint8_t *raw = malloc(raw_max + 1);
     if (!raw)
         return err_set(e, ERR_FAILED, "out of memory while %zu tokens are unpacked", n);
     int z = uncompress(raw, &n_raw, data, (uLong)size);
-    int rc = z == Z_OK ? read_ids(ids, n, raw, n_raw) : -1;
+    int rc = z == Z_OK ? decode_ids(ids, n, raw, n_raw) : -1;
     free(raw);
     if (z == Z_MEM_ERROR)
         return err_set(e, ERR_FAILED, "out of memory while %zu tokens are unpacked", n);

@@ -1,3 +1,5 @@
+/* Naming this process and watching other ones, by /proc and by beats. Start at owner_liveness and
+ * watch_beat. */
 #include "runs/store/owner.h"
 
 #include <errno.h>
@@ -9,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first bytes of a small file of /proc, NUL at the end. */
+/* Read a small file of /proc. buf ends with a NUL. */
 static int read_small(char *buf, size_t size, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -26,8 +28,8 @@ static int read_small(char *buf, size_t size, const char *path)
     return 0;
 }
 
-/* State and start time of a process: fields 3 and 22 of /proc/PID/stat (proc(5)). The name in field 2 is in parentheses and may
- * hold anything, parentheses too: the last one ends it. */
+/* Read the state and start time of a process: fields 3 and 22 of /proc/PID/stat (proc(5)). Field 2 is a name
+ * in parentheses, which may itself contain parentheses: the last one ends it. */
 static int read_stat(char *state, uint64_t *start, const char *pid)
 {
     char path[64], buf[2048];
@@ -51,6 +53,11 @@ static int read_stat(char *state, uint64_t *start, const char *pid)
     return errno || end == p ? -1 : 0;
 }
 
+static int cannot_read(const char *path, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "%s cannot be read; it tells a living worker from a dead one", path);
+}
+
 int owner_self(struct owner *o, struct err *e)
 {
     static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
@@ -59,24 +66,22 @@ int owner_self(struct owner *o, struct err *e)
     if (gethostname(o->host, sizeof o->host - 1) || !o->host[0])
         strcpy(o->host, "?");
     if (read_small(boot, sizeof boot, boot_path))
-        return err_set(e, ERR_FAILED, "%s cannot be read; it tells a living worker from a dead one",
-                       boot_path);
+        return cannot_read(boot_path, e);
     boot[strcspn(boot, "\n")] = 0;
     snprintf(o->boot, sizeof o->boot, "%.36s", boot);
     if (readlink("/proc/self/ns/pid", pid_space, sizeof pid_space - 1) < 0)
-        return err_set(e, ERR_FAILED,
-                       "/proc/self/ns/pid cannot be read; it tells a living worker from a dead one");
+        return cannot_read("/proc/self/ns/pid", e);
     if (readlink("/proc/self/ns/time", time_space, sizeof time_space - 1) < 0)
-        time_space[0] = 0;               /* before Linux 5.6 */
+        time_space[0] = 0;               /* Linux before 5.6 has none */
     snprintf(o->spaces, sizeof o->spaces, "%s%s%s", pid_space, time_space[0] ? " " : "", time_space);
     o->pid = getpid();
     if (read_stat(&state, &o->start, "self"))
-        return err_set(e, ERR_FAILED,
-                       "/proc/self/stat cannot be read; it tells a living worker from a dead one");
+        return cannot_read("/proc/self/stat", e);
     return 0;
 }
 
-/* Whether /proc numbers processes as this one's namespace does: in a namespace made without mounting /proc again it does not. */
+/* Whether /proc shows this process's pid namespace. It does not if the namespace was made without mounting
+ * /proc again. */
 static bool proc_is_ours(void)
 {
     char seen[32] = "", want[32];
@@ -96,7 +101,7 @@ enum liveness owner_liveness(const struct owner *o, const struct owner *self, bo
         return OWNER_DEAD;
     snprintf(pid, sizeof pid, "%" PRId64, o->pid);
     if (!proc_is_ours() || read_stat(&state, &start, pid))
-        return OWNER_UNSEEN;             /* it has ended just now, or /proc hides the processes of others */
+        return OWNER_UNSEEN;             /* it has just ended, or /proc hides other users' processes */
     return start == o->start && state != 'Z' && state != 'X' ? OWNER_ALIVE : OWNER_DEAD;
 }
 

@@ -1,3 +1,4 @@
+/* Parsing the words that select jobs. Start at selection_parse. */
 #include "runs/store/selection.h"
 
 #include <errno.h>
@@ -38,8 +39,8 @@ int batch_name_check(const char *what, const char *name, struct err *e)
                         what, n, name, BATCH_NAME_BYTES_MAX);
 }
 
-/* A job number at *s, moved behind it; 0 when there is none. */
-static int64_t number(const char **s)
+/* Read a job number and move *s past it; 0: none. */
+static int64_t parse_number(const char **s)
 {
     char *end;
     if (**s < '0' || **s > '9')
@@ -66,10 +67,10 @@ static int parse_word(struct selection_term *t, const char *word, struct err *e)
             t->custom_id = s + 2 + n;
         return 0;
     }
-    t->first = t->last = number(&s);
+    t->first = t->last = parse_number(&s);
     if (t->first && *s == '-') {
         s++;
-        t->last = number(&s);
+        t->last = parse_number(&s);
     }
     if (!t->first || !t->last || *s)
         return err_set(e, ERR_INPUT,

@@ -1,7 +1,8 @@
-/* Which jobs a verb means: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --all.
+/* Which jobs a command names: 7, 5-90, @NAME, @NAME/custom_id, --state STATE, --all.
  *
- * Words are joined (7 @novel: job 7 and all of the batch); --state keeps those of the joined ones that are in it, and
- * alone means all that are. Nothing here knows the store: store_select turns a selection into job numbers. */
+ * Several words select the union of their jobs: `7 @novel` is job 7 and the batch "novel". --state narrows
+ * the union to jobs in that state; --state alone selects all jobs in it. Nothing here knows the store:
+ * store_select turns a selection into job numbers. */
 #pragma once
 #include "src/base/base.h"
 
@@ -9,26 +10,27 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_
 enum { BATCH_NAME_BYTES_MAX = 200 };
 
 const char *job_state_name(enum job_state s);
-/* Fails with ERR_INPUT naming the states. */
+/* Fails with ERR_INPUT and the list of states. */
 int job_state_parse(enum job_state *s, const char *word, struct err *e);
 
-/* A batch name: 1 to 200 bytes of UTF-8 without '/' and control bytes. `what` begins the message. */
+/* Check a batch name: 1 to 200 bytes of UTF-8 without '/' and control bytes. `what` begins the message. */
 int batch_name_check(const char *what, const char *name, struct err *e);
 
 struct selection_term {
-    const char *word;                /* as given; borrowed */
-    int64_t first, last;             /* job numbers; 0 when it is a name */
+    const char *word;                /* as the user wrote it; borrowed */
+    int64_t first, last;             /* job numbers; 0 for a name */
     char name[BATCH_NAME_BYTES_MAX + 1];
-    const char *custom_id;           /* into word; NULL: the whole batch */
+    const char *custom_id;           /* points into word; NULL: the whole batch */
 };
 
 struct selection {
-    struct selection_term *v; size_t n;    /* n == 0: every job (that is in the state) */
+    struct selection_term *v; size_t n;      /* n 0: every job (in the state) */
     bool by_state; enum job_state state;
 };
 
-/* Parse the words of a command line (borrowed: they must outlive the selection). No word, no state and not `all` is an error: a
- * verb whose default is every job gives `all`. `all` with words is an error. selection_free also after a failure. */
+/* Parse the words of a command line. The words are borrowed and must outlive the selection. No words, no
+ * state and no `all` is an error; a verb whose default is every job passes `all`. `all` together with words
+ * is an error. Call selection_free also after a failure. */
 int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
                     struct err *e);
 void selection_free(struct selection *sel);

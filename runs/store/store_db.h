@@ -1,19 +1,22 @@
-/* Inside the store: what its files share. Only store*.c include this and sqlite3.h.
+/* The connection to the store's file, shared by the files of runs/store. Only store_*.c include this header
+ * and sqlite3.h.
  *
- * Statements are prepared once per connection and kept by the address of their text, so every SQL text is a literal. Arguments
- * follow a format, one letter each:   i int64_t   d int   z size_t   r double   t const char * (NULL is NULL)
- *                                     b const void *, size_t (NULL is NULL)
+ * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL text
+ * is a literal. A format string has one letter for each argument:
+ *     i int64_t   d int   z size_t   r double   t const char * (NULL binds NULL)
+ *     b const void *, size_t (NULL binds NULL)
  *
- *     if (db_begin(s, e)) return -1;
- *     if (db_run(s, e, "UPDATE job SET state = 'paused' WHERE id = ?1", "i", id)) goto fail;
- *     return db_commit(s, e);
- * fail:
- *     return db_rollback(s);                        always -1; e stays
+ *     if (db_begin(s, e))
+ *         return -1;
+ *     int rc = db_run(s, e, "UPDATE job SET state = 'paused' WHERE id = ?1", "i", id);
+ *     return db_end(s, rc, e);                      commits when rc is 0, else rolls back and returns rc
  *
  *     sqlite3_stmt *q = db_query(s, e, "SELECT id FROM job WHERE batch = ?1", "i", batch);
- *     while ((rc = db_step(s, q, e)) == 1) ...      0 at the end, -1; both leave q reset. Leaving earlier: db_reset(q)
+ *     while ((rc = db_step(s, q, e)) == 1) ...      0 at the end, -1 on failure
+ *     A loop that leaves early calls db_reset(q).
  *
- * A failed write breaks the file for this process: db_begin of every connection refuses from then on, saying why. */
+ * Failed writes. After a failed write, db_begin of every connection of this process to the file fails and
+ * repeats the reason. */
 #pragma once
 #include <sqlite3.h>
 
@@ -24,58 +27,86 @@ enum { STATEMENTS_MAX = 128 };
 
 struct store {
     sqlite3 *db;
-    char *path, *shown;                  /* absolute; as the user wrote it */
+    char *path, *shown;                  /* absolute path; path as the user wrote it, for messages */
     struct store_options o;
-    const char *fs;                      /* name of a network file system, or NULL */
-    char notice[400];
+    const char *fs;                      /* name of the network file system, or NULL */
+    char notice[400];                    /* for store_notice */
     struct { const char *sql; sqlite3_stmt *st; } q[STATEMENTS_MAX];
     size_t n_q;
-    /* filled by store_worker_start, and where others' workers are looked at; pid 0: not yet */
-    struct owner self;
-    struct watch watch;
-    double busy_since, waited;           /* seconds, of the wait for others that is or was the last one */
-    uint32_t jitter;
-    uint64_t dev, ino;                   /* of the file */
-    struct open_file *file;              /* in the register of open ones, or NULL */
-    bool writes;                         /* between db_begin and its end */
+    struct owner self;                   /* this process; pid 0: not read yet */
+    struct watch watch;                  /* beats of other workers */
+    double busy_since, waited;           /* the current or last wait for a lock: its start, its seconds */
+    uint32_t jitter;                     /* state of the generator for waiting times */
+    uint64_t dev, ino;                   /* identity of the file */
+    struct open_file *file;              /* entry in the register of open files, or NULL */
+    bool writes;                         /* between db_begin and the end of the transaction */
 };
 
-/* store.c */
-int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
-int  db_begin_read(struct store *s, struct err *e);  /* for several reads of one moment; end with db_commit */
-int  db_commit(struct store *s, struct err *e);
-int  db_rollback(struct store *s);
-/* the one of SQLite's checks that this pragma is: ERR_FAILED with what it found */
-int  db_check(struct store *s, const char *pragma, struct err *e);
-int  db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
-int64_t db_changes(const struct store *s);           /* rows changed by the last db_run */
-sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...);   /* NULL: failed */
-int  db_step(struct store *s, sqlite3_stmt *q, struct err *e);
-void db_reset(sqlite3_stmt *q);
-/* First column of the first row: 1, none: 0, -1. */
-int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
-/* Apply steps[have..want) and set user_version, in one transaction. */
-int  store_migrate(struct store *s, const char *const *steps, int have, int want, struct err *e);
+/* ---- connections ---- */
 
-/* Strings of a list: blocks that live until the list is freed. */
+/* Register s->file for (s->dev, s->ino). The first connection of this process to the file runs `check` before
+ * SQLite opens the file; *first says so. */
+int  db_register(struct store *s, int (*check)(struct store *s, struct err *e), bool *first, struct err *e);
+/* Open s->path with longhand's settings: rollback journal, synchronous=EXTRA, foreign keys, secure delete. */
+int  db_connect(struct store *s, struct err *e);
+/* Close the connection, if it is open, and leave the register. */
+void db_disconnect(struct store *s);
+/* Run one of SQLite's check pragmas. ERR_FAILED carries its first finding. */
+int  db_check(struct store *s, const char *pragma, struct err *e);
+
+/* ---- statements ---- */
+
+int  db_run(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
+/* Run SQL of several statements, in a transaction. `doing` begins the message of a failure. */
+int  db_script(struct store *s, const char *sql, const char *doing, struct err *e);
+int64_t db_changes(const struct store *s);           /* rows that the last db_run changed */
+/* NULL: failed */
+sqlite3_stmt *db_query(struct store *s, struct err *e, const char *sql, const char *fmt, ...);
+int  db_step(struct store *s, sqlite3_stmt *q, struct err *e);   /* q NULL: -1, e stays */
+void db_reset(sqlite3_stmt *q);
+/* The first column of the first row: 1; 0: no row; -1. */
+int  db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const char *fmt, ...);
+
+/* ---- transactions ---- */
+
+int  db_begin(struct store *s, struct err *e);       /* BEGIN IMMEDIATE */
+int  db_begin_read(struct store *s, struct err *e);  /* several reads of one moment */
+int  db_commit(struct store *s, struct err *e);
+int  db_rollback(struct store *s);                   /* always -1 */
+/* rc 0: db_commit. Otherwise roll back and return rc; *e stays. */
+int  db_end(struct store *s, int rc, struct err *e);
+
+/* ---- columns ---- */
+
+/* Blocks of strings that live until their list is freed. */
 struct strings { struct strings *next; size_t used, size; char v[]; };
 void  strings_free(struct strings *t);
-/* Column `i` of a row as a string in *t; NULL where it is NULL, or without memory (then *failed). */
+/* Column `i` of a row as a string in *t. NULL for SQL's NULL; without memory NULL and *failed. */
 const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed);
+/* Columns i .. i + 4 are host, boot, spaces, pid, start of a worker. */
+void  column_owner(sqlite3_stmt *q, int i, struct owner *o);
 
-/* store_jobs.c */
-int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
-              struct err *e);
-/* now */
+/* ---- store_open.c ---- */
+
+/* Apply steps[have .. want-1] and set user_version, in one transaction. */
+int  store_migrate(struct store *s, const char *const *steps, int have, int want, struct err *e);
+
+/* ---- store_jobs.c ---- */
+
+int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
+                 struct err *e);
 int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
               struct err *e);
-
-/* store_text.c */
-struct chunks_end { size_t tokens; struct chain_link link; size_t n_part; int32_t part[CHUNK_TOKENS]; };
-/* Write chunks so that ids[0..n) stand behind *end, and move *end; part of the caller's transaction. */
-int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n,
+/* The prompt's ids from columns `ids` and `ids` + 1 (crc) of a row of `input`: *out [n], malloc'ed. */
+int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
                   struct err *e);
-/* The chain's end as it is to stand in job.link: behind the last chunk, full or not. */
-struct chain_link chunks_link(const struct chunks_end *end);
-/* All tokens of a job and where the text ends; inside the caller's transaction. */
-int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *end, struct err *e);
+
+/* ---- store_text.c ---- */
+
+/* Write chunks so that ids[0..n) follow *end, and move *end. Part of the caller's transaction. */
+int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,
+                  struct err *e);
+/* The chain's end as job.link stores it: after the last chunk, full or not. */
+struct chain_link chunks_link(const struct text_end *end);
+/* All tokens of a job and the end of its text. Part of the caller's transaction. */
+int chunks_read(struct store *s, int64_t job, int32_t **ids, struct text_end *end, struct err *e);

@@ -1,4 +1,7 @@
-/* Jobs in the store: submitting, finding, listing, and the verbs that change their state. */
+/* Jobs in the store: submitting, finding, listing, and the verbs that change a job's state.
+ *
+ * Owns the tables batch, job, input and event, but for what a worker writes (store_work.c). Start at
+ * store_submit and change_jobs. */
 #include "runs/store/store_db.h"
 
 #include <inttypes.h>
@@ -6,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
-              struct err *e)
+int event_add_at(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text, double at,
+                 struct err *e)
 {
     return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)",
                   "iritt", job, at, attempt, kind, text);
@@ -16,17 +19,25 @@ int event_put(struct store *s, int64_t job, int64_t attempt, const char *kind, c
 int event_add(struct store *s, int64_t job, int64_t attempt, const char *kind, const char *text,
               struct err *e)
 {
-    return event_put(s, job, attempt, kind, text, wall_seconds(), e);
+    return event_add_at(s, job, attempt, kind, text, wall_seconds(), e);
 }
 
 /* ---- submitting ---- */
 
-static int find_batch(struct store *s, const char *name, int64_t *id, struct err *e)
+/* Where jobs are submitted to. */
+/* name NULL: no batch; last_job: before this submission */
+struct batch { const char *name; int64_t id, last_job; };
+
+static int open_batch(struct store *s, struct batch *b, struct err *e)
 {
-    if (db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING", "tr",
-               name, wall_seconds()))
-        return -1;
-    return db_get(s, e, id, "SELECT id FROM batch WHERE name = ?1", "t", name) == 1 ? 0 : -1;
+    if (!b->name)
+        return 0;
+    return db_run(s, e, "INSERT INTO batch (name, created) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+                  "tr", b->name, wall_seconds()) ||
+                   db_get(s, e, &b->id, "SELECT id FROM batch WHERE name = ?1", "t", b->name) != 1 ||
+                   db_get(s, e, &b->last_job, "SELECT coalesce(max(id), 0) FROM job", "") != 1
+               ? -1
+               : 0;
 }
 
 static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
@@ -36,7 +47,6 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
     uint8_t *packed;
     size_t size;
     uint32_t crc;
-    double now = wall_seconds();
     link_start(&start, j->prompt_ids, j->n_prompt);
     if (chunk_pack(&packed, &size, &crc, j->prompt_ids, j->n_prompt, e))
         return -1;
@@ -47,7 +57,7 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
         "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)",
         "iztibttizzbtdr", batch, j->line, j->custom_id, (int64_t)j->sample, (const void *)identity,
         (size_t)SHA256_BYTES, j->model, j->fingerprint, (int64_t)j->seed, j->wanted, j->n_prompt, start.v,
-        sizeof start.v, j->paused ? "paused" : "queued", j->priority, now);
+        sizeof start.v, j->paused ? "paused" : "queued", j->priority, wall_seconds());
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
         rc = db_run(
@@ -59,34 +69,34 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
     return rc ? rc : event_add(s, *id, 0, "submitted", "", e);
 }
 
-/* A sample that comes later would have another seed than the others, and may have other parameters: a request is made once, with all its samples. `last`: the
- * highest number before this submission. */
-static int check_all_new(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
-                         int64_t last, struct err *e)
+/* Refuse a further sample of a custom_id from an earlier submission. It would have another seed than the
+ * other samples, and perhaps other parameters. */
+static int check_all_new(struct store *s, const struct batch *b, const struct job_spec *j, struct err *e)
 {
     int64_t other;
     int rc =
         db_get(s, e, &other, "SELECT id FROM job WHERE batch = ?1 AND custom_id = ?2 AND id <= ?3 LIMIT 1",
-               "iti", batch, j->custom_id, last);
+               "iti", b->id, j->custom_id, b->last_job);
     if (rc != 1)
         return rc;
     return err_set(e, ERR_INPUT,
                    "custom_id \"%s\" is in @%s already (job %" PRId64 ") without sample %" PRIu32
                    "; the number of samples (n, --samples) stays, or longhand remove @%s/%s "
                    "and submit it again",
-                   j->custom_id, name, other, j->sample, name, j->custom_id);
+                   j->custom_id, b->name, other, j->sample, b->name, j->custom_id);
 }
 
-/* 1: the job is there already, 0: it is not, -1: failed; with ERR_INPUT when the other one is a different request. */
-static int find_same(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
-                     const uint8_t identity[SHA256_BYTES], int64_t last, int64_t *id, struct err *e)
+/* 1: the batch has this job; 0: it does not; -1: failed, with ERR_INPUT if it has a different request under
+ * this name. */
+static int find_same(struct store *s, const struct batch *b, const struct job_spec *j,
+                     const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
     sqlite3_stmt *q = db_query(
         s, e, "SELECT id, identity, line FROM job WHERE batch = ?1 AND custom_id = ?2 AND sample = ?3", "iti",
-        batch, j->custom_id, (int64_t)j->sample);
-    int rc = q ? db_step(s, q, e) : -1;
+        b->id, j->custom_id, (int64_t)j->sample);
+    int rc = db_step(s, q, e);
     if (rc == 0)
-        return check_all_new(s, name, batch, j, last, e);
+        return check_all_new(s, b, j, e);
     if (rc != 1)
         return rc;
     *id = sqlite3_column_int64(q, 0);
@@ -94,39 +104,36 @@ static int find_same(struct store *s, const char *name, int64_t batch, const str
                 memcmp(sqlite3_column_blob(q, 1), identity, SHA256_BYTES) == 0;
     bool moved = (size_t)sqlite3_column_int64(q, 2) != j->line;
     db_reset(q);
-    if (same && moved &&
-        db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
+    if (!same)
+        return err_set(e, ERR_INPUT,
+                       "custom_id \"%s\" is in @%s already (job %" PRId64
+                       ") with another body; give this one another custom_id or the batch another name",
+                       j->custom_id, b->name, *id);
+    if (moved && db_run(s, e, "UPDATE job SET line = nullif(?2, 0) WHERE id = ?1", "iz", *id, j->line))
         return -1;
-    if (same)
-        return 1;
-    return err_set(e, ERR_INPUT,
-                   "custom_id \"%s\" is in @%s already (job %" PRId64
-                   ") with another body; give this one another custom_id or the batch another name",
-                   j->custom_id, name, *id);
+    return 1;
 }
 
-static int submit_one(struct store *s, const char *name, int64_t batch, const struct job_spec *j,
-                      int64_t last, int64_t *id, bool *is_new, struct err *e)
+static int submit_one(struct store *s, const struct batch *b, const struct job_spec *j, int64_t *id,
+                      bool *is_new, struct err *e)
 {
     uint8_t identity[SHA256_BYTES];
     struct sha256 h;
-    int rc = 0;
     sha256_start(&h);
     sha256_add(&h, j->identity ? j->identity : "", j->identity_bytes);
     sha256_end(&h, identity);
-    if (batch)
-        rc = find_same(s, name, batch, j, identity, last, id, e);
+    int rc = b->name ? find_same(s, b, j, identity, id, e) : 0;
     if (rc < 0)
         return -1;
     if (is_new)
         *is_new = rc == 0;
-    return rc == 1 ? 0 : insert_job(s, batch, j, identity, id, e);
+    return rc == 1 ? 0 : insert_job(s, b->id, j, identity, id, e);
 }
 
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
                  bool *is_new, size_t *bad, struct err *e)
 {
-    int64_t id = 0, last = 0;
+    struct batch b = { .name = batch };
     size_t i = 0, ignored;
     bad = bad ? bad : &ignored;
     *bad = n;
@@ -134,30 +141,26 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
         assert(!batch == !v[k].custom_id && v[k].model && v[k].parameters && v[k].wanted <= INT64_MAX);
     if ((batch && batch_name_check("the name of the batch", batch, e)) || db_begin(s, e))
         return -1;
-    if (batch && (find_batch(s, batch, &id, e) ||
-                  db_get(s, e, &last, "SELECT coalesce(max(id), 0) FROM job", "") != 1))
+    if (open_batch(s, &b, e))
         return db_rollback(s);
-    while (i < n && submit_one(s, batch, id, &v[i], last, &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
+    while (i < n && submit_one(s, &b, &v[i], &ids[i], is_new ? &is_new[i] : NULL, e) == 0)
         i++;
-    if (i < n) {
-        if (e->code == ERR_INPUT)
-            *bad = i;
-        return db_rollback(s);
-    }
-    return db_commit(s, e);
+    if (i < n && e->code == ERR_INPUT)
+        *bad = i;
+    return db_end(s, i < n ? -1 : 0, e);
 }
 
 /* ---- finding ---- */
 
 struct id_list { int64_t *v; size_t n, room; };
 
-static int id_add(struct id_list *l, int64_t id)
+static int id_add(struct id_list *l, int64_t id, struct err *e)
 {
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 64;
         int64_t *v = realloc(l->v, room * sizeof *v);
         if (!v)
-            return -1;
+            return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
         l->v = v;
         l->room = room;
     }
@@ -171,14 +174,14 @@ static int id_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Add what q gives to the list. */
-static int id_collect(struct store *s, sqlite3_stmt *q, struct id_list *l, struct err *e)
+/* Append the first column of q's rows to the list. */
+static int id_add_rows(struct store *s, sqlite3_stmt *q, struct id_list *l, struct err *e)
 {
     int rc;
-    while ((rc = q ? db_step(s, q, e) : -1) == 1)
-        if (id_add(l, sqlite3_column_int64(q, 0))) {
+    while ((rc = db_step(s, q, e)) == 1)
+        if (id_add(l, sqlite3_column_int64(q, 0), e)) {
             db_reset(q);
-            return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
+            return -1;
         }
     return rc;
 }
@@ -189,15 +192,12 @@ static int select_term(struct store *s, const struct selection_term *t, struct i
     sqlite3_stmt *q;
     if (!t->name[0])
         q = db_query(s, e, "SELECT id FROM job WHERE id BETWEEN ?1 AND ?2", "ii", t->first, t->last);
-    else if (t->custom_id)
-        q = db_query(
-            s, e,
-            "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND custom_id = ?2",
-            "tt", t->name, t->custom_id);
     else
-        q = db_query(s, e, "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1)", "t",
-                     t->name);
-    if (id_collect(s, q, l, e))
+        q = db_query(s, e,
+                     "SELECT id FROM job WHERE batch = (SELECT id FROM batch WHERE name = ?1) AND "
+                     "(?2 IS NULL OR custom_id = ?2)",
+                     "tt", t->name, t->custom_id);
+    if (id_add_rows(s, q, l, e))
         return -1;
     if (l->n > before)
         return 0;
@@ -206,9 +206,30 @@ static int select_term(struct store *s, const struct selection_term *t, struct i
     return err_set(e, ERR_INPUT, "no job is selected by \"%s\"", t->word);
 }
 
+/* Keep ids[0..*n), ascending and once each; with sel->by_state only jobs in that state. */
+static int filter_ids(struct store *s, const struct selection *sel, int64_t *ids, size_t *n, struct err *e)
+{
+    size_t kept = 0;
+    int64_t ignored;
+    if (*n)
+        qsort(ids, *n, sizeof *ids, id_order);
+    for (size_t i = 0; i < *n; i++) {
+        int keep = i == 0 || ids[i] != ids[i - 1];
+        if (keep && sel->n && sel->by_state)
+            keep = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND state = ?2", "it", ids[i],
+                          job_state_name(sel->state));
+        if (keep < 0)
+            return -1;
+        if (keep)
+            ids[kept++] = ids[i];
+    }
+    *n = kept;
+    return 0;
+}
+
 int store_select(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e)
 {
-    struct id_list l = {0}, kept = {0};
+    struct id_list l = {0};
     *ids = NULL;
     *n = 0;
     if (db_begin_read(s, e))
@@ -217,41 +238,30 @@ int store_select(struct store *s, const struct selection *sel, int64_t **ids, si
     for (size_t i = 0; i < sel->n && rc == 0; i++)
         rc = select_term(s, &sel->v[i], &l, e);
     if (rc == 0 && sel->n == 0)
-        rc = sel->by_state ? id_collect(s,
-                                        db_query(s, e, "SELECT id FROM job WHERE state = ?1", "t",
-                                                 job_state_name(sel->state)),
-                                        &l, e)
-                           : id_collect(s, db_query(s, e, "SELECT id FROM job", ""), &l, e);
-    if (rc == 0 && l.n)
-        qsort(l.v, l.n, sizeof *l.v, id_order);
-    for (size_t i = 0; i < l.n && rc == 0; i++) {
-        int64_t ignored;
-        int keep = i > 0 && l.v[i] == l.v[i - 1] ? 0 : 1;
-        if (keep && sel->n && sel->by_state)
-            keep = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND state = ?2", "it", l.v[i],
-                          job_state_name(sel->state));
-        rc = keep < 0                        ? -1
-             : keep && id_add(&kept, l.v[i]) ? err_set(e, ERR_FAILED, "out of memory for a list of jobs")
-                                             : 0;
-    }
-    free(l.v);
-    if (rc || (rc = db_commit(s, e))) {
-        db_rollback(s);
-        free(kept.v);
+        rc = id_add_rows(s,
+                         sel->by_state ? db_query(s, e, "SELECT id FROM job WHERE state = ?1", "t",
+                                                  job_state_name(sel->state))
+                                       : db_query(s, e, "SELECT id FROM job", ""),
+                         &l, e);
+    if (rc == 0)
+        rc = filter_ids(s, sel, l.v, &l.n, e);
+    rc = db_end(s, rc, e);
+    if (rc) {
+        free(l.v);
         return -1;
     }
-    *ids = kept.v;
-    *n = kept.n;
+    *ids = l.v;
+    *n = l.n;
     return 0;
 }
 
 /* ---- listing ---- */
 
-/* Columns i .. i + 4 of a running job are its worker's host, boot, spaces, pid and start: whether that process has ended, as far as the kernel tells. A
- * worker without a row has (store_claim sees it so too). */
-static bool has_ended(struct store *s, sqlite3_stmt *q, int i)
+/* Whether the worker in columns i .. i + 4 (column_owner) has ended, as far as the kernel knows. A worker
+ * without a row has ended, as in store_claim. */
+static bool worker_has_ended(struct store *s, sqlite3_stmt *q, int i)
 {
-    struct owner o = {0};
+    struct owner o;
     struct err ignored;
     if (sqlite3_column_type(q, i) == SQLITE_NULL)
         return true;
@@ -259,40 +269,54 @@ static bool has_ended(struct store *s, sqlite3_stmt *q, int i)
         s->self.pid = 0;
         return false;
     }
-    snprintf(o.boot, sizeof o.boot, "%s", (const char *)sqlite3_column_text(q, i + 1));
-    snprintf(o.spaces, sizeof o.spaces, "%s", (const char *)sqlite3_column_text(q, i + 2));
-    o.pid = sqlite3_column_int64(q, i + 3);
-    o.start = (uint64_t)sqlite3_column_int64(q, i + 4);
+    column_owner(q, i, &o);
     return owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
 }
 
-static bool fill_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
+#define JOB_COLUMNS \
+    "j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, " \
+    "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
+    "j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, j.created, j.started, j.updated, " \
+    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start"
+
+static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
     bool failed = false;
     struct err ignored;
     const char *state = column_text(q, 9, t, &failed);
     *j = (struct job){
-        .id = sqlite3_column_int64(q, 0), .batch = column_text(q, 1, t, &failed), .custom_id = column_text(q,
-            2, t, &failed), .line = (size_t)sqlite3_column_int64(q, 3),
-        .sample = (uint32_t)sqlite3_column_int64(q, 4), .seed = (uint64_t)sqlite3_column_int64(q, 5),
+        .id = sqlite3_column_int64(q, 0),
+        .batch = column_text(q, 1, t, &failed),
+        .custom_id = column_text(q, 2, t, &failed),
+        .line = (size_t)sqlite3_column_int64(q, 3),
+        .sample = (uint32_t)sqlite3_column_int64(q, 4),
+        .seed = (uint64_t)sqlite3_column_int64(q, 5),
         .model = column_text(q, 6, t, &failed),
-        .fingerprint = column_text(q, 7, t, &failed), .numerics = column_text(q, 8, t, &failed),
+        .fingerprint = column_text(q, 7, t, &failed),
+        .numerics = column_text(q, 8, t, &failed),
         .priority = sqlite3_column_int(q, 10),
-        .attempt = sqlite3_column_int64(q, 11), .prompt_tokens = (size_t)sqlite3_column_int64(q, 12),
+        .attempt = sqlite3_column_int64(q, 11),
+        .prompt_tokens = (size_t)sqlite3_column_int64(q, 12),
         .tokens = (size_t)sqlite3_column_int64(q, 13),
-        .given = (size_t)sqlite3_column_int64(q, 14), .wanted = (size_t)sqlite3_column_int64(q, 15),
+        .given = (size_t)sqlite3_column_int64(q, 14),
+        .wanted = (size_t)sqlite3_column_int64(q, 15),
         .resumes = (size_t)sqlite3_column_int64(q, 16),
-        .rate = sqlite3_column_double(q, 17), .finish_reason = column_text(q, 18, t, &failed),
+        .rate = sqlite3_column_double(q, 17),
+        .finish_reason = column_text(q, 18, t, &failed),
         .stop_reason = column_text(q, 19, t, &failed),
-        .error = column_text(q, 20, t, &failed), .parent = sqlite3_column_int64(q, 21),
+        .error = column_text(q, 20, t, &failed),
+        .parent = sqlite3_column_int64(q, 21),
         .parent_at = (size_t)sqlite3_column_int64(q, 22),
-        .created = sqlite3_column_double(q, 23), .started = sqlite3_column_double(q, 24),
-        .updated = sqlite3_column_double(q, 25), .ended = sqlite3_column_double(q, 26),
-        .host = column_text(q, 27, t, &failed), .pid = sqlite3_column_int64(q, 30),
+        .created = sqlite3_column_double(q, 23),
+        .started = sqlite3_column_double(q, 24),
+        .updated = sqlite3_column_double(q, 25),
+        .ended = sqlite3_column_double(q, 26),
+        .host = column_text(q, 27, t, &failed),
+        .pid = sqlite3_column_int64(q, 30),
     };
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
         return false;
-    j->gone = j->state == JOB_RUNNING && has_ended(s, q, 27);
+    j->gone = j->state == JOB_RUNNING && worker_has_ended(s, q, 27);
     j->rate = j->gone ? 0 : j->rate;
     return true;
 }
@@ -305,22 +329,20 @@ int store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *o
     int rc = db_begin_read(s, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         sqlite3_stmt *q = db_query(s, e,
-                                   "SELECT j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, j.priority, j.attempt, "
-                                         "j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, "
-                                         "j.created, j.started, j.updated, j.ended, w.host, w.boot, w.spaces, w.pid, w.start "
-                                         "FROM job j LEFT JOIN batch b ON b.id = j.batch LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i", ids[i]);
-        rc = q ? db_step(s, q, e) : -1;
+                                   "SELECT " JOB_COLUMNS " FROM job j LEFT JOIN batch b ON b.id = j.batch "
+                                   "LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1",
+                                   "i", ids[i]);
+        rc = db_step(s, q, e);
         if (rc != 1)
             continue;
-        rc = fill_job(s, &out->v[out->n++], q, &out->text)
+        rc = read_job(s, &out->v[out->n++], q, &out->text)
                  ? 0
                  : err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " cannot be read", s->shown, ids[i]);
         db_reset(q);
     }
-    if (rc || (rc = db_commit(s, e))) {
-        db_rollback(s);
+    rc = db_end(s, rc, e);
+    if (rc)
         job_list_free(out);
-    }
     return rc;
 }
 
@@ -331,49 +353,61 @@ void job_list_free(struct job_list *l)
     *l = (struct job_list){0};
 }
 
-/* A column as memory of its own with a NUL behind it. */
-static char *column_copy(sqlite3_stmt *q, int i, size_t *n)
+/* A column as malloc'ed memory with a NUL after it. NULL for SQL's NULL; without memory NULL and *failed. */
+static char *column_copy(sqlite3_stmt *q, int i, size_t *n, bool *failed)
 {
-    const void *p = sqlite3_column_blob(q, i);
-    size_t bytes = (size_t)sqlite3_column_bytes(q, i);
-    char *s = malloc(bytes + 1);
-    if (!s)
+    if (sqlite3_column_type(q, i) == SQLITE_NULL)
         return NULL;
-    if (bytes)
-        memcpy(s, p, bytes);
-    s[bytes] = 0;
-    if (n)
-        *n = bytes;
+    const void *p = sqlite3_column_blob(q, i);
+    *n = (size_t)sqlite3_column_bytes(q, i);
+    char *s = malloc(*n + 1);
+    if (!s) {
+        *failed = true;
+        return NULL;
+    }
+    if (*n)
+        memcpy(s, p, *n);
+    s[*n] = 0;
     return s;
+}
+
+int prompt_unpack(struct store *s, int64_t job, sqlite3_stmt *q, int ids, int64_t n, int32_t **out,
+                  struct err *e)
+{
+    *out = NULL;
+    if (n < 0 || n > INT32_MAX)
+        return err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
+    *out = malloc(((size_t)n + 1) * sizeof **out);
+    if (!*out)
+        return err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
+    if (chunk_unpack(*out, (size_t)n, sqlite3_column_blob(q, ids), (size_t)sqlite3_column_bytes(q, ids),
+                     (uint32_t)sqlite3_column_int64(q, ids + 1), e) == 0)
+        return 0;
+    free(*out);
+    *out = NULL;
+    return err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
 }
 
 int store_input(struct store *s, int64_t job, struct job_input *out, struct err *e)
 {
+    size_t ignored;
+    bool failed = false;
     *out = (struct job_input){0};
     sqlite3_stmt *q = db_query(s, e,
                                "SELECT i.prompt, i.ids, i.crc, i.parameters, i.metadata, j.prompt_tokens "
                                "FROM input i JOIN job j ON j.id = i.job WHERE i.job = ?1",
                                "i", job);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc != 1)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
     int64_t n = sqlite3_column_int64(q, 5);
-    rc = n < 0 || n > INT32_MAX
-             ? err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job)
-             : 0;
-    if (rc == 0) {
-        out->n_prompt = (size_t)n;
-        out->prompt = column_copy(q, 0, &out->prompt_bytes);
-        out->parameters = column_copy(q, 3, NULL);
-        bool no_metadata = sqlite3_column_type(q, 4) == SQLITE_NULL;
-        out->metadata = no_metadata ? NULL : column_copy(q, 4, NULL);
-        out->prompt_ids = malloc((out->n_prompt + 1) * sizeof *out->prompt_ids);
-        if (!out->prompt || !out->parameters || (!no_metadata && !out->metadata) || !out->prompt_ids)
-            rc = err_set(e, ERR_FAILED, "out of memory for the prompt of job %" PRId64, job);
-    }
-    if (rc == 0 && chunk_unpack(out->prompt_ids, out->n_prompt, sqlite3_column_blob(q, 1),
-                                (size_t)sqlite3_column_bytes(q, 1), (uint32_t)sqlite3_column_int64(q, 2), e))
-        rc = err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
+    out->prompt = column_copy(q, 0, &out->prompt_bytes, &failed);
+    out->parameters = column_copy(q, 3, &ignored, &failed);
+    out->metadata = column_copy(q, 4, &ignored, &failed);
+    rc = prompt_unpack(s, job, q, 1, n, &out->prompt_ids, e);
+    out->n_prompt = (size_t)n;
+    if (rc == 0 && (failed || !out->prompt || !out->parameters))
+        rc = err_set(e, ERR_FAILED, "out of memory for the prompt of job %" PRId64, job);
     db_reset(q);
     if (rc)
         job_input_free(out);
@@ -398,7 +432,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
                  "SELECT state, count(*), sum(tokens), sum(wanted), sum(max(wanted - tokens, 0)) FROM job "
                  "WHERE ?1 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?1) GROUP BY state",
                  "t", batch);
-    while ((rc = q ? db_step(s, q, e) : -1) == 1) {
+    while ((rc = db_step(s, q, e)) == 1) {
         enum job_state state;
         if (job_state_parse(&state, (const char *)sqlite3_column_text(q, 0), e)) {
             db_reset(q);
@@ -414,69 +448,75 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
     }
     if (rc || !out->jobs[JOB_RUNNING])
         return rc;
-    q = db_query(s, e, "SELECT sum(j.rate), w.host, w.boot, w.spaces, w.pid, w.start FROM job j LEFT JOIN worker w ON w.id = j.worker "
-                       "WHERE j.state = 'running' AND (?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker", "t", batch);
-    while ((rc = q ? db_step(s, q, e) : -1) == 1)
-        out->rate += has_ended(s, q, 1) ? 0 : sqlite3_column_double(q, 0);
+    q = db_query(s, e,
+                 "SELECT sum(j.rate), w.host, w.boot, w.spaces, w.pid, w.start "
+                 "FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.state = 'running' AND "
+                 "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker",
+                 "t", batch);
+    while ((rc = db_step(s, q, e)) == 1)
+        out->rate += worker_has_ended(s, q, 1) ? 0 : sqlite3_column_double(q, 0);
     return rc;
 }
 
 /* ---- changing ---- */
 
-/* `sql` changes job ?1 if it applies to its state; `kind` names the event (NULL: the job is gone). */
-static int change(struct store *s, const char *sql, const char *kind, const int64_t *ids, size_t n,
-                  size_t *changed, struct err *e)
+/* Run `sql` on each job ?1, at the time ?2. It changes only jobs in the right state. `event` names what
+ * happened; NULL: the job no longer exists. */
+static int change_jobs(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
+                       size_t *changed, struct err *e)
 {
     size_t ignored;
+    int rc = 0;
     changed = changed ? changed : &ignored;
     *changed = 0;
     if (db_begin(s, e))
         return -1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && rc == 0; i++) {
         int64_t attempt = 0;
-        if (db_run(s, e, sql, "ir", ids[i], wall_seconds()))
-            return db_rollback(s);
-        if (db_changes(s) == 0)
+        rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());
+        if (rc || db_changes(s) == 0)
             continue;
         ++*changed;
-        if (kind && strcmp(kind, "cancelled") == 0 &&
-            db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]))
-            return db_rollback(s);
-        if (kind && (db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0 ||
-                     event_add(s, ids[i], attempt, kind, "", e)))
-            return db_rollback(s);
+        if (!event)
+            continue;
+        if (strcmp(event, "cancelled") == 0)
+            rc = db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", ids[i]);
+        if (rc || db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) < 0)
+            rc = -1;
+        else
+            rc = event_add(s, ids[i], attempt, event, "", e);
     }
-    if (!kind &&
-        db_run(s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", ""))
-        return db_rollback(s);
-    return db_commit(s, e);
+    if (rc == 0 && !event)
+        rc = db_run(
+            s, e, "DELETE FROM batch WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.batch = batch.id)", "");
+    return db_end(s, rc, e);
 }
 
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s,
-                  "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, updated "
-                  "= ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
-                  "paused", ids, n, changed, e);
+    return change_jobs(s,
+                       "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, "
+                       "updated = ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
+                       "paused", ids, n, changed, e);
 }
 
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s,
-                  "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, ended = "
-                  "NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
-                  "resumed", ids, n, changed, e);
+    return change_jobs(s,
+                       "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
+                       "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
+                       "resumed", ids, n, changed, e);
 }
 
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s,
-                  "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
-                  "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
-                  "cancelled", ids, n, changed, e);
+    return change_jobs(s,
+                       "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
+                       "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
+                       "cancelled", ids, n, changed, e);
 }
 
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change(s, "DELETE FROM job WHERE id = ?1 AND ?2 > 0", NULL, ids, n, changed, e);
+    return change_jobs(s, "DELETE FROM job WHERE id = ?1 AND ?2 > 0", NULL, ids, n, changed, e);
 }

@@ -1,4 +1,7 @@
-/* Texts in the store: chunks appended, read back and checked; extend and fork; figures, rounds, spans. */
+/* Texts in the store: appending chunks, reading and checking them, extend and fork, and the lists of a job.
+ *
+ * Owns the tables chunk and span. A text is written as chunks of CHUNK_TOKENS ids (runs/store/chunk.h);
+ * struct text_end says where it ends. Start at chunks_append and chunks_read. */
 #include "runs/store/store_db.h"
 
 #include <inttypes.h>
@@ -8,7 +11,7 @@
 
 /* ---- appending ---- */
 
-struct chain_link chunks_link(const struct chunks_end *end)
+struct chain_link chunks_link(const struct text_end *end)
 {
     struct chain_link l = end->link;
     if (end->n_part)
@@ -16,8 +19,8 @@ struct chain_link chunks_link(const struct chunks_end *end)
     return l;
 }
 
-/* The chunk that is being filled, as a row: a new one, or in place of its shorter self. */
-static int write_part(struct store *s, int64_t job, struct chunks_end *end, struct err *e)
+/* Write the last chunk as a row: a new row, or the replacement of its shorter version. */
+static int write_part(struct store *s, int64_t job, struct text_end *end, struct err *e)
 {
     uint8_t *data;
     size_t size;
@@ -38,7 +41,7 @@ static int write_part(struct store *s, int64_t job, struct chunks_end *end, stru
     return rc;
 }
 
-int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const int32_t *ids, size_t n,
+int chunks_append(struct store *s, int64_t job, struct text_end *end, const int32_t *ids, size_t n,
                   struct err *e)
 {
     while (n > 0) {
@@ -57,10 +60,10 @@ int chunks_append(struct store *s, int64_t job, struct chunks_end *end, const in
 /* ---- reading ---- */
 
 struct raw_chunk { size_t start, n; uint32_t crc; struct chain_link link; size_t at, size; };
-/* rows as they are in the file, copied so that the read transaction is short */
+/* Copies of rows, so that the read transaction can end before they are unpacked. */
 struct raw_text {
     struct raw_chunk *v; size_t n, room;
-    uint8_t *data; size_t used, size;
+    uint8_t *data; size_t used, size;    /* v[i] has data[at .. at + size - 1] */
 };
 
 static void raw_free(struct raw_text *r)
@@ -91,7 +94,10 @@ static int raw_add(struct raw_text *r, sqlite3_stmt *q)
         r->size = bytes;
     }
     struct raw_chunk *c = &r->v[r->n++];
-    *c = (struct raw_chunk){ .start = start < 0 ? SIZE_MAX : (size_t)start, .n = n < 0 ? SIZE_MAX : (size_t)n, .at = r->used, .size = size,
+    *c = (struct raw_chunk){ .start = start < 0 ? SIZE_MAX : (size_t)start,
+                             .n = n < 0 ? SIZE_MAX : (size_t)n,
+                             .at = r->used,
+                             .size = size,
                              .crc = (uint32_t)sqlite3_column_int64(q, 2) };
     if (link && sqlite3_column_bytes(q, 3) == sizeof c->link)
         memcpy(c->link.v, link, sizeof c->link);
@@ -101,77 +107,26 @@ static int raw_add(struct raw_text *r, sqlite3_stmt *q)
     return 0;
 }
 
-static int bad_chunk(struct store *s, int64_t job, const struct raw_chunk *c, size_t number, const char *why,
-                     struct err *e)
-{
-    return err_set(e, ERR_FAILED, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged: %s",
-                   s->shown, job, number, c->start, why);
-}
-
-/* Unpack chunks first, first+1, ... behind the link *before into ids. */
-static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first,
-                  struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
-{
-    size_t done = 0;
-    for (size_t i = 0; i < r->n; i++) {
-        const struct raw_chunk *c = &r->v[i];
-        struct chain_link link;
-        size_t number = first + i, start = number * CHUNK_TOKENS, left = tokens - done;
-        char why[160];
-        if (c->start != start) {
-            snprintf(why, sizeof why, "tokens from %zu on were expected, a chunk is missing", start);
-            return bad_chunk(s, job, c, number, why, e);
-        }
-        if (c->n != MIN(left, (size_t)CHUNK_TOKENS)) {
-            snprintf(why, sizeof why, "it has %zu tokens, %zu were expected", c->n,
-                     MIN(left, (size_t)CHUNK_TOKENS));
-            return bad_chunk(s, job, c, number, why, e);
-        }
-        if (chunk_unpack(ids + done, c->n, r->data + c->at, c->size, c->crc, e)) {
-            char detail[sizeof e->msg];
-            memcpy(detail, e->msg, sizeof detail);
-            return bad_chunk(s, job, c, number, detail, e);
-        }
-        link_next(&link, &before, ids + done, c->n);
-        if (memcmp(&link, &c->link, sizeof link))
-            return bad_chunk(s, job, c, number, "its hash does not follow from the one before and its tokens",
-                             e);
-        before = link;
-        done += c->n;
-    }
-    if (done != tokens)
-        return err_set(e, ERR_FAILED,
-                       "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks are there", s->shown,
-                       job, first * CHUNK_TOKENS + done, first * CHUNK_TOKENS + tokens, r->n);
-    return 0;
-}
-
+/* start: the link before the first chunk */
 struct text_facts { size_t tokens; struct chain_link link, start; };
 
-/* What the job's row says, and the link before the first chunk. Inside a transaction. */
+/* Read the length and the links of a text. Part of the caller's transaction. */
 static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct err *e)
 {
     sqlite3_stmt *q = db_query(s, e,
                                "SELECT j.tokens, j.link, j.prompt_tokens, i.ids, i.crc FROM job j JOIN input "
                                "i ON i.job = j.id WHERE j.id = ?1",
                                "i", job);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
     int64_t n = sqlite3_column_int64(q, 2), tokens = sqlite3_column_int64(q, 0);
     const void *link = sqlite3_column_blob(q, 1);
     int32_t *prompt = NULL;
-    rc = -1;
-    if (n < 0 || n > INT32_MAX || tokens < 0 || tokens > INT32_MAX || !link ||
-        sqlite3_column_bytes(q, 1) != sizeof f->link)
-        err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
-    else if (!(prompt = malloc(((size_t)n + 1) * sizeof *prompt)))
-        err_set(e, ERR_FAILED, "out of memory for a prompt of %" PRId64 " tokens", n);
-    else if (chunk_unpack(prompt, (size_t)n, sqlite3_column_blob(q, 3), (size_t)sqlite3_column_bytes(q, 3),
-                          (uint32_t)sqlite3_column_int64(q, 4), e))
-        err_while(e, "%s: the prompt of job %" PRId64 " is damaged", s->shown, job);
+    if (tokens < 0 || tokens > INT32_MAX || !link || sqlite3_column_bytes(q, 1) != sizeof f->link)
+        rc = err_set(e, ERR_FAILED, "%s: the row of job %" PRId64 " is damaged", s->shown, job);
     else
-        rc = 0;
+        rc = prompt_unpack(s, job, q, 3, n, &prompt, e);
     if (rc == 0) {
         f->tokens = (size_t)tokens;
         memcpy(f->link.v, link, sizeof f->link);
@@ -182,30 +137,39 @@ static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct
     return rc;
 }
 
+/* The link before the chunk that begins at token `start`. 0; -1: failed. A missing row gives a link that no
+ * chunk follows from. */
+static int read_link_before(struct store *s, int64_t job, size_t start, const struct text_facts *f,
+                            struct chain_link *link, struct err *e)
+{
+    *link = f->start;
+    if (start == 0)
+        return 0;
+    sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
+                               start - CHUNK_TOKENS);
+    int rc = db_step(s, q, e);
+    if (rc == 1) {
+        if (sqlite3_column_bytes(q, 0) == sizeof link->v)
+            memcpy(link->v, sqlite3_column_blob(q, 0), sizeof link->v);
+        db_reset(q);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
 /* The rows of chunks that touch [from, to), and the link before the first of them. */
 static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const struct text_facts *f,
                      struct raw_text *r, struct chain_link *before, struct err *e)
 {
     size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS;
     int rc;
-    sqlite3_stmt *q;
-    *before = f->start;
-    if (first > 0) {
-        q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
-                     first - CHUNK_TOKENS);
-        rc = q ? db_step(s, q, e) : -1;
-        if (rc < 0)
-            return -1;
-        if (rc == 1 && sqlite3_column_bytes(q, 0) == sizeof before->v)
-            memcpy(before->v, sqlite3_column_blob(q, 0), sizeof before->v);
-        if (rc == 1)
-            db_reset(q);
-    }
-    q = db_query(s, e,
+    if (read_link_before(s, job, first, f, before, e))
+        return -1;
+    sqlite3_stmt *q =
+        db_query(s, e,
                  "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND start >= ?2 AND start < ?3 "
                  "ORDER BY start",
                  "izz", job, first, to);
-    while ((rc = q ? db_step(s, q, e) : -1) == 1)
+    while ((rc = db_step(s, q, e)) == 1)
         if (raw_add(r, q)) {
             db_reset(q);
             return err_set(e, ERR_FAILED, "out of memory while the text of job %" PRId64 " is read", job);
@@ -213,7 +177,49 @@ static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const
     return rc;
 }
 
-int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *end, struct err *e)
+/* Unpack chunks first, first + 1, ... into ids. They have `tokens` tokens and follow the link `before`. */
+static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first,
+                  struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const struct raw_chunk *c = &r->v[i];
+        struct chain_link link;
+        size_t start = (first + i) * CHUNK_TOKENS, want = MIN(tokens - done, (size_t)CHUNK_TOKENS);
+        int rc = c->start != start
+                     ? err_set(e, ERR_FAILED, "tokens from %zu on were expected, a chunk is missing", start)
+                 : c->n != want
+                     ? err_set(e, ERR_FAILED, "it has %zu tokens, %zu were expected", c->n, want)
+                     : chunk_unpack(ids + done, c->n, r->data + c->at, c->size, c->crc, e);
+        if (rc == 0) {
+            link_next(&link, &before, ids + done, c->n);
+            if (memcmp(&link, &c->link, sizeof link))
+                rc = err_set(e, ERR_FAILED, "its hash does not follow from the one before and its tokens");
+        }
+        if (rc)
+            return err_while(e, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged", s->shown,
+                             job, first + i, c->start);
+        before = link;
+        done += c->n;
+    }
+    if (done != tokens)
+        return err_set(e, ERR_FAILED,
+                       "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks exist", s->shown, job,
+                       first * CHUNK_TOKENS + done, first * CHUNK_TOKENS + tokens, r->n);
+    return 0;
+}
+
+static int check_last_link(struct store *s, int64_t job, const struct text_facts *f,
+                           const struct chain_link *last, struct err *e)
+{
+    return memcmp(last, &f->link, sizeof *last) == 0
+               ? 0
+               : err_set(e, ERR_FAILED,
+                         "%s: job %" PRId64 ": the hash of its %zu tokens differs from the hash in its row",
+                         s->shown, job, f->tokens);
+}
+
+int chunks_read(struct store *s, int64_t job, int32_t **ids, struct text_end *end, struct err *e)
 {
     struct text_facts f;
     struct raw_text r = {0};
@@ -233,10 +239,7 @@ int chunks_read(struct store *s, int64_t job, int32_t **ids, struct chunks_end *
         end->link = full ? r.v[full - 1].link : f.start;
         memcpy(end->part, v + full * CHUNK_TOKENS, end->n_part * sizeof *v);
         struct chain_link link = chunks_link(end);
-        if (memcmp(&link, &f.link, sizeof link))
-            rc = err_set(e, ERR_FAILED,
-                         "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row",
-                         s->shown, job, f.tokens);
+        rc = check_last_link(s, job, &f, &link, e);
     }
     raw_free(&r);
     if (rc)
@@ -261,30 +264,24 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
         return db_rollback(s);
     to = MIN(to, f.tokens);
     from = MIN(from, to);
-    int rc = from < to ? read_rows(s, job, from, to, &f, &r, &before, e) : 0;
-    if (rc)
-        db_rollback(s);
-    else
-        rc = db_commit(s, e);
-    size_t first = from / CHUNK_TOKENS,
+    int rc = db_end(s, from < to ? read_rows(s, job, from, to, &f, &r, &before, e) : 0, e);
+    /* whole chunks are read: tokens [first, until) */
+    size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS,
            until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
-    size_t whole = from < to ? until - first * CHUNK_TOKENS : 0;
+    size_t whole = from < to ? until - first : 0;
     if (rc == 0 && !(v = malloc((whole + 1) * sizeof *v)))
         rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", whole);
     if (rc == 0 && whole)
-        rc = unpack(s, job, &r, first, before, v, whole, e);
-    if (rc == 0 && until == f.tokens && r.n && memcmp(&r.v[r.n - 1].link, &f.link, sizeof f.link))
-        rc = err_set(e, ERR_FAILED,
-                     "%s: job %" PRId64 ": the hash of its %zu tokens is not the one in its row", s->shown,
-                     job, f.tokens);
+        rc = unpack(s, job, &r, first / CHUNK_TOKENS, before, v, whole, e);
+    if (rc == 0 && until == f.tokens && r.n)
+        rc = check_last_link(s, job, &f, &r.v[r.n - 1].link, e);
     raw_free(&r);
     if (rc) {
         free(v);
         return -1;
     }
-    size_t skip = from - first * CHUNK_TOKENS;
     if (from < to)
-        memmove(v, v + skip, (to - from) * sizeof *v);
+        memmove(v, v + (from - first), (to - from) * sizeof *v);
     *ids = v;
     *n = to - from;
     return 0;
@@ -292,19 +289,20 @@ int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t *
 
 /* ---- extend and fork ---- */
 
-static int add_given(struct store *s, int64_t job, struct chunks_end *end, const struct given_text *a,
-                     struct err *e)
+static int append_given(struct store *s, int64_t job, struct text_end *end, const struct given_text *g,
+                        struct err *e)
 {
-    if (!a || a->n == 0)
+    if (!g || g->n == 0)
         return 0;
     if (db_run(s, e, "INSERT INTO span (job, start, n, kind, text) VALUES (?1, ?2, ?3, 'given', ?4)", "izzb",
-               job, end->tokens, a->n, (const void *)(a->text ? a->text : ""), a->bytes))
+               job, end->tokens, g->n, (const void *)(g->text ? g->text : ""), g->bytes))
         return -1;
-    return chunks_append(s, job, end, a->ids, a->n, e);
+    return chunks_append(s, job, end, g->ids, g->n, e);
 }
 
-/* Write what follows from the chunks into the job's row. */
-static int note_text(struct store *s, int64_t job, const struct chunks_end *end, size_t wanted, struct err *e)
+/* Bring the job's row in line with its chunks and spans. */
+static int update_text_facts(struct store *s, int64_t job, const struct text_end *end, size_t wanted,
+                             struct err *e)
 {
     struct chain_link link = chunks_link(end);
     return db_run(
@@ -314,11 +312,11 @@ static int note_text(struct store *s, int64_t job, const struct chunks_end *end,
         "izbzr", job, end->tokens, link.v, sizeof link.v, wanted, wall_seconds());
 }
 
-/* Forget the tokens from `keep` on. */
-static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct chunks_end *end,
-               struct err *e)
+/* Delete the tokens from `keep` on. ids are all tokens of the job. */
+static int truncate_text(struct store *s, int64_t job, size_t keep, const int32_t *ids, struct text_end *end,
+                         struct err *e)
 {
-    struct chunks_end fresh = {0};
+    struct text_facts f;
     size_t full = keep / CHUNK_TOKENS * CHUNK_TOKENS;
     if (keep == end->tokens)
         return 0;
@@ -329,48 +327,38 @@ static int cut(struct store *s, int64_t job, size_t keep, const int32_t *ids, st
                "id = ?1)",
                "iz", job, keep) ||
         db_run(s, e, "UPDATE span SET n = ?2 - start, text = NULL WHERE job = ?1 AND start + n > ?2", "iz",
-               job, keep))
+               job, keep) ||
+        read_facts(s, job, &f, e))
         return -1;
-    if (full > 0) {
-        sqlite3_stmt *q = db_query(s, e, "SELECT link FROM chunk WHERE job = ?1 AND start = ?2", "iz", job,
-                                   full - CHUNK_TOKENS);
-        if (!q || db_step(s, q, e) != 1)
-            return -1;
-        memcpy(fresh.link.v, sqlite3_column_blob(q, 0), sizeof fresh.link);
-        db_reset(q);
-    } else {
-        struct text_facts f;
-        if (read_facts(s, job, &f, e))
-            return -1;
-        fresh.link = f.start;
-    }
-    fresh.tokens = full;
-    *end = fresh;
-    return chunks_append(s, job, end, ids + full, keep - full, e);
+    *end = (struct text_end){ .tokens = full };
+    return read_link_before(s, job, full, &f, &end->link, e) ||
+                   chunks_append(s, job, end, ids + full, keep - full, e)
+               ? -1
+               : 0;
 }
 
-static int check_added(size_t base, const struct given_text *a, size_t wanted, struct err *e)
+static int check_wanted(size_t base, const struct given_text *g, size_t wanted, struct err *e)
 {
-    size_t n = base + (a ? a->n : 0);
+    size_t n = base + (g ? g->n : 0);
     return wanted >= n
                ? 0
-               : err_set(e, ERR_INPUT, "%zu tokens are wanted, but %zu would be there already", wanted, n);
+               : err_set(e, ERR_INPUT, "%zu tokens are wanted, but the text would have %zu already", wanted,
+                         n);
 }
 
 int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
                  bool paused, struct err *e)
 {
     int32_t *ids = NULL;
-    struct chunks_end end;
+    struct text_end end;
     char text[96];
     int64_t busy = 0, attempt = 0;
     if (db_begin(s, e))
         return -1;
-    if (chunks_read(s, job, &ids, &end, e))
-        return db_rollback(s);
-    int rc = db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0
-                 ? -1
-                 : 0;
+    int rc = chunks_read(s, job, &ids, &end, e);
+    if (rc == 0 &&
+        db_get(s, e, &busy, "SELECT state IN ('queued', 'running') FROM job WHERE id = ?1", "i", job) < 0)
+        rc = -1;
     if (rc == 0 && busy)
         rc = err_set(e, ERR_INPUT,
                      "job %" PRId64 " is queued or running; pause it or let it end before it is extended",
@@ -379,54 +367,56 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct given_t
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, %zu cannot be kept", job, end.tokens,
                      keep);
     if (rc == 0)
-        rc = check_added(keep, add, wanted, e);
+        rc = check_wanted(keep, add, wanted, e);
     snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, wanted);
-    if (rc || cut(s, job, keep, ids, &end, e) || add_given(s, job, &end, add, e) || note_text(s, job, &end,
-        wanted, e) ||
-        db_run(s, e, "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, stop_reason = NULL, error = NULL, ended = NULL "
-                     "WHERE id = ?1", "it", job, paused ? "paused" : "queued") ||
-        db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 || event_add(s, job,
-            attempt, "extended", text, e)) {
-        free(ids);
-        return db_rollback(s);
-    }
+    if (rc == 0 &&
+        (truncate_text(s, job, keep, ids, &end, e) || append_given(s, job, &end, add, e) ||
+         update_text_facts(s, job, &end, wanted, e) ||
+         db_run(s, e,
+                "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
+                "stop_reason = NULL, error = NULL, ended = NULL WHERE id = ?1",
+                "it", job, paused ? "paused" : "queued") ||
+         db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
+         event_add(s, job, attempt, "extended", text, e)))
+        rc = -1;
     free(ids);
-    return db_commit(s, e);
+    return db_end(s, rc, e);
 }
 
-/* What the parent was given or shares itself stays so in the fork; the rest of the shared tokens was made by the parent. */
+/* Give the fork its spans: the parent's given and shared spans before token `at`, and one more for the tokens
+ * after them that the parent made. */
 static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
 {
-    int64_t made = 0;
+    int64_t shared = 0;
     if (db_run(s, e,
                "INSERT INTO span (job, start, n, kind, parent, text) SELECT ?1, start, min(n, ?3 - start), "
                "kind, parent, CASE WHEN start + n <= ?3 THEN text END "
                "FROM span WHERE job = ?2 AND start < ?3",
                "iiz", job, parent, at) ||
-        db_get(s, e, &made, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'",
+        db_get(s, e, &shared, "SELECT ifnull(max(start + n), 0) FROM span WHERE job = ?1 AND kind = 'shared'",
                "i", job) < 0)
         return -1;
-    return (size_t)made >= at ? 0 : db_run(s, e,
-                                           "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)", "iizi", job, made, at, parent);
+    if ((size_t)shared >= at)
+        return 0;
+    return db_run(s, e,
+                  "INSERT INTO span (job, start, n, kind, parent) VALUES (?1, ?2, ?3 - ?2, 'shared', ?4)",
+                  "iizi", job, shared, at, parent);
 }
 
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
 {
     int32_t *ids = NULL;
-    struct chunks_end from, end = {0};
+    struct text_end parent, end = {0};
     struct text_facts facts;
     char text[96];
-    double now = wall_seconds();
     if (db_begin(s, e))
         return -1;
-    if (read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &from, e))
-        return db_rollback(s);
-    int rc = f->at > from.tokens
-                 ? err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at",
-                           job, from.tokens, f->at)
-                 : 0;
+    int rc = read_facts(s, job, &facts, e) || chunks_read(s, job, &ids, &parent, e) ? -1 : 0;
+    if (rc == 0 && f->at > parent.tokens)
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " has %zu tokens, there is no token %zu to fork at", job,
+                     parent.tokens, f->at);
     if (rc == 0)
-        rc = check_added(f->at, f->add, f->wanted, e);
+        rc = check_wanted(f->at, f->add, f->wanted, e);
     if (rc == 0)
         rc = db_run(s, e,
                     "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, "
@@ -434,28 +424,28 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
                     "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, "
                     "prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7 FROM job WHERE id = ?1",
                     "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v,
-                    f->paused ? "paused" : "queued", now);
-    *id = sqlite3_last_insert_rowid(s->db);
-    end.link = facts.start;
-    snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
-    if (rc ||
-        db_run(s, e,
-               "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, "
-               "parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
-               "iit", *id, job, f->parameters) ||
-        share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
-        add_given(s, *id, &end, f->add, e) || note_text(s, *id, &end, f->wanted, e) ||
-        event_add(s, *id, 0, "forked", text, e)) {
-        free(ids);
-        return db_rollback(s);
+                    f->paused ? "paused" : "queued", wall_seconds());
+    if (rc == 0) {
+        *id = sqlite3_last_insert_rowid(s->db);
+        end.link = facts.start;
+        snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
+        rc = db_run(s, e,
+                    "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, "
+                    "parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
+                    "iit", *id, job, f->parameters) ||
+                     share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
+                     append_given(s, *id, &end, f->add, e) ||
+                     update_text_facts(s, *id, &end, f->wanted, e) || event_add(s, *id, 0, "forked", text, e)
+                 ? -1
+                 : 0;
     }
     free(ids);
-    return db_commit(s, e);
+    return db_end(s, rc, e);
 }
 
 /* ---- lists ---- */
 
-/* Room for one more element of `size` bytes behind n; the room doubles. */
+/* Room for one more element of `size` bytes after n elements; the room doubles. */
 static void *grow(void *v, size_t n, size_t size)
 {
     size_t bytes;
@@ -464,13 +454,13 @@ static void *grow(void *v, size_t n, size_t size)
     return mul_size(n ? 2 * n : 1, size, &bytes) ? realloc(v, bytes) : NULL;
 }
 
-/* Step q; when there is a row, make room for it in *v (a pointer to elements of `size` bytes, n of them so far). `failed`: a string of
- * the row before found no memory. */
+/* Step q. When it gives a row, make room for the row in *v, a pointer to n elements of `size` bytes.
+ * `failed`: a string of the previous row found no memory. */
 static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size,
                     bool failed, struct err *e)
 {
     void *old, *grown;
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     memcpy(&old, v, sizeof old);
     grown = rc == 1 && !failed ? grow(old, n, size) : old;
     if (grown)
@@ -494,9 +484,10 @@ int store_spans(struct store *s, int64_t job, struct span_list *out, struct err 
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
         out->v[out->n++] = (struct text_span){ .start = (size_t)sqlite3_column_int64(q, 0),
                                                .n = (size_t)sqlite3_column_int64(q, 1),
-            .kind = column_text(q, 2, &out->text, &failed), .parent = sqlite3_column_int64(q, 3),
-            .bytes = (size_t)sqlite3_column_bytes(q, 4),
-            .text = column_text(q, 4, &out->text, &failed) };
+                                               .kind = column_text(q, 2, &out->text, &failed),
+                                               .parent = sqlite3_column_int64(q, 3),
+                                               .bytes = (size_t)sqlite3_column_bytes(q, 4),
+                                               .text = column_text(q, 4, &out->text, &failed) };
     if (rc)
         span_list_free(out);
     return rc;
@@ -514,8 +505,9 @@ int store_metrics(struct store *s, int64_t job, struct metric_list *out, struct 
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
         out->v[out->n++] = (struct metric){ .window = (size_t)sqlite3_column_int64(q, 0),
                                             .source = column_text(q, 1, &out->text, &failed),
-            .name = column_text(q, 2, &out->text, &failed), .index = (unsigned)sqlite3_column_int(q, 3),
-            .value = sqlite3_column_double(q, 4) };
+                                            .name = column_text(q, 2, &out->text, &failed),
+                                            .index = (unsigned)sqlite3_column_int(q, 3),
+                                            .value = sqlite3_column_double(q, 4) };
     if (rc)
         metric_list_free(out);
     return rc;
@@ -533,11 +525,13 @@ int store_rounds(struct store *s, int64_t job, struct round_list *out, struct er
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
         out->v[out->n++] = (struct round_row){ .start = (size_t)sqlite3_column_int64(q, 0),
                                                .tokens = (size_t)sqlite3_column_int64(q, 1),
-            .sources = column_text(q, 2, &out->text, &failed), .depth = (unsigned)sqlite3_column_int(q, 3),
-            .drafted = (unsigned)sqlite3_column_int(q, 4),
-            .rows = (unsigned)sqlite3_column_int(q, 5), .accepted = (unsigned)sqlite3_column_int(q, 6),
-            .draft_seconds = (float)sqlite3_column_double(q, 7),
-            .verify_seconds = (float)sqlite3_column_double(q, 8) };
+                                               .sources = column_text(q, 2, &out->text, &failed),
+                                               .depth = (unsigned)sqlite3_column_int(q, 3),
+                                               .drafted = (unsigned)sqlite3_column_int(q, 4),
+                                               .rows = (unsigned)sqlite3_column_int(q, 5),
+                                               .accepted = (unsigned)sqlite3_column_int(q, 6),
+                                               .draft_seconds = (float)sqlite3_column_double(q, 7),
+                                               .verify_seconds = (float)sqlite3_column_double(q, 8) };
     if (rc)
         round_list_free(out);
     return rc;
@@ -551,19 +545,24 @@ int store_events(struct store *s, int64_t job, struct event_list *out, struct er
     sqlite3_stmt *q =
         db_query(s, e, "SELECT at, job, attempt, kind, text FROM event WHERE job = ?1 ORDER BY id", "i", job);
     while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
-        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0), .job = sqlite3_column_int64(q,
-            1), .attempt = sqlite3_column_int64(q, 2),
-            .kind = column_text(q, 3, &out->text, &failed), .text = column_text(q, 4, &out->text, &failed) };
+        out->v[out->n++] = (struct event){ .at = sqlite3_column_double(q, 0),
+                                           .job = sqlite3_column_int64(q, 1),
+                                           .attempt = sqlite3_column_int64(q, 2),
+                                           .kind = column_text(q, 3, &out->text, &failed),
+                                           .text = column_text(q, 4, &out->text, &failed) };
     if (rc)
         event_list_free(out);
     return rc;
 }
 
-#define LIST_FREE(name) void name##_free(struct name *l) { free(l->v); strings_free(l->text); *l = (struct name){0}; }
+#define LIST_FREE(name) \
+    void name##_free(struct name *l) { free(l->v); strings_free(l->text); *l = (struct name){0}; }
 LIST_FREE(span_list)
 LIST_FREE(metric_list)
 LIST_FREE(round_list)
 LIST_FREE(event_list)
+
+/* ---- checking the whole store ---- */
 
 int store_check(struct store *s, struct err *e)
 {
@@ -579,14 +578,12 @@ int store_check(struct store *s, struct err *e)
         return -1;
     rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        int32_t *tokens;
-        struct chunks_end end;
-        if (db_begin_read(s, e))
-            rc = -1;
-        else if (chunks_read(s, ids[i], &tokens, &end, e))
-            rc = db_rollback(s);
-        else
-            rc = (free(tokens), db_commit(s, e));
+        int32_t *tokens = NULL;
+        struct text_end end;
+        rc = db_begin_read(s, e);
+        if (rc == 0)
+            rc = db_end(s, chunks_read(s, ids[i], &tokens, &end, e), e);
+        free(tokens);
     }
     free(ids);
     return rc;

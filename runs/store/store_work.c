@@ -1,7 +1,9 @@
-/* Working on jobs: workers and their beats, claims, and the commits that only the owner of a claim can make. */
+/* Working on jobs: workers and their beats, claims, and the writes that a claim allows.
+ *
+ * Owns the tables worker, metric, round and snapshot. Every write of a worker passes `fence`, which checks
+ * the job's attempt in the same transaction. Start at store_claim and store_commit. */
 #include "runs/store/store_db.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -12,33 +14,38 @@
 
 /* ---- workers ---- */
 
-/* Two open files of one name lock each other out (fcntl(2), open file description locks), through the same code of the file system
- * as the locks that SQLite takes. */
+static bool lock_first_byte(int fd, short type)
+{
+    struct flock l = { .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
+    return fd >= 0 && fcntl(fd, F_OFD_SETLK, &l) == 0;
+}
+
+/* Two open file descriptions of one file exclude each other (fcntl(2)). The file system handles these locks
+ * with the same code as the locks that SQLite takes. */
 static int test_locks(struct store *s, struct err *e)
 {
     char path[PATH_MAX];
-    struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1 };
     snprintf(path, sizeof path, "%s-locktest-%s-%ld", s->path, s->self.host, (long)getpid());
     int a = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), b = open(path, O_RDWR | O_CLOEXEC);
-    bool first = a >= 0 && fcntl(a, F_OFD_SETLK, &l) == 0, second = b >= 0 && fcntl(b, F_OFD_SETLK, &l) == 0;
-    l.l_type = F_UNLCK;
-    bool freed = first && fcntl(a, F_OFD_SETLK, &l) == 0;
-    l.l_type = F_WRLCK;
-    bool third = freed && b >= 0 && fcntl(b, F_OFD_SETLK, &l) == 0;
+    bool first = lock_first_byte(a, F_WRLCK), second = lock_first_byte(b, F_WRLCK);
+    bool freed = first && lock_first_byte(a, F_UNLCK) && lock_first_byte(b, F_WRLCK);
     if (a >= 0)
         close(a);
     if (b >= 0)
         close(b);
     unlink(path);
-    if (first && !second && third)
+    if (first && !second && freed)
         return 0;
     return err_set(e, ERR_FAILED,
-                   "%s: the locks of this %s file system do not work here (%s); a store on it cannot be shared", s->shown, s->fs,
-                   !first ? "none can be taken" : second ? "two were given at once"
-                       : "one that was given back stays taken");
+                   "%s: the locks of this %s file system do not work here (%s); a store on it cannot be "
+                   "shared",
+                   s->shown, s->fs,
+                   !first   ? "no lock was granted"
+                   : second ? "a lock was granted twice"
+                            : "a released lock stays taken");
 }
 
-/* On a network file system: is there a worker of another host? */
+/* On a network file system: refuse a second host, unless the user vouches for the locks. */
 static int check_hosts(struct store *s, struct err *e)
 {
     if (!s->fs)
@@ -47,19 +54,19 @@ static int check_hosts(struct store *s, struct err *e)
         return test_locks(s, e);
     sqlite3_stmt *q =
         db_query(s, e, "SELECT host, pid FROM worker WHERE host <> ?1 LIMIT 1", "t", s->self.host);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
     err_set(e, ERR_FAILED,
             "%s: host %s (process %" PRId64 ") works on it, and it is on a network file system (%s): "
-                                            "--shared-db lets a second host in, where its locks "
-            "are honest",
+            "--shared-db lets a second host in, where its locks are honest",
             s->shown, (const char *)sqlite3_column_text(q, 0), (int64_t)sqlite3_column_int64(q, 1), s->fs);
     db_reset(q);
     return -1;
 }
 
-/* The row of this process; `worker` 0: a new number. It may have been taken for dead and be missing. */
+/* Make sure that this process has a row. Another worker may have declared it dead and deleted the row.
+ * `worker` 0: with a new number. */
 static int put_worker(struct store *s, int64_t worker, struct err *e)
 {
     return db_run(s, e,
@@ -83,68 +90,63 @@ int store_beat(struct store *s, int64_t worker, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
-    if (put_worker(s, worker, e) ||
-        db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker))
-        return db_rollback(s);
-    return db_commit(s, e);
+    int rc = put_worker(s, worker, e);
+    if (rc == 0)
+        rc = db_run(s, e, "UPDATE worker SET beat = beat + 1 WHERE id = ?1", "i", worker);
+    return db_end(s, rc, e);
 }
 
-/* Jobs of this worker go back to the queue, and it is forgotten. */
-static int requeue(struct store *s, int64_t worker, const char *kind, const char *text, struct err *e)
+/* Queue the jobs of this worker again and delete its row. */
+static int remove_worker(struct store *s, int64_t worker, const char *event, const char *text, struct err *e)
 {
     double now = wall_seconds();
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE worker = ?1 AND state = 'running'", "irtt", worker,
-                  now, kind, text) ||
-           db_run(s, e, "UPDATE job SET state = 'queued', attempt = attempt + 1, rate = 0, updated = ?2 WHERE worker = ?1 AND state = 'running'", "ir", worker, now) ||
-           db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) || db_run(s, e,
-               "DELETE FROM worker WHERE id = ?1", "i", worker) ? -1 : 0;
+    return db_run(s, e,
+                  "INSERT INTO event (job, at, attempt, kind, text) "
+                  "SELECT id, ?2, attempt, ?3, ?4 FROM job WHERE worker = ?1 AND state = 'running'",
+                  "irtt", worker, now, event, text) ||
+                   db_run(s, e,
+                          "UPDATE job SET state = 'queued', attempt = attempt + 1, rate = 0, updated = ?2 "
+                          "WHERE worker = ?1 AND state = 'running'",
+                          "ir", worker, now) ||
+                   db_run(s, e, "UPDATE job SET worker = NULL WHERE worker = ?1", "i", worker) ||
+                   db_run(s, e, "DELETE FROM worker WHERE id = ?1", "i", worker)
+               ? -1
+               : 0;
 }
 
 int store_worker_end(struct store *s, int64_t worker, struct err *e)
 {
     if (db_begin(s, e))
         return -1;
-    if (requeue(s, worker, "released", "its worker ended", e))
-        return db_rollback(s);
-    return db_commit(s, e);
+    return db_end(s, remove_worker(s, worker, "released", "its worker ended", e), e);
 }
 
-/* ---- the dead ---- */
+/* ---- dead workers ---- */
 
-struct dead { int64_t worker, beat; char text[160]; };
-struct dead_list { struct dead *v; size_t n; };
+struct dead_worker { int64_t worker, beat; char text[160]; };
+struct dead_list { struct dead_worker *v; size_t n; };
 
-static void read_owner(struct owner *o, sqlite3_stmt *q)
-{
-    memset(o, 0, sizeof *o);
-    snprintf(o->host, sizeof o->host, "%s", (const char *)sqlite3_column_text(q, 2));
-    snprintf(o->boot, sizeof o->boot, "%s", (const char *)sqlite3_column_text(q, 3));
-    snprintf(o->spaces, sizeof o->spaces, "%s", (const char *)sqlite3_column_text(q, 4));
-    o->pid = sqlite3_column_int64(q, 5);
-    o->start = (uint64_t)sqlite3_column_int64(q, 6);
-}
-
-/* Workers other than `me` that do not live any more. Reads only. */
+/* The workers other than `me` that are dead. Reads only. */
 static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct err *e)
 {
     double now = clock_seconds();
     int rc;
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, beat, host, boot, spaces, pid, start FROM worker WHERE id <> ?1", "i", me);
-    while ((rc = q ? db_step(s, q, e) : -1) == 1) {
-        struct dead d = { .worker = sqlite3_column_int64(q, 0), .beat = sqlite3_column_int64(q, 1) };
+    while ((rc = db_step(s, q, e)) == 1) {
+        struct dead_worker d = { .worker = sqlite3_column_int64(q, 0), .beat = sqlite3_column_int64(q, 1) };
         struct owner o;
-        read_owner(&o, q);
-        bool gone = owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
+        column_owner(q, 2, &o);
+        bool ended = owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
         double still = watch_beat(&s->watch, d.worker, d.beat, now, s->o.lease_seconds);
-        if (!gone && still < s->o.lease_seconds)
+        if (!ended && still < s->o.lease_seconds)
             continue;
-        if (gone)
+        if (ended)
             snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has ended", o.pid, o.host);
         else
             snprintf(d.text, sizeof d.text, "process %" PRId64 " on %.60s has given no sign for %.0f s",
                      o.pid, o.host, still);
-        struct dead *v = realloc(out->v, (out->n + 1) * sizeof *v);
+        struct dead_worker *v = realloc(out->v, (out->n + 1) * sizeof *v);
         if (!v) {
             db_reset(q);
             return err_set(e, ERR_FAILED, "out of memory for a list of workers");
@@ -155,85 +157,100 @@ static int find_dead(struct store *s, int64_t me, struct dead_list *out, struct 
     return rc;
 }
 
-/* Put their jobs back, unless one has given a sign since it was looked at. */
-static int bury(struct store *s, const struct dead_list *dead, struct err *e)
+/* Queue the jobs of dead workers again. A worker whose beat has risen since find_dead stays. */
+static int remove_dead(struct store *s, const struct dead_list *dead, struct err *e)
 {
     for (size_t i = 0; i < dead->n; i++) {
-        const struct dead *d = &dead->v[i];
+        const struct dead_worker *d = &dead->v[i];
         int64_t ignored;
         int rc = db_get(s, e, &ignored, "SELECT 1 FROM worker WHERE id = ?1 AND beat = ?2", "ii", d->worker,
                         d->beat);
-        if (rc < 0 || (rc == 1 && requeue(s, d->worker, "taken over", d->text, e)))
+        if (rc < 0 || (rc == 1 && remove_worker(s, d->worker, "taken over", d->text, e)))
             return -1;
     }
     return 0;
 }
 
-/* A running job always names a row of `worker`; where it does not (rows were lost, or changed by hand) nobody can be at work on it. Reads only: 1, 0, -1. */
-#define ORPHAN "state = 'running' AND (worker IS NULL OR NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"
+/* A running job always names a row of `worker`. If that row is missing (lost, or deleted by hand), no process
+ * can be working on the job. */
+#define ORPHAN \
+    "state = 'running' AND (worker IS NULL OR " \
+    "NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"
+
+/* 1, 0, -1. Reads only. */
 static int has_orphans(struct store *s, struct err *e)
 {
     int64_t ignored;
     return db_get(s, e, &ignored, "SELECT 1 FROM job WHERE " ORPHAN " LIMIT 1", "");
 }
 
-/* They go back to the queue. Their attempt is raised, so that whoever still believes to have one writes nothing more. */
-static int adopt(struct store *s, struct err *e)
+/* Queue orphans again. The raised attempt stops a process that still believes to work on one. */
+static int requeue_orphans(struct store *s, struct err *e)
 {
     double now = wall_seconds();
-    return db_run(s, e, "INSERT INTO event (job, at, attempt, kind, text) SELECT id, ?1, attempt, 'taken over', 'its worker is not known' FROM job WHERE " ORPHAN, "r", now) ||
-           db_run(s, e, "UPDATE job SET state = 'queued', attempt = attempt + 1, worker = NULL, rate = 0, updated = ?1 WHERE " ORPHAN, "r", now) ? -1 : 0;
+    return db_run(s, e,
+                  "INSERT INTO event (job, at, attempt, kind, text) "
+                  "SELECT id, ?1, attempt, 'taken over', 'its worker is not known' FROM job WHERE " ORPHAN,
+                  "r", now) ||
+                   db_run(s, e,
+                          "UPDATE job SET state = 'queued', attempt = attempt + 1, worker = NULL, rate = 0, "
+                          "updated = ?1 WHERE " ORPHAN,
+                          "r", now)
+               ? -1
+               : 0;
 }
 
 /* ---- claims ---- */
 
-/* "\nid\nid\n" of the numerics ids; "" when any will do. NULL without memory. */
-static char *numerics_list(const struct claim_request *w)
+/* "\nid\nid\n" of the numerics ids; "" when any id is accepted; NULL without memory. */
+static char *join_numerics(const struct claim_request *r)
 {
     size_t n = 2;
-    for (size_t i = 0; i < w->n_numerics; i++)
-        n += strlen(w->numerics[i]) + 1;
+    for (size_t i = 0; i < r->n_numerics; i++)
+        n += strlen(r->numerics[i]) + 1;
     char *s = malloc(n), *p = s;
     if (!s)
         return NULL;
     *p = 0;
-    for (size_t i = 0; i < w->n_numerics; i++)
-        p += sprintf(p, "%s%s\n", i ? "" : "\n", w->numerics[i]);
+    for (size_t i = 0; i < r->n_numerics; i++)
+        p += sprintf(p, "%s%s\n", i ? "" : "\n", r->numerics[i]);
     return s;
 }
 
-#define ELIGIBLE "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR instr(?1, char(10) || numerics || char(10)) > 0) " \
-                 "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
+#define ELIGIBLE \
+    "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR " \
+    "instr(?1, char(10) || numerics || char(10)) > 0) " \
+    "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
 
-/* The next job of the queue: 1, 0 none, -1. */
-static int next_in_queue(struct store *s, const struct claim_request *w, const char *numerics, int64_t *job,
+/* The next job of the queue: 1; 0: none; -1. */
+static int next_in_queue(struct store *s, const struct claim_request *r, const char *numerics, int64_t *job,
                          struct err *e)
 {
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
-                 "tt", numerics, w->batch);
-    int rc = q ? db_step(s, q, e) : -1;
+                 "tt", numerics, r->batch);
+    int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
     *job = sqlite3_column_int64(q, 0);
     int64_t priority = sqlite3_column_int64(q, 1);
     db_reset(q);
-    if (!w->model)
+    if (!r->model)
         return 1;
     rc = db_get(s, e, job,
                 "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?3 AND model = ?4 ORDER BY id LIMIT 1",
-                "ttit", numerics, w->batch, priority, w->model);
+                "ttit", numerics, r->batch, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 
-/* The job that was asked for: 1 it can be had, -1 it cannot. */
-static int check_wanted(struct store *s, int64_t job, struct err *e)
+/* Whether the job that a request names may be claimed: 1; -1: no, and e says why. */
+static int check_claimable(struct store *s, int64_t job, struct err *e)
 {
     sqlite3_stmt *q = db_query(
         s, e,
         "SELECT j.state, w.host, w.pid FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1", "i",
         job);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc <= 0)
         return rc ? -1 : err_set(e, ERR_INPUT, "there is no job %" PRId64, job);
     const char *state = (const char *)sqlite3_column_text(q, 0),
@@ -252,91 +269,101 @@ static int check_wanted(struct store *s, int64_t job, struct err *e)
     return rc;
 }
 
-/* Take this job, or fail it when it has had its attempts: 1 taken, 0 failed it. */
-static int take(struct store *s, const struct claim_request *w, int64_t job, struct claim *c, struct err *e)
+/* Fail a job that has used up its attempts. 0, -1. */
+static int fail_idle_job(struct store *s, int64_t job, int64_t attempt, int64_t idle, struct err *e)
 {
-    double now = wall_seconds();
+    char text[200];
+    snprintf(text, sizeof text,
+             "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` "
+             "lists them, `longhand resume` tries again",
+             idle);
+    return db_run(s, e,
+                  "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, "
+                  "ended = ?3 WHERE id = ?1",
+                  "itr", job, text, wall_seconds()) ||
+                   db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) ||
+                   event_add(s, job, attempt, "failed", text, e)
+               ? -1
+               : 0;
+}
+
+/* Claim this job: 1; 0: it has used up its attempts and failed; -1. */
+static int claim_job(struct store *s, const struct claim_request *r, int64_t job, struct claim *c,
+                     struct err *e)
+{
     char text[200];
     sqlite3_stmt *q =
         db_query(s, e, "SELECT idle, attempt, tokens, wanted, state FROM job WHERE id = ?1", "i", job);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc != 1)
-        return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " is gone", job);
+        return rc ? -1 : err_set(e, ERR_FAILED, "job %" PRId64 " does not exist any more", job);
     int64_t idle = sqlite3_column_int64(q, 0);
-    memset(c, 0, sizeof *c);
-    c->job = job;
-    c->attempt = sqlite3_column_int64(q, 1) + 1;
-    c->tokens = (size_t)sqlite3_column_int64(q, 2);
-    c->wanted = (size_t)sqlite3_column_int64(q, 3);
+    *c = (struct claim){ .job = job,
+                         .attempt = sqlite3_column_int64(q, 1) + 1,
+                         .end.tokens = (size_t)sqlite3_column_int64(q, 2),
+                         .wanted = (size_t)sqlite3_column_int64(q, 3) };
     rc = job_state_parse(&c->was, (const char *)sqlite3_column_text(q, 4), e);
     db_reset(q);
     if (rc)
         return -1;
-    if (!w->job && w->max_attempts > 0 && idle >= w->max_attempts) {
-        snprintf(text, sizeof text,
-                 "%" PRId64 " attempts in a row ended without a token or a longer snapshot; `longhand show` "
-                            "lists them, `longhand resume` tries again",
-                 idle);
-        return db_run(s, e, "UPDATE job SET state = 'failed', attempt = attempt + 1, error = ?2, updated = ?3, ended = ?3 WHERE id = ?1", "itr", job, text, now) ||
-               db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", job) || event_add(s, job, c->attempt,
-                   "failed", text, e) ? -1 : 0;
-    }
+    if (!r->job && r->max_attempts > 0 && idle >= r->max_attempts)
+        return fail_idle_job(s, job, c->attempt, idle, e);
     snprintf(text, sizeof text, "by process %" PRId64 " on %.60s, at token %zu", s->self.pid, s->self.host,
-             c->tokens);
+             c->end.tokens);
     if (db_run(s, e,
                "UPDATE job SET state = 'running', attempt = attempt + 1, idle = idle + 1, worker = ?2, "
                "resumes = resumes + (started IS NOT NULL AND tokens > 0), "
                "started = ifnull(started, ?3), updated = ?3, error = NULL, ended = NULL WHERE id = ?1",
-               "iir", job, w->worker, now) ||
+               "iir", job, r->worker, wall_seconds()) ||
         event_add(s, job, c->attempt, "claimed", text, e))
         return -1;
     return 1;
 }
 
-static int claim_now(struct store *s, const struct claim_request *w, const char *numerics,
-                     const struct dead_list *dead, struct claim *c, struct err *e)
+static int claim_in_transaction(struct store *s, const struct claim_request *r, const char *numerics,
+                                const struct dead_list *dead, struct claim *c, struct err *e)
 {
-    int64_t job = 0;
+    int64_t job = r->job;
     if (db_begin(s, e))
         return -1;
-    int rc = put_worker(s, w->worker, e) || bury(s, dead, e) || adopt(s, e) ? -1 : 0;
-    while (rc == 0) {                    /* a job that take() fails is not in the queue any more */
-        rc = w->job ? check_wanted(s, job = w->job, e) : next_in_queue(s, w, numerics, &job, e);
+    int rc = put_worker(s, r->worker, e) || remove_dead(s, dead, e) || requeue_orphans(s, e) ? -1 : 0;
+    while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
+        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, r, numerics, &job, e);
         if (rc != 1)
             break;
-        rc = take(s, w, job, c, e);
+        rc = claim_job(s, r, job, c, e);
     }
     if (rc < 0)
         return db_rollback(s);
     return db_commit(s, e) ? -1 : rc;
 }
 
-int store_claim(struct store *s, const struct claim_request *w, struct claim *c, struct err *e)
+int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
 {
     struct dead_list dead = {0};
     int64_t job;
-    assert(s->self.pid && w->worker);    /* without knowing itself it would take every worker for dead */
-    char *numerics = numerics_list(w);
+    assert(s->self.pid && r->worker);    /* otherwise every worker would look dead */
+    char *numerics = join_numerics(r);
     int rc =
-        numerics ? find_dead(s, w->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
-    if (rc == 0)                         /* most looks find nothing: they take no lock */
-        rc = dead.n || w->job ? 1 : has_orphans(s, e);
+        numerics ? find_dead(s, r->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
+    if (rc == 0)                         /* most calls find no work; they take no lock */
+        rc = dead.n || r->job ? 1 : has_orphans(s, e);
     if (rc == 0)
-        rc = next_in_queue(s, w, numerics, &job, e);
+        rc = next_in_queue(s, r, numerics, &job, e);
     if (rc == 1)
-        rc = claim_now(s, w, numerics, &dead, c, e);
+        rc = claim_in_transaction(s, r, numerics, &dead, c, e);
     free(numerics);
     free(dead.v);
     return rc;
 }
 
-/* ---- the work on a claim ---- */
+/* ---- writing under a claim ---- */
 
-/* What became of a job that is no longer ours: always 1, or -1. */
-static int lost(struct store *s, int64_t job, struct err *e)
+/* The claim does not hold: say what became of the job. 1, -1. */
+static int claim_lost(struct store *s, int64_t job, struct err *e)
 {
     sqlite3_stmt *q = db_query(s, e, "SELECT state FROM job WHERE id = ?1", "i", job);
-    int rc = q ? db_step(s, q, e) : -1;
+    int rc = db_step(s, q, e);
     if (rc < 0)
         return -1;
     if (rc == 0) {
@@ -352,13 +379,24 @@ static int lost(struct store *s, int64_t job, struct err *e)
     return 1;
 }
 
-/* Inside a write transaction: 0 while the job is ours, else as lost. */
+/* Inside a write transaction: 0 while the claim holds; else as claim_lost. */
 static int fence(struct store *s, int64_t job, int64_t attempt, struct err *e)
 {
     if (db_run(s, e, "UPDATE job SET updated = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
                "iir", job, attempt, wall_seconds()))
         return -1;
-    return db_changes(s) == 1 ? 0 : lost(s, job, e);
+    return db_changes(s) == 1 ? 0 : claim_lost(s, job, e);
+}
+
+/* Begin a write transaction under the fence. 0; otherwise as fence, and no transaction is open. */
+static int begin_fenced(struct store *s, const struct claim *c, struct err *e)
+{
+    if (db_begin(s, e))
+        return -1;
+    int rc = fence(s, c->job, c->attempt, e);
+    if (rc)
+        db_rollback(s);
+    return rc;
 }
 
 int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e)
@@ -366,10 +404,11 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
     int64_t ignored;
     int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE id = ?1 AND attempt = ?2 AND state = 'running'",
                     "ii", job, attempt);
-    return rc < 0 ? -1 : rc == 1 ? 0 : lost(s, job, e);
+    return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
-/* The same arithmetic and the same model as before? */
+/* Check that the worker has the job's arithmetic and model. `accept`: record a difference as an event
+ * instead. */
 static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
                       bool accept, struct err *e)
 {
@@ -377,24 +416,22 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
     const char *now[2] = { numerics, fingerprint }, *what[2] = { "numerics id", "model" };
     sqlite3_stmt *q = db_query(
         s, e, "SELECT ifnull(numerics, ''), ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", c->job);
-    int rc = q ? db_step(s, q, e) : -1;
-    if (rc != 1)
+    if (db_step(s, q, e) != 1)
         return -1;
     for (int i = 0; i < 2; i++)
         snprintf(before[i], sizeof before[i], "%s", (const char *)sqlite3_column_text(q, i));
     db_reset(q);
     for (int i = 0; i < 2; i++) {
-        bool began = i == 1 || c->tokens > 0;    /* a fingerprint counts from submit on */
-        if (!began || !before[i][0] || strcmp(before[i], now[i]) == 0)
+        bool binding = i == 1 || c->end.tokens > 0;  /* the fingerprint binds from submit on */
+        if (!binding || !before[i][0] || strcmp(before[i], now[i]) == 0)
             continue;
         if (!accept)
             return err_set(e, ERR_INPUT,
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
-                                          "would not go on as it would have; "
-                           "--accept-numerics-change goes on all the same",
-                           c->job, c->tokens, what[i], before[i], now[i]);
+                           "would not go on as it would have; --accept-numerics-change goes on all the same",
+                           c->job, c->end.tokens, what[i], before[i], now[i]);
         snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
-                 before[i], c->tokens);
+                 before[i], c->end.tokens);
         if (event_add(s, c->job, c->attempt, "accepted change", text, e))
             return -1;
     }
@@ -404,29 +441,25 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
                 bool accept_change, int32_t **ids, struct err *e)
 {
-    struct chunks_end end;
+    struct text_end end;
     *ids = NULL;
-    if (db_begin(s, e))
-        return -1;
-    int rc = fence(s, c->job, c->attempt, e);
-    if (rc == 0)
-        rc = check_same(s, c, numerics, fingerprint, accept_change, e);
+    int rc = begin_fenced(s, c, e);
+    if (rc)
+        return rc;
+    rc = check_same(s, c, numerics, fingerprint, accept_change, e);
     if (rc == 0)
         rc = chunks_read(s, c->job, ids, &end, e);
     if (rc == 0)
         rc = db_run(s, e, "UPDATE job SET numerics = ?2, fingerprint = ?3 WHERE id = ?1", "itt", c->job,
                     numerics, fingerprint);
-    if (rc || (rc = db_commit(s, e))) {
-        db_rollback(s);
+    rc = db_end(s, rc, e);
+    if (rc) {
         free(*ids);
         *ids = NULL;
         return rc;
     }
     c->begun = true;
-    c->tokens = end.tokens;
-    c->link = end.link;
-    c->n_part = end.n_part;
-    memcpy(c->part, end.part, sizeof c->part);
+    c->end = end;
     return 0;
 }
 
@@ -454,18 +487,15 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
     return 0;
 }
 
-static int write_end(struct store *s, const struct claim *c, const struct chunks_end *text,
-                     const struct job_end *end, struct err *e)
+static int write_end(struct store *s, const struct claim *c, size_t tokens, const struct job_end *end,
+                     struct err *e)
 {
     char line[160];
-    const char *state = job_state_name(end->state);
+    const char *state = job_state_name(end->state),
+               *why = end->error ? end->error : end->finish_reason ? end->finish_reason : "";
     bool over = end->state == JOB_DONE || end->state == JOB_FAILED;
     assert(over || end->state == JOB_QUEUED || end->state == JOB_PAUSED);
-    snprintf(line, sizeof line, "at token %zu%s%.100s", text->tokens,
-             end->error || end->finish_reason ? ": " : "",
-             end->error           ? end->error
-             : end->finish_reason ? end->finish_reason
-                                  : "");
+    snprintf(line, sizeof line, "at token %zu%s%.100s", tokens, why[0] ? ": " : "", why);
     if (db_run(s, e,
                "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, "
                "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, "
@@ -480,13 +510,12 @@ static int write_end(struct store *s, const struct claim *c, const struct chunks
 
 int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e)
 {
-    struct chunks_end end = { .tokens = c->tokens, .link = c->link, .n_part = c->n_part };
-    assert(b->n == 0 || (c->begun && c->tokens <= c->wanted && b->n <= c->wanted - c->tokens));
-    memcpy(end.part, c->part, c->n_part * sizeof *c->part);
-    if (db_begin(s, e))
-        return -1;
-    int rc = fence(s, c->job, c->attempt, e);
-    if (rc == 0 && b->n) {
+    struct text_end end = c->end;
+    assert(b->n == 0 || (c->begun && end.tokens <= c->wanted && b->n <= c->wanted - end.tokens));
+    int rc = begin_fenced(s, c, e);
+    if (rc)
+        return rc;
+    if (b->n) {
         rc = chunks_append(s, c->job, &end, b->ids, b->n, e);
         struct chain_link link = chunks_link(&end);
         if (rc == 0)
@@ -498,23 +527,18 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);
     for (size_t i = 0; i < b->n_notes && rc == 0; i++)
-        rc = event_put(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
+        rc = event_add_at(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
     if (rc == 0 && b->end)
-        rc = write_end(s, c, &end, b->end, e);
-    if (rc) {
-        db_rollback(s);
-        return rc;
-    }
-    if (db_commit(s, e))
-        return -1;
-    c->tokens = end.tokens;
-    c->link = end.link;
-    c->n_part = end.n_part;
-    memcpy(c->part, end.part, end.n_part * sizeof *c->part);
-    return 0;
+        rc = write_end(s, c, end.tokens, b->end, e);
+    rc = db_end(s, rc, e);
+    if (rc == 0)
+        c->end = end;
+    return rc;
 }
 
-static int snapshot_drop(struct store *s, int64_t job, size_t start, struct err *e)
+/* ---- rows of snapshot files ---- */
+
+static int drop_snapshots(struct store *s, int64_t job, size_t start, struct err *e)
 {
     return db_run(s, e, "DELETE FROM snapshot WHERE job = ?1 AND start >= ?2", "iz", job, start);
 }
@@ -522,55 +546,41 @@ static int snapshot_drop(struct store *s, int64_t job, size_t start, struct err 
 int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
                        struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    int rc = fence(s, c->job, c->attempt, e);
+    int rc = begin_fenced(s, c, e);
+    if (rc)
+        return rc;
+    rc = db_run(s, e,
+                "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM "
+                "snapshot WHERE job = ?1)",
+                "iz", c->job, r->tokens);
     if (rc == 0)
-        rc = db_run(s, e,
-                    "UPDATE job SET idle = 0 WHERE id = ?1 AND ?2 > (SELECT ifnull(max(tokens), 0) FROM "
-                    "snapshot WHERE job = ?1)",
-                    "iz", c->job, r->tokens);
-    if (rc == 0 && (rc = snapshot_drop(s, c->job, r->start, e)) == 0)
+        rc = drop_snapshots(s, c->job, r->start, e);
+    if (rc == 0)
         rc =
             db_run(s, e, "INSERT INTO snapshot (job, start, tokens, path, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
                    "izzti", c->job, r->start, r->tokens, r->name, (int64_t)bytes);
-    if (rc) {
-        db_rollback(s);
-        return rc;
-    }
-    return db_commit(s, e);
+    return db_end(s, rc, e);
 }
 
 int store_snapshot_drop(struct store *s, const struct claim *c, size_t start, struct err *e)
 {
-    if (db_begin(s, e))
-        return -1;
-    int rc = fence(s, c->job, c->attempt, e);
-    if (rc == 0)
-        rc = snapshot_drop(s, c->job, start, e);
-    if (rc) {
-        db_rollback(s);
-        return rc;
-    }
-    return db_commit(s, e);
+    int rc = begin_fenced(s, c, e);
+    return rc ? rc : db_end(s, drop_snapshots(s, c->job, start, e), e);
 }
 
 int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[STORE_SNAPSHOTS_MAX], size_t *n,
                         struct err *e)
 {
-    int rc = -1;
+    int rc;
     *n = 0;
     sqlite3_stmt *q =
         db_query(s, e, "SELECT path, start, tokens FROM snapshot WHERE job = ?1 ORDER BY start", "i", job);
-    while (q && (rc = db_step(s, q, e)) == 1) {
+    while ((rc = db_step(s, q, e)) == 1) {
         const char *name = (const char *)sqlite3_column_text(q, 0);
         struct snapshot_row r = { .start = (size_t)sqlite3_column_int64(q, 1),
                                   .tokens = (size_t)sqlite3_column_int64(q, 2) };
-        bool fits = name && strlen(name) < sizeof r.name && r.start < r.tokens &&
-                    r.start == (*n ? row[*n - 1].tokens : 0) && *n < STORE_SNAPSHOTS_MAX;
-        if (fits)
-            strcpy(r.name, name);
-        else {
+        if (!name || strlen(name) >= sizeof r.name || r.start >= r.tokens ||
+            r.start != (*n ? row[*n - 1].tokens : 0) || *n == STORE_SNAPSHOTS_MAX) {
             err_set(e, ERR_FAILED,
                     "the row of job %" PRId64
                     " that names the snapshot \"%.80s\" does not follow the one before it",
@@ -578,6 +588,7 @@ int store_snapshot_list(struct store *s, int64_t job, struct snapshot_row row[ST
             db_reset(q);
             return -1;
         }
+        strcpy(r.name, name);
         row[(*n)++] = r;
     }
     return rc;

@@ -179,8 +179,8 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     if (c->o.seconds <= 0)
         c->o.seconds = CHECKPOINT_SECONDS;
     c->claim = *claim;
-    c->base = claim->tokens;
-    c->capacity = claim->wanted > claim->tokens ? claim->wanted - claim->tokens : 0;
+    c->base = claim->end.tokens;
+    c->capacity = claim->wanted > claim->end.tokens ? claim->wanted - claim->end.tokens : 0;
     c->window0 = c->base / METRIC_WINDOW;
     c->n_windows = (c->base + c->capacity) / METRIC_WINDOW - c->window0 + 1;
     c->dirty_from = c->n_windows;

@@ -365,7 +365,7 @@ static int rebuild(struct task *t, struct err *e)
 {
     struct decoder *d = &t->decoder;
     double start = clock_seconds();
-    for (size_t i = 0; i < t->c->tokens; i++) {
+    for (size_t i = 0; i < t->c->end.tokens; i++) {
         if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
             return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i,
                            t->ids[i]);
@@ -376,12 +376,12 @@ static int rebuild(struct task *t, struct err *e)
     }
     if (t->replay.emit.finish != FINISH_NONE)
         return 0;
-    decode_append(d, t->ids, t->c->tokens);
-    d->stats.from = t->c->tokens;
+    decode_append(d, t->ids, t->c->end.tokens);
+    d->stats.from = t->c->end.tokens;
     stopping_for("the snapshot to be read");
     snapshot_policy_restore(&t->snapshots);
     notice(t);
-    progress_phase(&t->w->progress, t->c->tokens ? "reading prompt and text" : "reading the prompt", "tokens",
+    progress_phase(&t->w->progress, t->c->end.tokens ? "reading prompt and text" : "reading the prompt", "tokens",
                    d->n_tokens - 1);
     stopping_for("this pass over the text");
     int rc = decode_prefill(d, prefilling, t, e);
@@ -603,7 +603,7 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *how
                struct work_result *r, struct err *e)
 {
     struct task t = { .w = w, .c = c, .how = how, .out = out, .r = r };
-    *r = (struct work_result){ .was = c->tokens, .tokens = c->tokens };
+    *r = (struct work_result){ .was = c->end.tokens, .tokens = c->end.tokens };
     w->progress.job = out ? 0 : c->job;          /* in the foreground there is only one */
     heartbeat_watch(w->beat, c->job, c->attempt);
     int rc = read_job(&t, e);
