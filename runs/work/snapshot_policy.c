@@ -227,8 +227,8 @@ void snapshot_policy_stop(struct snapshot_policy *k)
     if (rows <= k->kept)
         return;
     begin(k, rows, SNAPSHOT_GAIN_SECONDS, true);
-    stopping_for("a snapshot of the cache, 60 s at most");
+    stop_notice_for("a snapshot of the cache, 60 s at most");
     snapshot_files_wait(k->files, SNAPSHOT_STOP_SECONDS);
-    stopping_for(NULL);
+    stop_notice_for(NULL);
     take_result(k);
 }

@@ -90,7 +90,7 @@ int worker_load(struct worker *w, struct err *e)
     struct engine *g = &w->engine;
     if (w->loaded)
         return 0;
-    stopping_for("the model to be read");
+    stop_notice_for("the model to be read");
     progress_phase(&w->progress, "checking the model", "bytes", 0);
     int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
@@ -102,7 +102,7 @@ int worker_load(struct worker *w, struct err *e)
         g->path[0] = 0;                      /* of nothing: whoever comes next opens it anew */
         w->loaded = false;
     }
-    stopping_for(NULL);
+    stop_notice_for(NULL);
     progress_clear(&w->progress);
     /* whatever was broken off is made again by who takes the job next */
     if (stop_signal) {
@@ -213,10 +213,10 @@ static void open_int8(struct task *t, size_t n_max)
     if (!draft_wants_int8(&t->params.draft, g->dev) ||
         (!g->int8.mem && !job_has_room(&t->params, g, n_max, model_quantized_bytes(&g->config, g->dev))))
         return;
-    stopping_for("the model in 8 bits");
+    stop_notice_for("the model in 8 bits");
     if (engine_int8(g, &w->progress, &ignored) == 0)
         t->setup.small = &g->int8;
-    stopping_for(NULL);
+    stop_notice_for(NULL);
     progress_clear(&w->progress);
 }
 
@@ -378,14 +378,14 @@ static int rebuild(struct task *t, struct err *e)
         return 0;
     decode_append(d, t->ids, t->c->end.tokens);
     d->stats.from = t->c->end.tokens;
-    stopping_for("the snapshot to be read");
+    stop_notice_for("the snapshot to be read");
     snapshot_policy_restore(&t->snapshots);
     notice(t);
     progress_phase(&t->w->progress, t->c->end.tokens ? "reading prompt and text" : "reading the prompt", "tokens",
                    d->n_tokens - 1);
-    stopping_for("this pass over the text");
+    stop_notice_for("this pass over the text");
     int rc = decode_prefill(d, prefilling, t, e);
-    stopping_for(NULL);
+    stop_notice_for(NULL);
     progress_clear(&t->w->progress);
     t->r->prefill_seconds = clock_seconds() - start;
     checkpoint_add(t->checkpoint, t->prefill_tokens, (double)d->count.prefill_tokens);
@@ -502,13 +502,13 @@ static int write_text(struct task *t, struct err *e)
     tell_of_heads(t);
     tell_of_int8(t);
     double start = clock_seconds();
-    stopping_for("this round");
+    stop_notice_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {
         rc = stops(t) ? 1 : round_of(t, e);
         snapshot_policy_round(&t->snapshots);
         notice(t);
     }
-    stopping_for(NULL);
+    stop_notice_for(NULL);
     t->r->seconds = clock_seconds() - start;
     progress_clear(&t->w->progress);
     return rc;

@@ -1,3 +1,4 @@
+/* Errors, UTF-8 validation, memory, the clock, and whole files; one section each. */
 #include "src/base/base.h"
 
 #include <errno.h>
@@ -11,7 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Length of the code point at s[0..n) (n >= 1): 0 when the bytes are wrong, n + 1 when they only break off. */
+/* ---- UTF-8 and errors ---- */
+
+/* The length of the code point at s[0..n) (n >= 1). 0: the bytes are wrong; n + 1: bytes are missing at the
+ * end. */
 static size_t utf8_step(const unsigned char *s, size_t n)
 {
     unsigned char c = s[0];
@@ -52,7 +56,7 @@ bool utf8_incomplete(const char *s, size_t n)
     return n > 0 && utf8_step((const unsigned char *)s, n) == n + 1;
 }
 
-/* Copy `from` into msg, showing what is no printable UTF-8 as \xNN. */
+/* Copies `from` to msg; bytes that are not printable UTF-8 become \xNN. */
 static void escape_into(char *msg, size_t size, const char *from)
 {
     size_t n = strlen(from), w = 0;
@@ -98,6 +102,8 @@ int err_while(struct err *e, const char *fmt, ...)
     return -1;
 }
 
+/* ---- sizes and memory ---- */
+
 bool mul_size(size_t a, size_t b, size_t *out)
 {
     size_t r;
@@ -134,13 +140,13 @@ void *mem_alloc(size_t bytes)
         void *p = aligned_alloc(64, n ? n : 64);
         return p ? memset(p, 0, n) : NULL;
     }
-    /* One huge page more than asked, so that the block can begin on a huge-page boundary. */
+    /* One extra huge page lets the block begin on a huge-page boundary. */
     if (!add_size(bytes, 2 * (size_t)HUGE_PAGE, &n))
         return NULL;
     n = n / HUGE_PAGE * HUGE_PAGE;
     const size_t keep = mem_rounded(bytes);
     char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {               /* as it comes, where there is no room for more (ulimit -v) */
+    if (p == MAP_FAILED) {               /* without the extra page and the alignment, under ulimit -v */
         p = mmap(NULL, keep, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return p == MAP_FAILED ? NULL : p;
     }
@@ -162,6 +168,8 @@ void mem_free(void *p, size_t bytes)
     else
         munmap(p, mem_rounded(bytes));
 }
+
+/* ---- files and clocks ---- */
 
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e)
 {

@@ -1,3 +1,4 @@
+/* A stdio stream into memory, on fopencookie. Its data is struct memory; start at memory_file. */
 #include "src/base/memory_file.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 struct memory { char **text; size_t *n, room; };
 
-static ssize_t put(void *cookie, const char *p, size_t n)
+static ssize_t append(void *cookie, const char *p, size_t n)
 {
     struct memory *m = cookie;
     if (n >= m->room - *m->n) {
@@ -16,7 +17,7 @@ static ssize_t put(void *cookie, const char *p, size_t n)
         char *text = realloc(*m->text, room);
         if (!text) {
             errno = ENOMEM;
-            return 0;                    /* what fopencookie takes as failed */
+            return 0;                    /* fopencookie: 0 means that the write failed */
         }
         *m->text = text;
         m->room = room;
@@ -27,7 +28,7 @@ static ssize_t put(void *cookie, const char *p, size_t n)
     return (ssize_t)n;
 }
 
-static int end(void *cookie)
+static int close_memory(void *cookie)
 {
     free(cookie);
     return 0;
@@ -42,7 +43,7 @@ FILE *memory_file(char **text, size_t *n)
     if ((*text = malloc(ROOM)) && m) {
         *m = (struct memory){ text, n, ROOM };
         **text = 0;
-        f = fopencookie(m, "w", (cookie_io_functions_t){ .write = put, .close = end });
+        f = fopencookie(m, "w", (cookie_io_functions_t){ .write = append, .close = close_memory });
     }
     if (!f) {
         free(*text);

@@ -56,8 +56,8 @@ static int cannot_write(const char *name, int why, struct err *e)
 
 int sink_write(struct sink *s, const void *data, size_t n, struct err *e)
 {
-    return write_bytes(s->fd, data, n) ? cannot_write(s->temporary[0] ? s->temporary : "standard output", errno, e)
-                                     : 0;
+    const char *name = s->temporary[0] ? s->temporary : "standard output";
+    return write_bytes(s->fd, data, n) ? cannot_write(name, errno, e) : 0;
 }
 
 int sink_finish(struct sink *s, struct err *e)

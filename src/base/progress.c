@@ -1,3 +1,4 @@
+/* Progress on standard error. struct progress holds the phase and the marks; start at progress_at. */
 #include "src/base/progress.h"
 
 #include <inttypes.h>
@@ -27,8 +28,8 @@ void progress_phase(struct progress *p, const char *phase, const char *unit, siz
     p->of = of;
     p->done = 0;
     p->start = now;
-    /* The first JSON line comes at once; a terminal's line when there is a rate to show; plain lines keep their pace
-     * across phases, so that a short run prints none. */
+    /* The first JSON line appears at once, a terminal's line when a rate is known. Plain lines keep their
+     * pace across phases, so a short run prints none. */
     if (p->show == SHOW_JSON)
         p->shown = 0;
     else if (p->show == SHOW_LINE || p->shown == 0)
@@ -66,10 +67,10 @@ static void clock_text(char *s, size_t n, double seconds)
         snprintf(s, n, "%lu:%02lu", t / 60, t % 60);
 }
 
-/* What is shown, from the mark before the last one on. */
+/* The figures since the older mark. */
 struct view { double rate, eta, acceptance; };      /* eta < 0, acceptance 0: not known */
 
-static struct view view_of(const struct progress *p, double now)
+static struct view recent_view(const struct progress *p, double now)
 {
     double since = now - p->mark_time[0], done = (double)(p->done - p->mark_done[0]);
     struct view v = { .rate = since > 0 ? done / since : 0 };
@@ -95,8 +96,9 @@ static void show_json(const struct progress *p, const struct view *v, double now
         fputs(", \"eta_seconds\": null}\n", stderr);
 }
 
-/* The line as text; *head: how many bytes of it say which job and what is done. `narrow`: without what can be guessed. */
-static void line_of(char *s, size_t size, size_t *head, bool narrow, const struct progress *p,
+/* Writes the line. *head: the bytes that name the job and the phase. narrow: a shorter form for small
+ * terminals. */
+static void format_line(char *s, size_t size, size_t *head, bool narrow, const struct progress *p,
                     const struct view *v)
 {
     char left[32] = "-";
@@ -128,7 +130,7 @@ static void line_of(char *s, size_t size, size_t *head, bool narrow, const struc
 
 static void show(struct progress *p, double now)
 {
-    struct view v = view_of(p, now);
+    struct view v = recent_view(p, now);
     struct winsize w = {0};
     char line[256];
     size_t head;
@@ -136,11 +138,11 @@ static void show(struct progress *p, double now)
         show_json(p, &v, now);
         return;
     }
-    line_of(line, sizeof line, &head, false, p, &v);
-    if (p->show == SHOW_LINE) {                  /* one that is too long would wrap, and be left behind */
+    format_line(line, sizeof line, &head, false, p, &v);
+    if (p->show == SHOW_LINE) {                  /* a wrapped line could not be redrawn */
         size_t wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
         if (strlen(line) > wide)
-            line_of(line, sizeof line, &head, true, p, &v);
+            format_line(line, sizeof line, &head, true, p, &v);
         if (strlen(line) > wide)
             line[wide] = 0;
         head = MIN(head, strlen(line));

@@ -1,6 +1,11 @@
-/* Progress on standard error: a redrawn line on a terminal, no wider than it, a plain line every 10 s elsewhere, or one JSON
- * object per line and second. Counts go through loading, prefill and writing; times and rates are the reader's own. The redrawn line has a
- * coloured beginning unless NO_COLOR is set and not empty. */
+/* Progress on standard error. On a terminal one line is redrawn, never wider than the terminal; its beginning
+ * is coloured unless NO_COLOR is set. Elsewhere a plain line appears every 10 s. With --progress json one
+ * object per line appears every second.
+ *
+ *     progress_open(&p, mode, quiet)
+ *     progress_phase(&p, "loading", "bytes", total)     one phase after the other
+ *     progress_at(&p, done)                             as often as the caller likes
+ *     progress_clear(&p)                                before other output */
 #pragma once
 #include "src/base/base.h"
 
@@ -8,24 +13,26 @@ enum { PROGRESS_AUTO, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };   /* --pro
 
 struct progress {
     enum { SHOW_NOTHING, SHOW_PLAIN, SHOW_LINE, SHOW_JSON } show;
-    bool drawn, colour;              /* the terminal line is not empty; it may have colours */
+    bool drawn, colour;              /* the terminal's line is not empty; colours are allowed */
     const char *phase, *unit;
     int64_t job;                     /* shown before the phase; 0: none */
     size_t done, of;
-    /* of a text that is being written: rounds so far; tokens that are stored. The caller's, set before
-     * progress_at */
+    /* While a text is written, the caller sets these before progress_at: rounds so far; tokens that are
+     * stored. */
     size_t passes, stored;
-    double start, shown;             /* of the phase; of the last output */
-    double mark_time[2]; size_t mark_done[2], mark_passes[2];   /* two marks, 5 s or more apart: the recent rate */
+    double start, shown;             /* when the phase began; when the last output appeared */
+    /* Two marks, at least 5 s apart, from which the recent rate is computed. */
+    double mark_time[2]; size_t mark_done[2], mark_passes[2];
 };
 
-/* mode: PROGRESS_*; quiet shows nothing. */
+/* mode: PROGRESS_*; quiet: show nothing. */
 void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
-/* the phase begins with so much done already: no part of its rate */
+/* The phase resumes with `done` units, which do not count for its rate. */
 void progress_from(struct progress *p, size_t done);
-bool progress_due(const struct progress *p);             /* whether progress_at would show something now: time to ask for what costs */
-void progress_at(struct progress *p, size_t done);       /* cheap: looks at the clock, seldom prints */
-void progress_clear(struct progress *p);                 /* remove the redrawn line, before other output */
-/* Show nothing more (text and progress share a terminal). */
+/* Whether progress_at would print now, so the caller computes costly figures only then. */
+bool progress_due(const struct progress *p);
+void progress_at(struct progress *p, size_t done);       /* cheap: reads the clock, rarely prints */
+void progress_clear(struct progress *p);                 /* removes the redrawn line */
+/* Shows nothing more: text and progress would share a terminal. */
 void progress_stop(struct progress *p);

@@ -1,3 +1,4 @@
+/* SHA-256 as FIPS 180-4 describes it. block() is the compression function. */
 #include "src/base/sha256.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Unicode for tokenizers: classes of code points, UTF-8, and normalisation form C. The data are the sorted
+ * tables of unicode_tables.h. Start at unicode_class and unicode_nfc. */
 #include "src/base/unicode.h"
 
 #include <stdlib.h>
@@ -9,7 +11,8 @@
 
 /* Index of the last row of a sorted table whose first field is <= c. */
 #define LAST_ROW(table, field, c, at) do { size_t hi_ = COUNT(table); at = 0; \
-    while (hi_ - at > 1) { size_t mid_ = at + (hi_ - at) / 2; if (table[mid_].field <= (c)) at = mid_; else hi_ = mid_; } } while (0)
+    while (hi_ - at > 1) { size_t mid_ = at + (hi_ - at) / 2; \
+                           if (table[mid_].field <= (c)) at = mid_; else hi_ = mid_; } } while (0)
 
 unsigned unicode_class(uint32_t c)
 {
@@ -35,10 +38,13 @@ size_t utf8_put(char *out, uint32_t c)
     return n;
 }
 
-/* Below this no code point has a combining class, and none composes with what stands before it. */
+/* ---- normalisation form C ---- */
+
+/* Code points below FIRST_MARK have no combining class, and do not compose with a code point before them. */
 enum { FIRST_MARK = 0x300 };
-enum { S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7, L_COUNT = 19, V_COUNT = 21, T_COUNT = 28,
-       S_COUNT = L_COUNT * V_COUNT * T_COUNT };
+/* Hangul syllables are composed by arithmetic (Unicode standard, section 3.12). */
+enum { S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7, L_COUNT = 19, V_COUNT = 21,
+       T_COUNT = 28, S_COUNT = L_COUNT * V_COUNT * T_COUNT };
 
 struct point { uint32_t c; uint32_t ccc; };
 
@@ -51,7 +57,7 @@ static uint32_t combining_class(uint32_t c)
     return ccc_runs[at].ccc;
 }
 
-/* The full canonical decomposition of c; the number of code points, 1..4. */
+/* Writes the full canonical decomposition of c; returns the number of code points, 1..4. */
 static size_t decompose(uint32_t c, uint32_t to[4])
 {
     if (c - S_BASE < S_COUNT) {
@@ -74,7 +80,7 @@ static size_t decompose(uint32_t c, uint32_t to[4])
     return n;
 }
 
-/* The primary composite of a and b, 0 if there is none. */
+/* The primary composite of a and b, or 0. */
 static uint32_t compose(uint32_t a, uint32_t b)
 {
     if (b < FIRST_MARK)
@@ -91,10 +97,13 @@ static uint32_t compose(uint32_t a, uint32_t b)
         else
             hi = mid;
     }
-    return lo < COUNT(compositions) && compositions[lo].first == a && compositions[lo].second == b ? compositions[lo].whole : 0;
+    return lo < COUNT(compositions) && compositions[lo].first == a && compositions[lo].second == b
+               ? compositions[lo].whole
+               : 0;
 }
 
-/* Stable sort of p[0..n) by class. Long runs of marks are counted, so that no text takes quadratic time. */
+/* Sorts p[0..n) by class, stably. Long runs of marks take a counting sort, so no text takes quadratic
+ * time. */
 static void sort_marks(struct point *p, size_t n, struct point *work)
 {
     if (n <= 16) {
@@ -116,7 +125,7 @@ static void sort_marks(struct point *p, size_t n, struct point *work)
         p[start[work[i].ccc]++] = work[i];
 }
 
-/* Put p[0..n) into canonical order and compose; the number of code points left. */
+/* Puts p[0..n) into canonical order and composes them; returns the number of code points that remain. */
 static size_t recompose(struct point *p, size_t n, struct point *work)
 {
     for (size_t i = 0; i < n; i++) {
@@ -129,7 +138,7 @@ static size_t recompose(struct point *p, size_t n, struct point *work)
     }
     size_t w = 0, starter = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
-        /* not blocked: next to the starter, or behind marks of lower classes only */
+        /* A code point composes if it follows the starter, or marks of lower classes only. */
         if (starter != SIZE_MAX && (w - 1 == starter || p[w - 1].ccc < p[i].ccc)) {
             uint32_t whole = compose(p[starter].c, p[i].c);
             if (whole) {
@@ -152,9 +161,10 @@ int unicode_nfc(char **out, size_t *n_out, const char *s, size_t n)
         i += utf8_get(s + i, &c);
         n_points += c < 0x80 ? 1 : decompose(c, to);
     }
-    /* Composing only makes the list shorter, and 4 bytes hold any code point. */
+    /* Composition never lengthens the list, and 4 bytes hold any code point. */
     size_t bytes, points_bytes;
-    if (!mul_size(n_points + 1, 4, &bytes) || !mul_size(n_points + 1, 2 * sizeof(struct point), &points_bytes))
+    if (!mul_size(n_points + 1, 4, &bytes) ||
+        !mul_size(n_points + 1, 2 * sizeof(struct point), &points_bytes))
         return -1;
     struct point *p = malloc(points_bytes);
     char *o = malloc(bytes);

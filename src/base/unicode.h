@@ -1,13 +1,15 @@
-/* The little Unicode that tokenizers need: classes of code points, UTF-8 steps, and NFC, each exactly as Hugging
- * Face `tokenizers` has them (src/base/unicode_tables.h is read out of it). Text is valid UTF-8 everywhere here. */
+/* Unicode for tokenizers: classes of code points, single UTF-8 characters, and normalisation form C. Results
+ * equal those of Hugging Face `tokenizers`, from which src/base/unicode_tables.h was generated. Texts must be
+ * valid UTF-8. */
 #pragma once
 #include "src/base/base.h"
 
-/* \p{L}, \p{N} and \s of its patterns (a code point has at most one of them), and \w of its added tokens. */
+/* \p{L}, \p{N} and \s in the patterns of `tokenizers` (a code point has at most one of them), and \w in the
+ * rules for added tokens. */
 enum { UNI_LETTER = 1, UNI_NUMBER = 2, UNI_SPACE = 4, UNI_WORD = 8 };
 unsigned unicode_class(uint32_t c);
 
-/* The code point at s; its length in bytes, 1..4. */
+/* Reads the code point at `text`; returns its length in bytes, 1..4. */
 static inline size_t utf8_get(const char *text, uint32_t *c)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -17,16 +19,17 @@ static inline size_t utf8_get(const char *text, uint32_t *c)
         return *c = (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f), 2;
     if (s[0] < 0xf0)
         return *c = (uint32_t)(s[0] & 0xf) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f), 3;
-    *c = (uint32_t)(s[0] & 7) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
+    *c = (uint32_t)(s[0] & 7) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 |
+         (s[3] & 0x3f);
     return 4;
 }
-/* Write c; the number of bytes. */
+/* Writes c as UTF-8; returns the number of bytes. */
 size_t utf8_put(char *out, uint32_t c);
-/* Bytes of the code point that begins with `first`. */
+/* The length in bytes of the code point that begins with `first`. */
 static inline size_t utf8_length(unsigned char first)
 {
     return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/* Normalisation form C of s[0..n), malloc'ed; time is linear in n whatever the text. -1: out of memory. */
+/* Normalisation form C of s[0..n); free(*out). Time is linear in n for every text. -1: out of memory. */
 int unicode_nfc(char **out, size_t *n_out, const char *s, size_t n);

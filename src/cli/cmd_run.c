@@ -310,7 +310,7 @@ int cmd_run(const struct options *o, struct err *e)
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");
     stop_signals_catch();
-    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
     int rc = o->batch                     ? cmd_run_batch(o, e)
              : options_given(o, "resume") ? run_resume(&r, &s, e)
                                           : run_new(&r, &s, e);
@@ -318,6 +318,6 @@ int cmd_run(const struct options *o, struct err *e)
     worker_close(&r.worker);
     store_close(s);
     request_close(&r.request);
-    stopping_close();
+    stop_notice_close();
     return rc;
 }

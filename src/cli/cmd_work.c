@@ -221,10 +221,10 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 static int work_here(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
-    stopping_open(o->progress == PROGRESS_JSON, o->quiet);
+    stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
     int rc = store_from_options(&s, o, STORE_CREATE, e) || work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
-    stopping_close();
+    stop_notice_close();
     return rc;
 }
 
