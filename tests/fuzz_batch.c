@@ -1,14 +1,16 @@
-/* Fuzz target: a line of a batch file, up to what a worker would refuse. What is accepted keeps the promises of src/request/batch_line.h, its chat is
- * rendered by every template, and its parameters are read back. */
-#include <jansson.h>
-#include "src/request/model_options.h"
+/* Fuzz target: a line of a batch file, up to the checks of a worker. An accepted line keeps the promises of
+ * src/request/batch_line.h: every template renders or refuses its chat, its parameters can be read back, and its
+ * identity does not depend on the spelling of the JSON. */
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
 #include "src/request/batch_line.h"
+#include "src/request/model_options.h"
 #include "src/request/request.h"
 
 static const char BATCH_WHERE[] = "in.jsonl: line 7";
 static struct options batch_options;
 static struct engine batch_engine;
-/* chats that a template took, requests that may be stored: a test looks */
+/* chats that a template rendered, requests that may be stored; test_fuzz_jobs.c checks them */
 static size_t batch_rendered, batch_ready;
 
 static void batch_start(void)
@@ -37,7 +39,7 @@ static void batch_text(const char *s, size_t n)
         abort();
 }
 
-/* Every template takes the messages or refuses them. */
+/* Every template renders the messages or refuses them. */
 static void batch_chat(struct batch_line *l)
 {
     char names[] = CHAT_NAMES, *save;
@@ -67,7 +69,7 @@ static void batch_chat(struct batch_line *l)
     free(m);
 }
 
-/* As src/request/batch.c does it for a text; tokens of a chat do not matter here. */
+/* Does what src/request/batch.c does for a text; the tokens of a chat do not matter here. */
 static void batch_request(struct batch_line *l)
 {
     struct request r = { .o = &l->o };
@@ -96,34 +98,94 @@ static void batch_request(struct batch_line *l)
     request_close(&r);
 }
 
-/* What tells the request apart, in a text of the same values. NULL: it is refused. */
-static char *batch_identity(const json_t *v, size_t flags, size_t *n)
+/* ---- spelling ---- */
+
+static bool batch_has_duplicates(const struct json *v)
+{
+    const bool object = js_kind(v) == JS_OBJECT;
+    struct json key, x, found;
+    struct err ignored;
+    bool any = false;
+    if (!object && js_kind(v) != JS_ARRAY)
+        return false;
+    for (struct js_walk w = js_walk(v); !any && js_next(&w, &key, &x);) {
+        char *name = object ? js_strdup(&key) : NULL;
+        any = batch_has_duplicates(&x) || (object && js_get(v, name, &found, &ignored) != 1);
+        free(name);
+    }
+    return any;
+}
+
+/* Writes the value with the members of objects in reverse order and all strings escaped anew. */
+static void batch_respell(struct json_writer *w, const char *key, const struct json *v)
+{
+    const enum js_kind kind = js_kind(v);
+    const size_t n = js_count(v);
+    if (kind == JS_STRING) {
+        char *s = js_strdup(v);
+        jw_text(w, key, s);
+        free(s);
+    } else if (kind == JS_ARRAY) {
+        struct json x;
+        jw_open(w, key, '[');
+        for (struct js_walk walk = js_walk(v); js_next(&walk, NULL, &x);)
+            batch_respell(w, NULL, &x);
+        jw_close(w, ']');
+    } else if (kind == JS_OBJECT) {
+        struct { struct json key, value; } *m = calloc(n + 1, sizeof *m);
+        size_t i = 0;
+        for (struct js_walk walk = js_walk(v); js_next(&walk, &m[i].key, &m[i].value); i++)
+            ;
+        jw_open(w, key, '{');
+        while (i-- > 0) {
+            char *name = js_strdup(&m[i].key);
+            batch_respell(w, name, &m[i].value);
+            free(name);
+        }
+        jw_close(w, '}');
+        free(m);
+    } else {
+        jw_raw(w, key, v->s, (size_t)(v->end - v->s));
+    }
+}
+
+/* The identity of the request in another spelling. */
+static char *batch_identity(const struct json *line, enum jw_style style, size_t *n)
 {
     struct batch_notes notes = {0};
     struct batch_line l;
     struct err e;
-    char *id = NULL, *text = json_dumps(v, flags);
-    if (text && batch_line_read(&l, &batch_options, BATCH_WHERE, text, strlen(text), &notes, &e) == 0 &&
+    char *id = NULL, *text;
+    size_t bytes;
+    FILE *f = memory_file(&text, &bytes);
+    if (!f)
+        abort();
+    batch_respell(&(struct json_writer){ .f = f, .digits = 17, .style = style }, NULL, line);
+    if (stream_end(f) || batch_line_read(&l, &batch_options, BATCH_WHERE, text, bytes, &notes, &e) ||
         batch_line_identity(&l, &id, n, &e))
         abort();
-    if (text)
-        batch_line_close(&l);
+    batch_line_close(&l);
     free(text);
     return id;
 }
 
-/* White space, order and escapes tell no request from another. */
-static void batch_spelling(const char *s, size_t n)
+/* White space, the order of members and escapes do not change the identity of a request. */
+static void batch_spelling(const struct batch_line *l, const char *s, size_t n)
 {
-    size_t na, nb;
-    json_t *v = json_loadb(s, n, 0, NULL);
-    char *a = v ? batch_identity(v, JSON_COMPACT | JSON_SORT_KEYS, &na) : NULL,
-         *b = v ? batch_identity(v, JSON_INDENT(2) | JSON_ENSURE_ASCII, &nb) : NULL;
-    if (!a != !b || (a && (na != nb || memcmp(a, b, na))))
+    size_t n_id, na, nb;
+    struct json line;
+    struct err e;
+    char *id;
+    if (js_check(&line, BATCH_WHERE, s, n, &e) || batch_line_identity(l, &id, &n_id, &e))
         abort();
-    free(a);
-    free(b);
-    json_decref(v);
+    if (!batch_has_duplicates(&line)) {
+        char *a = batch_identity(&line, JW_COMPACT, &na), *b = batch_identity(&line, JW_INDENTED, &nb);
+        if (na != n_id || nb != n_id || memcmp(a, id, n_id) || memcmp(b, id, n_id))
+            abort();
+        free(a);
+        free(b);
+    }
+    free(id);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -146,7 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (l.metadata &&
             (l.metadata < (const char *)data || l.metadata + l.n_metadata > (const char *)data + n))
             abort();
-        batch_spelling((const char *)data, n);
+        batch_spelling(&l, (const char *)data, n);
         batch_notes_text(names, sizeof names, &notes);
         if (l.chat)
             batch_chat(&l);

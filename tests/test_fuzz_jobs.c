@@ -1,4 +1,5 @@
-/* As tests/test_fuzz_corpus.c, for what jobs are made of. */
+/* Replays the corpora of the fuzz targets that read jobs: snapshots, batch lines and stored parameters. See
+ * tests/test_fuzz_corpus.c for the other targets. */
 #include "tests/corpus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_snapshot
@@ -11,11 +12,11 @@
 #include "tests/fuzz_job.c"
 #undef LLVMFuzzerTestOneInput
 
-/* What is refused shows little: some of each corpus gets all the way. */
+/* A refused input shows little, so each test checks that some inputs were accepted. */
 static void snapshot(void)
 {
     replay("tests/corpus/snapshot", fuzz_snapshot);
-    CHECK(snap_good > 0, "no file was right");
+    CHECK(snap_good > 0, "no file was accepted");
 }
 static void batch(void)
 {

@@ -177,7 +177,7 @@ static int take(struct exporter *x, const struct item *i, struct taken *t, struc
 static void put_text(FILE *f, const char *s)
 {
     if (s)
-        put_json(f, s, strlen(s));
+        jw_string(f, s, strlen(s));
     else
         fputs("null", f);
 }
@@ -239,9 +239,9 @@ static int put_flat(const struct exporter *x, FILE *f, const struct item *i, con
     fputs("{\"custom_id\": ", f);
     put_text(f, j->custom_id);
     fputs(", \"prompt\": ", f);
-    put_json(f, t->in.prompt, t->in.prompt_bytes);
+    jw_string(f, t->in.prompt, t->in.prompt_bytes);
     fputs(", \"text\": ", f);
-    put_json(f, t->text, t->n_text);
+    jw_string(f, t->text, t->n_text);
     fprintf(f, ", \"tokens\": %zu, \"finish_reason\": ", j->tokens - j->given);
     put_text(f, j->finish_reason);
     fprintf(f, ", \"seed\": %" PRIu64 ", \"tokens_per_second\": ", j->seed);
@@ -291,7 +291,7 @@ static void put_choice(FILE *f, const struct job *j, const struct taken *t)
     const bool chat = t->params.chat;
     fprintf(f, "{\"index\": %" PRIu32 ", %s", j->sample,
             chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
-    put_json(f, t->text, t->n_text);
+    jw_string(f, t->text, t->n_text);
     fputs(chat ? ", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": "
                : ", \"logprobs\": null, \"finish_reason\": ",
           f);
@@ -475,7 +475,6 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         rc = write_all(&x, e);
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
-        rc = rc ? rc : json_whole(e);
         if (rc && x.out.temporary[0])
             remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
         rc = rc ? rc : sink_finish(&x.out, e);

@@ -1,3 +1,6 @@
+/* Reads the figures of jobs from the store and derives the rest: counters by window, Distinct-n and
+ * repetitions of the text, speedups, groups. Start at reports_open; read_job is the part that talks to the
+ * store. */
 #include "runs/report/report.h"
 
 #include <inttypes.h>
@@ -5,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
 #include "src/model/config.h"
 #include "src/text/emit.h"
 #include "src/text/tokenizer.h"
@@ -14,21 +19,36 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 /* ---- counters ---- */
 
 #define SUM(name, field) { name, offsetof(struct report_sum, field) }
-static const struct { const char *name; size_t offset; } sums[] = {
-    SUM("tokens", tokens), SUM("rounds", rounds), SUM("drafted", drafted), SUM("verified_rows", rows),
-        SUM("accepted", accepted),
-    SUM("drafted_depth", drafted_depth), SUM("beta_accepted", beta_accepted), SUM("draft_passes",
-        draft_passes), SUM("refreshes", refreshes),
-    SUM("seconds", seconds), SUM("draft_seconds", draft), SUM("verify_seconds", verify),
-        SUM("control_seconds", control), SUM("plain_seconds", plain),
-    SUM("prefill_tokens", prefill_tokens), SUM("prefill_seconds", prefill_seconds), SUM("checkpoint_commits",
-        commits),
-    SUM("checkpoint_seconds", commit_seconds), SUM("checkpoint_cpu_seconds", commit_cpu),
-        SUM("checkpoint_put_seconds", put),
-    SUM("snapshots", snapshots), SUM("snapshot_bytes", snapshot_bytes), SUM("snapshot_seconds",
-        snapshot_seconds), SUM("snapshot_cpu_seconds", snapshot_cpu),
-    SUM("snapshot_put_seconds", snapshot_put), SUM("restored_tokens", restored), SUM("restore_seconds",
-        restore_seconds), SUM("restore_saved_seconds", saved),
+static const struct { const char *name; size_t offset;
+} sums[] = {
+    SUM("tokens", tokens),
+    SUM("rounds", rounds),
+    SUM("drafted", drafted),
+    SUM("verified_rows", rows),
+    SUM("accepted", accepted),
+    SUM("drafted_depth", drafted_depth),
+    SUM("beta_accepted", beta_accepted),
+    SUM("draft_passes", draft_passes),
+    SUM("refreshes", refreshes),
+    SUM("seconds", seconds),
+    SUM("draft_seconds", draft),
+    SUM("verify_seconds", verify),
+    SUM("control_seconds", control),
+    SUM("plain_seconds", plain),
+    SUM("prefill_tokens", prefill_tokens),
+    SUM("prefill_seconds", prefill_seconds),
+    SUM("checkpoint_commits", commits),
+    SUM("checkpoint_seconds", commit_seconds),
+    SUM("checkpoint_cpu_seconds", commit_cpu),
+    SUM("checkpoint_put_seconds", put),
+    SUM("snapshots", snapshots),
+    SUM("snapshot_bytes", snapshot_bytes),
+    SUM("snapshot_seconds", snapshot_seconds),
+    SUM("snapshot_cpu_seconds", snapshot_cpu),
+    SUM("snapshot_put_seconds", snapshot_put),
+    SUM("restored_tokens", restored),
+    SUM("restore_seconds", restore_seconds),
+    SUM("restore_saved_seconds", saved),
 };
 
 static void add_counter(struct report *r, struct report_window *w, const struct metric *m)
@@ -57,8 +77,8 @@ static int add_source(struct report *r, size_t window, const struct metric *m, s
         if (!p)
             return no_memory(e);
         r->source = p;
-        r->source[i] = (struct report_source){ .name = m->source, .window = calloc(r->n_windows,
-            sizeof(double)) };
+        r->source[i] = (struct report_source){ .name = m->source };
+        r->source[i].window = calloc(r->n_windows, sizeof(double));
         if (!r->source[i].window)
             return no_memory(e);
         r->n_sources++;
@@ -72,10 +92,8 @@ static int add_source(struct report *r, size_t window, const struct metric *m, s
     return 0;
 }
 
-static int read_counters(struct report *r, struct store *s, struct err *e)
+static int add_counters(struct report *r, struct err *e)
 {
-    if (store_metrics(s, r->job->id, &r->metrics, e))
-        return -1;
     r->n_windows = (r->job->tokens ? r->job->tokens - 1 : 0) / METRIC_WINDOW + 1;
     r->window = calloc(r->n_windows, sizeof *r->window);
     if (!r->window)
@@ -89,7 +107,7 @@ static int read_counters(struct report *r, struct store *s, struct err *e)
     }
     for (size_t i = 0; i < r->metrics.n; i++) {
         const struct metric *m = &r->metrics.v[i];
-        /* what came behind the last token */
+        /* counters that came after the last token belong to the last window */
         size_t w = MIN(m->window / METRIC_WINDOW, r->n_windows - 1);
         if (!m->source[0])
             add_counter(r, &r->window[w], m);
@@ -101,26 +119,27 @@ static int read_counters(struct report *r, struct store *s, struct err *e)
 
 /* ---- the text ---- */
 
-/* The tokenizer of the last job's model, kept for the next one of the same. */
-struct shelf { const char *model; struct tokenizer *tokenizer; size_t vocab; };
+/* The tokenizer of the last job's model. The next job of the same model uses it again. */
+struct tokenizer_cache { char *model; struct tokenizer *tokenizer; size_t vocab; };
 
-struct reading {
+struct text_pass {                               /* one pass over the tokens of a job */
     struct report *r;
-    int32_t *ids; size_t n;
-    struct span_list spans; size_t span;
-    struct tokenizer *tokenizer;                 /* NULL: none; borrowed */
+    const int32_t *ids; size_t n;
+    const struct span_list *spans; size_t span;
+    struct tokenizer *tokenizer;                 /* borrowed; NULL: none */
     struct decode_stream stream;
-    char *piece, *text; size_t n_text, room;     /* of the generated tokens, given ones left out */
+    char *piece, *text; size_t n_text, room;     /* of the generated tokens, without given ones */
     struct distinct whole, window, words;
     struct loop *loop;
 };
 
-static bool is_given(struct reading *g, size_t at)
+static bool is_given(struct text_pass *g, size_t at)
 {
-    while (g->span < g->spans.n && (strcmp(g->spans.v[g->span].kind, "given") ||
-                                    at >= g->spans.v[g->span].start + g->spans.v[g->span].n))
+    const struct text_span *v = g->spans->v;
+    while (g->span < g->spans->n &&
+           (strcmp(v[g->span].kind, "given") || at >= v[g->span].start + v[g->span].n))
         g->span++;
-    return g->span < g->spans.n && at >= g->spans.v[g->span].start;
+    return g->span < g->spans->n && at >= v[g->span].start;
 }
 
 static int add_repetition(struct report *r, const struct repetition *at, bool open, struct err *e)
@@ -133,7 +152,7 @@ static int add_repetition(struct report *r, const struct repetition *at, bool op
     return 0;
 }
 
-static int add_text(struct reading *g, size_t n, struct err *e)
+static int add_text(struct text_pass *g, size_t n, struct err *e)
 {
     if (g->n_text + n + 1 > g->room) {
         size_t room = 2 * (g->n_text + n) + 4096;
@@ -149,12 +168,12 @@ static int add_text(struct reading *g, size_t n, struct err *e)
     return 0;
 }
 
-static int flush_text(struct reading *g, struct err *e)
+static int flush_text(struct text_pass *g, struct err *e)
 {
     return g->tokenizer ? add_text(g, decode_stream_flush(&g->stream, g->piece), e) : 0;
 }
 
-static void note_window(struct reading *g, size_t i)
+static void end_window(struct text_pass *g, size_t i)
 {
     struct report_window *w = &g->r->window[i];
     for (size_t k = 0; k < DISTINCT_MAX; k++) {
@@ -163,12 +182,11 @@ static void note_window(struct reading *g, size_t i)
     }
 }
 
-/* All tokens once: Distinct-n of windows and the whole, the loop rule, the text. */
-static int read_tokens(struct reading *g, struct err *e)
+static int pass_over_tokens(struct text_pass *g, struct err *e)
 {
     struct report *r = g->r;
     struct repetition at;
-    bool before = false;                         /* the token before was given */
+    bool before = false;                         /* the previous token was given */
     for (size_t i = 0; i < g->n; i++) {
         bool given = is_given(g, i);
         if (given) {
@@ -188,7 +206,7 @@ static int read_tokens(struct reading *g, struct err *e)
         if (loop_ended(g->loop, &at) && add_repetition(r, &at, false, e))
             return -1;
         if ((i + 1) % METRIC_WINDOW == 0 || i + 1 == g->n) {
-            note_window(g, i / METRIC_WINDOW);
+            end_window(g, i / METRIC_WINDOW);
             distinct_close(&g->window);
             if (distinct_open(&g->window, e))
                 return -1;
@@ -200,16 +218,19 @@ static int read_tokens(struct reading *g, struct err *e)
     return flush_text(g, e);
 }
 
-/* A stop string is no text, though its tokens are there. */
-static void cut_stop_string(struct reading *g)
+/* Removes a stop string that ended the text: its tokens are stored, but it is no part of the text. */
+static void cut_stop_string(struct text_pass *g)
 {
-    const char *why = g->r->job->stop_reason, *s;
-    size_t i;
-    json_t *one;
+    const char *why = g->r->job->stop_reason;
+    struct json root, stop, one;
+    struct err ignored;
     if (!why || !g->text || !why[0])
         return;
-    json_array_foreach(json_object_get(g->r->parameters, "stop"), i, one)
-        if ((s = json_string_value(one)) && strcmp(s, why) == 0)
+    if (js_check(&root, "parameters", g->r->json, strlen(g->r->json), &ignored) ||
+        js_get(&root, "stop", &stop, &ignored) != 1 || js_kind(&stop) != JS_ARRAY)
+        return;
+    for (struct js_walk w = js_walk(&stop); js_next(&w, NULL, &one);)
+        if (js_is(&one, why))
             for (size_t k = strlen(why), at = g->n_text; at-- > 0;)
                 if (at + k <= g->n_text && memcmp(g->text + at, why, k) == 0) {
                     g->n_text = at;
@@ -217,8 +238,8 @@ static void cut_stop_string(struct reading *g)
                 }
 }
 
-/* What is said again: the last two periods before it was noticed, where the text is in the middle of it. */
-static int add_excerpts(struct reading *g, struct err *e)
+/* Excerpts show the last two periods before the rule spoke, from the middle of the repetition. */
+static int add_excerpts(struct text_pass *g, struct err *e)
 {
     enum { TOKENS_MAX = 48 };
     for (size_t i = 0; i < g->r->n_repetitions; i++) {
@@ -230,7 +251,7 @@ static int add_excerpts(struct reading *g, struct err *e)
     return 0;
 }
 
-static int read_words(struct reading *g, struct err *e)
+static int finish_words(struct text_pass *g, struct err *e)
 {
     struct report *r = g->r;
     if (!g->tokenizer)
@@ -245,15 +266,18 @@ static int read_words(struct reading *g, struct err *e)
     return add_excerpts(g, e);
 }
 
-/* The tokenizer of the job's model, where it is still there and knows all the ids. */
-static void find_tokenizer(struct reading *g, struct shelf *h)
+/* Finds the tokenizer of the job's model, if its folder still exists and its vocabulary contains all ids. */
+static int find_tokenizer(struct text_pass *g, struct tokenizer_cache *h, struct err *e)
 {
     struct config c;
-    struct err e;
+    struct err ignored;
     if (!h->model || strcmp(h->model, g->r->job->model)) {
         tokenizer_close(h->tokenizer);
-        *h = (struct shelf){ .model = g->r->job->model };
-        if (config_read(&c, h->model, &e) || tokenizer_open(&h->tokenizer, h->model, c.vocab, &e))
+        free(h->model);
+        *h = (struct tokenizer_cache){ .model = strdup(g->r->job->model) };
+        if (!h->model)
+            return no_memory(e);
+        if (config_read(&c, h->model, &ignored) || tokenizer_open(&h->tokenizer, h->model, c.vocab, &ignored))
             h->tokenizer = NULL;
         else
             h->vocab = c.vocab;
@@ -263,57 +287,101 @@ static void find_tokenizer(struct reading *g, struct shelf *h)
     for (size_t i = 0; i < g->n && g->tokenizer; i++)
         if (g->ids[i] < 0 || (size_t)g->ids[i] >= h->vocab) {
             g->tokenizer = NULL;
-            g->r->no_text = "the model in this folder is another one now";
+            g->r->no_text = "this folder contains another model now";
         }
+    return 0;
 }
 
-static int read_text(struct report *r, struct store *s, struct shelf *h, struct err *e)
+static int add_text_figures(struct report *r, const int32_t *ids, size_t n, const struct span_list *spans,
+                            struct tokenizer_cache *h, struct err *e)
 {
-    struct reading g = { .r = r };
-    int rc = store_tokens(s, r->job->id, 0, r->job->tokens, &g.ids, &g.n, e);
-    if (rc == 0)
-        rc = store_spans(s, r->job->id, &g.spans, e);
-    if (rc == 0) {
-        find_tokenizer(&g, h);
-        if (g.tokenizer)
-            decode_stream_start(&g.stream, g.tokenizer, false, true);
-        g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
-        rc = g.piece ? 0 : no_memory(e);
-    }
+    struct text_pass g = { .r = r, .ids = ids, .n = n, .spans = spans };
+    if (find_tokenizer(&g, h, e))
+        return -1;
+    if (g.tokenizer)
+        decode_stream_start(&g.stream, g.tokenizer, false, true);
+    g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
+    int rc = g.piece ? 0 : no_memory(e);
     if (rc == 0 && (rc = loop_open(&g.loop, e)) == 0 && (rc = distinct_open(&g.whole, e)) == 0 &&
         (rc = distinct_open(&g.window, e)) == 0 && (rc = distinct_open(&g.words, e)) == 0 &&
-        (rc = read_tokens(&g, e)) == 0)
-        rc = read_words(&g, e);
+        (rc = pass_over_tokens(&g, e)) == 0)
+        rc = finish_words(&g, e);
     for (size_t k = 0; k < DISTINCT_MAX && rc == 0; k++)
         r->distinct[k] = distinct_ratio(&g.whole, k + 1);
     distinct_close(&g.whole);
     distinct_close(&g.window);
     distinct_close(&g.words);
     loop_close(g.loop);
-    span_list_free(&g.spans);
-    free(g.ids);
     free(g.piece);
     free(g.text);
     return rc;
 }
 
-/* ---- one report ---- */
+/* ---- parameters ---- */
 
-static int read_parameters(struct report *r, struct store *s, struct err *e)
+static int add_parameter(struct report *r, const char *prefix, const struct json *key, const struct json *v,
+                         struct err *e)
 {
-    struct job_input in;
-    json_error_t why;
-    if (store_input(s, r->job->id, &in, e))
-        return -1;
-    r->parameters = json_loads(in.parameters, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(r->parameters)) {
-        json_decref(r->parameters);
-        r->parameters = json_object();           /* the figures are worth having all the same */
+    struct report_parameter *p = realloc(r->parameter, (r->n_parameters + 1) * sizeof *p);
+    char *name = js_strdup(key), *value = NULL;
+    size_t n = 0;
+    if (p)
+        r->parameter = p;
+    if (!p || !name) {
+        free(name);
+        return no_memory(e);
     }
-    r->tree_fixed = json_array_size(json_object_get(json_object_get(r->parameters, "drafting"), "tree")) > 0;
-    job_input_free(&in);
-    return r->parameters ? 0 : no_memory(e);
+    p += r->n_parameters++;
+    *p = (struct report_parameter){ .name = name, .is_number = js_kind(v) == JS_NUMBER };
+    if (prefix) {
+        if (asprintf(&p->name, "%s.%s", prefix, name) < 0)
+            p->name = NULL;
+        free(name);
+    }
+    if (js_kind(v) == JS_STRING) {
+        value = js_strdup(v);
+    } else if (js_kind(v) != JS_NULL) {
+        FILE *f = memory_file(&value, &n);
+        if (f)
+            jw_value(&(struct json_writer){ .f = f, .digits = 15, .style = JW_COMPACT }, NULL, v);
+        if (f && stream_end(f)) {
+            free(value);
+            value = NULL;
+        }
+    }
+    p->value = value;
+    return p->name && (value || js_kind(v) == JS_NULL) ? 0 : no_memory(e);
 }
+
+/* Lists the parameters; the members of an object inside get its name as a prefix. */
+static int add_parameters(struct report *r, struct err *e)
+{
+    struct json root, drafting, tree, key, inner, v, x;
+    struct err ignored;
+    if (js_check(&root, "parameters", r->json, strlen(r->json), &ignored) || js_kind(&root) != JS_OBJECT) {
+        strcpy(r->json, "{}");                   /* the other figures are still worth having */
+        return 0;
+    }
+    for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
+        if (js_kind(&v) != JS_OBJECT || js_is(&key, "logit_bias")) {
+            if (add_parameter(r, NULL, &key, &v, e))
+                return -1;
+            continue;
+        }
+        char *name = js_strdup(&key);
+        int rc = name ? 0 : no_memory(e);
+        for (struct js_walk u = js_walk(&v); rc == 0 && js_next(&u, &inner, &x);)
+            rc = add_parameter(r, name, &inner, &x, e);
+        free(name);
+        if (rc)
+            return -1;
+    }
+    r->tree_fixed = js_get(&root, "drafting", &drafting, &ignored) == 1 && js_kind(&drafting) == JS_OBJECT &&
+                    js_get(&drafting, "tree", &tree, &ignored) == 1 && js_count(&tree) > 0;
+    return 0;
+}
+
+/* ---- one report ---- */
 
 static void report_close(struct report *r)
 {
@@ -324,27 +392,62 @@ static void report_close(struct report *r)
     free(r->source);
     free(r->window);
     free(r->repetition);
-    json_decref(r->parameters);
+    for (size_t i = 0; i < r->n_parameters; i++) {
+        free(r->parameter[i].name);
+        free(r->parameter[i].value);
+    }
+    free(r->parameter);
+    free(r->json);
+    job_list_free(&r->row);
     round_list_free(&r->rounds);
     event_list_free(&r->events);
     metric_list_free(&r->metrics);
 }
 
-static int report_read(struct report *r, struct store *s, const struct job *job,
-                       const struct report_options *o, struct shelf *h, struct err *e)
+/* What the store knows of a job, read in one transaction. */
+struct stored { int32_t *ids; size_t n; struct span_list spans; };
+
+/* 1: read; 0: there is no such job any more; -1 */
+static int read_job(struct report *r, struct stored *t, struct store *s, int64_t id, bool rounds,
+                    struct err *e)
 {
-    *r = (struct report){ .job = job, .speedup = NAN, .estimate = NAN };
-    for (size_t k = 0; k < DISTINCT_MAX; k++)
-        r->distinct[k] = r->words[k] = NAN;
-    if (read_parameters(r, s, e) || read_counters(r, s, e) || read_text(r, s, h, e) ||
-        store_events(s, job->id, &r->events, e) || (o->rounds && store_rounds(s, job->id, &r->rounds, e)))
+    struct job_input in = {0};
+    if (store_read_begin(s, e))
         return -1;
-    if (r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
-        r->estimate = r->sum.plain / r->sum.seconds;
-    return 0;
+    int rc = store_jobs(s, &id, 1, &r->row, e);
+    r->job = r->row.v;
+    bool found = rc == 0 && r->row.n == 1;
+    if (found)
+        rc = store_input(s, id, &in, e) || store_metrics(s, id, &r->metrics, e) ||
+             store_tokens(s, id, 0, r->job->tokens, &t->ids, &t->n, e) || store_spans(s, id, &t->spans, e) ||
+             store_events(s, id, &r->events, e) || (rounds && store_rounds(s, id, &r->rounds, e)) ? -1 : 0;
+    store_read_end(s);
+    r->json = in.parameters;
+    in.parameters = NULL;
+    job_input_free(&in);
+    return rc ? -1 : found;
 }
 
-/* ---- several ---- */
+/* The report of a job; as read_job. */
+static int read_report(struct report *r, struct store *s, int64_t id, const struct report_options *o,
+                       struct tokenizer_cache *h, struct err *e)
+{
+    struct stored t = {0};
+    *r = (struct report){ .speedup = NAN, .estimate = NAN };
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        r->distinct[k] = r->words[k] = NAN;
+    int rc = read_job(r, &t, s, id, o->rounds, e);
+    if (rc == 1 && (add_parameters(r, e) || add_counters(r, e) ||
+                    add_text_figures(r, t.ids, t.n, &t.spans, h, e)))
+        rc = -1;
+    if (rc == 1 && r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
+        r->estimate = r->sum.plain / r->sum.seconds;
+    span_list_free(&t.spans);
+    free(t.ids);
+    return rc;
+}
+
+/* ---- several reports ---- */
 
 static bool same_text(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
@@ -401,57 +504,45 @@ static struct report_figure_sum figure_sum(const struct reports *l, char *const 
     return s;
 }
 
-struct lookup { const char *name; char *value; };
-
-static void look(void *ctx, const char *name, const json_t *v)
+/* The value of a parameter; free it. NULL when the job has no such parameter, or with *failed without
+ * memory. */
+static char *parameter_of(const struct report *r, const char *name, bool *failed)
 {
-    struct lookup *k = ctx;
-    if (strcmp(name, k->name) == 0 && !k->value)
-        k->value = report_value(v);
-}
-
-/* free it; NULL when the job has no such parameter. */
-static char *parameter_of(const struct report *r, const char *name)
-{
-    struct lookup k = { name, NULL };
+    const struct job *j = r->job;
+    const char *value = NULL;
     char number[32];
-    if (strcmp(name, "model") == 0)
-        return strdup(r->job->model);
-    if (strcmp(name, "numerics") == 0)
-        return strdup(r->job->numerics ? r->job->numerics : "");
-    snprintf(number, sizeof number, "%" PRIu64,
-             strcmp(name, "seed") == 0            ? r->job->seed
-             : strcmp(name, "prompt_tokens") == 0 ? r->job->prompt_tokens
-                                                  : r->job->wanted);
-    if (strcmp(name, "seed") == 0 || strcmp(name, "prompt_tokens") == 0 || strcmp(name, "tokens") == 0)
-        return strdup(number);
-    report_parameters(r, look, &k);
-    /* a member of an inner object by its own name: drafter for drafting.drafter */
-    if (!k.value) {
-        json_t *v = json_object_get(json_object_get(r->parameters, "drafting"), name);
-        k.value = v ? report_value(v) : NULL;
+    if (strcmp(name, "model") == 0) {
+        value = j->model;
+    } else if (strcmp(name, "numerics") == 0) {
+        value = j->numerics ? j->numerics : "";
+    } else if (strcmp(name, "seed") == 0 || strcmp(name, "prompt_tokens") == 0 ||
+               strcmp(name, "tokens") == 0) {
+        snprintf(number, sizeof number, "%" PRIu64,
+                 *name == 's' ? j->seed : *name == 'p' ? j->prompt_tokens : j->wanted);
+        value = number;
     }
-    return k.value;
+    for (int inner = 0; inner < 2 && !value; inner++)        /* then "drafter" for "drafting.drafter" */
+        for (size_t i = 0; i < r->n_parameters && !value; i++) {
+            const struct report_parameter *p = &r->parameter[i];
+            const size_t skip = inner && strncmp(p->name, "drafting.", 9) == 0 ? 9 : 0;
+            if (strcmp(p->name + skip, name) == 0)
+                value = p->value ? p->value : "null";
+        }
+    char *copy = value ? strdup(value) : NULL;
+    *failed |= value && !copy;
+    return copy;
 }
 
-struct names { char text[800]; };
-
-static void names_of(void *ctx, const char *name, const json_t *v)
+static int unknown_parameter(const struct report *r, const char *by, struct err *e)
 {
-    struct names *out = ctx;
-    size_t n = strlen(out->text);
-    (void)v;
-    snprintf(out->text + n, sizeof out->text - n, "%s, ", name);
-}
-
-static int unknown_parameter(const struct reports *l, const char *by, struct err *e)
-{
-    struct names known = { "" };
-    report_parameters(&l->v[0], names_of, &known);
+    char known[800] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_parameters && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s, ", r->parameter[i].name);
     return err_set(e, ERR_INPUT,
                    "--by %s: job %" PRId64
                    " has no such parameter; it has %smodel, numerics, seed, prompt_tokens, tokens",
-                   by, l->v[0].job->id, known.text);
+                   by, r->job->id, known);
 }
 
 static int by_value(const void *a, const void *b)
@@ -462,21 +553,21 @@ static int by_value(const void *a, const void *b)
     return !*end_x && !*end_y && p != q ? (p > q) - (p < q) : strcmp(x->value, y->value);
 }
 
-static int make_groups(struct reports *l, struct err *e)
+static int group_reports(struct reports *l, struct err *e)
 {
     char **value = calloc(l->n + 1, sizeof *value), *name = strdup(l->o.by);
-    bool any = false;
+    bool any = false, failed = false;
     int rc = value && name && (l->group = calloc(l->n + 1, sizeof *l->group)) ? 0 : no_memory(e);
-    for (char *p = name; p && (p = strchr(p, '-'));)       /* min-p, as the option is spelled */
+    for (char *p = name; p && (p = strchr(p, '-'));)       /* accept min-p, as the option is spelled */
         *p = '_';
     for (size_t i = 0; i < l->n && rc == 0; i++) {
-        value[i] = parameter_of(&l->v[i], name);
+        value[i] = parameter_of(&l->v[i], name, &failed);
         any |= value[i] != NULL;
-        if (!value[i] && !(value[i] = strdup("")))
+        if (failed || (!value[i] && !(value[i] = strdup(""))))
             rc = no_memory(e);
     }
     if (rc == 0 && l->n && !any)
-        rc = unknown_parameter(l, l->o.by, e);
+        rc = unknown_parameter(&l->v[0], l->o.by, e);
     for (size_t i = 0; i < l->n && rc == 0; i++) {
         size_t k = 0;
         while (k < l->n_groups && strcmp(l->group[k].value, value[i]))
@@ -501,41 +592,31 @@ static int make_groups(struct reports *l, struct err *e)
     return rc;
 }
 
-/* The jobs of one database; several: they have its path. */
-static int read_list(struct reports *l, struct store *s, const struct job_list *jobs, bool several,
-                     struct shelf *h, struct err *e)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < jobs->n; i++) {
-        rc = report_read(&l->v[l->n], s, &jobs->v[i], &l->o, h, e);
-        l->v[l->n].db = several ? store_path(s) : NULL;
-        l->n++;
-        l->equal_lengths &= rc == 0 && l->v[l->n - 1].tokens == l->v[0].tokens;
-    }
-    return rc;
-}
-
 int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
                  struct err *e)
 {
-    struct shelf h = {0};
+    struct tokenizer_cache h = {0};
     size_t jobs = 0;
-    *l = (struct reports){ .o = *o, .equal_lengths = true, .jobs = calloc(n + 1, sizeof *l->jobs) };
-    int rc = l->jobs ? 0 : no_memory(e);
-    for (; rc == 0 && l->n_lists < n; l->n_lists += rc == 0) {
-        rc = store_jobs(from[l->n_lists].store, from[l->n_lists].ids, from[l->n_lists].n,
-                        &l->jobs[l->n_lists], e);
-        jobs += rc ? 0 : l->jobs[l->n_lists].n;
-    }
-    if (rc == 0 && !(l->v = calloc(jobs + 1, sizeof *l->v)))
-        rc = no_memory(e);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = read_list(l, from[i].store, &l->jobs[i], n > 1, &h, e);
+    for (size_t i = 0; i < n; i++)
+        jobs += from[i].n;
+    *l = (struct reports){ .o = *o, .equal_lengths = true, .v = calloc(jobs + 1, sizeof *l->v) };
+    int rc = l->v ? 0 : no_memory(e);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < from[i].n && rc >= 0; k++) {
+            struct report *r = &l->v[l->n];
+            rc = read_report(r, from[i].store, from[i].ids[k], o, &h, e);
+            r->db = n > 1 ? store_path(from[i].store) : NULL;
+            if (rc == 0)
+                report_close(r);
+            l->n += rc != 0;
+            l->equal_lengths &= rc != 1 || r->tokens == l->v[0].tokens;
+        }
     tokenizer_close(h.tokenizer);
-    if (rc == 0)
+    free(h.model);
+    if (rc >= 0) {
         find_speedups(l);
-    if (rc == 0 && o->by)
-        rc = make_groups(l, e);
+        rc = o->by ? group_reports(l, e) : 0;
+    }
     if (rc)
         reports_close(l);
     return rc;
@@ -549,9 +630,6 @@ void reports_close(struct reports *l)
         free(l->group[i].value);
     free(l->group);
     free(l->v);
-    for (size_t i = 0; i < l->n_lists; i++)
-        job_list_free(&l->jobs[i]);
-    free(l->jobs);
     *l = (struct reports){0};
 }
 
@@ -584,34 +662,4 @@ void report_name(const struct report *r, char *out, size_t size)
             n = snprintf(out, size, "job %" PRId64, j->id);
         snprintf(out + n, size - (size_t)n, " in %s", r->db);
     }
-}
-
-char *report_value(const json_t *v)
-{
-    /* by jansson's allocator: json_whole knows when there was no memory */
-    if (json_is_string(v)) {
-        json_malloc_t get;
-        json_free_t put;
-        json_get_alloc_funcs(&get, &put);
-        char *s = get(json_string_length(v) + 1);
-        return s ? memcpy(s, json_string_value(v), json_string_length(v) + 1) : NULL;
-    }
-    return json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15) | JSON_SORT_KEYS);
-}
-
-void report_parameters(const struct report *r, void (*f)(void *ctx, const char *name, const json_t *v),
-                       void *ctx)
-{
-    const char *name, *inner;
-    json_t *v, *w;
-    json_object_foreach(r->parameters, name, v)
-        if (json_is_object(v) && strcmp(name, "logit_bias")) {
-            char full[160];
-            json_object_foreach(v, inner, w) {
-                snprintf(full, sizeof full, "%.60s.%.80s", name, inner);
-                f(ctx, full, w);
-            }
-        } else {
-            f(ctx, name, v);
-        }
 }

@@ -354,13 +354,6 @@ static void pair(FILE *f, const char *name, const char *value)
     fputs("</bdi></b></div>", f);
 }
 
-static void parameter(void *ctx, const char *name, const json_t *v)
-{
-    char *s = report_value(v);
-    pair(ctx, name, json_is_null(v) ? "\xe2\x80\x93" : s);
-    free(s);
-}
-
 static void parameters(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
@@ -379,7 +372,8 @@ static void parameters(FILE *f, const struct report *r)
     pair(f, "prompt_tokens", s);
     snprintf(s, sizeof s, "%zu", j->wanted);
     pair(f, "tokens", s);
-    report_parameters(r, parameter, f);
+    for (size_t i = 0; i < r->n_parameters; i++)
+        pair(f, r->parameter[i].name, r->parameter[i].value ? r->parameter[i].value : "\xe2\x80\x93");
     fputs("</div></div>\n", f);
 }
 

@@ -1,4 +1,4 @@
-/* report --json and --csv. */
+/* report --json and --csv. Start at report_json and report_csv. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,217 +6,270 @@
 
 #include "runs/report/report.h"
 #include "src/base/json_write.h"
-#include "src/request/job_params.h"
 
 /* ---- JSON ---- */
 
-/* Numbers of a report: the shortest that says what was measured; counts are whole. */
-static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-static json_t *count(double x) { return json_integer((json_int_t)llround(x)); }
-static json_t *text(const char *s) { return json_text(s); }
+/* Reals have 10 digits, more than the clock gives; counts are whole numbers. */
+enum { DIGITS = 10 };
 
-static json_t *list_of(const double *v, size_t from)
+static void count(struct json_writer *w, const char *key, double x) { jw_int(w, key, llround(x)); }
+
+static void put_counts(struct json_writer *w, const char *key, const double *v, size_t from)
 {
-    json_t *a = json_array();
     size_t n = REPORT_DEPTHS;
     while (n > from && v[n - 1] == 0)
         n--;
+    jw_open(w, key, '[');
     for (size_t i = from; i < n; i++)
-        json_array_append_new(a, count(v[i]));
-    return a;
+        count(w, NULL, v[i]);
+    jw_close(w, ']');
 }
 
-static json_t *distinct_of(const double v[DISTINCT_MAX])
+static void put_distinct(struct json_writer *w, const char *key, const double v[DISTINCT_MAX])
 {
-    return json_pack("{s:o, s:o, s:o, s:o}", "1", real(v[0]), "2", real(v[1]), "3", real(v[2]), "4",
-                     real(v[3]));
+    static const char *const names[DISTINCT_MAX] = { "1", "2", "3", "4" };
+    jw_open(w, key, '{');
+    for (size_t k = 0; k < DISTINCT_MAX; k++)
+        jw_real(w, names[k], v[k]);
+    jw_close(w, '}');
 }
 
-static json_t *sources_of(const struct report *r)
+static void put_sources(struct json_writer *w, const struct report *r)
 {
-    json_t *o = json_object();
-    for (size_t i = 0; i < r->n_sources; i++)
-        json_object_set_new(o, r->source[i].name,
-                            json_pack("{s:o, s:o}", "drafted", count(r->source[i].drafted), "accepted",
-                                      count(r->source[i].accepted)));
-    return o;
-}
-
-static json_t *windows_of(const struct report *r)
-{
-    json_t *a = json_array();
-    for (size_t i = 0; i < r->n_windows; i++) {
-        const struct report_window *w = &r->window[i];
-        json_t *sources = json_object();
-        for (size_t k = 0; k < r->n_sources; k++)
-            json_object_set_new(
-                sources, r->source[k].name,
-                json_pack("{s:o, s:o}", "accepted", count(r->source[k].window[i]), "share",
-                          real(w->sum.tokens > 0 ? r->source[k].window[i] / w->sum.tokens : NAN)));
-        if (w->n)
-            json_array_append_new(
-                a,
-                json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "start", (json_int_t)w->start,
-                          "tokens", (json_int_t)w->n, "seconds", real(w->sum.seconds), "tokens_per_second",
-                          real(report_speed(&w->sum)), "mean_acceptance_length",
-                          real(report_acceptance(&w->sum)), "alpha", real(report_alpha(&w->sum)), "beta",
-                          real(report_beta(r, &w->sum)), "distinct", distinct_of(w->distinct),
-                          "distinct_so_far", distinct_of(w->so_far), "sources", sources));
-        else
-            json_decref(sources);
+    jw_open(w, "sources", '{');
+    for (size_t i = 0; i < r->n_sources; i++) {
+        jw_open(w, r->source[i].name, '{');
+        count(w, "drafted", r->source[i].drafted);
+        count(w, "accepted", r->source[i].accepted);
+        jw_close(w, '}');
     }
-    return a;
+    jw_close(w, '}');
 }
 
-static json_t *repetitions_of(const struct report *r)
+static void put_window(struct json_writer *w, const struct report *r, size_t i)
 {
-    json_t *a = json_array();
+    const struct report_window *x = &r->window[i];
+    jw_open(w, NULL, '{');
+    jw_uint(w, "start", x->start);
+    jw_uint(w, "tokens", x->n);
+    jw_real(w, "seconds", x->sum.seconds);
+    jw_real(w, "tokens_per_second", report_speed(&x->sum));
+    jw_real(w, "mean_acceptance_length", report_acceptance(&x->sum));
+    jw_real(w, "alpha", report_alpha(&x->sum));
+    jw_real(w, "beta", report_beta(r, &x->sum));
+    put_distinct(w, "distinct", x->distinct);
+    put_distinct(w, "distinct_so_far", x->so_far);
+    jw_open(w, "sources", '{');
+    for (size_t k = 0; k < r->n_sources; k++) {
+        jw_open(w, r->source[k].name, '{');
+        count(w, "accepted", r->source[k].window[i]);
+        jw_real(w, "share", x->sum.tokens > 0 ? r->source[k].window[i] / x->sum.tokens : NAN);
+        jw_close(w, '}');
+    }
+    jw_close(w, '}');
+    jw_close(w, '}');
+}
+
+static void put_repetitions(struct json_writer *w, const struct report *r)
+{
+    jw_open(w, "repetition", '[');
     for (size_t i = 0; i < r->n_repetitions; i++) {
         const struct report_repetition *p = &r->repetition[i];
-        json_array_append_new(a, json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "start", (json_int_t)p->at.start,
-                                           "found", (json_int_t)p->at.found, "end", (json_int_t)p->at.end,
-                                           "period", (json_int_t)p->at.period, "to_the_end", (int)p->open,
-                                           "excerpt", text(p->excerpt)));
+        jw_open(w, NULL, '{');
+        jw_uint(w, "start", p->at.start);
+        jw_uint(w, "found", p->at.found);
+        jw_uint(w, "end", p->at.end);
+        jw_uint(w, "period", p->at.period);
+        jw_bool(w, "to_the_end", p->open);
+        jw_text(w, "excerpt", p->excerpt);
+        jw_close(w, '}');
     }
-    return a;
+    jw_close(w, ']');
 }
 
-static json_t *rounds_of(const struct report *r)
+static void put_rounds(struct json_writer *w, const struct report *r)
 {
-    json_t *a = json_array();
+    jw_open(w, "round_list", '[');
     for (size_t i = 0; i < r->rounds.n; i++) {
         const struct round_row *q = &r->rounds.v[i];
-        json_array_append_new(a, json_pack("{s:I, s:I, s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "start",
-                                           (json_int_t)q->start, "tokens", (json_int_t)q->tokens, "sources",
-                                           text(q->sources), "depth", (int)q->depth, "drafted",
-                                           (int)q->drafted, "rows", (int)q->rows, "accepted",
-                                           (int)q->accepted, "draft_seconds", real((double)q->draft_seconds),
-                                           "verify_seconds", real((double)q->verify_seconds)));
+        jw_open(w, NULL, '{');
+        jw_uint(w, "start", q->start);
+        jw_uint(w, "tokens", q->tokens);
+        jw_text(w, "sources", q->sources);
+        jw_uint(w, "depth", q->depth);
+        jw_uint(w, "drafted", q->drafted);
+        jw_uint(w, "rows", q->rows);
+        jw_uint(w, "accepted", q->accepted);
+        jw_real(w, "draft_seconds", (double)q->draft_seconds);
+        jw_real(w, "verify_seconds", (double)q->verify_seconds);
+        jw_close(w, '}');
     }
-    return a;
+    jw_close(w, ']');
 }
 
-static json_t *events_of(const struct report *r)
+static void put_events(struct json_writer *w, const struct report *r)
 {
-    json_t *a = json_array();
-    for (size_t i = 0; i < r->events.n; i++)
-        json_array_append_new(a, json_pack("{s:o, s:I, s:o, s:o}", "at", real(r->events.v[i].at), "attempt",
-                                           (json_int_t)r->events.v[i].attempt, "kind",
-                                           text(r->events.v[i].kind), "text", text(r->events.v[i].text)));
-    return a;
+    jw_open(w, "events", '[');
+    for (size_t i = 0; i < r->events.n; i++) {
+        const struct event *v = &r->events.v[i];
+        jw_open(w, NULL, '{');
+        jw_real(w, "at", v->at);
+        jw_int(w, "attempt", v->attempt);
+        jw_text(w, "kind", v->kind);
+        jw_text(w, "text", v->text);
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
 }
 
-static json_t *object_of(const struct report *r, bool rounds)
+static void put_identity(struct json_writer *w, const struct report *r)
 {
     const struct job *j = r->job;
-    const struct report_sum *s = &r->sum;
-    json_t *o = json_object();
-    double other = s->seconds - s->draft - s->verify - s->control;
-#define PUT(name, value) json_object_set_new(o, name, value)
-    PUT("job", json_integer(j->id));
-    PUT("name", text(j->batch));
-    PUT("custom_id", text(j->custom_id));
+    struct json parameters;
+    struct err ignored;
+    jw_int(w, "job", j->id);
+    jw_text(w, "name", j->batch);
+    jw_text(w, "custom_id", j->custom_id);
     if (r->db)
-        PUT("db", text(r->db));
-    PUT("state", text(job_state_name(j->state)));
-    PUT("finish_reason", text(j->finish_reason));
-    PUT("stop_reason", text(j->stop_reason));
-    PUT("error", text(j->error));
-    PUT("model", text(j->model));
-    /* beyond what JSON libraries agree on (2^63) it is still the number */
-    PUT("seed", j->seed <= INT64_MAX ? json_integer((json_int_t)j->seed) : json_null());
-    PUT("sample", json_integer(j->sample));
-    json_object_set(o, "parameters", r->parameters);
-    PUT("numerics", text(j->numerics));
-    PUT("fingerprint", text(j->fingerprint));
-    PUT("prompt_tokens", json_integer((json_int_t)j->prompt_tokens));
-    PUT("tokens", json_integer((json_int_t)r->tokens));
-    PUT("given_tokens", json_integer((json_int_t)r->given));
-    PUT("wanted_tokens", json_integer((json_int_t)j->wanted));
-    PUT("seconds", real(s->seconds));
-    PUT("prefill_seconds", real(s->prefill_seconds));
-    PUT("prefill_tokens", count(s->prefill_tokens));
-    PUT("tokens_per_second", real(report_speed(s)));
-    PUT("speedup", real(r->speedup));
-    PUT("speedup_estimate", real(r->estimate));
-    PUT("plain_job", isnan(r->speedup) ? json_null() : json_integer(r->plain));
-    PUT("rounds", count(s->rounds));
-    PUT("mean_acceptance_length", real(report_acceptance(s)));
-    PUT("alpha", real(report_alpha(s)));
-    PUT("beta", real(report_beta(r, s)));
-    PUT("drafted", count(s->drafted));
-    PUT("verified_rows", count(s->rows));
-    PUT("accepted", count(s->accepted));
-    PUT("draft_passes", count(s->draft_passes));
-    PUT("reached_per_depth", list_of(r->reached, 1));
-    PUT("accepted_per_depth", list_of(r->accepted_at, 1));
-    PUT("acceptance_histogram", list_of(r->histogram, 1));
-    PUT("sources", sources_of(r));
-    PUT("time", json_pack("{s:o, s:o, s:o, s:o, s:o}", "draft", real(s->draft), "verify", real(s->verify),
-                          "checkpoint", real(s->put), "controller", real(s->control), "other",
-                          real(other > 0 ? other : 0)));
-    PUT("checkpoints", json_pack("{s:o, s:o, s:o, s:o, s:o}", "commits", count(s->commits), "seconds",
-                                 real(s->commit_seconds), "cpu_seconds", real(s->commit_cpu), "put_seconds",
-                                 real(s->put), "share", real(report_checkpoint_share(r))));
-    PUT("snapshots", json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "made", count(s->snapshots),
-                               "bytes", count(s->snapshot_bytes), "seconds", real(s->snapshot_seconds),
-                               "cpu_seconds", real(s->snapshot_cpu), "put_seconds", real(s->snapshot_put),
-                               "share", real(report_snapshot_share(r)), "restored_tokens", count(s->restored),
-                               "restore_seconds", real(s->restore_seconds), "saved_seconds", real(s->saved)));
-    PUT("refreshes", count(s->refreshes));
-    PUT("resumes", json_integer((json_int_t)j->resumes));
-    PUT("distinct", json_pack("{s:o, s:o}", "tokens", distinct_of(r->distinct), "words",
-                              r->has_words ? distinct_of(r->words) : json_null()));
-    PUT("words", r->has_words ? json_integer((json_int_t)r->n_words) : json_null());
+        jw_text(w, "db", r->db);
+    jw_text(w, "state", job_state_name(j->state));
+    jw_text(w, "finish_reason", j->finish_reason);
+    jw_text(w, "stop_reason", j->stop_reason);
+    jw_text(w, "error", j->error);
+    jw_text(w, "model", j->model);
+    jw_uint(w, "seed", j->seed);
+    jw_uint(w, "sample", j->sample);
+    if (js_check(&parameters, "parameters", r->json, strlen(r->json), &ignored) == 0)
+        jw_value(w, "parameters", &parameters);
+    jw_text(w, "numerics", j->numerics);
+    jw_text(w, "fingerprint", j->fingerprint);
+    jw_uint(w, "prompt_tokens", j->prompt_tokens);
+    jw_uint(w, "tokens", r->tokens);
+    jw_uint(w, "given_tokens", r->given);
+    jw_uint(w, "wanted_tokens", j->wanted);
+}
+
+static void put_drafting(struct json_writer *w, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
+    jw_real(w, "seconds", s->seconds);
+    jw_real(w, "prefill_seconds", s->prefill_seconds);
+    count(w, "prefill_tokens", s->prefill_tokens);
+    jw_real(w, "tokens_per_second", report_speed(s));
+    jw_real(w, "speedup", r->speedup);
+    jw_real(w, "speedup_estimate", r->estimate);
+    if (isnan(r->speedup))
+        jw_null(w, "plain_job");
+    else
+        jw_int(w, "plain_job", r->plain);
+    count(w, "rounds", s->rounds);
+    jw_real(w, "mean_acceptance_length", report_acceptance(s));
+    jw_real(w, "alpha", report_alpha(s));
+    jw_real(w, "beta", report_beta(r, s));
+    count(w, "drafted", s->drafted);
+    count(w, "verified_rows", s->rows);
+    count(w, "accepted", s->accepted);
+    count(w, "draft_passes", s->draft_passes);
+    put_counts(w, "reached_per_depth", r->reached, 1);
+    put_counts(w, "accepted_per_depth", r->accepted_at, 1);
+    put_counts(w, "acceptance_histogram", r->histogram, 1);
+    put_sources(w, r);
+}
+
+static void put_times(struct json_writer *w, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
+    const double other = s->seconds - s->draft - s->verify - s->control;
+    jw_open(w, "time", '{');
+    jw_real(w, "draft", s->draft);
+    jw_real(w, "verify", s->verify);
+    jw_real(w, "checkpoint", s->put);
+    jw_real(w, "controller", s->control);
+    jw_real(w, "other", other > 0 ? other : 0);
+    jw_close(w, '}');
+    jw_open(w, "checkpoints", '{');
+    count(w, "commits", s->commits);
+    jw_real(w, "seconds", s->commit_seconds);
+    jw_real(w, "cpu_seconds", s->commit_cpu);
+    jw_real(w, "put_seconds", s->put);
+    jw_real(w, "share", report_checkpoint_share(r));
+    jw_close(w, '}');
+    jw_open(w, "snapshots", '{');
+    count(w, "made", s->snapshots);
+    count(w, "bytes", s->snapshot_bytes);
+    jw_real(w, "seconds", s->snapshot_seconds);
+    jw_real(w, "cpu_seconds", s->snapshot_cpu);
+    jw_real(w, "put_seconds", s->snapshot_put);
+    jw_real(w, "share", report_snapshot_share(r));
+    count(w, "restored_tokens", s->restored);
+    jw_real(w, "restore_seconds", s->restore_seconds);
+    jw_real(w, "saved_seconds", s->saved);
+    jw_close(w, '}');
+    count(w, "refreshes", s->refreshes);
+    jw_uint(w, "resumes", r->job->resumes);
+}
+
+static void put_text(struct json_writer *w, const struct report *r)
+{
+    jw_open(w, "distinct", '{');
+    put_distinct(w, "tokens", r->distinct);
+    if (r->has_words)
+        put_distinct(w, "words", r->words);
+    else
+        jw_null(w, "words");
+    jw_close(w, '}');
+    if (r->has_words)
+        jw_uint(w, "words", r->n_words);
+    else
+        jw_null(w, "words");
     if (!r->has_words && r->no_text)
-        PUT("words_unknown", text(r->no_text));
-    PUT("repetition", repetitions_of(r));
-    PUT("windows", windows_of(r));
-    PUT("events", events_of(r));
+        jw_text(w, "words_unknown", r->no_text);
+    put_repetitions(w, r);
+}
+
+static void put_report(struct json_writer *w, const struct report *r, bool rounds)
+{
+    jw_open(w, NULL, '{');
+    put_identity(w, r);
+    put_drafting(w, r);
+    put_times(w, r);
+    put_text(w, r);
+    jw_open(w, "windows", '[');
+    for (size_t i = 0; i < r->n_windows; i++)
+        if (r->window[i].n)
+            put_window(w, r, i);
+    jw_close(w, ']');
+    put_events(w, r);
     if (rounds)
-        PUT("round_list", rounds_of(r));
-#undef PUT
-    return o;
+        put_rounds(w, r);
+    jw_close(w, '}');
 }
 
-/* Jansson's integers are 64 bits with a sign: a seed of 2^63 and above is put in by hand. */
-static void write_object(FILE *f, const struct report *r, bool rounds)
+static void put_groups(struct json_writer *w, const struct reports *l)
 {
-    json_t *o = object_of(r, rounds);
-    char *s = o ? json_dumps(o, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(10)) : NULL, *at;
-    if (s && r->job->seed > INT64_MAX && (at = strstr(s, "\"seed\": null"))) {
-        size_t head = (size_t)(at - s) + strlen("\"seed\": ");
-        fwrite(s, 1, head, f);
-        fprintf(f, "%" PRIu64 "%s", r->job->seed, s + head + strlen("null"));
-    } else if (s) {
-        fputs(s, f);
-    }
-    free(s);
-    json_decref(o);
-}
-
-static void write_groups(FILE *f, const struct reports *l)
-{
-    json_t *a = json_array();
+    jw_open(w, NULL, '[');
     for (size_t i = 0; i < l->n_groups; i++) {
         const struct report_group *g = &l->group[i];
-        json_t *o = json_pack("{s:o, s:I}", l->o.by, text(g->value), "n", (json_int_t)g->n);
-        for (size_t k = 0; k < FIGURES; k++)
-            json_object_set_new(
-                o, report_figure_names[k],
-                json_pack("{s:o, s:o}", "mean", real(g->figure[k].mean), "sd", real(g->figure[k].sd)));
-        json_array_append_new(a, o);
+        jw_open(w, NULL, '{');
+        jw_text(w, l->o.by, g->value);
+        jw_uint(w, "n", g->n);
+        for (size_t k = 0; k < FIGURES; k++) {
+            jw_open(w, report_figure_names[k], '{');
+            jw_real(w, "mean", g->figure[k].mean);
+            jw_real(w, "sd", g->figure[k].sd);
+            jw_close(w, '}');
+        }
+        jw_close(w, '}');
     }
-    json_dumpf(a, f, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(10));
-    json_decref(a);
-    fputc('\n', f);
+    jw_close(w, ']');
 }
 
 int report_json(FILE *f, const struct reports *l, struct err *e)
 {
     (void)e;
     if (l->o.by) {
-        write_groups(f, l);
+        put_groups(&(struct json_writer){ .f = f, .digits = DIGITS }, l);
+        fputc('\n', f);
         return 0;
     }
     if (l->n != 1)
@@ -224,7 +277,7 @@ int report_json(FILE *f, const struct reports *l, struct err *e)
     for (size_t i = 0; i < l->n; i++) {
         if (i)
             fputs(",\n ", f);
-        write_object(f, &l->v[i], l->o.rounds);
+        put_report(&(struct json_writer){ .f = f, .digits = DIGITS }, &l->v[i], l->o.rounds);
     }
     fputs(l->n != 1 ? "]\n" : "\n", f);
     return 0;
@@ -232,7 +285,8 @@ int report_json(FILE *f, const struct reports *l, struct err *e)
 
 /* ---- CSV ---- */
 
-/* A cell with text of others: quoted, and with an apostrophe in front of what a spreadsheet would compute. */
+/* A cell with a text from outside: quoted where needed; an apostrophe stands before what a spreadsheet
+ * would compute. */
 static void cell(FILE *f, const char *s)
 {
     bool formula = s && *s && strchr("=+-@\t\r", *s);
@@ -255,38 +309,36 @@ static void number(FILE *f, double x)
         fprintf(f, "%.10g", x);
 }
 
-/* Columns of parameters: all that any of the jobs has. */
-struct columns { char (*name)[160]; size_t n; bool failed; };
+/* The names of all parameters that any job has. */
+struct columns { const char **name; size_t n; };
 
-static void add_column(void *ctx, const char *name, const json_t *v)
+static int add_columns(struct columns *c, const struct report *r)
 {
-    struct columns *c = ctx;
-    (void)v;
-    for (size_t i = 0; i < c->n; i++)
-        if (strncmp(c->name[i], name, sizeof c->name[i] - 1) == 0)
-            return;
-    void *p = realloc(c->name, (c->n + 1) * sizeof *c->name);
-    if (!p) {
-        c->failed = true;
-        return;
+    for (size_t i = 0; i < r->n_parameters; i++) {
+        size_t k = 0;
+        while (k < c->n && strcmp(c->name[k], r->parameter[i].name))
+            k++;
+        void *p = k == c->n ? realloc(c->name, (c->n + 1) * sizeof *c->name) : c->name;
+        if (!p)
+            return -1;
+        c->name = p;
+        c->name[k] = r->parameter[i].name;
+        c->n = MAX(c->n, k + 1);
     }
-    c->name = p;
-    snprintf(c->name[c->n++], sizeof *c->name, "%s", name);
+    return 0;
 }
 
-struct wanted_cell { FILE *f; const char *name; };
-
-static void put_if(void *ctx, const char *name, const json_t *v)
+static void parameter_cell(FILE *f, const struct report *r, const char *name)
 {
-    const struct wanted_cell *w = ctx;
-    if (strcmp(name, w->name))
-        return;
-    char *s = json_is_null(v) ? NULL : report_value(v);
-    if (json_is_number(v))
-        fputs(s, w->f);                          /* a number: -1 is no formula */
-    else
-        cell(w->f, s);
-    free(s);
+    for (size_t i = 0; i < r->n_parameters; i++) {
+        const struct report_parameter *p = &r->parameter[i];
+        if (strcmp(p->name, name))
+            continue;
+        if (p->is_number)
+            fputs(p->value, f);          /* not through cell: -1 is no formula */
+        else
+            cell(f, p->value);
+    }
 }
 
 static void csv_job(FILE *f, const struct report *r, const struct columns *c)
@@ -301,20 +353,47 @@ static void csv_job(FILE *f, const struct report *r, const struct columns *c)
         fputc(',', f);
     }
     fprintf(f, "%" PRIu64 ",%" PRIu32, j->seed, j->sample);
-    const double numbers[] = { (double)j->prompt_tokens, (double)r->tokens, (double)r->given,
-                               (double)j->wanted, s->seconds, s->prefill_seconds, report_speed(s), r->speedup,
-        s->rounds, report_acceptance(s), report_alpha(s), report_beta(r, s), s->drafted, s->rows, s->accepted,
-            s->draft, s->verify, s->control, s->put, s->commits,
-        report_checkpoint_share(r), s->snapshots, report_snapshot_share(r), s->restored, s->saved,
-            s->refreshes, (double)j->resumes, r->distinct[0], r->distinct[1], r->distinct[2], r->distinct[3],
-                r->words[0], r->words[1], r->words[2], r->words[3],
-        (double)r->n_repetitions };
+    const double numbers[] = { (double)j->prompt_tokens,
+                               (double)r->tokens,
+                               (double)r->given,
+                               (double)j->wanted,
+                               s->seconds,
+                               s->prefill_seconds,
+                               report_speed(s),
+                               r->speedup,
+                               s->rounds,
+                               report_acceptance(s),
+                               report_alpha(s),
+                               report_beta(r, s),
+                               s->drafted,
+                               s->rows,
+                               s->accepted,
+                               s->draft,
+                               s->verify,
+                               s->control,
+                               s->put,
+                               s->commits,
+                               report_checkpoint_share(r),
+                               s->snapshots,
+                               report_snapshot_share(r),
+                               s->restored,
+                               s->saved,
+                               s->refreshes,
+                               (double)j->resumes,
+                               r->distinct[0],
+                               r->distinct[1],
+                               r->distinct[2],
+                               r->distinct[3],
+                               r->words[0],
+                               r->words[1],
+                               r->words[2],
+                               r->words[3],
+                               (double)r->n_repetitions };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         number(f, numbers[i]);
     for (size_t i = 0; i < c->n; i++) {
-        struct wanted_cell w = { f, c->name[i] };
         fputc(',', f);
-        report_parameters(r, put_if, &w);
+        parameter_cell(f, r, c->name[i]);
     }
     if (r->db) {
         fputc(',', f);
@@ -362,17 +441,24 @@ static void csv_groups(FILE *f, const struct reports *l)
 int report_csv(FILE *f, const struct reports *l, struct err *e)
 {
     struct columns c = {0};
+    int rc = 0;
     if (l->o.by)
         csv_groups(f, l);
     else if (l->o.rounds)
         csv_rounds(f, l);
     if (l->o.by || l->o.rounds)
         return 0;
-    for (size_t i = 0; i < l->n; i++)
-        report_parameters(&l->v[i], add_column, &c);
-    fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample,prompt_tokens,tokens,given_tokens,wanted_tokens,seconds,prefill_seconds,"
-          "tokens_per_second,speedup,rounds,mean_acceptance_length,alpha,beta,drafted,verified_rows,accepted,draft_seconds,verify_seconds,controller_seconds,checkpoint_seconds,"
-          "checkpoints,checkpoint_share,snapshots,snapshot_share,restored_tokens,restore_saved_seconds,refreshes,resumes,distinct_1,distinct_2,distinct_3,distinct_4,word_distinct_1,word_distinct_2,word_distinct_3,word_distinct_4,repetitions", f);
+    for (size_t i = 0; i < l->n && rc == 0; i++)
+        rc = add_columns(&c, &l->v[i]);
+    fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample,prompt_tokens,"
+          "tokens,"
+          "given_tokens,wanted_tokens,seconds,prefill_seconds,tokens_per_second,speedup,rounds,"
+          "mean_acceptance_length,alpha,beta,drafted,verified_rows,accepted,draft_seconds,verify_seconds,"
+          "controller_seconds,checkpoint_seconds,checkpoints,checkpoint_share,snapshots,snapshot_share,"
+          "restored_tokens,restore_saved_seconds,refreshes,resumes,distinct_1,distinct_2,distinct_3,distinct_"
+          "4,"
+          "word_distinct_1,word_distinct_2,word_distinct_3,word_distinct_4,repetitions",
+          f);
     for (size_t i = 0; i < c.n; i++) {
         fputc(',', f);
         cell(f, c.name[i]);
@@ -381,5 +467,5 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
     for (size_t i = 0; i < l->n; i++)
         csv_job(f, &l->v[i], &c);
     free(c.name);
-    return c.failed ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
+    return rc ? err_set(e, ERR_FAILED, "out of memory for the report") : 0;
 }

@@ -5,19 +5,12 @@
 #include <string.h>
 
 #include "runs/report/report.h"
+#include "src/base/output.h"
 
-/* Text from outside as one line of at most `size` bytes. */
+/* A text from outside as one line of at most `size` bytes. */
 static const char *plain(struct err *buffer, const char *s, size_t size)
 {
-    err_set(buffer, 0, "%s", s ? s : "");
-    for (char *p = buffer->msg; *p; p++)
-        *p = *p == '\n' ? ' ' : *p;
-    size_t n = strlen(buffer->msg);
-    if (n > size) {
-        for (n = size - 3; n > 0 && ((unsigned char)buffer->msg[n] & 0xc0) == 0x80; n--)
-            ;
-        memcpy(buffer->msg + n, "...", 4);
-    }
+    printable(buffer->msg, size + 1, s ? s : "");
     return buffer->msg;
 }
 
@@ -93,14 +86,6 @@ static void windows(FILE *f, const struct report *r)
         fputc('\n', f);
     }
     fputs("  (sources: tokens of the text that they had guessed; one may be guessed by several)\n", f);
-}
-
-static void table_parameter(void *ctx, const char *name, const json_t *v)
-{
-    struct err b;
-    char *s = report_value(v);
-    fprintf(ctx, "  %-24s %s\n", name, plain(&b, s, 100));
-    free(s);
 }
 
 static void head(FILE *f, const struct report *r)
@@ -197,7 +182,10 @@ static void one(FILE *f, const struct report *r)
     if (r->job->tokens)
         windows(f, r);
     fputs("\n  parameters\n", f);
-    report_parameters(r, table_parameter, f);
+    for (size_t i = 0; i < r->n_parameters; i++) {
+        const struct report_parameter *p = &r->parameter[i];
+        fprintf(f, "  %-24s %s\n", p->name, plain(&b, p->value ? p->value : "null", 100));
+    }
 }
 
 static void rounds(FILE *f, const struct report *r)

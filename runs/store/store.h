@@ -212,6 +212,11 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
 
 /* ---- reading texts and figures ---- */
 
+/* All reads between these two calls see the database at one moment. Keep the time short: no writer can commit
+ * meanwhile. Nothing may be written before store_read_end. */
+int  store_read_begin(struct store *s, struct err *e);
+void store_read_end(struct store *s);
+
 /* Tokens [from, to) of a job, limited to those that exist: *n of them, free(*ids). Checks each chunk that it
  * touches against its sum and the link before it; a failure names job, chunk and tokens. */
 int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n,

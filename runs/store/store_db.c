@@ -360,6 +360,8 @@ int db_begin(struct store *s, struct err *e)
 
 int db_begin_read(struct store *s, struct err *e)
 {
+    if (s->reads)                        /* store_read_begin has begun the transaction */
+        return 0;
     if (!sqlite3_get_autocommit(s->db))  /* a rollback has failed */
         return check_not_broken(s, e);
     return db_run(s, e, "BEGIN", "");
@@ -367,6 +369,8 @@ int db_begin_read(struct store *s, struct err *e)
 
 int db_commit(struct store *s, struct err *e)
 {
+    if (s->reads)                        /* store_read_end commits */
+        return 0;
     if (db_run(s, e, "COMMIT", ""))
         return db_rollback(s);
     end_turn(s);
@@ -382,6 +386,22 @@ int db_rollback(struct store *s)
         break_file(s, &why);
     end_turn(s);
     return -1;
+}
+
+int store_read_begin(struct store *s, struct err *e)
+{
+    if (db_begin_read(s, e))
+        return -1;
+    s->reads = true;
+    return 0;
+}
+
+void store_read_end(struct store *s)
+{
+    struct err ignored;
+    s->reads = false;
+    if (!sqlite3_get_autocommit(s->db))          /* else a failed read has rolled back */
+        db_commit(s, &ignored);
 }
 
 int db_end(struct store *s, int rc, struct err *e)

@@ -40,6 +40,7 @@ struct store {
     uint64_t dev, ino;                   /* identity of the file */
     struct open_file *file;              /* entry in the register of open files, or NULL */
     bool writes;                         /* between db_begin and the end of the transaction */
+    bool reads;                          /* between store_read_begin and store_read_end */
 };
 
 /* ---- connections ---- */

@@ -237,7 +237,8 @@ static int prepare(struct task *t, struct err *e)
     if (!n_prompt || !add_size(n_prompt, t->c->wanted, &n_max))
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
                        t->c->wanted);
-    if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, t->job->seed, t->job->sample, n_max, e) ||
+    const struct job_binding binding = { t->job->seed, t->job->sample, n_max };
+    if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
     /* left by the job before */
@@ -295,7 +296,7 @@ static void tell(struct task *t, const char *line)
     progress_clear(&w->progress);
     if (w->progress.show == SHOW_JSON) {
         fprintf(stderr, "{\"phase\": \"notice\", \"job\": %" PRId64 ", \"message\": ", t->c->job);
-        put_json(stderr, line, strlen(line));
+        jw_string(stderr, line, strlen(line));
         fputs("}\n", stderr);
     } else {
         fprintf(stderr, "job %" PRId64 ": %s\n", t->c->job, line);

@@ -303,6 +303,16 @@ bool js_next(struct js_walk *w, struct json *key, struct json *value)
     return true;
 }
 
+size_t js_count(const struct json *v)
+{
+    struct json x;
+    size_t n = 0;
+    if (js_kind(v) == JS_OBJECT || js_kind(v) == JS_ARRAY)
+        for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);)
+            n++;
+    return n;
+}
+
 int js_get(const struct json *object, const char *key, struct json *v, struct err *e)
 {
     struct json k, x;
@@ -375,6 +385,14 @@ size_t js_unescape(const struct json *v, char *dst)
     return n;
 }
 
+char *js_strdup(const struct json *v)
+{
+    char *s = malloc((size_t)(v->end - v->s));       /* no longer than with its quotes */
+    if (s)
+        s[js_unescape(v, s)] = 0;
+    return s;
+}
+
 bool js_is(const struct json *v, const char *text)
 {
     size_t n = strlen(text), raw = (size_t)(v->end - v->s), i = 0;
@@ -414,6 +432,18 @@ bool js_u64(const struct json *v, uint64_t *x)
             __builtin_add_overflow(r, (uint64_t)(*p - '0'), &r))
             return false;
     *x = r;
+    return true;
+}
+
+bool js_i64(const struct json *v, int64_t *x)
+{
+    struct json digits = *v;
+    uint64_t u;
+    const bool minus = *v->s == '-';
+    digits.s += minus;
+    if (!js_u64(&digits, &u) || u > (uint64_t)INT64_MAX + minus)
+        return false;
+    *x = minus ? (int64_t)(0 - u) : (int64_t)u;
     return true;
 }
 

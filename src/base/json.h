@@ -10,8 +10,8 @@
  *     int found = js_get(&root, "hidden_size", &v, e);        1, 0, or -1 (given twice)
  *     if (found < 0 || (found && js_size(&v, 1, 1000, &size, e))) return -1;
  *
- * The prefix is js_ because json_ is that of the jansson library, which others link with.
- * Messages name file, key and offset, what was found and what is allowed. */
+ * The writer is src/base/json_write.h. Messages name file, key and offset, what was found and what is
+ * allowed. */
 #pragma once
 #include "src/base/base.h"
 
@@ -35,6 +35,7 @@ static inline size_t js_offset(const struct json *v) { return (size_t)(v->s - v-
 struct js_walk { struct json in; const char *p; };
 struct js_walk js_walk(const struct json *v);
 bool js_next(struct js_walk *w, struct json *key, struct json *value);
+size_t js_count(const struct json *v);          /* members or elements; 0 for any other value */
 
 /* The member `key` of an object: 1, or 0 when there is none, or -1 when it is given more than once. */
 int js_get(const struct json *object, const char *key, struct json *v, struct err *e);
@@ -43,6 +44,8 @@ int js_get(const struct json *object, const char *key, struct json *v, struct er
 size_t js_length(const struct json *v, bool *control);
 /* The decoded string, js_length bytes without a NUL. Returns its length. */
 size_t js_unescape(const struct json *v, char *dst);
+/* The decoded string with a NUL; the caller frees it. NULL: out of memory. */
+char *js_strdup(const struct json *v);
 /* Whether v is the string `text`. */
 bool js_is(const struct json *v, const char *text);
 
@@ -52,6 +55,7 @@ int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
 
 /* Typed values. A whole number is digits only: no sign, fraction or exponent. */
 bool js_u64(const struct json *v, uint64_t *x);        /* false when it is not one below 2^64 */
+bool js_i64(const struct json *v, int64_t *x);         /* likewise, with an optional minus sign */
 bool js_double(const struct json *v, double *x);       /* false when it is no number or not finite */
 int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);
 int  js_real(const struct json *v, double lo, double hi, double *x, struct err *e);

@@ -1,56 +1,178 @@
-/* Writes JSON strings, and records when jansson runs out of memory. */
+/* The JSON writer: separators, indentation, escapes and the form of numbers. Start at `begin`, which puts
+ * whatever precedes a value. Single characters are written with putc: after a failed write the next one
+ * fails too and sets errno again, so that the end of the stream can name the cause. */
 #include "src/base/json_write.h"
 
-#include <stdatomic.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-void put_json(FILE *f, const char *s, size_t n)
+void jw_string(FILE *f, const char *s, size_t n)
 {
+    static const char escaped[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
     size_t valid = utf8_valid_prefix(s, n);
     putc_unlocked('"', f);
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
+        const unsigned char c = (unsigned char)s[i];
+        const char *e = c ? strchr(escaped, c) : NULL;
         if (i == valid) {
             fprintf(f, "\\\\x%02x", c);
             valid = i + 1 + utf8_valid_prefix(s + i + 1, n - i - 1);
-        } else if (c == '"' || c == '\\')
-            putc_unlocked('\\', f), putc_unlocked(c, f);
-        else if (c == '\n')
-            fputs_unlocked("\\n", f);
-        else if (c == '\t')
-            fputs_unlocked("\\t", f);
-        else if (c == '\r')
-            fputs_unlocked("\\r", f);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(f, "\\u%04x", c);
-        else
+        } else if (e) {
+            putc_unlocked('\\', f);
+            putc_unlocked(names[e - escaped], f);
+        } else if (c < 0x20) {
+            fprintf(f, "\\u%04X", c);
+        } else {
             putc_unlocked(c, f);
+        }
     }
     putc_unlocked('"', f);
 }
 
-json_t *json_text(const char *s)
+static void new_line(struct json_writer *w)
 {
-    struct err shown;
-    json_t *v = s ? json_string(s) : json_null();
-    if (!v)
-        err_set(&shown, 0, "%s", s);
-    return v ? v : json_string(shown.msg);
+    if (w->style == JW_INDENTED) {
+        putc_unlocked('\n', w->f);
+        for (unsigned i = 0; i < w->depth; i++)
+            putc_unlocked(' ', w->f);
+    }
 }
 
-static atomic_bool json_short;
-
-static void *json_memory(size_t n)
+static void separate(struct json_writer *w)
 {
-    void *p = malloc(n);
-    if (!p)
-        atomic_store(&json_short, true);
-    return p;
+    if (w->more)
+        putc_unlocked(',', w->f);
+    if (w->more && w->style == JW_LINE)
+        putc_unlocked(' ', w->f);
+    if (w->depth)
+        new_line(w);
+    w->more = true;
 }
 
-void json_watch(void) { json_set_alloc_funcs(json_memory, free); }
-
-int json_whole(struct err *e)
+static void end_key(struct json_writer *w)
 {
-    return atomic_load(&json_short) ? err_set(e, ERR_FAILED, "out of memory for JSON") : 0;
+    putc_unlocked(':', w->f);
+    if (w->style != JW_COMPACT)
+        putc_unlocked(' ', w->f);
+}
+
+/* Whatever precedes a value, unless jw_value has written it. */
+static void begin(struct json_writer *w, const char *key)
+{
+    if (!w->has_key)
+        separate(w);
+    if (key) {
+        jw_string(w->f, key, strlen(key));
+        end_key(w);
+    }
+    w->has_key = false;
+}
+
+void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n)
+{
+    begin(w, key);
+    for (size_t i = 0; i < n; i++)
+        putc_unlocked(s[i], w->f);
+}
+
+void jw_open(struct json_writer *w, const char *key, char bracket)
+{
+    jw_raw(w, key, &bracket, 1);
+    w->depth++;
+    w->more = false;
+}
+
+void jw_close(struct json_writer *w, char bracket)
+{
+    w->depth--;
+    if (w->more)
+        new_line(w);
+    putc_unlocked(bracket, w->f);
+    w->more = true;
+}
+
+void jw_null(struct json_writer *w, const char *key) { jw_raw(w, key, "null", 4); }
+void jw_bool(struct json_writer *w, const char *key, bool x)
+{
+    jw_raw(w, key, x ? "true" : "false", x ? 4 : 5);
+}
+
+void jw_int(struct json_writer *w, const char *key, int64_t x)
+{
+    char text[24];
+    jw_raw(w, key, text, (size_t)snprintf(text, sizeof text, "%" PRId64, x));
+}
+
+void jw_uint(struct json_writer *w, const char *key, uint64_t x)
+{
+    char text[24];
+    jw_raw(w, key, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, x));
+}
+
+void jw_real(struct json_writer *w, const char *key, double x)
+{
+    char text[40], *e;
+    if (!isfinite(x)) {
+        jw_null(w, key);
+        return;
+    }
+    snprintf(text, sizeof text, "%.*g", w->digits, x);
+    w->rounded |= strtod(text, NULL) != x;
+    if (!(e = strchr(text, 'e'))) {
+        if (!strchr(text, '.'))
+            strcat(text, ".0");
+    } else {                     /* 1e+05 -> 1e5, 1e-05 -> 1e-5 */
+        char *digits = e + 1 + (e[1] == '-'), *p = e + 2 + strspn(e + 2, "0");
+        memmove(digits, p, strlen(p) + 1);
+    }
+    jw_raw(w, key, text, strlen(text));
+}
+
+void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n)
+{
+    begin(w, key);
+    jw_string(w->f, s, n);
+}
+
+void jw_text(struct json_writer *w, const char *key, const char *s)
+{
+    if (s)
+        jw_bytes(w, key, s, strlen(s));
+    else
+        jw_null(w, key);
+}
+
+static bool is_real(const struct json *v)
+{
+    for (const char *p = v->s; p < v->end; p++)
+        if (*p == '.' || *p == 'e' || *p == 'E')
+            return js_kind(v) == JS_NUMBER;
+    return false;
+}
+
+void jw_value(struct json_writer *w, const char *key, const struct json *v)
+{
+    const enum js_kind kind = js_kind(v);
+    struct json name, x;
+    double real;
+    if (kind == JS_OBJECT || kind == JS_ARRAY) {
+        jw_open(w, key, *v->s);
+        for (struct js_walk i = js_walk(v); js_next(&i, &name, &x);) {
+            if (kind == JS_OBJECT) {
+                separate(w);
+                w->has_key = true;
+                jw_raw(w, NULL, name.s, (size_t)(name.end - name.s));
+                end_key(w);
+                w->has_key = true;
+            }
+            jw_value(w, NULL, &x);
+        }
+        jw_close(w, v->end[-1]);
+    } else if (is_real(v) && js_double(v, &real)) {
+        jw_real(w, key, real);
+    } else {
+        jw_raw(w, key, v->s, (size_t)(v->end - v->s));
+    }
 }

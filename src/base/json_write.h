@@ -1,15 +1,50 @@
-/* Writes JSON: strings to a stream, and checks that jansson had memory for everything. */
+/* The JSON writer: every JSON output of longhand is written through it. It streams to a FILE and allocates
+ * nothing; the caller checks for errors once, when it ends the stream (memory_file: stream_end, standard
+ * output: stdout_finish).
+ *
+ *     struct json_writer w = { .f = f, .digits = 10 };
+ *     jw_open(&w, NULL, '{');
+ *     jw_text(&w, "name", job->name);            "name": "a \"b\"", or null
+ *     jw_open(&w, "rounds", '[');
+ *     jw_int(&w, NULL, 3);                       elements of an array have no key
+ *     jw_close(&w, ']');
+ *     jw_close(&w, '}');
+ *
+ * Reals have `digits` significant digits and always a point or an exponent; a real that is not finite
+ * becomes null. Text that is not UTF-8, such as a file name, shows each bad byte as the four characters
+ * \xNN. */
 #pragma once
-#include <jansson.h>
 #include <stdio.h>
-#include "src/base/base.h"
 
-/* Writes n bytes as a quoted string. A byte that is not UTF-8, as in a file's name, becomes the text \xNN. */
-void put_json(FILE *f, const char *s, size_t n);
-/* The string as a jansson value, with the same treatment of bytes that are not UTF-8; NULL becomes null. */
-json_t *json_text(const char *s);
+#include "src/base/json.h"
 
-/* jansson drops a value silently when memory for it is missing. json_watch makes it record failed
- * allocations; json_whole, called after JSON was built, then fails with ERR_FAILED. */
-void json_watch(void);
-int  json_whole(struct err *e);
+enum jw_style { JW_LINE, JW_COMPACT, JW_INDENTED };     /* ", " and ": "; "," and ":"; one member per line */
+
+struct json_writer {                /* the caller sets the first three members */
+    FILE *f;
+    int digits;                  /* of reals, 1 to 17 */
+    enum jw_style style;
+    unsigned depth;
+    bool has_key;                /* the key of the next value is written already */
+    bool more;                   /* the open object or array has a member already */
+    bool rounded;                /* some real had more digits than were written */
+};
+
+/* bracket: '{' or '[' */
+void jw_open(struct json_writer *w, const char *key, char bracket);
+void jw_close(struct json_writer *w, char bracket);
+void jw_null(struct json_writer *w, const char *key);
+void jw_bool(struct json_writer *w, const char *key, bool x);
+void jw_int(struct json_writer *w, const char *key, int64_t x);
+void jw_uint(struct json_writer *w, const char *key, uint64_t x);
+void jw_real(struct json_writer *w, const char *key, double x);
+void jw_text(struct json_writer *w, const char *key, const char *s);          /* NULL: null */
+void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n);
+/* n bytes that are a JSON value already. */
+void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
+/* A value that js_check accepted. Its strings and whole numbers stay as they are; its reals are written as
+ * jw_real does. */
+void jw_value(struct json_writer *w, const char *key, const struct json *v);
+
+/* n bytes as a JSON string with its quotes: the part of the writer that other formats share. */
+void jw_string(FILE *f, const char *s, size_t n);

@@ -381,7 +381,7 @@ static int measure_models(struct report *r, const struct options *o, struct err 
 static void json_point(const struct bench_point *p, bool first)
 {
     printf("%s\n  {\"model\": ", first ? "" : ",");
-    put_json(stdout, p->model, strlen(p->model));
+    jw_string(stdout, p->model, strlen(p->model));
     printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind],
            p->depth, p->rows, p->seconds);
     if (p->kind == BENCH_SAMPLING) {

@@ -271,7 +271,7 @@ void spec_print_json(const struct spec *s)
     for (size_t i = 0; i < s->n_texts; i++) {
         const struct spec_text *t = &s->text[i];
         printf("%s\n  {\"name\": ", i ? "," : "");
-        put_json(stdout, t->name, strlen(t->name));
+        jw_string(stdout, t->name, strlen(t->name));
         printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"bench_seconds\": %.2f, "
                "\"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [",
                t->n_prompt, t->prefill_seconds, t->seconds, t->own_tokens, t->own_seconds);

@@ -40,7 +40,7 @@ static int read_words(struct distinct *d, const char *path, struct err *e)
 static void print_json(const struct distinct *d, const char *file)
 {
     printf("{\"file\": ");
-    put_json(stdout, file, strlen(file));
+    jw_string(stdout, file, strlen(file));
     printf(", \"n_words\": %zu, \"words\": {", d->total[0]);
     for (size_t n = 1; n <= DISTINCT_MAX; n++) {
         double r = distinct_ratio(d, n);

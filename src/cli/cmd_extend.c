@@ -10,6 +10,7 @@
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
+#include "src/request/sampling_options.h"
 
 struct edit {
     const struct options *o;
@@ -59,7 +60,7 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
     if (n)
         memcpy(d->text + n_before, d->o->append, n);
     d->text[d->bytes] = 0;
-    return job_encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
+    return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
 }
 
 /* A text that ended with a stop string: how many tokens stay so that none of the string is left, and the bytes of the text behind them, which

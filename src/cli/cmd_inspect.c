@@ -1,7 +1,6 @@
 /* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory that lacks
  * something, and then fails with what is wrong first. */
 #include <ctype.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,9 +63,10 @@ static bool there(const struct inspect *s, const char *file)
 /* Files that the directory should have: weights (all shards that the index names) and the tokenizer. */
 static void missing_files(struct inspect *s)
 {
-    char path[PATH_BYTES + 300];
-    const char *key;
-    json_t *v;
+    char path[PATH_BYTES + 300], *text;
+    struct json root, map, v;
+    struct err ignored;
+    size_t n;
     if (!there(s, "tokenizer.json"))
         add_missing(s, "tokenizer.json");
     if (there(s, "model.safetensors"))
@@ -76,13 +76,17 @@ static void missing_files(struct inspect *s)
         return;
     }
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", s->engine.dir);
-    json_t *root = json_load_file(path, 0, NULL), *map = json_object_get(root, "weight_map");
-    json_object_foreach(map, key, v) {
-        const char *file = json_string_value(v);
-        if (file && !strchr(file, '/') && !there(s, file) && !is_missing(s, file))
-            add_missing(s, file);
-    }
-    json_decref(root);
+    if (file_read(&text, &n, path, INDEX_BYTES_MAX, &ignored))
+        return;
+    if (js_check(&root, path, text, n, &ignored) == 0 && js_kind(&root) == JS_OBJECT &&
+        js_get(&root, "weight_map", &map, &ignored) == 1 && js_kind(&map) == JS_OBJECT)
+        for (struct js_walk w = js_walk(&map); js_next(&w, NULL, &v);) {
+            char *file = js_kind(&v) == JS_STRING ? js_strdup(&v) : NULL;
+            if (file && !strchr(file, '/') && !there(s, file) && !is_missing(s, file))
+                add_missing(s, file);
+            free(file);
+        }
+    free(text);
 }
 
 static void count_dtypes(struct inspect *s)
@@ -178,35 +182,55 @@ static const char *rope_name(const struct config *c)
 static void print_json(const struct inspect *s, size_t available, const char *limit)
 {
     const struct config *c = &s->engine.config;
-    printf("{\"model\": ");
-    put_json(stdout, s->engine.dir, strlen(s->engine.dir));
-    printf(", \"architecture\": \"%s\", \"parameters\": %zu, \"layers\": %zu, \"hidden\": %zu, "
-           "\"feed_forward\": %zu, \"heads\": %zu, \"kv_heads\": %zu, "
-           "\"head_dim\": %zu, \"vocabulary\": %zu, \"tied_embeddings\": %s,\n \"context\": %zu, \"rope\": "
-           "\"%s\", \"sliding_window\": ",
-           c->model_type, s->n_params, c->n_layers, c->hidden, c->ffn, c->n_heads, c->n_kv_heads, c->head_dim,
-           c->vocab, c->tied ? "true" : "false", c->context, rope_name(c));
-    printf(c->window ? "%zu" : "null", c->window);
-    printf(",\n \"bytes\": %zu, \"bytes_per_dtype\": {", s->engine.tensors.data_bytes);
+    struct json_writer w = { .f = stdout, .digits = 6 };
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "model", s->engine.dir);
+    jw_text(&w, "architecture", c->model_type);
+    jw_uint(&w, "parameters", s->n_params);
+    jw_uint(&w, "layers", c->n_layers);
+    jw_uint(&w, "hidden", c->hidden);
+    jw_uint(&w, "feed_forward", c->ffn);
+    jw_uint(&w, "heads", c->n_heads);
+    jw_uint(&w, "kv_heads", c->n_kv_heads);
+    jw_uint(&w, "head_dim", c->head_dim);
+    jw_uint(&w, "vocabulary", c->vocab);
+    jw_bool(&w, "tied_embeddings", c->tied);
+    jw_uint(&w, "context", c->context);
+    jw_text(&w, "rope", rope_name(c));
+    if (c->window)
+        jw_uint(&w, "sliding_window", c->window);
+    else
+        jw_null(&w, "sliding_window");
+    jw_uint(&w, "bytes", s->engine.tensors.data_bytes);
+    jw_open(&w, "bytes_per_dtype", '{');
     for (size_t i = 0; i < s->n_dtypes; i++)
-        printf("%s\"%s\": %zu", i ? ", " : "", s->dtype[i].name, s->dtype[i].bytes);
-    printf("}, \"kv_bytes_per_token\": %zu,\n \"compute\": \"%s\", \"tokens\": %zu, \"memory\": {",
-           s->kv_per_token, s->engine.compute == DT_F32 ? "f32" : "bf16", s->tokens);
+        jw_uint(&w, s->dtype[i].name, s->dtype[i].bytes);
+    jw_close(&w, '}');
+    jw_uint(&w, "kv_bytes_per_token", s->kv_per_token);
+    jw_text(&w, "compute", s->engine.compute == DT_F32 ? "f32" : "bf16");
+    jw_uint(&w, "tokens", s->tokens);
+    jw_open(&w, "memory", '{');
     for (size_t i = 0; i < s->plan.n; i++) {
-        putchar('"');
-        for (const char *p = s->plan.item[i].name; *p; p++)
-            putchar(*p == ' ' ? '_' : tolower((unsigned char)*p));   /* "KV cache" -> "kv_cache" */
-        printf("\": %zu, ", s->plan.item[i].bytes);
+        char name[64];
+        snprintf(name, sizeof name, "%s", s->plan.item[i].name);
+        for (char *p = name; *p; p++)
+            *p = *p == ' ' ? '_' : (char)tolower((unsigned char)*p);     /* "KV cache" -> "kv_cache" */
+        jw_uint(&w, name, s->plan.item[i].bytes);
     }
-    printf("\"total\": %zu, \"model_in_8_bits_if_there_is_room\": %zu, \"available\": ", s->plan.total,
-           s->int8_bytes);
-    printf(available == SIZE_MAX ? "null" : "%zu", available);
-    printf(", \"limit\": \"%s\"},\n \"missing\": [", limit);
-    for (size_t i = 0; i < s->n_missing; i++) {
-        fputs(i ? ", " : "", stdout);
-        put_json(stdout, s->missing[i], strlen(s->missing[i]));
-    }
-    fputs("]}\n", stdout);
+    jw_uint(&w, "total", s->plan.total);
+    jw_uint(&w, "model_in_8_bits_if_there_is_room", s->int8_bytes);
+    if (available == SIZE_MAX)
+        jw_null(&w, "available");
+    else
+        jw_uint(&w, "available", available);
+    jw_text(&w, "limit", limit);
+    jw_close(&w, '}');
+    jw_open(&w, "missing", '[');
+    for (size_t i = 0; i < s->n_missing; i++)
+        jw_text(&w, NULL, s->missing[i]);
+    jw_close(&w, ']');
+    jw_close(&w, '}');
+    putchar('\n');
 }
 
 static void print_text(const struct inspect *s, size_t available, const char *limit)

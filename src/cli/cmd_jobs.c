@@ -1,9 +1,9 @@
 /* longhand list, show, pause, resume, cancel, remove. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "runs/work/snapshot_files.h"
@@ -11,9 +11,6 @@
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
-
-/* A time or a speed, where there is one. */
-static json_t *real_or_null(double x) { return x > 0 ? json_real(x) : json_null(); }
 
 static const char *time_text(char out[32], double t)
 {
@@ -35,71 +32,57 @@ static void duration(char out[32], double seconds)
 
 /* ---- list ---- */
 
-/* Jansson's integers are 64 bits with a sign, a seed may be 2^63 and above: it is a text that begins with this, which no text of others can have, and loses its
- * quotation marks in print_json. */
-static const char *seed_mark(void)
-{
-    static char mark[40];
-    uint64_t x[2] = { 0 };
-    if (!mark[0] && getrandom(x, sizeof x, 0) == (ssize_t)sizeof x)
-        snprintf(mark, sizeof mark, "%016" PRIx64 "%016" PRIx64, x[0], x[1]);
-    else if (!mark[0])
-        snprintf(mark, sizeof mark, "seed of a job, as a number: ");
-    return mark;
-}
+/* A time or a speed, where one is known. */
+static void real_or_null(struct json_writer *w, const char *key, double x) { jw_real(w, key, x > 0 ? x : NAN); }
 
-static json_t *job_json(const struct job *j)
+/* db: the path of the job's database, or NULL. Leaves the object open. */
+static void put_job(struct json_writer *w, const struct job *j, const char *db)
 {
-    json_t *o = json_pack(
-        "{s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "job",
-        (json_int_t)j->id, "name", json_text(j->batch), "custom_id", json_text(j->custom_id), "state",
-        job_state_name(j->state), "tokens", (json_int_t)j->tokens, "given_tokens", (json_int_t)j->given, "of",
-        (json_int_t)j->wanted, "prompt_tokens", (json_int_t)j->prompt_tokens, "model", json_text(j->model),
-        "priority", (json_int_t)j->priority, "tokens_per_second", real_or_null(j->rate), "finish_reason",
-        json_text(j->finish_reason), "stop_reason", json_text(j->stop_reason), "error", json_text(j->error),
-        "sample", (json_int_t)j->sample, "numerics", json_text(j->numerics));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
-    json_object_set_new(o, "seed", json_sprintf("%s%s", seed_mark(), seed));     /* a number in print_json */
-    json_object_set_new(o, "seed_text", json_string(seed));
-    json_object_set_new(o, "resumes", json_integer((json_int_t)j->resumes));
-    json_object_set_new(o, "attempt", json_integer(j->attempt));
-    json_object_set_new(o, "parent", j->parent ? json_integer(j->parent) : json_null());
-    json_object_set_new(o, "parent_at", j->parent ? json_integer((json_int_t)j->parent_at) : json_null());
-    json_object_set_new(o, "created", real_or_null(j->created));
-    json_object_set_new(o, "started", real_or_null(j->started));
-    json_object_set_new(o, "updated", real_or_null(j->updated));
-    json_object_set_new(o, "ended", real_or_null(j->ended));
-    json_object_set_new(o, "host", json_text(j->host));
-    json_object_set_new(o, "pid", j->host ? json_integer(j->pid) : json_null());
-    json_object_set_new(o, "worker_ended", j->state == JOB_RUNNING ? json_boolean(j->gone) : json_null());
-    return o;
-}
-
-/* By characters: of what cannot be written some stays in the buffer, and stdout_finish finds out why. */
-static void put_part(const char *s, const char *end)
-{
-    while (s < end)
-        putchar(*s++);
-}
-
-static int print_json(json_t *v, struct err *e)
-{
-    char *s = v ? json_dumps(v, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL, *from = s;
-    const size_t n = strlen(seed_mark());
-    json_decref(v);
-    if (!s)
-        return err_set(e, ERR_FAILED, "out of memory for JSON");
-    for (char *hit; (hit = strstr(from, seed_mark()));) {
-        /* to the quotation mark, and from behind the mark to the next one */
-        put_part(from, hit - 1);
-        from = hit + n + strcspn(hit + n, "\"");
-        put_part(hit + n, from++);
+    jw_open(w, NULL, '{');
+    jw_int(w, "job", j->id);
+    jw_text(w, "name", j->batch);
+    jw_text(w, "custom_id", j->custom_id);
+    jw_text(w, "state", job_state_name(j->state));
+    jw_uint(w, "tokens", j->tokens);
+    jw_uint(w, "given_tokens", j->given);
+    jw_uint(w, "of", j->wanted);
+    jw_uint(w, "prompt_tokens", j->prompt_tokens);
+    jw_text(w, "model", j->model);
+    jw_int(w, "priority", j->priority);
+    real_or_null(w, "tokens_per_second", j->rate);
+    jw_text(w, "finish_reason", j->finish_reason);
+    jw_text(w, "stop_reason", j->stop_reason);
+    jw_text(w, "error", j->error);
+    jw_uint(w, "sample", j->sample);
+    jw_text(w, "numerics", j->numerics);
+    jw_uint(w, "seed", j->seed);
+    jw_text(w, "seed_text", seed);               /* for readers whose numbers have 53 bits */
+    jw_uint(w, "resumes", j->resumes);
+    jw_int(w, "attempt", j->attempt);
+    if (j->parent) {
+        jw_int(w, "parent", j->parent);
+        jw_uint(w, "parent_at", j->parent_at);
+    } else {
+        jw_null(w, "parent");
+        jw_null(w, "parent_at");
     }
-    put_part(from, from + strlen(from));
-    putchar('\n');
-    free(s);
-    return stdout_finish(e);
+    real_or_null(w, "created", j->created);
+    real_or_null(w, "started", j->started);
+    real_or_null(w, "updated", j->updated);
+    real_or_null(w, "ended", j->ended);
+    jw_text(w, "host", j->host);
+    if (j->host)
+        jw_int(w, "pid", j->pid);
+    else
+        jw_null(w, "pid");
+    if (j->state == JOB_RUNNING)
+        jw_bool(w, "worker_ended", j->gone);
+    else
+        jw_null(w, "worker_ended");
+    if (db)
+        jw_text(w, "db", db);
 }
 
 /* Counts of several databases as those of one. */
@@ -121,27 +104,33 @@ static int count_parts(const struct store_parts *p, struct store_counts *all, st
 }
 
 /* With several databases each job has the path of its own, and "databases" lists them. */
-static json_t *list_json(const struct store_counts *n, const struct store_parts *p)
+static void list_json(const struct store_counts *n, const struct store_parts *p)
 {
-    json_t *states = json_object(), *list = json_array(), *paths = json_array(), *all;
+    struct json_writer w = { .f = stdout, .digits = 15, .style = JW_INDENTED };
+    jw_open(&w, NULL, '{');
+    jw_open(&w, "counts", '{');
     for (int i = 0; i < JOB_STATES; i++)
-        json_object_set_new(states, job_state_name((enum job_state)i), json_integer((json_int_t)n->jobs[i]));
-    for (size_t i = 0; i < p->n; i++) {
-        json_array_append_new(paths, json_text(store_path(p->v[i].store)));
+        jw_uint(&w, job_state_name((enum job_state)i), n->jobs[i]);
+    jw_close(&w, '}');
+    jw_uint(&w, "tokens", n->tokens);
+    jw_uint(&w, "of", n->wanted);
+    jw_real(&w, "tokens_per_second", n->rate);
+    jw_real(&w, "eta_seconds", n->rate > 0 ? (double)n->open_tokens / n->rate : NAN);
+    jw_open(&w, "jobs", '[');
+    for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->v[i].jobs.n; k++) {
-            json_t *one = job_json(&p->v[i].jobs.v[k]);
-            if (p->n > 1)
-                json_object_set_new(one, "db", json_text(store_path(p->v[i].store)));
-            json_array_append_new(list, one);
+            put_job(&w, &p->v[i].jobs.v[k], p->n > 1 ? store_path(p->v[i].store) : NULL);
+            jw_close(&w, '}');
         }
+    jw_close(&w, ']');
+    if (p->n > 1) {
+        jw_open(&w, "databases", '[');
+        for (size_t i = 0; i < p->n; i++)
+            jw_text(&w, NULL, store_path(p->v[i].store));
+        jw_close(&w, ']');
     }
-    all = json_pack("{s:o, s:I, s:I, s:f, s:o, s:o}", "counts", states, "tokens", (json_int_t)n->tokens, "of",
-                    (json_int_t)n->wanted, "tokens_per_second", n->rate, "eta_seconds",
-                    n->rate > 0 ? json_real((double)n->open_tokens / n->rate) : json_null(), "jobs", list);
-    if (p->n > 1)
-        json_object_set(all, "databases", paths);
-    json_decref(paths);
-    return all;
+    jw_close(&w, '}');
+    putchar('\n');
 }
 
 static void name_of(char *out, size_t size, const struct job *j)
@@ -200,10 +189,8 @@ int cmd_list(const struct options *o, struct err *e)
     struct store_parts p = {0};
     struct store_counts n;
     int rc = parts_from_options(&p, o, true, e) || count_parts(&p, &n, e) ? -1 : 0;
-    if (rc == 0 && o->json) {
-        rc = print_json(list_json(&n, &p), e);
-    } else if (rc == 0) {
-        list_text(&n, &p);
+    if (rc == 0) {
+        (o->json ? list_json : list_text)(&n, &p);
         rc = stdout_finish(e);
     }
     parts_close(&p);
@@ -221,25 +208,36 @@ static size_t snapshot_of(struct store *s, int64_t job)
     return store_snapshot_list(s, job, row, &n, &ignored) == 0 && n ? row[n - 1].tokens : 0;
 }
 
-static json_t *show_json(const struct job *j, size_t snapshot, const struct job_input *in,
-                         const struct event_list *events)
+static void show_json(struct json_writer *w, const struct job *j, size_t snapshot, const struct job_input *in,
+                      const struct event_list *events)
 {
-    json_t *o = job_json(j), *list = json_array(),
-           *meta = in->metadata ? json_loads(in->metadata, JSON_DECODE_ANY, NULL) : json_null();
+    struct json v;
+    struct err ignored;
+    put_job(w, j, NULL);
+    jw_text(w, "fingerprint", j->fingerprint);
+    if (js_check(&v, "parameters", in->parameters, strlen(in->parameters), &ignored) == 0)
+        jw_value(w, "parameters", &v);
+    if (in->metadata && js_check(&v, "metadata", in->metadata, strlen(in->metadata), &ignored) == 0)
+        jw_value(w, "metadata", &v);
+    else
+        jw_text(w, "metadata", in->metadata);
+    jw_bytes(w, "prompt", in->prompt, in->prompt_bytes);
+    if (snapshot)
+        jw_uint(w, "snapshot_tokens", snapshot);
+    else
+        jw_null(w, "snapshot_tokens");
+    jw_open(w, "events", '[');
     for (size_t i = 0; i < events->n; i++) {
-        const struct event *v = &events->v[i];
-        json_array_append_new(list,
-                              json_pack("{s:f, s:I, s:s, s:o}", "at", v->at, "attempt",
-                                        (json_int_t)v->attempt, "kind", v->kind, "text", json_text(v->text)));
+        const struct event *x = &events->v[i];
+        jw_open(w, NULL, '{');
+        jw_real(w, "at", x->at);
+        jw_int(w, "attempt", x->attempt);
+        jw_text(w, "kind", x->kind);
+        jw_text(w, "text", x->text);
+        jw_close(w, '}');
     }
-    json_object_set_new(o, "fingerprint", json_text(j->fingerprint));
-    json_object_set_new(o, "parameters", json_loads(in->parameters, 0, NULL));
-    /* numbers that jansson does not hold: as it stands in the line */
-    json_object_set_new(o, "metadata", meta ? meta : json_string(in->metadata));
-    json_object_set_new(o, "prompt", json_stringn(in->prompt, in->prompt_bytes));
-    json_object_set_new(o, "snapshot_tokens", snapshot ? json_integer((json_int_t)snapshot) : json_null());
-    json_object_set_new(o, "events", list);
-    return o;
+    jw_close(w, ']');
+    jw_close(w, '}');
 }
 
 static void show_text(const struct job *j, size_t snapshot, const struct job_input *in,
@@ -290,24 +288,28 @@ int cmd_show(const struct options *o, struct err *e)
     struct store *s = NULL;
     struct job_list jobs = {0};
     int64_t *ids = NULL;
-    json_t *all = json_array();
+    struct json_writer w = { .f = stdout, .digits = 15, .style = JW_INDENTED };
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
+    const bool list = rc == 0 && o->json && jobs.n != 1;
+    if (list)
+        jw_open(&w, NULL, '[');
     for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
         struct job_input in = {0};
         struct event_list events = {0};
         rc = store_input(s, jobs.v[i].id, &in, e) || store_events(s, jobs.v[i].id, &events, e) ? -1 : 0;
         if (rc == 0 && o->json)
-            json_array_append_new(all, show_json(&jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events));
+            show_json(&w, &jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events);
         else if (rc == 0)
             show_text(&jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events);
         event_list_free(&events);
         job_input_free(&in);
     }
+    if (list)
+        jw_close(&w, ']');
     if (rc == 0 && o->json)
-        rc = print_json(jobs.n == 1 ? json_incref(json_array_get(all, 0)) : json_incref(all), e);
-    json_decref(all);
+        putchar('\n');
     job_list_free(&jobs);
     free(ids);
     store_close(s);

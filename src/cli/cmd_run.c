@@ -44,7 +44,7 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
     r->lossless = d->draft.set.verifier != VERIFY_PAPER;
     r->n_prompt = d->n_prompt;
     if (!o->resume)
-        sampling_own_settings(own, sizeof own, o, &r->worker.engine.config);
+        describe_generation_config(own, sizeof own, o, &r->worker.engine.config);
     if (o->quiet)
         return;
     if (p->show == SHOW_JSON) {
@@ -52,7 +52,7 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
                 "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64
                 ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
                 r->job->id, r->job->seed, r->n_prompt, r->job->wanted);
-        put_json(stderr, own, strlen(own));
+        jw_string(stderr, own, strlen(own));
         fputs("}\n", stderr);
     } else {
         if (own[0])
@@ -78,7 +78,7 @@ static void last_line_json(const struct run *r, const struct work_result *w)
         "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ",
         w->tokens, r->job->wanted, finish_name(w->finish));
     if (w->by_string)
-        put_json(stderr, w->stop_reason, strlen(w->stop_reason));
+        jw_string(stderr, w->stop_reason, strlen(w->stop_reason));
     else
         fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
     fprintf(stderr,
@@ -122,7 +122,7 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
     if (!f)
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
-    put_json(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
+    jw_string(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
     fprintf(f,
             ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": "
                                    "%zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "

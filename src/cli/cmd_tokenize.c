@@ -251,7 +251,7 @@ static int decode_ids(const struct tokenizer *t, const int32_t *ids, size_t n_id
     if (tokenizer_decode(t, &text, &n, ids, n_ids, true, e))
         return -1;
     if (json) {
-        put_json(stdout, text, n);
+        jw_string(stdout, text, n);
         putc_unlocked('\n', stdout);
     } else {
         fwrite(text, 1, n, stdout);

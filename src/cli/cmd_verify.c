@@ -80,8 +80,8 @@ static int check_open(struct check *c, struct err *e)
     const size_t n_max = c->in.n_prompt + c->n + 1;
     c->params.draft = (struct draft_settings){0};
     c->params.drafter_auto = false;
-    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, c->job->seed,
-                 c->job->sample, n_max, e) ||
+    const struct job_binding binding = { c->job->seed, c->job->sample, n_max };
+    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, &binding, e) ||
         job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load(w, e))
         return -1;
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))

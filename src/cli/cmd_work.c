@@ -37,7 +37,7 @@ static void say(const struct shift *h, int64_t id, const struct work_result *r, 
                 ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ",
                 what, id, r->tokens, wanted, r->seconds, r->prefill_seconds);
         if (r->why.msg[0])
-            put_json(stderr, r->why.msg, strlen(r->why.msg));
+            jw_string(stderr, r->why.msg, strlen(r->why.msg));
         else
             fputs("null", stderr);
         fputs("}\n", stderr);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/bench/bench.h"
 #include "src/cli/verbs.h"
@@ -59,7 +58,6 @@ int main(int argc, char **argv)
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write(), */
     signal(SIGXFSZ, SIG_IGN);        /* and a file that may not be so large (ulimit -f) too */
-    json_watch();
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
         r = run_verb(&o, &e);

@@ -373,18 +373,18 @@ static void say_submitted_json(const struct batch *b)
 {
     char own[256];
     fputs("{\"phase\": \"submitted\", \"name\": ", stderr);
-    put_json(stderr, b->name, strlen(b->name));
+    jw_string(stderr, b->name, strlen(b->name));
     fprintf(stderr, ", \"jobs\": %zu, \"new\": %zu", b->n, b->n_new);
     if (b->n_new)
         fprintf(stderr, ", \"seed\": %" PRIu64, b->seed);
     fputs("}\n", stderr);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         *own = 0;
-        sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
+        describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         fputs("{\"phase\": \"settings\", \"model\": ", stderr);
-        put_json(stderr, b->model[i].name, strlen(b->model[i].name));
+        jw_string(stderr, b->model[i].name, strlen(b->model[i].name));
         fputs(", \"generation_config\": ", stderr);
-        put_json(stderr, own, strlen(own));
+        jw_string(stderr, own, strlen(own));
         fputs("}\n", stderr);
     }
 }
@@ -406,7 +406,7 @@ static void say_submitted(const struct batch *b)
     if (!b->n_new)
         return;
     for (size_t i = 0; i < b->n_models; i++) {
-        sampling_own_settings(own, sizeof own, b->o, &b->model[i].engine.config);
+        describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own)
             fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n",
                     b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);

@@ -287,13 +287,26 @@ static int take_special(struct batch_line *l, enum special what, const struct js
     return 0;
 }
 
-/* Not null, so it must be a value that changes nothing. */
+/* Whether v is this JSON text, which contains no spaces; white space between its tokens does not matter. */
+static bool is_value(const struct json *v, const char *text)
+{
+    bool quoted = false;
+    for (const char *p = v->s; p < v->end; p++) {
+        if (!quoted && strchr(" \t\r\n", *p))
+            continue;
+        quoted ^= *p == '"';
+        if (*p != *text++)
+            return false;
+    }
+    return !*text;
+}
+
+/* The value must be one that does not change the text. */
 static int check_fixed(size_t i, const struct json *v, struct err *e)
 {
     const char *const *neutral = fixed[i].neutral;
-    size_t n = (size_t)(v->end - v->s);
     for (size_t k = 0; k < 2 && neutral[k]; k++)
-        if (n == strlen(neutral[k]) && memcmp(v->s, neutral[k], n) == 0)
+        if (is_value(v, neutral[k]))
             return 0;
     if (!neutral[0])
         return js_bad(v, e, "it would change the text and is not supported");

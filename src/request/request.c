@@ -75,8 +75,8 @@ int request_check(const struct request *r, const struct engine *g, struct err *e
     int rc = job_parse(&p, r->parameters, e);
     size_t n_max = r->n_ids + r->o->tokens;
     if (rc == 0)
-        rc = job_bind(&p, &g->config, g->tokenizer, g->dir, 0, 0, n_max, e) || job_check_memory(&p, g, n_max,
-            0, e) ? -1 : 0;
+        rc = job_bind(&p, &g->config, g->tokenizer, g->dir, &(struct job_binding){ .text_max = n_max }, e) ||
+             job_check_memory(&p, g, n_max, 0, e) ? -1 : 0;
     job_close(&p);
     return rc;
 }
@@ -84,14 +84,9 @@ int request_check(const struct request *r, const struct engine *g, struct err *e
 int request_describe(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
-    json_t *params = NULL;
-    if (job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
-        sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e) ||
-        job_describe(&params, o, &r->sampling, g, r->n_ids, r->chat_template, e))
-        return -1;
-    r->parameters = job_text(params);
-    json_decref(params);
-    return r->parameters ? 0 : err_set(e, ERR_FAILED, "out of memory for the parameters");
+    return job_check_length(&g->config, r->n_ids, o->tokens, o->allow_beyond_context, e) ||
+           sampling_from_options(&r->sampling, o, &g->config, NULL, r->n_ids + o->tokens, e) ||
+           job_describe(&r->parameters, o, &r->sampling, g, r->n_ids, r->chat_template, e) ? -1 : 0;
 }
 
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)

@@ -1,17 +1,22 @@
+/* Sampling settings from the command line, a preset and the model's generation_config.json, and the
+ * breakers of DRY as tokens. Start at sampling_from_options. */
 #include "src/request/sampling_options.h"
-#include "src/base/input.h"
-#include "src/request/draft_options.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-static const double BIAS_MAX = 100;  /* as the API that the field comes from */
+#include "src/base/input.h"
+#include "src/base/json.h"
+#include "src/request/draft_options.h"
 
-/* One bias; the last one given for a token counts. */
+/* ---- --logit-bias ---- */
+
+static const double BIAS_MAX = 100;  /* the limit of OpenAI's API */
+
+/* A second bias for a token replaces the first. */
 static int add_bias(struct sampling *s, const char *id, double bias, size_t vocab, struct err *e)
 {
     size_t n, i = 0;
@@ -34,27 +39,31 @@ static int add_bias(struct sampling *s, const char *id, double bias, size_t voca
     return 0;
 }
 
-static int bias_object(struct sampling *s, const char *text, size_t vocab, struct err *e)
+static int add_biases(struct sampling *s, const char *text, size_t vocab, struct err *e)
 {
-    json_error_t je;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &je), *v;
-    const char *key;
-    int r = 0;
-    if (!json_is_object(root)) {
-        json_decref(root);
+    struct json root, key, v;
+    struct err why = { .msg = "other JSON" };
+    const size_t before = s->n_bias;
+    size_t n = 0;
+    if (js_check(&root, "JSON", text, strlen(text), &why) || js_kind(&root) != JS_OBJECT)
         return err_set(e, ERR_INPUT, "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: %s",
-                       text, root ? "other JSON" : je.text);
+                       text, why.msg);
+    for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v); n++) {
+        double bias;
+        char *id = js_strdup(&key);
+        int rc = !id ? err_set(e, ERR_FAILED, "out of memory")
+                 : !js_double(&v, &bias)
+                     ? err_set(e, ERR_INPUT, "--logit-bias: the value of \"%s\" is not a number", id)
+                     : add_bias(s, id, bias, vocab, e);
+        free(id);
+        if (rc)
+            return -1;
     }
-    json_object_foreach(root, key, v) {
-        if (!json_is_number(v))
-            r = err_set(e, ERR_INPUT, "--logit-bias: the value of \"%s\" is not a number", key);
-        else
-            r = add_bias(s, key, json_number_value(v), vocab, e);
-        if (r)
-            break;
-    }
-    json_decref(root);
-    return r;
+    if (before == 0 && s->n_bias < n)
+        return err_set(e, ERR_INPUT,
+                       "--logit-bias: '%.200s' is not a JSON object {\"ID\": BIAS, ..}: a token comes twice",
+                       text);
+    return 0;
 }
 
 static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct err *e)
@@ -63,7 +72,7 @@ static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct
     const char *colon = strchr(text, ':');
     double bias = -INFINITY;
     if (text[strspn(text, " \t\n")] == '{')
-        return bias_object(s, text, vocab, e);
+        return add_biases(s, text, vocab, e);
     if (!colon || colon - text >= (ptrdiff_t)sizeof id)
         return err_set(e, ERR_INPUT, "--logit-bias: '%s' is neither ID:BIAS nor a JSON object", text);
     memcpy(id, text, (size_t)(colon - text));
@@ -73,7 +82,7 @@ static int parse_bias(struct sampling *s, const char *text, size_t vocab, struct
     return add_bias(s, id, bias, vocab, e);
 }
 
-static void take_own_settings(struct sampling *s, const struct config *c)
+static void apply_generation_config(struct sampling *s, const struct config *c)
 {
     if (!isnan(c->temperature))
         s->temperature = c->temperature;
@@ -91,7 +100,7 @@ static void take_own_settings(struct sampling *s, const struct config *c)
         s->penalty = c->repetition_penalty;
 }
 
-void sampling_own_settings(char *text, size_t size, const struct options *o, const struct config *c)
+void describe_generation_config(char *text, size_t size, const struct options *o, const struct config *c)
 {
     const struct { const char *name; double v; } own[] = {
         { "temperature", c->temperature }, { "top-k", c->top_k > 0 ? (double)c->top_k : NAN },
@@ -113,7 +122,7 @@ void sampling_own_settings(char *text, size_t size, const struct options *o, con
 
 enum { BREAKER_BYTES_MAX = 40 };
 
-/* `text` with its escapes as the bytes they stand for. */
+/* Replaces the escapes of `text` by their bytes. */
 static int unescape(char out[BREAKER_BYTES_MAX], size_t *n, const char *text, struct err *e)
 {
     static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
@@ -151,28 +160,32 @@ static int add_breaker(struct breakers *b, int32_t first, const int32_t *rest, s
     return 0;
 }
 
-/* Tokens of text[0, n), n <= BREAKER_BYTES_MAX, as they are in the middle of a text: behind a newline, as many tokenizers put a space before the first
- * word. ids is to be freed; those wanted begin at *from. */
-static int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *from, size_t *n_ids,
-                         const char *text, size_t n, struct err *e)
+int encode_inside(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
+                  struct err *e)
 {
-    char behind[BREAKER_BYTES_MAX + 1] = { '\n' };
-    int32_t *line = NULL;
-    memcpy(behind + 1, text, n);
-    int r = tokenizer_encode(t, &line, from, behind, 1, false, e) || tokenizer_encode(t, ids, n_ids, behind,
-        n + 1, false, e) ? -1 : 0;
-    /* a token goes over the border */
-    if (r == 0 && (*from > *n_ids || (*from && memcmp(line, *ids, *from * sizeof *line)))) {
-        free(*ids);
-        *ids = NULL;
-        *from = 0;
-        r = tokenizer_encode(t, ids, n_ids, text, n, false, e);
+    int32_t *line = NULL, *both = NULL;
+    size_t n_line = 0, n_both = 0;
+    char *after = malloc(n + 2);
+    if (!after)
+        return err_set(e, ERR_FAILED, "out of memory for %zu bytes of text", n);
+    after[0] = '\n';
+    memcpy(after + 1, text, n);
+    int rc = tokenizer_encode(t, &line, &n_line, after, 1, false, e) ||
+             tokenizer_encode(t, &both, &n_both, after, n + 1, false, e) ? -1 : 0;
+    free(after);
+    if (rc == 0 && n_line <= n_both && memcmp(line, both, n_line * sizeof *line) == 0) {
+        memmove(both, both + n_line, (n_both - n_line) * sizeof *both);
+        *ids = both;
+        *n_ids = n_both - n_line;
+    } else {                             /* a token spans the newline and the text */
+        free(both);
+        rc = rc ? rc : tokenizer_encode(t, ids, n_ids, text, n, false, e);
     }
     free(line);
-    return r;
+    return rc;
 }
 
-/* All breakers that begin with token `id`, whose text is word[0, n_word). */
+/* Adds every breaker that begins with token `id`, whose text is word[0, n_word). */
 static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int32_t id, const char *word,
                              size_t n_word, const char *text, size_t n, struct err *e)
 {
@@ -181,13 +194,14 @@ static int breakers_of_token(struct breakers *b, const struct tokenizer *t, int3
     /* the last k bytes of the token begin the breaker */
     for (size_t k = MIN(n - 1, n_word); k > 0; k--) {
         int32_t *rest = NULL;
-        size_t from = 0, n_rest = 0;
+        size_t n_rest = 0;
         if (memcmp(word + n_word - k, text, k) || ((unsigned char)text[k] & 0xC0) == 0x80)
             continue;
-        int r = encode_inside(t, &rest, &from, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest + from,
-            n_rest - from, e) ? -1 : 0;
+        int rc = encode_inside(t, &rest, &n_rest, text + k, n - k, e) || add_breaker(b, id, rest, n_rest, e)
+                     ? -1
+                     : 0;
         free(rest);
-        if (r)
+        if (rc)
             return -1;
     }
     return 0;
@@ -242,7 +256,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
                 "generation_config.json: %s is a setting that is not implemented; --generation-config none "
                 "takes the neutral settings instead",
                 c->generation_unknown);
-        take_own_settings(s, c);
+        apply_generation_config(s, c);
     }
     if (preset_sampling(s, o, e))
         return -1;
@@ -261,7 +275,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->dry_allowed = o->dry_allowed_length;
     s->dry_last_n = o->dry_penalty_last_n;
     s->text_max = text_max;
-    /* they are kept with the job before a tokenizer sees them */
+    /* the store keeps them before a tokenizer sees them */
     for (size_t i = 0; i < o->dry_breakers.n; i++)
         if (text_check_utf8("--dry-sequence-breaker", o->dry_breakers.v[i], strlen(o->dry_breakers.v[i]), e))
             return -1;

@@ -58,7 +58,7 @@ void lab_print_projection(const struct lab *b)
 void lab_print_json(const struct lab *b)
 {
     printf("{\"device\": ");
-    put_json(stdout, b->dev->name, strlen(b->dev->name));
+    jw_string(stdout, b->dev->name, strlen(b->dev->name));
     printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"train\": %.5g, "
            "\"models\": [",
            b->dev->numerics, b->copy, b->upload, b->download, b->train);
@@ -90,7 +90,7 @@ void lab_print_json(const struct lab *b)
            b->n_models && b->copy > 0 ? lab_floor(&b->model[0], b->copy) : 0, b->missed);
     for (size_t i = 0; i < b->n_skipped; i++) {
         printf("%s", i ? ", " : "");
-        put_json(stdout, b->skipped[i], strlen(b->skipped[i]));
+        jw_string(stdout, b->skipped[i], strlen(b->skipped[i]));
     }
     printf("]}\n");
 }

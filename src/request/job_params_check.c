@@ -1,0 +1,62 @@
+/* Whether a job fits: its tokens into the model's context, its decoder into memory. The memory is itemised
+ * by job_plan. */
+#include "src/request/job_params.h"
+
+#include "src/decode/decode.h"
+#include "src/sample/dry.h"
+
+int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond, struct err *e)
+{
+    if (tokens <= c->context && n_prompt <= c->context - tokens)
+        return 0;
+    if (c->rope.type == ROPE_DYNAMIC)
+        return err_set(e, ERR_INPUT,
+                       "%zu prompt tokens + --tokens %zu are beyond the %zu of this model's dynamic NTK "
+                       "scaling: past its original length "
+                       "all earlier keys would have to turn again; --context-scaling yarn:F helps",
+                       n_prompt, tokens, c->context);
+    if (allow_beyond)
+        return 0;
+    return err_set(e, ERR_INPUT,
+                   "%zu prompt tokens + --tokens %zu are beyond this model's context of %zu; fewer tokens, "
+                   "--context-scaling yarn:F "
+                   "or --allow-beyond-context help",
+                   n_prompt, tokens, c->context);
+}
+
+static void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
+                     size_t n_max, size_t held)
+{
+    const struct heads usual = { .n = 4 };       /* before they are read */
+    struct decode_setup setup = { .draft = p->draft };
+    setup.heads = setup.draft.drafters >> SOURCE_HEADS & 1 ? &usual : NULL;
+    engine_plan(plan, g, n_max, decode_work_rows(&setup, n_max), decode_verify_rows(&setup));
+    decode_plan(plan, &setup, &g->model, n_max);
+    if (setup.heads && !g->heads.mem)
+        memory_plan_add_on(plan, g->dev, "heads", heads_bytes(&g->model, usual.n));
+    memory_plan_add(plan, "DRY", dry_bytes(&p->sampling, g->config.vocab));
+    if (held)
+        memory_plan_deduct(plan, 0, held);
+}
+
+bool job_has_room(const struct job_params *p, const struct engine *g, size_t n_max, size_t bytes)
+{
+    struct memory_plan plan = {0};
+    struct err ignored;
+    const char *limit;
+    const size_t spare = MAX(memory_available(&limit) / 8, (size_t)32 << 20);
+    job_plan(&plan, p, g, n_max, g->weight_bytes);
+    memory_plan_add(&plan, "more", bytes);
+    memory_plan_add(&plan, "spare", spare);
+    return memory_plan_check(&plan, "", &ignored) == 0;
+}
+
+int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,
+                     struct err *e)
+{
+    struct memory_plan plan = {0};
+    if (draft_check_device(&p->draft, g->dev, e))
+        return -1;
+    job_plan(&plan, p, g, n_max, held);
+    return memory_plan_check(&plan, "fewer --tokens need less", e);
+}

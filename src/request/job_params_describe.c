@@ -1,0 +1,230 @@
+/* Writes the stored parameters of a job from the command line or a batch line. Start at job_describe.
+ * Members must be written in the order of their names: see job_params.h. */
+#include "src/request/job_params_impl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/input.h"
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
+#include "src/request/draft_options.h"
+#include "src/request/sampling_options.h"
+#include "src/text/emit.h"
+
+struct description {
+    const struct options *o;
+    const struct sampling *s;
+    const struct engine *g;
+    const struct draft_settings *d;
+    const char *heads_file, *chat_template;
+};
+
+/* Whole numbers are written without a point. */
+static void number(struct json_writer *w, const char *key, double v)
+{
+    if (v == floor(v) && fabs(v) < 1e15)
+        jw_int(w, key, (int64_t)v);
+    else
+        jw_real(w, key, v);
+}
+
+static void texts(struct json_writer *w, const char *key, const struct text_list *l)
+{
+    jw_open(w, key, '[');
+    for (size_t i = 0; i < l->n; i++)
+        jw_text(w, NULL, l->v[i]);
+    jw_close(w, ']');
+}
+
+struct named_bias { char id[12]; float bias; };
+
+static int by_id_text(const void *a, const void *b)
+{
+    return strcmp(((const struct named_bias *)a)->id, ((const struct named_bias *)b)->id);
+}
+
+static int biases(struct json_writer *w, const struct sampling *s)
+{
+    struct named_bias *b = calloc(s->n_bias + 1, sizeof *b);
+    if (!b)
+        return -1;
+    for (size_t i = 0; i < s->n_bias; i++) {
+        snprintf(b[i].id, sizeof b[i].id, "%d", (int)s->bias[i].id);
+        b[i].bias = s->bias[i].bias;
+    }
+    qsort(b, s->n_bias, sizeof *b, by_id_text);
+    jw_open(w, "logit_bias", '{');
+    for (size_t i = 0; i < s->n_bias; i++)
+        if (isinf(b[i].bias))
+            jw_text(w, b[i].id, "-inf");
+        else
+            number(w, b[i].id, (double)b[i].bias);
+    jw_close(w, '}');
+    free(b);
+    return 0;
+}
+
+static void chat(struct json_writer *w, const struct options *o, const char *template)
+{
+    if (!template) {
+        jw_null(w, "chat");
+        return;
+    }
+    jw_open(w, "chat", '{');
+    jw_text(w, "date", o->chat_date);
+    jw_text(w, "system", o->system);
+    jw_text(w, "template", template);
+    jw_bool(w, "thinking", o->thinking == THINKING_ON);
+    jw_close(w, '}');
+}
+
+static void drafter(struct json_writer *w, const struct draft_settings *d, bool is_auto)
+{
+    char text[128] = "";
+    for (size_t i = 0; i < SOURCE_ADDED; i++)
+        if (d->drafters >> i & 1)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "," : "",
+                     source_names[i]);
+    jw_text(w, "drafter", is_auto ? "auto" : *text ? text : "none");
+}
+
+static void drafting(struct json_writer *w, const struct description *x)
+{
+    const struct draft_settings *d = x->d;
+    size_t policy = 0;
+    while (job_policies[policy].policy != d->kv_policy)
+        policy++;
+    jw_open(w, "drafting", '{');
+    jw_int(w, "draft_passes", d->draft_passes);
+    jw_text(w, "draft_weights", job_weight_names[d->weights]);
+    drafter(w, d, strcmp(x->o->drafter, "auto") == 0 && !x->o->preset);
+    jw_text(w, "heads_file", x->heads_file[0] ? x->heads_file : NULL);
+    jw_uint(w, "kv_budget", d->kv_budget);
+    jw_bool(w, "kv_fixed", d->kv_fixed);
+    jw_text(w, "kv_policy", job_policies[policy].name);
+    jw_uint(w, "kv_sinks", d->kv_sinks);
+    jw_int(w, "ngram_delay", d->ngram_delay);
+    jw_uint(w, "ngram_k", d->ngram_k);
+    jw_text(w, "ngram_lead", job_lead_names[d->ngram_lead]);
+    jw_uint(w, "rows_max", d->rows_max);
+    jw_open(w, "tree", '[');
+    for (size_t i = 0; i < d->n_width; i++)
+        jw_uint(w, NULL, d->width[i]);
+    jw_close(w, ']');
+    jw_text(w, "verifier", job_verifier_names[d->verifier]);
+    jw_close(w, '}');
+}
+
+static int members(struct json_writer *w, const struct description *x)
+{
+    const struct options *o = x->o;
+    const struct sampling *s = x->s;
+    jw_open(w, NULL, '{');
+    jw_bool(w, "allow_beyond_context", o->allow_beyond_context);
+    chat(w, o, x->chat_template);
+    jw_text(w, "compute", job_compute_names[x->g->compute == DT_F32]);
+    jw_text(w, "context_scaling", x->g->scaling[0] ? x->g->scaling : NULL);
+    drafting(w, x);
+    jw_uint(w, "dry_allowed_length", s->dry_allowed);
+    number(w, "dry_base", s->dry_base);
+    number(w, "dry_multiplier", s->dry_multiplier);
+    jw_int(w, "dry_penalty_last_n", s->dry_last_n);
+    if (o->dry_breakers.n)
+        texts(w, "dry_sequence_breakers", &o->dry_breakers);
+    else
+        jw_null(w, "dry_sequence_breakers");
+    number(w, "eta", s->eta);
+    number(w, "frequency_penalty", s->frequency);
+    jw_bool(w, "ignore_eos", s->ignore_eos);
+    jw_text(w, "kv_dtype", job_kv_names[o->kv_dtype]);
+    if (biases(w, s))
+        return -1;
+    jw_uint(w, "min_keep", s->min_keep);
+    number(w, "min_p", s->min_p);
+    jw_uint(w, "min_tokens", s->min_tokens);
+    jw_text(w, "on_loop", on_loop_names[o->on_loop]);
+    jw_open(w, "order", '[');
+    for (size_t i = 0; i < s->n_order; i++)
+        jw_text(w, NULL, job_step_names[s->order[i]]);
+    jw_close(w, ']');
+    number(w, "penalty", s->penalty);
+    jw_int(w, "penalty_window", s->penalty_window);
+    number(w, "presence_penalty", s->presence);
+    texts(w, "stop", &o->stop);
+    number(w, "temperature", s->temperature);
+    jw_int(w, "top_k", s->top_k);
+    number(w, "top_p", s->top_p);
+    jw_close(w, '}');
+    return 0;
+}
+
+/* The text with the smallest number of digits that keeps every real. */
+static int canonical(char **text, const struct description *x, struct err *e)
+{
+    for (int digits = 6;; digits++) {
+        size_t n;
+        FILE *f = memory_file(text, &n);
+        struct json_writer w = { .f = f, .digits = digits };
+        int rc = f ? members(&w, x) : -1;
+        if (f && stream_end(f))
+            rc = -1;
+        if (rc == 0 && (!w.rounded || digits == 17))
+            return 0;
+        free(*text);
+        *text = NULL;
+        if (rc)
+            return err_set(e, ERR_FAILED, "out of memory for the parameters");
+    }
+}
+
+/* Makes the path absolute, so that a worker in another folder finds the file too. */
+static int make_absolute(char heads_file[PATH_BYTES], struct err *e)
+{
+    char *path = realpath(heads_file, NULL);
+    if (!path)
+        return err_set(e, ERR_INPUT, "--drafter: heads:%s: cannot open: %s", heads_file, strerror(errno));
+    const size_t n = strlen(path);
+    int rc = n < PATH_BYTES ? text_check_utf8("--drafter: the path of heads:FILE", path, n, e)
+                            : err_set(e, ERR_INPUT,
+                                      "--drafter: heads:%.200s: a path of %zu bytes, at most %d are allowed",
+                                      heads_file, n, PATH_BYTES - 1);
+    if (rc == 0)
+        memcpy(heads_file, path, n + 1);
+    free(path);
+    return rc;
+}
+
+/* Refuses heads that a worker would refuse. The lines of a batch share one check. */
+static int check_heads(const char *path, const struct engine *g, struct err *e)
+{
+    static char checked[PATH_BYTES], model[PATH_BYTES];
+    if ((strcmp(checked, path) || strcmp(model, g->path)) && heads_check(path, &g->model, e))
+        return -1;
+    snprintf(checked, sizeof checked, "%s", path);
+    snprintf(model, sizeof model, "%s", g->path);
+    return 0;
+}
+
+int job_describe(char **text, const struct options *o, const struct sampling *sampling,
+                 const struct engine *g, size_t n_prompt, const char *chat_template, struct err *e)
+{
+    struct draft_settings d;
+    char heads_file[PATH_BYTES];
+    if (draft_from_options(&d, heads_file, o, g->dir, n_prompt, e) ||
+        (heads_file[0] && make_absolute(heads_file, e)))
+        return -1;
+    const bool wants_heads = d.drafters >> SOURCE_HEADS & 1;
+    if (wants_heads && !heads_file[0] && !draft_model_has_heads(g->dir))
+        return err_set(e, ERR_INPUT,
+                       "--%s: %s has no drafting heads, neither in its checkpoint nor as heads.safetensors; "
+                       "--drafter heads:FILE names some",
+                       o->preset ? "preset" : "drafter", g->dir);
+    if (wants_heads && (o->preset || strcmp(o->drafter, "auto")) &&
+        check_heads(heads_file[0] ? heads_file : g->dir, g, e))
+        return -1;
+    return canonical(text, &(struct description){ o, sampling, g, &d, heads_file, chat_template }, e);
+}
