@@ -1,8 +1,10 @@
+/* The full key/value cache: sizes, memory, commit and truncation. Host memory is handled here; for a device's
+ * memory the functions call the device's operations. Start reading at kv_open. */
 #include "kvmgr/kv.h"
 
 #include <string.h>
 
-/* Bytes of the cache and of the node scratch; false when they do not fit in size_t. */
+/* Bytes of the cache and of the node scratch; false when their sum does not fit size_t. */
 static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
                   size_t node_max, size_t *cache, size_t *scratch)
 {
@@ -28,7 +30,8 @@ int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, si
 {
     size_t cache, scratch;
     assert((t == DT_I16 || t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
-    *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
+    *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads,
+                      .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
     if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
                        n_max);

@@ -1,8 +1,13 @@
+/* The partial cache. `row` names the row of the full cache in each slot, `n_seen` counts the followed rows.
+ * Selection: partial_select. New rows: partial_follow, which calls replace_rows or follow_means. Snapshots:
+ * partial_save and partial_load. */
 #include "kvmgr/partial.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- memory ---- */
 
 static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budget)
 {
@@ -11,12 +16,12 @@ static bool needs_copy(const struct kv *full, enum kv_policy policy, size_t budg
 
 static bool in_host_memory(const struct kv *full) { return !full->dev || full->dev->host_memory; }
 
-static void *get(const struct kv *full, size_t bytes)
+static void *alloc_beside(const struct kv *full, size_t bytes)
 {
     return in_host_memory(full) ? mem_alloc(bytes) : full->dev->alloc(full->dev, bytes);
 }
 
-static void give(const struct kv *full, void *p, size_t bytes)
+static void free_beside(const struct kv *full, void *p, size_t bytes)
 {
     if (p && in_host_memory(full))
         mem_free(p, bytes);
@@ -24,7 +29,7 @@ static void give(const struct kv *full, void *p, size_t bytes)
         full->dev->free(full->dev, p, bytes);
 }
 
-/* Sums of the last mean, and the bias of every slot. */
+/* Bytes of the sums of the last mean and of the bias of every slot. */
 static size_t mean_bytes(const struct kv *full, size_t budget)
 {
     const size_t sums = full->n_layers * full->n_kv_heads * 2 * full->head_dim,
@@ -51,15 +56,16 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
                  size_t budget, struct err *e)
 {
     assert(sinks >= 1 && sinks < budget && policy != KV_AUTO && (policy != KV_MEAN || in_host_memory(full)));
-    *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks, .budget = budget, .budget_max = budget };
+    *p = (struct partial){ .full = full, .pool = pool, .policy = policy, .sinks = sinks,
+                           .budget = budget, .budget_max = budget };
     if (!needs_copy(full, policy, budget))
         return 0;
     p->work_bytes = in_host_memory(full)
                         ? full->n_kv_heads * full->n_max * sizeof(uint32_t)
                         : full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
-    p->work = get(full, p->work_bytes);
+    p->work = alloc_beside(full, p->work_bytes);
     p->row_bytes = full->n_layers * full->n_kv_heads * budget * sizeof *p->row;
-    p->row = get(full, p->row_bytes);
+    p->row = alloc_beside(full, p->row_bytes);
     p->from = calloc(full->n_layers, sizeof *p->from);
     p->mean_bytes = mean_bytes(full, budget);
     p->sum = p->mean_bytes ? mem_alloc(p->mean_bytes) : NULL;
@@ -75,7 +81,7 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         partial_close(p);
         return -1;
     }
-    if (in_host_memory(full))                    /* pages come now, and not in the first rounds that use it */
+    if (in_host_memory(full))  /* touch the pages now, not in the first rounds that use them */
         memset(p->kv.base, 0, p->kv.layer_bytes * p->kv.n_layers);
     return 0;
 }
@@ -83,8 +89,8 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
 void partial_close(struct partial *p)
 {
     kv_close(&p->kv);
-    give(p->full, p->work, p->work_bytes);
-    give(p->full, p->row, p->row_bytes);
+    free_beside(p->full, p->work, p->work_bytes);
+    free_beside(p->full, p->row, p->row_bytes);
     if (p->sum)
         mem_free(p->sum, p->mean_bytes);
     free(p->from);
@@ -114,7 +120,7 @@ static void copy_row(struct partial *p, size_t l, size_t h, size_t from, size_t 
     p->row[(l * f->n_kv_heads + h) * p->budget_max + slot] = (uint32_t)from;
 }
 
-/* Rows from[i] of the full cache to slots to[i], all layers and heads; none twice in `to`. */
+/* Copies rows from[i] of the full cache to slots to[i], in all layers and heads. No slot is twice in `to`. */
 static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *to, size_t n)
 {
     if (!in_host_memory(p->full)) {
@@ -128,15 +134,17 @@ static void copy_rows(struct partial *p, const uint32_t *from, const uint32_t *t
                 copy_row(p, l, h, from[i], to[i]);
 }
 
-bool partial_wants_scores(const struct partial *p)
+bool partial_needs_scores(const struct partial *p)
 {
     if (!p->work || !kv_selects(p->policy) || p->full->n_past <= p->budget)
         return false;
     return !p->filled || (p->policy == KV_DYNAMIC && p->n_recent >= p->budget - p->sinks);
 }
 
-/* a before b: larger score, then the later position. */
-static bool before(const float *score, uint32_t a, uint32_t b)
+/* ---- selection ---- */
+
+/* a ranks before b: the larger score, then the later position. */
+static bool ranks_before(const float *score, uint32_t a, uint32_t b)
 {
     return score[a] > score[b] || (score[a] == score[b] && a > b);
 }
@@ -148,23 +156,24 @@ static void sort_few(uint32_t *at, size_t n, const float *score)
     for (size_t i = 1; i < n; i++) {
         uint32_t x = at[i];
         size_t j = i;
-        for (; j > 0 && before(score, x, at[j - 1]); j--)
+        for (; j > 0 && ranks_before(score, x, at[j - 1]); j--)
             at[j] = at[j - 1];
         at[j] = x;
     }
 }
 
-/* Of at[0..n), n > FEW: the better ones to the front; returns how many, 1 .. n-1. Hoare's partition; no two are equal, and a median
- * of three is neither the best nor the worst. */
+/* Partitions at[0..n), n > FEW, so that the better rows come first; returns their number, 1 .. n-1. This is
+ * Hoare's partition: no two rows are equal, and a median of three is neither the best nor the worst. */
 static size_t split(uint32_t *at, size_t n, const float *score)
 {
     uint32_t a = at[0], b = at[n / 2], c = at[n - 1];
-    uint32_t pivot = before(score, a, b) ? (before(score, b, c) ? b : before(score, a, c) ? c : a)
-                                         : (before(score, a, c) ? a : before(score, b, c) ? c : b);
+    uint32_t pivot = ranks_before(score, a, b)
+                         ? (ranks_before(score, b, c) ? b : ranks_before(score, a, c) ? c : a)
+                         : (ranks_before(score, a, c) ? a : ranks_before(score, b, c) ? c : b);
     size_t i = 0, j = n - 1;
     for (;;) {
-        while (before(score, at[i], pivot)) i++;
-        while (before(score, pivot, at[j])) j--;
+        while (ranks_before(score, at[i], pivot)) i++;
+        while (ranks_before(score, pivot, at[j])) j--;
         if (i >= j)
             return j + 1;
         uint32_t t = at[i];
@@ -172,7 +181,7 @@ static size_t split(uint32_t *at, size_t n, const float *score)
     }
 }
 
-/* The k best of at[0..n) to the front, in any order. */
+/* Moves the k best rows of at[0..n) to the front, in any order. */
 static void best_to_front(uint32_t *at, size_t n, size_t k, const float *score)
 {
     while (n > FEW && k > 0 && k < n) {
@@ -191,7 +200,7 @@ static void best_to_front(uint32_t *at, size_t n, size_t k, const float *score)
 
 static void sort_best_first(uint32_t *at, size_t n, const float *score)
 {
-    while (n > FEW) {                        /* exact halves, so that the depth is log2 n */
+    while (n > FEW) {                        /* exact halves bound the depth by log2 n */
         best_to_front(at, n, n / 2, score);
         sort_best_first(at, n / 2, score);
         at += n / 2;
@@ -218,7 +227,7 @@ static void select_head(void *ctx, size_t h, size_t thread)
         n = want;
     }
     sort_best_first(at, n, s);
-    /* behind a layer's window: its nearest rows, so that no slot is empty */
+    /* a layer's window ends here: the nearest rows before it fill the rest, so that no slot is empty */
     for (size_t i = first; n < want && i-- > p->sinks;)
         at[n++] = (uint32_t)i;
     for (size_t i = 0; i < p->sinks; i++)
@@ -227,7 +236,7 @@ static void select_head(void *ctx, size_t h, size_t thread)
         copy_row(p, x->layer, h, at[i], p->sinks + i);
 }
 
-/* All layers in one launch: one layer has fewer heads than a GPU has multiprocessors. */
+/* Selects all layers in one launch: one layer has fewer heads than a GPU has multiprocessors. */
 static void select_on_device(struct partial *p, const float *score, size_t step)
 {
     struct device *dev = p->full->dev;
@@ -262,20 +271,22 @@ void partial_select(void *partial, size_t layer, const float *score, size_t step
     }
 }
 
+/* ---- following the full cache ---- */
+
 enum { SOME = 64 };
 
-/* Slots that new rows take turns in, from the last one on. */
-static size_t turn_of(const struct partial *p)
+/* The number of slots, counted from the last, that new rows replace in turn. */
+static size_t ring_slots(const struct partial *p)
 {
     const size_t free = p->budget - p->sinks;
     return p->policy == KV_STATIC ? (free + 1) / 2 : free;
 }
 
-/* Rows from .. to-1 of the full cache take the places of the least important rows, or of the oldest recent ones. */
-static void take_over(struct partial *p, size_t from, size_t to)
+/* Copies rows from .. to-1 of the full cache over the least important rows or the oldest recent rows. */
+static void replace_rows(struct partial *p, size_t from, size_t to)
 {
-    const size_t turn = turn_of(p);
-    /* rows that others would replace at once */
+    const size_t turn = ring_slots(p);
+    /* rows that later ones would replace at once */
     const size_t skip = to - from > turn ? to - from - turn : 0;
     p->n_recent += skip;
     for (size_t i = from + skip; i < to;) {
@@ -310,7 +321,8 @@ static float bias_of(size_t n)
     return (float)(1.3 * log2((double)n) - 0.4 * 0x1.71547652b82fep0 * (1 - 1 / (double)n));
 }
 
-/* From p->n_far rows in means of `group` to `to` in means of p->group, in one layer and head. */
+/* Extends the means of one layer and head from p->n_far rows in means of `group` to `to` rows in means of
+ * p->group. */
 struct averaging { struct partial *p; size_t group, to; };
 
 static void put_mean(const struct partial *p, size_t l, size_t h, size_t at, const float *sum, size_t n)
@@ -325,7 +337,7 @@ static void put_mean(const struct partial *p, size_t l, size_t h, size_t at, con
     kv_put(kv_block(kv, l, h, slot), kv->type, d, slot % KV_BLOCK, row);
 }
 
-/* sum += times the mean in a slot */
+/* sum += times * the mean in a slot */
 static void add_mean(const struct partial *p, size_t l, size_t h, size_t at, float *sum, size_t times)
 {
     const struct kv *kv = &p->kv;
@@ -336,7 +348,8 @@ static void add_mean(const struct partial *p, size_t l, size_t h, size_t at, flo
         sum[i] += (float)times * mean[i];
 }
 
-/* Neighbours become one, n means of `group` rows half as many. Of the last one there is the sum, which goes on. */
+/* Merges neighbours: n means of `group` rows become half as many. The last mean exists as a sum, which goes
+ * on growing. */
 static void merge_means(const struct partial *p, size_t l, size_t h, size_t n, size_t group, float *sum)
 {
     const size_t last = n - 1;
@@ -375,7 +388,7 @@ static void average_head(void *ctx, size_t i, size_t thread)
     }
 }
 
-/* The first `to` rows behind the sinks stand in means. */
+/* Puts the first `to` rows after the sinks into means. */
 static void average(struct partial *p, size_t to)
 {
     const size_t max = means_max(p), first = p->budget - max, heads = p->kv.n_layers * p->kv.n_kv_heads;
@@ -405,7 +418,7 @@ static void follow_means(struct partial *p, size_t n_past)
         memset(p->bias, 0, (char *)p->sum + p->mean_bytes - (char *)p->bias);
         p->kv.bias = p->bias;
     }
-    /* as many as lie one behind the other here and there */
+    /* as many rows as are contiguous in both caches */
     for (size_t i = MAX(p->n_seen, n_past - recent), n; i < n_past; i += n) {
         const size_t turn = (i - p->sinks) % recent, slot = p->sinks + turn;
         n = MIN(MIN(n_past - i, recent - turn), KV_BLOCK - MAX(i % KV_BLOCK, slot % KV_BLOCK));
@@ -425,7 +438,7 @@ void partial_follow(struct partial *p)
     if (!p->work)
         return;
     const size_t n_past = p->full->n_past;
-    if (n_past < p->n_seen || n_past <= p->budget) {    /* taken back, or short: begin again */
+    if (n_past < p->n_seen || n_past <= p->budget) {    /* truncated or short: start again */
         p->filled = false;
         p->n_recent = 0;
         p->n_seen = n_past;
@@ -443,13 +456,13 @@ void partial_follow(struct partial *p)
     if (p->policy == KV_MEAN)
         follow_means(p, n_past);
     else if (p->filled)
-        take_over(p, p->n_seen, n_past);
+        replace_rows(p, p->n_seen, n_past);
     p->n_seen = n_past;
 }
 
-/* ---- what is selected, kept and taken over again ---- */
+/* ---- snapshots ---- */
 
-/* then uint32_t row[rows][budget]; no rows of means, which are made again */
+/* uint32_t row[rows][budget] follows. Under `mean` no rows follow: means are computed again. */
 struct state { uint64_t policy, budget, n_recent, n_seen, rows; };
 
 size_t partial_state_bytes(const struct partial *p)
@@ -457,7 +470,8 @@ size_t partial_state_bytes(const struct partial *p)
     return p->work ? sizeof(struct state) + p->row_bytes : 0;
 }
 
-/* The device's list says what was selected; the rest follows: the k-th row since then stands in slot budget - 1 - k % turn, where no later one does. */
+/* The device's list has the selected rows. The rows since then follow from it: the k-th of them has slot
+ * budget - 1 - k % ring unless a later one replaced it. */
 static bool rows_of_device(const struct partial *p, uint32_t *row)
 {
     const size_t n_rows = p->kv.n_layers * p->kv.n_kv_heads, first = p->n_seen - p->n_recent;
@@ -468,9 +482,9 @@ static bool rows_of_device(const struct partial *p, uint32_t *row)
         memmove(at, row + i * p->budget_max, p->budget * sizeof *row);
         for (size_t slot = 0; slot < p->sinks; slot++)
             at[slot] = (uint32_t)slot;
-        for (size_t back = 0; back < MIN(turn_of(p), p->n_recent); back++)
+        for (size_t back = 0; back < MIN(ring_slots(p), p->n_recent); back++)
             at[p->budget - 1 - back] =
-                (uint32_t)(first + (p->n_recent - 1) - (p->n_recent - 1 - back) % turn_of(p));
+                (uint32_t)(first + (p->n_recent - 1) - (p->n_recent - 1 - back) % ring_slots(p));
     }
     return true;
 }
@@ -493,7 +507,7 @@ size_t partial_save(const struct partial *p, void *out)
     return (size_t)(to - (char *)out);
 }
 
-static void take_on_device(struct partial *p, const char *row)
+static void restore_on_device(struct partial *p, const char *row)
 {
     struct device *dev = p->full->dev;
     const struct device_kv dst = kv_view(&p->kv), src = kv_view(p->full);
@@ -531,7 +545,7 @@ bool partial_load(struct partial *p, const void *state, size_t n)
     p->policy = (enum kv_policy)s.policy;
     p->budget = s.budget;
     if (!in_host_memory(p->full))
-        take_on_device(p, from);
+        restore_on_device(p, from);
     for (size_t l = 0; l < p->kv.n_layers && in_host_memory(p->full); l++)
         for (size_t h = 0; h < p->kv.n_kv_heads; h++)
             for (size_t i = 0; i < s.budget; i++, from += sizeof(uint32_t)) {

@@ -1,3 +1,6 @@
+/* The file of a snapshot (format: snapshot.h). plan_file() derives offsets and sizes from the sections; the
+ * reader compares the header with them before it trusts any number. Start reading at snapshot_write and
+ * snapshot_open. */
 #include "kvmgr/snapshot.h"
 
 #include <errno.h>
@@ -21,7 +24,7 @@ struct header {
     struct snapshot_owner owner;
     uint64_t file_bytes, data_bytes, n_pieces;
     struct section section[SNAPSHOT_SECTIONS_MAX];
-    uint32_t table_crc, crc;         /* crc: of all before it */
+    uint32_t table_crc, crc;         /* crc: of all bytes before it */
 };
 _Static_assert(sizeof(struct header) <= HEADER, "the header has its page");
 
@@ -39,7 +42,7 @@ static uint32_t crc_of(uint32_t crc, const void *p, size_t n)
 
 static uint64_t pieces_of(uint64_t bytes) { return (bytes + SNAPSHOT_PIECE - 1) / SNAPSHOT_PIECE; }
 
-/* ---- what of a cache ---- */
+/* ---- sections of a cache ---- */
 
 size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part *part)
 {
@@ -47,7 +50,9 @@ size_t kv_parts(const struct kv *kv, size_t from, size_t n, struct snapshot_part
     assert(from % KV_BLOCK == 0 && n % KV_BLOCK == 0 && from <= n && n <= kv->n_max);
     for (size_t l = 0; l < kv->n_layers; l++)
         for (size_t h = 0; h < kv->n_kv_heads; h++)
-            part[k++] = (struct snapshot_part){ kv->base + l * kv->layer_bytes + h * kv->head_bytes + from / KV_BLOCK * kv->block_bytes, (n - from) / KV_BLOCK * kv->block_bytes };
+            part[k++] = (struct snapshot_part){
+                kv->base + l * kv->layer_bytes + h * kv->head_bytes + from / KV_BLOCK * kv->block_bytes,
+                (n - from) / KV_BLOCK * kv->block_bytes };
     return k;
 }
 
@@ -67,7 +72,7 @@ static size_t section_bytes(const struct snapshot_section *s)
     return n;
 }
 
-static void plan(struct header *h, const struct snapshot_section *s, size_t n)
+static void plan_file(struct header *h, const struct snapshot_section *s, size_t n)
 {
     assert(n <= SNAPSHOT_SECTIONS_MAX);
     memset(h, 0, sizeof *h);
@@ -90,22 +95,22 @@ static void plan(struct header *h, const struct snapshot_section *s, size_t n)
 uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n)
 {
     struct header h;
-    plan(&h, s, n);
+    plan_file(&h, s, n);
     return h.file_bytes;
 }
 
 struct output { int fd; uint64_t at, synced; const atomic_bool *stop; struct err *e; };
 
-static int put(struct output *o, const char *p, size_t n)
+static int write_bytes(struct output *o, const char *p, size_t n)
 {
     while (n) {
         if (o->stop && atomic_load(o->stop))
-            return err_set(o->e, ERR_AGAIN, "given up");
+            return err_set(o->e, ERR_AGAIN, "stopped");
         ssize_t w = pwrite(o->fd, p, MIN(n, (size_t)SNAPSHOT_PIECE), (off_t)o->at);
         if (w < 0 && errno == EINTR)
             continue;
         if (w <= 0)
-            return err_set(o->e, ERR_FAILED, "%s", w < 0 ? strerror(errno) : "nothing can be written");
+            return err_set(o->e, ERR_FAILED, "%s", w < 0 ? strerror(errno) : "the disk accepts no bytes");
         p += w;
         n -= (size_t)w;
         o->at += (uint64_t)w;
@@ -118,8 +123,8 @@ static int put(struct output *o, const char *p, size_t n)
     return 0;
 }
 
-/* buffer: SNAPSHOT_PIECE bytes, for what lies on a device. */
-static int put_section(struct output *o, const struct snapshot_section *s, uint32_t *crc, char *buffer)
+/* buffer: SNAPSHOT_PIECE bytes, used for parts in a device's memory. */
+static int write_section(struct output *o, const struct snapshot_section *s, uint32_t *crc, char *buffer)
 {
     char why[512];
     size_t in_piece = 0, k = 0;
@@ -134,7 +139,7 @@ static int put_section(struct output *o, const struct snapshot_section *s, uint3
                 p = buffer;
             }
             sum = crc_of(sum, p, n);
-            if (put(o, p, n))
+            if (write_bytes(o, p, n))
                 return -1;
             at += n;
             in_piece += n;
@@ -154,7 +159,7 @@ int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snap
     char page[HEADER] = {0};
     struct header h;
     struct output o = { .fd = fd, .at = HEADER, .stop = stop, .e = e };
-    plan(&h, s, n);
+    plan_file(&h, s, n);
     h.owner = *owner;
     uint32_t *crc = calloc(h.n_pieces + 1, sizeof *crc);
     char *buffer = malloc(SNAPSHOT_PIECE);
@@ -165,21 +170,21 @@ int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snap
     }
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = put_section(&o, &s[i], crc + h.section[i].first_piece, buffer);
+        rc = write_section(&o, &s[i], crc + h.section[i].first_piece, buffer);
     if (rc == 0)
-        rc = put(&o, (const char *)crc, h.n_pieces * sizeof *crc);
+        rc = write_bytes(&o, (const char *)crc, h.n_pieces * sizeof *crc);
     h.table_crc = crc_of(0, crc, h.n_pieces * sizeof *crc);
     free(crc);
     free(buffer);
     h.crc = crc_of(0, &h, offsetof(struct header, crc));
     memcpy(page, &h, sizeof h);
     o.at = o.synced = 0;
-    return rc ? -1 : put(&o, page, sizeof page);
+    return rc ? -1 : write_bytes(&o, page, sizeof page);
 }
 
 /* ---- reading ---- */
 
-static int get(const struct snapshot *f, void *p, size_t n, uint64_t at, struct err *e)
+static int read_bytes(const struct snapshot *f, void *p, size_t n, uint64_t at, struct err *e)
 {
     for (char *c = p; n;) {
         ssize_t r = pread(f->fd, c, n, (off_t)at);
@@ -195,14 +200,15 @@ static int get(const struct snapshot *f, void *p, size_t n, uint64_t at, struct 
     return 0;
 }
 
-/* The header as plan() would make it from the sections' sizes; nothing in it is believed before. */
+/* Compares the header with the header that plan_file() would make from the sections' sizes. Nothing in the
+ * header is trusted before that. */
 static int check_header(const struct header *h, const char *page, uint64_t file_bytes, const char *path,
                         struct err *e)
 {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC))
-        return err_set(e, ERR_FAILED, "%s: no snapshot, or one that was not finished", path);
+        return err_set(e, ERR_FAILED, "%s: not a snapshot, or an unfinished one", path);
     if (h->version != VERSION)
-        return err_set(e, ERR_FAILED, "%s: version %u, %d is known", path, h->version, VERSION);
+        return err_set(e, ERR_FAILED, "%s: snapshot version %u; this program reads version %d", path, h->version, VERSION);
     if (h->crc != crc_of(0, h, offsetof(struct header, crc)))
         return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
     for (size_t i = sizeof *h; i < HEADER; i++)
@@ -246,10 +252,10 @@ int snapshot_open(struct snapshot **out, const char *path, struct err *e)
         goto fail;
     }
     if ((uint64_t)st.st_size < HEADER) {
-        err_set(e, ERR_FAILED, "%s: no snapshot, or one that was not finished", path);
+        err_set(e, ERR_FAILED, "%s: not a snapshot, or an unfinished one", path);
         goto fail;
     }
-    if (get(f, page, HEADER, 0, e))
+    if (read_bytes(f, page, HEADER, 0, e))
         goto fail;
     memcpy(&f->h, page, sizeof f->h);
     if (check_header(&f->h, page, (uint64_t)st.st_size, path, e))
@@ -259,10 +265,10 @@ int snapshot_open(struct snapshot **out, const char *path, struct err *e)
         err_set(e, ERR_FAILED, "%s: out of memory", path);
         goto fail;
     }
-    if (get(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
+    if (read_bytes(f, f->crc, f->h.n_pieces * sizeof *f->crc, HEADER + f->h.data_bytes, e))
         goto fail;
     if (crc_of(0, f->crc, f->h.n_pieces * sizeof *f->crc) != f->h.table_crc) {
-        err_set(e, ERR_FAILED, "%s: the table of sums is damaged", path);
+        err_set(e, ERR_FAILED, "%s: the table of checksums is damaged", path);
         goto fail;
     }
     *out = f;
@@ -298,20 +304,20 @@ size_t snapshot_size(const struct snapshot *f, const char *name, const char *sha
     return x ? (size_t)x->bytes : 0;
 }
 
-/* Pieces of a section, shared out over a pool; the first failure is kept. */
+/* Pieces of a section, read by the threads of a pool. The first failure is kept. */
 struct reading {
     const struct snapshot *f;
     const struct section *x;
-    const struct snapshot_section *to;   /* NULL: only checked */
-    size_t first;                        /* piece that item 0 of the pool is */
-    bool each;                           /* every piece has a buffer of its own, for a device; else every thread */
+    const struct snapshot_section *to;   /* NULL: the pieces are only checked */
+    size_t first;                        /* the piece of item 0 of the pool */
+    bool each;  /* true: a buffer for each piece, for a device; false: a buffer for each thread */
     char *buffer;                        /* [threads or pieces][SNAPSHOT_PIECE] */
-    atomic_flag said;
+    atomic_flag reported;
     atomic_bool failed;
     struct err *e;
 };
 
-/* Bytes [at, at + n) of the section into place. */
+/* Copies bytes [at, at + n) of the section to their parts. */
 static void scatter(const struct snapshot_section *s, size_t at, const char *p, size_t n)
 {
     for (size_t i = 0; n; i++) {
@@ -340,11 +346,11 @@ static void read_piece(void *ctx, size_t i, size_t thread)
     size_t n = (size_t)MIN((uint64_t)SNAPSHOT_PIECE, r->x->bytes - at);
     if (atomic_load(&r->failed))
         return;
-    int rc = get(r->f, buffer, n, r->x->offset + at, &e);
+    int rc = read_bytes(r->f, buffer, n, r->x->offset + at, &e);
     if (rc == 0 && crc_of(0, buffer, n) != r->f->crc[r->x->first_piece + i])
         rc = err_set(&e, ERR_FAILED, "%s: section %s is damaged in its bytes %llu to %llu", r->f->path,
                      r->x->name, (unsigned long long)at, (unsigned long long)at + n);
-    if (rc && !atomic_flag_test_and_set(&r->said))
+    if (rc && !atomic_flag_test_and_set(&r->reported))
         *r->e = e;
     if (rc)
         atomic_store(&r->failed, true);
@@ -355,7 +361,8 @@ static void read_piece(void *ctx, size_t i, size_t thread)
 static int read_section(const struct snapshot *f, const struct section *x, const struct snapshot_section *to,
                         struct pool *pool, struct err *e)
 {
-    struct reading r = { .f = f, .x = x, .to = to, .each = to && to->dev, .said = ATOMIC_FLAG_INIT, .e = e };
+    struct reading r = { .f = f, .x = x, .to = to, .each = to && to->dev,
+                         .reported = ATOMIC_FLAG_INIT, .e = e };
     const size_t threads = pool ? pool_threads(pool) : 1, n = (size_t)pieces_of(x->bytes),
                  some = r.each ? 4 * threads : MAX(n, 1);
     r.buffer = malloc((r.each ? some : threads) * SNAPSHOT_PIECE);
@@ -368,7 +375,7 @@ static int read_section(const struct snapshot *f, const struct section *x, const
         else
             for (size_t i = 0; i < now; i++)
                 read_piece(&r, i, 0);
-        /* a device is spoken to by one thread */
+        /* only one thread may call a device */
         for (size_t i = 0; r.each && i < now && !atomic_load(&r.failed); i++) {
             const size_t at = (r.first + i) * SNAPSHOT_PIECE;
             scatter(to, at, r.buffer + i * SNAPSHOT_PIECE,

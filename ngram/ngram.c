@@ -1,14 +1,18 @@
+/* The table of 4-grams. Two hash tables find an entry by its 4-gram and a lead by its token id. Each lead has
+ * a list of groups, one for each frequency, most frequent first; each group has a list of its entries, newest
+ * first. An entry that occurs once more moves to the neighbouring group. Start reading at ngram_follow. */
 #include "ngram/ngram.h"
 
 #include <string.h>
 
-/* uthash takes all its memory from the arena of the table `t` in scope. It gives old buckets back when it doubles them; they
- * stay unused until a reset, so all arrays of buckets together need twice the largest one. */
+/* uthash takes all its memory from the arena of the table `t` in scope. When uthash doubles its buckets, the
+ * old array stays unused until the next reset. All bucket arrays together therefore need twice the size of
+ * the largest array. */
 static void *arena_take(struct ngram *t, size_t bytes);
 #define uthash_malloc(bytes) arena_take(t, bytes)
 #define uthash_free(p, bytes) ((void)(p), (void)(bytes))
 #define uthash_fatal(message) assert(!message)
-/* A chain that happens to be long makes uthash double its buckets at any load; the arena bounds how often. */
+/* uthash also doubles its buckets when a single chain is long. The limit bounds how often that happens. */
 #define uthash_expand_fyi(table) ((table)->noexpand |= (table)->num_buckets >= t->buckets_max)
 #include <uthash.h>
 #include <utlist.h>
@@ -17,38 +21,40 @@ struct group;
 
 struct entry {
     int32_t gram[4];                   /* the key */
-    struct group *group;               /* of its frequency */
+    struct group *group;               /* the group of the entry's frequency */
     struct entry *prev, *next;         /* in the group, newest first */
     UT_hash_handle hh;
 };
 
-/* The entries of one leading token and frequency. */
+/* The entries of one lead and one frequency. */
 struct group {
     uint32_t frequency;
     struct entry *entries;             /* never empty */
-    struct group *prev, *next;         /* of the lead, most frequent first; or in the free list */
+    struct group *prev, *next;         /* groups of the lead, most frequent first; or the free list */
 };
 
 struct lead { int32_t id; struct group *groups; UT_hash_handle hh; };
 
 struct ngram {
     size_t n_max, bytes;
-    size_t entered;                    /* 4-grams that begin at [0, entered) are in */
+    size_t entered;                    /* the 4-grams that begin at [0, entered) are in the table */
     size_t n_entries, n_leads, n_groups;
     struct entry *by_gram;
     struct lead *by_id;
     struct group *free_groups;
-    unsigned buckets_max;              /* of each of the two tables */
-    struct entry *entries;             /* [grams of n_max] */
-    struct lead *leads;                /* [grams of n_max] */
-    struct group *groups;              /* [grams of n_max + 1]: a group holds an entry; one more while one moves */
+    unsigned buckets_max;              /* of each hash table */
+    struct entry *entries;             /* [number of 4-grams of n_max tokens] */
+    struct lead *leads;                /* [the same] */
+    /* [the same + 1]: every group holds an entry, and one more exists while an entry moves */
+    struct group *groups;
     char *arena; size_t arena_used, arena_size;
 };
 
 enum { GRAM = 4 };
 static size_t grams_of(size_t n) { return n < GRAM ? 0 : n - (GRAM - 1); }
 
-/* Buckets for chains of about 5 when the table is full. Not the first ones: uthash asks only behind a doubling whether there may be another. */
+/* Buckets for chains of about 5 entries in a full table. The start is above HASH_INITIAL_NUM_BUCKETS because
+ * uthash evaluates noexpand only after it has doubled. */
 static unsigned buckets_of(size_t n_max)
 {
     unsigned n = 2 * HASH_INITIAL_NUM_BUCKETS;
@@ -136,12 +142,12 @@ static struct group *new_group(struct ngram *t, uint32_t frequency)
     return g;
 }
 
-/* Put x, which has just occurred once more, before all entries of its new frequency. */
+/* Moves x, which has just occurred once more, to the front of the group of its new frequency. */
 static void count_on(struct ngram *t, struct lead *l, struct entry *x)
 {
     struct group *old = x->group, *g;
-    if (!old) {                                             /* the first time: the last group of all */
-        g = l->groups ? l->groups->prev : NULL;             /* the head's prev is the tail (utlist) */
+    if (!old) {  /* first occurrence: frequency 1 is the last group */
+        g = l->groups ? l->groups->prev : NULL;             /* in utlist the head's prev is the tail */
         if (!g || g->frequency != 1) {
             g = new_group(t, 1);
             DL_APPEND(l->groups, g);

@@ -1,3 +1,6 @@
+/* The index of earlier places. `newest` and `older` chain the places by a hash of their last `key` tokens; a
+ * query walks one chain. `same_gram` and `older_gram` chain them by a rolling hash of their last most + 1
+ * tokens; indexing uses these chains to drop an older place with the same gram. Start reading at enter(). */
 #include "ngram/suffix.h"
 
 #include <string.h>
@@ -8,12 +11,12 @@ static const uint64_t MULTIPLIER = UINT64_C(0x9E3779B97F4A7C15);
 struct suffix {
     size_t n_max, bytes, least, most, key;
     int shift;                           /* hash >> shift is below the number of chains */
-    size_t n;                            /* tokens followed: places [key - 1, n - 1) have been entered */
-    uint64_t gram_hash, gram_drop;       /* of the last most + 1 tokens; MULTIPLIER^(most + 1) */
-    /* Places are stored + 1, so that 0 is none. */
-    uint32_t *newest, *same_gram;        /* [chains]: by last `key` tokens; by (most + 1)-gram */
-    uint32_t *older, *newer;             /* [n_max]: in the chain of `newest` */
-    uint32_t *older_gram;                /* [n_max]: in the chain of `same_gram` */
+    size_t n;                            /* indexed tokens: the places [key - 1, n - 1) have been entered */
+    uint64_t gram_hash, gram_drop;       /* rolling hash of the last most + 1 tokens; MULTIPLIER^(most + 1) */
+    /* Places are stored plus 1; 0 stands for none. */
+    uint32_t *newest, *same_gram;        /* [chains]: by the last `key` tokens; by the (most + 1)-gram */
+    uint32_t *older, *newer;             /* [n_max]: neighbours in a chain of `newest` */
+    uint32_t *older_gram;                /* [n_max]: next in a chain of `same_gram` */
 };
 
 static int log_chains(size_t n_max)
@@ -41,7 +44,8 @@ int suffix_open_lengths(struct suffix **out, size_t n_max, size_t least, size_t 
     *out = NULL;
     if (!s)
         return err_set(e, ERR_FAILED, "index of matches: no memory for a text of %zu tokens", n_max);
-    *s = (struct suffix){ .n_max = n_max, .bytes = bytes, .least = least, .most = most, .key = MIN(least, (size_t)KEY_MAX),
+    *s = (struct suffix){ .n_max = n_max, .bytes = bytes, .least = least, .most = most,
+                          .key = MIN(least, (size_t)KEY_MAX),
                           .shift = 64 - log_chains(n_max), .gram_drop = 1 };
     for (size_t i = 0; i <= most; i++)
         s->gram_drop *= MULTIPLIER;
@@ -74,12 +78,15 @@ void suffix_reset(struct suffix *s)
     s->gram_hash = 0;
 }
 
-/* The high bits of a product depend on all of x. */
-static size_t chain_of(const struct suffix *s, uint64_t x) { return (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93) >> s->shift; }
+/* The high bits of the product depend on all bits of x. */
+static size_t chain_of(const struct suffix *s, uint64_t x)
+{
+    return (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93) >> s->shift;
+}
 
-/* ---- following ---- */
+/* ---- indexing ---- */
 
-/* The chain of place p leaves it out. */
+/* Removes place p from its chain of `newest`. */
 static void unlink_place(struct suffix *s, size_t chain, size_t p)
 {
     if (s->newer[p])
@@ -90,7 +97,7 @@ static void unlink_place(struct suffix *s, size_t chain, size_t p)
         s->newer[s->older[p] - 1] = s->newer[p];
 }
 
-/* The place before token i, which is its follower. */
+/* Enters the place before token i, which is its follower. */
 static void enter(struct suffix *s, const int32_t *tokens, size_t i)
 {
     const size_t p = i - 1, gram = s->most + 1;
@@ -103,7 +110,7 @@ static void enter(struct suffix *s, const int32_t *tokens, size_t i)
         uint32_t *link = &s->same_gram[bucket];
         while (*link && memcmp(tokens + *link - gram + 1, tokens + i - gram + 1, gram * sizeof *tokens))
             link = &s->older_gram[*link - 1];
-        if (*link) {                                   /* an older place with the same gram: it leaves both chains */
+        if (*link) {                                   /* an older place with this gram leaves both chains */
             size_t old = *link - 1;
             *link = s->older_gram[old];
             unlink_place(s, chain, old);
@@ -131,13 +138,14 @@ void suffix_follow(struct suffix *s, const int32_t *tokens, size_t n)
     s->n = MAX(s->n, n);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
-struct text { const int32_t *tokens; size_t n; const int32_t *path; size_t end; };   /* end: tokens and path together */
+/* end: length of tokens and path together */
+struct text { const int32_t *tokens; size_t n; const int32_t *path; size_t end; };
 
 static int32_t at(const struct text *x, size_t i) { return i < x->n ? x->tokens[i] : x->path[i - x->n]; }
 
-/* The newest place of the chain of the end, + 1; 0 where there is none. */
+/* The newest place of the chain that the text's end selects, plus 1; 0 for none. */
 static uint32_t first_place(const struct suffix *s, const struct text *x)
 {
     uint64_t h = 0;
@@ -148,8 +156,8 @@ static uint32_t first_place(const struct suffix *s, const struct text *x)
     return s->newest[chain_of(s, h)];
 }
 
-/* The length of the match at p within [from, end), at most limit; 0 unless it is longer than `best`. What must differ for
- * that is compared first. */
+/* The length of the match at p, within [from, end) and at most limit; 0 unless it is longer than `best`. The
+ * comparison begins at the token that a longer match needs. */
 static size_t longer(const struct text *x, size_t p, size_t from, size_t best, size_t limit)
 {
     limit = p < from ? 0 : MIN(limit, p - from + 1);
@@ -164,13 +172,16 @@ static size_t longer(const struct text *x, size_t p, size_t from, size_t best, s
     return length;
 }
 
-/* Places newest first: those that are not in the index, then those of its chain. */
+/* Visits places newest first: the places that are not indexed yet, then the places of the chain. */
 #define FOR_PLACES(p, s, x) \
-    for (size_t p##_late = (x).end < 2 ? 0 : (x).end - 1, p##_first = (s)->n ? (s)->n - 1 : 0, p##_link = first_place(s, &(x)), p; \
-         p##_late > p##_first ? (p = --p##_late, true) : p##_link ? (p = p##_link - 1, p##_link = (s)->older[p], true) : false; )
+    for (size_t p##_late = (x).end < 2 ? 0 : (x).end - 1, p##_first = (s)->n ? (s)->n - 1 : 0, \
+                p##_link = first_place(s, &(x)), p; \
+         p##_late > p##_first ? (p = --p##_late, true) \
+         : p##_link           ? (p = p##_link - 1, p##_link = (s)->older[p], true) \
+                              : false; )
 
-size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path,
-                      int32_t *next, size_t max, size_t *n_next)
+size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                      size_t n_path, int32_t *next, size_t max, size_t *n_next)
 {
     const struct text x = { tokens, n, path, n + n_path };
     size_t best = s->least - 1, place = 0;
@@ -192,8 +203,8 @@ size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, c
     return best;
 }
 
-void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path,
-                      size_t from, size_t limit, struct followers *f)
+void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                      size_t n_path, size_t from, size_t limit, struct followers *f)
 {
     const struct text x = { tokens, n, path, n + n_path };
     assert(n >= s->n && limit <= s->most);
@@ -213,7 +224,8 @@ void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, c
     }
 }
 
-size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path, size_t n_path)
+size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
+                     size_t n_path)
 {
     const struct text x = { tokens, n, path, n + n_path };
     size_t places = 0;

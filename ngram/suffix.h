@@ -1,44 +1,52 @@
-/* Where the end of a growing text stood before: an index of earlier places by their last tokens. Two questions use it: the
- * longest earlier match and what followed it (a drafter), and for every token the longest match that it followed (DRY
- * repetition control, src/sample/dry.h).
+/* An index of earlier places of a growing text by their last tokens. Two queries use it: the longest earlier
+ * match of the text's end and its continuation (a drafter), and for every token the longest match that it
+ * followed (DRY repetition control, src/sample/dry.h).
  *
- * The text of a question is tokens[0, n) and then path[0, n_path) (a tree node's ancestors, itself included). A match of length L at a place p: the L
- * tokens up to and with p equal the last L of the text, and p is not the end itself, so a token followed it. A match may overlap the end.
+ * The text of a query is tokens[0, n) followed by path[0, n_path): the path of a draft-tree node from the
+ * root's child to the node. A match of length L at place p means: the L tokens that end at p equal the last L
+ * tokens of the text, and p is not the end itself, so a token follows p. A match may overlap the end.
  *
- * The index keeps one place per different (most + 1)-gram of the text, the newest: an older one has the same match lengths up
- * to `most` and the same follower, so no answer changes. Places are chained by their last min(least, 8) tokens, newest first.
+ * The index keeps one place for each different (most + 1)-gram of the text, the newest. An older place with
+ * this gram has the same match lengths up to `most` and the same follower, so no answer changes. Places are
+ * chained by their last min(least, 8) tokens, newest first.
  *
- * Cost. Following: O(most) per token, once. A question: a step for each kept place of one chain (suffix_places tells how many), plus the
- * comparisons of those that improve an answer: a place is first compared where it must be longer than the best so far. On a text of
- * period q at most q + most places are kept (one token repeated 100,000 times, most = 16: 17). On any other text the places are at
- * most the occurrences of the last tokens. */
+ * Cost. Indexing a token is O(most), once. A query takes a step for each kept place of one chain
+ * (suffix_places tells the number), and compares a place only where it can improve the answer. A text of
+ * period q keeps at most q + most places (one token repeated 100,000 times with most = 16: 17 places). On any
+ * other text a chain has at most one place for each occurrence of the last tokens. */
 #pragma once
 #include "src/base/base.h"
 
-struct suffix;                       /* of one text; nothing is allocated after it is opened */
+struct suffix;                       /* the index of one text; nothing is allocated after opening */
 enum { SUFFIX_LEAST = 2, SUFFIX_MOST = 16, SUFFIX_NEXT_MAX = 16 };
 
-/* n_max: tokens that the text can have. SIZE_MAX when it does not fit, or n_max >= UINT32_MAX. */
+/* n_max: the most tokens that the text can have. SIZE_MAX: the size does not fit size_t, or n_max >=
+ * UINT32_MAX. */
 size_t suffix_bytes(size_t n_max);
-/* For matches of SUFFIX_LEAST to SUFFIX_MOST tokens, or of `least` to `most` (1 <= least <= most). */
+/* Opens an index for matches of SUFFIX_LEAST to SUFFIX_MOST tokens, or of `least` to `most` (1 <= least <=
+ * most). */
 int    suffix_open(struct suffix **s, size_t n_max, struct err *e);
 int    suffix_open_lengths(struct suffix **s, size_t n_max, size_t least, size_t most, struct err *e);
 void   suffix_close(struct suffix *s);               /* NULL is allowed */
-void   suffix_reset(struct suffix *s);               /* to empty, for another text */
-void   suffix_follow(struct suffix *s, const int32_t *tokens, size_t n);      /* index tokens[0,n), n <= n_max; tokens is the one growing list */
+void   suffix_reset(struct suffix *s);               /* empties the index for another text */
+/* Indexes tokens[0, n), n <= n_max. `tokens` is always the same growing text. */
+void   suffix_follow(struct suffix *s, const int32_t *tokens, size_t n);
 
-/* The longest match, the newest of equal length. Its continuation goes to next[0, *n_next), *n_next = max <= SUFFIX_NEXT_MAX: the tokens after the place,
- * and when they reach the end of the text, those of the continuation itself (a period goes on). Returns the length, 0 with *n_next = 0 when there
- * is none. n >= the tokens followed. */
+/* Finds the longest match, the newest among equal lengths, and writes its continuation to next[0, max), max
+ * <= SUFFIX_NEXT_MAX: the tokens after the place and, where they reach the end of the text, the continuation
+ * again, as a period would go on. Returns the length and sets *n_next = max, or returns 0 with *n_next = 0
+ * when no match exists. n must be at least the number of indexed tokens. */
 size_t suffix_longest(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
                       size_t n_path, int32_t *next, size_t max, size_t *n_next);
 
-/* For every token that followed a match of `least` tokens or more: the length of the longest one, at most `limit` <= most, within the part of
- * the text from index `from` on. length[] has a place per token id and is 0 where no id is; ids are in the order they were found. */
+/* Finds, for every token that followed a match of `least` tokens or more, the length of the longest such
+ * match. Matches are cut to `limit` <= most tokens and to the part of the text from index `from` on. length[]
+ * has an entry for each token id and must be 0 on entry; ids lists the tokens found, in the order of
+ * finding. */
 struct followers { uint32_t *length; int32_t *ids; size_t n; };
 void suffix_followers(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
                       size_t n_path, size_t from, size_t limit, struct followers *f);
 
-/* Places that a question about this text looks at. */
+/* The number of places that a query about this text visits. */
 size_t suffix_places(const struct suffix *s, const int32_t *tokens, size_t n, const int32_t *path,
                      size_t n_path);

@@ -368,7 +368,7 @@ static void damaged_snapshots_are_not_used(void)
 {
     /* A byte of the header turned by `with`; sealed: with the right checksum again */
     static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why; } cases[] = {
-        { "magic", 0, 'L' ^ 'l', true, "no snapshot" }, { "version", 8, 3, true, "version 1, 2 is known" },
+        { "magic", 0, 'L' ^ 'l', true, "not a snapshot" }, { "version", 8, 3, true, "version 1; this program reads version 2" },
         { "the header's own sum", CRC, 1, false, "the header is damaged" },
         { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true,
             "another model" },

@@ -117,7 +117,7 @@ static bool same_slots(const struct both *b)
 }
 static void compare(struct both *b, const char *what)
 {
-    CHECK(partial_wants_scores(&b->p) == rule_selects(&b->r), "%s: at %zu: %d", what, b->r.n_past,
+    CHECK(partial_needs_scores(&b->p) == rule_selects(&b->r), "%s: at %zu: %d", what, b->r.n_past,
           rule_selects(&b->r));
     CHECK(partial_kv(&b->p) == (b->r.filled ? &b->p.kv : &b->full), "%s: at %zu", what, b->r.n_past);
     CHECK(b->p.refreshes == b->r.refreshes, "%s: at %zu: %zu refreshes, not %zu", what, b->r.n_past,
@@ -209,7 +209,7 @@ static void refresh_at_the_right_round(void)
     for (size_t round = 0; round < 300; round++) {
         size_t before = b.p.refreshes;
         bool selects = b.full.n_past >= 81 && (b.full.n_past - 81) % 64 == 0;
-        CHECK(partial_wants_scores(&b.p) == selects, "round %zu, %zu rows", round, b.full.n_past);
+        CHECK(partial_needs_scores(&b.p) == selects, "round %zu, %zu rows", round, b.full.n_past);
         round_of(&b, 1, none, false);
         CHECK(b.p.refreshes - before == selects);
     }
@@ -269,14 +269,14 @@ static void no_copy_where_none_is_needed(void)
     struct both b;
     both_open(&b, DT_BF16, KV_FULL, 16, 64, 1);
     prefill(&b, 500);
-    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base &&
+    CHECK(partial_kv(&b.p) == &b.full && !partial_needs_scores(&b.p) && !b.p.kv.base &&
           partial_bytes(&b.full, KV_FULL, 64, N_MAX) == 0);
     struct partial closed = { 0 };
     partial_follow(&closed);                     /* a decoder without this drafter */
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, N_MAX, 1);
     prefill(&b, N_MAX - 1);
-    CHECK(partial_kv(&b.p) == &b.full && !partial_wants_scores(&b.p) && !b.p.kv.base &&
+    CHECK(partial_kv(&b.p) == &b.full && !partial_needs_scores(&b.p) && !b.p.kv.base &&
           partial_bytes(&b.full, KV_DYNAMIC, N_MAX, N_MAX) == 0);
     partial_change(&b.p, KV_DYNAMIC, 20);
     CHECK(partial_kv(&b.p) == &b.full);
@@ -304,7 +304,7 @@ static const char *means_differ(struct both *b)
                  recent = p->budget - sinks - max, far = max ? n - recent - sinks : 0;
     size_t group = 64;
     double want[2 * DIM], got[2 * DIM], x[2 * DIM];
-    if (partial_wants_scores(p)) return "it wants scores";
+    if (partial_needs_scores(p)) return "it wants scores";
     if (n <= p->budget) return partial_kv(&b->p) == &b->full ? NULL : "a copy of a short text";
     if (partial_kv(&b->p) != &p->kv || p->policy != KV_MEAN) return "no copy";
     while (max && (far + group - 1) / group > max) group *= 2;

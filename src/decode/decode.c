@@ -279,7 +279,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
                                     .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        if (may_pass(d[i]) && partial_wants_scores(&d[i]->draft.partial)) {
+        if (may_pass(d[i]) && partial_needs_scores(&d[i]->draft.partial)) {
             seq[i].scored = partial_select;
             seq[i].scored_ctx = &d[i]->draft.partial;
         }
