@@ -1,5 +1,5 @@
-/* The AVX2 + FMA twin (Haswell, Zen 1 to 3 and later). A stored pair of bf16 becomes two floats by a mask and a
- * shift; the flush of "dot bf16" is MXCSR's FTZ and DAZ, on for the duration of a product. */
+/* The AVX2 + FMA twin (Haswell, Zen 1 to 3 and later). A stored pair of bf16 becomes two floats by a mask and
+ * a shift. MXCSR's FTZ and DAZ, switched on during a product, do the flush of "dot bf16". */
 #include "kernels/twins.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -57,7 +57,8 @@ static inline v16 v16_zero_below(v16 y, v16 x, float c)
     return (v16){ _mm256_andnot_ps(_mm256_cmp_ps(x.lo, v, _CMP_LT_OQ), y.lo),
                   _mm256_andnot_ps(_mm256_cmp_ps(x.hi, v, _CMP_LT_OQ), y.hi) };
 }
-/* Weights are no denormals, and no NaN that reaches them has low bits set: rounding is two additions. */
+/* Attention weights are never denormal, and a NaN among them has no low bits set, so two additions round
+ * them. */
 static inline __m256 rounded(__m256 v)
 {
     const __m256i u = _mm256_castps_si256(v),
@@ -68,7 +69,7 @@ static inline __m256 rounded(__m256 v)
 static inline v16 v16_round_bf16(v16 v) { return (v16){ rounded(v.lo), rounded(v.hi) }; }
 static inline void v16_store_i16(int16_t *p, v16 v)
 {
-    /* by halves of 128 bits */
+    /* packs works on halves of 128 bits */
     const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(w, 0xd8));
 }
@@ -90,7 +91,7 @@ static inline v16 v16_pair(const char *p, bool odd)
     return (v16){ half(_mm256_loadu_si256(h), odd), half(_mm256_loadu_si256(h + 1), odd) };
 }
 
-/* c += a * b, in place: given the choice gcc 12 turns sums round and moves them about. */
+/* c += a * b, in place: given the choice, gcc 12 reverses sums and moves them between registers. */
 #define FMA_INTO(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b))
 
 #define U_ _Pragma("GCC unroll 16")
@@ -100,7 +101,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
                                                            size_t ahead, const int lines, const bool wide,
                                                            const int rows, const int panels)
 {
-    /* panels that a value of the left operand is loaded for */
+    /* number of panels for which a value of the left operand is loaded */
     const int beside = wide && rows * panels > 4 ? 1 : panels;
     v16 acc[6][4];
     U_ for (int r = 0; r < rows; r++) U_ for (int p = 0; p < panels; p++) acc[r][p] =
@@ -121,7 +122,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
                     memcpy(&pair, at, sizeof pair);
                     __m256 x = wide ? _mm256_broadcast_ss((const float *)(const void *)at + odd)
                                     : half(_mm256_set1_epi32(pair), odd);
-                    /* loaded again for the next panel, and not kept */
+                    /* load it again for the next panel instead of keeping it in a register */
                     if (beside < panels)
                         __asm__ volatile("vbroadcastss %1, %0"
                                          : "=x"(x)
@@ -138,7 +139,7 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
-/* As FMA_INTO: the sum stays where it is. */
+/* As FMA_INTO: the sum stays in its register. */
 #define ADD_INTO(c, a) __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(a))
 
 static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, const float *alpha,
@@ -154,9 +155,12 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         U_ for (int p = 0; p < lines; p++)
             _mm_prefetch(b + ((size_t)lines * j + (size_t)p) * 64 + ahead, _MM_HINT_T1);
         __m256i w[8];
-        U_ for (int p = 0; p < 2 * panels; p++)
-            w[p] = type == DT_I8 ? _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2))
-                                 : _mm256_loadu_si256((const __m256i *)(const void *)(b + (size_t)(p / 2) * ldb + step * j) + p % 2);
+        U_ for (int p = 0; p < 2 * panels; p++) {
+            const char *at = b + (size_t)(p / 2) * ldb + step * j;
+            w[p] = type == DT_I8
+                       ? _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)at + p % 2))
+                       : _mm256_loadu_si256((const __m256i *)(const void *)at + p % 2);
+        }
         U_ for (int r = 0; r < rows; r++) {
             int pair;
             memcpy(&pair, a + (size_t)r * lda + 2 * j, sizeof pair);
@@ -176,9 +180,11 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         }
 }
 
-/* 16 registers: with more than 8 of them as accumulators gcc 12 begins to spill where the left operand has to be widened too. 8 wait for each
- * other a little: twelve, where it is wide already, take three rows of a pass with a group of two in three quarters of the time; in products, where
- * three rows have two panels (one after the other at each step, or they would not fit), a pass of three rows takes 0.27 instead of 0.33 ms. */
+/* AVX2 has 16 registers. With more than 8 accumulators gcc 12 spills where it also has to widen the left
+ * operand. Where the left operand is wide already, 12 accumulators are faster because 8 wait for each other:
+ * three rows of a pass with a group of two take three quarters of the time. In products, three rows get two
+ * panels, one after the other in each step to fit the registers: a pass of three rows takes 0.27 ms instead
+ * of 0.33 ms. */
 #define ROWS_MAX 6
 #define MUL_ROWS_MAX 4
 #define ATTN_ROWS_MAX 6

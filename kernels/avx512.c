@@ -1,6 +1,6 @@
-/* The AVX-512 + BF16 twin (Zen 4 and 5, Cooper Lake, Sapphire Rapids and later). VDPBF16PS is "dot bf16" in one
- * instruction, flush included, whatever MXCSR says (tests/test_dpbf16.c); the sums of attention weights take it from
- * MXCSR. */
+/* The AVX-512 + BF16 twin (Zen 4 and 5, Cooper Lake, Sapphire Rapids and later). VDPBF16PS is "dot bf16" in
+ * one instruction, flush included, whatever MXCSR says (tests/test_dpbf16.c). The sums of attention weights
+ * are flushed by MXCSR. */
 #include "kernels/twins.h"
 
 #if defined(__AVX512BF16__)
@@ -92,8 +92,8 @@ static inline __attribute__((always_inline)) void dot_bf16(float *c, size_t ldc,
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
-/* The sum stays where it is: of the intrinsic gcc 12 copies it to and fro, twice for each product, and spills the copies of large tiles (24 sums: 36
- * times at each step). */
+/* The asm keeps the sum in its register. With the intrinsic, gcc 12 copies the sum twice for each product and
+ * spills the copies of large tiles (with 24 sums: 36 spills in each step). */
 #ifndef DOT_INTO
 #define DOT_INTO(c, a, b) __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
@@ -132,7 +132,7 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
         }
 }
 
-/* 32 registers: the accumulators of a tile take at most 24. */
+/* AVX-512 has 32 registers: a tile uses at most 24 accumulators. */
 #define ROWS_MAX 8
 #define MUL_ROWS_MAX 8
 #define ATTN_ROWS_MAX 8
@@ -140,10 +140,14 @@ static inline __attribute__((always_inline)) void dot_i16(float *c, size_t ldc, 
 #define AHEAD_IN_LINE 0
 #define SCORES_FIRST 1
 #define WIDE 0
-#define TILES(X) X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
+#define TILES(X) \
+    X(1, 8) X(1, 4) X(1, 1) X(2, 8) X(2, 4) X(2, 1) X(3, 4) X(3, 1) X(4, 4) X(4, 1) X(5, 4) X(5, 1) \
     X(6, 4) X(6, 1) X(7, 3) X(7, 1) X(8, 3) X(8, 1)
-static inline size_t tile_panels(int rows, bool ready) { (void)ready; return rows <= 2 ? 8 : rows <= 6 ? 4
-    : 3; }
+static inline size_t tile_panels(int rows, bool ready)
+{
+    (void)ready;
+    return rows <= 2 ? 8 : rows <= 6 ? 4 : 3;
+}
 #define v16_flush(v) (v)
 static bool supported(void)
 {

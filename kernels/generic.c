@@ -1,10 +1,11 @@
-/* The plain C twin. It defines the bits, and runs anywhere. */
+/* The plain C twin. It defines the bits of every operation and runs on any CPU. It spells out every flush of
+ * tiny values, so it needs no control register. */
 #include "kernels/twins.h"
 
 typedef struct { float f[16]; } v16;
 #define LANES for (int i = 0; i < 16; i++)
 
-/* Tiny values are zeros of their sign. */
+/* A tiny value becomes a zero of its sign. */
 static inline float flush(float x)
 {
     return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
@@ -42,10 +43,13 @@ static inline v16 v16_pow2(v16 t)
     memcpy(t.f, u, sizeof u);
     return t;
 }
-static inline v16 v16_zero_below(v16 y, v16 x, float c) { LANES y.f[i] = x.f[i] < c ? 0.0f
-    : y.f[i]; return y; }
+static inline v16 v16_zero_below(v16 y, v16 x, float c)
+{
+    LANES y.f[i] = x.f[i] < c ? 0.0f : y.f[i];
+    return y;
+}
 static inline void v16_store_bf16(uint16_t *p, v16 v) { LANES p[i] = f32_to_bf16(v.f[i]); }
-/* A whole number up to 2^15 is in the low bits of its sum with 1.5 * 2^23. */
+/* The low bits of v + 1.5 * 2^23 are a whole number up to 2^15. */
 static inline void v16_store_i16(int16_t *p, v16 v)
 {
     LANES {
@@ -71,8 +75,8 @@ static inline v16 v16_pair(const char *p, bool odd)
     return v;
 }
 
-/* One step of the bf16 product: a*b + c rounded once, then flushed if tiny. What fmaf rounded up to 2^-126 is tiny when
- * it would be less with an unbounded exponent: rounding it again 2^64 times larger tells. */
+/* One step of the bf16 product: a*b + c rounded once, then flushed if tiny. A result that fmaf rounded up to
+ * 2^-126 is tiny if it is smaller with an unbounded exponent; a second fma, scaled by 2^64, decides that. */
 static inline float fma_flush(float a, float b, float c)
 {
     float r = fmaf(a, b, c), m = fabsf(r);
@@ -107,7 +111,7 @@ static inline void dot_bf16(float *c, size_t ldc, const float *alpha, const void
         }
 }
 
-/* Sums wrap only where a scale is not finite, and the result is not. */
+/* Sums wrap only where a scale is not finite, and there the result is not finite either. */
 static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum dtype type,
                            const float *scale, const float *col, const int16_t *a, size_t lda, const char *b,
                            size_t ldb, size_t step, size_t pairs, size_t ahead, const int lines,
@@ -137,7 +141,7 @@ static inline void dot_i16(float *c, size_t ldc, const float *alpha, const enum 
 #define ATTN_ROWS_MAX 4
 #define FEW_ROWS 0
 #define AHEAD_IN_LINE 0
-#define SCORES_FIRST 1           /* so that this order too is tested on every machine */
+#define SCORES_FIRST 1           /* so that every machine tests this order */
 #define WIDE 0
 #define TILES(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 static inline size_t tile_panels(int rows, bool ready) { (void)ready; (void)rows; return 1; }

@@ -1,12 +1,14 @@
-/* Recorded passes by key, for both drivers below device_gpu.c: which are kept, and which must go. A graph takes device memory for each of its kernels: about
- * 10 KB by what NVIDIA says of newer drivers, 64 KB by what users of older ones measured. A pass of an 8B model has 324, so graphs are kept up to
- * GRAPHS_BYTES, which is part of the memory plan, by what the device says each took. */
+/* Recorded passes (CUDA graphs) by key, for both drivers of device_gpu.c: which graphs stay and which make
+ * room. A graph takes device memory for each of its kernels: about 10 KB on newer drivers by NVIDIA's
+ * account, 64 KB on older drivers as measured by users. A pass of an 8B model has 324 kernels. The memory
+ * plan therefore reserves GRAPHS_BYTES, and graphs are kept up to that sum of the sizes that the device
+ * reports. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* passes after which a graph may make room for another */
+/* GRAPHS_STALE: number of passes without use after which a graph may make room */
 enum { GRAPHS_MAX = 256, GRAPH_NODE_BYTES = 64 << 10, GRAPHS_STALE = 512 };
 #define GRAPHS_BYTES ((size_t)256 << 20)
 
@@ -27,8 +29,9 @@ static inline void *graphs_find(struct graphs *g, uint64_t key)
     return NULL;
 }
 
-/* Whether one more may be recorded. *old: one to be destroyed in either case, taken out, or NULL. Without one that is stale nothing is: a pass without a graph costs
- * less than recording one again and again. */
+/* Whether another graph may be recorded. *old: NULL, or a graph that was removed and that the caller destroys
+ * in either case. Nothing is recorded while no graph is stale: a pass without a graph costs less than
+ * recording graphs again and again. */
 static inline bool graphs_room(struct graphs *g, void **old)
 {
     size_t oldest = 0;

@@ -1,4 +1,5 @@
-/* What needs no twins: how matrices and cache blocks lie in memory, conversions, angles. */
+/* Code that needs no twins: the layout of matrices and cache blocks, conversions, RoPE angles. Start reading
+ * at mat_pack and kv_store. */
 #include <assert.h>
 #include <math.h>
 
@@ -43,7 +44,7 @@ static float load_as_f32(const void *src, enum dtype t, size_t i)
     return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
 }
 
-/* The nearest whole number, even on ties, of |x| < 2^22: the low bits of a sum. */
+/* Nearest whole number, even on ties, of |x| < 2^22: the low bits of a sum. */
 static inline int16_t nearest(float x)
 {
     const float r = x + 0x1.8p23f;
@@ -52,7 +53,7 @@ static inline int16_t nearest(float x)
     return (int16_t)(uint16_t)bits;
 }
 
-/* Where element (row, k) of a packed matrix lies, in elements. */
+/* Index of element (row, k) of a packed matrix, in elements. */
 static inline size_t mat_at(const struct mat *m, size_t row, size_t k)
 {
     size_t panel = row / PANEL * (mat_panel_bytes(m) / dtype_size(m->type)), col = row % PANEL;
@@ -64,7 +65,7 @@ void mat_pack(struct mat *m, size_t r0, size_t n, const void *src, enum dtype fr
 {
     for (size_t r = 0; r < n; r++) {
         const size_t row = r * m->k;
-        if (m->type == DT_BF16 && from == DT_BF16) {       /* whole pairs: this is the path that matters */
+        if (m->type == DT_BF16 && from == DT_BF16) {       /* whole pairs: the fast path */
             const uint16_t *s = (const uint16_t *)src + row;
             uint16_t *to = (uint16_t *)m->w + mat_at(m, r0 + r, 0);
             for (size_t k = 0; k + 2 <= m->k; k += 2)
@@ -104,7 +105,7 @@ void mat_pack_columns(struct mat *m, size_t k0, size_t n, const void *src, enum 
     }
 }
 
-/* Inputs 2j and 2j + 1 of a panel, two by two. */
+/* Inputs 2j and 2j + 1 of a panel, pair by pair. */
 static void load_pair(float x[2 * PANEL], const struct mat *m, size_t p, size_t j)
 {
     const char *panel = (const char *)m->w + p * mat_panel_bytes(m);
@@ -134,7 +135,7 @@ void mat_quantize(struct mat *to, const struct mat *from, size_t p0, size_t p1)
         for (size_t i = 0; i < PANEL; i++) {
             const float m = most[2 * i] > most[2 * i + 1] ? most[2 * i] : most[2 * i + 1];
             scale[i] = m / 127;
-            most[2 * i] = most[2 * i + 1] = m > 0x1p-100f ? 127 / m : 0;      /* times this from here on */
+            most[2 * i] = most[2 * i + 1] = m > 0x1p-100f ? 127 / m : 0;      /* from here on a factor */
         }
         for (size_t j = 0; j < pairs; j++) {
             load_pair(x, from, p, j);
@@ -152,7 +153,7 @@ void mat_row(const struct mat *m, size_t r, float *y)
         y[k] *= mat_scales(m)[r];
 }
 
-/* See kv_store: u is the larger one of max|x| / top and sum|x| / total. Returns it. */
+/* Quantises a row as kv_store describes: u is the larger of max|x| / top and sum|x| / total. Returns u. */
 static float quantize(int16_t *y, const float *x, size_t n, float top, float total)
 {
     float most = 0, s[16] = { 0 };
@@ -205,7 +206,8 @@ void kv_store(void *dst, enum dtype t, const float *k, const float *v, size_t he
     }
 }
 
-/* Copy between a stored row and slot `slot` of a block. Pairs of 16 bits lie in one word: of dimensions for K, of keys for V. */
+/* Copies between a stored row and slot `slot` of a block. A word holds a pair of 16-bit values: of dimensions
+ * in K, of keys in V. */
 #define KV_MOVE(NAME, TYPE, K_AT, V_AT) \
     static void NAME(TYPE *block, TYPE *row, size_t d, size_t slot, bool put) \
     { \
@@ -221,7 +223,7 @@ static void kv_move16(uint16_t *block, uint16_t *row, size_t d, size_t slot, boo
 {
     uint16_t *k = block + slot * 2, *scale = block + KV_BLOCK * d,
              *v = scale + (scaled ? KV_SCALES : 0) * 2 + slot / 2 * d * 2 + slot % 2;
-    for (size_t i = 0; i < 2 && scaled; i++)             /* floats */
+    for (size_t i = 0; i < 2 && scaled; i++)             /* the scales, as floats */
         memcpy(put ? scale + 2 * (i * KV_BLOCK + slot) : row + 2 * (d + i),
                put ? row + 2 * (d + i) : scale + 2 * (i * KV_BLOCK + slot), 4);
     for (size_t i = 0; i < d; i += 2)                    /* a pair of dimensions is a word */
@@ -260,7 +262,7 @@ static inline void copy_words(void *to, const void *from, size_t n)
 
 void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, enum dtype t, size_t d)
 {
-    /* dimensions of a word of K */
+    /* dimensions in a word of K */
     const size_t unit = t == DT_F32 ? 1 : 2, scales = t == DT_I16 ? 2 : 0;
     char *to = block;
     const char *x = src;
@@ -281,17 +283,17 @@ void kv_copy(void *block, size_t slot, const void *src, size_t from, size_t n, e
     }
 }
 
-/* What 16 stored bits stand for; unit: of int16. */
+/* The value of 16 stored bits; unit: scale of int16. */
 static inline float from_16(uint32_t x, const bool int16, float unit)
 {
     return int16 ? (float)(int16_t)(uint16_t)x * unit : bf16_to_f32((uint16_t)x);
 }
 
-/* A block is read in the order that it lies in. */
+/* Reads a block in the order of its bytes. */
 static inline __attribute__((always_inline)) void kv_sum16(float *k, float *v, const bool int16, size_t d,
                                                            const uint32_t *block, size_t from, size_t to)
 {
-    const float *unit = (const float *)(const void *)(block + d / 2 * KV_BLOCK);       /* of K, then of V */
+    const float *unit = (const float *)(const void *)(block + d / 2 * KV_BLOCK);  /* scales of K, then of V */
     enum { LANES = 16 };
     const size_t whole = from + (to - from) / LANES * LANES;
     for (size_t i = 0; i < d / 2; i++, block += KV_BLOCK) {          /* a word is a pair of dimensions */
@@ -344,7 +346,8 @@ void kv_sum(float *k, float *v, enum dtype t, size_t head_dim, const void *block
 
 size_t attn_work_bytes(enum dtype t, size_t head_dim)
 {
-    /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a multiple of a cache line */
+    /* struct attn_work with the largest tile of any twin, a private block, and 32 queries as floats; a
+     * multiple of a cache line */
     return (TILE_ROWS_MAX * (3 * KV_BLOCK + 2 + sizeof(size_t)) * sizeof(float) +
             kv_block_bytes(t, head_dim) + 32 * head_dim * sizeof(float) + 127) /
            64 * 64;
@@ -379,7 +382,7 @@ static double cos_small(double r)
 
 void rope_angles(float *cos, float *sin, size_t position, const float *inv_freq, size_t n_freq, float factor)
 {
-    /* pi/2 in two parts: k times the first, which has 33 bits, is exact for k < 2^20 */
+    /* pi/2 in two parts: k times the first part, which has 33 bits, is exact for k < 2^20 */
     const double pio2_hi = 0x1.921fb544p0, pio2_lo = 0x1.0b4611a626331p-34;
     for (size_t i = 0; i < n_freq; i++) {
         float angle = (float)position * inv_freq[i];

@@ -1,6 +1,7 @@
-/* Each job has an epoch. A thread's share is one 64-bit ticket, (epoch, next index): a claim is a compare-and-swap
- * on it, so a thread that wakes late, with an old epoch in hand, can claim nothing of the job that followed. The
- * caller never waits for a thread that holds no item. */
+/* The thread pool. Each job has an epoch. A thread's share is one 64-bit ticket, (epoch, next index), and a
+ * claim is a compare-and-swap on it. A thread that wakes late holds an old epoch and can therefore claim
+ * nothing of a later job. The caller never waits for a thread that holds no item. Start reading at
+ * pool_run. */
 #include "kernels/pool.h"
 #include "src/base/cgroup.h"
 
@@ -46,7 +47,7 @@ static void relax(void)
 #endif
 }
 
-/* Take items of this epoch until none is left anywhere, own share first; returns how many were done. */
+/* Runs items of this epoch until none is left, its own share first. Returns the number of items it ran. */
 static size_t work(struct pool *p, uint32_t epoch, size_t thread)
 {
     void (*fn)(void *, size_t, size_t) = atomic_load_explicit(&p->fn, memory_order_relaxed);
@@ -154,7 +155,8 @@ void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t t
     atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
     for (size_t t = 0; t < p->n_threads; t++) {
-        /* the ticket of the last job goes first: a late thread that sees the new end can no longer claim with the old one */
+        /* Invalidate the last job's ticket first, so that a late thread that sees the new end cannot claim
+         * with the old ticket. */
         atomic_store_explicit(&p->share[t].ticket, (uint64_t)epoch << 32 | UINT32_MAX, memory_order_relaxed);
         atomic_store_explicit(&p->share[t].end, (uint32_t)((t + 1) * n / p->n_threads), memory_order_release);
         atomic_store_explicit(&p->share[t].ticket, (uint64_t)epoch << 32 | (uint32_t)(t * n / p->n_threads),
@@ -170,7 +172,7 @@ void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t t
     p->running = false;
 }
 
-/* Threads of one core share a line in topology/thread_siblings_list; the first allowed one counts. */
+/* Threads of one core share a line in topology/thread_siblings_list; the first allowed thread counts. */
 static bool first_of_core(int cpu, const cpu_set_t *allowed)
 {
     char path[96], list[256];

@@ -1,9 +1,9 @@
-/* Selection and logits processing: the body of the operations of that name in ops.h, compiled into every
- * twin. Plain loops that the compiler turns into vectors; whole numbers and single IEEE operations
- * only, so every instruction set gives the same bits. SELECT_OPS at the end are the entries of the table.
+/* The body of the operations of selection and logits processing (ops.h), compiled into every twin. The loops
+ * are plain C that the compiler vectorises. They use whole numbers and single IEEE operations only, so every
+ * instruction set gives the same bits. SELECT_OPS at the end lists the entries of the table.
  *
- * Random words (Philox4x32-10, see src/sample/coin.h) are whole numbers too: they are spelled out for AVX2 and AVX-512
- * because compilers do not find the 32 x 32 -> 64 bit product. */
+ * Random words (Philox4x32-10, see src/sample/coin.h) are whole numbers too. They are written with intrinsics
+ * for AVX2 and AVX-512 because compilers do not find the 32 x 32 -> 64 bit product. */
 #pragma once
 #include <assert.h>
 #include <float.h>
@@ -97,7 +97,8 @@ static void select_weigh(uint64_t *w, const float *x, size_t n, float top)
     }
 }
 
-static void select_tally(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut, float per_unit, bool weighted)
+static void select_tally(uint64_t hist[SELECT_BUCKETS], const float *x, size_t n, float top, float cut,
+                         float per_unit, bool weighted)
 {
     const float last = SELECT_BUCKETS - 1;
     uint64_t w[SELECT_BLOCK];
@@ -174,9 +175,10 @@ typedef uint64_t select_v;
 #define V_HIGH(a)    ((a) >> 32)
 #endif
 
-/* x1[j], x3[j]: the second and fourth output of the block with first counter word c0[j], in the lower halves. n is a
- * multiple of 8. */
-static void select_philox_odd(uint64_t *x1_out, uint64_t *x3_out, const uint64_t *c0, size_t n, const struct select_philox *p)
+/* x1[j], x3[j]: the second and fourth output of the block with first counter word c0[j], in the lower halves.
+ * n is a multiple of 8. */
+static void select_philox_odd(uint64_t *x1_out, uint64_t *x3_out, const uint64_t *c0, size_t n,
+                              const struct select_philox *p)
 {
     const select_v m0 = V_SET(UINT64_C(0xD2511F53)), m1 = V_SET(UINT64_C(0xCD9E8D57));
     for (size_t j = 0; j < n; j += SELECT_WIDE) {
@@ -193,9 +195,10 @@ static void select_philox_odd(uint64_t *x1_out, uint64_t *x3_out, const uint64_t
     }
 }
 
-/* Upper halves of the random words of n <= COIN_BLOCK ids (rounded up to 16 of them are written): an even id has the first two
- * outputs of its block, the odd one above it the last two. */
-static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key)
+/* Upper halves of the random words of n <= COIN_BLOCK ids; writes a multiple of 16 words. An even id has the
+ * first two outputs of its block, the odd id after it the last two. */
+static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, size_t n,
+                         const struct coin_key *key)
 {
     const struct select_philox p = select_philox_start(key);
     uint64_t c0[COIN_BLOCK], x1[COIN_BLOCK], x3[COIN_BLOCK];
@@ -217,9 +220,11 @@ static void select_words(uint32_t *high, const uint32_t *ids, uint32_t first, si
     }
 }
 
-/* With v = (word + 1/2) / 2^64 the noise is -log(-log(1 - v)) <= -log(v) < -log(h / 2^31), h the upper 31 bits; and the
- * bits of a float, read as a whole number, are its log2 by straight lines that lie below the curve. */
-static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n, const struct coin_key *key, float top)
+/* With v = (word + 1/2) / 2^64 the noise is -log(-log(1 - v)) <= -log(v) < -log(h / 2^31), where h is the
+ * upper 31 bits. The bits of a float, read as a whole number, are its log2 interpolated by straight lines,
+ * which lie below the curve. */
+static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, uint32_t first, size_t n,
+                                const struct coin_key *key, float top)
 {
     uint32_t high[COIN_BLOCK];
     assert(n <= COIN_BLOCK && first % 2 == 0);
@@ -245,5 +250,6 @@ static float select_coin_bounds(float *u, const float *x, const uint32_t *ids, u
 }
 
 #define SELECT_OPS \
-    .argmax = select_argmax, .temper = select_temper, .cut_below = select_cut_below, .cut_equal = select_cut_equal, \
-    .between = select_between, .weigh = select_weigh, .tally = select_tally, .moments = select_moments, .coin_bounds = select_coin_bounds
+    .argmax = select_argmax, .temper = select_temper, .cut_below = select_cut_below, \
+    .cut_equal = select_cut_equal, .between = select_between, .weigh = select_weigh, \
+    .tally = select_tally, .moments = select_moments, .coin_bounds = select_coin_bounds

@@ -1,5 +1,6 @@
-/* The operations of training, once for every twin, included by twin_impl.h. Plain IEEE arithmetic in a fixed order, as
- * everywhere; a row's result depends on that row alone, and what sums over rows adds them in ascending order. */
+/* The operations of training, written once for every twin and included by twin_impl.h. The arithmetic is
+ * plain IEEE in a fixed order. A row's result depends on that row alone; sums over rows add them in ascending
+ * order. */
 
 static void OP(rmsnorm_back)(float *dx, size_t ldx, bool add, float *dw, const float *dy, size_t ldy,
                              const float *x, const float *w, size_t m, size_t dim, float eps)

@@ -1,36 +1,46 @@
-/* The operations, once, for every twin. A twin (generic.c, avx2.c, avx512.c) defines
+/* The body of a twin: all operations of ops.h, written once. A twin (generic.c, avx2.c, avx512.c) defines the
+ * names below and includes this file, compiled with the twin's instructions:
  *
- *   TWIN                      its table's name
- *   v16                       16 floats; v16_zero, v16_load, v16_store, v16_set1, v16_fma, v16_add, v16_sub, v16_mul,
- *                             v16_max (a > b ? a : b), v16_top (the largest, by halves)
- *   v16_pow2(t)               floats whose bits are (bits of t << 23) + bits of 1.0
+ *   TWIN                      name of the twin's table
+ *   v16                       16 floats, with v16_zero, v16_load, v16_store, v16_set1, v16_fma, v16_add,
+ *                             v16_sub, v16_mul, v16_max (a > b ? a : b) and v16_top (the largest, by halves)
+ *   v16_pow2(t)               floats with the bits (bits of t << 23) + bits of 1.0
  *   v16_zero_below(y, x, c)   0 where x < c, else y
  *   v16_sum(v)                "sums" of 16
- *   v16_store_bf16(p, v)      rounded, for v in [0, 1] or NaN; with WIDE v16_round_bf16(v), the same as floats
- *   v16_store_i16(p, v)       rounded to nearest even, for v in [0, 32767]; anything for NaN
- *   v16_weights(type, p)      16 floats out of 16 stored F16 or F32 weights
+ *   v16_store_bf16(p, v)      rounds to bf16, for v in [0, 1] or NaN; under WIDE v16_round_bf16(v) rounds and
+ *                             keeps floats
+ *   v16_store_i16(p, v)       rounds to nearest even, for v in [0, 32767]; undefined for NaN
+ *   v16_weights(type, p)      16 stored F16 or F32 weights as floats
  *   v16_pair(p, odd)          the odd or even bf16 of 16 stored pairs, as floats
- *   dot_bf16(...)             the tile product of ops.h "dot bf16"
- *   dot_i16(...)              the same of int16 with int16 or int8 (`type`), to floats: c = col ? (sum * col) * scale[row] : fma(sum, scale[row], c * alpha[row])
- *   FTZ_BEGIN(on), FTZ_END    around bf16 products and weights, where the twin takes the flush from MXCSR
- *   v16_flush(v)              for twins that do not: tiny values are zeros of their sign
- *   ROWS_MAX, MUL_ROWS_MAX    rows of the largest tile, and of the largest that matrix products use whose left operand is not widened
- *   tile_panels(r, ready)     panels beside each other in a tile of r rows, whose left operand is ready: no registers are needed to convert it
- *   FEW_ROWS                  so few query rows pass through a block so fast that memory sets the pace, and it is fastest when
- *                             left alone: read from the first byte to the last without prefetching (4 rows at depth 100K
- *                             on Zen 4: 5.5 ms, with prefetching 8.3 ms)
- *   AHEAD_IN_LINE             1: dot_bf16 prefetches line after line, `lines` of them at a step, and not what its panels lie behind: where a tile
- *                             is narrower than a block the hardware follows no stream, and each first touch of a line waits (one row at
- *                             depth 15K on Zen 3: 2.9 ms, with prefetching in the order of the panels 2.7 ms, line after line 2.3 ms)
- *   SCORES_FIRST              1: where one tile has all rows, the scores of the next block come before the values of this one, so that neither waits
- *                             for the other; on Zen 3 two blocks are too much for the first level: one row at depth 28,672 is 9 % slower with it
- *   ATTN_ROWS_MAX             rows of the largest tile that has all 64 columns of a block beside each other, where there is one
- *   WIDE                      1: left operands of bf16 products (rows of x, queries, weights of attention) are floats that hold bf16
- *                             values, widened once instead of once for every panel; dot_bf16's left operand is then float where `wide`
+ *   dot_bf16(...)             the tile product of "dot bf16" in ops.h
+ *   dot_i16(...)              the product of int16 with int16 or int8 (`type`), as floats:
+ *                             c = col ? (sum * col) * scale[row] : fma(sum, scale[row], c * alpha[row])
+ *   FTZ_BEGIN(on), FTZ_END    enclose bf16 products and weights in twins that flush by MXCSR
+ *   v16_flush(v)              flushes tiny values to zeros of their sign, in other twins
+ *   ROWS_MAX                  rows of the largest tile
+ *   MUL_ROWS_MAX              rows of the largest tile of matrix products with a left operand that is not
+ *                             wide
+ *   ATTN_ROWS_MAX             rows of the largest tile of attention
+ *   tile_panels(r, ready)     panels side by side in a tile of r rows; ready: the left operand needs no
+ *                             registers for a conversion
+ *   FEW_ROWS                  with at most so many query rows attention does not prefetch: memory sets the
+ *                             pace and is fastest when read from the first byte to the last (4 rows at depth
+ *                             100K on Zen 4: 5.5 ms, with prefetching 8.3 ms)
+ *   AHEAD_IN_LINE             1: dot_bf16 prefetches consecutive lines, `lines` in each step, instead of the
+ *                             lines `ahead` of its panels. A tile narrower than a block gives the hardware no
+ *                             stream to follow, so each first touch of a line waits (one row at depth 15K on
+ *                             Zen 3: 2.9 ms without, 2.7 ms in the order of the panels, 2.3 ms in line)
+ *   SCORES_FIRST              1: where one tile has all rows, the scores of the next block are computed
+ *                             before the values of the present block, so that neither waits for the other.
+ *                             Two blocks do not fit the first-level cache of Zen 3: one row at depth 28,672
+ *                             is 9 % slower
+ *   WIDE                      1: left operands of bf16 products (rows of x, queries, attention weights) are
+ *                             floats with bf16 values, converted once instead of once for each panel; the
+ *                             left operand of dot_bf16 is then float where `wide` is set
  *
- * and includes this file, compiled with the instructions of the twin. Loops over arrays are plain C: IEEE
- * arithmetic is the same however wide the compiler makes it, as long as it neither contracts nor reorders,
- * and it may not. Only the tile products need intrinsics. */
+ * Loops over arrays are plain C. The compiler may not contract or reorder, so IEEE arithmetic gives the same
+ * bits at any vector width. Only the tile products need intrinsics. Start reading at OP(matmul) and
+ * OP(attend). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -39,14 +49,14 @@
 #include "kernels/select.h"
 
 #define INLINE static inline __attribute__((always_inline))
-#ifndef UNROLL                   /* accumulators live in registers only in loops that are gone */
+#ifndef UNROLL                   /* Accumulators stay in registers only in fully unrolled loops. */
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 INLINE float from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 INLINE uint32_t to_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
 
-/* Round to nearest even; denormals to a zero of the same sign; NaN to a quiet NaN of the same sign. */
+/* Rounds to nearest even; a denormal becomes a zero of its sign, NaN a quiet NaN of its sign. */
 INLINE uint16_t round_bf16(float x)
 {
     uint32_t u = to_bits(x), a = u & 0x7fffffff;
@@ -63,7 +73,7 @@ INLINE uint16_t round_bf16(float x)
 #define EXP2_4 0x1.3cea88p-7f
 #define EXP2_5 0x1.5bba14p-10f
 
-/* 2^x: exact powers, relative error 1.6e-7 elsewhere; 0 below -126, inf from 127.5; NaN stays NaN. */
+/* 2^x: exact for whole x, relative error 1.6e-7 elsewhere; 0 below -126, inf from 127.5 on; NaN stays NaN. */
 INLINE float exp2_f(float x)
 {
     const float magic = 0x1.8p23f;
@@ -79,7 +89,7 @@ INLINE float exp2_f(float x)
     return x < -126.0f ? 0.0f : y;
 }
 
-/* The fixed order of "sums": 16 partial sums to one. */
+/* The fixed order of "sums": 16 partial sums become one. */
 INLINE float tree_sum(float *s)
 {
     for (int i = 0; i < 8; i++) s[i] += s[i + 8];
@@ -88,7 +98,8 @@ INLINE float tree_sum(float *s)
     return s[0] + s[1];
 }
 
-/* ---- tile products: c[r][0..16*panels) = (alpha ? fma(c, alpha[r], +0) : +0) + dot(a row r, panel columns) ---- */
+/* ---- tile products: c[r][0..16*panels) = (alpha ? fma(c, alpha[r], +0) : +0) + dot(a row r, panel columns)
+ * ---- */
 
 INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, const float *a, size_t lda,
                     const char *b, size_t ldb, size_t step, size_t n, const int rows, const int panels)
@@ -96,7 +107,9 @@ INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, c
     v16 acc[ROWS_MAX][8];
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int p = 0; p < panels; p++)
-            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p), v16_set1(alpha[r]), v16_zero()) : v16_zero();
+            acc[r][p] = alpha ? v16_fma(v16_load(c + (size_t)r * ldc + 16 * (size_t)p),
+                                        v16_set1(alpha[r]), v16_zero())
+                              : v16_zero();
     for (size_t k = 0; k < n; k++) {
         v16 w[8];
         UNROLL for (int p = 0; p < panels; p++)
@@ -113,15 +126,17 @@ INLINE void dot_f32(float *c, size_t ldc, const float *alpha, enum dtype type, c
             v16_store(c + (size_t)r * ldc + 16 * (size_t)p, acc[r][p]);
 }
 
-/* One tile; n counts k (elements), rounded up to pairs for bf16. Loads are in bytes from b: panels are ldb apart, one k (bf16:
- * one pair) and the next are step apart. */
-INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a, size_t lda, const float *scale, const float *col,
-             const char *b, size_t ldb, size_t step, size_t n, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
+/* One tile. n counts elements of k, rounded up to pairs for bf16. Strides in b are bytes: ldb from panel to
+ * panel, step from one k (bf16: one pair) to the next. */
+INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum dtype type, const char *a,
+                 size_t lda, const float *scale, const float *col, const char *b, size_t ldb, size_t step,
+                 size_t n, size_t ahead, const int lines, const bool wide, const int rows, const int panels)
 {
     if (act == DT_BF16)
         dot_bf16(c, ldc, alpha, a, lda, b, ldb, step, (n + 1) / 2, ahead, lines, wide, rows, panels);
     else if (act == DT_I16)
-        dot_i16(c, ldc, alpha, type, scale, col, (const int16_t *)(const void *)a, lda, b, ldb, step, (n + 1) / 2, ahead, lines, rows, panels);
+        dot_i16(c, ldc, alpha, type, scale, col, (const int16_t *)(const void *)a, lda, b, ldb, step,
+                (n + 1) / 2, ahead, lines, rows, panels);
     else
         dot_f32(c, ldc, alpha, type, (const float *)(const void *)a, lda, b, ldb, step, n, rows, panels);
 }
@@ -129,18 +144,22 @@ INLINE void tile(float *c, size_t ldc, const float *alpha, enum dtype act, enum 
 struct tile_args {
     float *c; size_t ldc; const float *alpha; enum dtype act, type;
     const char *a; size_t lda; const char *b; size_t ldb, step, n;
-    size_t ahead; int lines;         /* prefetch this many panels, so many bytes behind those read; 0: leave it to the hardware (weights of 8 bits: by `ahead` alone) */
+    /* Prefetches this many panels, `ahead` bytes after the bytes in use. 0 leaves prefetching to the hardware
+     * (8-bit weights: `ahead` alone decides). */
+    size_t ahead; int lines;
     bool wide;                       /* a holds floats (WIDE) */
-    const float *scale, *col;        /* DT_I16: of the rows of a, of the columns of b or NULL */
+    const float *scale, *col;        /* DT_I16: scales of the rows of a, and of the columns of b or NULL */
 };
 
-/* 16 columns of a cache block and a step of k take as many bytes in bf16, two by two, as in f32. */
+/* In bf16, 16 columns of a cache block (in pairs) and a step of k take as many bytes as in f32. */
 enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
 
-/* Every (rows, panels) that is used is compiled with constants; attention with 64 dimensions, scores and values alike, has constant
- * strides too, which leaves the registers to the accumulators. Out of line, so that a change of MXCSR stays outside. */
+/* Every (rows, panels) in use is compiled with constants. Attention with 64 dimensions also has constant
+ * strides, for scores and values, which leaves the registers to the accumulators. The functions are not
+ * inlined, so that a change of MXCSR stays outside of them. */
 #define TILE_64(TYPE, LINES, R, P) \
-    tile(t->c, t->ldc, t->alpha, TYPE, TYPE, t->a, 64, t->scale, t->col, t->b, COLUMN_BYTES, 256, 64, t->ahead, LINES, TYPE == DT_BF16 && WIDE, R, P)
+    tile(t->c, t->ldc, t->alpha, TYPE, TYPE, t->a, 64, t->scale, t->col, t->b, COLUMN_BYTES, 256, 64, \
+         t->ahead, LINES, TYPE == DT_BF16 && WIDE, R, P)
 #define TILE_64_LINES(TYPE, R, P) \
     switch (t->lines) { \
     case 0:  TILE_64(TYPE, 0, R, P); break; \
@@ -148,7 +167,8 @@ enum { COLUMN_BYTES = PANEL * 4, KEY_STEP_BYTES = KV_BLOCK * 4 };
     default: TILE_64(TYPE, P, R, P); \
     }
 #define TILE_ANY(ACT, TYPE, STEP, AHEAD, LINES, IS_WIDE, R, P) \
-    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, t->lda, t->scale, t->col, t->b, t->ldb, STEP, t->n, AHEAD, LINES, IS_WIDE, R, P)
+    tile(t->c, t->ldc, t->alpha, ACT, TYPE, t->a, t->lda, t->scale, t->col, t->b, t->ldb, STEP, t->n, AHEAD, \
+         LINES, IS_WIDE, R, P)
 #define TILE_FN(R, P) \
     static __attribute__((noinline)) void tile_##R##x##P(const struct tile_args *t) \
     { \
@@ -178,9 +198,12 @@ TILES(TILE_FN)
 #define TILE_ROW(R, P) [R][P] = tile_##R##x##P,
 static void (*const tiles[ROWS_MAX + 1][9])(const struct tile_args *) = { TILES(TILE_ROW) };
 
-INLINE size_t panels_beside(int rows, enum dtype act, bool wide) { return tile_panels(rows, act == DT_I16 || (act == DT_BF16 && wide)); }
+INLINE size_t panels_beside(int rows, enum dtype act, bool wide)
+{
+    return tile_panels(rows, act == DT_I16 || (act == DT_BF16 && wide));
+}
 
-/* Any number of panels for up to ROWS_MAX rows: the widest tiles first. */
+/* Any number of panels for up to ROWS_MAX rows, the widest tiles first. */
 static void tile_span(struct tile_args t, int rows, size_t panels)
 {
     for (size_t p = 0; p < panels;) {
@@ -189,7 +212,7 @@ static void tile_span(struct tile_args t, int rows, size_t panels)
             w--;
         tiles[rows][w](&t);
         t.b += w * t.ldb;
-        if (AHEAD_IN_LINE && t.lines)    /* behind the lines of all its steps, and not behind its columns */
+        if (AHEAD_IN_LINE && t.lines)    /* after the lines of all steps, not after the columns of one step */
             t.ahead += w * t.ldb * ((t.n + 1) / 2 - 1);
         t.c += w * PANEL;
         t.col += t.col ? w * PANEL : 0;
@@ -197,8 +220,9 @@ static void tile_span(struct tile_args t, int rows, size_t panels)
     }
 }
 
-/* OP(matmul) for rows of x that are floats where `wide`. */
-static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, bool wide, size_t m, const struct mat *w,
+/* OP(matmul) for rows of x that are floats where `wide` is set. */
+static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, bool wide, size_t m,
+                        const struct mat *w,
                         const float *bias, bool add, size_t p0, size_t p1)
 {
     const size_t elt = wide ? sizeof(float) : dtype_size(act), ldb = mat_panel_bytes(w);
@@ -206,20 +230,25 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
     const size_t rows_max = wide ? ROWS_MAX : MUL_ROWS_MAX, n_tiles = (m + rows_max - 1) / rows_max;
     assert((act == DT_I16) == (w->type == DT_I8));
     const int rows_most = (int)((m + n_tiles - 1) / n_tiles);
-    const bool few = wide && n_tiles == 1;               /* not a single row of bf16, which is slower with prefetching where the matrices fit the caches */
+    /* not a single bf16 row, for which prefetching is slower when the matrices fit the caches */
+    const bool few = wide && n_tiles == 1;
     float c[ROWS_MAX * 8 * PANEL], scale[ROWS_MAX];
     for (size_t p = p0; p < p1;) {
         size_t group = MIN_(panels_beside(rows_most, act, wide), p1 - p);
         for (size_t i = 0; i < n_tiles; i++) {
-            /* rows are shared evenly, so that no tile is left with a single row */
+            /* even shares: no tile is left with a single row */
             size_t r0 = i * m / n_tiles, rows = (i + 1) * m / n_tiles - r0, cols = group * PANEL;
-            /* Few rows wait for memory: while a group of panels is multiplied the next one comes (2 rows at depth 8,192 on Zen 3: 1.03 ms, with it 0.95), for
-             * weights of 8 bits unless it is another item's */
+            /* Few rows wait for memory. The next group of panels is prefetched while this group is multiplied
+             * (2 rows at depth 8,192 on Zen 3: 0.95 ms instead of 1.03 ms); for 8-bit weights only within the
+             * item of this thread. */
             const size_t ahead = few || (act == DT_I16 && p + group < p1) ? group * ldb : 0;
-            struct tile_args t = { c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
-                                   (const char *)w->w + p * ldb, ldb, step, w->k, ahead, few, wide, scale, act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
+            struct tile_args t = {
+                c, cols, NULL, act, w->type, (const char *)x + r0 * ldx * elt, ldx,
+                (const char *)w->w + p * ldb, ldb, step, w->k, ahead, few, wide, scale,
+                act == DT_I16 ? mat_scales(w) + p * PANEL : NULL };
             for (size_t r = 0; act == DT_I16 && r < rows; r++)
-                memcpy(&scale[r], (const int16_t *)x + (r0 + r) * ldx + quantized_row(w->k) - 2, sizeof *scale);
+                memcpy(&scale[r], (const int16_t *)x + (r0 + r) * ldx + quantized_row(w->k) - 2,
+                       sizeof *scale);
             FTZ_BEGIN(act == DT_BF16);
             tile_span(t, (int)rows, group);
             FTZ_END;
@@ -238,14 +267,17 @@ static void matmul_rows(float *y, size_t ldy, enum dtype act, const void *x, siz
     }
 }
 
-static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m, const struct mat *w,
+static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size_t ldx, size_t m,
+                       const struct mat *w,
                        const float *bias, bool add, size_t p0, size_t p1)
 {
 #if WIDE
-    /* As many rows at once as leave room in a second-level cache: the panels come by once for each lot. A single row is as fast as it is. */
+    /* A lot has as many rows as fit a second-level cache; the panels are read once for each lot. A single row
+     * needs no conversion. */
     enum { FLOATS = 32 << 10 };
     float left[FLOATS];
-    const size_t k = (w->k + 1) / 2 * 2, fit = act == DT_BF16 && m > 1 ? FLOATS / k : 0, lot = m <= fit ? m : fit / ROWS_MAX * ROWS_MAX;
+    const size_t k = (w->k + 1) / 2 * 2, fit = act == DT_BF16 && m > 1 ? FLOATS / k : 0,
+        lot = m <= fit ? m : fit / ROWS_MAX * ROWS_MAX;
     for (size_t r0 = 0, n; lot > 0 && r0 < m; r0 += n) {
         n = MIN_(lot, m - r0);
         for (size_t r = 0; r < n; r++)
@@ -259,14 +291,15 @@ static void OP(matmul)(float *y, size_t ldy, enum dtype act, const void *x, size
     matmul_rows(y, ldy, act, x, ldx, false, m, w, bias, add, p0, p1);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 INLINE float act_at(const void *x, const enum dtype act, size_t i)
 {
     return act == DT_BF16 ? from_bits((uint32_t)((const uint16_t *)x)[i] << 16) : ((const float *)x)[i];
 }
 
-/* The rule of pack.c's `quantize`, for act of any length: here, with the twin's instructions, because every product of a draft pass begins with it. */
+/* The rule of quantize() in pack.c, for rows of any length. This copy uses the twin's instructions because
+ * every product of a draft pass begins with it. */
 INLINE void quantize_row(int16_t *y, const enum dtype act, const void *x, size_t k)
 {
     float s[16] = { 0 }, top[16] = { 0 };
@@ -297,7 +330,8 @@ static void OP(quantize)(int16_t *y, enum dtype act, const void *x, size_t k)
     else                quantize_row(y, DT_F32, x, k);
 }
 
-static void OP(rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w, size_t m, size_t dim, float eps)
+static void OP(rmsnorm)(void *y, size_t ldy, enum dtype act, const float *x, size_t ldx, const float *w,
+                        size_t m, size_t dim, float eps)
 {
     for (size_t r = 0; r < m; r++, x += ldx) {
         float s[16] = { 0 };
@@ -362,21 +396,23 @@ static bool OP(finite)(const float *x, size_t n)
     return worst < 0x7f800000;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------- */
+/* ---- attention ---- */
 
 enum { ATTN_WIDE_TILES = 32 / ATTN_ROWS_MAX };
 
 /* Scratch of one thread: scores and weights of a tile, and one private block. */
 struct attn_work {
-    float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* of this block and the next */
-    float p[ATTN_ROWS_MAX][KV_BLOCK];       /* act [ATTN_ROWS_MAX][KV_BLOCK] */
-    float alpha[ATTN_ROWS_MAX], unit[ATTN_ROWS_MAX];    /* unit: of the weights in int16 */
-    size_t wide[ATTN_WIDE_TILES];           /* the tiles that have been widened: first row, rows - 1 below it */
-    char block[];                           /* with WIDE behind it their queries: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim] */
+    float s[2][ATTN_ROWS_MAX][KV_BLOCK];    /* scores of this block and the next */
+    float p[ATTN_ROWS_MAX][KV_BLOCK];       /* weights: act [ATTN_ROWS_MAX][KV_BLOCK] */
+    float alpha[ATTN_ROWS_MAX], unit[ATTN_ROWS_MAX];    /* unit: scale of the int16 weights */
+    size_t wide[ATTN_WIDE_TILES];           /* the tiles in wide form: first row * ATTN_ROWS_MAX + rows - 1 */
+    char block[];  /* Under WIDE the wide queries follow: float [ATTN_WIDE_TILES][ATTN_ROWS_MAX][head_dim]. */
 };
 
-/* The queries of rows from..to-1 of a head, which lie at q, as the products take them; tile i of those at hand. */
-static const char *left_operand(const struct attn *a, const char *q, size_t from, size_t to, size_t i, struct attn_work *w)
+/* The queries of rows from..to-1 of a head, stored at q, in the form that the products need; i is the index
+ * of their tile. */
+static const char *left_operand(const struct attn *a, const char *q, size_t from, size_t to, size_t i,
+                                struct attn_work *w)
 {
 #if WIDE
     const size_t d = a->head_dim, at = i % ATTN_WIDE_TILES, name = from * ATTN_ROWS_MAX + (to - from - 1);
@@ -394,7 +430,7 @@ static const char *left_operand(const struct attn *a, const char *q, size_t from
 #endif
 }
 
-/* exp2_f for x <= 0 (or NaN). */
+/* exp2_f for x <= 0 or NaN. */
 INLINE v16 v16_exp2(v16 x)
 {
     const v16 magic = v16_set1(0x1.8p23f);
@@ -407,20 +443,24 @@ INLINE v16 v16_exp2(v16 x)
     return v16_zero_below(v16_mul(p, v16_pow2(t)), x, -126.0f);
 }
 
-/* The largest score so far of one row: state m moves on. Returns what l and o are to be multiplied by. Slots outside [from, to) are invisible. */
+/* Updates the maximum m of one row's state. Returns the factor for l and o. Slots outside [from, to) are
+ * invisible. */
 INLINE float raise_top(float *state, float *s, size_t from, size_t to)
 {
     if (from > 0 || to < KV_BLOCK)
         for (size_t i = 0; i < KV_BLOCK; i++)
             s[i] = i >= from && i < to ? s[i] : -INFINITY;
-    float m = v16_top(v16_max(v16_max(v16_load(s), v16_load(s + 16)), v16_max(v16_load(s + 32), v16_load(s + 48))));
+    float m = v16_top(v16_max(v16_max(v16_load(s), v16_load(s + 16)),
+                              v16_max(v16_load(s + 32), v16_load(s + 48))));
     m = state[0] > m ? state[0] : m;
-    const float a = state[0] == m ? 1.0f : exp2_f(state[0] - m);   /* 2^0, but most blocks of a long text move no maximum */
+    /* 2^0 is exact; most blocks of a long text do not change the maximum */
+    const float a = state[0] == m ? 1.0f : exp2_f(state[0] - m);
     state[0] = m;
     return a;
 }
 
-/* Scores to weights for one row: state l moves on, p = weights in act; int16: s = weights times scale, whose unit is returned. */
+/* Turns the scores of one row into weights and updates l. p = weights in act. int16: s = weights times scale;
+ * returns their unit. */
 INLINE float soften(float *state, float a, float *s, void *p, enum dtype act, const float *scale)
 {
     float *l = state + 16;
@@ -455,22 +495,25 @@ INLINE float soften(float *state, float a, float *s, void *p, enum dtype act, co
     return unit < 0x1p-100f ? 0x1p-100f : unit;
 }
 
-/* Up to ATTN_ROWS_MAX query rows of a head that lie one after the other, t0, t0 + 1, .. (row of the pass = t / group). */
+/* Up to ATTN_ROWS_MAX consecutive query rows of a head, t0, t0 + 1, .. (row of the pass = t / group). */
 struct tile_rows {
     const struct attn *a;
     const char *q;
-    const char *left;                /* q as the products take it */
-    const float *q_scale;            /* of int16 */
+    const char *left;                /* q in the form that the products need */
+    const float *q_scale;            /* scales of int16 queries */
     float *state;
     size_t t0;
     int rows;
-    size_t extra;                    /* positions behind hi that are visible too: nodes in a private block */
-    size_t ahead; int lines;         /* prefetch, see struct tile_args */
+    size_t extra;                    /* visible positions after hi: nodes in a private block */
+    size_t ahead; int lines;         /* prefetching, see struct tile_args */
     struct attn_work *w;
 };
 
-/* Where the scales of a block's keys and values lie, and its values. */
-INLINE const float *block_scales(const struct attn *a, const char *block) { return (const float *)(const void *)(block + KV_BLOCK * a->head_dim * dtype_size(a->type)); }
+/* The scales of a block's keys and values, and the block's values. */
+INLINE const float *block_scales(const struct attn *a, const char *block)
+{
+    return (const float *)(const void *)(block + KV_BLOCK * a->head_dim * dtype_size(a->type));
+}
 INLINE const char *block_values(const struct attn *a, const char *block)
 {
     return (const char *)block_scales(a, block) + (a->type == DT_I16 ? KV_SCALES * sizeof(float) : 0);
@@ -479,16 +522,20 @@ INLINE const char *block_values(const struct attn *a, const char *block)
 static __attribute__((noinline)) void tile_scores(const struct tile_rows *t, const char *block, int turn)
 {
     const size_t d = t->a->head_dim;
-    struct tile_args k = { t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES, KEY_STEP_BYTES, d,
-                           t->ahead, t->lines, WIDE, t->q_scale, t->a->type == DT_I16 ? block_scales(t->a, block) : NULL };
+    struct tile_args k = {
+        t->w->s[turn][0], KV_BLOCK, NULL, t->a->type, DT_F32, t->left, d, block, COLUMN_BYTES,
+        KEY_STEP_BYTES, d, t->ahead, t->lines, WIDE, t->q_scale,
+        t->a->type == DT_I16 ? block_scales(t->a, block) : NULL };
     tile_span(k, t->rows, KV_BLOCK / PANEL);
 }
 
-/* What row 0 thinks of the committed keys of block b: the scores of the heads of its group, summed. */
-static __attribute__((noinline)) void score_block(const struct tile_rows *t, size_t b, const float *s, bool first)
+/* Importance of the committed keys of block b to row 0: the sum of the scores over the heads of the group. */
+static __attribute__((noinline)) void score_block(const struct tile_rows *t, size_t b, const float *s,
+                                                  bool first)
 {
     const struct attn *a = t->a;
-    const size_t group = a->n_heads / a->n_kv_heads, row = a->head_dim * dtype_size(a->type), begin = b * KV_BLOCK;
+    const size_t group = a->n_heads / a->n_kv_heads, row = a->head_dim * dtype_size(a->type),
+        begin = b * KV_BLOCK;
     const size_t n = a->hi[0] - begin < KV_BLOCK ? a->hi[0] - begin : KV_BLOCK;
     const size_t h = (size_t)(t->q - (const char *)a->q) / (a->m * group * row);
     float *to = a->importance + h * a->importance_step + begin;
@@ -496,16 +543,19 @@ static __attribute__((noinline)) void score_block(const struct tile_rows *t, siz
         to[i] = first ? s[i] : to[i] + s[i];
 }
 
-static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, const char *block, int turn)
+static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, size_t b, const char *block,
+                                                   int turn)
 {
-    const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads, begin = b * KV_BLOCK;
+    const size_t st = ATTN_STATE(t->a->head_dim), group = t->a->n_heads / t->a->n_kv_heads,
+        begin = b * KV_BLOCK;
     const enum dtype type = t->a->type;
     const float *scale = block_scales(t->a, block) + KV_BLOCK;
     struct attn_work *w = t->w;
     int16_t *p16 = (int16_t *)w->p;          /* 16-bit weights */
     for (size_t i = 0; type == DT_I16 && t->lines && i < KV_SCALES * sizeof(float); i += 64)
         __builtin_prefetch((const char *)(scale - KV_BLOCK) + t->ahead + i, 0, 2);
-    /* Step by step for all rows, which do not wait for each other: 1 to 3 % less than row after row. */
+    /* Each step runs for all rows before the next step. The rows do not wait for each other, which saves 1 to
+     * 3 %. */
     for (int j = 0; j < t->rows; j++) {
         const size_t r = (t->t0 + (size_t)j) / group, lo = t->a->lo[r], hi = t->a->hi[r] + t->extra;
         const size_t from = lo > begin ? lo - begin : 0, to = hi - begin < KV_BLOCK ? hi - begin : KV_BLOCK;
@@ -519,7 +569,9 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
     for (int j = 0; j < t->rows; j++) {
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
         w->unit[j] = type == DT_I16 ? soften(state, w->alpha[j], s, NULL, DT_I16, scale)
-                   : type == DT_BF16 ? soften(state, w->alpha[j], s, WIDE ? (void *)w->p[j] : (void *)(p16 + j * KV_BLOCK), DT_BF16, NULL)
+                   : type == DT_BF16 ? soften(state, w->alpha[j], s,
+                                              WIDE ? (void *)w->p[j] : (void *)(p16 + j * KV_BLOCK), DT_BF16,
+                                              NULL)
                                      : soften(state, w->alpha[j], s, w->p[j], DT_F32, NULL);
     }
     for (int j = 0; type == DT_I16 && j < t->rows; j++) {
@@ -532,16 +584,20 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
 static __attribute__((noinline)) void tile_values(const struct tile_rows *t, const char *block)
 {
     const size_t d = t->a->head_dim;
-    struct tile_args v = { t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p,
-                           KV_BLOCK, block_values(t->a, block), COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE, t->w->unit, NULL };
+    struct tile_args v = {
+        t->state + 32, ATTN_STATE(d), t->w->alpha, t->a->type, DT_F32, (const char *)t->w->p, KV_BLOCK,
+        block_values(t->a, block), COLUMN_BYTES, d * 4, KV_BLOCK, t->ahead, t->lines, WIDE, t->w->unit,
+        NULL };
     tile_span(v, t->rows, d / PANEL);
 }
 
-/* Blocks b .. b + n - 1 for query rows t0..t1-1 of a head, which all see some of each. Several blocks only for a single tile:
- * the scores of the next one are computed between the weights and the values of this one, so that neither waits for the
- * other. The block that lies `ahead` bytes further (0: none) is prefetched meanwhile, by the first tile or by halves by the
- * first two: a burst would stall on memory, and the hardware does not see far enough. */
-static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, const char *block, size_t extra, size_t ahead,
+/* Attends to blocks b .. b + n - 1 for query rows t0..t1-1 of a head, which all see a part of each block. n >
+ * 1 only with a single tile: the scores of the next block are computed between the weights and the values of
+ * this block, so that neither waits for the other. Meanwhile the block `ahead` bytes further (0: none) is
+ * prefetched, by the first tile or half by each of the first two: a burst would stall on memory, and the
+ * hardware does not look far enough ahead. */
+static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, const char *block, size_t extra,
+                          size_t ahead,
                           size_t t0, size_t t1, float *state, struct attn_work *w)
 {
     const size_t d = a->head_dim, row = d * dtype_size(a->type), rows = t1 - t0;
@@ -550,9 +606,13 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
     const size_t n_tiles = (rows + ATTN_ROWS_MAX - 1) / ATTN_ROWS_MAX;
     for (size_t i = 0; i < n_tiles; i++) {
         const size_t from = t0 + i * rows / n_tiles, to = t0 + (i + 1) * rows / n_tiles;
-        const int lines = ahead == 0 || rows <= FEW_ROWS || i > !AHEAD_IN_LINE ? 0 : n_tiles == 1 || AHEAD_IN_LINE ? 4 : 2;
-        const struct tile_rows t = { a, q + from * row, left_operand(a, q + from * row, from, to, i, w), q_scale ? q_scale + from : NULL,
-                                     state + from * ATTN_STATE(d), from, (int)(to - from), extra, ahead + 2 * COLUMN_BYTES * i, lines, w };
+        const int lines = ahead == 0 || rows <= FEW_ROWS || i > !AHEAD_IN_LINE ? 0
+                          : n_tiles == 1 || AHEAD_IN_LINE                      ? 4
+                                                                               : 2;
+        const struct tile_rows t = {
+            a, q + from * row, left_operand(a, q + from * row, from, to, i, w),
+            q_scale ? q_scale + from : NULL, state + from * ATTN_STATE(d), from, (int)(to - from), extra,
+            ahead + 2 * COLUMN_BYTES * i, lines, w };
         tile_scores(&t, block, 0);
         for (size_t j = 0; j < n; j++) {
             tile_weights(&t, b + j, block + j * a->block_bytes, j & 1);
@@ -563,7 +623,7 @@ static void attend_blocks(const struct attn *a, size_t h, size_t b, size_t n, co
     }
 }
 
-/* The block of row r that its ancestors stand in, as if they had been committed. */
+/* Builds the block that holds the ancestors of row r, as if they were committed. */
 static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char *block)
 {
     const size_t d = a->head_dim, begin = b * KV_BLOCK, hi = a->hi[r], n = a->n_node[r];
@@ -573,7 +633,8 @@ static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char
         memset(block, 0, a->block_bytes);
     for (size_t slot = begin < hi ? hi - begin : 0; slot < KV_BLOCK && begin + slot < hi + n; slot++) {
         size_t node = a->node[r * a->node_max + (begin + slot - hi)];
-        kv_put(block, a->type, d, slot, (const char *)a->scratch + (node * a->n_kv_heads + h) * kv_row_bytes(a->type, d));
+        kv_put(block, a->type, d, slot, (const char *)a->scratch + (node * a->n_kv_heads + h)
+               * kv_row_bytes(a->type, d));
     }
 }
 
@@ -583,7 +644,7 @@ INLINE bool sees(const struct attn *a, size_t r, size_t b)
     size_t hi = a->hi[r];
     bool tree = a->n_node && a->n_node[r] > 0;
     if (tree)
-        hi = hi / KV_BLOCK * KV_BLOCK;     /* a block that nodes touch is built for the row alone */
+        hi = hi / KV_BLOCK * KV_BLOCK;     /* a block with tree nodes is built for each row alone */
     return b * KV_BLOCK < hi && (b + 1) * KV_BLOCK > a->lo[r];
 }
 
@@ -594,10 +655,13 @@ static bool all_see(const struct attn *a, size_t r0, size_t r1, size_t b)
     return r0 == r1;
 }
 
-/* Committed blocks of the chunk that the rows see, each for all of them while it is in L1. */
-static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, float *state, struct attn_work *w)
+/* Committed blocks of the chunk. Each block is used by all rows that see it while it is in the first-level
+ * cache. */
+static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0, size_t r1, float *state,
+                             struct attn_work *w)
 {
-    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK), b1 = b0 + KV_CHUNK / KV_BLOCK;
+    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK),
+        b1 = b0 + KV_CHUNK / KV_BLOCK;
     size_t first = b1, last = 0;
     for (size_t r = r0; r < r1; r++) {
         first = a->lo[r] / KV_BLOCK < first ? a->lo[r] / KV_BLOCK : first;
@@ -624,10 +688,12 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
     }
 }
 
-/* Blocks of the chunk that a tree row's nodes stand in, built for the row. */
-static void attend_nodes(const struct attn *a, size_t h, size_t c, size_t r, float *state, struct attn_work *w)
+/* Blocks of the chunk that contain nodes of tree row r, built for the row. */
+static void attend_nodes(const struct attn *a, size_t h, size_t c, size_t r, float *state,
+                         struct attn_work *w)
 {
-    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK), b1 = b0 + KV_CHUNK / KV_BLOCK;
+    const size_t group = a->n_heads / a->n_kv_heads, b0 = c * (KV_CHUNK / KV_BLOCK),
+        b1 = b0 + KV_CHUNK / KV_BLOCK;
     const size_t nodes = a->n_node[r], end = (a->hi[r] + nodes + KV_BLOCK - 1) / KV_BLOCK;
     size_t b = a->hi[r] / KV_BLOCK;
     for (b = b > b0 ? b : b0; nodes && b < b1 && b < end; b++)
@@ -661,7 +727,8 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
         const size_t end = a->hi[r] + (a->n_node ? a->n_node[r] : 0);
         const size_t c0 = a->lo[r] / KV_CHUNK, c1 = (end + KV_CHUNK - 1) / KV_CHUNK;
         for (size_t head = 0; head < a->n_heads; head++) {
-            float *s = a->part + (c0 - a->chunk0) * chunk_step + ((head / group * a->m + r) * group + head % group) * st;
+            float *s = a->part + (c0 - a->chunk0) * chunk_step
+                + ((head / group * a->m + r) * group + head % group) * st;
             float m = s[0], l = tree_sum(s + 16), *o = s + 32;
             for (size_t c = c0 + 1; c < c1; c++) {
                 float *t = s + (c - c0) * chunk_step, lc = tree_sum(t + 16);
@@ -685,7 +752,8 @@ static void OP(attend_merge)(const struct attn *a, void *out, size_t r0, size_t 
 
 const struct ops OPS_TABLE = {
     .name = TWIN, .supported = supported,
-    .matmul = OP(matmul), .quantize = OP(quantize), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu), .rope = OP(rope), .round = OP(round),
+    .matmul = OP(matmul), .quantize = OP(quantize), .rmsnorm = OP(rmsnorm), .swiglu = OP(swiglu),
+        .rope = OP(rope), .round = OP(round),
     .attend = OP(attend), .attend_merge = OP(attend_merge), .finite = OP(finite),
     SELECT_OPS, TRAIN_OPS,
 };

@@ -1,4 +1,4 @@
-/* What the twins of the table share before they differ. */
+/* Definitions that all twins share. */
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -14,17 +14,19 @@ extern const struct ops ops_generic, ops_avx2, ops_avx512;
 #if defined(__x86_64__)
 #include <assert.h>
 #include <cpuid.h>
-/* clang 14 knows no name for it. */
+/* Some compilers (clang 14) have no name for F16C in __builtin_cpu_supports. */
 static inline bool cpu_has_f16c(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-/* MXCSR: nearest even, no FTZ, no DAZ, exceptions masked; below are the sticky flags. A library that has changed it for a
- * thread would change the bits of what that thread computes. */
+/* MXCSR: nearest even, no FTZ, no DAZ, exceptions masked; MXCSR_FLAGS are the sticky flags. A library that
+ * changed MXCSR in a thread would change the bits that the thread computes, so FTZ_BEGIN asserts the
+ * default. */
 enum { MXCSR_DEFAULT = 0x1f80, MXCSR_FLUSH = 0x9fc0, MXCSR_FLAGS = 0x3f };
-/* Between the two, tiny values are zeros if `on`. Computation cannot leave: it begins with loads and ends with stores. */
+/* Between FTZ_BEGIN and FTZ_END tiny values are zeros if `on`. The compiler cannot move the computation out,
+ * because it begins with loads and ends with stores. */
 #define FTZ_BEGIN(on) \
     unsigned off_ = _mm_getcsr(), on_ = (on) ? MXCSR_FLUSH : off_; \
     assert((off_ & ~(unsigned)MXCSR_FLAGS) == MXCSR_DEFAULT); \

@@ -1,6 +1,6 @@
-/* Weights of candidates: exp(x - top) as whole numbers of 2^-43, so that sums of them are the same in any order. One text for the CPU's
- * loops (select.h, which compilers turn into vectors) and for the GPU (cu_choose.cu): the same IEEE operations in the same order, without
- * contraction, so that both have the same bits. */
+/* Weights of candidates: exp(x - top) in units of 2^-43, rounded to whole numbers, so that sums of weights
+ * are equal in any order. The CPU's loops (select.h) and the GPU's kernels (cu_choose.cu) compile this code.
+ * Both execute the same IEEE operations in the same order, without contraction, so both get the same bits. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -15,8 +15,9 @@ WEIGH uint64_t weigh_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
 WEIGH double weigh_double(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
 #endif
 
-/* exp(x - top) * 2^43, not yet rounded to a whole number, and d = x - top, not below -40 (where the weight is 0).
- * exp(d) = 2^k exp(r), |r| <= log(2)/2, by its series to the 12th power: within 1e-15 of the truth. */
+/* exp(x - top) * 2^43 before rounding to a whole number, and d = x - top, at least -40 (where the weight is
+ * 0). exp(d) = 2^k exp(r), |r| <= log(2)/2, by its series to the 12th power, within 1e-15 of the exact
+ * value. */
 WEIGH double weigh_exp(float x, float top, double *d_out)
 {
     const double magic = 6755399441055744.0;              /* 1.5 * 2^52: adding it rounds to a whole number */
