@@ -101,7 +101,7 @@ uint64_t snapshot_bytes(const struct snapshot_section *s, size_t n)
 
 struct output { int fd; uint64_t at, synced; const atomic_bool *stop; struct err *e; };
 
-static int write_bytes(struct output *o, const char *p, size_t n)
+static int append_bytes(struct output *o, const char *p, size_t n)
 {
     while (n) {
         if (o->stop && atomic_load(o->stop))
@@ -139,7 +139,7 @@ static int write_section(struct output *o, const struct snapshot_section *s, uin
                 p = buffer;
             }
             sum = crc_of(sum, p, n);
-            if (write_bytes(o, p, n))
+            if (append_bytes(o, p, n))
                 return -1;
             at += n;
             in_piece += n;
@@ -172,14 +172,14 @@ int snapshot_write(int fd, const struct snapshot_owner *owner, const struct snap
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = write_section(&o, &s[i], crc + h.section[i].first_piece, buffer);
     if (rc == 0)
-        rc = write_bytes(&o, (const char *)crc, h.n_pieces * sizeof *crc);
+        rc = append_bytes(&o, (const char *)crc, h.n_pieces * sizeof *crc);
     h.table_crc = crc_of(0, crc, h.n_pieces * sizeof *crc);
     free(crc);
     free(buffer);
     h.crc = crc_of(0, &h, offsetof(struct header, crc));
     memcpy(page, &h, sizeof h);
     o.at = o.synced = 0;
-    return rc ? -1 : write_bytes(&o, page, sizeof page);
+    return rc ? -1 : append_bytes(&o, page, sizeof page);
 }
 
 /* ---- reading ---- */
