@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Render chats with the chat templates of well-known models, as transformers does, for tests/test_chat.c.
+"""Renders chats with the chat templates of well-known models, as transformers does, for tests/test_chat.c.
 
     python3 -m venv venv && venv/bin/pip install transformers jinja2 tokenizers
     venv/bin/python scripts/make_chat_fixtures.py SOURCES
 
-SOURCES is a folder of real template texts, one LABEL.jinja for each label below; the texts themselves are not ours and not kept.
-Where they are to be had: llama.cpp has most of them (models/templates/*.jinja, tests/test-chat-template.cpp; both are in the source package of
-llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more), the package trl has others (trl/chat_templates: labels
-trl-*), so has unsloth (unsloth/chat_templates.py: unsloth-*), huggingface.js tests some (packages/jinja/test/e2e.test.js), the rest is in the models' own tokenizer_config.json. A label without a file is left out and named.
+SOURCES is a folder of real template texts: one LABEL.jinja for each label below. The texts belong to others and are
+not kept here. Their sources:
+  - llama.cpp has most of them (models/templates/*.jinja, tests/test-chat-template.cpp). Both are in the source
+    package of llama-cpp-python, whose llama_cpp/llama_chat_format.py has three more.
+  - The package trl has others (trl/chat_templates: labels trl-*).
+  - The package unsloth has others (unsloth/chat_templates.py: labels unsloth-*).
+  - huggingface.js tests some (packages/jinja/test/e2e.test.js).
+  - The rest is in tokenizer_config.json of the models themselves.
+A label without a file is skipped and printed.
 
-All templates of one name must render all chats alike, refusals included; then tests/data/chat/NAME.jsonl is written (a line about the
-template, a line for each chat), and the table of hashes for src/text/chat.c is printed.
+All templates of one name must render all chats alike, refusals included. The script then writes
+tests/data/chat/NAME.jsonl (a line about the template, then a line for each chat) and the table of hashes,
+src/text/chat_known.h.
 """
 import hashlib
 import json
@@ -24,6 +30,11 @@ from transformers import PreTrainedTokenizerFast
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "tests/data/chat"
+KNOWN = ROOT / "src/text/chat_known.h"
+KNOWN_HEAD = """/* Made by scripts/make_chat_fixtures.py; do not edit. SHA-256 of the texts of real chat templates, and the names of
+ * the functions that equal them. The script proves each equality. */
+static const struct { const char *sha256, *name; } chat_known[] = {
+"""
 S = ("<s>", "</s>")
 DATE = "26 Jul 2024"
 
@@ -193,8 +204,11 @@ def main():
             for x in [head] + [{"messages": m, **o, **r} for (m, o), r in zip(cases, results)]:
                 f.write(json.dumps(x, ensure_ascii=False, separators=(",", ":")).replace("\u2029", "\\u2029") + "\n")
         print(f"{name}: {len(results)} chats, {sum('error' in r for r in results)} refused, {len(hashes)} spellings", file=sys.stderr)
-    for digest, name, label in table:
-        print(f'    {{ "{digest}", "{name}" }},    /* {label} */')
+    with open(KNOWN, "w", encoding="utf-8") as f:
+        f.write(KNOWN_HEAD)
+        for digest, name, label in table:
+            f.write(f'    {{ "{digest}", "{name}" }},    /* {label} */\n')
+        f.write("};\n")
     if missing:
         print("no file for:", *missing, file=sys.stderr)
 

@@ -1,5 +1,6 @@
 /* The tokenizer against fixtures of Hugging Face `tokenizers` (scripts/make_tokenizers.py), its streams, its refusals. */
 #include "src/base/json.h"
+#include "src/text/tokenizer.h"
 #include "src/text/tokenizer_tables.h"
 #include "tests/bad.h"
 

@@ -29,7 +29,7 @@ static void cache_dir(char *out, size_t size)
         snprintf(out, size, "%s/.cache/huggingface/hub", user ? user : "");
 }
 
-/* org/name -> CACHE/models--org--name/snapshots/HASH, the hash as refs/main has it. */
+/* org/name -> CACHE/models--org--name/snapshots/HASH; refs/main holds the hash. */
 static int cached_model(char dir[PATH_BYTES], const char *name, const char *what, struct err *e)
 {
     char cache[PATH_BYTES / 2], ref[PATH_BYTES], *hash;

@@ -109,7 +109,8 @@ struct pass_seq {
 enum { MODEL_ROWS_MIN = 32 };
 struct workspace;
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
-int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
+int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max,
+                   struct err *e);
 void workspace_close(struct workspace *w);
 
 /* One pass over all rows of all sequences. It writes the caches but does not advance them. ERR_FAILED if a
@@ -138,4 +139,5 @@ int model_mat_rows(const struct model *m, struct workspace *w, const struct mat 
                    size_t n, float *rows, void *act);
 /* For training: y [rows][w->n] = (add ? y : 0) + x w. x is [rows][w->k] (act). All lie in the host's
  * memory; the pool shares the work. */
-void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w, bool add);
+void model_product(const struct model *m, float *y, const void *x, size_t rows, const struct mat *w,
+                   bool add);

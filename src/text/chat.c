@@ -1,3 +1,6 @@
+/* Chat templates. A template is a struct chat_template with its writer function, which reads a struct
+ * scene. The table `templates` lists all; src/text/chat_known.h maps hashes of real templates to their
+ * names. Start at chat_open and chat_render. */
 #include "src/text/chat.h"
 
 #include <stdio.h>
@@ -9,6 +12,7 @@
 #include "src/base/json.h"
 #include "src/base/memory_file.h"
 #include "src/base/unicode.h"
+#include "src/text/chat_known.h"
 
 enum role { SYSTEM, USER, ASSISTANT };
 static const char *const role_names[] = { "system", "user", "assistant" };
@@ -16,7 +20,7 @@ static const char *const role_names[] = { "system", "user", "assistant" };
 struct span { const char *s; size_t n; };
 struct turn { enum role role; struct span text; };
 
-/* What a template sees, and where it writes. */
+/* The input of a template, and its output file. */
 struct scene {
     const struct chat *c;
     const struct chat_options *o;
@@ -28,12 +32,13 @@ typedef int write_fn(const struct scene *x, struct err *e);
 struct chat_template {
     const char *name;
     write_fn *write;
-    const char *system;              /* said where the chat has no system message of its own */
-    bool bos, eos;                   /* it writes them */
-    bool always;                     /* llama3: the assistant's turn is opened whether asked for or not */
-    const char *open, *close;        /* mistral: around what the user says */
-    const char *before, *after;      /* mistral: around what the assistant says, `after` behind EOS */
-    bool system_first, strips;       /* mistral: the system message in the first user turn; answers are stripped */
+    const char *system;              /* written if the chat has no system message */
+    bool bos, eos;                   /* the template writes them */
+    bool always;                     /* llama3: always opens the assistant's turn */
+    const char *open, *close;        /* mistral: written around a user message */
+    const char *before, *after;      /* mistral: written around an assistant message; `after` follows EOS */
+    bool system_first;               /* mistral: the system message is in the first user turn */
+    bool strips;                     /* mistral: answers are stripped */
 };
 
 /* ---- Python's strings ---- */
@@ -82,15 +87,15 @@ static struct span strip_newlines(struct span t, bool left, bool right)
     return t;
 }
 
-static const char *find(struct span t, const char *what)
+static const char *find(struct span t, const char *mark)
 {
-    return t.n ? memmem(t.s, t.n, what, strlen(what)) : NULL;
+    return t.n ? memmem(t.s, t.n, mark, strlen(mark)) : NULL;
 }
 
-static const char *find_last(struct span t, const char *what)
+static const char *find_last(struct span t, const char *mark)
 {
     const char *at = NULL;
-    for (const char *p; (p = find(t, what)) != NULL;) {
+    for (const char *p; (p = find(t, mark)) != NULL;) {
         at = p;
         t.n -= (size_t)(p + 1 - t.s);
         t.s = p + 1;
@@ -98,13 +103,13 @@ static const char *find_last(struct span t, const char *what)
     return at;
 }
 
-/* What stands before the first `mark`, behind the last one; all of it where there is none. */
+/* The text before the first `mark`, and the text after the last one. Without a mark: the whole text. */
 static struct span before_first(struct span t, const char *mark)
 {
     const char *p = find(t, mark);
     return p ? (struct span){ t.s, (size_t)(p - t.s) } : t;
 }
-static struct span behind_last(struct span t, const char *mark)
+static struct span after_last(struct span t, const char *mark)
 {
     const char *p = find_last(t, mark);
     return p ? (struct span){ p + strlen(mark), (size_t)(t.s + t.n - p) - strlen(mark) } : t;
@@ -122,14 +127,14 @@ static int refuse(const struct scene *x, const char *words, struct err *e)
     return err_set(e, ERR_INPUT, "chat template %s: %s", x->c->t->name, words);
 }
 
-/* A system message at the front, where it has a place of its own; *from: the message behind it. */
+/* The system message at the front, or NULL. *from: the index of the next message. */
 static const struct span *front_system(const struct scene *x, size_t *from)
 {
     *from = x->m[0].role == SYSTEM;
     return *from ? &x->m[0].text : NULL;
 }
 
-/* User and assistant in turns, counted from message `from`. */
+/* Whether message i keeps the order user, assistant, user, .. counted from message `from`. */
 static bool in_turns(const struct scene *x, size_t i, size_t from)
 {
     return (x->m[i].role == USER) == ((i - from) % 2 == 0);
@@ -146,7 +151,7 @@ static void put_chatml_turn(const struct scene *x, const char *role, struct span
 
 /* ---- the templates ---- */
 
-/* ChatML, and Qwen2 and 2.5, which add a system message of their own. */
+/* ChatML; Qwen2 and Qwen2.5 add a default system message. */
 static int write_chatml(const struct scene *x, struct err *e)
 {
     (void)e;
@@ -164,17 +169,18 @@ static int write_chatml(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Qwen3: thoughts of the assistant are kept only behind the last question, and there they are set apart even when there are none. */
-static void put_qwen3_answer(const struct scene *x, size_t i, bool behind_question)
+/* Qwen3 keeps the assistant's thoughts only after the last question. There it writes the thought block
+ * even if it is empty. */
+static void put_qwen3_answer(const struct scene *x, size_t i, bool after_question)
 {
     struct span text = x->m[i].text, thoughts = { "", 0 };
     if (find(text, "</think>")) {
         thoughts = strip_newlines(before_first(text, "</think>"), false, true);
-        thoughts = strip_newlines(behind_last(thoughts, "<think>"), true, false);
-        text = strip_newlines(behind_last(text, "</think>"), true, false);
+        thoughts = strip_newlines(after_last(thoughts, "<think>"), true, false);
+        text = strip_newlines(after_last(text, "</think>"), true, false);
     }
     put(x, "<|im_start|>assistant\n");
-    if (behind_question && (i + 1 == x->n || thoughts.n > 0)) {
+    if (after_question && (i + 1 == x->n || thoughts.n > 0)) {
         put(x, "<think>\n");
         put_text(x, strip_newlines(thoughts, true, true));
         put(x, "\n</think>\n\n");
@@ -212,7 +218,8 @@ static int write_qwen3(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Llama 2: the system message stands inside the first user turn. A later one says nothing, as in the original. */
+/* Llama 2 writes the system message inside the first user turn. Later ones write nothing, as in the
+ * original. */
 static int write_llama2(const struct scene *x, struct err *e)
 {
     size_t from;
@@ -224,7 +231,7 @@ static int write_llama2(const struct scene *x, struct err *e)
         if (x->m[i].role == USER) {
             put_bos(x);
             put(x, "[INST] ");
-            /* stripped together with what is before it, so only on the right */
+            /* the original strips system and user text together, so the user text only on the right */
             if (i == from && system) {
                 text = strip_right(text);
                 put(x, "<<SYS>>\n");
@@ -289,7 +296,7 @@ static int write_llama31(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Mistral before system messages (v0.1 and v0.2 of the 7B, Mixtral). */
+/* Mistral without system messages (v0.1 and v0.2 of the 7B, Mixtral). */
 static int write_mistral_plain(const struct scene *x, struct err *e)
 {
     const struct chat_template *t = x->c->t;
@@ -308,8 +315,9 @@ static int write_mistral_plain(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Mistral's v1 puts the system message into the first user turn; v3 and v3-tekken put it into the last message when that is the user's,
- * and else drop it. v1 finds fault with the messages one by one, the others with their order first. */
+/* Mistral v1 writes the system message into the first user turn. v3 and v3-tekken write it into the last
+ * message if that is the user's, and else drop it. v1 checks one message after the other; the others check
+ * the order first. */
 static int write_mistral(const struct scene *x, struct err *e)
 {
     static const char order[] = "After the optional system message, conversation roles must alternate "
@@ -344,7 +352,7 @@ static int write_mistral(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Mistral's v7 has a turn for system messages, anywhere, and no order. */
+/* Mistral v7 has a turn for system messages, which may stand anywhere, and checks no order. */
 static int write_mistral_v7(const struct scene *x, struct err *e)
 {
     (void)e;
@@ -362,7 +370,8 @@ static int write_mistral_v7(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Vicuna v1.1 and later, as FastChat writes it (the models ship no template): one line, the turns in it set apart by spaces. */
+/* Vicuna v1.1 and later, as FastChat writes it (the models ship no template): one line, turns separated by
+ * spaces. */
 static int write_vicuna(const struct scene *x, struct err *e)
 {
     size_t from;
@@ -385,7 +394,8 @@ static int write_vicuna(const struct scene *x, struct err *e)
     return 0;
 }
 
-/* Another template in use for Vicuna: each turn has a line of its own. A system message in the middle says nothing. */
+/* Another template in use for Vicuna: one line for each turn. A system message in the middle writes
+ * nothing. */
 static int write_vicuna_lines(const struct scene *x, struct err *e)
 {
     size_t from;
@@ -439,8 +449,7 @@ static const struct chat_template templates[] = {
     { .name = "mistral-v0.2", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ",
       .close = " [/INST]", .before = "", .after = "" },
     { .name = "mistral-v1", .write = write_mistral, .bos = true, .eos = true, .open = " [INST] ",
-      .close = " [/INST]", .before = " ",
-      .system_first = true },
+      .close = " [/INST]", .before = " ", .system_first = true },
     { .name = "mistral-v3", .write = write_mistral, .bos = true, .eos = true, .open = "[INST] ",
       .close = "[/INST]", .before = " ", .strips = true },
     { .name = "mistral-v3-tekken", .write = write_mistral, .bos = true, .eos = true, .open = "[INST]",
@@ -459,54 +468,7 @@ static const struct chat_template templates[] = {
     { .name = "zephyr", .write = write_zephyr, .eos = true },
 };
 
-/* SHA-256 of the texts of real templates, each proven equal by scripts/make_chat_fixtures.py, which prints this table. */
-static const struct { const char *sha256, *name; } known[] = {
-    { "fcf7a096fe99a48fd9ad2b250bf9237e96e8f48bffec1c7ea4d3f225176cd40e", "chatml" },    /* openhermes-2.5 */
-    { "153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3", "chatml" },    /* openhermes-2.5 */
-    { "58c1a1f04baa7adaeaba1f90267c3d57d9396f0c1f0129bdde9e76d3c6784af7", "chatml" },    /* dolphin-2.5 */
-    { "d7b5b8c7b58f7a6bf868aa46a5f73ee976d7292f40fcb9c3e7a1defd8d235cfb", "chatml" },    /* dolphin-2.5 */
-    { "32bb7772d2f28c13716687fc6f8fe9c0bf5eacd7539a8165271516b2b70cd9d5", "chatml" },    /* own-chatml */
-    { "3e3e4ccd01b95ae100e861475e34dd42d044d15858f876bb73fe2934fe1603db", "chatml" },    /* unsloth-chatml */
-    { "27841847cf8aa3fa0c9c80b6ce881ce565015a4f01b2d8ea142e1442a70d3c94", "chatml" },    /* unsloth-chatml */
-    { "64f85b198065d0fba2a81f37e10ed68161ce2c19a754c7100e67e0ca2ee9c326", "chatml" },    /* trl-qwen3_instruct_2507 */
-    { "48e17aa3caf5bf20075b6e7366864ee943e00b6f0752aadfe8b670c2ab0291a5", "chatml" },    /* trl-qwen3_instruct_2507_training */
-    { "3ce2fe9753f9a77a601f55dfcab7cd46fbc91324aae0f78ca38d194a4eaef8d5", "chatml-bos" },    /* internlm2-chat-7b */
-    { "5031bbcbeaaa53528ac13612947642d82e9770b85caffed2835b4f129a91606a", "chatml-bos" },    /* internlm2-chat-7b */
-    { "e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf", "llama2" },    /* llama-2-chat */
-    { "9780fae5bfea3cfd7be37d328c6edfd296a8869be8131495bbe7eb37e780c88c", "llama2" },    /* llama-2-chat */
-    { "ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122", "llama3" },    /* llama-3-instruct */
-    { "4f46ecd43418f216df8c26936c60e5d04bcc81db47db5d86fbe889f64212dd4c", "llama3" },    /* llama-3-instruct */
-    { "bc213ef03ac49e40c58b11933b109235e63d25f13e7cd4df966c577966d2345e", "llama3" },    /* trl-llama3_training */
-    { "99195f2f7dc1344662663119562b46fc067034c0ea660cf1cab333617c7290c2", "llama3" },    /* unsloth-llama3 */
-    { "e460249284c8bba3457f62eb73d5459096d5ff58d5ad75630e370bdf2cab0347", "llama3" },    /* unsloth-llama3 */
-    { "b48c47f6443892716176eb200bf4ef108f64e06ca26ed0fa8ebc0a4b3992fcb2", "llama3-first" },    /* llama-3-instruct-first */
-    { "b75e17085cfc511ead6d4fab84b86ab3c168ec7a332568a91d0889cdcba94394", "llama3-first" },    /* llama-3-instruct-first */
-    { "93c0e9aa3629bbd77e68dbc0f5621f6e6b23aa8d74b932595cdb8d64684526d7", "llama3.1" },    /* llama-3.1-instruct */
-    { "d82792f95932f1c9cef5c4bd992f171225e3bf8c7b609b4557c9e1ec96be819f", "llama3.1" },    /* llama-3.2-instruct */
-    { "7e995b379ec01747807246483647cd99030abf331653f1119e16d7ac041a3495", "mistral-v0.1" },    /* mistral-7b-instruct-v0.1 */
-    { "26a59556925c987317ce5291811ba3b7f32ec4c647c400c6cc7e3a9993007ba7", "mistral-v0.2" },    /* mixtral-8x7b-instruct-v0.1 */
-    { "bbc58aad99454df60138be9530c9601a0adfe3d8932cda975e1f10b2410ddc51", "mistral-v1" },    /* mistral-7b-instruct-v0.2 */
-    { "cafb64e0e9e5fd2503054b3479593fae39cbdfd52338ce8af9bb4664a8eb05bd", "mistral-v3" },    /* mistral-large-instruct-2407 */
-    { "e7deee034838db2bfc7487788a3013d8a307ab69f72f3c54a85f06fd76007d4e", "mistral-v3-tekken" },    /* mistral-nemo-instruct-2407 */
-    { "3c4ad5fa60dd8c7ccdf82fa4225864c903e107728fcaf859fa6052cb80c92ee9", "mistral-v7" },    /* mistral-large-instruct-2411 */
-    { "af9c0233881b083b52ff773580215222b5440ac3d0beeeca99b76329b048f8db", "qwen1.5" },    /* qwen1.5-chat */
-    { "7c0cc400db493cfc546224cbd626ef46495c4b19103042eb5518f06bf7f1e26d", "qwen1.5" },    /* qwen1.5-chat */
-    { "793202280c0910ab26bc6eb57c8212c2417324c6d8c4efd0d10d59092ab3e3eb", "qwen2" },    /* qwen2-instruct */
-    { "f0206845c9ebc3abb4735d44f286eb81ce99238ad2accc710c6fc60e6cb8ccc8", "qwen2" },    /* qwen2-instruct */
-    { "55b2f4a26ac9ee719330a61a0c39d9e538b0e9322212f048326318cff4f8674a", "qwen2.5" },    /* qwen2.5-instruct */
-    { "f3714f7117c9d447db80ceb3fcb67a64ba08d149dd4434fe53add9c7f1dd344b", "qwen2.5" },    /* trl-qwen2_5_training */
-    { "a55ee1b1660128b7098723e0abcd92caa0788061051c62d51cbe87d9cf1974d8", "qwen3" },    /* trl-qwen3 */
-    { "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5", "qwen3" },    /* qwen3-0.6b */
-    { "483b4faebed5bad1da18c75a23ac02a60a94fb2e2ec572fc3de26f1d71509452", "qwen3" },    /* unsloth-qwen3 */
-    { "aaf017523eaf83938ad0c0ccfdcf8c3dda8f49b364c5c96d1e4f116b4b462727", "vicuna" },    /* own-vicuna */
-    { "7e790c457ea734e6ec959ad1d003e5f421bed352a5828d9fc4bbf61e7c1a980c", "vicuna-lines" },    /* vicuna-lines */
-    { "e22b66ebe0ab8a983c5bdbd3dce03f8a7803ec4604df6a5232bcc6af1e17245d", "vicuna-lines" },    /* vicuna-lines */
-    { "66291cf0045c2425a3a667cf3cbb7af2b11f09e025c02f97245323ab79119362", "zephyr" },    /* zephyr-7b-beta */
-    { "5e2833b50f34f4581d09d801325bf4d7d8285bcad36be595a30a9904b7759f5d", "zephyr" },    /* unsloth-zephyr */
-    { "d7b6c50818cef0dd51832d783d0b5cb469b5f678203f5b88c13042f635b83fb4", "zephyr" },    /* unsloth-zephyr */
-};
-
-/* ---- which template ---- */
+/* ---- recognising a template ---- */
 
 static const struct chat_template *by_name(const char *name)
 {
@@ -522,9 +484,9 @@ bool chat_has_date(const struct chat *c) { return c->t->write == write_llama31; 
 
 const char *chat_template_name_of_hash(const char *sha256)
 {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].sha256, sha256) == 0)
-            return known[i].name;
+    for (size_t i = 0; i < sizeof chat_known / sizeof *chat_known; i++)
+        if (strcmp(chat_known[i].sha256, sha256) == 0)
+            return chat_known[i].name;
     return NULL;
 }
 
@@ -536,7 +498,7 @@ const char *chat_template_name(const char *text, size_t n)
     if (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n -= 1 + (n > 1 && text[n - 1] == '\n' && text[n - 2] == '\r');
     sha256_start(&h);
-    for (size_t i = 0; i < n;) {                 /* lines with \n between them, whatever ended them */
+    for (size_t i = 0; i < n;) {                 /* hashes lines with \n between them */
         size_t end = i;
         while (end < n && text[end] != '\r')
             end++;
@@ -553,7 +515,7 @@ const char *chat_template_name(const char *text, size_t n)
 
 enum { FILE_BYTES_MAX = 1 << 26 };
 
-/* A JSON file of the directory; *data is NULL where there is none. */
+/* Reads a JSON file of the directory; *data is NULL if it does not exist. */
 static int read_json(char **data, struct json *root, char *path, size_t size, const char *dir,
                      const char *name, struct err *e)
 {
@@ -583,7 +545,7 @@ static int copy_string(char **out, const struct json *v, struct err *e)
     return 0;
 }
 
-/* bos_token and eos_token: a string, or an added token with its content, or null. */
+/* Reads bos_token or eos_token: a string, an added token with its content, or null. */
 static int read_token(char **out, const struct json *root, const char *key, struct err *e)
 {
     struct json v, content;
@@ -599,7 +561,7 @@ static int read_token(char **out, const struct json *root, const char *key, stru
     return copy_string(out, &v, e);
 }
 
-/* tokenizer_config.json has them; special_tokens_map.json is what older tools wrote. */
+/* Reads both tokens from tokenizer_config.json, or from special_tokens_map.json, which older tools wrote. */
 static int read_tokens(struct chat *c, const char *dir, struct err *e)
 {
     static const char *const files[] = { "special_tokens_map.json", "tokenizer_config.json" };
@@ -608,9 +570,8 @@ static int read_tokens(struct chat *c, const char *dir, struct err *e)
         struct json root;
         if (read_json(&data, &root, path, sizeof path, dir, files[i], e))
             return -1;
-        int rc =
-            data ? read_token(&c->bos, &root, "bos_token", e) || read_token(&c->eos, &root, "eos_token", e)
-                 : 0;
+        int rc = data && (read_token(&c->bos, &root, "bos_token", e) ||
+                          read_token(&c->eos, &root, "eos_token", e));
         free(data);
         if (rc)
             return -1;
@@ -618,7 +579,8 @@ static int read_tokens(struct chat *c, const char *dir, struct err *e)
     return 0;
 }
 
-/* chat_template of a JSON file as text: a string, or the one of a list that is called "default". NULL where there is none. */
+/* Reads chat_template of a JSON file: a string, or the entry of a list that is called "default". *text
+ * stays NULL if there is none. */
 static int template_of_json(char **text, const struct json *root, struct err *e)
 {
     struct json v, one, name;
@@ -645,7 +607,7 @@ static int template_of_json(char **text, const struct json *root, struct err *e)
     return 0;
 }
 
-/* The model's template as text and the file that it stands in; *text is NULL when there is none. */
+/* Reads the model's template, and the path of its file. *text is NULL if there is none. */
 static int read_template(char **text, char *path, size_t size, const char *dir, struct err *e)
 {
     static const char *const files[] = { "tokenizer_config.json", "chat_template.json" };
@@ -764,7 +726,8 @@ static int render(const struct scene *in, char **text, size_t *size, struct err 
     return -1;
 }
 
-/* As transformers: a mark is put behind the last message, and the prompt is cut where it comes out. */
+/* Renders a prompt whose last message stays open, as transformers does: a mark follows the last message,
+ * and the prompt is cut at the mark. */
 static int render_open(struct scene *x, struct turn *last, char **text, size_t *size, struct err *e)
 {
     static const char mark[] = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -791,7 +754,7 @@ static int render_open(struct scene *x, struct turn *last, char **text, size_t *
                        x->c->t->name);
     }
     struct span head = { all.s, (size_t)(at - all.s) };
-    if (at[n_mark - 1] != ' ')                   /* its space was stripped, so those of the message are too */
+    if (at[n_mark - 1] != ' ')                   /* the mark's space was stripped: strip the message's, too */
         head = strip_right(head);
     *size = head.n;
     (*text)[head.n] = 0;
@@ -810,8 +773,8 @@ int chat_render(const struct chat *c, const struct chat_message *m, size_t n, co
     struct scene x = { .c = c, .o = o, .m = t, .n = n };
     int rc = read_turns(t, m, n, e);
     if (rc == 0)
-        rc =
-            o->continue_final_message ? render_open(&x, &t[n - 1], text, size, e) : render(&x, text, size, e);
+        rc = o->continue_final_message ? render_open(&x, &t[n - 1], text, size, e)
+                                       : render(&x, text, size, e);
     free(t);
     return rc;
 }

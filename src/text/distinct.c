@@ -1,3 +1,5 @@
+/* Distinct-n. Words get numbers (struct words), and n-grams get numbers as pairs (struct pair_set). Start at
+ * distinct_symbol. */
 #include "src/text/distinct.h"
 
 #include <math.h>
@@ -9,9 +11,10 @@
 
 /* ---- numbers for pairs ---- */
 
-/* Open addressing, at most 3/4 full. An n-gram is the pair (its first n - 1 symbols' number, its last symbol), so
- * 64 bits hold it exactly. */
-struct pair_set { uint64_t *key; uint32_t *number; size_t n, room; };   /* number 0: free; n-th new pair: n */
+/* A hash table with open addressing, at most 3/4 full. An n-gram is the pair (number of its first n - 1
+ * symbols, its last symbol), so 64 bits hold it exactly. The n-th new pair gets number n; number 0 marks a
+ * free slot. */
+struct pair_set { uint64_t *key; uint32_t *number; size_t n, room; };
 
 static size_t spread(uint64_t x)
 {
@@ -46,7 +49,7 @@ static int pair_grow(struct pair_set *s, struct err *e)
     return 0;
 }
 
-/* The number of (a, b), a new one the first time. */
+/* The number of (a, b); a new pair gets the next number. */
 static int pair_number(struct pair_set *s, uint32_t a, uint32_t b, uint32_t *number, struct err *e)
 {
     uint64_t key = (uint64_t)a << 32 | b;
@@ -77,9 +80,9 @@ static void pair_close(struct pair_set *s)
 struct words {
     struct { size_t at, n; uint64_t hash; uint32_t number; } *slot;   /* number 0: free */
     size_t n, room;
-    /* all words, one behind the other; the one being read is last */
-    char *bytes; size_t n_bytes, bytes_room;
-    size_t word;                                 /* where it begins */
+    char *bytes; size_t n_bytes, bytes_room;     /* all words, one after the other, then the word in
+                                                  * progress */
+    size_t word;                                 /* start of the word in progress */
     char tail[4]; size_t n_tail;                 /* an unfinished code point */
     size_t offset;                               /* of the tail in the text */
 };
@@ -118,7 +121,7 @@ static int word_append(struct words *w, uint32_t c, struct err *e)
     return 0;
 }
 
-/* The word being read has ended, if there is one. */
+/* Ends the word in progress, if there is one. */
 static int word_end(struct distinct *d, struct err *e)
 {
     struct words *w = d->words;
@@ -133,7 +136,7 @@ static int word_end(struct distinct *d, struct err *e)
                                   !memcmp(w->bytes + w->slot[i].at, w->bytes + w->word, n)))
         i = (i + 1) & (w->room - 1);
     if (w->slot[i].number) {
-        w->n_bytes = w->word;                    /* known: its bytes are there already */
+        w->n_bytes = w->word;                    /* a known word: drop the second copy */
     } else {
         w->slot[i].at = w->word;
         w->slot[i].n = n;
@@ -212,7 +215,7 @@ void distinct_close(struct distinct *d)
 
 int distinct_symbol(struct distinct *d, uint32_t symbol, struct err *e)
 {
-    uint32_t longer = 0;                         /* number of the n symbols before, n = 0: 0 */
+    uint32_t longer = 0;                         /* number of the i symbols before this one; i = 0: 0 */
     size_t n = MIN(d->n_suffix + 1, (size_t)DISTINCT_MAX);
     for (size_t i = 0; i < n; i++) {             /* n-grams of i + 1 symbols that end here */
         uint32_t before = i ? longer : 0;
@@ -231,7 +234,7 @@ int distinct_text(struct distinct *d, const char *s, size_t n, struct err *e)
     struct words *w = d->words;
     size_t i = 0;
     uint32_t c;
-    if (w->n_tail) {                             /* finish the code point that the last piece broke off */
+    if (w->n_tail) {                             /* finish the code point that the last piece cut */
         while (i < n && utf8_incomplete(w->tail, w->n_tail))
             w->tail[w->n_tail++] = s[i++];
         if (utf8_incomplete(w->tail, w->n_tail))

@@ -1,3 +1,4 @@
+/* Emission: where a text ends, and which bytes may be shown. Its data is struct emit; start at emit_token. */
 #include <stdlib.h>
 #include <string.h>
 #include "src/text/emit.h"
@@ -8,8 +9,10 @@ const char *finish_name(enum finish f)
     return name[f];
 }
 
-/* One stop string: fail[i] is the length of the longest proper prefix of s that s[0..i] ends with (Knuth, Morris,
- * Pratt); `matched` that of the longest prefix that the text so far ends with. */
+/* ---- stop strings ---- */
+
+/* A stop string and its match (Knuth, Morris, Pratt). fail[i]: length of the longest proper prefix of s
+ * that s[0..i] ends with. matched: length of the longest prefix of s that the text ends with. */
 struct stop_match { const char *s; size_t n, matched; uint16_t *fail; };
 
 static void match_start(struct stop_match *k, const char *s, size_t n, uint16_t *fail)
@@ -25,7 +28,7 @@ static void match_start(struct stop_match *k, const char *s, size_t n, uint16_t 
     }
 }
 
-/* One more byte; whether it completes the string (after which no byte follows). */
+/* Adds a byte. Returns whether it completes the string; no byte follows then. */
 static bool match_byte(struct stop_match *k, char c)
 {
     while (k->matched && c != k->s[k->matched])
@@ -56,15 +59,18 @@ static int check_stop(const struct emit_rules *r, size_t *total, struct err *e)
     return 0;
 }
 
+/* ---- the interface ---- */
+
 int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
               struct err *e)
 {
     size_t total;
-    *m = (struct emit){ .rules = rules, .stop_token = -1, .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };
+    *m = (struct emit){ .rules = rules, .stop_token = -1,
+                        .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };
     if (check_stop(rules, &total, e))
         return -1;
     decode_stream_start(&m->stream, t, at_start, true);
-    /* held: less than a stop string, then the bytes of a token and of a flush */
+    /* room for less than a stop string, then the bytes of a token and of a flush */
     m->held_max = STOP_STRING_BYTES_MAX + 2 * decode_stream_max(t);
     m->held = malloc(m->held_max);
     m->match = malloc(rules->n_stop * sizeof *m->match + total * sizeof(uint16_t) + 1);
@@ -94,8 +100,8 @@ void emit_close(struct emit *m)
     m->loop = NULL;
 }
 
-/* n more bytes stand behind the held ones. True at the first stop string; held then ends before it. */
-static bool take(struct emit *m, size_t n)
+/* Adds the n bytes after the held ones. Returns true at the first stop string; `held` then ends before it. */
+static bool add_bytes(struct emit *m, size_t n)
 {
     for (size_t end = m->n_held + n; m->n_held < end; ) {
         char c = m->held[m->n_held++];
@@ -112,24 +118,24 @@ static bool take(struct emit *m, size_t n)
     return false;
 }
 
-static bool take_token(struct emit *m, int32_t id)
+static bool add_token(struct emit *m, int32_t id)
 {
-    return take(m, decode_stream_push(&m->stream, id, m->held + m->n_held));
+    return add_bytes(m, decode_stream_push(&m->stream, id, m->held + m->n_held));
 }
 
-static bool take_flush(struct emit *m)
+static bool add_flush(struct emit *m)
 {
-    return take(m, decode_stream_flush(&m->stream, m->held + m->n_held));
+    return add_bytes(m, decode_stream_flush(&m->stream, m->held + m->n_held));
 }
 
-/* Forget what the last call showed. */
+/* Drops the bytes that the last call showed. */
 static void drop_shown(struct emit *m)
 {
     memmove(m->held, m->held + m->n_shown, m->n_held);
     m->n_shown = 0;
 }
 
-/* Show the held bytes but for the last `keep`. */
+/* Shows the held bytes except the last `keep`. */
 static void show(struct emit *m, size_t keep, const char **out, size_t *n)
 {
     assert(keep <= m->n_held);
@@ -147,7 +153,7 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
     for (size_t i = 0; !r->ignore_eos && i < r->n_eos; i++)
         if (r->eos[i] == id) {
             m->finish = FINISH_STOP;
-            if (!take_flush(m))
+            if (!add_flush(m))
                 m->stop_token = id;
             show(m, 0, out, n);
             return;
@@ -155,7 +161,7 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
     m->n++;
     const bool repeats = m->loop && loop_token(m->loop, id), stop = repeats && r->on_loop == ON_LOOP_STOP;
     m->repetitions += repeats;
-    if (take_token(m, id) || ((stop || m->n == r->tokens) && take_flush(m)))
+    if (add_token(m, id) || ((stop || m->n == r->tokens) && add_flush(m)))
         m->finish = FINISH_STOP;
     else if (stop)
         m->finish = FINISH_REPETITION;
@@ -188,7 +194,7 @@ void emit_flush(struct emit *m, const char **out, size_t *n)
 {
     drop_shown(m);
     if (m->finish == FINISH_NONE) {
-        take_flush(m);
+        add_flush(m);
         m->stop_string = NULL;
     }
     show(m, 0, out, n);

@@ -1,3 +1,5 @@
+/* The loop rule of src/text/loop.h. A hash table maps each gram (LOOP_GRAM tokens) of the last windows to
+ * its newest position. Start at loop_token. */
 #include "src/text/loop.h"
 
 #include <stdlib.h>
@@ -11,11 +13,13 @@ const char *const on_loop_names[3] = { "warn", "stop", "off" };
 struct loop {
     size_t n;                        /* tokens so far */
     size_t since;                    /* the first position whose gram is in the table */
-    int32_t token[RING];             /* position & (RING - 1) */
+    int32_t token[RING];             /* indexed by position & (RING - 1) */
     uint32_t slot[SLOTS];            /* newest position of a gram (its last token) - since + 1; 0: free */
-    size_t score, repeats, distance; /* of the run: of its tokens that repeat, their number and the sum of distances */
+    size_t score;                    /* of the run */
+    size_t repeats, distance;        /* the run's repeating tokens: their number and the sum of their
+                                      * distances */
     size_t start, highest, at_highest;
-    bool found, left;
+    bool found, ended;               /* inside a found repetition; the last token ended one */
     struct repetition last;
 };
 
@@ -35,7 +39,7 @@ static bool same_gram(const struct loop *l, size_t a, size_t b)
     return true;
 }
 
-/* The slot of the gram that ends at `at`: where it is, or the free one where it belongs. */
+/* The slot of the gram that ends at `at`, or the free slot for it. */
 static uint32_t *slot_of(struct loop *l, size_t at)
 {
     uint64_t h = 0;
@@ -47,9 +51,9 @@ static uint32_t *slot_of(struct loop *l, size_t at)
     return &l->slot[i];
 }
 
-/* Every LOOP_WINDOW tokens the table begins anew with the grams of the last window, so that it is never more than half full and
- * never refers to a token that has left the ring. */
-static void forget(struct loop *l)
+/* Rebuilds the table with the grams of the last window. This happens every LOOP_WINDOW tokens, so the
+ * table is at most half full and never refers to a token that has left the ring. */
+static void rebuild(struct loop *l)
 {
     memset(l->slot, 0, sizeof l->slot);
     l->since = l->n - LOOP_WINDOW;
@@ -57,8 +61,8 @@ static void forget(struct loop *l)
         *slot_of(l, at) = (uint32_t)(at - l->since + 1);
 }
 
-/* Remember the token; the distance of the newest place with its gram, 0 when there is none in the window. */
-static size_t follow(struct loop *l, int32_t id)
+/* Stores the token. Returns the distance of the newest place with its gram, 0 if the window has none. */
+static size_t store(struct loop *l, int32_t id)
 {
     size_t at = l->n++, distance = 0;
     l->token[at & (RING - 1)] = id;
@@ -69,31 +73,31 @@ static size_t follow(struct loop *l, int32_t id)
         distance = at - (l->since + *s - 1);
     *s = (uint32_t)(at - l->since + 1);
     if (l->n - l->since == 2 * LOOP_WINDOW)
-        forget(l);
+        rebuild(l);
     return distance;
 }
 
-static void run_ends(struct loop *l)
+static void end_run(struct loop *l)
 {
-    l->left = l->found;
+    l->ended = l->found;
     l->found = false;
     l->score = l->repeats = l->distance = l->highest = 0;
 }
 
 void loop_given(struct loop *l, int32_t id)
 {
-    l->left = false;
-    follow(l, id);
+    l->ended = false;
+    store(l, id);
 }
 
 bool loop_token(struct loop *l, int32_t id)
 {
-    const size_t at = l->n, d = follow(l, id);
-    l->left = false;
+    const size_t at = l->n, d = store(l, id);
+    l->ended = false;
     if (d == 0) {
         l->score -= MIN(l->score, (size_t)LOOP_FALL);
         if (l->score == 0 || (l->found && l->score + LOOP_LEAVE <= l->highest))
-            run_ends(l);
+            end_run(l);
         return false;
     }
     if (l->score == 0)
@@ -127,7 +131,7 @@ bool loop_current(const struct loop *l, struct repetition *r)
 
 bool loop_ended(const struct loop *l, struct repetition *r)
 {
-    if (l->left)
+    if (l->ended)
         *r = l->last;
-    return l->left;
+    return l->ended;
 }

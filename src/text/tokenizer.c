@@ -1,4 +1,7 @@
+/* Encoding. A text is cut at its added tokens, normalized, cut at the normalized added tokens, split into
+ * words (pre-tokenizer), and each word is merged (tokenizer_bpe.c). Start at tokenizer_encode. */
 #include "src/text/tokenizer_tables.h"
+#include "src/text/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,11 +35,18 @@ size_t tokenizer_size(const struct tokenizer *t) { return t->n; }
 struct encoder {
     const struct tokenizer *t;
     struct bpe bpe;
-    struct bytes norm, norm_work;  /* a normalised piece, and the one before the last step */
+    struct bytes norm, norm_work;  /* a normalized piece, and the piece before the last step */
     struct bytes spaced;           /* a piece with its leading space, or with Metaspace's characters */
 };
 
-/* The longest added token at the leftmost place at or after `from`; NULL when there is none. */
+/* Byte d of the i-th pattern of a set. */
+static unsigned char pattern_byte(const struct tokenizer *t, const struct match_set *set, size_t i,
+                                  size_t d)
+{
+    return (unsigned char)t->pool.s[set->sorted[i]->pattern.at + d];
+}
+
+/* The longest added token at the leftmost place from `from` on; NULL if there is none. */
 static const struct added *find_added(const struct tokenizer *t, const struct match_set *set, const char *s,
                                       size_t n, size_t from, size_t *at)
 {
@@ -44,20 +54,20 @@ static const struct added *find_added(const struct tokenizer *t, const struct ma
         unsigned char b = (unsigned char)s[i];
         size_t lo = set->first[b], hi = set->first[b + 1];
         const struct added *best = NULL;
-        /* patterns lo..hi-1 share s[i..i+d); the one that ends here, if any, sorts first */
+        /* patterns lo..hi-1 share s[i..i+d); a pattern that ends here sorts first */
         for (size_t d = 1; lo < hi; d++) {
             if (set->sorted[lo]->pattern.n == d)
                 best = set->sorted[lo++];
             if (i + d == n)
                 break;
             unsigned char next = (unsigned char)s[i + d];
-            for (size_t end = hi; lo < end;) {                     /* the first with a byte >= next */
+            for (size_t end = hi; lo < end;) {                     /* lo: the first with a byte >= next */
                 size_t mid = lo + (end - lo) / 2;
-                if ((unsigned char)t->pool.s[set->sorted[mid]->pattern.at + d] < next) lo = mid + 1; else end = mid;
+                if (pattern_byte(t, set, mid, d) < next) lo = mid + 1; else end = mid;
             }
-            for (size_t begin = lo; begin < hi;) {                 /* and the first with one > next */
+            for (size_t begin = lo; begin < hi;) {                 /* hi: the first with a byte > next */
                 size_t mid = begin + (hi - begin) / 2;
-                if ((unsigned char)t->pool.s[set->sorted[mid]->pattern.at + d] <= next) begin = mid + 1; else hi = mid;
+                if (pattern_byte(t, set, mid, d) <= next) begin = mid + 1; else hi = mid;
             }
         }
         if (best) {
@@ -90,12 +100,12 @@ static bool inside_word(const char *s, size_t n, size_t from, size_t to)
     return unicode_class(c) & UNI_WORD;
 }
 
-/* A piece of text without added tokens. `first`: it begins where the whole text does. */
+/* Handles a piece of text without added tokens. `first`: the piece begins where the whole text begins. */
 typedef void piece_fn(struct encoder *x, const char *s, size_t n, bool first);
 
-/* Cut s[0..n) at the added tokens of a set: ids go out, text goes to `piece`. */
-static void extract_added(struct encoder *x, const struct match_set *set, const char *s, size_t n, bool first,
-                          piece_fn *piece)
+/* Cuts s[0..n) at the added tokens of a set: emits their ids, and passes the text between them to `piece`. */
+static void extract_added(struct encoder *x, const struct match_set *set, const char *s, size_t n,
+                          bool first, piece_fn *piece)
 {
     const struct tokenizer *t = x->t;
     size_t done = 0, from = 0, start;
@@ -131,7 +141,8 @@ static void extract_added(struct encoder *x, const struct match_set *set, const 
         piece(x, s + done, n - done, first && done == 0);
 }
 
-/* Steps i..n_split-1, then words. ByteLevel's leading space goes to every piece that the steps before it made. */
+/* Runs split steps i..n_split-1, then merges the words. ByteLevel adds its leading space to every piece
+ * that the steps before it made. */
 static void split_words(struct encoder *x, size_t i, const char *s, size_t n)
 {
     const struct tokenizer *t = x->t;
@@ -177,7 +188,7 @@ static void metaspace_words(struct encoder *x, const char *s, size_t n, bool fir
         bpe_word(&x->bpe, b->s, b->n);
         return;
     }
-    for (size_t i = 0; i < b->n;) {              /* every replacement character begins a word */
+    for (size_t i = 0; i < b->n;) {              /* each replacement character begins a word */
         size_t from = i + utf8_length((unsigned char)b->s[i]);
         const char *next = memmem(b->s + from, b->n - from, meta->s, meta->n);
         size_t end = next ? (size_t)(next - b->s) : b->n;
@@ -205,7 +216,7 @@ static void normalized_piece(struct encoder *x, const char *s, size_t n, bool fi
 int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
                      bool specials, struct err *e)
 {
-    enum { WORTH_A_CACHE = 4096 };
+    enum { CACHE_FROM = 4096 };                  /* bytes of text for which a word cache pays */
     if (n > TOK_TEXT_MAX)
         return err_set(e, ERR_INPUT, "text: %zu bytes, at most %d can be tokenized at once", n, TOK_TEXT_MAX);
     size_t valid = utf8_valid_prefix(text, n);
@@ -213,7 +224,7 @@ int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, co
         return err_set(e, ERR_INPUT, "text: byte 0x%02x at offset %zu is not UTF-8",
                        (unsigned char)text[valid], valid);
     struct encoder x = { .t = t, .bpe = { .t = t } };
-    if (n > WORTH_A_CACHE)
+    if (n > CACHE_FROM)
         bpe_use_cache(&x.bpe);
     for (size_t i = 0; specials && i < t->n_prefix; i++)
         bpe_id(&x.bpe, (uint32_t)t->prefix[i]);

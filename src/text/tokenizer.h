@@ -1,38 +1,41 @@
-/* Text <-> token ids, from tokenizer.json alone: byte-level BPE (GPT-2, Llama 3, Qwen2 patterns) and
- * SentencePiece-style BPE (Llama 2, Vicuna, Mistral). Equal to Hugging Face `tokenizers` id for id.
- * Never recursive on user text; encoding is O(n log n). Anything in the file that is not implemented
- * is refused by name. */
+/* Text <-> token ids, from tokenizer.json alone. Supported are byte-level BPE (patterns of GPT-2, Llama 3,
+ * Qwen2) and SentencePiece-style BPE (Llama 2, Vicuna, Mistral). Ids equal those of Hugging Face
+ * `tokenizers`. The code never recurses on user text; encoding is O(n log n). Anything in the file that is
+ * not implemented is refused by name. */
 #pragma once
 #include "src/base/base.h"
 
 struct tokenizer;
 
-/* vocab: the model's vocabulary size, which no id may reach (SIZE_MAX where there is no model). */
-int  tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e);
+/* vocab: the model's vocabulary size; every id is below it. SIZE_MAX without a model. */
+int tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e);
 int tokenizer_parse(struct tokenizer **t, const char *file, const char *json, size_t n, size_t vocab,
                     struct err *e);
-void tokenizer_close(struct tokenizer *t);           /* NULL is fine */
+void tokenizer_close(struct tokenizer *t);           /* NULL is allowed */
 size_t tokenizer_bytes(const struct tokenizer *t);   /* memory it holds */
-size_t tokenizer_size(const struct tokenizer *t);    /* tokens: ids from here to the model's vocabulary are empty text */
+/* The number of tokens. Ids from here to the model's vocabulary are empty text. */
+size_t tokenizer_size(const struct tokenizer *t);
 
-/* Encode text[0..n): special tokens inside the text are recognised, and with `specials` the template
- * (BOS, EOS) is applied, as Hugging Face's encode(). Invalid UTF-8 is ERR_INPUT with its offset.
- * *ids is malloc'ed, free() it. */
+/* Encodes text[0..n). Special tokens inside the text are recognised. With `specials` the template (BOS,
+ * EOS) is applied, as in Hugging Face's encode(). Invalid UTF-8 is ERR_INPUT with its offset. The caller
+ * frees *ids. */
 int tokenizer_encode(const struct tokenizer *t, int32_t **ids, size_t *n_ids, const char *text, size_t n,
                      bool specials, struct err *e);
 
-/* Whole-list decoding as Hugging Face's decode(ids, skip_special_tokens): invalid sequences become
- * U+FFFD as there. *text malloc'ed, NUL-terminated. Ids outside the model's vocabulary are ERR_INPUT. */
+/* Decodes a whole list, as Hugging Face's decode(ids, skip_special_tokens). Invalid sequences become
+ * U+FFFD in the same places. *text is NUL-terminated; the caller frees it. Ids outside the model's
+ * vocabulary are ERR_INPUT. */
 int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids,
                      bool skip_special, struct err *e);
 
-/* Streaming: the bytes that appending id adds to a text, appended to the stream's buffer. An incomplete
- * code point at the end is held back until it is completed, or becomes U+FFFD when it cannot be
- * completed any more or the stream is flushed. Concatenating all output equals tokenizer_decode of the ids
- * (a text that continues a prompt keeps its leading space: `at_start` false).
+/* Streaming: the bytes that each id adds to a text. An incomplete code point at the end is held back until it
+ * is complete. It becomes U+FFFD if it cannot be completed any more or the stream is flushed. All output
+ * together equals tokenizer_decode of the ids. With `at_start` false the text continues a prompt and keeps
+ * its leading space.
  *
- * Byte tokens of SentencePiece-style tokenizers (<0x0A>) are text only if the whole run of them is UTF-8, so a run
- * is held until it ends, up to DECODE_HELD_MAX bytes; beyond that what is complete goes out. */
+ * Byte tokens of SentencePiece-style tokenizers (<0x0A>) are text only if the whole run of them is UTF-8.
+ * A run is therefore held until it ends, up to DECODE_HELD_MAX bytes; of a longer run the complete part is
+ * released. */
 enum { DECODE_HELD_MAX = 1024 };
 struct decode_stream {
     const struct tokenizer *t;
@@ -44,7 +47,8 @@ struct decode_stream {
 };
 void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start,
                          bool skip_special);
-/* id is in the model's vocabulary (asserted). out must hold decode_stream_max(t) bytes; returns the number written. */
+/* id is in the model's vocabulary (asserted). out holds decode_stream_max(t) bytes. Returns the number
+ * written. */
 size_t decode_stream_push(struct decode_stream *s, int32_t id, char *out);
 size_t decode_stream_flush(struct decode_stream *s, char *out);
 size_t decode_stream_max(const struct tokenizer *t);

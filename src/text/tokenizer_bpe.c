@@ -1,5 +1,6 @@
-/* Byte-pair merging, id for id as Hugging Face `tokenizers` does it: the pair of the lowest rank first, the leftmost
- * on ties. A heap of (rank, position) over a linked list of symbols: O(n log n) for a word of n symbols. */
+/* Byte-pair merging, with the ids of Hugging Face `tokenizers`: the pair of the lowest rank first, the
+ * leftmost on ties. A heap of (rank, position) over a linked list of symbols gives O(n log n) for a word
+ * of n symbols. Start at bpe_word, then merge_symbols. */
 #include "src/text/tokenizer_tables.h"
 
 #include <stdlib.h>
@@ -39,15 +40,15 @@ void bpe_id(struct bpe *w, uint32_t id)
 static void add_symbol(struct bpe *w, uint32_t id)
 {
     if (w->n_sym >= INT32_MAX - 1)
-        w->failed = true;                        /* more than any memory holds */
+        w->failed = true;                        /* more than positions can count */
     if (!grow((void **)&w->sym, &w->sym_max, w->n_sym + 1, sizeof *w->sym, &w->failed))
         return;
     int32_t at = (int32_t)w->n_sym++;
     w->sym[at] = (struct symbol){ id, at - 1, at + 1 };
 }
 
-/* The symbols of a word of characters that the vocabulary may lack. An unknown character waits in *unk until the
- * next known one, as in Hugging Face: byte tokens overtake it. */
+/* Adds the symbol of a character that the vocabulary may lack. An unknown character waits in *unk until
+ * the next known character, as in Hugging Face; byte tokens may overtake it. */
 static void add_character(struct bpe *w, const char *s, size_t n, uint32_t *unk)
 {
     const struct tokenizer *t = w->t;
@@ -70,7 +71,7 @@ static void add_character(struct bpe *w, const char *s, size_t n, uint32_t *unk)
         }
     }
     if (t->unk == NO_ID)
-        return;                                  /* without an unknown token it is dropped */
+        return;                                  /* without an unknown token the character is dropped */
     if (*unk != NO_ID && !t->fuse_unk)
         add_symbol(w, *unk);
     *unk = t->unk;
@@ -160,8 +161,8 @@ static void merge_symbols(struct bpe *w)
         uint64_t top = heap_pop(w);
         int32_t pos = (int32_t)(top & UINT32_MAX), next = sym[pos].next;
         if (sym[pos].id == NO_ID || next == n)
-            continue;                            /* merged into another one, or the last */
-        /* An entry is stale when its pair is gone; a pair that makes the same token counts as the same. */
+            continue;                            /* merged into another symbol, or the last symbol */
+        /* An entry is stale if its pair is gone. A new pair with the same result counts as the old pair. */
         uint32_t to = t->merge_to[top >> 32];
         const struct merge *m = tok_merge(t, sym[pos].id, sym[next].id);
         if (!m || m->to != to)
@@ -179,7 +180,7 @@ static void merge_symbols(struct bpe *w)
     }
 }
 
-/* Whether the model's vocabulary holds the whole word. */
+/* The id of the whole word in the model's vocabulary, or NO_ID. */
 static uint32_t whole_word(const struct tokenizer *t, const char *s, size_t n)
 {
     if (n > t->token_max)
@@ -210,7 +211,7 @@ static void merge_word(struct bpe *w, const char *s, size_t n)
             bpe_id(w, w->sym[i].id);
 }
 
-/* Words of at most 24 bytes that came before are copied from the ids they gave. */
+/* Merges a word, or copies the ids of an earlier occurrence. Words of at most 24 bytes are cached. */
 static void cached_word(struct bpe *w, const char *s, size_t n)
 {
     uint64_t key[3] = { 0 };
@@ -253,8 +254,9 @@ static bool has_bigram(const struct tokenizer *t, uint64_t x)
     return t->bigram[i] == x;
 }
 
-/* A whole text may be one word (SentencePiece). Between two characters of the vocabulary that stand side by side in
- * nothing that a merge makes, no merge ever happens, so the parts can be merged apart: short, and mostly seen before. */
+/* The end of the next part of a word that can be merged on its own. A whole text may be one word
+ * (SentencePiece). If two known characters are neighbours in no result of a merge, no merge ever joins
+ * them, so the word can be cut between them. The parts are short and mostly cached. */
 static size_t segment_end(const struct tokenizer *t, const char *s, size_t i, size_t n)
 {
     uint32_t a, b;
@@ -272,7 +274,7 @@ static size_t segment_end(const struct tokenizer *t, const char *s, size_t i, si
 
 void bpe_use_cache(struct bpe *w)
 {
-    w->cache = calloc(CACHE_SLOTS, sizeof *w->cache);      /* without it things are only slower */
+    w->cache = calloc(CACHE_SLOTS, sizeof *w->cache);      /* without memory, encoding is only slower */
 }
 
 void bpe_word(struct bpe *w, const char *s, size_t n)

@@ -1,17 +1,20 @@
-/* Ids -> text. What a token stands for is computed once (tok_build_shown); decoding then is
+/* Ids -> text. tok_build_shown computes the bytes of each token once. Decoding then concatenates them:
  *
- *   DECODE_BYTES      byte-level: bytes, of which what is no UTF-8 becomes U+FFFD per maximal subpart
- *   DECODE_SENTENCE   Sequence of Replace, ByteFallback, Fuse, Strip: texts, and byte tokens, a run of which is text
- *                     when all of it is UTF-8 and otherwise one U+FFFD per byte
- *   DECODE_METASPACE  texts, the first of which loses its replacement characters */
+ *   DECODE_BYTES      byte-level: bytes; each maximal subpart that is not UTF-8 becomes U+FFFD
+ *   DECODE_SENTENCE   Sequence of Replace, ByteFallback, Fuse, Strip: texts and byte tokens. A run of byte
+ *                     tokens is text if all of it is UTF-8, else one U+FFFD for each byte
+ *   DECODE_METASPACE  texts; the first loses its replacement characters
+ *
+ * Start at decode_stream_push. */
 #include "src/text/tokenizer_tables.h"
+#include "src/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
-/* The value of a token of the form <0xAB>, -1 for any other. */
+/* The value of a token of the form <0xAB>; -1 for any other token. */
 static int byte_token(const char *s, size_t n)
 {
     int x = 0;
@@ -19,8 +22,10 @@ static int byte_token(const char *s, size_t n)
         return -1;
     for (int i = 3; i < 5; i++) {
         char c = s[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F'
-            ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0)
             return -1;
         x = x << 4 | d;
@@ -28,7 +33,8 @@ static int byte_token(const char *s, size_t n)
     return x;
 }
 
-/* A byte-level token as bytes: as it is when any of its characters is no byte. */
+/* Appends the bytes of a byte-level token. If any of its characters stands for no byte, the token stays as
+ * it is. */
 static void add_bytes(struct bytes *out, const char *s, size_t n)
 {
     size_t start = out->n;
@@ -55,7 +61,7 @@ static const struct added *added_by_id(const struct tokenizer *t, uint32_t id)
     return lo < t->n_added && t->added[lo].id == id ? &t->added[lo] : NULL;
 }
 
-/* Text of `token` as the decoder sees it, in the pool. */
+/* Stores the text of `token` as the decoder sees it. */
 static int show(struct tokenizer *t, uint32_t id, const struct span *token, struct bytes *work,
                 const char *file, struct err *e)
 {
@@ -97,7 +103,8 @@ int tok_build_shown(struct tokenizer *t, const char *file, struct err *e)
     int r = t->shown && t->shown_flags ? 0 : -1;
     e->code = 0;
     for (uint32_t id = 0; id < t->n && !r; id++) {
-        /* Hugging Face decodes an added token from its normalised form, and skips what equals a special token's content. */
+        /* Hugging Face decodes an added token from its normalized form, and skips a text that equals the
+         * content of a special token. */
         const struct added *a = added_by_id(t, id);
         const struct span *token = a ? &a->pattern : &t->content[id];
         if (a) {
@@ -114,9 +121,10 @@ int tok_build_shown(struct tokenizer *t, const char *file, struct err *e)
 
 /* ---- streaming ---- */
 
-enum { RUN_NONE, RUN_GOOD, RUN_BAD };            /* of byte tokens: may still be text, or cannot be */
+enum { RUN_NONE, RUN_GOOD, RUN_BAD };            /* a run of byte tokens may still be text, or cannot be */
 
-void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start, bool skip_special)
+void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start,
+                         bool skip_special)
 {
     *s = (struct decode_stream){ .t = t, .skip_special = skip_special, .first = at_start,
                                  .strip = at_start ? t->strip_n : 0 };
@@ -124,11 +132,11 @@ void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, boo
 
 size_t decode_stream_max(const struct tokenizer *t)
 {
-    /* every byte held or new may become U+FFFD */
+    /* every held or new byte may become U+FFFD */
     return 3 * (t->shown_max + DECODE_HELD_MAX);
 }
 
-/* Text goes out, without the characters that Strip takes from the start. */
+/* Writes text, without the characters that Strip removes from the start. */
 static size_t put_text(struct decode_stream *s, char *out, const char *text, size_t n)
 {
     const struct text *strip = &s->t->strip;
@@ -145,7 +153,7 @@ static size_t put_text(struct decode_stream *s, char *out, const char *text, siz
     return n;
 }
 
-/* One byte of a byte-level text. held[] is empty or begins a code point. */
+/* Writes one byte of a byte-level text. held[] is empty or begins a code point. */
 static size_t put_byte(struct decode_stream *s, char *out, char b)
 {
     size_t w = 0;
@@ -158,7 +166,7 @@ static size_t put_byte(struct decode_stream *s, char *out, char b)
         s->n_held = 0;
         return w;
     }
-    /* what was held can not be completed by this byte, which may begin another code point */
+    /* this byte cannot complete the held ones, but may begin another code point */
     bool again = s->n_held > 1;
     memcpy(out, REPLACEMENT, 3);
     s->n_held = 0;
@@ -173,14 +181,14 @@ static size_t put_replacements(struct decode_stream *s, char *out, size_t n)
     return w;
 }
 
-/* A byte token: held while the run may still be text. */
+/* Handles a byte token: it is held while the run may still be text. */
 static size_t put_byte_token(struct decode_stream *s, char *out, char b)
 {
     size_t w = 0;
     if (s->run == RUN_BAD)
         return put_replacements(s, out, 1);
     s->run = RUN_GOOD;
-    /* far too long to be waited for: what is complete goes out */
+    /* the run is too long to wait for: release the complete part */
     if (s->n_held == DECODE_HELD_MAX) {
         size_t valid = utf8_valid_prefix(s->held, s->n_held);
         w = put_text(s, out, s->held, valid);
@@ -197,7 +205,7 @@ static size_t put_byte_token(struct decode_stream *s, char *out, char b)
     return w;
 }
 
-/* The run of byte tokens, or the text, ends. */
+/* Ends a run of byte tokens, or the text. */
 static size_t end_run(struct decode_stream *s, char *out)
 {
     size_t n = s->n_held;
@@ -205,7 +213,8 @@ static size_t end_run(struct decode_stream *s, char *out)
     s->n_held = 0;
     s->run = RUN_NONE;
     if (s->t->decoder == DECODE_BYTES && !text)
-        n = 1;                                   /* an unfinished code point is one U+FFFD there, one per byte here */
+        n = 1;                                   /* an unfinished code point is one U+FFFD, not one for
+                                                  * each byte */
     return text ? put_text(s, out, s->held, n) : put_replacements(s, out, n);
 }
 
@@ -251,8 +260,8 @@ size_t decode_stream_flush(struct decode_stream *s, char *out)
 
 /* ---- whole lists ---- */
 
-/* From ids[i] on a run of byte tokens begins: append it to the text. Returns the index behind it. Tokens that are
- * left out do not end a run. */
+/* Appends the run of byte tokens that begins at ids[i]. Returns the index after it. Omitted tokens do not
+ * end a run. */
 static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t i,
                         size_t n_ids, bool skip_special)
 {

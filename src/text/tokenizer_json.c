@@ -1,11 +1,12 @@
-/* tokenizer.json -> struct tokenizer. Every key is either understood or refused by name; what Hugging Face takes
- * as a default when a key is missing is the default here. */
+/* tokenizer.json -> struct tokenizer. Every key is either understood or refused by name. A missing key has
+ * Hugging Face's default. Each component of the file has a section; start at read_file. */
 #include "src/text/tokenizer_json.h"
+#include "src/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A short string. */
+/* Reads a short string. */
 static int read_text(const struct json *v, struct text *x, struct err *e)
 {
     char s[6 * TOK_STRING_MAX + 3];
@@ -26,20 +27,20 @@ static int read_char(const struct json *v, struct text *x, struct err *e)
     return 0;
 }
 
-/* {"String": "x"}; a pattern of any other kind is refused. */
+/* Reads {"String": "x"}. Any other kind of pattern is refused. */
 static int read_string_pattern(const struct json *v, struct text *x, struct err *e)
 {
     struct field f[] = { { .name = "String" }, { .name = "Regex" }, { 0 } };
     if (tok_fields(v, f, e))
         return -1;
-    if (!f[0].there || f[1].there)
+    if (!f[0].given || f[1].given)
         return js_bad(v, e, "only a pattern of the form {\"String\": ..} is implemented here");
     if (read_text(&f[0].v, x, e))
         return -1;
     return x->n ? 0 : js_bad(v, e, "an empty pattern matches nothing");
 }
 
-/* The "type" of a component. */
+/* Reads the "type" of a component. */
 static int read_type(const struct json *v, struct json *type, struct err *e)
 {
     if (js_kind(v) != JS_OBJECT)
@@ -50,8 +51,8 @@ static int read_type(const struct json *v, struct json *type, struct err *e)
     return found && js_kind(type) == JS_STRING ? 0 : js_bad(v, e, "the key \"type\" is missing");
 }
 
-/* Calls `step` for a component, or for each of those that a Sequence holds under `list`, at any depth (the check of the
- * file bounds it, and so the recursion). */
+/* Calls `step` for a component, or for each component that a Sequence holds under `list`, at any depth.
+ * The check of the file bounds the depth of the recursion. */
 static int each_step(struct tokenizer *t, const struct json *v, const char *list,
                      int (*step)(struct tokenizer *, const struct json *, const struct json *type,
                                  struct err *),
@@ -77,9 +78,20 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
     return 0;
 }
 
+/* Reads a Replace component, of normalizers and decoders. */
+static int read_replace(const struct json *v, struct norm_step *s, struct err *e)
+{
+    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true },
+                         { .name = "content", .required = true }, { 0 } };
+    return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e)
+               ? -1
+               : 0;
+}
+
 /* ---- normalizers ---- */
 
-static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
+static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type,
+                           struct err *e)
 {
     if (t->n_norm == TOK_STEPS_MAX)
         return js_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
@@ -95,11 +107,8 @@ static int normalizer_step(struct tokenizer *t, const struct json *v, const stru
         return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
     }
     if (js_is(type, "Replace")) {
-        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content",
-            .required = true }, { 0 } };
         s->kind = NORM_REPLACE;
-        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to,
-            e) ? -1 : 0;
+        return read_replace(v, s, e);
     }
     return js_bad(type, e, "normalizers implemented: NFC, Prepend, Replace, Sequence");
 }
@@ -125,17 +134,17 @@ static int add_split(struct tokenizer *t, enum split s, const struct json *v, st
 
 static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "behavior",
-        .required = true },
-                         { .name = "invert", .required = true }, { 0 } };
+    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true },
+                         { .name = "behavior", .required = true }, { .name = "invert", .required = true },
+                         { 0 } };
     struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
     bool invert;
     if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || js_bool(&f[3].v, &invert, e))
         return -1;
-    /* The patterns match everything, so to keep the matches apart or to remove what is no match is the same. */
+    /* The patterns match everything, so isolating the matches equals removing all that is not a match. */
     if (!js_is(&f[2].v, "Isolated") && !(js_is(&f[2].v, "Removed") && invert))
         return js_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");
-    if (!p[0].there || p[1].there)
+    if (!p[0].given || p[1].given)
         return js_bad(&f[1].v, e, "only a pattern of the form {\"Regex\": ..} is implemented here");
     for (size_t i = 0; i < sizeof known_patterns / sizeof *known_patterns; i++)
         if (js_is(&p[0].v, known_patterns[i].regex))
@@ -154,7 +163,7 @@ static int read_metaspace(struct tokenizer *t, const struct json *v, bool decode
     if (tok_fields(v, f, e) || read_char(&f[1].v, &c, e) || tok_flag(&f[2], &prefix, true, e) ||
         tok_flag(&f[4], &split, true, e))
         return -1;
-    if (f[3].there) {
+    if (f[3].given) {
         prepend = js_is(&f[3].v, "never")   ? PREPEND_NEVER
                   : js_is(&f[3].v, "first") ? PREPEND_FIRST
                                             : PREPEND_ALWAYS;
@@ -183,7 +192,7 @@ static int read_byte_level(const struct json *v, bool *prefix, bool *regex, stru
     bool trim;
     *regex = true;
     return tok_fields(v, f, e) || js_bool(&f[1].v, prefix, e) || js_bool(&f[2].v, &trim, e) ||
-           (f[3].there && js_bool(&f[3].v, regex, e)) ? -1 : 0;
+           (f[3].given && js_bool(&f[3].v, regex, e)) ? -1 : 0;
 }
 
 static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const struct json *type,
@@ -208,16 +217,17 @@ static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const s
 
 /* ---- post-processors ---- */
 
-/* The ids of the special token that a piece of a template names. */
+/* Reads the ids of the special token that a piece of a template names. after_text: the piece follows the
+ * text. */
 static int template_token(struct tokenizer *t, const struct json *piece, const struct json *tokens,
-                          bool behind, struct err *e)
+                          bool after_text, struct err *e)
 {
     struct field f[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
     struct field tok[] = { { .name = "id", .required = true }, { .name = "ids", .required = true },
                            { .name = "tokens", .required = true }, { 0 } };
     struct json k, v, id, found = { 0 };
-    int32_t *to = behind ? t->suffix : t->prefix;
-    size_t *n = behind ? &t->n_suffix : &t->n_prefix, x;
+    int32_t *to = after_text ? t->suffix : t->prefix;
+    size_t *n = after_text ? &t->n_suffix : &t->n_prefix, x;
     struct text name, other;
     if (tok_fields(piece, f, e) || js_size(&f[1].v, 0, UINT32_MAX, &x, e) || read_text(&f[0].v, &name, e))
         return -1;
@@ -250,9 +260,9 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
 
 static int read_template(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "single", .required = true }, { .name = "pair",
-        .required = true },
-                         { .name = "special_tokens", .required = true }, { 0 } };
+    struct field f[] = { { .name = "type" }, { .name = "single", .required = true },
+                         { .name = "pair", .required = true }, { .name = "special_tokens", .required = true },
+                         { 0 } };
     struct json piece;
     bool text = false;
     if (tok_fields(v, f, e))
@@ -266,9 +276,9 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
         piece.key[1] = "single";
         if (tok_fields(&piece, p, e))
             return -1;
-        if (p[0].there == p[1].there)
+        if (p[0].given == p[1].given)
             return js_bad(&piece, e, "one of SpecialToken and Sequence is needed");
-        if (p[0].there) {
+        if (p[0].given) {
             if (template_token(t, &p[0].v, &f[3].v, text, e))
                 return -1;
             continue;
@@ -286,7 +296,7 @@ static int post_processor_step(struct tokenizer *t, const struct json *v, const 
                                struct err *e)
 {
     bool prefix, regex;
-    if (js_is(type, "ByteLevel"))              /* it changes offsets only */
+    if (js_is(type, "ByteLevel"))              /* changes offsets only */
         return read_byte_level(v, &prefix, &regex, e);
     if (js_is(type, "TemplateProcessing")) {
         if (t->has_template)
@@ -318,27 +328,22 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
     while (stage < STAGE_LAST && !js_is(type, names[stage]))
         stage++;
     if (stage == STAGE_LAST)
-        return js_bad(
-            type, e,
-            "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, Sequence");
+        return js_bad(type, e, "decoders implemented: ByteLevel, Metaspace, Replace, ByteFallback, Fuse, "
+                               "Strip, Sequence");
     if (stage < t->decoder_stage || (stage == STAGE_STRIP && t->decoder_stage != STAGE_FUSE))
         return js_bad(type, e,
                       "implemented is the order Replace, ByteFallback, Fuse, Strip (which needs Fuse)");
     t->decoder = DECODE_SENTENCE;
     t->decoder_stage = stage;
     if (stage == STAGE_REPLACE) {
-        struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true }, { .name = "content",
-            .required = true }, { 0 } };
         if (t->n_replace == TOK_STEPS_MAX)
             return js_bad(v, e, "at most %d replacements are allowed", TOK_STEPS_MAX);
-        struct norm_step *s = &t->replace[t->n_replace++];
-        return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to,
-            e) ? -1 : 0;
+        return read_replace(v, &t->replace[t->n_replace++], e);
     }
     if (stage == STAGE_STRIP) {
-        struct field f[] = { { .name = "type" }, { .name = "content", .required = true }, { .name = "start",
-            .required = true },
-                             { .name = "stop", .required = true }, { 0 } };
+        struct field f[] = { { .name = "type" }, { .name = "content", .required = true },
+                             { .name = "start", .required = true }, { .name = "stop", .required = true },
+                             { 0 } };
         size_t stop;
         return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) ||
                        js_size(&f[2].v, 0, 1024, &t->strip_n, e) || js_size(&f[3].v, 0, 0, &stop, e)
@@ -352,7 +357,7 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
 
 /* ---- the whole file ---- */
 
-/* The tokens of a byte-level model are written in the alphabet of bytes; added ones need not be. */
+/* Checks that the tokens of a byte-level model are written in the byte alphabet. Added tokens need not be. */
 static int check_alphabet(const struct tokenizer *t, const char *file, struct err *e)
 {
     uint32_t c;
@@ -384,12 +389,12 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
     size_t n_added;
     if (tok_fields(root, f, e))
         return -1;
-    if (f[0].there && !js_is(&f[0].v, "1.0"))
+    if (f[0].given && !js_is(&f[0].v, "1.0"))
         return js_bad(&f[0].v, e, "only version \"1.0\" is known");
     for (size_t i = 1; i <= 2; i++)
         if (!field_null(&f[i]))
             return js_bad(&f[i].v, e, "only null is implemented");
-    if (!f[3].there)
+    if (!f[3].given)
         f[3].v = *root;
     if (tok_count_added(&f[3], &n_added, e) || tok_read_model(t, &f[8].v, n_added, e) ||
         (!field_null(&f[4]) && each_step(t, &f[4].v, "normalizers", normalizer_step, e)) ||
@@ -399,11 +404,10 @@ static int read_file(struct tokenizer *t, const struct json *root, struct err *e
         each_step(t, &f[7].v, "decoders", decoder_step, e))
         return -1;
     if (t->n_split && !t->byte_level)
-        return js_bad(&f[5].v, e, "Split is implemented with ByteLevel behind it");
+        return js_bad(&f[5].v, e, "Split is implemented with ByteLevel after it");
     if (t->metaspace && t->meta_prepend == PREPEND_FIRST && t->n_norm && t->normalized.n)
-        return js_bad(
-            &f[5].v, e,
-            "prepend_scheme \"first\" is not implemented with a normalizer and normalized added tokens");
+        return js_bad(&f[5].v, e, "prepend_scheme \"first\" is not implemented with a normalizer and "
+                                  "normalized added tokens");
     if (t->byte_level && check_alphabet(t, root->file, e))
         return -1;
     if (t->decoder_stage < 0)

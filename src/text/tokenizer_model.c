@@ -1,12 +1,14 @@
-/* The model of tokenizer.json: vocabulary, merges, added tokens, and the tables that encoding looks things up in. */
+/* The model of tokenizer.json: vocabulary, merges and added tokens, and the lookup tables for encoding.
+ * Start at tok_read_model, tok_read_added and tok_prepare. */
 #include "src/text/tokenizer_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A string into the pool. */
-static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
+/* Reads a token's content into the pool. */
+static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x,
+                        struct err *e)
 {
     size_t raw = (size_t)(v->end - v->s);
     if (js_kind(v) != JS_STRING)
@@ -22,7 +24,7 @@ static int read_content(struct tokenizer *t, const struct json *v, size_t max, s
     return 0;
 }
 
-/* Enter the content of id into the hash; false when it is there already. */
+/* Enters the content of id into the hash; false if the hash already holds it. */
 static bool enter(struct tokenizer *t, uint32_t id)
 {
     const struct span *c = &t->content[id];
@@ -79,7 +81,7 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
     return 0;
 }
 
-/* A merge as its two parts, one behind the other in `b`; *n_a is the length of the first. */
+/* Reads a merge: its two parts, one after the other, in `b`; *n_a is the length of the first. */
 static int merge_parts(const struct json *v, struct bytes *b, size_t *n_a, struct err *e)
 {
     b->n = 0;
@@ -115,11 +117,11 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
     if (a == NO_ID || c == NO_ID)
         return js_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
     if (to == NO_ID)
-        return js_bad(v, e, "what it makes is no token of the vocabulary");
+        return js_bad(v, e, "the merged text is no token of the vocabulary");
     size_t i = tok_pair_hash(a, c) & t->merge_mask;
     while (t->merge[i].a != NO_ID && (t->merge[i].a != a || t->merge[i].b != c))
         i = (i + 1) & t->merge_mask;
-    /* of a pair that is given twice, Hugging Face keeps the last */
+    /* of two merges of one pair Hugging Face keeps the last */
     t->merge[i] = (struct merge){ a, c, (uint32_t)t->n_merges, to };
     t->merge_to[t->n_merges++] = to;
     return 0;
@@ -155,14 +157,15 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
         static const char header[] = "\"#version";
         if (kind == JS_STRING && (size_t)(x.end - x.s) >= sizeof header &&
             !memcmp(x.s, header, sizeof header - 1))
-            continue;                            /* the first line of a merges.txt, which Hugging Face skips too */
+            continue;                            /* the first line of a merges.txt; Hugging Face skips it,
+                                                  * too */
         r = read_merge(t, &x, &b, e);
     }
     free(b.s);
     return r;
 }
 
-/* A key that must be null or "", as in every model of these families. */
+/* Checks a key that must be null or "", as in every model of these families. */
 static int refuse_text(const struct field *f, struct err *e)
 {
     return field_null(f) || js_is(&f->v, "") ? 0 : js_bad(&f->v, e, "only null or \"\" is implemented");
@@ -181,7 +184,7 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
     int has_type = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
     if (has_type < 0)
         return -1;
-    if (has_type && !js_is(&type, "BPE"))      /* before its other keys, which differ */
+    if (has_type && !js_is(&type, "BPE"))      /* first, because other models have other keys */
         return js_bad(&type, e, "the model implemented is BPE");
     if (tok_fields(v, f, e) || (!field_null(&f[1]) && js_real(&f[1].v, 0, 0, &dropout, e)) ||
         refuse_text(&f[3], e) || refuse_text(&f[4], e) || tok_flag(&f[5], &t->fuse_unk, false, e) ||
@@ -229,7 +232,7 @@ static bool grow_bigrams(struct tokenizer *t)
     return true;
 }
 
-/* The neighbouring characters inside all that merges make. */
+/* Collects the pairs of neighbouring characters inside the results of all merges. */
 static bool collect_bigrams(struct tokenizer *t)
 {
     size_t n = 0;
@@ -258,7 +261,7 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
                           : NO_ID;
         t->byte_id[b] = id < t->n_model ? id : NO_ID;
     }
-    /* the words of a byte-level model are short already */
+    /* a byte-level model needs no bigrams: its words are short */
     return t->byte_level || collect_bigrams(t) ? 0 : tok_no_memory(root, e);
 }
 
@@ -282,7 +285,7 @@ static int read_one_added(struct tokenizer *t, const struct json *v, struct adde
     }
     if (id >= t->vocab)
         return js_bad(&f[0].v, e, "the model has %zu ids", t->vocab);
-    /* Hugging Face gives an added token the id its content has in the vocabulary, or else the next one. */
+    /* Hugging Face gives an added token the id of its content in the vocabulary, or else the next free id. */
     uint32_t known = tok_find(t, t->pool.s + a->content.at, a->content.n),
              is = known == NO_ID ? (uint32_t)t->n : known;
     if (id != is)

@@ -1,16 +1,19 @@
-/* The split patterns of byte-level tokenizers, by hand: what Oniguruma matches at the start of a text.
+/* The split patterns of byte-level tokenizers, written by hand. They match as Oniguruma does at the start of
+ * a text:
  *
  *   GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- *   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
- *   Qwen2    the same with \p{N} for \p{N}{1,3}
+ *   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+ *            | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ *   Qwen2    Llama 3's with \p{N} instead of \p{N}{1,3}
  *
- * Every text is covered without gaps, so the pieces are all there is. No pattern looks behind, so a piece depends
- * only on what follows. Each function returns the length of its alternative, 0 when it does not match. */
+ * The pieces cover every text without gaps. No pattern looks at text before it, so a piece depends only on
+ * the text that follows. Each function returns the length of its alternative, 0 if it does not match.
+ * Start at split_next. */
 #include "src/text/tokenizer_tables.h"
 
 enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };
 
-/* Length of the run of code points at s whose kind is `kind` (0: the others), at most `max` of them. */
+/* The length of the run of at most `max` code points of kind `kind` at s (0: any other kind). */
 static size_t run(const char *s, size_t n, unsigned kind, size_t max)
 {
     size_t i = 0;
@@ -24,7 +27,7 @@ static size_t run(const char *s, size_t n, unsigned kind, size_t max)
     return i;
 }
 
-/* 's 't 'm 'd 're 've 'll. Without regard to case, the long s (U+017F) is an s too; no other code point folds to
+/* 's 't 'm 'd 're 've 'll. With any_case the long s (U+017F) is an s, too; no other code point folds to
  * one of these letters. */
 static size_t contraction(const char *s, size_t n, bool any_case)
 {
@@ -39,7 +42,7 @@ static size_t contraction(const char *s, size_t n, bool any_case)
     return ((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* \s*[\r\n]+ where `newlines`, then \s+(?!\S), then \s+. */
+/* \s*[\r\n]+ (with `newlines`), then \s+(?!\S), then \s+. */
 static size_t spaces(const char *s, size_t n, bool newlines)
 {
     size_t i = 0, last = 0, after_newline = 0;
@@ -55,7 +58,7 @@ static size_t spaces(const char *s, size_t n, bool newlines)
     }
     if (newlines && after_newline)
         return after_newline;
-    /* the last one belongs to what follows, unless it is the only one */
+    /* the last space belongs to the next piece, unless it is the only space */
     return i == n || last == 0 ? i : last;
 }
 

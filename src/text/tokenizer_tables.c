@@ -1,5 +1,5 @@
-/* The lower layer of the tokenizer: growing memory, the hash tables of tokens and merges, the byte-level alphabet of
- * GPT-2, normalizers, and the reading of JSON objects. Its data are in src/text/tokenizer_tables.h; start there. */
+/* The lower layer of the tokenizer: growing memory, hash tables of tokens and merges, GPT-2's byte alphabet,
+ * normalizers, and reading of JSON objects. Its data are in src/text/tokenizer_tables.h; start there. */
 #include "src/text/tokenizer_json.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
 
 /* ---- the byte-level alphabet ---- */
 
-/* Printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in order. */
+/* A printable Latin-1 byte is its own character. The 68 other bytes are U+0100 and on, in order. */
 static bool is_printable(unsigned b)
 {
     return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -160,14 +160,14 @@ int tok_fields(const struct json *object, struct field *f, struct err *e)
             i++;
         if (!f[i].name)
             return js_bad(&k, e, "a key that is not known here");
-        if (f[i].there)
+        if (f[i].given)
             return js_bad(&k, e, "a key that is given twice");
-        f[i].there = true;
+        f[i].given = true;
         f[i].v = v;
         f[i].v.key[object->key[0] != NULL] = f[i].name;
     }
     for (size_t i = 0; f[i].name; i++)
-        if (f[i].required && !f[i].there)
+        if (f[i].required && !f[i].given)
             return js_bad(object, e, "the key \"%s\" is missing", f[i].name);
     return 0;
 }

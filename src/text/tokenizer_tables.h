@@ -1,13 +1,14 @@
-/* What the files of the tokenizer share: the parts of tokenizer.json as data.
+/* The parts of tokenizer.json as data, shared by the files of the tokenizer. From bottom to top:
  *
- *   tokenizer.c          the public functions, added tokens, normalizers, pre-tokenizers, the template
- *   tokenizer_json.c     tokenizer.json -> struct tokenizer, refusing what is not implemented
- *   tokenizer_model.c    its vocabulary, merges and added tokens
+ *   tokenizer_tables.c   growing memory, hash tables, the byte alphabet, normalizers
  *   tokenizer_split.c    the split patterns
  *   tokenizer_bpe.c      merging
- *   tokenizer_decode.c   ids -> text */
+ *   tokenizer_decode.c   ids -> text
+ *   tokenizer_model.c    vocabulary, merges and added tokens of tokenizer.json
+ *   tokenizer_json.c     tokenizer.json -> struct tokenizer; refuses what is not implemented
+ *   tokenizer.c          the public functions: added tokens, pre-tokenizers, the template */
 #pragma once
-#include "src/text/tokenizer.h"
+#include "src/base/base.h"
 #include "src/base/unicode.h"
 
 enum {
@@ -15,18 +16,20 @@ enum {
     TOK_IDS_MAX = 1 << 24,         /* ids are below this */
     TOK_MERGES_MAX = 4 << 20,
     TOK_TOKEN_MAX = 64 << 10,      /* bytes of one token */
-    TOK_ADDED_MAX = 1 << 10,       /* bytes of one added token: matching costs at most this per byte of text */
+    TOK_ADDED_MAX = 1 << 10,       /* bytes of one added token; also the most work of matching for a byte
+                                    * of text */
     TOK_STEPS_MAX = 8,             /* normalizers, pre-tokenizers, replacements of the decoder */
-    TOK_STRING_MAX = 256,          /* bytes of a Prepend, Replace or Strip string, or of a name in a template */
-    TOK_TEMPLATE_MAX = 64,         /* special tokens before the text, and behind it */
+    TOK_STRING_MAX = 256,          /* bytes of a Prepend, Replace or Strip string, or of a name in a
+                                    * template */
+    TOK_TEMPLATE_MAX = 64,         /* special tokens before the text, and after it */
     TOK_TEXT_MAX = 1 << 30,        /* bytes of text in one encode */
 };
 #define NO_ID UINT32_MAX
 
-struct span { uint32_t at, n; };                  /* bytes in one of the pools */
+struct span { uint32_t at, n; };   /* bytes in one of the pools */
 struct text { char s[TOK_STRING_MAX]; size_t n; };
 
-/* Growing memory. The first failure sticks in `failed` and further appends do nothing. */
+/* Growing memory. After a failure `failed` stays set and appends do nothing. */
 struct bytes { char *s; size_t n, max; bool failed; };
 bool bytes_reserve(struct bytes *b, size_t more);
 void bytes_add(struct bytes *b, const char *s, size_t n);
@@ -42,20 +45,23 @@ struct added {
     uint32_t id;
     unsigned flags;
     struct span content;           /* in pool */
-    struct span pattern;           /* in pool: the content as it is looked for, normalised where the file says so */
+    struct span pattern;           /* in pool: the content to match, normalised if the file says so */
 };
-/* Added tokens sorted by pattern; first[b] is where patterns beginning with byte b start. */
+/* Added tokens sorted by pattern. first[b] is the index of the first pattern that begins with byte b or
+ * more. */
 struct match_set { struct added **sorted; size_t n; uint32_t first[257]; };
 
-struct merge { uint32_t a, b, rank, to; };        /* a == NO_ID: an empty slot */
+struct merge { uint32_t a, b, rank, to; };   /* a == NO_ID: an empty slot */
 
 enum decoder { DECODE_BYTES, DECODE_SENTENCE, DECODE_METASPACE };
-/* skipped with skip_special; a byte token of the byte fallback */
-enum { SHOWN_SPECIAL = 1, SHOWN_BYTE = 2 };
+enum {
+    SHOWN_SPECIAL = 1,             /* omitted with skip_special */
+    SHOWN_BYTE = 2,                /* a byte token of the byte fallback */
+};
 
 struct tokenizer {
-    size_t vocab;                  /* ids are below this; from n on they stand for nothing */
-    size_t n, n_model;             /* tokens; those below n_model are the BPE model's own */
+    size_t vocab;                  /* ids are below this; ids from n on are empty text */
+    size_t n, n_model;             /* tokens; those below n_model belong to the BPE model */
     struct bytes pool;             /* contents and patterns */
     struct span *content;          /* [n] */
     uint32_t *slot; size_t slot_mask;             /* hash of contents: ids, NO_ID where empty */
@@ -63,17 +69,17 @@ struct tokenizer {
 
     /* the BPE model */
     struct merge *merge; size_t merge_mask;       /* hash of pairs */
-    uint32_t *merge_to; size_t n_merges;          /* [rank]: what the merge of that rank makes */
+    uint32_t *merge_to; size_t n_merges;          /* [rank]: result of that merge */
     uint32_t unk, byte_fallback[256];             /* NO_ID: none */
-    uint32_t byte_id[256];                        /* the token of one byte (byte-level) or of one ASCII character */
+    uint32_t byte_id[256];         /* token of one byte (byte-level) or of one ASCII character */
     bool fuse_unk, has_fallback, ignore_merges;
 
     struct norm_step norm[TOK_STEPS_MAX]; size_t n_norm;
-    /* pre-tokenizer: splits with byte_level; or metaspace; or none */
+    /* the pre-tokenizer: splits with byte_level, or metaspace, or none */
     enum split split[TOK_STEPS_MAX]; size_t n_split;
     bool byte_level;
     bool metaspace, meta_split; enum prepend meta_prepend; struct text meta;
-    /* not byte-level: hash of the neighbouring characters inside what merges make */
+    /* not byte-level: hash of neighbouring characters inside results of merges */
     uint64_t *bigram; size_t bigram_mask;
 
     struct added *added; size_t n_added;          /* sorted by id */
@@ -83,9 +89,11 @@ struct tokenizer {
     enum decoder decoder;
     struct norm_step replace[TOK_STEPS_MAX]; size_t n_replace;
     bool byte_tokens;              /* the decoder has ByteFallback */
-    struct text strip; size_t strip_n;            /* up to strip_n of these are taken from the start of a text */
-    struct text meta_decode; bool meta_drop;      /* Metaspace: what becomes a space; the first token loses it */
-    struct bytes shown_pool; struct span *shown;  /* [n]: the bytes a token stands for in a text */
+    struct text strip; size_t strip_n;            /* up to strip_n copies are removed from the start of a
+                                                   * text */
+    struct text meta_decode;       /* Metaspace: the character that becomes a space */
+    bool meta_drop;                /* the first token loses that character */
+    struct bytes shown_pool; struct span *shown;  /* [n]: the bytes of a token in a text */
     uint8_t *shown_flags;          /* [n] */
     size_t shown_max;              /* the longest of them */
 
@@ -93,22 +101,23 @@ struct tokenizer {
 };
 
 uint64_t tok_hash(const char *s, size_t n);
-/* id of a token by content, NO_ID if there is none. */
+/* The id of a token by content, NO_ID if there is none. */
 uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n);
 const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b);   /* NULL: none */
 uint64_t tok_pair_hash(uint32_t a, uint32_t b);
 #define NO_BIGRAM UINT64_MAX
 static inline uint64_t tok_bigram(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
 void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to);
-/* s[0..n) after the normalizers; -1: out of memory. `out` and `work` are emptied first; the result is *r, *n_r. */
+/* Normalizes s[0..n) to *r, *n_r, which lies in `out`, `work` or s; both buffers are emptied first. -1:
+ * out of memory. */
 int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct bytes *out, struct bytes *work,
                   const char **r, size_t *n_r);
 
-/* GPT-2's writing of byte b as a character: its code point; and back, -1 for a character that is no byte. */
+/* The code point that GPT-2 writes for byte b. And back: -1 for a character that stands for no byte. */
 uint32_t byte_to_char(unsigned b);
 int char_to_byte(uint32_t c);
 
-/* Bytes of the piece that s[0..n), n > 0, begins with. Not for SPLIT_PREFIX_SPACE. */
+/* The length of the first piece of s[0..n), n > 0. Not for SPLIT_PREFIX_SPACE. */
 size_t split_next(enum split p, const char *s, size_t n);
 
 /* Merging: words go in, ids come out in order. */
@@ -127,5 +136,5 @@ void bpe_word(struct bpe *w, const char *s, size_t n);
 void bpe_use_cache(struct bpe *w);
 void bpe_free(struct bpe *w);
 
-/* Prepare what decoding needs, once the rest of t is there. */
+/* Builds the tables for decoding, after the rest of t is read. */
 int tok_build_shown(struct tokenizer *t, const char *file, struct err *e);
