@@ -93,7 +93,7 @@ static int open_with(struct snapshot_files **x, struct store *s, const struct cl
         return -1;
     while (n && row[n - 1].tokens > good)
         n--;
-    return snapshot_files_open(x, s, c, row, n, max_bytes, write, ctx, e);
+    return snapshot_files_open(x, s, c, &(struct snapshot_options){ row, n, max_bytes, write, ctx }, e);
 }
 
 /* The tokens of the job's snapshot, whose files are whole; 0: there is none; SIZE_MAX: a row names what is not there. */

@@ -1,25 +1,29 @@
+/* The queue between the decode loop and the thread that commits to the store.
+ *
+ * All arrays are allocated at open for the longest possible text; both sides keep counts of what was put
+ * and what was committed. Start at checkpoint_put and checkpoint_thread. */
 #include "runs/work/checkpoint.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { N_OWN = 4 };                      /* counters of the checkpoints themselves, the first ones */
-enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS };
+#include "runs/work/thread.h"
+
+/* The first counters: the cost of the checkpoints themselves. */
+enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS, N_OWN };
 
 struct checkpoint {
-    /* constant after open; metrics only grow, by the decode thread, before they are used */
+    /* constant after open; the decode thread adds metrics before it uses them */
     struct checkpoint_options o;
-    size_t base, capacity;               /* tokens of the job before; tokens that may be put */
-    size_t window0, n_windows;           /* of METRIC_WINDOW tokens: number of the first, how many */
+    size_t base, capacity;               /* tokens of the job at open; tokens that may be put */
+    size_t window0, n_windows;           /* windows of METRIC_WINDOW tokens: number of the first, count */
     struct { const char *source, *name; unsigned index; } metric[CHECKPOINT_METRICS_MAX];
 
     /* of the decode thread */
-    double round_sum[CHECKPOINT_METRICS_MAX], put_seconds, put_before;   /* put_seconds: since the last put; before that */
+    double round_sum[CHECKPOINT_METRICS_MAX];
+    double put_seconds, put_before;      /* cost of the last put and of flushes since; cost of earlier ones */
 
-    /* behind the lock */
+    /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     int n_metrics;
@@ -27,34 +31,44 @@ struct checkpoint {
     size_t n_put, n_committed;
     struct round_row *rounds;            /* [capacity + 1], or NULL */
     size_t n_rounds, rounds_committed;
-    struct note *notes;                  /* [notes_max], their texts in note_text[note_bytes] */
+    struct note *notes;                  /* [notes_max]; their texts are in note_text[note_bytes] */
     char *note_text;
     size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
-    double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows], not yet handed to a commit */
-    size_t dirty_from, dirty_to;         /* windows */
+    double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows]: not committed yet */
+    size_t dirty_from, dirty_to;         /* windows with sums that are not committed */
     size_t flushes_asked, flushes_done;
     const struct job_end *end;
     bool stop, ended;
-    int status;                          /* 0; 1 lost; -1 failed: then `err` */
+    int status;                          /* 0; 1: the job is lost; -1: failed, see `err` */
     struct err err;
 
-    /* of the store's thread */
+    /* of the committing thread */
     pthread_t thread;
     struct store *store;
     struct claim claim;
     struct metric *out;                  /* [n_windows * CHECKPOINT_METRICS_MAX] */
-    double last_start, rate;             /* of the last commit; 0: none yet */
+    double last_start, rate;             /* of the last commit: its start, tokens per second; 0: none yet */
 };
 
-/* ---- the store's thread ---- */
+/* The sums of the window that token number `tokens` after c->base is in. The next commit writes them. The
+ * caller holds the lock. */
+static double *dirty_window(struct checkpoint *c, size_t tokens)
+{
+    size_t window = MIN((c->base + tokens) / METRIC_WINDOW - c->window0, c->n_windows - 1);
+    c->dirty_from = MIN(c->dirty_from, window);
+    c->dirty_to = MAX(c->dirty_to, window + 1);
+    return c->sum[window];
+}
 
-/* Whether anything waits for its time. With the lock held. */
+/* ---- the committing thread ---- */
+
+/* Whether tokens or notes wait for a commit. The caller holds the lock. */
 static bool pending(const struct checkpoint *c)
 {
     return c->n_put > c->n_committed || c->n_notes > c->notes_committed;
 }
 
-/* Wait until there is a reason to commit; false: stop. With the lock held. */
+/* Wait for a reason to commit; false: stop. The caller holds the lock. */
 static bool wait_for_work(struct checkpoint *c)
 {
     while (!c->stop && c->status == 0) {
@@ -62,31 +76,33 @@ static bool wait_for_work(struct checkpoint *c)
         double due = first ? 0 : c->last_start + c->o.seconds, now = clock_seconds();
         if (c->end || c->flushes_asked > c->flushes_done || (pending(c) && now >= due))
             return true;
-        if (!pending(c)) {
+        if (pending(c))
+            cond_wait_until(&c->work, &c->lock, due);
+        else
             pthread_cond_wait(&c->work, &c->lock);
-        } else {
-            struct timespec t = { .tv_sec = (time_t)due };
-            t.tv_nsec = (long)((due - (double)t.tv_sec) * 1e9);
-            pthread_cond_timedwait(&c->work, &c->lock, &t);
-        }
     }
     return false;
 }
 
-/* Take what was put since the last commit. With the lock held; a few microseconds. */
+/* Collect everything put since the last commit. The caller holds the lock; takes a few microseconds. */
 static void gather(struct checkpoint *c, struct commit *b)
 {
-    *b = (struct commit){ .ids = c->ids + c->n_committed, .n = c->n_put - c->n_committed, .metrics = c->out, .end = c->end,
-                           .notes = c->notes + c->notes_committed,
-                           .n_notes = c->n_notes - c->notes_committed };
+    *b = (struct commit){ .ids = c->ids + c->n_committed,
+                          .n = c->n_put - c->n_committed,
+                          .metrics = c->out,
+                          .end = c->end,
+                          .notes = c->notes + c->notes_committed,
+                          .n_notes = c->n_notes - c->notes_committed };
     for (size_t w = c->dirty_from; w < c->dirty_to; w++)
         for (int i = 0; i < c->n_metrics; i++) {
             double v = c->sum[w][i];
             c->sum[w][i] = 0;
             if (v != 0)
                 c->out[b->n_metrics++] = (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW,
-                    .source = c->metric[i].source, .name = c->metric[i].name,
-                                                          .index = c->metric[i].index, .value = v };
+                                                          .source = c->metric[i].source,
+                                                          .name = c->metric[i].name,
+                                                          .index = c->metric[i].index,
+                                                          .value = v };
         }
     c->dirty_from = c->n_windows;
     c->dirty_to = 0;
@@ -96,11 +112,11 @@ static void gather(struct checkpoint *c, struct commit *b)
     }
 }
 
-/* Tokens per second of the last ten seconds or so. */
-static void note_rate(struct checkpoint *c, size_t n, double now)
+/* Update the rate: tokens per second, averaged over about ten seconds. */
+static void update_rate(struct checkpoint *c, size_t n, double now)
 {
     double dt = now - c->last_start;
-    if (c->n_committed == 0 || dt <= 0)  /* what came before the first token was no writing */
+    if (c->n_committed == 0 || dt <= 0)  /* the time before the first token was prefill */
         return;
     double keep = c->rate > 0 ? 10 / (10 + dt) : 0;
     c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
@@ -117,7 +133,7 @@ static void *checkpoint_thread(void *p)
         gather(c, &b);
         pthread_mutex_unlock(&c->lock);
         double start = clock_seconds(), cpu = thread_cpu_seconds();
-        note_rate(c, b.n, start);
+        update_rate(c, b.n, start);
         b.rate = c->rate;
         bool nothing = !b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end;
         int rc = nothing ? 0 : store_commit(c->store, &c->claim, &b, &e);
@@ -137,12 +153,10 @@ static void *checkpoint_thread(void *p)
             c->status = rc;
             c->err = e;
         }
-        size_t window = MIN((c->base + n_put) / METRIC_WINDOW - c->window0, c->n_windows - 1);
-        c->sum[window][OWN_COMMITS]++;
-        c->sum[window][OWN_SECONDS] += seconds;
-        c->sum[window][OWN_CPU_SECONDS] += cpu;
-        c->dirty_from = MIN(c->dirty_from, window);
-        c->dirty_to = MAX(c->dirty_to, window + 1);
+        double *sum = dirty_window(c, n_put);
+        sum[OWN_COMMITS]++;
+        sum[OWN_SECONDS] += seconds;
+        sum[OWN_CPU_SECONDS] += cpu;
         pthread_cond_broadcast(&c->done);
     }
     pthread_cond_broadcast(&c->done);
@@ -152,7 +166,7 @@ static void *checkpoint_thread(void *p)
 
 /* ---- the decode thread ---- */
 
-static void give_back(struct checkpoint *c)
+static void free_all(struct checkpoint *c)
 {
     store_close(c->store);
     free(c->ids);
@@ -170,8 +184,6 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds",
                                             "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
     struct checkpoint *c = calloc(1, sizeof *c);
-    pthread_condattr_t monotonic;
-    sigset_t all, before;
     *out = NULL;
     if (!c)
         return err_set(e, ERR_FAILED, "out of memory for checkpoints");
@@ -198,37 +210,25 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     }
     for (int i = 0; i < N_OWN; i++)
         checkpoint_metric(c, "", own[i], 0);
-    if (store_reopen(&c->store, s, e))
-        goto fail;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->work, &monotonic);
-    pthread_cond_init(&c->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    sigfillset(&all);                    /* signals are for the thread that can stop the loop */
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&c->thread, NULL, checkpoint_thread, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc) {
-        err_set(e, ERR_FAILED, "no thread for checkpoints: %s", strerror(rc));
+    cond_init(&c->work);
+    cond_init(&c->done);
+    if (store_reopen(&c->store, s, e) || thread_start(&c->thread, checkpoint_thread, c, "checkpoints", e))
         goto fail;
-    }
     *out = c;
     return 0;
 fail:
-    give_back(c);
+    free_all(c);
     return -1;
 }
 
 int checkpoint_metric(struct checkpoint *c, const char *source, const char *name, unsigned index)
 {
     assert(c->n_metrics < CHECKPOINT_METRICS_MAX && c->n_put == 0);
-    int i = c->n_metrics;
+    int i = c->n_metrics++;
     c->metric[i].source = source;
     c->metric[i].name = name;
     c->metric[i].index = index;
-    c->n_metrics++;
     return i;
 }
 
@@ -251,7 +251,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     double start = clock_seconds();
     pthread_mutex_lock(&c->lock);
     assert(n <= c->capacity - c->n_put && !c->end);
-    size_t window = MIN((c->base + c->n_put) / METRIC_WINDOW - c->window0, c->n_windows - 1);
+    double *sum = dirty_window(c, c->n_put);
     if (n)
         memcpy(c->ids + c->n_put, ids, n * sizeof *ids);
     if (round && c->rounds && n) {
@@ -262,9 +262,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
     c->put_before += c->put_seconds;
     for (int i = 0; i < c->n_metrics; i++)
-        c->sum[window][i] += c->round_sum[i];
-    c->dirty_from = MIN(c->dirty_from, window);
-    c->dirty_to = MAX(c->dirty_to, window + 1);
+        sum[i] += c->round_sum[i];
     bool wake = c->n_put == c->n_committed && n > 0;
     c->n_put += n;
     int rc = status(c, e);
@@ -294,7 +292,7 @@ void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Wait until flush number `flush` or the end is there. With the lock held. */
+/* Wait until flush number `flush`, or the end, is committed. Releases the lock, which the caller holds. */
 static int wait_done(struct checkpoint *c, size_t flush, struct err *e)
 {
     pthread_cond_signal(&c->work);
@@ -317,7 +315,7 @@ int checkpoint_flush(struct checkpoint *c, struct err *e)
 
 int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *e)
 {
-    int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters behind the last round */
+    int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters added after the last round */
     if (rc)
         return rc;
     pthread_mutex_lock(&c->lock);
@@ -337,7 +335,7 @@ void checkpoint_close(struct checkpoint *c)
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->work);
     pthread_cond_destroy(&c->done);
-    give_back(c);
+    free_all(c);
 }
 
 size_t checkpoint_committed(struct checkpoint *c)

@@ -4,8 +4,8 @@
  *     job_read_text                                      a whole text as UTF-8
  *     job_read_ids                                       a whole text as token ids
  *
- * The emission (src/text/emit.h) that wrote a text also reads it back, so stop strings and code points that
- * span an interruption come out right. */
+ * The emission (src/text/emit.h) that wrote a text also reads it back, so stop strings and code points
+ * that span an interruption come out right. */
 #pragma once
 #include "runs/store/store.h"
 #include "src/model/config.h"
@@ -27,8 +27,8 @@ void replay_close(struct replay *y);
  * `extend` or `fork`. Must not follow an end of the text (asserted). */
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);
 
-/* The configuration and tokenizer that a job's text needs. The next job of the same model reuses them. {0} is
- * closed. */
+/* The configuration and tokenizer that a job's text needs. The next job of the same model reuses them. {0}
+ * is closed. */
 struct text_reader {
     char path[PATH_BYTES], scaling[64];  /* of the model that is open */
     struct config config;
@@ -38,8 +38,8 @@ int  text_reader_for(struct text_reader *r, const struct job *job, const struct 
 void text_reader_close(struct text_reader *r);
 
 /* The text of the first job->tokens tokens, followed by a NUL; free(*text). Tokens that the store received
- * after *job was read are left out, so the text matches its row. A tail that may still become a stop string
- * or a complete code point is left out, unless the job is done. */
+ * after *job was read are left out, so the text matches its row. A tail that may still become a stop
+ * string or a complete code point is left out, unless the job is done. */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                    struct err *e);
 /* The token ids that the job generated, without given ones; free(*ids). Needs no tokenizer. */

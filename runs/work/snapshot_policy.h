@@ -1,26 +1,39 @@
-/* When snapshots of a job are made, and what becomes of one when the job is gone on with.
+/* When a job's snapshots are made, and how a resumed job uses them.
  *
- *     snapshot_policy_open(&k, ...)          behind checkpoint_open and decode_open
- *     snapshot_policy_restore(&k)            behind decode_append: the rows of the snapshot that there is, if it is good
- *     snapshot_policy_prefill_pass(&k)            between passes of decode_prefill
- *     snapshot_policy_prefilled(&k, seconds)   behind decode_prefill, which read the rest
+ *     snapshot_policy_open(&k, ...)                 after checkpoint_open and decode_open
+ *     snapshot_policy_restore(&k)                   after decode_append: loads rows of good snapshots
+ *     snapshot_policy_prefill_pass(&k)              between passes of decode_prefill
+ *     snapshot_policy_prefilled(&k, seconds)        after decode_prefill, which read the remaining rows
  *     loop: snapshot_policy_round(&k)
- *     snapshot_policy_stop(&k)               at a clean interruption; the job is still this worker's
- *     snapshot_policy_close(&k)              before the claim ends
+ *     snapshot_policy_stop(&k)                      at a clean interruption, while the claim holds
+ *     snapshot_policy_close(&k)                     before the claim ends
  *
- * `auto`: one is made when reading what came since the last one again would take more than SNAPSHOT_GAIN_SECONDS, as far as the cost of all of this
- * attempt (CPU time of the thread that writes, and what the decode loop waited) stays below SNAPSHOT_SHARE of its time. With the cache on a GPU and
- * more than one core here, that thread is in nobody's way: the cost is the copy's share of the GPU's memory, at 100 GB/s. So it is while a prompt is
- * read for the first time, too. An attempt that is not the job's first reads what was read before, and what has happened once may happen again: while it
- * reads, and at once behind a rebuild that took longer than SNAPSHOT_GAIN_SECONDS, the share is SNAPSHOT_REBUILD_SHARE. So who is killed again and again gets through
- * any text, as far as an attempt lives some multiple of SNAPSHOT_GAIN_SECONDS. Earlier files are taken into the next as far as the share allows it. And one is made at
- * a clean interruption, which waits SNAPSHOT_STOP_SECONDS for it at most: who stops a process soon kills it.
- * `on`: of any text, at most one a second as far as the shares allow it; behind a rebuild and at interruptions always. `off`: none is made and none is used.
+ * Mode `auto` makes a snapshot when it would save a resume more than SNAPSHOT_GAIN_SECONDS of prefill. The
+ * cost of all snapshots of this attempt stays below a share of the attempt's time:
  *
- * Nothing here can fail: what goes wrong is one notice of the attempt, and the text is read again. One that could not be made is tried again when
- * SNAPSHOT_RETRY_SECONDS are over, then twice as many, and so on to SNAPSHOT_RETRY_SECONDS_MAX: a disk that was full may have room by then. Counters (source ""): snapshots, snapshot_bytes, snapshot_seconds
- * (wall time beside the decode loop), snapshot_cpu_seconds, snapshot_put_seconds (taken from the decode loop); restored_tokens, restore_seconds,
- * restore_saved_seconds (what reading them would have taken, as estimated, less restore_seconds). */
+ *     - Normally the share is SNAPSHOT_SHARE, also while a prompt is read for the first time.
+ *     - An attempt after the first one reads rows that were read before, and may be killed again. While it
+ *       reads, and right after a prefill that took longer than SNAPSHOT_GAIN_SECONDS, the share is
+ *       SNAPSHOT_REBUILD_SHARE. So a job that is killed again and again still completes any text, if an
+ *       attempt lives for some multiple of SNAPSHOT_GAIN_SECONDS.
+ *
+ * The cost is the CPU time of the writing thread and the time that the decode loop waited. With the cache
+ * on a GPU and more than one CPU core that thread disturbs nobody; then the cost is the copy's share of
+ * the GPU's memory bandwidth, at 100 GB/s. A new file absorbs earlier files as far as the share allows. A
+ * clean interruption always makes a snapshot worth SNAPSHOT_GAIN_SECONDS. It waits at most
+ * SNAPSHOT_STOP_SECONDS, because whoever stops a process soon kills it.
+ *
+ * Mode `on` makes snapshots of any text, at most one a second within the shares, and always after a
+ * prefill and at an interruption. Mode `off` makes none and uses none.
+ *
+ * Nothing here can fail. A problem becomes one notice of the attempt, and the text is read again. A
+ * snapshot that could not be made is retried after SNAPSHOT_RETRY_SECONDS, then after twice that time, up
+ * to SNAPSHOT_RETRY_SECONDS_MAX: a full disk may have room by then.
+ *
+ * Counters, source "": snapshots; snapshot_bytes; snapshot_seconds, wall time beside the decode loop;
+ * snapshot_cpu_seconds; snapshot_put_seconds, taken from the decode loop; restored_tokens;
+ * restore_seconds; restore_saved_seconds, the estimated prefill time of the restored rows less
+ * restore_seconds. */
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/snapshot_files.h"
@@ -36,26 +49,26 @@
 enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
 enum { SNAPSHOT_METRICS = 8 };
 
-struct snapshot_policy {                      /* {0} is closed */
+struct snapshot_policy {             /* {0} is closed */
     enum kv_snapshot mode;
     uint64_t max_bytes;
-    struct store *store;             /* borrowed, as the next two */
+    struct store *store;             /* store, claim and checkpoint are borrowed */
     const struct claim *claim;
     struct checkpoint *checkpoint;
     struct image image;
     struct snapshot_row good[STORE_SNAPSHOTS_MAX]; size_t n_good;    /* files that rows were restored from */
-    struct snapshot_files *files;         /* NULL: not opened yet, or never */
-    double retry, retry_at;          /* after failures: seconds to the next try, and when (but at an interruption) that is; 0: behind a success */
-    char notice[1100];               /* "": none; the first one of the attempt */
-    size_t kept;                     /* rows of the last one that counts, or 0 */
-    double started, looked, last;    /* on clock_seconds */
-    double cost, rate;               /* seconds so far; bytes per second of CPU time */
+    struct snapshot_files *files;    /* NULL: not opened yet, or never */
+    double retry, retry_at;          /* after failures: seconds to the next attempt, its time; else 0 */
+    char notice[1100];               /* the first notice of the attempt; "": none */
+    size_t kept;                     /* rows in the last valid snapshot; 0: none */
+    double started, checked, last;   /* times of open, of the last check, of the last result */
+    double cost, rate;               /* cost so far in seconds; bytes per second of CPU time */
     int metric[SNAPSHOT_METRICS];
 };
 
-void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint64_t max_bytes, struct store *s,
-                 const struct claim *c, struct checkpoint *p, struct decoder *d,
-                 const struct snapshot_owner *owner);
+void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint64_t max_bytes,
+                          struct store *s, const struct claim *c, struct checkpoint *p, struct decoder *d,
+                          const struct snapshot_owner *owner);
 void snapshot_policy_restore(struct snapshot_policy *k);
 void snapshot_policy_prefill_pass(struct snapshot_policy *k);
 void snapshot_policy_prefilled(struct snapshot_policy *k, double seconds);

@@ -5,12 +5,14 @@
  *     worker_run(&w, &claim, &how, &out, &e)     from where the text is to its end
  *     worker_close(&w)
  *
- * A run is: parameters and tokens from the store; the model, kept for the next job when it is the same; what was written already goes through
- * the same emission again (which is how stop strings and unfinished code points across an interruption are seen); the cache is
- * read from a snapshot or rebuilt at prefill speed; then rounds, each handed to the store's thread with its counters. The token list alone decides what comes next, so
- * the text is that of a run that was never interrupted.
+ * A run is: parameters and tokens from the store; the model, kept for the next job when it is the same;
+ * what was written already goes through the same emission again (which is how stop strings and unfinished
+ * code points across an interruption are seen); the cache is read from a snapshot or rebuilt at prefill
+ * speed; then rounds, each handed to the store's thread with its counters. The token list alone decides
+ * what comes next, so the text is that of a run that was never interrupted.
  *
- * Counters. Every field of struct draft_stats is a counter of the store (counters in runs/work/worker.c): what a report reads is what `run` adds up. */
+ * Counters. Every field of struct draft_stats is a counter of the store (counters in runs/work/worker.c):
+ * what a report reads is what `run` adds up. */
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
@@ -44,7 +46,8 @@ int  worker_open(struct worker *w, struct store *s, struct err *e);
 void worker_close(struct worker *w);
 /* What this process takes; job 0: the next one. Valid while w lives. */
 struct claim_request worker_claim_request(const struct worker *w, int64_t job);
-/* The model of a job: opened unless it is what the worker has, and its files are the same still. Then its weights and fingerprint, where they are not there yet (1: a signal). */
+/* The model of a job: opened unless it is what the worker has, and its files are the same still. Then its
+ * weights and fingerprint, where they are not there yet (1: a signal). */
 int  worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e);
 int  worker_load(struct worker *w, struct err *e);
 
@@ -56,7 +59,8 @@ struct work_options {
     bool restore;
 };
 
-/* Where a text goes while it is written; NULL functions are skipped. `new_text` is false for what the store had. */
+/* Where a text goes while it is written; NULL functions are skipped. `new_text` is false for what the
+ * store had. */
 struct work_output {
     int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
     int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);

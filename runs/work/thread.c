@@ -1,0 +1,33 @@
+/* Threads beside the decode loop: see runs/work/thread.h. */
+#include "runs/work/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+int thread_start(pthread_t *t, void *(*run)(void *ctx), void *ctx, const char *purpose, struct err *e)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(t, NULL, run, ctx);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc ? err_set(e, ERR_FAILED, "no thread for %s: %s", purpose, strerror(rc)) : 0;
+}
+
+void cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, double due)
+{
+    struct timespec t = { .tv_sec = (time_t)due };
+    t.tv_nsec = (long)((due - (double)t.tv_sec) * 1e9);
+    return pthread_cond_timedwait(c, lock, &t) == ETIMEDOUT;
+}
