@@ -1,24 +1,33 @@
-/* One source, two compilations. The kernels (cu_*.cu) are written in what C11 and CUDA C++ have in common and in the words
- * of this file. nvcc makes GPU code of them; the tests compile them as C for an emulated GPU (tests/emulated): every thread is a
- * fiber, warps and barriers as on the GPU, so that index arithmetic, tile loops and the order of sums run and are tested
- * without one.
+/* One source, two compilations. The kernels (cu_*.cu) use the common subset of C11 and CUDA C++ and the
+ * functions and macros of this file. nvcc compiles them for the GPU. Tests compile them as C for an emulated
+ * GPU (tests/emulated), where every thread is a fiber and warps and barriers work as on the GPU. Index
+ * arithmetic, tile loops and the order of sums are thus tested without a GPU.
  *
- *   KERNEL(name, args, threads, blocks)    a kernel; its one argument `a` is struct cu_<args> (cu_args.h), passed by value; threads of a
- *                         block, and how many blocks shall fit a multiprocessor (a bound on registers)
- *   FN                    a function that kernels call; always inlined, so that constant arguments are constants inside
- *   tid() threads()       thread of the block, number of them (a multiple of 32); blocks have one dimension
+ *   KERNEL(name, args, threads, blocks)
+ *                         a kernel; its only argument `a` is struct cu_<args> (cu_args.h), passed by value;
+ *                         threads of a block, and blocks that must fit a multiprocessor (bounds registers)
+ *   FN                    a function that kernels call; always inlined, so that constant arguments are
+ *                         constants inside
+ *   tid() threads()       thread of the block, number of threads (a multiple of 32); blocks have one
+ *                         dimension
  *   block_x() .. block_z()
  *   shared()              the dynamic shared memory of the block, 128-byte aligned
  *   barrier() warp_sync()
- *   cp_async16            16 bytes (or 16 zero bytes) to shared memory, arriving at the cp_wait that lets at most n groups be under way
- *   ldmatrix4[_trans]     four 8x8 matrices of 16-bit values: lane i names row i % 8 of matrix i / 8 (16 bytes); lane i receives of each
- *                         matrix the values (row i / 4, columns 2 (i % 4) and + 1); trans: of the transposed matrix
- *   mma_bf16              c[16][8] += a[16][16] b[16][8]. Lane i, r = i / 4, q = 2 (i % 4): c = (r, q) (r, q+1) (r+8, q) (r+8, q+1);
- *                         a, words of two: (r, q) (r+8, q) (r, q+8) (r+8, q+8); b: (q, r) (q+8, r), the pair along k
- *   depend_wait/launch    programmatic dependent launch: nothing that an earlier kernel wrote may be read, and nothing that one reads or
- *                         writes may be written, before depend_wait. Every thread of every kernel calls it.
+ *   cp_async16            copies 16 bytes (or 16 zero bytes) to shared memory; they arrive at the cp_wait
+ *                         that lets at most n groups stay in flight
+ *   ldmatrix4[_trans]     four 8x8 matrices of 16-bit values: lane i gives the address of row i % 8 of matrix
+ *                         i / 8 (16 bytes) and receives of each matrix the values (row i / 4, columns 2 (i %
+ *                         4) and + 1); trans: of the transposed matrix
+ *   mma_bf16              c[16][8] += a[16][16] b[16][8]. Lane i, r = i / 4, q = 2 (i % 4):
+ *                         c = (r, q) (r, q+1) (r+8, q) (r+8, q+1);
+ *                         a, words of two: (r, q) (r+8, q) (r, q+8) (r+8, q+8); b: (q, r) (q+8, r), pairs
+ *                         along k
+ *   depend_wait/launch    programmatic dependent launch: before depend_wait a kernel must not read what an
+ *                         earlier kernel wrote, nor write what an earlier kernel reads or writes. Every
+ *                         thread of every kernel calls it.
  *
- * Sums never use atomics. Atomics on whole numbers (tickets, histograms, minima) give the same result in any order. */
+ * Sums never use atomics. Atomics on whole numbers (tickets, histograms, minima) give the same result in any
+ * order. */
 #pragma once
 #include <float.h>
 #include <math.h>
@@ -27,7 +36,8 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define KERNEL(name, args, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) kernel_##name(const struct cu_##args a)
+#define KERNEL(name, args, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, \
+    blocks) kernel_##name(const struct cu_##args a)
 #define FN static __device__ __forceinline__
 #define UNROLL_ALL _Pragma("unroll")
 #define UNROLL_NONE _Pragma("unroll 1")
@@ -57,7 +67,7 @@ FN float half_to_float(uint16_t h) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y
 FN void load16(uint32_t r[4], const void *p) { uint4 v = *(const uint4 *)p; r[0] = v.x, r[1] = v.y,
                                                r[2] = v.z, r[3] = v.w; }
 FN void store16(void *p, const uint32_t r[4]) { *(uint4 *)p = make_uint4(r[0], r[1], r[2], r[3]); }
-/* past the L1 cache: another block has written it */
+/* bypasses the L1 cache: another block wrote the value */
 FN float load_fresh(const float *p) { return __ldcg(p); }
 FN void cp_async16(void *dst, const void *src, bool valid)
 {
@@ -92,8 +102,9 @@ FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 FN uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
 FN void atomic_add64(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }
 FN void atomic_min64(uint64_t *p, uint64_t v) { atomicMin((unsigned long long *)p, (unsigned long long)v); }
-/* Orders what this thread did before against what it does behind, for the whole GPU, and what it saw others do (through a barrier): release and acquire, not
- * sequential consistency (__threadfence), which waits longer. */
+/* Orders this thread's earlier accesses, and what it observed of other threads (through a barrier), before
+ * its later accesses, for the whole GPU. Release and acquire suffice; sequential consistency (__threadfence)
+ * waits longer. */
 FN void fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 FN void depend_wait(void)
 {
@@ -108,7 +119,7 @@ FN void depend_launch(void)
 #endif
 }
 #elif !defined KERNEL
-#error "Compiled as C, a kernel needs the words of this file from the file that includes it (tests/emulated/emulate.h)."
+#error "To compile a kernel as C, include tests/emulated/emulate.h first."
 #endif
 
 enum { WARP = 32 };
@@ -121,8 +132,8 @@ FN float max_of(float x, float y) { return x > y ? x : y; }
 FN size_t min_size(size_t x, size_t y) { return x < y ? x : y; }
 FN size_t max_size(size_t x, size_t y) { return x > y ? x : y; }
 
-/* The sum over the block, in an order that the number of threads alone fixes; the same in every thread. work: one float per warp, free
- * again after the next barrier. */
+/* The sum over the block, equal in every thread. The number of threads alone fixes its order. work: one float
+ * for each warp, free again after the next barrier. */
 FN float block_sum(float x, float *work)
 {
     UNROLL_ALL
@@ -138,7 +149,7 @@ FN float block_sum(float x, float *work)
     return sum;
 }
 
-/* keys[0..n) to descending order: bitonic; n is a power of two. */
+/* Sorts keys[0..n) in descending order (bitonic); n is a power of two. */
 FN void sort_keys(uint64_t *keys, size_t n)
 {
     for (size_t size = 2; size <= n; size *= 2)

@@ -1,15 +1,16 @@
-/* Attention (struct attn in ops.h says what of; sums here are the tensor cores'). A block works on one chunk of 2,048 keys, one KV
- * head, and a tile of rows x query heads of the group ("queries"): keys and values go to shared memory once for all of them. A warp
- * has 16 queries, or twice 16.
+/* Attention (defined at struct attn in ops.h; sums here are those of the tensor cores). A block works on one
+ * chunk of 2,048 keys, one KV head, and a tile of rows x query heads of the group ("queries"). It copies keys
+ * and values to shared memory once for all queries. A warp has 16 queries, or twice 16.
  *
- * For a query the order is: blocks of 64 ascending; in a block m' = max(m, scores), l = l * 2^(m - m') + sum of p, o = o * 2^(m - m') + p V by
- * four mma of 16 keys; a lane adds up l over the keys that it holds (2q, 2q+1, 2q+8, ...) and the four lanes of a query come together at
- * the end of the chunk. An invisible key has score -inf, so weight 0, which changes nothing. Where other queries of the tile stand has
- * no influence (R1).
+ * For a query the order is: blocks of 64 keys ascending; in a block m' = max(m, scores), l = l * 2^(m - m') +
+ * sum of p, o = o * 2^(m - m') + p V by four mma of 16 keys. A lane adds up l over its own keys (2q, 2q+1,
+ * 2q+8, ...); the four lanes of a query are added at the end of the chunk. An invisible key has score -inf
+ * and thus weight 0, which changes nothing. The places of the tile's other queries have no influence (R1).
  *
- * Tree rows see slots n_past .. as their own ancestors. A score is a product of two rows alone, so scores of ancestors are computed with the
- * key rows fetched into the columns where they will stand once committed; and the steps of 16 keys that contain such slots are
- * done once per row, with that row's values fetched and the weights of all other rows 0. All else is shared. */
+ * Tree rows see slots n_past .. as their own ancestors. A score is a product of two rows alone, so scores of
+ * ancestors are computed from key rows fetched into the columns that they have once committed. Steps of 16
+ * keys with such slots are done once for each row, with that row's values fetched and the weights of all
+ * other rows 0. Everything else is shared. */
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
@@ -18,8 +19,8 @@ struct attending {
     const struct cu_seq *s;
     struct cu_tile tile;
     unsigned dp, mt, group, head;
-    const char *q;                   /* shared memory: [queries][dp], pieces of 16 bytes at c ^ (row % 8) */
-    const char *cache;               /* of this layer and head */
+    const char *q;                   /* shared memory: [queries][dp], 16-byte pieces at c ^ (row % 8) */
+    const char *cache;               /* the cache of this layer and head */
 };
 
 FN char *attend_at(const char *rows, unsigned row, unsigned piece, unsigned dp)
@@ -44,7 +45,7 @@ FN void attend_query(uint32_t a[4], const struct attending *x, unsigned frag, un
     ldmatrix4(a, attend_at(x->q, frag * 16 + which % 2 * 8 + lane() % 8, step * 2 + which / 2, x->dp));
 }
 
-/* Keys of the pair of 8-key tiles at row0: b[0], b[1] of the first, b[2], b[3] of the second. */
+/* Keys of the pair of 8-key tiles at row0: b[0], b[1] of the first tile, b[2], b[3] of the second. */
 FN void attend_keys(uint32_t b[4], const char *k, unsigned row0, unsigned step, unsigned dp)
 {
     const unsigned which = lane() / 8;
@@ -57,7 +58,7 @@ FN void attend_values(uint32_t b[4], const char *v, unsigned row0, unsigned pair
     ldmatrix4_trans(b, attend_at(v, row0 + which % 2 * 8 + lane() % 8, pair * 2 + which / 2, dp));
 }
 
-/* Rows of the tile that a fragment of 16 queries has a part in: *r0 .. the returned one - 1. */
+/* Rows of the tile that have queries in a fragment of 16: *r0 .. the returned row - 1. */
 FN unsigned attend_rows(const struct attending *x, unsigned frag, unsigned *r0)
 {
     const unsigned end = (frag * 16 + 15) / x->group + 1;
@@ -65,7 +66,8 @@ FN unsigned attend_rows(const struct attending *x, unsigned frag, unsigned *r0)
     return end < x->tile.n ? end : x->tile.n;
 }
 
-/* K (or V) of 16 slots from position p0 on as `row` of the tile sees them: its ancestors, where asked for committed ones out of the block, else 0. */
+/* Fetches K (or V) of 16 slots from position p0 on as `row` of the tile sees them: ancestors from the
+ * scratch, committed rows from the block if it is given, else 0. */
 FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t p0, const char *committed,
                      bool value)
 {
@@ -89,13 +91,13 @@ FN void attend_fetch(char *area, const struct attending *x, unsigned row, size_t
     warp_sync();
 }
 
-/* a slot of p0 .. p0+15 is an ancestor of the row, or before one */
+/* Whether a slot of p0 .. p0+15 is an ancestor of the row, or before one. */
 FN bool attend_touches(const struct attending *x, unsigned row, size_t p0)
 {
     return p0 < (size_t)x->s->n_past + x->a->rows.n_node[x->tile.row0 + row];
 }
 
-/* Scores of ancestors, in the columns of their slots. */
+/* Computes scores of ancestors, in the columns of their slots. */
 FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t block, char *area)
 {
     const unsigned n_past = x->s->n_past;
@@ -122,7 +124,8 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
                     mma_bf16(t[1], q, b[2], b[3]);
                 }
                 UNROLL_ALL
-                for (unsigned e = 0; e < 32; e++) {      /* registers have no index at run time: all of them, of which a quarter is meant */
+                /* registers have no run-time index: visit all, write a quarter */
+                for (unsigned e = 0; e < 32; e++) {
                     const size_t p = p0 + e / 4 % 2 * 8 + lane() % 4 * 2 + e % 2;
                     if (e / 8 == g && p >= n_past && p < last &&
                         (frag * 16 + lane() / 4 + e % 4 / 2 * 8) / x->group == row)
@@ -132,7 +135,7 @@ FN void attend_scores_tree(float s[2][8][4], const struct attending *x, size_t b
     }
 }
 
-/* The weights of step j, as the `a` of a product with 16 keys. */
+/* The weights of step j as the `a` of a product with 16 keys. */
 FN void attend_weights(uint32_t p[2][4], float s[2][8][4], const struct attending *x, unsigned j)
 {
     UNROLL_ALL
@@ -142,7 +145,7 @@ FN void attend_weights(uint32_t p[2][4], float s[2][8][4], const struct attendin
             p[i][e] = pack_bf16(s[i][2 * j + e / 2][e % 2 * 2], s[i][2 * j + e / 2][e % 2 * 2 + 1]);
 }
 
-/* o += p V for the step of 16 keys j, row by row. */
+/* o += p V for the 16 keys of step j, row by row. */
 FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct attending *x, size_t block,
                            unsigned j, const char *v, char *area)
 {
@@ -171,7 +174,8 @@ FN void attend_values_tree(float o[2][16][4], uint32_t p[2][4], const struct att
     }
 }
 
-/* What the first row of the sequence thinks of the committed keys of this block: summed over the group's query heads, ascending. */
+/* Importance of the committed keys of this block to the first row of the sequence: summed over the group's
+ * query heads, ascending. */
 FN void attend_importance(float s[2][8][4], const struct attending *x, size_t block)
 {
     float *to = x->s->importance + (x->a->layer * (size_t)x->a->n_kv_heads + x->head) * x->s->importance_step;
@@ -187,8 +191,8 @@ FN void attend_importance(float s[2][8][4], const struct attending *x, size_t bl
     }
 }
 
-/* One block of 64 keys for the queries of this warp. stage: K and V of committed slots; other: the stage that nothing comes to when the
- * block touches the tree. */
+/* One block of 64 keys for the queries of this warp. stage: K and V of committed slots; other: the stage that
+ * no copy targets while the block touches the tree. */
 FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsigned sees[2][2][2],
                      const struct attending *x, size_t block, const char *stage, char *other, bool scored)
 {
@@ -273,7 +277,7 @@ FN void attend_block(float o[2][16][4], float m[2][2], float l[2][2], const unsi
         }
     }
     UNROLL_NONE
-    for (unsigned j = 0; j < 4; j++) {           /* the steps that ancestors stand in come after those where none does */
+    for (unsigned j = 0; j < 4; j++) {           /* steps with ancestors follow the steps without */
         uint32_t p[2][4];
         if (!touched || block * CU_BLOCK + j * 16 + 16 <= n_past)
             continue;
@@ -299,7 +303,8 @@ FN void attend_write(float o[2][16][4], float m[2][2], float l[2][2], const stru
             sum = sum + shfl_xor(sum, 2);
             if (query / x->group >= x->tile.n)
                 continue;
-            float *to = x->a->part + (((size_t)row * x->a->n_heads + x->head * x->group + query % x->group) * x->a->chunks + chunk) * (2 + dp);
+            float *to = x->a->part + (((size_t)row * x->a->n_heads + x->head * x->group + query % x->group) *
+                                      x->a->chunks + chunk) * (2 + dp);
             if (lane() % 4 == 0) {
                 to[0] = m[i][h];
                 to[1] = sum;
@@ -321,7 +326,7 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
 {
     struct attending x;
     float o[2][16][4], m[2][2], l[2][2];
-    unsigned sees[2][2][2];          /* of a query: first visible position, and behind the last */
+    unsigned sees[2][2][2];          /* of a query: first visible position, end of the visible positions */
     const size_t chunk = block_z();
     char *stages = (char *)shared() + mt * 64 * dp * 2;
     const unsigned stage_bytes = 2 * CU_BLOCK * dp * 2, pieces = dp / 8;
@@ -343,7 +348,8 @@ FN void attend(const struct cu_attend *a, const unsigned dp, const unsigned mt)
         const bool is = query / x.group < x.tile.n;
         cp_async16(attend_at(x.q, query, i % pieces, dp),
                    a->q + ((size_t)(is ? row
-                                    : x.tile.row0) * a->n_heads + x.head * x.group + query % x.group) * dp + i % pieces * 8, is);
+                                    : x.tile.row0) * a->n_heads + x.head * x.group + query % x.group) * dp +
+                                        i % pieces * 8, is);
     }
     for (unsigned i = 0; i < 2; i++)
         for (unsigned h = 0; h < 2; h++) {
@@ -382,7 +388,7 @@ KERNEL(attend_64_many, attend, 128, 2) { attend(&a, 64, 2); }
 KERNEL(attend_128_few, attend, 128, 2) { attend(&a, 128, 1); }
 KERNEL(attend_128_many, attend, 128, 1) { attend(&a, 128, 2); }
 
-/* Chunks, ascending, one warp per row and head; a lane has the dimensions lane, lane + 32, .. */
+/* Merges chunks, ascending; one warp for each row and head. A lane has dimensions lane, lane + 32, .. */
 KERNEL(merge, merge, 128, 1)
 {
     const size_t item = (size_t)block_x() * (threads() / WARP) + warp(), r = item / a.n_heads;

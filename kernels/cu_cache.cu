@@ -1,21 +1,21 @@
-/* Caches: rows copied from here to there, and the selection of the most important ones. */
+/* Caches: copies of rows, and selection of the most important rows. */
 #include <assert.h>
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
-/* K; V stands 64 rows further on */
+/* Address of a row of K; the row of V is 64 rows further on. */
 FN char *cache_row(const struct cu_cache *c, size_t layer, size_t head, size_t slot, size_t dp)
 {
     return c->base + layer * c->layer_bytes + head * c->head_bytes + slot / CU_BLOCK * 2 * CU_BLOCK * dp * 2 +
            slot % CU_BLOCK * dp * 2;
 }
 
-/* A warp per row, layer and head: block (row, layer * heads + head). */
+/* One warp for each row, layer and head: block (row, layer * heads + head). */
 KERNEL(kv_copy, kv_copy, WARP, 1)
 {
     const size_t i = block_x(), layer = block_y() / a.n_kv_heads, head = block_y() % a.n_kv_heads,
                  v = CU_BLOCK * (size_t)a.dp * 2;
-    const unsigned chunks = a.dp / 8;            /* of 16 bytes in a row of K */
+    const unsigned chunks = a.dp / 8;            /* 16-byte pieces in a row of K */
     depend_wait();
     const size_t from = a.from[(size_t)block_y() * a.from_step + i], to = a.to ? a.to[i] : a.to0 + i;
     char *dst = cache_row(&a.dst, layer, head, to, a.dp);
@@ -45,14 +45,15 @@ KERNEL(kv_zero, kv_zero, WARP, 1)
 enum { SELECT_AT_ONCE = 8 };
 struct selecting { uint32_t hist[256]; uint64_t cut; uint32_t left, taken, found; };     /* shared memory */
 
-/* Larger score first, then the later position: one whole number that orders candidates; no two are equal. */
+/* The key orders candidates by score, the later position first on ties. Keys are unique. */
 FN uint64_t select_key(float score, uint32_t position)
 {
     const uint32_t u = as_bits(score + 0.0f);              /* -0 is 0 */
     return (uint64_t)(u >> 31 ? ~u : u | 0x80000000u) << 32 | position;
 }
 
-/* A thread's keys i, i + threads(), .. of n, behind `first`: several scores asked for at once, as in choose_load. 0 is no key: positions are above the sinks. */
+/* Loads a thread's keys i, i + threads(), .. of n, after `first`. It issues several loads before it uses one,
+ * as sample_load does. Key 0 stands for none, because positions are above the sinks. */
 FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t first, uint32_t i, uint32_t n)
 {
     float x[SELECT_AT_ONCE];
@@ -65,8 +66,9 @@ FN void select_keys(uint64_t key[SELECT_AT_ONCE], const float *score, uint32_t f
 }
 #define SELECT_EACH(i, n) for (uint32_t i = tid(); i < (n); i += SELECT_AT_ONCE * threads())
 
-/* One block per head and layer: (head, layer). The want-th largest key by digits of 8 bits, from the top, as long as more keys than are wanted begin
- * with the digits so far; then those not below it, sorted. */
+/* One block for each head and layer: (head, layer). Finds the want-th largest key by 8-bit digits from the
+ * top, while more keys than wanted begin with the digits found so far. Then sorts the keys that are not below
+ * it. */
 KERNEL(kv_select, kv_select, CU_SELECT_THREADS, 2)
 {
     const size_t at = block_y() * (size_t)a.n_kv_heads + block_x();
@@ -122,6 +124,7 @@ KERNEL(kv_select, kv_select, CU_SELECT_THREADS, 2)
     sort_keys(keys, padded);
     for (unsigned i = tid(); i < a.sinks; i += threads())
         row[i] = i;
-    for (unsigned i = tid(); i < want; i += threads())      /* behind a layer's window: its nearest rows */
+    /* a layer's window ends: the nearest rows before it */
+    for (unsigned i = tid(); i < want; i += threads())
         row[a.sinks + i] = i < take ? (uint32_t)keys[i] : first - 1 - (i - take);
 }

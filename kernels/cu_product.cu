@@ -1,13 +1,16 @@
-/* y = x w^T. The matrix is one stream of tiles (cu_args.h), cut evenly into pieces; a block reads its piece from the first byte to
- * the last, each tile once for up to 64 rows. Outputs that two or more pieces share are added up, in the order of the pieces, by the
- * block that is done last: who that is, is chance, what it computes is not. So the order over k depends on n and k alone (R1).
+/* y = x w^T. The matrix is one stream of tiles (cu_args.h), cut evenly into pieces. A block reads its piece
+ * from the first byte to the last, each tile once for up to 64 rows. Where pieces share outputs, the block
+ * that finishes last adds up their parts in the order of the pieces. Which block is last depends on chance;
+ * the result does not. The order over k thus depends on n and k alone (R1). This is a stream-K product with a
+ * fixed split.
  *
- * Weights are the `a` of mma (16 outputs), rows of x are its `b` (8 rows): a block of 4 warps has 128 outputs, a warp 32. */
+ * Weights are the `a` of mma (16 outputs), rows of x its `b` (8 rows): a block of 4 warps has 128 outputs, a
+ * warp 32. */
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
 FN size_t product_from(size_t tiles, unsigned piece, unsigned pieces) { return tiles * piece / pieces; }
-/* The piece that tile t belongs to. */
+/* The piece of tile t. */
 FN unsigned product_piece(size_t tiles, size_t t, unsigned pieces)
 {
     return (unsigned)(((t + 1) * pieces - 1) / tiles);
@@ -21,7 +24,8 @@ FN void product_load_w(char *stage, const struct cu_product *a, size_t t)
         cp_async16(stage + (i * 128 + tid()) * 16, src + (i * 128 + tid()) * 16, true);
 }
 
-/* 64 inputs of the rows: [row][8 pieces of 16 bytes], piece c at c ^ (row % 8), so that ldmatrix meets every bank once. */
+/* 64 inputs of the rows: [row][8 pieces of 16 bytes], piece c at c ^ (row % 8), so that ldmatrix uses every
+ * bank once. */
 FN void product_load_x(char *stage, const struct cu_product *a, const unsigned nr, unsigned row0, size_t k0)
 {
     UNROLL_ALL
@@ -33,7 +37,7 @@ FN void product_load_x(char *stage, const struct cu_product *a, const unsigned n
         const uint16_t *src = a->x + (size_t)(row ? row0 + r : 0) * a->k;
         if (a->k % 8 == 0) {
             cp_async16(dst, row && k < a->k ? src + k : src, row && k < a->k);
-        } else {                                 /* rows that do not begin at 16 bytes */
+        } else {                                 /* rows that are not aligned to 16 bytes */
             uint32_t v[4];
             for (unsigned j = 0; j < 4; j++) {
                 const uint32_t lo = row && k + 2 * j < a->k ? src[k + 2 * j] : 0,
@@ -70,7 +74,7 @@ FN void product_tile(float acc[2][8][4], const char *w, const char *x, const uns
 FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsigned nr, unsigned row0,
                       size_t n_tile)
 {
-    const size_t out = n_tile * CU_TILE_N + warp() * 32 + lane() / 4;        /* and 8, 16, 24 further on */
+    const size_t out = n_tile * CU_TILE_N + warp() * 32 + lane() / 4;  /* and outputs 8, 16, 24 further on */
     const unsigned r0 = row0 + lane() % 4 * 2;
     float *y = a->y + r0 * a->ldy + out, bias[4];
     UNROLL_ALL
@@ -96,8 +100,9 @@ FN void product_write(const struct cu_product *a, float acc[2][8][4], const unsi
     }
 }
 
-/* Outputs of n_tile that this block has summed up from tile ka (in k) on, without its first or its last: to memory; the block that
- * comes last adds up what all have brought, into acc. Whether this is the last one. */
+/* Shares the outputs of n_tile that this block has summed from tile ka (in k) on, without the first or last
+ * tile of the row of tiles. Writes the part to memory. The block that comes last adds up all parts into acc
+ * and returns true. */
 FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsigned nr, size_t tiles,
                       size_t tiles_k, size_t n_tile, size_t ka, unsigned *came_last)
 {
@@ -113,13 +118,13 @@ FN bool product_share(const struct cu_product *a, float acc[2][8][4], const unsi
             for (unsigned e = 0; e < 4; e++)
                 mine[((i * (nr / 8) + j) * 4 + e) * 128 + tid()] = acc[i][j][e];
     barrier();
-    /* one thread for all: the barriers before and behind carry its fences to the others */
+    /* One thread acts for all: the barriers before and after carry its fences to the others. */
     if (tid() == 0) {
         uint32_t *ticket = a->ticket + block_x() * n_tiles + n_tile;
         fence();
         *came_last = atomic_add(ticket, 1) == p1 - p0;
         if (*came_last)
-            *ticket = 0;                         /* for the next product */
+            *ticket = 0;                         /* ready for the next product */
         fence();
     }
     barrier();
@@ -152,7 +157,7 @@ FN void product(const struct cu_product *a, const unsigned nr)
     unsigned *came_last = (unsigned *)(stages + CU_STAGES * stage_bytes);
     float acc[2][8][4];
     size_t ka = t0 % tiles_k;
-    /* weights may be read before the kernel ahead of this one has ended */
+    /* Weights may be read before the preceding kernel has ended. */
     for (unsigned i = 0; i < CU_STAGES - 1; i++)
         if (t0 + i < t1)
             product_load_w(stages + i * stage_bytes, a, t0 + i);

@@ -1,8 +1,9 @@
-/* What is done to rows one by one: packing of weights, embedding, norms, RoPE and the cache's form of K and V, swiglu, copies. */
+/* Operations on single rows: packing of weights, embedding, norms, RoPE and the stored form of K and V,
+ * swiglu, copies. */
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
-/* Where element (row, k) of a packed matrix lies. */
+/* Index of element (row, k) of a packed matrix. */
 FN size_t pack_at(size_t row, size_t k, size_t tiles_k)
 {
     const size_t tile = row / CU_TILE_N * tiles_k + k / CU_TILE_K,
@@ -65,7 +66,7 @@ FN float warp_sum(float x)
     return x;
 }
 
-/* One warp per row and head, of q, k and v. */
+/* One warp for each row and head of q, k and v. */
 KERNEL(rope, rope, 128, 1)
 {
     const unsigned heads = a.n_heads + 2 * a.n_kv_heads, half = a.d / 2;
@@ -161,7 +162,7 @@ FN uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* About normal: twelve uniform whole numbers less their mean, exact in any order. */
+/* About normal: the sum of twelve uniform whole numbers less its mean, exact in any order. */
 KERNEL(noise, noise, 256, 1)
 {
     depend_wait();

@@ -1,9 +1,9 @@
-/* Training of drafting heads: what is not a product. The arithmetic is that of kernels/train.h but for the order of sums, which here is a
- * function of the sizes alone. */
+/* Training of drafting heads, except products. The arithmetic is that of kernels/train.h except for the order
+ * of sums, which here depends on the sizes alone. */
 #include "kernels/cu.h"
 #include "kernels/cu_args.h"
 
-/* The way back through rmsnorm, a block per row. scale[row] is kept for gain_back. */
+/* Backward pass of rmsnorm, a block for each row. scale[row] is kept for gain_back. */
 KERNEL(norm_back, norm_back, CU_NORM_THREADS, 1)
 {
     const size_t at = block_x() * (size_t)a.dim;
@@ -59,7 +59,8 @@ FN float block_max(float x, float *work)
     return top;
 }
 
-/* Cross-entropy of a row of logits and its gradient, a block per row; a row without a target (-1) has none. */
+/* Cross-entropy of a row of logits and its gradient, a block for each row. A row with target -1 has
+ * neither. */
 KERNEL(xent, xent, CU_NORM_THREADS, 1)
 {
     const size_t row = block_x();
@@ -76,7 +77,7 @@ KERNEL(xent, xent, CU_NORM_THREADS, 1)
     const float at = x[target];
     for (unsigned i = tid(); i < a.vocab; i += threads()) {
         top = max_of(x[i], top);
-        /* whole numbers: exact to 2^24 */
+        /* whole numbers: exact up to 2^24 */
         above += x[i] > at || (x[i] == at && i < (unsigned)target) ? 1.0f : 0.0f;
     }
     top = block_max(top, work);
@@ -95,7 +96,7 @@ KERNEL(xent, xent, CU_NORM_THREADS, 1)
     }
 }
 
-/* The sum of squares of CU_SQUARES numbers, in double, a block each. */
+/* Sum of squares of CU_SQUARES numbers, in double, for each block. */
 KERNEL(squares, squares, 256, 1)
 {
     double *part = (double *)shared(), s = 0;
@@ -113,7 +114,8 @@ KERNEL(squares, squares, 256, 1)
         a.part[block_x()] = part[0];
 }
 
-/* One step, the products' copy of the weights (the first n_matrix, which decay), and the gradient is 0 again. */
+/* One step of AdamW; updates the products' copy of the weights (the first n_matrix, which decay) and zeroes
+ * the gradient. */
 KERNEL(adamw, adamw, 256, 1)
 {
     const size_t i = (size_t)block_x() * threads() + tid();

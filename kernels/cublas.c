@@ -1,3 +1,4 @@
+/* cuBLAS, loaded with dlopen. Start reading at cublas_open. */
 #include "kernels/cublas.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of cuBLAS's interface, which has kept these values since version 11. */
+/* Constants of cuBLAS, unchanged since version 11. */
 enum { OP_N = 0, OP_T = 1, R_32F = 0, R_16BF = 14, COMPUTE_32F = 68, GEMM_DEFAULT = -1 };
 
 struct cublas {
@@ -39,7 +40,8 @@ static bool load(struct cublas *b, const char *name)
     return true;
 }
 
-/* The newest first; one that is too new for the driver does not start, then the one before it. */
+/* Tries the newest version first. A version too new for the driver does not start; then the one before it is
+ * tried. */
 int cublas_open(struct cublas **out, void *stream, char *why, size_t why_size)
 {
     static const char *const names[] = { "libcublas.so.13", "libcublas.so.12" };

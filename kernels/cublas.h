@@ -1,9 +1,10 @@
-/* cuBLAS, looked for when running: products of head training. Nothing of it is needed to build. The caller's CUDA context is current. */
+/* cuBLAS, loaded at run time, for the products of head training. The build needs no part of it. The caller's
+ * CUDA context is current. */
 #pragma once
 #include "kernels/gpu.h"
 
 struct cublas;
-/* 0, or -1 and why (one line: there is none, or it does not start). stream: a CUstream. */
+/* Returns 0, or -1 with the reason in why (one line: not found, or it does not start). stream: a CUstream. */
 int  cublas_open(struct cublas **b, void *stream, char *why, size_t why_size);
 int  cublas_gemm(struct cublas *b, const struct gpu_gemm *g, char *why, size_t why_size);
-void cublas_close(struct cublas *b);         /* NULL is fine */
+void cublas_close(struct cublas *b);         /* NULL is allowed */

@@ -1,5 +1,6 @@
-/* The CUDA driver below device_gpu.c. libcuda.so.1 belongs to the driver of the machine and is looked for when running; nothing else
- * of CUDA is needed there. A build without CUDA has no device. */
+/* The CUDA driver below device_gpu.c. libcuda.so.1 comes with the machine's GPU driver and is loaded at run
+ * time; no other part of CUDA is needed. A build without CUDA has no device. Start reading at
+ * device_cuda_open. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,21 +32,25 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
 #include <pthread.h>
 
 #define CALLS(X) \
-    X(cuInit, ) X(cuDriverGetVersion, ) X(cuDeviceGetCount, ) X(cuDeviceGet, ) X(cuDeviceGetName, ) X(cuDeviceGetAttribute, ) \
-    X(cuDevicePrimaryCtxRetain, ) X(cuDevicePrimaryCtxRelease, _v2) X(cuCtxSetCurrent, ) X(cuModuleLoadData, ) X(cuModuleUnload, ) \
-    X(cuModuleGetFunction, ) X(cuFuncGetAttribute, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) \
-    X(cuMemcpyDtoHAsync, _v2) X(cuMemcpyDtoDAsync, _v2) X(cuMemsetD8Async, ) X(cuStreamCreate, ) X(cuStreamDestroy, _v2) X(cuStreamSynchronize, ) \
-    X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) \
-    X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) X(cuGetErrorName, ) \
-    X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) X(cuMemAllocHost, _v2) X(cuMemFreeHost, )
+    X(cuInit, ) X(cuDriverGetVersion, ) X(cuDeviceGetCount, ) X(cuDeviceGet, ) X(cuDeviceGetName, ) \
+    X(cuDeviceGetAttribute, ) X(cuDevicePrimaryCtxRetain, ) X(cuDevicePrimaryCtxRelease, _v2) \
+    X(cuCtxSetCurrent, ) X(cuModuleLoadData, ) X(cuModuleUnload, ) X(cuModuleGetFunction, ) \
+    X(cuFuncGetAttribute, ) X(cuFuncSetAttribute, ) X(cuMemAlloc, _v2) X(cuMemFree, _v2) \
+    X(cuMemGetInfo, _v2) X(cuMemcpyHtoDAsync, _v2) X(cuMemcpyDtoHAsync, _v2) X(cuMemcpyDtoDAsync, _v2) \
+    X(cuMemsetD8Async, ) X(cuStreamCreate, ) X(cuStreamDestroy, _v2) X(cuStreamSynchronize, ) \
+    X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) \
+    X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) \
+    X(cuGetErrorName, ) X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) \
+    X(cuMemAllocHost, _v2) X(cuMemFreeHost, )
 
-/* cuda.h itself renames some calls to those of their present version: prototypes and names agree. */
+/* cuda.h renames some calls to their present version, so the prototypes match the names. */
 static struct {
 #define X(name, version) __typeof__(name) *name##_;
     CALLS(X)
 #undef X
 } cu;
-static CUresult (*cu_func_load)(CUfunction);    /* cuFuncLoad, from 12.4 on; before, whatever asks about a function loads it */
+/* cuFuncLoad, from 12.4 on; in older versions any query of a function loads it */
+static CUresult (*cu_func_load)(CUfunction);
 
 enum { FETCH_BYTES = 1 << 20, UP_BYTES = 16 << 20, UP_PIECE = 1 << 20, DOWN_BYTES = 64 << 10 };
 struct cuda {
@@ -57,28 +62,32 @@ struct cuda {
     CUfunction kernel[CU_N_KERNELS];
     bool graphs;
     bool overlaps;                           /* programmatic dependent launch */
-    bool plain_next;                         /* weights were written: the next kernel reads nothing ahead */
-    char *up; size_t up_at;                  /* pinned: what is on its way up, behind it DOWN_BYTES for what comes down */
+    bool plain_next;                         /* weights were written: the next kernel must not read ahead */
+    char *up; size_t up_at;  /* pinned memory: UP_BYTES of uploads in flight, then DOWN_BYTES for downloads */
     struct graphs recorded;                  /* CUgraphExec */
     uint64_t key; bool recording;
-    struct cublas *cublas;                   /* NULL: not asked for */
-    /* fetch: a stream of its own, behind an event of the first one; through pinned memory, which the copy engine reaches beside kernels */
-    CUstream beside;
+    struct cublas *cublas;                   /* NULL: not loaded */
+    /* Fetching uses a stream of its own, ordered after an event of the first stream, and pinned memory, which
+     * the copy engine reaches while kernels run. */
+    CUstream fetch_stream;
     CUevent mark;
     void *pinned; bool lock_made;
-    pthread_mutex_t lock;                    /* of the pinned memory */
+    pthread_mutex_t lock;                    /* protects the pinned memory */
 };
 
 static int load(char *why, size_t size)
 {
     static void *lib;
     if (!lib && !(lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) {
-        snprintf(why, size, "there is no NVIDIA driver (libcuda.so.1)");
+        snprintf(why, size, "no NVIDIA driver (libcuda.so.1)");
         return -1;
     }
 #define X(name, version) \
     { void *f = dlsym(lib, #name #version); \
-      if (!f) { snprintf(why, size, "the NVIDIA driver is too old: it lacks %s", #name #version); return -1; } \
+      if (!f) { \
+          snprintf(why, size, "the NVIDIA driver is too old: it lacks %s", #name #version); \
+          return -1; \
+      } \
       memcpy(&cu.name##_, &f, sizeof f); }
     CALLS(X)
 #undef X
@@ -105,15 +114,15 @@ static int failed(struct cuda *c, CUresult r, const char *what, const char *whic
     return -1;
 }
 
-/* Calls may come from another thread than the one that opened. */
-static struct cuda *use(struct gpu_driver *d)
+/* Calls may come from another thread than the one that opened the device. */
+static struct cuda *enter(struct gpu_driver *d)
 {
     struct cuda *c = (struct cuda *)d;
     cu.cuCtxSetCurrent_(c->context);
     return c;
 }
 
-static void forget_graphs(struct cuda *c)
+static void destroy_graphs(struct cuda *c)
 {
     for (size_t i = 0; i < c->recorded.n; i++)
         cu.cuGraphExecDestroy_(c->recorded.at[i].graph);
@@ -122,13 +131,13 @@ static void forget_graphs(struct cuda *c)
 
 static void cuda_close(struct gpu_driver *d)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     if (c->stream)
         cu.cuStreamSynchronize_(c->stream);
-    forget_graphs(c);
+    destroy_graphs(c);
     cublas_close(c->cublas);
-    if (c->beside)
-        cu.cuStreamDestroy_(c->beside);
+    if (c->fetch_stream)
+        cu.cuStreamDestroy_(c->fetch_stream);
     if (c->mark)
         cu.cuEventDestroy_(c->mark);
     if (c->pinned)
@@ -147,14 +156,14 @@ static void cuda_close(struct gpu_driver *d)
 
 static int cuda_zero(struct gpu_driver *d, void *dst, size_t bytes)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     return failed(c, cu.cuMemsetD8Async_((CUdeviceptr)dst, 0, bytes, c->stream), "cuMemsetD8Async", "");
 }
 
 static void *cuda_alloc(struct gpu_driver *d, size_t bytes)
 {
     CUdeviceptr p = 0;
-    use(d);
+    enter(d);
     if (cu.cuMemAlloc_(&p, bytes ? bytes : 1) != CUDA_SUCCESS)
         return NULL;
     if (bytes)
@@ -164,37 +173,39 @@ static void *cuda_alloc(struct gpu_driver *d, size_t bytes)
 
 static void cuda_free(struct gpu_driver *d, void *p)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     cu.cuStreamSynchronize_(c->stream);
-    forget_graphs(c);                        /* they may name this address */
+    destroy_graphs(c);                        /* graphs may hold this address */
     cu.cuMemFree_((CUdeviceptr)p);
 }
 
 static size_t cuda_bytes_free(struct gpu_driver *d)
 {
     size_t left = 0, all;
-    use(d);
+    enter(d);
     return cu.cuMemGetInfo_(&left, &all) == CUDA_SUCCESS ? left : 0;
 }
 
-/* Nothing is under way any more. */
-static int wait(struct cuda *c)
+/* Waits until nothing is in flight. */
+static int synchronize(struct cuda *c)
 {
     c->up_at = 0;
     return failed(c, cu.cuStreamSynchronize_(c->stream), "cuStreamSynchronize", "");
 }
 
-/* Through pinned memory: whether a copy from pageable memory is done with it when the call returns, depends on driver and machine. */
+/* Uploads through pinned memory. Whether a copy from pageable memory has finished when the call returns
+ * depends on driver and machine. */
 static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     for (size_t at = 0, n; at < bytes; at += n) {
-        if (c->up_at == UP_BYTES && wait(c))
+        if (c->up_at == UP_BYTES && synchronize(c))
             return -1;
         n = UP_BYTES - c->up_at < UP_PIECE ? UP_BYTES - c->up_at : UP_PIECE;
         n = bytes - at < n ? bytes - at : n;
         memcpy(c->up + c->up_at, (const char *)src + at, n);
-        if (failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst + at, c->up + c->up_at, n, c->stream), "cuMemcpyHtoDAsync", ""))
+        if (failed(c, cu.cuMemcpyHtoDAsync_((CUdeviceptr)dst + at, c->up + c->up_at, n, c->stream),
+                   "cuMemcpyHtoDAsync", ""))
             return -1;
         c->up_at += (n + 63) / 64 * 64;
     }
@@ -203,17 +214,19 @@ static int cuda_upload(struct gpu_driver *d, void *dst, const void *src, size_t 
 
 static int cuda_download(struct gpu_driver *d, const struct gpu_piece *p, size_t n)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     char *at = c->up + UP_BYTES;
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         bytes += p[i].bytes;
-    const bool few = bytes <= DOWN_BYTES;        /* ids and scores of a round: at once, without the driver's own staging */
+    /* ids and scores of a round: through pinned memory, without the driver's staging */
+    const bool few = bytes <= DOWN_BYTES;
     bytes = 0;
     for (size_t i = 0; i < n; bytes += p[i++].bytes)
-        if (p[i].bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? at + bytes : p[i].dst, (CUdeviceptr)p[i].src, p[i].bytes, c->stream), "cuMemcpyDtoHAsync", ""))
+        if (p[i].bytes && failed(c, cu.cuMemcpyDtoHAsync_(few ? at + bytes : p[i].dst, (CUdeviceptr)p[i].src,
+                                                          p[i].bytes, c->stream), "cuMemcpyDtoHAsync", ""))
             return -1;
-    if (wait(c))
+    if (synchronize(c))
         return -1;
     for (size_t i = 0; i < n && few; at += p[i++].bytes)
         memcpy(p[i].dst, at, p[i].bytes);
@@ -222,26 +235,29 @@ static int cuda_download(struct gpu_driver *d, const struct gpu_piece *p, size_t
 
 static int cuda_copy(struct gpu_driver *d, void *dst, const void *src, size_t bytes)
 {
-    struct cuda *c = use(d);
-    return bytes ? failed(c, cu.cuMemcpyDtoDAsync_((CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream), "cuMemcpyDtoDAsync", "") : 0;
+    struct cuda *c = enter(d);
+    return bytes ? failed(c, cu.cuMemcpyDtoDAsync_((CUdeviceptr)dst, (CUdeviceptr)src, bytes, c->stream),
+                          "cuMemcpyDtoDAsync", "") : 0;
 }
 
-/* What is copied beside the kernels waits for what was launched so far. */
+/* The copies of fetch wait for everything launched before the mark. */
 static int cuda_fetch_mark(struct gpu_driver *d)
 {
-    struct cuda *c = use(d);
-    return failed(c, cu.cuEventRecord_(c->mark, c->stream), "cuEventRecord", "") || failed(c, cu.cuStreamWaitEvent_(c->beside, c->mark, 0), "cuStreamWaitEvent", "") ? -1 : 0;
+    struct cuda *c = enter(d);
+    return failed(c, cu.cuEventRecord_(c->mark, c->stream), "cuEventRecord", "") ||
+        failed(c, cu.cuStreamWaitEvent_(c->fetch_stream, c->mark, 0), "cuStreamWaitEvent", "") ? -1 : 0;
 }
 
-static int cuda_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why, size_t why_size)
+static int cuda_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why,
+                      size_t why_size)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     CUresult r = CUDA_SUCCESS;
     pthread_mutex_lock(&c->lock);
     for (size_t at = 0, n; at < bytes && r == CUDA_SUCCESS; at += n) {
         n = bytes - at < FETCH_BYTES ? bytes - at : FETCH_BYTES;
-        r = cu.cuMemcpyDtoHAsync_(c->pinned, (CUdeviceptr)src + at, n, c->beside);
-        if (r == CUDA_SUCCESS && (r = cu.cuStreamSynchronize_(c->beside)) == CUDA_SUCCESS)
+        r = cu.cuMemcpyDtoHAsync_(c->pinned, (CUdeviceptr)src + at, n, c->fetch_stream);
+        if (r == CUDA_SUCCESS && (r = cu.cuStreamSynchronize_(c->fetch_stream)) == CUDA_SUCCESS)
             memcpy((char *)dst + at, c->pinned, n);
     }
     pthread_mutex_unlock(&c->lock);
@@ -259,26 +275,29 @@ static const char *const kernel_name[] = { CU_KERNELS(X) };
 
 static int cuda_launch(struct gpu_driver *d, const struct gpu_launch *l)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     const char *name = kernel_name[l->kernel];
     void *args[] = { (void *)(uintptr_t)l->args };
-    CUlaunchAttribute overlap = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmaticStreamSerializationAllowed = 1 };
-    const CUlaunchConfig at = { .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2], .blockDimX = l->block, .blockDimY = 1, .blockDimZ = 1,
-                                .sharedMemBytes = (unsigned)l->shared_bytes, .hStream = c->stream, .attrs = &overlap, .numAttrs = c->overlaps && !c->plain_next };
+    CUlaunchAttribute overlap = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                  .value.programmaticStreamSerializationAllowed = 1 };
+    const CUlaunchConfig at = { .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2],
+                                .blockDimX = l->block, .blockDimY = 1, .blockDimZ = 1,
+                                .sharedMemBytes = (unsigned)l->shared_bytes, .hStream = c->stream,
+                                    .attrs = &overlap, .numAttrs = c->overlaps && !c->plain_next };
     c->plain_next = l->kernel == CU_pack || l->kernel == CU_noise;
     return failed(c, cu.cuLaunchKernelEx_(&at, c->kernel[l->kernel], args, NULL), "cuLaunchKernelEx", name);
 }
 
 static int cuda_gemm_open(struct gpu_driver *d, char *why, size_t why_size)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     return c->cublas ? 0 : cublas_open(&c->cublas, c->stream, why, why_size);
 }
 
 static int cuda_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
 {
     char why[160];
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     if (cublas_gemm(c->cublas, g, why, sizeof why) == 0)
         return 0;
     if (!*d->error)
@@ -288,7 +307,7 @@ static int cuda_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
 
 static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     void *known, *old;
     if (!c->graphs)
         return false;
@@ -304,14 +323,15 @@ static bool cuda_graph_begin(struct gpu_driver *d, uint64_t key)
     if (!room)
         return false;
     c->key = key;
-    c->recording = !failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture", "");
+    c->recording = !failed(c, cu.cuStreamBeginCapture_(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                           "cuStreamBeginCapture", "");
     return false;
 }
 
-/* A graph for which there is no memory is done without, and so are others from here on. */
+/* Without memory for a graph, the pass runs without one, and no more graphs are recorded. */
 static int cuda_graph_end(struct gpu_driver *d)
 {
-    struct cuda *c = use(d);
+    struct cuda *c = enter(d);
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
     if (!c->recording)
@@ -335,7 +355,7 @@ static int cuda_graph_end(struct gpu_driver *d)
         return failed(c, r, exec ? "cuGraphLaunch" : "cuGraphInstantiate", "");
     c->graphs = false;
     cu.cuStreamSynchronize_(c->stream);
-    forget_graphs(c);
+    destroy_graphs(c);
     return 1;
 }
 
@@ -349,32 +369,40 @@ size_t device_cuda_count(char *why, size_t why_size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* The kernels out of their image, now and not at their first launch, which may be one that is recorded (CUDA_MODULE_LOADING is lazy unless told otherwise).
- * All of them ask for the same split of an SM's memory: one that asks for another waits until the SM is empty, and would
- * not overlap with the kernel before it. */
+/* Loads the kernels from their image now, not at their first launch, which a graph may be recording
+ * (CUDA_MODULE_LOADING is lazy by default). All kernels ask for the same split of an SM's memory: a kernel
+ * with another split waits until the SM is empty and cannot overlap with the kernel before it. */
 static int load_kernels(struct cuda *c, const struct cuda_image *image, const char *arch)
 {
     int version = 0;
     if (failed(c, cu.cuModuleLoadData_(&c->module, image->data), "cuModuleLoadData", arch)) {
         const size_t n = strlen(c->d.error);
         if (cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < CUDA_VERSION)
-            snprintf(c->d.error + n, sizeof c->d.error - n, "; the NVIDIA driver knows CUDA up to %d.%d, these kernels are of %d.%d: a newer driver is needed", version / 1000,
-                     version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+            snprintf(c->d.error + n, sizeof c->d.error - n,
+                     "; the NVIDIA driver supports CUDA up to %d.%d, these kernels need %d.%d: install a "
+                     "newer driver", version / 1000, version % 1000 / 10, CUDA_VERSION / 1000,
+                     CUDA_VERSION % 1000 / 10);
         return -1;
     }
     for (int i = 0; i < CU_N_KERNELS; i++) {
         int registers;
-        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]), "cuModuleGetFunction", kernel_name[i]) ||
-            failed(c, cu_func_load ? cu_func_load(c->kernel[i]) : cu.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, c->kernel[i]), "cuFuncLoad", kernel_name[i]) ||
-            failed(c, cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_SHARED_MAX), "cuFuncSetAttribute", kernel_name[i]))
+        if (failed(c, cu.cuModuleGetFunction_(&c->kernel[i], c->module, kernel_name[i]),
+                   "cuModuleGetFunction", kernel_name[i]) ||
+            failed(c, cu_func_load ? cu_func_load(c->kernel[i])
+                   : cu.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, c->kernel[i]),
+                   "cuFuncLoad", kernel_name[i]) ||
+            failed(c, cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                             CU_SHARED_MAX), "cuFuncSetAttribute", kernel_name[i]))
             return -1;
-        cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);     /* a wish: no error */
+        /* a hint: errors do not matter */
+        cu.cuFuncSetAttribute_(c->kernel[i], CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                               CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
     }
     return 0;
 }
 
-/* The image for this GPU, its kernels, streams. LONGHAND_CUDA_OFF=graphs,overlap: without graphs, without kernels that begin early; to find out where an
- * error comes from. */
+/* Chooses the image for this GPU, loads its kernels and makes the streams. LONGHAND_CUDA_OFF=graphs,overlap
+ * switches off graphs, and kernels that begin early, to locate the source of an error. */
 static int start(struct cuda *c, size_t ordinal)
 {
     int major = 0, minor = 0, version = 0;
@@ -384,15 +412,18 @@ static int start(struct cuda *c, size_t ordinal)
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu", ordinal);
     if (failed(c, cu.cuDeviceGet_(&c->device, (int)ordinal), "cuDeviceGet", "") ||
         failed(c, cu.cuDeviceGetName_(model, sizeof model, c->device), "cuDeviceGetName", "") ||
-        failed(c, cu.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device), "cuDeviceGetAttribute", "") ||
-        failed(c, cu.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device), "cuDeviceGetAttribute", "") ||
+        failed(c, cu.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device),
+               "cuDeviceGetAttribute", "") ||
+        failed(c, cu.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->device),
+               "cuDeviceGetAttribute", "") ||
         failed(c, cu.cuDevicePrimaryCtxRetain_(&c->context, c->device), "cuDevicePrimaryCtxRetain", ""))
         return -1;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu %s", ordinal, model);
     cu.cuCtxSetCurrent_(c->context);
     const struct cuda_image *image = cuda_image_for(major, minor);
     if (!image) {
-        snprintf(c->d.error, sizeof c->d.error, "compute capability %d.%d; 8.0 or newer is needed", major, minor);
+        snprintf(c->d.error, sizeof c->d.error, "compute capability %d.%d; 8.0 or newer is needed", major,
+                 minor);
         return -1;
     }
     cuda_image_arch(image, arch);
@@ -400,9 +431,10 @@ static int start(struct cuda *c, size_t ordinal)
     cuda_numerics(image, major, minor, c->d.numerics);
     if (load_kernels(c, image, arch) ||
         failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
-        failed(c, cu.cuStreamCreate_(&c->beside, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
+        failed(c, cu.cuStreamCreate_(&c->fetch_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuEventCreate_(&c->mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate", "") ||
-        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", "") || failed(c, cu.cuMemAllocHost_(&up, UP_BYTES + DOWN_BYTES), "cuMemAllocHost", ""))
+        failed(c, cu.cuMemAllocHost_(&c->pinned, FETCH_BYTES), "cuMemAllocHost", "") ||
+            failed(c, cu.cuMemAllocHost_(&up, UP_BYTES + DOWN_BYTES), "cuMemAllocHost", ""))
         return -1;
     c->up = up;
     c->lock_made = pthread_mutex_init(&c->lock, NULL) == 0;
@@ -410,8 +442,10 @@ static int start(struct cuda *c, size_t ordinal)
         snprintf(c->d.error, sizeof c->d.error, "no mutex");
         return -1;
     }
-    /* in graphs the edges between kernels that overlap are known from 12.3 on */
-    c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 && !ptx && !(off && strstr(off, "overlap"));
+    /* in graphs, overlapping kernels are supported from 12.3 on */
+    c->overlaps = major >= 9 && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version >= 12030 &&
+        !ptx &&
+        !(off && strstr(off, "overlap"));
     c->graphs = !(off && strstr(off, "graphs"));
     c->d.graph_bytes = c->graphs ? GRAPHS_BYTES : 0;
     return 0;
@@ -422,7 +456,8 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
     const size_t n = device_cuda_count(why, why_size);
     if (ordinal >= n) {
         if (n)
-            snprintf(why, why_size, "there is no cuda:%zu; the GPUs here are cuda:0 to cuda:%zu", ordinal, n - 1);
+            snprintf(why, why_size, "cuda:%zu does not exist; the GPUs here are cuda:0 to cuda:%zu", ordinal,
+                     n - 1);
         return -1;
     }
     struct cuda *c = calloc(1, sizeof *c);
@@ -430,9 +465,12 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         snprintf(why, why_size, "out of memory");
         return -1;
     }
-    c->d = (struct gpu_driver){ .kind = "cuda", .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free, .bytes_free = cuda_bytes_free, .upload = cuda_upload,
-        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark, .fetch = cuda_fetch, .launch = cuda_launch,
-        .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end };
+    c->d = (struct gpu_driver){ .kind = "cuda", .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
+                                .bytes_free = cuda_bytes_free, .upload = cuda_upload,
+        .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark,
+            .fetch = cuda_fetch, .launch = cuda_launch,
+        .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin,
+            .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%s: %s", c->d.name, c->d.error);
         if (c->context)

@@ -1,3 +1,5 @@
+/* The kernel images of this binary: embedded files, their architectures and the choice among them. Start
+ * reading at cuda_image_for. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,8 @@
 
 #ifdef WITH_CUDA
 #define IMAGE(name, file) \
-    __asm__(".section .rodata,\"a\"\n.balign 64\ncuda_" #name ":\n.incbin \"" CU_DIR "/" file "\"\ncuda_" #name "_end:\n.byte 0\n.previous\n"); \
+    __asm__(".section .rodata,\"a\"\n.balign 64\ncuda_" #name ":\n.incbin \"" CU_DIR "/" file "\"\n" \
+            "cuda_" #name "_end:\n.byte 0\n.previous\n"); \
     extern const char cuda_##name[], cuda_##name##_end[];
 IMAGE(sm_80, "sm_80.cubin")
 IMAGE(sm_89, "sm_89.cubin")
@@ -34,7 +37,7 @@ static size_t images(struct cuda_image *to)
     return n;
 }
 
-/* The word that begins with `mark`, e.g. of "-arch sm_90a ..." that the assembler notes in a cubin. */
+/* The word after `mark`, such as the value of "-arch sm_90a ..." that the assembler notes in a cubin. */
 static const char *word_after(const struct cuda_image *i, const char *mark, char text[16])
 {
     const char *at = memmem(i->data, i->size, mark, strlen(mark));

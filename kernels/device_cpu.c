@@ -1,5 +1,6 @@
-/* struct device over the table of operations: rows, heads and columns shared out over the pool. Every call has happened when it returns,
- * and everything lies in the process's own memory. */
+/* The device `cpu`: struct device over the table of operations, with rows, heads and columns shared out over
+ * the pool. Every call completes before it returns, and all memory is the process's own. Start reading at
+ * device_cpu_open, run_product and cpu_attend. */
 #include "kernels/device.h"
 
 #include <assert.h>
@@ -13,12 +14,12 @@
 #include "src/base/base.h"
 
 enum {
-    SLAB_ROWS = 64,                  /* rows of a sequence whose attention is worked on together */
-    ROWS_ALONE = 8,                  /* fewer rows than this are not worth waking threads for in the small steps */
+    SLAB_ROWS = 64,                  /* rows of a sequence whose attention is computed together */
+    ROWS_ALONE = 8,                  /* with fewer rows the small steps do not wake threads */
     ROWS_PIECE = 4,
     HEAD_DIM_MAX = 512,
-    SMALL_BYTES = 2 << 20,           /* of a matrix whose product with one row is done in microseconds */
-    QUANTIZED_ROWS = 16,             /* rows of a product with weights of 8 bits that are there at once */
+    SMALL_BYTES = 2 << 20,  /* size up to which the product of a matrix with one row takes microseconds */
+    QUANTIZED_ROWS = 16,             /* rows that a product with 8-bit weights quantises at once */
 };
 #define PART_BYTES ((size_t)48 << 20)    /* bound on the chunk states of a slab */
 
@@ -27,14 +28,14 @@ struct cpu {
     const struct ops *ops;
     struct pool *pool;
     struct device_limits limits;
-    char *mem;                       /* of the buffers below */
+    char *mem;                       /* holds the buffers below */
     size_t bytes, slab, work_bytes, part_bytes;
     float *cos, *sin, *part, *q_scale;       /* q_scale: [rows_max][n_heads], in the order of q */
-    size_t *lo, *hi;                 /* visible committed slots [lo, hi) of the layer at hand */
+    size_t *lo, *hi;                 /* visible committed slots [lo, hi) in the present layer */
     uint32_t *seq_of;                /* sequence of a row */
     int16_t *quantized;              /* [QUANTIZED_ROWS][quantized_row(n_in_max)] */
     char *work;                      /* [threads][work_bytes] */
-    /* the pass at hand */
+    /* the present pass */
     const struct device_rows *rows;
     _Atomic uint64_t bad;            /* the smallest place << 32 | row, or UINT64_MAX */
 };
@@ -43,7 +44,7 @@ struct cpu {
 
 static void *cpu_alloc(struct device *d, size_t bytes) { (void)d; return mem_alloc(bytes); }
 static void cpu_free(struct device *d, void *p, size_t bytes) { (void)d; mem_free(p, bytes); }
-/* src/model/memory_plan.h looks */
+/* src/model/memory_plan.h checks the host's memory */
 static size_t cpu_bytes_free(struct device *d) { (void)d; return SIZE_MAX; }
 static void cpu_zero(struct device *d, void *dst, size_t bytes) { (void)d; memset(dst, 0, bytes); }
 
@@ -74,7 +75,7 @@ static size_t cpu_mat_size(const struct device *d, enum dtype type, size_t n, si
 
 struct put { struct mat *m; size_t r0, n; const char *src; enum dtype from; };
 
-/* Pack 16 rows. */
+/* Packs 16 rows. */
 static void put_item(void *ctx, size_t i, size_t thread)
 {
     const struct put *p = ctx;
@@ -92,7 +93,7 @@ static void cpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
 
 /* ---- working memory ---- */
 
-/* Deal out the buffers from c->mem, or only count them when it is NULL. */
+/* Places the buffers in c->mem, or only adds up their sizes when it is NULL. */
 static void layout(struct cpu *c, const struct device_limits *l)
 {
     const size_t n = l->rows_max, dp = l->heads.padded, half = dp / 2;
@@ -122,7 +123,7 @@ static size_t cpu_reserve_bytes(const struct device *d, const struct device_limi
     return c.bytes;
 }
 
-/* A device serves several models, one after the other: what it keeps grows to the largest of each size. */
+/* A device serves several models in turn, so the limits only grow. */
 static int cpu_reserve(struct device *d, const struct device_limits *want)
 {
     struct cpu *c = (struct cpu *)d;
@@ -291,10 +292,10 @@ struct product {
     enum dtype act; const void *x; size_t ldx, rows;
     const struct mat *w; const float *bias; bool add;
     size_t items, place;
-    const struct cpu *c;             /* NULL: results are not looked at */
+    const struct cpu *c;             /* NULL: results are not checked */
 };
 
-/* Panels are shared in fours, which keeps tiles wide; results do not depend on the cut. */
+/* Items are groups of four panels, which keeps tiles wide. Results do not depend on the split. */
 static void product_item(void *ctx, size_t i, size_t thread)
 {
     const struct product *p = ctx;
@@ -307,8 +308,9 @@ static void product_item(void *ctx, size_t i, size_t thread)
             note(p->c, p->place, r);
 }
 
-/* Small matrices take a single row a few microseconds and are cut once for each thread: claiming an item and what it wrote pass from core to core. Others in four, so that a
- * thread that is put aside keeps little from the others. */
+/* A small matrix takes a few microseconds for a single row and is cut once for each thread, because claiming
+ * an item and passing on its result cost a cache line between cores. A larger matrix is cut in four for each
+ * thread, so that a thread that loses its core delays the others little. */
 static void run_product(struct pool *pool, struct product *p)
 {
     const size_t threads = pool_threads(pool), each = p->rows == 1 && mat_bytes(p->w) <= SMALL_BYTES ? 1 : 4;
@@ -337,7 +339,7 @@ static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, s
     const size_t row = quantized_row(w->k);
     assert(w->k <= c->limits.n_in_max);
     p.act = DT_I16, p.x = c->quantized, p.ldx = row;
-    /* what is not finite is noted under a row of the lot: drafts are forgotten as a whole */
+    /* A value that is not finite is reported under some row of the lot: drafts are discarded as a whole. */
     for (size_t r = 0; r < n; r += p.rows, p.y += p.rows * ldy) {
         p.rows = MIN(n - r, (size_t)QUANTIZED_ROWS);
         for (size_t i = 0; i < p.rows; i++)
@@ -349,7 +351,7 @@ static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, s
 
 /* ---- attention ---- */
 
-struct turn {
+struct rope_args {
     char *q; float *qkv, *q_tap;
     const struct device_heads *h;
     size_t layer;
@@ -366,8 +368,8 @@ static char *node_at(const struct device_kv *kv, size_t l, size_t node)
     return kv->scratch + (l * kv->node_max + node) * kv->n_kv_heads * kv_row_bytes(kv->type, kv->head_dim);
 }
 
-/* Store k and v of row r in the form the cache has, before any attention reads them. */
-static void store_kv(const struct cpu *c, const struct turn *p, size_t r, const float *k, const float *v)
+/* Stores k and v of row r in the form of the cache, before any attention reads them. */
+static void store_kv(const struct cpu *c, const struct rope_args *p, size_t r, const float *k, const float *v)
 {
     const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
     const size_t dp = p->h->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
@@ -383,10 +385,11 @@ static void store_kv(const struct cpu *c, const struct turn *p, size_t r, const 
     }
 }
 
-/* Turn q and k, store k and v, and lay q out for attention: by slab, then [kv head][row][group][head_dim]. */
+/* Rotates q and k, stores k and v, and arranges q for attention: by slab, then [kv
+ * head][row][group][head_dim]. */
 static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
-    const struct turn *p = args;
+    const struct rope_args *p = args;
     const struct device_heads *g = p->h;
     const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2,
@@ -420,13 +423,13 @@ static void cpu_rope(struct device *d, void *q, float *qkv, const struct device_
                      const float *q_norm, const float *k_norm, float eps, float *q_tap)
 {
     struct cpu *c = (struct cpu *)d;
-    /* log2(e)/sqrt(head_dim): scores come out ready for exp2 */
-    const struct turn p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps,
+    /* log2(e)/sqrt(head_dim): scores are then exponents of 2 */
+    const struct rope_args p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps,
                             (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)) };
     each_row(c, rope_rows, &p, c->rows->n);
 }
 
-/* of one slab; into how many items its rows are cut */
+/* one slab; pieces: number of items that its rows are cut into */
 struct attending { const struct cpu *c; struct attn a; char *out; size_t pieces; };
 
 static void attend_item(void *ctx, size_t i, size_t thread)
@@ -444,9 +447,10 @@ static void merge_rows(const struct cpu *c, const void *args, size_t r0, size_t 
     c->ops->attend_merge(&p->a, p->out, r0, r1);
 }
 
-/* Into how many pieces the rows are cut for each chunk of a head, over so many keys. Many rows: about four items for each thread, as none takes exactly as long as the
- * others, each of several tiles. Few rows: what ends first, when reading a chunk takes as long as one and a half query rows (2 rows of 2 behind 5,120 tokens, two threads, on
- * Zen 3: 0.68 ms apart, 0.59 together). The last chunk counts for what is in it. */
+/* The number of pieces of the rows, for each chunk of a head. Many rows: about four items for each thread,
+ * because items take unequal times, with several tiles each. Few rows: the split that ends first, if reading
+ * a chunk takes as long as 1.5 query rows (2 rows of 2 after 5,120 tokens, two threads, on Zen 3: 0.68 ms
+ * apart, 0.59 ms together). The last chunk counts by its keys. */
 static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, size_t threads)
 {
     const size_t chunk = MIN(keys, (size_t)KV_CHUNK), whole = heads * (keys / chunk);
@@ -467,7 +471,7 @@ static size_t pieces_of(size_t rows, size_t group, size_t heads, size_t keys, si
     return MIN(best, rows);
 }
 
-/* Sequence by sequence, in slabs that bound the chunk states. */
+/* Computes sequence by sequence, in slabs that bound the chunk states. */
 static void cpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
                        size_t window)
 {

@@ -1,5 +1,6 @@
-/* struct device over the kernels: what each operation launches, with which grid, on which tables. No CUDA here: the driver below is the
- * GPU's or the emulation (gpu.h). */
+/* struct device over the kernels: the launches, grids and tables of each operation. No CUDA call is here: the
+ * driver below is the GPU's (cuda.c) or the emulated one (gpu.h). begin() writes the tables of a pass into
+ * one buffer and uploads it; the operations then launch kernels on them. Start reading at gpu_begin. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,20 +29,21 @@ struct gpu {
     struct gpu_driver *driver;
     struct device_limits limits;
     size_t slab, chunks_max;
-    char *table; size_t table_bytes;         /* of the pass at hand: `bad`, then struct cu_rows' arrays */
+    /* tables of the present pass: `bad`, then the arrays of struct cu_rows */
+    char *table; size_t table_bytes;
     char *table_host;
     float *part, *product_part;
     uint32_t *ticket, *list;
     char *staging;
-    /* the pass at hand */
+    /* the present pass */
     struct cu_rows rows;
     size_t n, n_want, n_tiles, chunks, n_seqs;
     bool many;
-    bool open, told; uint64_t bad;           /* between begin and end; what `end` tells has come down */
-    const struct cu_tile *tile;              /* on the host */
+    bool open, bad_downloaded; uint64_t bad;           /* between begin and end; `bad` has been downloaded */
+    const struct cu_tile *tile;              /* host memory */
 };
 
-static size_t power_of_two(size_t n)         /* not below n */
+static size_t power_of_two(size_t n)         /* the least power of two >= n */
 {
     size_t p = 1;
     while (p < n)
@@ -97,7 +99,7 @@ static void gpu_upload(struct device *d, void *dst, const void *src, size_t byte
         check(g, g->driver->upload(g->driver, dst, src, bytes));
 }
 
-static int bring(struct gpu *g, const struct gpu_piece *p, size_t n)
+static int download_pieces(struct gpu *g, const struct gpu_piece *p, size_t n)
 {
     if (!*g->d.error)
         check(g, g->driver->download(g->driver, p, n));
@@ -109,7 +111,7 @@ static int bring(struct gpu *g, const struct gpu_piece *p, size_t n)
 
 static int gpu_download(struct device *d, void *dst, const void *src, size_t bytes)
 {
-    return bring((struct gpu *)d, &(struct gpu_piece){ dst, src, bytes }, 1);
+    return download_pieces((struct gpu *)d, &(struct gpu_piece){ dst, src, bytes }, 1);
 }
 
 static void gpu_copy(struct device *d, void *dst, const void *src, size_t bytes)
@@ -183,7 +185,7 @@ static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
            row <= STAGING);
     if (!g->staging && !(g->staging = gpu_alloc(d, STAGING))) {
         if (!*d->error)
-            snprintf(d->error, sizeof d->error, "no device memory to bring weights through (%d bytes)",
+            snprintf(d->error, sizeof d->error, "no device memory for a staging buffer of weights (%d bytes)",
                      STAGING);
         return;
     }
@@ -271,8 +273,8 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
 
 /* ---- a pass ---- */
 
-/* The next `bytes` of the table: on the host, and where they will be on the device. */
-static void *deal(struct gpu *g, size_t *at, size_t bytes, const void **there)
+/* Reserves the next `bytes` of the table. Returns their host address; *there is their device address. */
+static void *table_alloc(struct gpu *g, size_t *at, size_t bytes, const void **there)
 {
     void *p = g->table_host + *at;
     *there = g->table + *at;
@@ -290,7 +292,7 @@ static struct cu_seq seq_of(const struct device_seq *s)
                                 s->tree, s->shifted, 0 };
 }
 
-/* Tiles of attention: rows of one sequence, at most `rows` of them, that do not cross a slab. */
+/* Cuts the rows into tiles of attention: at most `rows` rows of one sequence, not across slabs. */
 static size_t cut_tiles(const struct gpu *g, const struct device_rows *r, size_t rows, struct cu_tile *tile)
 {
     size_t n = 0;
@@ -316,18 +318,18 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     size_t at = 0, longest = 0, last = 0, n_node = 0;
     const void *bad;
     assert(n >= 1 && n <= g->limits.rows_max && r->n_seqs <= n && r->n_want <= n);
-    *(uint64_t *)deal(g, &at, sizeof(uint64_t), &bad) = UINT64_MAX;
-    struct cu_seq *seq = deal(g, &at, r->n_seqs * sizeof *seq, (const void **)&g->rows.seq);
-    uint32_t *seq_at = deal(g, &at, words, (const void **)&g->rows.seq_of);
-    memcpy(deal(g, &at, words, (const void **)&g->rows.token), r->token, words);
-    memcpy(deal(g, &at, words, (const void **)&g->rows.pos), r->pos, words);
-    memcpy(deal(g, &at, words, (const void **)&g->rows.hi), r->hi, words);
-    uint32_t *count = deal(g, &at, words, (const void **)&g->rows.n_node),
-             *node_at = deal(g, &at, words, (const void **)&g->rows.node_at);
-    float *cos = deal(g, &at, angles, (const void **)&g->rows.cos),
-          *sin = deal(g, &at, angles, (const void **)&g->rows.sin);
+    *(uint64_t *)table_alloc(g, &at, sizeof(uint64_t), &bad) = UINT64_MAX;
+    struct cu_seq *seq = table_alloc(g, &at, r->n_seqs * sizeof *seq, (const void **)&g->rows.seq);
+    uint32_t *seq_at = table_alloc(g, &at, words, (const void **)&g->rows.seq_of);
+    memcpy(table_alloc(g, &at, words, (const void **)&g->rows.token), r->token, words);
+    memcpy(table_alloc(g, &at, words, (const void **)&g->rows.pos), r->pos, words);
+    memcpy(table_alloc(g, &at, words, (const void **)&g->rows.hi), r->hi, words);
+    uint32_t *count = table_alloc(g, &at, words, (const void **)&g->rows.n_node),
+             *node_at = table_alloc(g, &at, words, (const void **)&g->rows.node_at);
+    float *cos = table_alloc(g, &at, angles, (const void **)&g->rows.cos),
+          *sin = table_alloc(g, &at, angles, (const void **)&g->rows.sin);
     if (r->n_want)
-        memcpy(deal(g, &at, r->n_want * sizeof(uint32_t), (const void **)&g->rows.want), r->want,
+        memcpy(table_alloc(g, &at, r->n_want * sizeof(uint32_t), (const void **)&g->rows.want), r->want,
                r->n_want * sizeof(uint32_t));
     for (size_t i = 0; i < r->n_seqs; i++) {
         assert(r->seq[i].kv->type == DT_BF16 &&
@@ -349,16 +351,16 @@ static void gpu_begin(struct device *d, const struct device_rows *r)
     struct cu_tile *tile = (struct cu_tile *)(void *)(g->table_host + at);
     g->tile = tile;
     g->n_tiles = cut_tiles(g, r, (g->many ? CU_QUERIES_MANY : CU_QUERIES_FEW) / group, tile);
-    deal(g, &at, g->n_tiles * sizeof *tile, (const void **)&g->rows.tile);
-    uint32_t *node = deal(g, &at, n_node * sizeof *node, (const void **)&g->rows.node);
-    for (size_t i = 0; n_node && i < n; i++)      /* without sequences nothing of these was set */
+    table_alloc(g, &at, g->n_tiles * sizeof *tile, (const void **)&g->rows.tile);
+    uint32_t *node = table_alloc(g, &at, n_node * sizeof *node, (const void **)&g->rows.node);
+    for (size_t i = 0; n_node && i < n; i++)      /* set only if there are sequences */
         if (count[i])
             memcpy(node + node_at[i], r->node + i * r->node_step, count[i] * sizeof *node);
     for (g->chunks = 1; g->chunks * KV_CHUNK <= last; )
         g->chunks *= 2;
     assert(g->chunks <= g->chunks_max);
     g->n = n, g->n_seqs = r->n_seqs, g->n_want = r->n_want;
-    g->open = true, g->told = false;
+    g->open = true, g->bad_downloaded = false;
     gpu_upload(d, g->table, g->table_host, at);
 }
 
@@ -389,7 +391,7 @@ static int gpu_end(struct device *d, struct device_bad *bad)
 {
     struct gpu *g = (struct gpu *)d;
     const struct gpu_piece word = { &g->bad, g->table, sizeof g->bad };
-    const int rc = g->told && !*d->error ? 0 : bring(g, &word, 1);
+    const int rc = g->bad_downloaded && !*d->error ? 0 : download_pieces(g, &word, 1);
     g->open = false;
     *bad = (struct device_bad){ g->bad != UINT64_MAX, (size_t)(g->bad & UINT32_MAX), (size_t)(g->bad >> 32) };
     return rc;
@@ -442,7 +444,7 @@ static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_
     launch(g, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
 }
 
-/* Slab by slab: the chunk states of so many rows fit the memory that is there. */
+/* Computes slab by slab: the chunk states of a slab fit the working memory. */
 static void gpu_attend(struct device *d, void *out, const void *q, const struct device_heads *h, size_t layer,
                        size_t window)
 {
@@ -554,7 +556,7 @@ static void gpu_kv_select(struct device *d, const struct device_selection *s)
     launch(g, CU_kv_select, &a, s->n_kv_heads, s->n_layers, 1, CU_SELECT_THREADS, CU_SELECT_SHARED);
 }
 
-static void gpu_kv_take(struct device *d, const struct device_kv *dst, const struct device_kv *src,
+static void gpu_kv_gather(struct device *d, const struct device_kv *dst, const struct device_kv *src,
                         const uint32_t *row, size_t row_step, size_t n)
 {
     const struct cu_kv_copy a = { cache_of(dst), cache_of(src), row, NULL, (uint32_t)row_step, 0,
@@ -576,13 +578,14 @@ static void gpu_count(struct device *d, uint32_t *counts, size_t vocab, const st
     }
 }
 
-/* What a call of choose has in its working memory: the lists that go up, the candidates that come down, the rows as the chain changes them. */
+/* Layout of the working memory of `sample`: the lists, the candidates that are downloaded, and the rows as
+ * the chain changes them. */
 struct call { size_t edit, count, best, x, keys, keys_step, bytes; };
 
 static struct call call_of(size_t n, size_t n_edit, size_t n_count, size_t vocab)
 {
     struct call s = { .keys_step = power_of_two(vocab) };
-    s.edit = n * sizeof(struct cu_choice);
+    s.edit = n * sizeof(struct cu_pick);
     s.count = s.edit + n_edit * sizeof(struct cu_edit);
     s.best = (s.count + n_count * sizeof(struct device_count) + 15) / 16 * 16;
     s.x = (s.best + n * CU_RANK_MAX * sizeof(struct cu_candidate) + 255) / 256 * 256;
@@ -591,31 +594,31 @@ static struct call call_of(size_t n, size_t n_edit, size_t n_count, size_t vocab
     return s;
 }
 
-static size_t gpu_choose_bytes(const struct device *d, size_t n, size_t n_edit, size_t n_count, size_t vocab)
+static size_t gpu_sample_bytes(const struct device *d, size_t n, size_t n_edit, size_t n_count, size_t vocab)
 {
     (void)d;
     return call_of(n, n_edit, n_count, vocab).bytes;
 }
 
-static int gpu_choose(struct device *d, struct device_candidate *best, size_t k, const float *logits,
-                      size_t vocab, const struct device_chain *p, const struct device_choices *c)
+static int gpu_sample(struct device *d, struct device_candidate *best, size_t k, const float *logits,
+                      size_t vocab, const struct device_chain *p, const struct device_picks *c)
 {
     struct gpu *g = (struct gpu *)d;
     const struct call s = call_of(c->n, c->n_edit, c->n_count, vocab);
     char *w = c->work;
-    unsigned block = CU_CHOOSE_THREADS_MIN;      /* no result depends on it */
-    while (block < CU_CHOOSE_THREADS && block * 2 < vocab)
+    unsigned block = CU_SAMPLE_THREADS_MIN;      /* no result depends on it */
+    while (block < CU_SAMPLE_THREADS && block * 2 < vocab)
         block *= 2;
-    static_assert(sizeof(struct device_choice) == sizeof(struct cu_choice) &&
+    static_assert(sizeof(struct device_pick) == sizeof(struct cu_pick) &&
                       sizeof(struct device_edit) == sizeof(struct cu_edit) &&
                       sizeof(struct device_candidate) == sizeof(struct cu_candidate),
                   "they go up and come down as they lie");
     assert(k >= 1 && k <= CU_RANK_MAX && p->n_order <= CU_STEPS_MAX && vocab <= SELECT_MAX);
     for (size_t i = 0; i < c->n; i++)
-        assert(c->choice[i].n_count <= block && c->choice[i].count + c->choice[i].n_count <= c->n_count &&
-               c->choice[i].edit + c->choice[i].n_edit <= c->n_edit &&
-               c->choice[i].dry + c->choice[i].n_dry <= c->n_edit);
-    struct cu_choose a = { .logits = logits, .choice = (void *)w, .edit = (void *)(w + s.edit),
+        assert(c->pick[i].n_count <= block && c->pick[i].count + c->pick[i].n_count <= c->n_count &&
+               c->pick[i].edit + c->pick[i].n_edit <= c->n_edit &&
+               c->pick[i].dry + c->pick[i].n_dry <= c->n_edit);
+    struct cu_sample a = { .logits = logits, .pick = (void *)w, .edit = (void *)(w + s.edit),
                            .count = (void *)(w + s.count), .counts = p->counts,
         .best = (void *)(w + s.best), .top_p = p->top_p, .min_p = p->min_p, .eta = p->eta,
         .presence = p->presence, .frequency = p->frequency,
@@ -632,17 +635,17 @@ static int gpu_choose(struct device *d, struct device_candidate *best, size_t k,
         if (!off)
             a.order[a.n_order++] = (uint8_t)step;
     }
-    gpu_upload(d, w, c->choice, c->n * sizeof *c->choice);
+    gpu_upload(d, w, c->pick, c->n * sizeof *c->pick);
     if (c->n_edit)
         gpu_upload(d, w + s.edit, c->edit, c->n_edit * sizeof *c->edit);
     if (c->n_count)
         gpu_upload(d, w + s.count, c->count, c->n_count * sizeof *c->count);
-    launch(g, CU_choose, &a, c->n, 1, 1, block, CU_CHOOSE_SHARED);
+    launch(g, CU_sample, &a, c->n, 1, 1, block, CU_SAMPLE_SHARED);
     const struct gpu_piece piece[] = { { best, w + s.best, c->n * k * sizeof *best }, { &g->bad, g->table,
         sizeof g->bad } };
-    const bool tells = g->open && !g->told;
-    g->told |= tells;
-    return bring(g, piece, tells ? 2 : 1);
+    const bool with_bad = g->open && !g->bad_downloaded;
+    g->bad_downloaded |= with_bad;
+    return download_pieces(g, piece, with_bad ? 2 : 1);
 }
 
 /* ---- open ---- */
@@ -679,7 +682,8 @@ int gpu_open(struct device **out, struct gpu_driver *driver, char *why, size_t w
         .swiglu = gpu_swiglu, .gather = gpu_gather, .widen = gpu_widen, .narrow = gpu_narrow,
         .kv_commit = gpu_kv_commit, .kv_copy = gpu_kv_copy,
         .kv_zero = gpu_kv_zero, .kv_select = gpu_kv_select, .select_bytes = gpu_select_bytes,
-        .kv_take = gpu_kv_take, .count = gpu_count, .choose = gpu_choose, .choose_bytes = gpu_choose_bytes };
+        .kv_gather = gpu_kv_gather, .count = gpu_count, .sample = gpu_sample,
+            .sample_bytes = gpu_sample_bytes };
     memcpy(g->d.name, driver->name, sizeof g->d.name);
     g->d.graph_bytes = driver->graph_bytes;
     memcpy(g->d.numerics, driver->numerics, sizeof g->d.numerics);

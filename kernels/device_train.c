@@ -1,3 +1,5 @@
+/* Training on a GPU (device_train.h): launches of the kernels of cu_train.cu, and products by the driver's
+ * BLAS. */
 #include "kernels/device_train.h"
 
 #include <assert.h>
@@ -18,8 +20,8 @@ int device_train_open(struct device *d, char *why, size_t why_size)
     return driver->gemm_open(driver, why, why_size);
 }
 
-/* BLAS is column-major: to it every one of these matrices is its transpose, and c' = op(b)' op(a)'. So b comes first, n before m, a leading
- * dimension is what a row has, and what is transposed stays so. */
+/* BLAS is column-major and sees every matrix as its transpose: c' = op(b)' op(a)'. So b comes first, n comes
+ * before m, the leading dimension is the length of a row, and the transpose flags stay as they are. */
 void device_gemm(struct device *d, const struct device_gemm *g)
 {
     struct gpu_driver *driver = gpu_driver_of(d);

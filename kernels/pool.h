@@ -1,23 +1,24 @@
 /* A pool of threads that runs one indexed job at a time. Results never depend on its size.
  *
- *     pool_run(p, n, fn, ctx)     calls fn(ctx, i, thread) once for each i in 0..n-1, and returns when all are done
+ *     pool_run(p, n, fn, ctx)     calls fn(ctx, i, thread) once for each i in 0..n-1, and returns after
+ *                                 the last call
  *
- * The caller is thread 0. Each thread begins with its own contiguous share (so that a thread meets the
- * same weights each time) and then takes what others have left. Idle threads spin briefly, then sleep. */
+ * The caller is thread 0. Each thread starts with a contiguous share of its own, so that it reads the same
+ * weights in every pass, and then runs items of other threads' shares. Idle threads spin briefly, then sleep. */
 #pragma once
 #include <stddef.h>
 
 enum { POOL_THREADS_MAX = 512 };
 struct pool;
 
-/* NULL when threads cannot be made. n_threads >= 1. */
+/* n_threads >= 1. Returns NULL when a thread cannot be created. */
 struct pool *pool_open(size_t n_threads);
 void pool_close(struct pool *p);
 size_t pool_threads(const struct pool *p);
 void pool_run(struct pool *p, size_t n, void (*fn)(void *ctx, size_t i, size_t thread), void *ctx);
 
-/* The number of threads for this process: the physical cores of its affinity mask, at most the CPUs that its control
- * groups allow, at least 1. */
+/* The number of threads for this process: the physical cores of its affinity mask, at most the CPUs that its
+ * control groups allow, at least 1. */
 size_t pool_default_threads(void);
 /* The same from its parts: `cores` and the CPUs of cgroup_cpus, of which a fraction is rounded down. */
 size_t pool_threads_for(size_t cores, double cpus);

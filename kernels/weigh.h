@@ -1,5 +1,5 @@
 /* Weights of candidates: exp(x - top) in units of 2^-43, rounded to whole numbers, so that sums of weights
- * are equal in any order. The CPU's loops (select.h) and the GPU's kernels (cu_choose.cu) compile this code.
+ * are equal in any order. The CPU's loops (select.h) and the GPU's kernels (cu_sample.cu) compile this code.
  * Both execute the same IEEE operations in the same order, without contraction, so both get the same bits. */
 #pragma once
 #include <stdint.h>

@@ -245,7 +245,7 @@ static void select_on_device(struct partial *p, const float *score, size_t step)
                                         p->full->n_past, p->sinks, p->budget,
                                         p->row, p->budget_max, p->work };
     dev->kv_select(dev, &s);
-    dev->kv_take(dev, &dst, &src, p->row, p->budget_max, p->budget);
+    dev->kv_gather(dev, &dst, &src, p->row, p->budget_max, p->budget);
 }
 
 void partial_select(void *partial, size_t layer, const float *score, size_t step, size_t from)
@@ -514,7 +514,7 @@ static void restore_on_device(struct partial *p, const char *row)
     const size_t bytes = p->budget * sizeof *p->row;
     for (size_t i = 0; i < p->kv.n_layers * p->kv.n_kv_heads; i++)
         dev->upload(dev, p->row + i * p->budget_max, row + i * bytes, bytes);
-    dev->kv_take(dev, &dst, &src, p->row, p->budget_max, p->budget);
+    dev->kv_gather(dev, &dst, &src, p->row, p->budget_max, p->budget);
 }
 
 bool partial_load(struct partial *p, const void *state, size_t n)

@@ -16,10 +16,10 @@ awk '
     BEGIN {
         split("sm_80 sm_89 sm_90a", arch); per_sm["sm_80"] = 164; per_sm["sm_89"] = 100; per_sm["sm_90a"] = 228; warps["sm_80"] = 64; warps["sm_89"] = 48; warps["sm_90a"] = 64
         # threads; KB of dynamic shared memory: stages x (16 KB + 128 bytes a row) for products, queries + 2 blocks of K and V for attention
-        threads["rmsnorm"] = threads["norm_back"] = threads["xent"] = threads["kv_select"] = 512; threads["choose"] = 1024; threads["kv_copy"] = threads["kv_zero"] = 32
+        threads["rmsnorm"] = threads["norm_back"] = threads["xent"] = threads["kv_select"] = 512; threads["sample"] = 1024; threads["kv_copy"] = threads["kv_zero"] = 32
         n = split("pack embed swiglu gather widen narrow noise count gain_back squares adamw", a); for (i = 1; i <= n; i++) threads[a[i]] = 256
         shared["product_few"] = 72; shared["product_many"] = 96; shared["attend_64_few"] = 40; shared["attend_64_many"] = 48
-        shared["attend_128_few"] = 80; shared["attend_128_many"] = 96; shared["choose"] = 16.1; shared["kv_select"] = 1.1; shared["gain_back"] = 1; shared["squares"] = 2
+        shared["attend_128_few"] = 80; shared["attend_128_many"] = 96; shared["sample"] = 16.1; shared["kv_select"] = 1.1; shared["gain_back"] = 1; shared["squares"] = 2
         print "| kernel | threads | shared KB | registers / spilled bytes / blocks per SM: sm_80 | sm_89 | sm_90a |\n|---|---|---|---|---|---|"
     }
     { reg[$1, $2] = $3; spill[$1, $2] = $4; if (!($2 in seen)) { seen[$2] = 1; order[++m] = $2 } }

@@ -286,7 +286,7 @@ static void selection_takes_the_best_rows_in_order(void)
         emulate_set_order(c % 2 ? EMULATE_DESCENDING : EMULATE_ASCENDING);
         dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget,
             row, SLOTS, work });
-        dev->kv_take(dev, &part, &full, row, SLOTS, budget);
+        dev->kv_gather(dev, &part, &full, row, SLOTS, budget);
         emulate_set_order(EMULATE_ASCENDING);
         uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
         uint32_t *rows = rig_get(dev, row, LAYERS * HEADS * SLOTS * sizeof *row);

@@ -1,5 +1,5 @@
 /* Sampling from logits on a device. The host's tables (penalty counts, DRY, bans) become the device's
- * struct device_choices; a launch samples many rows. Start at device_sampler_set_tree, then add_choice and
+ * struct device_picks; a launch samples many rows. Start at device_sampler_set_tree, then add_choice and
  * launch. */
 #include "src/sample/device_sampler.h"
 
@@ -25,12 +25,12 @@ struct device_sampler {
     struct device_chain chain;
     uint32_t *counts;                    /* the device's [2][vocab], or NULL: penalties are off */
     bool counted;                        /* counts holds the sampler's counts */
-    struct device_choice *choice;        /* [rows] */
+    struct device_pick *choice;        /* [rows] */
     struct device_count *count;          /* [rows * CHANGES] */
     struct device_candidate *best;       /* [rows * RANK_MAX] */
     struct device_edit *edit;            /* [edits]: biases; then biases and EOS bans; then DRY's penalties */
     size_t edits, n_bias, n_banned;
-    struct device_choices next;          /* the next launch */
+    struct device_picks next;          /* the next launch */
     bool extends;                        /* DRY's index holds the text */
     int32_t *token;                      /* [rows of a tree], -1: no candidate is left */
 };
@@ -104,7 +104,7 @@ size_t device_sampler_bytes(const struct model *m, size_t rows)
 static size_t work_bytes(const struct device_sampler *c)
 {
     return c->dev->host_memory ? 0
-                               : c->dev->choose_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
+                               : c->dev->sample_bytes(c->dev, c->rows, c->edits, c->rows * CHANGES, c->vocab);
 }
 
 size_t device_sampler_device_bytes(const struct model *m, size_t rows)
@@ -222,7 +222,7 @@ static void follow_text(struct device_sampler *c, const struct history *h)
 
 static void start_launch(struct device_sampler *c)
 {
-    c->next = (struct device_choices){ .choice = c->choice, .edit = c->edit,
+    c->next = (struct device_picks){ .pick = c->choice, .edit = c->edit,
                                        .n_edit = c->n_bias + c->n_banned, .count = c->count,
                                        .work = c->next.work };
 }
@@ -232,15 +232,15 @@ static void start_launch(struct device_sampler *c)
 static bool add_choice(struct device_sampler *c, size_t row, const struct history *h, uint32_t coins)
 {
     struct sampler *s = c->sampler;
-    struct device_choices *d = &c->next;
+    struct device_picks *d = &c->next;
     if (d->n == c->rows)
         return false;
     dry_enter(&s->dry, h, c->extends);
     c->extends = true;
     const bool fits = s->dry.found.n <= c->edits - d->n_edit, bans = sampler_bans_eos(&s->p, h);
     if (fits) {
-        struct device_choice *x = &c->choice[d->n++];
-        *x = (struct device_choice){
+        struct device_pick *x = &c->choice[d->n++];
+        *x = (struct device_pick){
             .position = sampler_position(h, coins), .row = (uint32_t)row,
             .edit = bans ? (uint32_t)c->n_bias : 0, .n_edit = (uint32_t)(bans ? c->n_banned : c->n_bias),
             .dry = (uint32_t)d->n_edit, .n_dry = (uint32_t)s->dry.found.n, .count = (uint32_t)d->n_count,
@@ -264,7 +264,7 @@ static bool add_choice(struct device_sampler *c, size_t row, const struct histor
 static size_t launch(struct device_sampler *c, const float *logits, size_t k)
 {
     const size_t n = c->next.n;
-    if (n && c->dev->choose(c->dev, c->best, k, logits, c->vocab, &c->chain, &c->next))
+    if (n && c->dev->sample(c->dev, c->best, k, logits, c->vocab, &c->chain, &c->next))
         for (size_t i = 0; i < n * k; i++)
             c->best[i].id = -1;                  /* the caller checks the device's error */
     start_launch(c);

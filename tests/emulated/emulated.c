@@ -11,7 +11,7 @@
 #include "tests/emulated/emulated.h"
 #include "kernels/cu_attend.cu"
 #include "kernels/cu_cache.cu"
-#include "kernels/cu_choose.cu"
+#include "kernels/cu_sample.cu"
 #include "kernels/cu_product.cu"
 #include "kernels/cu_row.cu"
 #include "kernels/cu_train.cu"

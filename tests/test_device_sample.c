@@ -72,7 +72,7 @@ static void choices_are_the_samplers(void)
         struct device_edit edit[] = { { 3, 5 }, { 11, (double)-INFINITY }, { 2999, -2.5 } };
         struct err e;
         struct sampler *sampler;
-        struct device_choice choice[ROWS];
+        struct device_pick choice[ROWS];
         struct device_count count[ROWS * 2 * ROWS];
         size_t n_count = 0;
         static uint32_t counts[2 * VOCAB];
@@ -104,7 +104,7 @@ static void choices_are_the_samplers(void)
                 mine_count[k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
                 mine_count[k].text += j < r && (s.presence != 0 || s.frequency != 0);
             }
-            choice[r] = (struct device_choice){ .position = PROMPT + TEXT + r,
+            choice[r] = (struct device_pick){ .position = PROMPT + TEXT + r,
                                                 .row = (uint32_t)(ROWS - 1 - r), .n_edit = (uint32_t)s.n_bias,
                                                 .count = (uint32_t)n_count, .n_count = (uint32_t)n };
             n_count += n;
@@ -112,14 +112,14 @@ static void choices_are_the_samplers(void)
         }
         const struct device_chain chain = chain_of(&s, dcounts);
         float *dl = rig_put(dev, logits, ROWS * VOCAB * sizeof *logits);
-        const struct device_choices choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev,
-            dev->choose_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
+        const struct device_picks choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev,
+            dev->sample_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
         struct device_candidate first[ROWS], got[ROWS * 5];
         const size_t before = dev->downloaded;
-        CHECK(dev->choose(dev, first, 1, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
+        CHECK(dev->sample(dev, first, 1, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
         CHECK(dev->downloaded - before == sizeof first, "%zu bytes", dev->downloaded - before);
         /* the logits are as they were */
-        CHECK(dev->choose(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
+        CHECK(dev->sample(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
         for (size_t r = 0; r < ROWS; r++) {
             const struct history h = { tokens, PROMPT + TEXT, PROMPT, path, r, 0 };
             struct candidate best[5];
@@ -152,13 +152,13 @@ static void nothing_left_is_said(void)
     struct device_candidate got;
     struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1,
                                   .order = { DEVICE_TOP_P }, .n_order = 1 };
-    struct device_choice choice = { .position = 3 };
-    const struct device_choices choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev,
-        dev->choose_bytes(dev, 1, 0, 0, VOCAB)) };
+    struct device_pick choice = { .position = 3 };
+    const struct device_picks choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev,
+        dev->sample_bytes(dev, 1, 0, 0, VOCAB)) };
     for (int i = 0; i < VOCAB; i++)
         x[i] = -INFINITY;
     float *dl = rig_put(dev, x, sizeof x);
-    CHECK(dev->choose(dev, &got, 1, dl, VOCAB, &chain, &choices) == 0 && got.id == -1, "%d", got.id);
+    CHECK(dev->sample(dev, &got, 1, dl, VOCAB, &chain, &choices) == 0 && got.id == -1, "%d", got.id);
     dev->free(dev, dl, 0), dev->free(dev, choices.work, 0);
 }
 
@@ -171,16 +171,16 @@ static void infinite_logits_end_too(void)
                                   .eta = 0.01, .penalty = 1,
                                   .order = { DEVICE_TOP_P, DEVICE_TOP_K, DEVICE_MIN_P, DEVICE_ETA },
                                   .n_order = 4 };
-    struct device_choice choice[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
-    const struct device_choices choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev,
-        dev->choose_bytes(dev, 2, 0, 0, VOCAB)) };
+    struct device_pick choice[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
+    const struct device_picks choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev,
+        dev->sample_bytes(dev, 2, 0, 0, VOCAB)) };
     for (int kind = 0; kind < 3; kind++) {
         for (int i = 0; i < VOCAB; i++) {
             x[i] = kind == 0 ? NAN : kind == 1 && i == 9 ? INFINITY : kind == 2 ? INFINITY : (float)(i % 50);
             x[VOCAB + i] = i == 17 ? 80 : 0;
         }
         float *dl = rig_put(dev, x, sizeof x);
-        CHECK(dev->choose(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 &&
+        CHECK(dev->sample(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 &&
                   got[0].id < VOCAB && got[1].id == 17,
               "kind %d: %d, %d", kind, got[0].id, got[1].id);
         dev->free(dev, dl, 0);
@@ -306,7 +306,7 @@ int main(void)
 {
     char why[256];
     if (test_device_open(&dev, why, sizeof why)) {
-        printf("skip test_device_choose (%s)\n", why);
+        printf("skip test_device_sample (%s)\n", why);
         return 0;
     }
     const struct device_limits l = { ROWS, 64, 0, 64, VOCAB, { 4, 2, 64, 64 } };
