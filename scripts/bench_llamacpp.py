@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The same model, machine and moment: longhand beside llama.cpp.
+"""longhand and llama.cpp on the same model, machine and moment.
 
-    python3 scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
+    scripts/bench_llamacpp.py [--work DIR] [--depths 0,4096,..] [--rows 1,8] [--rounds 3] [--json FILE]
 
-Needs llama-cpp-python and gguf (both on PyPI, built beside the project and never part of it); without them it says so and
-ends with 0. For models/demo and for a random model of Qwen2.5-0.5B's body it writes a bf16 GGUF, fills llama.cpp's cache
-with random values up to each depth (through its own state format, checked against a real state first), and times passes of M
-rows with flash attention on and off. Every round is: flash attention on, longhand bench, flash attention off. Reported are medians over the
-rounds, and the ratios llama.cpp's time / longhand's time.
+Needs llama-cpp-python and gguf from PyPI, which are no part of the project. Without them the script says so
+and exits with 0. It writes a bf16 GGUF of models/demo and of a random model with Qwen2.5-0.5B's body. It
+fills llama.cpp's cache with random values up to each depth, through llama.cpp's own state format, which it
+first checks against a real state. A round is: passes of M rows with flash attention, longhand bench, passes
+without flash attention. The report has medians over the rounds, and llama.cpp's time divided by longhand's
+time.
 """
 import argparse
 import ctypes
@@ -30,14 +31,16 @@ except ImportError as missing:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BODY = {
-    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
+    "hidden_size": 896, "intermediate_size": 4864,
     "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936,
     "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "hidden_act": "silu",
-    "tie_word_embeddings": True, "use_sliding_window": False, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+    "tie_word_embeddings": True, "use_sliding_window": False, "torch_dtype": "bfloat16",
+    "bos_token_id": 1, "eos_token_id": 2,
 }
 
 
-# ---- models ---------------------------------------------------------------------------------------------------
+# ---- models ----
 
 def normal_bf16(n, scale, rng):
     """n bf16 values drawn from 65,536 normal ones, as uint16."""
@@ -72,7 +75,8 @@ def make_random_body(path):
         out.write(struct.pack("<Q", len(text)) + text)
         for name, shape in shapes:
             n = int(np.prod(shape))
-            out.write((np.full(n, 0x3F80, np.uint16) if "norm" in name else normal_bf16(n, 0.03, rng)).tobytes())
+            norm = "norm" in name
+            out.write((np.full(n, 0x3F80, np.uint16) if norm else normal_bf16(n, 0.03, rng)).tobytes())
 
 
 def read_model(path):
@@ -89,14 +93,14 @@ def read_model(path):
         if name == "__metadata__":
             continue
         if t["dtype"] != "BF16":
-            sys.exit(f"{file}: tensor {name} is {t['dtype']}, only BF16 is converted here")
+            sys.exit(f"{file}: tensor {name} is {t['dtype']}; this script converts BF16 only")
         a, b = t["data_offsets"]
         tensors[name] = data[a:b].view(np.uint16).reshape(t["shape"])
     return config, tensors
 
 
-def turn_pairs(w, heads):
-    """Rows of a Llama projection in the order of llama.cpp, which rotates neighbours: (i, i + half) side by side."""
+def interleave_pairs(w, heads):
+    """Rows of a Llama projection in the order of llama.cpp, which rotates neighbours: i next to i + half."""
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
@@ -122,22 +126,25 @@ def to_gguf(path, out):
     w.add_rope_freq_base(float(rope.get("rope_theta") or c.get("rope_theta") or 10000.0))
     w.add_vocab_size(c["vocab_size"])
     w.add_tokenizer_model("none")
-    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
-             "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+             "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output",
              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
     for name, t in tensors.items():
         part, kind = name.rsplit(".", 1)
         if part.startswith("model.layers."):
-            layer, what = part[len("model.layers."):].split(".", 1)
-            to = f"blk.{layer}.{names[what]}.{kind}"
-            if arch == "llama" and what in ("self_attn.q_proj", "self_attn.k_proj"):
-                t = turn_pairs(t, heads if what.endswith("q_proj") else kv_heads)
+            layer, tensor = part[len("model.layers."):].split(".", 1)
+            to = f"blk.{layer}.{names[tensor]}.{kind}"
+            if arch == "llama" and tensor in ("self_attn.q_proj", "self_attn.k_proj"):
+                t = interleave_pairs(t, heads if tensor.endswith("q_proj") else kv_heads)
         else:
-            to = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[part] + "." + kind
+            to = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[part]
+            to += "." + kind
         if t.ndim == 1:
             w.add_tensor(to, (t.astype(np.uint32) << 16).view(np.float32))
         else:
-            w.add_tensor(to, np.ascontiguousarray(t).view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+            bits = np.ascontiguousarray(t).view(np.uint8)
+            w.add_tensor(to, bits, raw_dtype=gguf.GGMLQuantizationType.BF16)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -145,7 +152,7 @@ def to_gguf(path, out):
     return c
 
 
-# ---- llama.cpp ------------------------------------------------------------------------------------------------
+# ---- llama.cpp ----
 
 KEEP_LOG = L.llama_log_callback(lambda level, text, data: None)
 
@@ -197,24 +204,25 @@ class Session:
         return bytes(buffer)
 
     def layout(self, state, cells):
-        """Offsets of the parts of a sequence's state of `cells` cells: [(offset, cells' bytes)], checked as it is read. Everything
-        between the parts is copied; only the count of cells, the positions and the data depend on their number."""
+        """The parts of a sequence's state of `cells` cells, checked as they are read. Only the count of
+        cells, the positions and the data depend on the number of cells; everything else is copied."""
         c = self.config
         head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
         width, layers = c["num_key_value_heads"] * head_dim, c["num_hidden_layers"]
         u32 = lambda at: struct.unpack_from("<I", state, at)[0]
         u64 = lambda at: struct.unpack_from("<Q", state, at)[0]
-        for start in range(0, 64, 4):                       # whatever header this version has before the streams
+        for start in range(0, 64, 4):           # skips the header of this version before the streams
             if u32(start) == 1 and u32(start + 4) == cells and u32(start + 8) == 0:
                 break
         else:
-            sys.exit("llama.cpp: its state format is not the one this script knows (no count of cells)")
+            sys.exit("llama.cpp: unknown state format (no count of cells)")
         at = start + 8
         cell_bytes = next((b for b in (8, 12, 16, 20) if all(u32(at + i * b) == i for i in range(cells)) and
                            u32(at + cells * b + 4) == layers), 0)
         if not cell_bytes:
-            sys.exit("llama.cpp: its state format is not the one this script knows (cells)")
-        parts = {"head": state[:start + 4], "cell": state[at + cell_bytes:at + 2 * cell_bytes][4:], "layers": []}
+            sys.exit("llama.cpp: unknown state format (cells)")
+        cell = state[at + cell_bytes:at + 2 * cell_bytes]
+        parts = {"head": state[:start + 4], "cell": cell[4:], "layers": []}
         at += cells * cell_bytes
         transposed = u32(at)
         parts["transposed"] = transposed
@@ -227,8 +235,8 @@ class Session:
             at += 12 + cells * width * 2
         for _ in range(layers):
             head = 12
-            if transposed and (u32(at + 4) != 2 or u32(at + 8) != width) or not transposed and u64(at + 4) != width * 2:
-                sys.exit("llama.cpp: its state format is not the one this script knows (values)")
+            if (u32(at + 4) != 2 or u32(at + 8) != width) if transposed else u64(at + 4) != width * 2:
+                sys.exit("llama.cpp: unknown state format (values)")
             parts["layers"].append(state[at:at + head])
             at += head + cells * width * 2
         parts["tail"] = state[at:]
@@ -252,12 +260,12 @@ class Session:
         out += p["tail"]
         buffer = (ctypes.c_uint8 * len(out)).from_buffer(out)
         if L.llama_state_seq_set_data(self.context, buffer, len(out), 0) != len(out):
-            sys.exit("llama.cpp: it does not take the injected state")
+            sys.exit("llama.cpp: rejects the injected state")
         if L.llama_memory_seq_pos_max(self.memory, 0) != depth - 1:
             sys.exit("llama.cpp: the injected state does not reach the depth")
 
     def passes(self, rows, seconds=0.5, most=9):
-        """Median seconds of a pass of `rows` rows behind the cache."""
+        """Median seconds of a pass of `rows` rows after the cache."""
         times, start = [], time.perf_counter()
         while len(times) < 3 or (len(times) < most and time.perf_counter() - start < seconds) or \
                 time.perf_counter() - start < 0.05:
@@ -273,10 +281,11 @@ class Session:
         return total
 
 
-# ---- the comparison -------------------------------------------------------------------------------------------
+# ---- the comparison ----
 
 def longhand(args, model, words):
-    command = [args.longhand, "bench", "--model", model, "--json", "--quiet", "--repeat", "5", "--points", ",".join(words)]
+    command = [args.longhand, "bench", "--model", model, "--json", "--quiet", "--repeat", "5", "--points",
+               ",".join(words)]
     if args.threads:
         command += ["--threads", str(args.threads)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -292,9 +301,12 @@ def compare(args, name, model, gguf_path, config):
         sys.exit(f"llama.cpp: cannot load {gguf_path}")
     results = []
     for depth in args.depths:
-        sessions = {flash: Session(handle, config, depth, flash, args.threads, args.rows) for flash in (True, False)}
+        sessions = {flash: Session(handle, config, depth, flash, args.threads, args.rows)
+                    for flash in (True, False)}
         times = {(who, m): [] for who in ("fa", "nofa", "longhand") for m in args.rows}
-        words = [f"depth={depth}", "decode"] + (["rows"] + [f"m={m}" for m in args.rows if m > 1] if max(args.rows) > 1 else [])
+        words = [f"depth={depth}", "decode"]
+        if max(args.rows) > 1:
+            words += ["rows"] + [f"m={m}" for m in args.rows if m > 1]
         for _ in range(args.rounds):
             for m in args.rows:
                 times["fa", m].append(sessions[True].passes(m))
@@ -307,12 +319,12 @@ def compare(args, name, model, gguf_path, config):
             s.close()
         for m in args.rows:
             fa, nofa, ours = (statistics.median(times[who, m]) for who in ("fa", "nofa", "longhand"))
-            row = {"model": name, "depth": depth, "rows": m, "llamacpp_flash": fa, "llamacpp": nofa, "longhand": ours,
-                   "ratio_flash": fa / ours, "ratio_best": min(fa, nofa) / ours,
+            row = {"model": name, "depth": depth, "rows": m, "llamacpp_flash": fa, "llamacpp": nofa,
+                   "longhand": ours, "ratio_flash": fa / ours, "ratio_best": min(fa, nofa) / ours,
                    "all": {who: times[who, m] for who in ("fa", "nofa", "longhand")}}
             results.append(row)
-            print(f"{name:12} {depth:7} {m:5} {fa * 1e3:12.3f} {nofa * 1e3:12.3f} {ours * 1e3:12.3f} {fa / ours:10.2f} "
-                  f"{min(fa, nofa) / ours:10.2f}", flush=True)
+            print(f"{name:12} {depth:7} {m:5} {fa * 1e3:12.3f} {nofa * 1e3:12.3f} {ours * 1e3:12.3f} "
+                  f"{fa / ours:10.2f} {min(fa, nofa) / ours:10.2f}", flush=True)
     if args.prefill:
         s = Session(handle, config, 0, True, args.threads, [512], 2048)
         fa, ours = [], []
@@ -321,8 +333,10 @@ def compare(args, name, model, gguf_path, config):
             ours += [p["seconds"] for p in longhand(args, model, ["prefill", "depth=0"])]
         s.close()
         fa, ours = statistics.median(fa), statistics.median(ours)
-        print(f"{name:12} prefill of 2048: llama.cpp {2048 / fa:.0f} tokens/s, longhand {2048 / ours:.0f} tokens/s, {fa / ours:.2f}x", flush=True)
-        results.append({"model": name, "prefill": 2048, "llamacpp_flash": fa, "longhand": ours, "ratio_flash": fa / ours})
+        print(f"{name:12} prefill of 2048: llama.cpp {2048 / fa:.0f} tokens/s, "
+              f"longhand {2048 / ours:.0f} tokens/s, {fa / ours:.2f}x", flush=True)
+        results.append({"model": name, "prefill": 2048, "llamacpp_flash": fa, "longhand": ours,
+                        "ratio_flash": fa / ours})
     L.llama_model_free(handle)
     return results
 
@@ -337,8 +351,8 @@ def main():
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     a.add_argument("--no-prefill", dest="prefill", action="store_false")
-    a.add_argument("--work", help="where the GGUF files and the random model are made and kept (default: a temporary directory)")
-    a.add_argument("--json", help="write all figures there")
+    a.add_argument("--work", help="keeps the GGUF files and the random model (default: a temporary one)")
+    a.add_argument("--json", help="receives all figures")
     args = a.parse_args()
     L.llama_log_set(KEEP_LOG, ctypes.c_void_p(0))
     L.llama_backend_init()
@@ -346,8 +360,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or temporary
         os.makedirs(work, exist_ok=True)
-        print(f"llama-cpp-python {L.__version__}, {args.threads} threads; ms per pass, median of {args.rounds} rounds; f16 cache")
-        print(f"{'model':12} {'depth':>7} {'rows':>5} {'llama FA':>12} {'llama no FA':>12} {'longhand':>12} {'FA/ours':>10} {'best/ours':>10}")
+        print(f"llama-cpp-python {L.__version__}, {args.threads} threads; ms per pass, median of "
+              f"{args.rounds} rounds; f16 cache")
+        print(f"{'model':12} {'depth':>7} {'rows':>5} {'llama FA':>12} {'llama no FA':>12} {'longhand':>12} "
+              f"{'FA/ours':>10} {'best/ours':>10}")
         for name in args.models.split(","):
             model = os.path.join(ROOT, "models", "demo") if name == "demo" else os.path.join(work, "random")
             if name == "random" and not os.path.exists(os.path.join(model, "model.safetensors")):
@@ -357,7 +373,8 @@ def main():
             results += compare(args, name, model, out, config)
     if args.json:
         with open(args.json, "w") as f:
-            json.dump({"llama_cpp_python": L.__version__, "threads": args.threads, "results": results}, f, indent=1)
+            json.dump({"llama_cpp_python": L.__version__, "threads": args.threads, "results": results}, f,
+                      indent=1)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Perplexity of whole books, longhand against transformers: models/demo on CORPUS/valid, windows of 32,768.
 
-    CORPUS=DIR scripts/compare_books.py --write     run transformers, store tests/data/demo_valid_nll.json
-    CORPUS=DIR scripts/compare_books.py             run longhand in f32 and bf16 against the stored numbers
+    CORPUS=DIR scripts/compare_books.py --write     runs transformers, writes tests/data/demo_valid_nll.json
+    CORPUS=DIR scripts/compare_books.py             runs longhand in f32 and bf16 against the stored figures
 
-Pieces are those of `score --window`: BOS only at the very start, a later piece's first token is not scored.
-transformers runs in float32 with sdpa (eager attention would need 32,768^2 scores per head). --write takes
-about half an hour on two cores and keeps what is done, so that it can be interrupted."""
+Windows are those of `score --window`: BOS only at the very start; the first token of a later window is not
+scored. transformers runs in float32 with sdpa (eager attention would need 32,768^2 scores per head).
+--write takes about half an hour on two cores. It keeps finished windows, so it can be interrupted."""
 import argparse
 import hashlib
 import json
@@ -44,7 +44,8 @@ def write(books, window):
             book["windows"].append({"scored": len(nll), "nll": math.fsum(nll)})
             done[path.name] = book
             STORE.write_text(json.dumps({**head, "books": done}, indent=1) + "\n")
-            print(f"{path.name}: token {a}, {len(piece)} tokens, nll {math.fsum(nll) / max(1, len(nll)):.6f}", flush=True)
+            per_token = math.fsum(nll) / max(1, len(nll))
+            print(f"{path.name}: token {a}, {len(piece)} tokens, nll {per_token:.6f}", flush=True)
 
 
 def compare(books, program):
@@ -53,16 +54,17 @@ def compare(books, program):
     for path in books:
         want = store["books"][path.name]
         if hashlib.sha256(path.read_bytes()).hexdigest() != want["sha256"]:
-            sys.exit(f"{path}: another text than the one {STORE.name} was made with")
-        nll, scored = math.fsum(w["nll"] for w in want["windows"]), sum(w["scored"] for w in want["windows"])
+            sys.exit(f"{path}: {STORE.name} was made with another text")
+        nll = math.fsum(w["nll"] for w in want["windows"])
+        scored = sum(w["scored"] for w in want["windows"])
         for compute in "f32", "bf16":
             got = compare_hf.longhand_score(program, MODEL, path, compute, store["window"], per_token=False)
             if got["tokens"] != want["tokens"]:
                 sys.exit(f"{path}: {got['tokens']} tokens, transformers {want['tokens']}")
             rel = math.exp((got["nll"] - nll) / scored) - 1
             worst = max(worst, abs(rel))
-            print(f"{path.name}  {compute:4}  {got['perplexity']:.5f}, transformers {math.exp(nll / scored):.5f},"
-                  f" off by {100 * rel:+.4f} %", flush=True)
+            print(f"{path.name}  {compute:4}  {got['perplexity']:.5f}, transformers "
+                  f"{math.exp(nll / scored):.5f}, off by {100 * rel:+.4f} %", flush=True)
     return 0 if worst <= 1e-3 else 1
 
 
@@ -73,7 +75,7 @@ def main():
     ap.add_argument("--longhand", default="./longhand")
     a = ap.parse_args()
     if not os.environ.get("CORPUS"):
-        sys.exit("CORPUS=DIR is not set: the folder that has valid/*.txt")
+        sys.exit("CORPUS is not set: CORPUS=DIR names the folder that holds valid/*.txt")
     books = sorted((Path(os.environ["CORPUS"]) / "valid").glob("*.txt"))
     if not books:
         sys.exit(f"no books in {os.environ['CORPUS']}/valid")

@@ -1,21 +1,26 @@
 #!/bin/bash
-# bench --points spec...: every setting makes plain decoding's tokens (the bench itself compares them), and the figures are there.
+# bench --points spec...: every setting writes the tokens of plain decoding (the bench compares them), and the
+# output has its figures.
 . tests/cli/lib.inc
+LAB=$(dirname "$LONGHAND")/labbench
 SMALL="prompt=300,window=100,every=400,slice=40"
 
-"$LONGHAND" bench --points spec,$SMALL --tokens 800 --repeat 1 --json >"$TMP/spec" 2>"$TMP/err" && python3 - "$TMP/spec" >"$TMP/out" 2>&1 <<'END'
+"$LONGHAND" bench --points spec,$SMALL --tokens 800 --repeat 1 --json >"$TMP/spec" 2>"$TMP/err" &&
+    python3 - "$TMP/spec" >"$TMP/out" 2>&1 <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
 names = ["plain", "again", "auto", "tokenswift", "heads", "partial", "ngram", "suffix"]
 assert list(j["settings"]) == names and len(j["texts"]) == 1 and j["slice"] == 40
 t = j["texts"][0]
-assert [w["from"] for w in t["windows"]] == [150, 550] and [w["stands_for"] for w in t["windows"]] == [[0, 400], [400, 800]]
+assert [w["from"] for w in t["windows"]] == [150, 550]
+assert [w["stands_for"] for w in t["windows"]] == [[0, 400], [400, 800]]
 for w in t["windows"]:
     for n in names:
         s = w["settings"][n]
         assert s["seconds_per_token"] > 0 and s["tokens_per_round"] >= 1 and len(s["runs"]) == 1, (n, s)
     assert w["settings"]["plain"]["tokens_per_round"] == 1
-    assert w["settings"]["tokenswift"]["tokens_per_round"] > 1.5 and w["settings"]["tokenswift"]["rows_per_round"] > 20
+    swift = w["settings"]["tokenswift"]
+    assert swift["tokens_per_round"] > 1.5 and swift["rows_per_round"] > 20
 total = {(c["setting"], c["tokens"]): c for c in t["cumulative"]}
 assert sorted({n for _, n in total}) == [160, 320, 480, 640, 800]
 whole = total["tokenswift", 800]
@@ -24,21 +29,33 @@ assert abs(whole["seconds"] - sum(parts)) < 1e-3 * whole["seconds"]
 END
 result spec_has_every_setting_and_its_sums $? "$(cat "$TMP/err" "$TMP/out")"
 
-"$(dirname "$LONGHAND")/labbench" --points spec-best,$SMALL,set=chain3/256,set=heads-1 --tokens 800 --repeat 2 --drafter partial --tree 2,1 >"$TMP/out" 2>"$TMP/err" &&
+"$LAB" --points spec-best,$SMALL,set=chain3/256,set=heads-1 --tokens 800 --repeat 2 --drafter partial \
+    --tree 2,1 >"$TMP/out" 2>"$TMP/err" &&
     grep -q '^the whole text: auto' "$TMP/out" && grep -q '  given .*the flags of this command' "$TMP/out"
 result spec_best_compares_auto_with_fixed_settings $? "$(cat "$TMP/err")"
-"$LONGHAND" bench --points spec-copy,prompt=300,window=100,every=200,set=suffix --tokens 200 --repeat 1 >"$TMP/out" 2>"$TMP/err" &&
+
+"$LONGHAND" bench --points spec-copy,prompt=300,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
+    >"$TMP/out" 2>"$TMP/err" &&
     [ "$(grep -cE '^spec-copy: (a list|a play|code), 300 prompt tokens' "$TMP/out")" = 3 ]
 result spec_copy_has_three_texts $? "$(cat "$TMP/err")"
-"$LONGHAND" bench --points spec-short,prompt=300 --tokens 60 --repeat 3 --data models/demo/openings/m*.txt >"$TMP/out" 2>"$TMP/err" && [ "$(grep -c '^spec-short: m' "$TMP/out")" = 2 ]
+
+"$LONGHAND" bench --points spec-short,prompt=300 --tokens 60 --repeat 3 --data models/demo/openings/m*.txt \
+    >"$TMP/out" 2>"$TMP/err" &&
+    [ "$(grep -c '^spec-short: m' "$TMP/out")" = 2 ]
 result spec_short_takes_each_file $? "$(cat "$TMP/err")"
 
-"$LONGHAND" bench --points spec-copy,prompt=400,window=100,every=200,set=suffix --tokens 200 --repeat 1 --temperature 0 --penalty 1 --json >"$TMP/copy" 2>"$TMP/err" &&
-    python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for t in j["texts"] for c in t["cumulative"]))' "$TMP/copy"
+"$LONGHAND" bench --points spec-copy,prompt=400,window=100,every=200,set=suffix --tokens 200 --repeat 1 \
+    --temperature 0 --penalty 1 --json >"$TMP/copy" 2>"$TMP/err" && python3 - "$TMP/copy" <<'END'
+import json, sys
+rows = [c for t in json.load(open(sys.argv[1]))["texts"] for c in t["cumulative"]]
+sys.exit(not any(c["setting"] == "suffix" and c["tokens_per_round"] > 1.5 for c in rows))
+END
 result spec_copy_repeats_itself_without_a_penalty $? "$(cat "$TMP/err" "$TMP/copy")"
 
-check spec_points_stand_alone 2 'spec and spec-copy: only one spec point at a time' bench --points spec,spec-copy
+check spec_points_stand_alone 2 'spec and spec-copy: only one spec point at a time' \
+    bench --points spec,spec-copy
 check spec_words_are_checked 2 '"depth=5"; allowed with spec: every=N' bench --points spec,depth=5
-check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" bench --points spec,slice=10
+check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" \
+    bench --points spec,slice=10
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
 exit $failed

@@ -127,7 +127,7 @@ start=$SECONDS
 id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=2 --signal=B:USR1@75 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/voyage.jsonl" "${G[@]}" --tokens "$tokens" 2>"$TMP/err")
 [ -n "$id" ]; result sbatch_takes_the_script $? "$(cat "$TMP/err")"
 [ -n "$id" ] || exit 1
-left() { cat "$S/log-$1" 2>/dev/null | grep -c 'back into the queue'; }
+left() { cat "$S/log-$1" 2>/dev/null | grep -c 'queued again'; }
 more=()
 while [ $((SECONDS - start)) -lt 1800 ]; do
     waiting=$(squeue -h -j "$id" 2>"$TMP/err") && [ -z "$waiting" ] && break
