@@ -28,7 +28,7 @@ int cmd_export(const struct options *o, struct err *e)
     if (rc == 0)
         rc = export_jobs(&how, v, p.n, &n, e);
     if (rc == 0 && n.left_out && !o->quiet)
-        fprintf(stderr, "%zu jobs are not done and were left out; --partial shows what they have\n",
+        fprintf(stderr, "%zu jobs are not done and were left out; --partial exports their texts so far\n",
                 n.left_out);
     free(v);
     parts_close(&p);
@@ -44,14 +44,15 @@ static int check_options(const struct options *o, struct err *e)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: only one of them is allowed", others[i]);
-    if (sink_open(&out, o->output, e))               /* before hours of work */
+    if (sink_open(&out, o->output, e))               /* an output that fails is known before hours of work */
         return -1;
     sink_abandon(&out);
     return 0;
 }
 
-/* What became of the batch's jobs, when there are none left to take. `worked`: how the work ended. */
-static int write_out(const struct options *o, const struct batch *b, struct store *s, int worked,
+/* Exports the batch when all its jobs have ended, and sets the exit code. worked: the result of
+ * work_queue. */
+static int export_batch(const struct options *o, const struct batch *b, struct store *s, int worked,
                      struct err *e)
 {
     const struct export_options how = { .format = FORMAT_OPENAI, .output = o->output };
@@ -98,7 +99,7 @@ int cmd_run_batch(const struct options *o, struct err *e)
             err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command goes on",
                     stop_signal_name(), n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING], b.name);
         if (rc == 0 || e->code == ERR_FAILED)
-            rc = write_out(o, &b, s, rc, e);
+            rc = export_batch(o, &b, s, rc, e);
     }
     store_close(s);
     batch_close(&b);

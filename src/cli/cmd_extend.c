@@ -63,8 +63,8 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
     return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
 }
 
-/* A text that ended with a stop string: how many tokens stay so that none of the string is left, and the bytes of the text behind them, which
- * have to be given again. free(*rest). */
+/* A text that ended with a stop string: how many tokens stay so that none of the string is left, and the
+ * bytes of the text behind them, which have to be given again. free(*rest). */
 static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, struct err *e)
 {
     int32_t *ids = NULL;
@@ -139,7 +139,8 @@ int cmd_extend(const struct options *o, struct err *e)
     return rc;
 }
 
-/* Where the tokens before --at end the text by themselves, the new one would end at once, whatever stands behind them. */
+/* Where the tokens before --at end the text by themselves, the new one would end at once, whatever stands
+ * behind them. */
 static int check_fork_goes_on(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;

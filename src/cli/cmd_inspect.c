@@ -1,5 +1,5 @@
-/* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory that lacks
- * something, and then fails with what is wrong first. */
+/* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory
+ * that lacks something, and then fails with what is wrong first. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* longhand report: how texts were made, and how they read. */
+/* longhand report: how texts were made, and how well they read. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 
-/* All of it in memory first: an output file is whole or not there. */
-static int write_out(const struct reports *l, const struct options *o, struct err *e)
+/* The report is built in memory first, so an output file is complete or absent. */
+static int write_report(const struct reports *l, const struct options *o, struct err *e)
 {
     char *text = NULL;
     size_t n;
@@ -49,7 +49,7 @@ int cmd_report(const struct options *o, struct err *e)
     if (rc == 0 && o->rounds && !rounds)
         fprintf(stderr, "no rounds are stored; run or work with --rounds keeps them\n");
     if (rc == 0)
-        rc = write_out(&l, o, e);
+        rc = write_report(&l, o, e);
     reports_close(&l);
     free(from);
     parts_close(&p);

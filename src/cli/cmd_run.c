@@ -1,4 +1,5 @@
-/* longhand run: a job that is stored and worked on here at once, its text straight to the output. */
+/* longhand run: stores a job and works on it at once; its text goes straight to the output. struct run
+ * holds the call; start at run_new and run_resume. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,10 +28,10 @@ struct run {
     bool to_terminal, wrote, stops_loops, drafts, fixed_tree, lossless;
 };
 
-/* ---- words on standard error ---- */
+/* ---- messages on standard error ---- */
 
-/* The settings that decide the text, once; behind everything that may still be refused, whose one line stands alone. */
-static void announce(void *ctx, const struct decoder *d, const struct job_params *params)
+/* Prints the settings that decide the text, once, after every check that may still reject the job. */
+static void print_start(void *ctx, const struct decoder *d, const struct job_params *params)
 {
     struct run *r = ctx;
     const struct options *o = r->o;
@@ -71,7 +72,7 @@ static void announce(void *ctx, const struct decoder *d, const struct job_params
         progress_stop(p);                        /* text and progress would share the terminal */
 }
 
-static void last_line_json(const struct run *r, const struct work_result *w)
+static void print_end_json(const struct run *r, const struct work_result *w)
 {
     fprintf(
         stderr,
@@ -88,7 +89,7 @@ static void last_line_json(const struct run *r, const struct work_result *w)
             w->prefill_seconds, r->job->id);
 }
 
-static void last_line(const struct run *r, const struct work_result *w)
+static void print_end(const struct run *r, const struct work_result *w)
 {
     const size_t wanted = r->job->wanted;
     char speed[96];
@@ -100,7 +101,7 @@ static void last_line(const struct run *r, const struct work_result *w)
     if (r->o->quiet)
         return;
     if (r->o->progress == PROGRESS_JSON)
-        last_line_json(r, w);
+        print_end_json(r, w);
     else if (w->by_string)
         fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
     else if (w->finish == FINISH_STOP)
@@ -112,8 +113,8 @@ static void last_line(const struct run *r, const struct work_result *w)
         fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
 }
 
-/* How the text was made, as `report --json` tells it (INTERFACES): the fields that a single run has. What an attempt before it made, tokens 0 to `from` - 1, is
- * not in them. Of several texts, text I's go to FILE.I. */
+/* Writes --json-stats: the fields of `report --json` that a single run has. They cover this attempt, which
+ * began at token `from`. With several texts, those of text I go to FILE.I. */
 static int write_stats(const struct run *r, const struct work_result *w, struct err *e)
 {
     char path[PATH_BYTES];
@@ -130,7 +131,7 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
             r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds,
             w->prefill_seconds, w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
     stats_json(f, &w->stats, r->fixed_tree);
-    if (w->stats.to_host)                    /* ids and scores, for logits stay on the device */
+    if (w->stats.to_host)                    /* ids and scores; logits stay on the device */
         fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f",
                 (double)w->stats.to_host / (double)w->stats.rounds);
     fputs("}\n", f);
@@ -160,7 +161,7 @@ static int put_id(void *ctx, int32_t id, bool new_text, struct err *e)
     return sink_write(&r->out, line, (size_t)snprintf(line, sizeof line, "%" PRId32 "\n", id), e);
 }
 
-static void say_repetition(void *ctx, const struct repetition *p)
+static void print_repetition(void *ctx, const struct repetition *p)
 {
     struct run *r = ctx;
     const struct options *o = r->o;
@@ -176,17 +177,17 @@ static void say_repetition(void *ctx, const struct repetition *p)
                 stop ? "; it ends here" : "; --on-loop stop would end it here");
 }
 
-/* What became of it: the exit code and the line for it. */
+/* Sets the message and exit code after the work on a job. */
 static int conclude(struct run *r, struct work_result *w, struct err *e)
 {
     const int64_t id = r->job->id;
     char more[PATH_BYTES + 64] = "";
     if (r->to_terminal && r->wrote)
-        fputc('\n', stderr);                     /* what follows begins on a line of its own */
+        fputc('\n', stderr);                     /* messages begin on a line of their own */
     if (w->end == WORK_DONE) {
         if (sink_finish(&r->out, e))
             return -1;
-        last_line(r, w);
+        print_end(r, w);
         return r->o->json_stats ? write_stats(r, w, e) : 0;
     }
     sink_abandon(&r->out);
@@ -216,12 +217,12 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     const struct options *o = r->o;
     const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change,
                                       .rounds = o->rounds, .restore = true };
-    const struct work_output out = { put_text, put_id, say_repetition, announce, r };
+    const struct work_output out = { put_text, put_id, print_repetition, print_start, r };
     struct store *s = r->worker.store;
     struct claim_request wish = worker_claim_request(&r->worker, id);
     struct claim claim;
     struct work_result w;
-    wish.n_numerics = 0;                         /* store_begin says what differs */
+    wish.n_numerics = 0;                         /* store_begin reports different arithmetic */
     if (store_claim(s, &wish, &claim, e) < 0 || store_jobs(s, &id, 1, &r->jobs, e))
         return -1;
     if (r->jobs.n != 1)
@@ -232,7 +233,7 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     int rc = worker_run(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
         rc = conclude(r, &w, e);
-    else if (stop_signal)                        /* the store failed on the way out */
+    else if (stop_signal)                        /* the store failed while the process was stopping */
         err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint",
                   stop_signal_name(), id);
     stats_close(&w.stats);
@@ -252,17 +253,6 @@ static int open_output(struct run *r, size_t sample, struct err *e)
 
 /* ---- the verb ---- */
 
-static int start_worker(struct run *r, struct store *s, struct err *e)
-{
-    r->worker.threads = r->o->threads;
-    r->worker.device = r->o->device;
-    r->worker.snapshot = (enum kv_snapshot)r->o->kv_snapshot;
-    r->worker.snapshot_max = r->o->kv_snapshot_max;
-    r->worker.quiet = r->o->quiet;
-    progress_open(&r->worker.progress, r->o->progress, r->o->quiet);
-    return worker_open(&r->worker, s, e);
-}
-
 static int run_new(struct run *r, struct store **s, struct err *e)
 {
     const struct options *o = r->o;
@@ -274,7 +264,7 @@ static int run_new(struct run *r, struct store **s, struct err *e)
     if (rc == 0)
         rc = request_open(&r->request, o, &r->worker.engine, e);
     if (rc == 0 && (rc = open_output(r, 0, e)) == 0) {
-        rc = store_from_options(s, o, STORE_CREATE, e) || start_worker(r, *s, e) ||
+        rc = store_from_options(s, o, STORE_CREATE, e) || worker_open(&r->worker, *s, e) ||
              request_submit(&r->request, &r->worker.engine, *s, true, ids, e) ? -1 : 0;
         for (size_t i = 0; i < o->samples && rc == 0; i++)
             rc = (i ? open_output(r, i, e) : 0) || work_on(r, ids[i], e) ? -1 : 0;
@@ -298,14 +288,14 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     job_list_free(&named);
     if (rc || open_output(r, 0, e))
         return -1;
-    rc = start_worker(r, *s, e) || work_on(r, id, e) ? -1 : 0;
+    rc = worker_open(&r->worker, *s, e) || work_on(r, id, e) ? -1 : 0;
     sink_abandon(&r->out);
     return rc;
 }
 
 int cmd_run(const struct options *o, struct err *e)
 {
-    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO } };
+    struct run r = { .o = o, .out = { .fd = STDOUT_FILENO }, .worker = worker_from_options(o) };
     struct store *s = NULL;
     if (o->from_here && !options_given(o, "resume"))
         return err_set(e, ERR_INPUT, "--from-here needs --resume JOB");

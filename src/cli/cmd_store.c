@@ -1,3 +1,5 @@
+/* Opens the stores that --db names and selects jobs in them. Start at store_from_options and
+ * parts_from_options. */
 #include "src/cli/cmd_store.h"
 
 #include <inttypes.h>
@@ -8,8 +10,8 @@
 #include "src/base/input.h"
 #include "src/base/stopping.h"
 
-/* Outputs replace the file of their name: that must not be the one that has the texts. */
-static int check_not_written(const struct options *o, const char *db, struct err *e)
+/* An output replaces the file of its name, which must not be the store itself. */
+static int check_not_output(const struct options *o, const char *db, struct err *e)
 {
     const char *const file[] = { o->output, o->json_stats }, *const name[] = { "output", "json-stats" };
     for (size_t i = 0; i < 2; i++)
@@ -19,7 +21,7 @@ static int check_not_written(const struct options *o, const char *db, struct err
     return 0;
 }
 
-/* `given` NULL: LONGHAND_DB, else the default path. */
+/* given: a path, or NULL for LONGHAND_DB or the default path. */
 static int open_store(struct store **s, const char *given, const struct options *o, enum store_mode mode,
                       struct err *e)
 {
@@ -30,7 +32,7 @@ static int open_store(struct store **s, const char *given, const struct options 
         return -1;
     if (store_open(s, db ? db : path, &so, e))
         return -1;
-    if (check_not_written(o, store_path(*s), e)) {
+    if (check_not_output(o, store_path(*s), e)) {
         store_close(*s);
         *s = NULL;
         return -1;
@@ -77,7 +79,8 @@ static int id_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Add what `words` select to the parts. A word that one of them has is no error; *n_ids [p->n] grow. */
+/* Adds the jobs that `words` select to the parts, whose n_ids[p->n] grow. One part that has the job is
+ * enough. */
 static int select_words(struct store_parts *p, const struct options *o, const char *const *words,
                         size_t n_words, bool every, size_t *n_ids, struct err *e)
 {
@@ -114,7 +117,7 @@ static int select_words(struct store_parts *p, const struct options *o, const ch
     return rc;
 }
 
-/* The rows of what is selected, each job once; ids afterwards are those of the rows. */
+/* Reads the rows of the n selected jobs, each job once; afterwards the ids are those of the rows. */
 static int read_part(struct store_part *t, size_t n, struct err *e)
 {
     size_t kept = 0;
@@ -125,7 +128,7 @@ static int read_part(struct store_part *t, size_t n, struct err *e)
             t->ids[kept++] = t->ids[i];
     if (store_jobs(t->store, t->ids, kept, &t->jobs, e))
         return -1;
-    for (size_t i = 0; i < t->jobs.n; i++)           /* one may have been removed since */
+    for (size_t i = 0; i < t->jobs.n; i++)           /* a job may have been removed since */
         t->ids[i] = t->jobs.v[i].id;
     return 0;
 }
@@ -137,7 +140,7 @@ int parts_from_options(struct store_parts *p, const struct options *o, bool ever
         return -1;
     size_t *n_ids = calloc(p->n, sizeof *n_ids);
     int rc = n_ids ? 0 : err_set(e, ERR_FAILED, "out of memory");
-    if (rc == 0 && (o->all || !o->n_args))           /* --all beside words is refused there */
+    if (rc == 0 && (o->all || !o->n_args))           /* select_words rejects --all with words */
         rc = select_words(p, o, o->arg, o->n_args, o->all || (every && !o->state), n_ids, e);
     for (size_t i = 0; rc == 0 && !o->all && i < o->n_args; i++)
         rc = select_words(p, o, &o->arg[i], 1, false, n_ids, e);
@@ -160,21 +163,23 @@ void parts_close(struct store_parts *p)
 
 /* ---- jobs ---- */
 
-int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
-                      struct job_list *jobs, struct err *e)
+/* A selection of one store. */
+struct words { const char *const *v; size_t n; const char *state; bool all; };
+
+static int jobs_from_words(struct store *s, const struct words *w, int64_t **ids, struct job_list *jobs,
+                           struct err *e)
 {
     struct selection sel;
     size_t n = 0;
     *ids = NULL;
     *jobs = (struct job_list){0};
-    int rc =
-        selection_parse(&sel, o->arg, o->n_args, o->state, o->all || (every && !o->n_args && !o->state), e);
+    int rc = selection_parse(&sel, w->v, w->n, w->state, w->all, e);
     if (rc == 0)
         rc = store_select(s, &sel, ids, &n, e);
     selection_free(&sel);
     if (rc == 0)
         rc = store_jobs(s, *ids, n, jobs, e);
-    for (size_t i = 0; rc == 0 && i < jobs->n; i++)      /* one may have been removed since */
+    for (size_t i = 0; rc == 0 && i < jobs->n; i++)      /* a job may have been removed since */
         (*ids)[i] = jobs->v[i].id;
     if (rc) {
         free(*ids);
@@ -183,24 +188,31 @@ int jobs_from_options(struct store *s, const struct options *o, bool every, int6
     return rc;
 }
 
+int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
+                      struct job_list *jobs, struct err *e)
+{
+    const bool all = o->all || (every && !o->n_args && !o->state);
+    return jobs_from_words(s, &(struct words){ o->arg, o->n_args, o->state, all }, ids, jobs, e);
+}
+
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e)
 {
-    struct selection sel;
-    int64_t *ids = NULL;
-    size_t n = 0;
-    *jobs = (struct job_list){0};
-    int rc = selection_parse(&sel, &word, 1, NULL, false, e);
-    if (rc == 0)
-        rc = store_select(s, &sel, &ids, &n, e);
-    selection_free(&sel);
-    if (rc == 0 && n != 1)
-        rc = err_set(e, ERR_INPUT, "%s: %zu jobs, one is needed", word, n);
-    if (rc == 0)
-        rc = store_jobs(s, ids, n, jobs, e);
-    if (rc == 0 && jobs->n != 1) {
-        job_list_free(jobs);
-        rc = err_set(e, ERR_INPUT, "there is no job %s", word);
-    }
+    int64_t *ids;
+    int rc = jobs_from_words(s, &(struct words){ &word, 1 }, &ids, jobs, e);
     free(ids);
+    if (rc == 0 && jobs->n != 1) {
+        rc = jobs->n ? err_set(e, ERR_INPUT, "%s: %zu jobs, one is needed", word, jobs->n)
+                     : err_set(e, ERR_INPUT, "there is no job %s", word);
+        job_list_free(jobs);
+    }
     return rc;
+}
+
+struct worker worker_from_options(const struct options *o)
+{
+    struct worker w = { .threads = o->threads, .device = o->device,
+                        .snapshot = (enum kv_snapshot)o->kv_snapshot, .snapshot_max = o->kv_snapshot_max,
+                        .quiet = o->quiet };
+    progress_open(&w.progress, o->progress, o->quiet);
+    return w;
 }

@@ -1,26 +1,36 @@
-/* What the verbs about jobs share: the store that --db names, the jobs that words name, texts on their way to people. */
+/* Stores and jobs from the command line: what the verbs about jobs have in common. */
 #pragma once
 #include "runs/store/store.h"
 #include "runs/work/read_text.h"
+#include "runs/work/worker.h"
 #include "src/request/options.h"
 
-/* --db, else LONGHAND_DB, else the default path; a notice about its file system goes to stderr. */
+/* Opens the store of --db, LONGHAND_DB or the default path. A notice about its file system goes to stderr. */
 int store_from_options(struct store **s, const struct options *o, enum store_mode mode, struct err *e);
-/* The jobs of the command line's words, --state and --all, ascending; `every` without any of them: all. Free both lists. */
+/* The jobs that the words of the command line, --state and --all select, ascending. `every`: without a
+ * selection, all jobs. The caller frees both lists. */
 int jobs_from_options(struct store *s, const struct options *o, bool every, int64_t **ids,
                       struct job_list *jobs, struct err *e);
-/* The databases of list, report and export: --db may be given several times. {0} is closed. */
-struct store_part { struct store *store; int64_t *ids; struct job_list jobs; };   /* ids[jobs.n]: of the selected jobs, ascending */
+/* The stores of list, report and export, for which --db may be given several times. {0} is closed. */
+struct store_part {
+    struct store *store;
+    int64_t *ids;                    /* [jobs.n], ascending */
+    struct job_list jobs;            /* the selected jobs */
+};
 struct store_parts { struct store_part *v; size_t n; };
-/* Opened for reading, and the jobs that are selected in each: a number, range or name must be in one of them at least. */
+/* Opens the stores for reading and selects jobs in each. A number, range or name must exist in at least
+ * one store. */
 int  parts_from_options(struct store_parts *p, const struct options *o, bool every, struct err *e);
 void parts_close(struct store_parts *p);
-/* One job by a single word. */
+/* The one job that `word` names; job_list_free. */
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
-/* `work`, on the jobs of one batch or (NULL) all: 0 when there are no more to take; else -1 with the line and the exit code that `work` ends with, ERR_FAILED
- * also when the only thing wrong is that jobs failed. */
+/* A worker, not yet open, with the settings and the progress of the command line. */
+struct worker worker_from_options(const struct options *o);
+/* `work` on the jobs of one batch, or of the whole store (NULL). 0 when no job is left to take; else -1
+ * with the message and exit code of `work`, which is ERR_FAILED when jobs failed. */
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e);
-/* `--device cuda:all`: `work` in a process for each GPU (src/cli/work_all.c). Before a store is open and a thread is started. */
+/* --device cuda:all: runs `work` in one process for each GPU (src/cli/work_all.c). No store may be open
+ * and no thread running. */
 typedef int work_fn(const struct options *o, struct err *e);
 int work_all(const struct options *o, work_fn *work, struct err *e);

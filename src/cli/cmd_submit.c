@@ -1,4 +1,4 @@
-/* longhand submit: a text, or a batch of them, into the queue. */
+/* longhand submit: puts a text, or a batch of texts, into the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int submit_one(const struct options *o, struct err *e)
     if (rc == 0 && (rc = stdout_finish(e)) != 0) {
         if (o->samples == 1)
             err_while(e, "job %" PRId64 " is in the queue", ids[0]);
-        else                             /* of one transaction: their numbers follow each other */
+        else                             /* one transaction gives consecutive numbers */
             err_while(e, "jobs %" PRId64 " to %" PRId64 " are in the queue", ids[0], ids[o->samples - 1]);
     }
     store_close(s);

@@ -1,11 +1,12 @@
-/* longhand text, tail: what jobs have written, at any moment. */
+/* longhand text, tail: the text of jobs, also while it is written. cmd_text prints whole texts; struct
+ * tail and follow print the end of one text and what is added to it. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "src/base/output.h"
 #include "src/base/stopping.h"
@@ -32,7 +33,7 @@ int cmd_text(const struct options *o, struct err *e)
     struct store *s = NULL;
     struct job_list jobs = {0};
     struct text_reader reader = {0};
-    struct sink out = { .fd = 1 };
+    struct sink out = { .fd = STDOUT_FILENO };
     int64_t *ids = NULL;
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
@@ -75,8 +76,8 @@ struct tail {
     size_t at;                                   /* ids: the next token */
 };
 
-/* Ids that came since, given ones left out: of a model that need not be there. */
-static int show_new_ids(struct tail *t, const struct job *job, struct err *e)
+/* Prints the new token ids, without given ones. The model is not needed. */
+static int print_new_ids(struct tail *t, const struct job *job, struct err *e)
 {
     struct span_list spans = {0};
     int32_t *ids = NULL;
@@ -101,8 +102,8 @@ static int show_new_ids(struct tail *t, const struct job *job, struct err *e)
     return rc;
 }
 
-/* What came since, as text. */
-static int show_new(struct tail *t, const struct job *job, struct err *e)
+/* Prints the new text. */
+static int print_new_text(struct tail *t, const struct job *job, struct err *e)
 {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -139,14 +140,14 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
                        at_start && !t->params.chat, e);
 }
 
-/* A pipe that nobody reads any more; a write would tell, but none may come for long. */
+/* Whether the reader of the pipe is gone. A write would fail, but the next write may be far off. */
 static bool output_closed(void)
 {
     struct pollfd p = { .fd = STDOUT_FILENO };
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* Show and, with --follow, go on while somebody may still write. */
+/* Prints the end of the text and, with --follow, new text until the job has ended. */
 static int follow(struct tail *t, const char *word, struct err *e)
 {
     struct job_list jobs;
@@ -171,9 +172,9 @@ static int follow(struct tail *t, const char *word, struct err *e)
         more = t->o->follow &&
                (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
-            rc = as_text ? show_new(t, job, e) : show_new_ids(t, job, e);
+            rc = as_text ? print_new_text(t, job, e) : print_new_ids(t, job, e);
         if (rc == 0 && as_text && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE) {
-            const char *bytes;           /* an end-of-text token is not stored: the text ends here */
+            const char *bytes;           /* the end-of-text token is not stored, so the text ends here */
             size_t n;
             emit_flush(&t->replay.emit, &bytes, &n);
             rc = n && t->replay.at > t->from ? sink_write(&t->out, bytes, n, e) : 0;
@@ -191,7 +192,7 @@ static int follow(struct tail *t, const char *word, struct err *e)
 
 int cmd_tail(const struct options *o, struct err *e)
 {
-    struct tail t = { .o = o, .out = { .fd = 1 } };
+    struct tail t = { .o = o, .out = { .fd = STDOUT_FILENO } };
     stop_signals_catch();
     if (store_from_options(&t.s, o, STORE_READ, e))
         return -1;

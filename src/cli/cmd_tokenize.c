@@ -339,7 +339,8 @@ int cmd_tokenize(const struct options *o, struct err *e)
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    /* A tokenizer needs no model: without a configuration that longhand can run, only its own size limits ids. */
+    /* A tokenizer needs no model: without a configuration that longhand can run, only its own size limits
+     * ids. */
     size_t vocab = config_read(&config, dir, &ignored) ? INT32_MAX : config.vocab;
     if (tokenizer_open(&t, dir, vocab, e))
         return -1;

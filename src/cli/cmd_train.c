@@ -95,10 +95,11 @@ static void second_name(char to[PATH_BYTES], const char *out)
     snprintf(to, PATH_BYTES, "%.*s-independent%s", (int)stem, out, out + stem);
 }
 
-/* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, 200 steps of 120 windows of 8,192
- * tokens. Adam moves every element by about the rate, so an output by the rate times the inputs: the smaller the model, the larger the
- * rate that moves it as far. What a step takes off the weights, rate x decay, stays what it is in the paper. And small models have
- * small budgets: a step is one window unless more are asked for. */
+/* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, 200 steps
+ * of 120 windows of 8,192 tokens. Adam moves every element by about the rate, so an output by the rate
+ * times the inputs: the smaller the model, the larger the rate that moves it as far. What a step takes off
+ * the weights, rate x decay, stays what it is in the paper. And small models have small budgets: a step is
+ * one window unless more are asked for. */
 static int settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;

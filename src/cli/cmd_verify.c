@@ -1,4 +1,5 @@
-/* longhand verify: the tokens of a stored text are derived again, one plain pass each, from the tokens before them. */
+/* longhand verify: the tokens of a stored text are derived again, one plain pass each, from the tokens
+ * before them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* longhand --version, longhand help */
+/* longhand version, help. */
 #include <stdlib.h>
 
 #include "kernels/device.h"
@@ -34,8 +34,7 @@ int cmd_help(const struct options *o, struct err *e)
 {
     const struct verb *v = NULL;
     if (o->n_args && !(v = options_verb(o->arg[0])))
-        return err_set(e, ERR_INPUT, "help: there is no verb '%s' in this version; see longhand help",
-                       o->arg[0]);
+        return err_set(e, ERR_INPUT, "help: unknown verb '%s'; see longhand help", o->arg[0]);
     if ((o->n_args > 0) + o->all + o->man + options_given(o, "completion") > 1)
         return err_set(e, ERR_INPUT,
                        "help: VERB, --all, --man and --completion: only one of them is allowed");

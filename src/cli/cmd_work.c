@@ -1,4 +1,5 @@
-/* longhand work: takes jobs until there are none, or watches for them. */
+/* longhand work: takes jobs from the queue until it is empty, or waits for further jobs. struct shift is
+ * one call of the worker; start at run_shift. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,21 +12,21 @@
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 
-static const double LOOK_SECONDS = 0.5;          /* between looks into an empty queue */
+static const double POLL_SECONDS = 0.5;          /* between reads of an empty queue */
 
 struct shift {
     const struct options *o;
     struct store *store;
-    const char *batch;                           /* its jobs alone; NULL: all */
+    const char *batch;                           /* only the jobs of this batch; NULL: all jobs */
     struct worker worker;
     size_t done, failed;
     bool late;                                   /* --max-time is over */
-    double waiting;                              /* since when others' jobs are waited for; 0: not */
+    double waiting_since;                        /* for jobs that other workers hold; 0: not waiting */
 };
 
-static void say(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
+static void print_result(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
 {
-    const char *what = r->end == WORK_DONE     ? "done"
+    const char *end = r->end == WORK_DONE     ? "done"
                        : r->end == WORK_FAILED ? "failed"
                        : r->end == WORK_LOST   ? "left"
                                                : "stopped";
@@ -35,7 +36,7 @@ static void say(const struct shift *h, int64_t id, const struct work_result *r, 
         fprintf(stderr,
                 "{\"phase\": \"%s\", \"job\": %" PRId64
                 ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ",
-                what, id, r->tokens, wanted, r->seconds, r->prefill_seconds);
+                end, id, r->tokens, wanted, r->seconds, r->prefill_seconds);
         if (r->why.msg[0])
             jw_string(stderr, r->why.msg, strlen(r->why.msg));
         else
@@ -47,13 +48,13 @@ static void say(const struct shift *h, int64_t id, const struct work_result *r, 
                     r->tokens, wanted, r->seconds,
                     r->seconds > 0 ? (double)(r->tokens - r->was) / r->seconds : 0);
     } else {
-        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, what, r->tokens, wanted,
+        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, end, r->tokens, wanted,
                 r->why.msg);
     }
 }
 
-/* 0: go on; 1: stop, the rest of the queue is for another time; -1. */
-static int one_job(struct shift *h, struct claim *c, struct err *e)
+/* Works on one claimed job. 0: take the next job; 1: stop and leave the rest of the queue; -1: failed. */
+static int work_on_job(struct shift *h, struct claim *c, struct err *e)
 {
     const struct work_options how = { .stopped = JOB_QUEUED, .accept_change = h->o->accept_change,
                                       .rounds = h->o->rounds };
@@ -64,15 +65,14 @@ static int one_job(struct shift *h, struct claim *c, struct err *e)
         stats_close(&r.stats);
         return -1;
     }
-    /* the next job would not fare better; this one is nobody's fault */
-    if (r.end == WORK_BROKEN) {
+    if (r.end == WORK_BROKEN) {          /* not the job's fault, and the next job would fail, too */
         stats_close(&r.stats);
         return err_set(e, ERR_FAILED,
                        "job %" PRId64
                        ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on",
                        id, r.why.msg, r.tokens, wanted);
     }
-    say(h, id, &r, wanted);
+    print_result(h, id, &r, wanted);
     stats_close(&r.stats);
     h->done += r.end == WORK_DONE || r.end == WORK_FAILED;
     h->failed += r.end == WORK_FAILED;
@@ -84,13 +84,10 @@ static bool out_of_time(const struct shift *h)
     return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
 }
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = (long)(LOOK_SECONDS * 1e9) }, NULL);
-}
-
-/* Nothing to take now. Whether to look again: always with --watch; else for a lease while others have jobs, which may come back. */
-static int look_again(struct shift *h, bool *again, struct err *e)
+/* The queue is empty. *again: whether to read it again later. With --watch that is always so. Otherwise the
+ * worker waits for the length of a lease while other workers hold jobs, because the job of a dead worker
+ * returns to the queue. */
+static int poll_again(struct shift *h, bool *again, struct err *e)
 {
     struct store_counts n;
     *again = h->o->watch;
@@ -101,12 +98,12 @@ static int look_again(struct shift *h, bool *again, struct err *e)
     double now = clock_seconds();
     if (n.jobs[JOB_RUNNING] == 0)
         return 0;
-    h->waiting = h->waiting > 0 ? h->waiting : now;
-    *again = now - h->waiting < store_lease_seconds(h->store) + 2;
+    h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
+    *again = now - h->waiting_since < store_lease_seconds(h->store) + 2;
     return 0;
 }
 
-static int work(struct shift *h, struct err *e)
+static int run_shift(struct shift *h, struct err *e)
 {
     for (bool again = true; again;) {
         struct claim_request wish = worker_claim_request(&h->worker, 0);
@@ -121,20 +118,20 @@ static int work(struct shift *h, struct err *e)
         if (rc < 0)
             return -1;
         if (rc == 1) {
-            h->waiting = 0;
-            if ((rc = one_job(h, &claim, e)))
+            h->waiting_since = 0;
+            if ((rc = work_on_job(h, &claim, e)))
                 return rc < 0 ? -1 : 0;
         } else {
-            if (look_again(h, &again, e))
+            if (poll_again(h, &again, e))
                 return -1;
             if (again)
-                nap();
+                nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
         }
     }
     return 0;
 }
 
-static bool is_for(const struct worker *w, const struct job *j)
+static bool has_numerics_of(const struct worker *w, const struct job *j)
 {
     bool can = !j->numerics || !j->tokens;
     for (size_t i = 0; i < w->n_numerics && !can; i++)
@@ -142,8 +139,8 @@ static bool is_for(const struct worker *w, const struct job *j)
     return can;
 }
 
-/* Queued jobs that stay because other arithmetic began them: an empty-handed worker says so. */
-static int say_what_stays(const struct shift *h, struct err *e)
+/* Reports the queued jobs that this worker leaves because other arithmetic began them. */
+static int report_jobs_left(const struct shift *h, struct err *e)
 {
     const struct selection queued = { .by_state = true, .state = JOB_QUEUED };
     const struct job *first = NULL;
@@ -154,7 +151,7 @@ static int say_what_stays(const struct shift *h, struct err *e)
         return 0;
     int rc = store_select(h->store, &queued, &ids, &n, e) || store_jobs(h->store, ids, n, &jobs, e) ? -1 : 0;
     for (size_t i = 0; i < jobs.n; i++)
-        if (!is_for(&h->worker, &jobs.v[i]) &&
+        if (!has_numerics_of(&h->worker, &jobs.v[i]) &&
             (!h->batch || (jobs.v[i].batch && strcmp(jobs.v[i].batch, h->batch) == 0))) {
             first = first ? first : &jobs.v[i];
             others++;
@@ -175,7 +172,7 @@ static int say_what_stays(const struct shift *h, struct err *e)
     return rc;
 }
 
-/* With nothing wrong so far: what the exit status says. */
+/* The message and exit code after a shift without an error. */
 static int conclude(const struct shift *h, struct err *e)
 {
     struct store_counts n;
@@ -200,20 +197,14 @@ static int conclude(const struct shift *h, struct err *e)
 
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e)
 {
-    struct shift h = { .o = o, .store = s, .batch = batch };
-    h.worker.threads = o->threads;
-    h.worker.device = o->device;
-    h.worker.snapshot = (enum kv_snapshot)o->kv_snapshot;
-    h.worker.snapshot_max = o->kv_snapshot_max;
-    h.worker.quiet = o->quiet;
+    struct shift h = { .o = o, .store = s, .batch = batch, .worker = worker_from_options(o) };
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
-    progress_open(&h.worker.progress, o->progress, o->quiet);
     int rc = worker_open(&h.worker, s, e);
     if (rc == 0)
-        rc = work(&h, e);
+        rc = run_shift(&h, e);
     h.late = out_of_time(&h);
     if (rc == 0 && !stop_signal && !h.late)
-        rc = say_what_stays(&h, e);
+        rc = report_jobs_left(&h, e);
     worker_close(&h.worker);
     return rc ? rc : conclude(&h, e);
 }

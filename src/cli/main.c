@@ -1,4 +1,5 @@
-/* longhand: writes book-length text with a language model. One verb per call; see src/request/options.c. */
+/* longhand: writes book-length text with a language model. main parses the command line and runs one verb;
+ * see src/request/options.c for the options and src/cli/verbs.h for the verbs. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,9 +43,9 @@ static int run_verb(const struct options *o, struct err *e)
     }
 }
 
-/* A standard stream that came closed gets a place holder that cannot be used, so that no other file takes its number
- * and receives what was meant for it. */
-static void hold_standard_streams(void)
+/* Opens /dev/null in place of a closed standard stream, in the wrong direction. Otherwise the next file
+ * that is opened would get the stream's number and its output. */
+static void reserve_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0)
@@ -55,15 +56,15 @@ int main(int argc, char **argv)
 {
     struct options o;
     struct err e = {0};
-    hold_standard_streams();
-    signal(SIGPIPE, SIG_IGN);        /* a closed pipe is an error of write(), */
-    signal(SIGXFSZ, SIG_IGN);        /* and a file that may not be so large (ulimit -f) too */
+    reserve_standard_streams();
+    signal(SIGPIPE, SIG_IGN);        /* write() reports a closed pipe as an error, */
+    signal(SIGXFSZ, SIG_IGN);        /* and a file beyond ulimit -f, too */
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
         r = run_verb(&o, &e);
         options_free(&o);
     }
     if (r)
-        fprintf(stderr, "longhand: %s\n", e.code ? e.msg : "failed without a message; please report this");
-    return r == 0 ? 0 : e.code ? e.code : ERR_FAILED;
+        fprintf(stderr, "longhand: %s\n", err_text(&e));
+    return r ? err_exit_code(&e) : 0;
 }

@@ -1,4 +1,5 @@
-/* The verbs. Each cmd_* runs one verb and returns 0, or -1 with the line that main prints and the exit code. */
+/* The verbs. Each cmd_* runs one verb and returns 0, or -1 with the line that main prints and the exit
+ * code. */
 #pragma once
 #include "src/request/options.h"
 

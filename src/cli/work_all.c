@@ -1,5 +1,6 @@
-/* work --device cuda:all: a process for each GPU, all at one queue. CUDA does not outlive a fork, so this process never touches it: the GPUs are
- * counted by a process that ends, and each worker opens its own. */
+/* work --device cuda:all: one worker process for each GPU, all on one queue. CUDA does not survive a fork,
+ * so the parent never touches it: a process of its own counts the GPUs, and each worker opens its GPU.
+ * Start at work_all. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 enum { GPUS_MAX = 64 };
 struct gpus { size_t n; char why[512]; };
 
-/* The number of GPUs that `word` means, and why there is none. */
+/* Counts the GPUs that `word` means; g->why says why none was found. */
 static int count_gpus(const char *word, struct gpus *g, struct err *e)
 {
     int ends[2], status;
@@ -42,35 +43,36 @@ static int count_gpus(const char *word, struct gpus *g, struct err *e)
     return g->n ? 0 : err_set(e, ERR_INPUT, "--device %s: %s (auto and cpu are available)", word, g->why);
 }
 
-/* In a process of its own; in a group of its own too, so that Ctrl-C comes once, from here, and the second one does what a second one does. */
-static void be_worker(const struct options *o, size_t i, pid_t parent, work_fn *work)
+/* Runs a worker in this child process; never returns. The child has its own process group, so Ctrl-C
+ * reaches it only through the parent, once for each signal. */
+static void run_worker(const struct options *o, size_t i, pid_t parent, work_fn *work)
 {
     char word[32];
     struct options mine = *o;
     struct err e = {0};
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)                     /* it ended before that was said */
+    if (getppid() != parent)                     /* the parent ended before prctl */
         _exit(ERR_AGAIN);
     snprintf(word, sizeof word, "%.*s%zu", (int)(strlen(o->device) - strlen("all")), o->device, i);
     mine.device = word;
-    if (mine.progress == PROGRESS_AUTO)          /* several workers share the terminal: whole lines */
+    if (mine.progress == PROGRESS_AUTO)          /* workers share the terminal, so no line is redrawn */
         mine.progress = PROGRESS_PLAIN;
     int rc = work(&mine, &e);
     if (rc)
-        fprintf(stderr, "longhand: %s: %s\n", word, e.msg);
+        fprintf(stderr, "longhand: %s: %s\n", word, err_text(&e));
     fflush(NULL);
-    _exit(rc ? e.code : 0);
+    _exit(rc ? err_exit_code(&e) : 0);
 }
 
-static void tell(const pid_t *pid, size_t n, int number)
+static void signal_workers(const pid_t *pid, size_t n, int number)
 {
     for (size_t i = 0; i < n; i++)
         if (pid[i] > 0)
             kill(pid[i], number);
 }
 
-/* The worst of the workers' exit codes: failed, not possible, stopped, done. */
+/* The worse of two exit codes: failed, bad input, stopped, done. */
 static int worse(int a, int b)
 {
     static const int order[] = { ERR_FAILED, ERR_INPUT, ERR_AGAIN };
@@ -85,9 +87,9 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
     struct gpus g;
     pid_t pid[GPUS_MAX];
     int worst = 0, status;
-    bool told = false;
+    bool forwarded = false;
     size_t left = 0, bad = 0;
-    signal(SIGCHLD, SIG_DFL);                    /* where it is ignored nobody can be waited for */
+    signal(SIGCHLD, SIG_DFL);                    /* a parent that ignores SIGCHLD cannot wait */
     if (count_gpus(o->device, &g, e))
         return -1;
     const pid_t parent = getpid();
@@ -95,21 +97,21 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
     for (size_t i = 0; i < g.n; i++, left++) {
         pid[i] = fork();
         if (pid[i] == 0)
-            be_worker(o, i, parent, work);
+            run_worker(o, i, parent, work);
         if (pid[i] < 0) {
             err_set(e, ERR_FAILED, "--device %s: cannot start a process: %s", o->device, strerror(errno));
-            tell(pid, i, SIGTERM);
+            signal_workers(pid, i, SIGTERM);
             while (wait(&status) > 0 || errno == EINTR)
                 ;
             return -1;
         }
     }
     while (left) {
-        if (stop_signal && !told) {
-            told = true;
-            tell(pid, g.n, stop_signal);
+        if (stop_signal && !forwarded) {
+            forwarded = true;
+            signal_workers(pid, g.n, stop_signal);
         }
-        /* not waiting inside: a signal before that would not be told */
+        /* A blocking wait would miss a signal that comes just before it. */
         const pid_t ended = waitpid(-1, &status, WNOHANG);
         if (ended == 0)
             nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
@@ -125,6 +127,7 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
                 left--;
             }
     }
-    return worst ? err_set(e, worst, "%zu of %zu workers did not end well; their lines stand above", bad, g.n)
-                 : 0;
+    return worst == 0 ? 0
+                      : err_set(e, worst, "%zu of %zu workers failed or stopped; see their messages above",
+                                bad, g.n);
 }

@@ -25,7 +25,7 @@ kids=$(children $pid); kill -TERM $pid; wait $pid; r=$?
 
 # the worst code: both fail; the first one killed takes its workers with it
 LONGHAND_EMULATED_FAIL=5 "$L" work -q --device emulated:all 2>"$TMP/err"; r=$?
-[ $r = 1 ] && grep -q '^longhand: emulated:[01]: job .* it is queued again' "$TMP/err" && tail -1 "$TMP/err" | grep -q '[12] of 2 workers did not end well'; result all_devices_tell_the_worst $? "exit $r: $(cat "$TMP/err")"
+[ $r = 1 ] && grep -q '^longhand: emulated:[01]: job .* it is queued again' "$TMP/err" && tail -1 "$TMP/err" | grep -q '[12] of 2 workers failed or stopped'; result all_devices_tell_the_worst $? "exit $r: $(cat "$TMP/err")"
 "$L" work -q --device emulated:all 2>/dev/null & pid=$!
 wait_for "[ \$(in_state running) = 2 ]"; kids=$(children $pid)
 kill -9 $pid; wait $pid 2>/dev/null
