@@ -35,6 +35,8 @@ run_one()
     *) command=("$build/$name" ${LONG:+--long}) ;;
     esac
     [ "$shard" = all ] || export TEST_SHARD=$shard
+    local pair=($PAIRS)
+    [ -z "$PAIRS" ] || command=(taskset -c "${pair[SLOT % ${#pair[@]}]}" "${command[@]}")
     TMPDIR=$dir/tmp LONGHAND_DB=$dir/tmp/longhand.db "${command[@]}" >"$dir/log" 2>&1 </dev/null
     rc=$?
     if [ $rc != 0 ] && ! grep -aq '^FAIL' "$dir/log"; then
@@ -82,13 +84,23 @@ done | awk -v mode="$mode" -v only="$ONLY" '
             print s, kind, $1, (n > 1 ? i "/" n : "all")
     }' tests/plan.txt - | sort -rn >"$work/plan"
 
-start=$SECONDS
+# Each slot of the pool gets a pair of CPUs. A program starts as many threads as it has CPUs, and threads that
+# wait for each other while other programs run in between cost more time than they save.
+pairs() # print "0,1 2,3 .." for the CPUs that this process may use
+{
+    local cpus i
+    cpus=($(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status | tr , '\n' |
+        while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done))
+    for ((i = 0; i + 1 < ${#cpus[@]}; i += 2)); do echo -n "${cpus[i]},${cpus[i + 1]} "; done
+}
 run() # KIND JOBS
 {
-    awk -v kind="$1" '$2 == kind { print $3, $4 }' "$work/plan" | xargs -r -P "$2" -L 1 "$0" "$build" --one
+    awk -v kind="$1" '$2 == kind { print $3, $4 }' "$work/plan" |
+        xargs -r -P "$2" -L 1 --process-slot-var=SLOT "$0" "$build" --one
 }
-run pool "${JOBS:-$(nproc)}"
-run alone 1
+start=$SECONDS
+PAIRS=$(! command -v taskset >/dev/null || pairs) run pool "${JOBS:-$(nproc)}"
+PAIRS= run alone 1
 
 find "$work" -name log | sort | xargs cat >"$work/all"
 if [ -n "$KEEP" ]; then
