@@ -54,17 +54,15 @@ all: longhand cuda-note
 
 longhand: $(BUILD)/longhand
 	@ln -sf $< $@
-$(BUILD)/longhand: $(BUILD)/src/cli/main.c.o $(OBJ)
-	$(CC) $^ $(LDLIBS) -o $@
-# Test programs link only the objects that they need, from a thin archive: small files that link fast.
+# Programs link the objects that they need from a thin archive: small test programs that link fast.
 $(LIB): $(OBJ)
 	@rm -f $@ && ar rcsT $@ $(OBJ)
-$(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(TEST_OBJ) $(LIB)
-	$(CC) $^ $(LDLIBS) -o $@
-$(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(OBJ) $(TEST_OBJ)
-	$(CC) $^ $(LDLIBS) -o $@
-$(BUILD)/test_%: $(BUILD)/tests/test_%.c.o $(TEST_OBJ) $(LIB)
-	$(CC) $^ $(LDLIBS) -o $@
+$(BUILD)/longhand: $(BUILD)/src/cli/main.c.o
+$(BUILD)/longhand-test: $(BUILD)/src/cli/main.c.o $(TEST_OBJ)
+$(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(TEST_OBJ)
+$(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ)
+$(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
+	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
 
 # Builds with and without CUDA share a directory. Two objects differ, and are rebuilt when CUDA changes.
 $(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: $(BUILD)/cuda-$(CUDA)
@@ -146,7 +144,6 @@ $(BUILD)/faults.so: $(BUILD)/tests/faults.c.o
 	$(CC) -shared $^ -o $@
 $(BUILD)/tests/faults.c.o: CFLAGS += -fPIC
 test: install-deps
-check: have-deps
 test check:
 	@$(MAKE) --no-print-directory -j$$(nproc) longhand tests
 	@LONG=$(LONG) IN_C="$(notdir $(IN_C))" scripts/run-tests.sh $(BUILD) $(filter check,$@)

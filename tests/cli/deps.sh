@@ -1,0 +1,43 @@
+#!/bin/bash
+# Missing packages: make names them and fails, and only make deps, make demo and make test install packages.
+# A compiler that does not find zlib.h stands for a machine without packages. apt-get and sudo are replaced by
+# scripts that only record that they ran.
+. tests/cli/lib.inc
+unset MAKEFLAGS MFLAGS MAKELEVEL
+fakes=${TMP:?}/bin
+mkdir "$fakes"
+{
+    echo '#!/bin/sh'
+    echo 'case "$*" in *"-E -"*) read -r line; [ "$line" != "#include <zlib.h>" ]; exit ;; esac'
+    echo "exec $(command -v cc) \"\$@\""
+} >"$fakes/cc"
+for tool in apt-get sudo; do printf '#!/bin/sh\necho %s "$@" >>%s\n' $tool "$TMP/installed" >"$fakes/$tool"; done
+chmod +x "$fakes"/cc "$fakes"/apt-get "$fakes"/sudo
+export PATH=$fakes:$PATH
+fake_make() # GOALS...
+{
+    make --no-print-directory CUDA=0 CC=cc BUILD="$TMP/build" "$@" >"$TMP/out" 2>"$TMP/err"
+}
+
+fake_make "$TMP/build/longhand"; r=$?
+[ $r != 0 ] &&
+    grep -q '^missing: zlib1g-dev. Run: make deps, or as root: apt-get install .* zlib1g-dev$' "$TMP/err"
+result make_names_the_missing_package $? "exit $r: $(head -c 300 "$TMP/err")"
+[ ! -e "$TMP/installed" ] && [ ! -e "$TMP/build/longhand" ]
+result make_installs_nothing $? "$(cat "$TMP/installed" 2>&1)"
+
+bad=
+for goal in all tests check bench install deps demo test; do
+    fake_make -n $goal
+    grep -qE 'scripts/deps.sh( --quiet)?$' "$TMP/out"; installs=$?
+    case $goal in
+    deps | demo | test) [ $installs = 0 ] || bad+=" $goal" ;;
+    *) [ $installs = 1 ] || bad+=" $goal" ;;
+    esac
+done
+[ -z "$bad" ]; result only_deps_demo_and_test_install $? "$bad"
+
+fake_make deps; r=$?
+[ $r = 0 ] && grep -q 'apt-get install .* zlib1g-dev$' "$TMP/installed"
+result deps_installs_the_missing_package $? "exit $r: $(head -c 300 "$TMP/err")"
+exit $failed
