@@ -25,7 +25,7 @@ CUDA ?= $(if $(NVCC),1,0)
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
           -Wno-missing-field-initializers
 CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I.
-LDLIBS  = -ljansson -lsqlite3 -lz -lm -lpthread -ldl
+LDLIBS  = -lsqlite3 -lz -lm -lpthread -ldl
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)

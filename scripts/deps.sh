@@ -16,7 +16,6 @@ cc=$(command -v cc || command -v gcc || command -v clang)
 need 'command -v cc || command -v gcc || command -v clang' gcc
 need 'command -v make' make
 need "echo '#include <stdio.h>' | ${cc:-false} -E -" libc6-dev
-need "echo '#include <jansson.h>' | ${cc:-false} -E -" libjansson-dev
 need "echo '#include <uthash.h>' | ${cc:-false} -E -" uthash-dev
 need "echo '#include <sqlite3.h>' | ${cc:-false} -E -" libsqlite3-dev
 need "echo '#include <zlib.h>' | ${cc:-false} -E -" zlib1g-dev

@@ -1,10 +1,11 @@
-/* What goes on around drafting: nothing is allocated in a round, the table of 4-grams lags behind the text as it should, statistics equal
- * what a log of the rounds says, and the edges: ends of texts, tiny caches and vocabularies, restarts, several decoders. */
+/* What goes on around drafting: nothing is allocated in a round, the table of 4-grams lags behind the text
+ * as it should, statistics equal what a log of the rounds says, and the edges: ends of texts, tiny caches
+ * and vocabularies, restarts, several decoders. */
 #include "tests/allocations.h"
 #include "src/decode/decode.h"
+#include "tests/json_at.h"
 #include "tests/rig.h"
 
-#include <jansson.h>
 
 static const char demo[] = "models/demo";
 enum { PROMPT = 120 };
@@ -45,7 +46,8 @@ static void sampling_of(struct sampling *p, uint64_t seed)
     sampling_defaults(p);
     p->seed = seed, p->min_p = 0.1, p->penalty = 1.2, p->penalty_window = 30, p->text_max = 4096;
 }
-/* A text that repeats itself: words of 3 to 8 tokens out of 12, so that every drafter has something to say. */
+/* A text that repeats itself: words of 3 to 8 tokens out of 12, so that every drafter has something to
+ * say. */
 static void prompt_of(int32_t *token, size_t n, size_t vocab, uint64_t seed)
 {
     struct rng rng = { seed };
@@ -168,7 +170,8 @@ static void the_policy_that_comes_true_more_often_is_taken(void)
         CHECK(g->partial.filled && (g->partial.refreshes > 0) == (better == 1), "%zu selections",
               g->partial.refreshes);
     }
-    /* others are tried while drafting pays, and in a trial of drafting only where none is known to pay: not at all, or less than what lean rounds write */
+    /* others are tried while drafting pays, and in a trial of drafting only where none is known to pay:
+     * not at all, or less than what lean rounds write */
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < g->n_arms; k++)
             g->arm[k].hit = i == 2 ? 0.01 : i == 3 ? 0.7 : 0.9;
@@ -334,7 +337,8 @@ static void ngrams_lag_behind_the_penalty_window(void)
     CHECK(compared > 1000, "%zu", compared);
 }
 
-/* What the text proposes is looked at now and then, however dear rows are and however unlikely it seemed at first: 4-grams of a text that repeats itself are found to come true. */
+/* What the text proposes is looked at now and then, however dear rows are and however unlikely it seemed
+ * at first: 4-grams of a text that repeats itself are found to come true. */
 static void unlikely_proposals_are_looked_at(void)
 {
     enum { CYCLE = 24, TOKENS = 600 };
@@ -404,15 +408,18 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
         at = next;
     }
 }
-static size_t at(const json_t *j, const char *name, size_t i)
+static size_t at(const struct json *j, const char *name, size_t i)
 {
-    return (size_t)json_integer_value(json_array_get(json_object_get(j, name), i));
+    char path[64];
+    snprintf(path, sizeof path, "%s.%zu", name, i);
+    double x = number_at(j, path);
+    return isnan(x) ? 0 : (size_t)x;
 }
-static double number(const json_t *j, const char *name)
+static double number(const struct json *j, const char *name)
 {
-    const json_t *x = json_object_get(j, name);
-    CHECK(json_is_number(x), "%s", name);
-    return json_number_value(x);
+    double x = number_at(j, name);
+    CHECK(!isnan(x), "%s", name);
+    return x;
 }
 
 static void statistics_equal_a_log(void)
@@ -448,9 +455,9 @@ static void statistics_equal_a_log(void)
             stats_json(f, &d.stats, s.draft.n_width > 0);
             fputc('}', f);
             fclose(f);
-            json_error_t why;
-            json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &why);
-            CHECK(j, "%s: %s", why.text, text);
+            struct json root, *j = &root;
+            struct err e;
+            CHECK(js_check(j, "statistics", text, bytes, &e) == 0, "%s: %s", e.msg, text);
             size_t accepted = 0, depth = 0, rows = 0, pool = 0, beta = 0, passes = 0,
                 hist[TREE_DEPTH_MAX + 2] = { 0 };
             size_t reached[TREE_DEPTH_MAX + 2] = { 0 }, taken[TREE_DEPTH_MAX + 2] = { 0 },
@@ -477,11 +484,11 @@ static void statistics_equal_a_log(void)
             if (depth)
                 CHECK(near(number(j, "alpha"), (double)accepted / (double)depth, 1e-4, 0),
                       "%s: %zu of %zu: %s", name, accepted, depth, text);
-            else CHECK(json_is_null(json_object_get(j, "alpha")));
+            else CHECK(null_at(j, "alpha"));
             if (s.draft.n_width && depth)
                 CHECK(near(number(j, "beta"), (double)beta / (double)depth, 1e-4, 0), "%s: %zu of %zu: %s",
                       name, beta, depth, text);
-            else CHECK(json_is_null(json_object_get(j, "beta")));
+            else CHECK(null_at(j, "beta"));
             CHECK(number(j, "refreshes") == (double)refreshes && number(j, "draft_passes") == (double)passes);
             size_t sum = 0;
             for (size_t q = 1; q <= TREE_DEPTH_MAX; q++) {
@@ -494,23 +501,24 @@ static void statistics_equal_a_log(void)
             }
             CHECK(sum == tokens, "%zu tokens in the histogram", sum);
             for (size_t q = 0; q < N_SOURCES; q++) {
-                const json_t *one = json_object_get(json_object_get(j, "sources"), source_names[q]);
-                CHECK(!one == !drafted[q]);
-                if (one)
-                    CHECK(number(one, "drafted") == (double)drafted[q] &&
-                              number(one, "accepted") == (double)good[q],
+                char path[64];
+                snprintf(path, sizeof path, "sources.%s", source_names[q]);
+                const struct json one = json_at(j, path);
+                CHECK(!one.s == !drafted[q]);
+                if (one.s)
+                    CHECK(number(&one, "drafted") == (double)drafted[q] &&
+                              number(&one, "accepted") == (double)good[q],
                           "%s %s", name, source_names[q]);
             }
-            const json_t *time = json_object_get(j, "time"),
-                         *window = json_array_get(json_object_get(j, "windows"), 0);
-            double parts = number(time, "draft") + number(time, "verify") + number(time, "controller") +
-                           number(time, "other") + number(time, "checkpoint");
-            CHECK(near(parts, d.stats.seconds, 1e-5, 0) && number(time, "other") >= 0, "%s", text);
-            CHECK(number(window, "start") == 0 && number(window, "tokens") == (double)tokens &&
-                  near(number(window, "seconds"), d.stats.seconds, 1e-5, 0) &&
-                  near(number(window, "mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4, 0));
+            double parts = number(j, "time.draft") + number(j, "time.verify") + number(j, "time.controller") +
+                           number(j, "time.other") + number(j, "time.checkpoint");
+            CHECK(near(parts, d.stats.seconds, 1e-5, 0) && number(j, "time.other") >= 0, "%s", text);
+            CHECK(number(j, "windows.0.start") == 0 && number(j, "windows.0.tokens") == (double)tokens &&
+                  near(number(j, "windows.0.seconds"), d.stats.seconds, 1e-5, 0) &&
+                  near(number(j, "windows.0.mean_acceptance_length"), (double)tokens / (double)rounds, 1e-4,
+                       0));
             if (i == 0) CHECK(rounds == tokens && !depth && number(j, "mean_acceptance_length") == 1);
-            json_decref(j), free(text);
+            free(text);
             decode_close(&d);
         }
 }
@@ -632,7 +640,8 @@ static void restarts(void)
     }
 }
 
-/* Rows of several decoders in one pass, most of them of the later ones; heads read the hidden state of their own rows. */
+/* Rows of several decoders in one pass, most of them of the later ones; heads read the hidden state of
+ * their own rows. */
 static void heads_of_several_decoders(void)
 {
     enum { N = 3, MAX = PROMPT + (SLOW_BUILD ? 8 : 40) };
@@ -672,7 +681,8 @@ static void heads_of_several_decoders(void)
     }
 }
 
-/* The published rule at temperature 0 takes the longest row, as the exact one does: as many rounds, with every setting and at every end. */
+/* The published rule at temperature 0 takes the longest row, as the exact one does: as many rounds, with
+ * every setting and at every end. */
 static void published_rule_without_coins(void)
 {
     static const struct setting rows[] = {

@@ -1,15 +1,17 @@
-/* Logits against transformers: every folder of tests/data/models (made by scripts/make_fixtures.py, described in
- * tests/data/README.md) is a tiny model with the ids of a text, transformers' nll of every token and some of its
- * logits, and controls: changes of configuration or weights that must move the nll, and to where.
- * LOGITS_MODELS=DIR tests other folders of the same form. */
+/* Logits against transformers: every folder of tests/data/models (made by scripts/make_fixtures.py,
+ * described in tests/data/README.md) is a tiny model with the ids of a text, transformers' nll of every
+ * token and some of its logits, and controls: changes of configuration or weights that must move the nll,
+ * and to where. LOGITS_MODELS=DIR tests other folders of the same form. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
 #include "src/model/model.h"
 #include "src/text/tokenizer.h"
+#include "tests/json_at.h"
 #include "tests/test.h"
 
 #define NLL_TOLERANCE 1e-3
@@ -25,7 +27,7 @@ struct fixture {
     const float *nll;                /* [n - 1], of ids[1..] */
     const uint32_t *at;              /* [n_at] positions whose logits are stored, ascending */
     const float *logits;             /* [n_at][vocab] */
-    json_t *info;                    /* reference.json */
+    char *info_text; struct json info;       /* reference.json */
 };
 
 static const struct ops *ops;
@@ -48,9 +50,10 @@ static void fixture_open(struct fixture *f, const char *root, const char *name)
     memcpy(&f->n, f->bytes + 8, 4), memcpy(&f->vocab, f->bytes + 12, 4), memcpy(&f->n_at, f->bytes + 16, 4);
     size_t want = 20 + 4 * (2 * (size_t)f->n - 1 + f->n_at + (size_t)f->n_at * f->vocab);
     snprintf(path, sizeof path, "%s/reference.json", f->dir);
-    f->info = json_load_file(path, 0, NULL);
-    if (size != want || !f->info) {
-        printf("%s: unreadable, or reference.bin has %zu bytes instead of %zu\n", path, size, want);
+    const size_t bytes = size;
+    if (bytes != want || file_read(&f->info_text, &size, path, FILE_MAX, &e) ||
+        js_check(&f->info, path, f->info_text, size, &e)) {
+        printf("%s: unreadable, or reference.bin has %zu bytes instead of %zu\n", path, bytes, want);
         exit(1);
     }
     f->ids = (const int32_t *)(f->bytes + 20);
@@ -122,8 +125,8 @@ static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const st
     struct device *dev;
     if (device_cpu_open(&dev, ops, pool, kv, e->msg, sizeof e->msg))
         return -1;
-    int rc = model_open(&m, dir, &(struct model_setup){ &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool },
-                        e);
+    int rc = model_open(&m, dir,
+                        &(struct model_setup){ &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool }, e);
     assert(!no_qk_norm || config.qk_norm);
     if (no_qk_norm)
         m.config.qk_norm = false;
@@ -176,7 +179,7 @@ static void every_fixture_is_there(void)
     CHECK(n_fixtures >= (others ? 1 : FIXTURES_MIN), "%zu fixtures", n_fixtures);
     for (size_t i = 0; i < n_fixtures && !others; i++)
         CHECK(fixtures[i].n >= 2000 && fixtures[i].n_at >= 16 &&
-                  json_array_size(json_object_get(fixtures[i].info, "controls")) > 0,
+                  count_at(&fixtures[i].info, "controls") > 0,
               "%s", fixtures[i].name);
 }
 
@@ -189,7 +192,9 @@ static void text_gives_the_ids(void)
         char path[1024], *text = NULL;
         size_t size = 0, n = 0;
         int32_t *ids = NULL;
-        snprintf(path, sizeof path, "%s/../%s", f->dir, json_string_value(json_object_get(f->info, "text")));
+        char *file = text_at(&f->info, "text");
+        snprintf(path, sizeof path, "%s/../%s", f->dir, file ? file : "");
+        free(file);
         int rc = tokenizer_open(&t, f->dir, f->vocab, &e) || file_read(&text, &size, path, FILE_MAX, &e)
               || tokenizer_encode(t, &ids, &n, text, size, true, &e);
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
@@ -237,7 +242,8 @@ static void take_kl(void *ctx, size_t pos, const float *logits)
         c->against_hf += divergence(f->logits + c->next_at++ * f->vocab, logits, f->vocab);
 }
 
-/* Mean KL from transformers at the stored positions, and from --compute f32, which equals it, at all, with either kind of cache. */
+/* Mean KL from transformers at the stored positions, and from --compute f32, which equals it, at all, with
+ * either kind of cache. */
 static void bf16_is_near_transformers(void)
 {
     double kl[2] = { 0 };                    /* of bf16 and int16, all fixtures */
@@ -303,29 +309,59 @@ static void for_files(const char *from, const char *to, bool do_copy)
         rmdir(to);
 }
 
-static void change_config(const char *dir, const json_t *control)
+/* Copies the members of an object, except those that `set` has or `drop` lists. */
+static void copy_members(struct json_writer *w, const struct json *object, const struct json *set,
+                         const struct json *drop)
 {
-    char path[1024];
-    size_t i;
-    json_t *key;
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    json_t *config = json_load_file(path, 0, NULL), *set = json_object_get(control, "set");
-    if (set)
-        json_object_update(config, set);
-    json_array_foreach(json_object_get(control, "drop"), i, key)
-        json_object_del(config, json_string_value(key));
-    json_dump_file(config, path, JSON_INDENT(1));
-    json_decref(config);
+    struct json key, v, x;
+    for (struct js_walk walk = js_walk(object); js_next(&walk, &key, &v);) {
+        char *name = js_strdup(&key);
+        bool changed = set && set->s && json_at(set, name).s;
+        if (drop && drop->s)
+            for (struct js_walk d = js_walk(drop); js_next(&d, NULL, &x);)
+                changed |= js_is(&x, name);
+        if (!changed)
+            jw_value(w, name, &v);
+        free(name);
+    }
 }
 
-static bool ends_with_one_of(const char *name, const json_t *list)
+/* Sets the members of "set" in config.json and drops those of "drop". */
+static void change_config(const char *dir, const struct json *control)
 {
-    size_t i;
-    json_t *s;
-    json_array_foreach(list, i, s) if (strlen(name) >= json_string_length(s) &&
-                                       !strcmp(name + strlen(name) - json_string_length(s),
-                                               json_string_value(s))) return true;
-    return false;
+    const struct json set = json_at(control, "set"), drop = json_at(control, "drop");
+    char path[1024], *text = NULL, *out = NULL;
+    struct json config;
+    struct err e = { 0 };
+    size_t size, n;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    FILE *f = memory_file(&out, &n);
+    struct json_writer w = { .f = f, .digits = 17 };
+    int rc = file_read(&text, &size, path, FILE_MAX, &e) || js_check(&config, path, text, size, &e);
+    CHECK(f && rc == 0, "%s", e.msg);
+    if (f && rc == 0) {
+        jw_open(&w, NULL, '{');
+        copy_members(&w, &config, &set, &drop);
+        if (set.s)
+            copy_members(&w, &set, NULL, &drop);
+        jw_close(&w, '}');
+        CHECK(stream_end(f) == 0 && file_write(path, &(struct slice){ out, n }, 1, &e) == 0, "%s", e.msg);
+    }
+    free(out), free(text);
+}
+
+static bool ends_with_one_of(const char *name, const struct json *control, const char *list)
+{
+    struct json l = json_at(control, list), v;
+    bool any = false;
+    if (l.s)
+        for (struct js_walk w = js_walk(&l); js_next(&w, NULL, &v);) {
+            char *end = js_strdup(&v);
+            size_t n = strlen(name), m = strlen(end);
+            any |= n >= m && strcmp(name + n - m, end) == 0;
+            free(end);
+        }
+    return any;
 }
 
 /* One as each type spells it. */
@@ -347,17 +383,17 @@ static void swap_heads(char *data, const struct tensor *t, size_t n_kv_heads, si
     }
 }
 
-static int change_weights(const char *dir, const json_t *control, struct err *e)
+static int change_weights(const char *dir, const struct json *control, struct err *e)
 {
     struct tensors ts = { 0 };
     struct config config;
-    json_t *swap = json_object_get(control, "swap_kv_heads");
+    const bool swap = json_at(control, "swap_kv_heads").s != NULL;
     if (config_read(&config, dir, e) || tensors_open(&ts, dir, e))
         return -1;
     for (size_t i = 0; i < ts.n; i++) {
         const struct tensor *t = &ts.t[i];
-        bool zero = ends_with_one_of(t->name, json_object_get(control, "zero"));
-        bool one = ends_with_one_of(t->name, json_object_get(control, "one"));
+        bool zero = ends_with_one_of(t->name, control, "zero");
+        bool one = ends_with_one_of(t->name, control, "one");
         bool swapped = swap && (strstr(t->name, ".k_proj.") || strstr(t->name, ".v_proj."));
         if (!zero && !one && !swapped)
             continue;
@@ -368,8 +404,8 @@ static int change_weights(const char *dir, const json_t *control, struct err *e)
         else if (one)
             fill_ones(data, t);
         else
-            swap_heads(data, t, config.n_kv_heads, (size_t)json_integer_value(json_array_get(swap, 0)),
-                       (size_t)json_integer_value(json_array_get(swap, 1)));
+            swap_heads(data, t, config.n_kv_heads, (size_t)number_at(control, "swap_kv_heads.0"),
+                       (size_t)number_at(control, "swap_kv_heads.1"));
         int fd = open(ts.path[t->shard], O_WRONLY | O_CLOEXEC);
         if (rc == 0 && (fd < 0 || pwrite(fd, data, t->bytes, (off_t)t->offset) != (ssize_t)t->bytes))
             rc = err_set(e, ERR_FAILED, "%s: cannot be changed", ts.path[t->shard]);
@@ -384,13 +420,17 @@ static int change_weights(const char *dir, const json_t *control, struct err *e)
     return 0;
 }
 
-static void check_control(const struct fixture *f, const json_t *control)
+static void check_control(const struct fixture *f, const struct json *control)
 {
-    const char *label = json_string_value(json_object_get(control, "name"));
-    bool no_qk_norm = json_is_true(json_object_get(control, "no_qk_norm"));
+    char label[100];
+    struct json flag = json_at(control, "no_qk_norm");
+    bool no_qk_norm = flag.s && js_kind(&flag) == JS_TRUE;
+    char *name = text_at(control, "name");
+    snprintf(label, sizeof label, "%s", name ? name : "");
+    free(name);
     const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-    size_t at = (size_t)json_integer_value(json_object_get(control, "at"));
-    double want = json_number_value(json_object_get(control, "nll"));
+    size_t at = (size_t)number_at(control, "at");
+    double want = number_at(control, "nll");
     struct err e = { 0 };
     char dir[512];
     snprintf(dir, sizeof dir, "%s/longhand-logits-XXXXXX", tmp);
@@ -413,13 +453,13 @@ static void check_control(const struct fixture *f, const json_t *control)
 
 static void controls_move_the_nll(void)
 {
-    size_t n = 0, i;
-    json_t *control;
-    for (size_t k = 0; k < n_fixtures; k++)
-        json_array_foreach(json_object_get(fixtures[k].info, "controls"), i, control) {
-            check_control(&fixtures[k], control);
-            n++;
-        }
+    size_t n = 0;
+    for (size_t k = 0; k < n_fixtures; k++) {
+        struct json controls = json_at(&fixtures[k].info, "controls"), control;
+        if (controls.s)
+            for (struct js_walk w = js_walk(&controls); js_next(&w, NULL, &control); n++)
+                check_control(&fixtures[k], &control);
+    }
     printf("    %zu controls\n", n);
     if (n == 0)
         SKIP("these models come without controls");
@@ -441,7 +481,7 @@ int main(void)
     RUN(controls_move_the_nll);
     RUN(bf16_is_near_transformers);
     for (size_t i = 0; i < n_fixtures; i++)
-        free(fixtures[i].bytes), json_decref(fixtures[i].info);
+        free(fixtures[i].bytes), free(fixtures[i].info_text);
     free(fixtures);
     pool_close(pool);
     return test_end();

@@ -1,10 +1,13 @@
-/* Reports from a store made here: figures against independent counts, and pages, tables and CSV with hostile names and texts in them. */
+/* Reports of a store that this test fills: figures against independent counts; pages, tables and CSV with
+ * hostile names and texts; and a report of a job while another connection writes it. */
 #include <ctype.h>
-#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "src/cli/cmd_store.h"
 #include "runs/report/report.h"
 #include "src/text/tokenizer.h"
+#include "tests/json_at.h"
 #include "tests/store_rig.h"
 
 enum { LENGTH = 2500, LOOP_FROM = 1200, LOOP_TO = 1900, PERIOD = 12 };
@@ -27,29 +30,38 @@ static size_t random_below(size_t n)
     return (size_t)(state >> 33) % n;
 }
 
-/* Counters as the worker keeps them, so that every sum is known. */
+/* The counters of a worker, with known sums. */
 static void put_metrics(struct commit *b, struct metric *m, size_t start, double rounds, bool drafts,
                         const char *source)
 {
-    double tokens = (double)b->n;
-    struct metric all[] = {
-        { start, "", "tokens", 0, tokens }, { start, "", "rounds", 0, rounds }, { start, "", "seconds", 0,
-            2.0 }, { start, "", "draft_seconds", 0, drafts ? 0.25 : 0 },
-        { start, "", "verify_seconds", 0, 1.5 }, { start, "", "control_seconds", 0, 0.125 }, { start, "",
-            "verified_rows", 0, drafts ? 4 * rounds : rounds },
-        { start, "", "checkpoint_commits", 0, 3 }, { start, "", "checkpoint_put_seconds", 0, 0.01 },
-        { start, "", "checkpoint_cpu_seconds", 0, 0.02 },
-        { start, "", "prefill_seconds", 0, 0.5 }, { start, "", "prefill_tokens", 0, 10 }, { start, "",
-            "drafted", 0, drafts ? 3 * rounds : 0 },
-        { start, "", "accepted", 0, tokens - rounds }, { start, "", "drafted_depth", 0, drafts ? 3 * rounds
-            : 0 }, { start, "", "beta_accepted", 0, 5 },
-        { start, "", "reached", 1, rounds }, { start, "", "accepted_at", 1, tokens - rounds }, { start, "",
-            "histogram", 2, rounds },
-        { start, source, "drafted", 0, drafts ? 3 * rounds : 0 }, { start, source, "accepted", 0,
-            tokens - rounds },
+    const double tokens = (double)b->n, drafted = drafts ? 3 * rounds : 0;
+    const struct { const char *source, *name; unsigned index; double value;
+    } all[] = {
+        { "", "tokens", 0, tokens },
+        { "", "rounds", 0, rounds },
+        { "", "seconds", 0, 2.0 },
+        { "", "draft_seconds", 0, drafts ? 0.25 : 0 },
+        { "", "verify_seconds", 0, 1.5 },
+        { "", "control_seconds", 0, 0.125 },
+        { "", "verified_rows", 0, drafts ? 4 * rounds : rounds },
+        { "", "checkpoint_commits", 0, 3 },
+        { "", "checkpoint_put_seconds", 0, 0.01 },
+        { "", "checkpoint_cpu_seconds", 0, 0.02 },
+        { "", "prefill_seconds", 0, 0.5 },
+        { "", "prefill_tokens", 0, 10 },
+        { "", "drafted", 0, drafted },
+        { "", "accepted", 0, tokens - rounds },
+        { "", "drafted_depth", 0, drafted },
+        { "", "beta_accepted", 0, 5 },
+        { "", "reached", 1, rounds },
+        { "", "accepted_at", 1, tokens - rounds },
+        { "", "histogram", 2, rounds },
+        { source, "drafted", 0, drafted },
+        { source, "accepted", 0, tokens - rounds },
     };
     b->n_metrics = sizeof all / sizeof *all - (drafts ? 0 : 2);
-    memcpy(m, all, sizeof all);
+    for (size_t i = 0; i < b->n_metrics; i++)
+        m[i] = (struct metric){ start, all[i].source, all[i].name, all[i].index, all[i].value };
     b->metrics = m;
 }
 
@@ -114,7 +126,7 @@ static void make_store(void)
 
 typedef int renderer(FILE *f, const struct reports *l, struct err *e);
 
-/* The report of jobs as bytes; free it. */
+/* The rendered report of jobs; free it. */
 static char *report_of(const int64_t *ids, size_t n, const struct report_options *o, renderer *render)
 {
     struct reports l;
@@ -152,150 +164,220 @@ static double brute_distinct(const int32_t *t, size_t from, size_t to, size_t n)
     return (double)different / (double)k;
 }
 
-static double number(const json_t *o, const char *a, const char *b)
+struct parsed { char *text; struct json root; };
+
+static struct parsed json_of(const int64_t *ids, size_t n, const struct report_options *o)
 {
-    const json_t *v = json_object_get(o, a);
-    v = b ? json_object_get(v, b) : v;
-    return json_is_number(v) ? json_number_value(v) : NAN;
+    struct parsed p = { .text = report_of(ids, n, o, report_json) };
+    struct err e = {0};
+    CHECK(js_check(&p.root, "report", p.text, strlen(p.text), &e) == 0, "%s", e.msg);
+    return p;
 }
 
-static json_t *json_of(const int64_t *ids, size_t n, const struct report_options *o)
+static double distinct_at(const struct json *v, const char *list, size_t n)
 {
-    char *s = report_of(ids, n, o, report_json);
-    json_error_t why;
-    json_t *v = json_loads(s, JSON_REJECT_DUPLICATES, &why);
-    if (!v) {                                    /* a seed of 64 bits is no number for Jansson */
-        char *at = strstr(s, "18446744073709551612");
-        CHECK(at != NULL, "%s in %s", why.text, s);
-        while (at) {
-            memset(at, ' ', 10);
-            at = strstr(at, "18446744073709551612");
-        }
-        v = json_loads(s, JSON_REJECT_DUPLICATES, &why);
-        CHECK(v != NULL, "%s at %d", why.text, why.position);
-    }
-    free(s);
-    return v;
+    char path[64];
+    snprintf(path, sizeof path, "%s.%zu", list, n);
+    return number_at(v, path);
 }
 
 static void json_has_the_figures(void)
 {
-    json_t *o = json_of(&drafted_job, 1, &(struct report_options){ .rounds = true });
-    static const char *const names[] = { "job", "name", "custom_id", "state", "finish_reason", "model",
-                                         "seed", "parameters", "numerics", "prompt_tokens", "tokens",
-                                             "given_tokens",
-        "seconds", "prefill_seconds", "tokens_per_second", "rounds", "mean_acceptance_length", "alpha",
-            "beta", "drafted", "verified_rows", "accepted", "reached_per_depth",
-        "accepted_per_depth", "acceptance_histogram", "sources", "time", "refreshes", "resumes", "distinct",
-            "repetition", "windows" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        CHECK(json_object_get(o, names[i]), "%s", names[i]);
+    static const char *const names[] = { "job",
+                                         "name",
+                                         "custom_id",
+                                         "state",
+                                         "finish_reason",
+                                         "model",
+                                         "seed",
+                                         "parameters",
+                                         "numerics",
+                                         "prompt_tokens",
+                                         "tokens",
+                                         "given_tokens",
+                                         "seconds",
+                                         "prefill_seconds",
+                                         "tokens_per_second",
+                                         "rounds",
+                                         "mean_acceptance_length",
+                                         "alpha",
+                                         "beta",
+                                         "drafted",
+                                         "verified_rows",
+                                         "accepted",
+                                         "reached_per_depth",
+                                         "accepted_per_depth",
+                                         "acceptance_histogram",
+                                         "sources",
+                                         "time",
+                                         "refreshes",
+                                         "resumes",
+                                         "distinct",
+                                         "repetition",
+                                         "windows" };
+    struct parsed p = json_of(&drafted_job, 1, &(struct report_options){ .rounds = true });
+    const struct json *o = &p.root;
     const double rounds = LENGTH / 4.0;
-    CHECK(number(o, "job", NULL) == (double)drafted_job && number(o, "tokens", NULL) == LENGTH &&
-          number(o, "given_tokens", NULL) == 0);
-    CHECK(near(number(o, "seconds", NULL), 6, 1e-9, 0) &&
-          near(number(o, "tokens_per_second", NULL), LENGTH / 6.0, 1e-6, 0) &&
-          near(number(o, "prefill_seconds", NULL), 1.5, 1e-9, 0));
-    CHECK(number(o, "rounds", NULL) == rounds && near(number(o, "mean_acceptance_length", NULL), 4, 1e-9, 0));
-    CHECK(near(number(o, "alpha", NULL), (LENGTH - rounds) / (3 * rounds), 1e-9, 0) &&
-          near(number(o, "beta", NULL), 15 / (3 * rounds), 1e-9, 0));
-    CHECK(number(o, "verified_rows", NULL) == 4 * rounds &&
-          number(json_object_get(o, "sources"), "heads<i>", "accepted") == LENGTH - rounds);
-    CHECK(near(number(o, "time", "draft"), 0.75, 1e-9, 0) &&
-          near(number(o, "time", "checkpoint"), 0.03, 1e-9, 0) &&
-          near(number(o, "time", "other"), 6 - 0.75 - 4.5 - 0.375, 1e-9, 0));
-    json_t *w = json_object_get(o, "windows"), *r = json_array_get(json_object_get(o, "repetition"), 0);
-    CHECK(json_array_size(w) == 3);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(json_at(o, names[i]).s, "%s", names[i]);
+    CHECK(number_at(o, "job") == (double)drafted_job && number_at(o, "tokens") == LENGTH &&
+          number_at(o, "given_tokens") == 0);
+    CHECK(near(number_at(o, "seconds"), 6, 1e-9, 0) &&
+          near(number_at(o, "tokens_per_second"), LENGTH / 6.0, 1e-6, 0) &&
+          near(number_at(o, "prefill_seconds"), 1.5, 1e-9, 0));
+    CHECK(number_at(o, "rounds") == rounds && near(number_at(o, "mean_acceptance_length"), 4, 1e-9, 0));
+    CHECK(near(number_at(o, "alpha"), (LENGTH - rounds) / (3 * rounds), 1e-9, 0) &&
+          near(number_at(o, "beta"), 15 / (3 * rounds), 1e-9, 0));
+    CHECK(number_at(o, "verified_rows") == 4 * rounds &&
+          number_at(o, "sources.heads<i>.accepted") == LENGTH - rounds);
+    CHECK(near(number_at(o, "time.draft"), 0.75, 1e-9, 0) &&
+          near(number_at(o, "time.checkpoint"), 0.03, 1e-9, 0) &&
+          near(number_at(o, "time.other"), 6 - 0.75 - 4.5 - 0.375, 1e-9, 0));
+    CHECK(count_at(o, "windows") == 3);
     for (size_t i = 0; i < 3; i++) {
-        json_t *v = json_array_get(w, i);
+        char path[32];
+        snprintf(path, sizeof path, "windows.%zu", i);
+        const struct json v = json_at(o, path);
         size_t from = i * 1000, to = MIN(from + 1000, (size_t)LENGTH);
-        CHECK(number(v, "start", NULL) == (double)from && number(v, "tokens", NULL) == (double)(to - from) &&
-              number(v, "seconds", NULL) == 2);
-        for (size_t n = 1; n <= 4; n++) {
-            char k[2] = { (char)('0' + n), 0 };
-            CHECK(near(number(v, "distinct", k), brute_distinct(text_ids, from, to, n), 1e-9, 0),
-                  "window %zu, n %zu: %f", i, n, number(v, "distinct", k));
-            CHECK(near(number(v, "distinct_so_far", k), brute_distinct(text_ids, 0, to, n), 1e-9, 0));
-            CHECK(near(json_number_value(
-                           json_object_get(json_object_get(json_object_get(o, "distinct"), "tokens"), k)),
-                       brute_distinct(text_ids, 0, LENGTH, n), 1e-9, 0));
+        CHECK(v.s && number_at(&v, "start") == (double)from &&
+              number_at(&v, "tokens") == (double)(to - from) && number_at(&v, "seconds") == 2);
+        for (size_t n = 1; n <= 4 && v.s; n++) {
+            CHECK(near(distinct_at(&v, "distinct", n), brute_distinct(text_ids, from, to, n), 1e-9, 0),
+                  "window %zu, n %zu: %f", i, n, distinct_at(&v, "distinct", n));
+            CHECK(near(distinct_at(&v, "distinct_so_far", n), brute_distinct(text_ids, 0, to, n), 1e-9, 0));
+            CHECK(
+                near(distinct_at(o, "distinct.tokens", n), brute_distinct(text_ids, 0, LENGTH, n), 1e-9, 0));
         }
     }
-    CHECK(json_array_size(json_object_get(o, "repetition")) == 1);
-    CHECK(number(r, "start", NULL) == LOOP_FROM + PERIOD && number(r, "end", NULL) == LOOP_TO &&
-              number(r, "period", NULL) == PERIOD,
-          "%f to %f", number(r, "start", NULL), number(r, "end", NULL));
-    CHECK(strstr(json_string_value(json_object_get(r, "excerpt")), "script"), "%s",
-          json_string_value(json_object_get(r, "excerpt")));
-    CHECK(json_array_size(json_object_get(o, "round_list")) == 3 &&
-          json_is_null(json_object_get(o, "speedup")));
-    json_decref(o);
+    CHECK(count_at(o, "repetition") == 1);
+    CHECK(number_at(o, "repetition.0.start") == LOOP_FROM + PERIOD &&
+              number_at(o, "repetition.0.end") == LOOP_TO && number_at(o, "repetition.0.period") == PERIOD,
+          "%f to %f", number_at(o, "repetition.0.start"), number_at(o, "repetition.0.end"));
+    char *excerpt = text_at(o, "repetition.0.excerpt");
+    CHECK(excerpt && strstr(excerpt, "script"), "%s", excerpt ? excerpt : "none");
+    CHECK(count_at(o, "round_list") == 3 && null_at(o, "speedup"));
+    free(excerpt);
+    free(p.text);
 }
 
 static void speedup_is_measured_against_plain(void)
 {
     int64_t ids[2] = { drafted_job, plain_job };
-    json_t *a = json_of(ids, 2, &(struct report_options){0});
-    CHECK(json_array_size(a) == 2);
-    CHECK(near(number(json_array_get(a, 0), "speedup", NULL), 1, 1e-9, 0) &&
-          number(json_array_get(a, 0), "plain_job", NULL) == (double)plain_job);
-    CHECK(json_is_null(json_object_get(json_array_get(a, 1), "speedup")) &&
-          number(json_array_get(a, 1), "mean_acceptance_length", NULL) == 1);
-    CHECK(json_is_null(json_object_get(json_array_get(a, 1), "beta")));
-    json_decref(a);
+    struct parsed p = json_of(ids, 2, &(struct report_options){0});
+    const struct json *a = &p.root;
+    CHECK(js_count(a) == 2);
+    CHECK(near(number_at(a, "0.speedup"), 1, 1e-9, 0) && number_at(a, "0.plain_job") == (double)plain_job);
+    CHECK(null_at(a, "1.speedup") && number_at(a, "1.mean_acceptance_length") == 1);
+    CHECK(null_at(a, "1.beta"));
+    free(p.text);
 }
 
 static void given_tokens_do_not_count(void)
 {
-    json_t *o = json_of(&extended_job, 1, &(struct report_options){0});
-    CHECK(number(o, "tokens", NULL) == LENGTH && number(o, "given_tokens", NULL) == 700);
-    CHECK(near(
-        json_number_value(json_object_get(json_object_get(json_object_get(o, "distinct"), "tokens"), "2")),
-        brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
-    json_decref(o);
+    struct parsed p = json_of(&extended_job, 1, &(struct report_options){0});
+    CHECK(number_at(&p.root, "tokens") == LENGTH && number_at(&p.root, "given_tokens") == 700);
+    CHECK(near(number_at(&p.root, "distinct.tokens.2"), brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
+    free(p.text);
 }
 
 static void a_lost_model_costs_only_words(void)
 {
-    json_t *o = json_of(&hostile_job, 1, &(struct report_options){0});
-    CHECK(json_is_null(json_object_get(json_object_get(o, "distinct"), "words")) &&
-          number(o, "tokens", NULL) == LENGTH);
-    CHECK(json_array_size(json_object_get(o, "repetition")) == 1 &&
-          json_is_null(json_object_get(json_array_get(json_object_get(o, "repetition"), 0), "excerpt")));
-    CHECK(strcmp(json_string_value(json_object_get(o, "custom_id")), hostile_id) == 0,
-          "JSON has it as it is");
-    json_decref(o);
+    struct parsed p = json_of(&hostile_job, 1, &(struct report_options){0});
+    char *id = text_at(&p.root, "custom_id");
+    CHECK(null_at(&p.root, "distinct.words") && number_at(&p.root, "tokens") == LENGTH);
+    CHECK(count_at(&p.root, "repetition") == 1 && null_at(&p.root, "repetition.0.excerpt"));
+    CHECK(id && strcmp(id, hostile_id) == 0, "JSON has the custom_id unchanged");
+    free(id);
+    free(p.text);
 }
 
 static void by_a_parameter(void)
 {
     int64_t ids[3] = { drafted_job, plain_job, hostile_job };
-    json_t *a = json_of(ids, 3, &(struct report_options){ .by = "temperature" });
-    CHECK(json_array_size(a) == 2);
-    json_t *g = json_array_get(a, 0);
-    CHECK(strcmp(json_string_value(json_object_get(g, "temperature")), "0.7") == 0 &&
-          number(g, "n", NULL) == 2);
-    CHECK(near(number(g, "acceptance length", "mean"), 2.5, 1e-9, 0) &&
-          near(number(g, "acceptance length", "sd"), sqrt(4.5), 1e-9, 0));
-    CHECK(near(number(g, "distinct-2", "mean"), brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
-    CHECK(isnan(number(json_array_get(a, 1), "tokens/s", "sd")), "one job has no deviation");
-    json_decref(a);
-    a = json_of(ids, 3, &(struct report_options){ .by = "top-k" });
-    CHECK(json_array_size(a) >= 1 && json_object_get(json_array_get(a, 0), "top-k"),
-          "as the option is spelled");
-    json_decref(a);
+    struct parsed p = json_of(ids, 3, &(struct report_options){ .by = "temperature" });
+    const struct json *a = &p.root;
+    char *value = text_at(a, "0.temperature");
+    CHECK(js_count(a) == 2);
+    CHECK(value && strcmp(value, "0.7") == 0 && number_at(a, "0.n") == 2);
+    CHECK(near(number_at(a, "0.acceptance length.mean"), 2.5, 1e-9, 0) &&
+          near(number_at(a, "0.acceptance length.sd"), sqrt(4.5), 1e-9, 0));
+    CHECK(near(number_at(a, "0.distinct-2.mean"), brute_distinct(text_ids, 0, LENGTH, 2), 1e-9, 0));
+    CHECK(null_at(a, "1.tokens/s.sd"), "one job has no deviation");
+    free(value);
+    free(p.text);
+    p = json_of(ids, 3, &(struct report_options){ .by = "top-k" });
+    CHECK(js_count(a) >= 1 && json_at(a, "0.top-k").s, "as the option is spelled");
+    free(p.text);
     struct reports l;
     struct err e = {0};
     CHECK(reports_open(&l, &(struct report_from){ store, ids, 3 }, 1,
-                       &(struct report_options){ .by = "nothing" }, &e) == -1 && e.code == ERR_INPUT &&
-                           strstr(e.msg, "drafting.drafter"), "%s", e.msg);
+                       &(struct report_options){ .by = "nothing" }, &e) == -1 &&
+              e.code == ERR_INPUT && strstr(e.msg, "drafting.drafter"),
+          "%s", e.msg);
+}
+
+/* ---- a job that is being written ---- */
+
+enum { COMMITS = 2400, COMMITTED = 1, REPORTS = 150 };
+struct committer { struct store *s; struct claim c; atomic_bool stop; int commits; };
+
+static void *commit_on(void *ctx)
+{
+    struct committer *x = ctx;
+    struct err e = {0};
+    for (; x->commits < COMMITS && !x->stop; x->commits++) {
+        struct metric m = { (size_t)x->commits * COMMITTED / METRIC_WINDOW * METRIC_WINDOW, "", "tokens", 0,
+                            COMMITTED };
+        struct commit b = {
+            .ids = text_ids + x->commits * COMMITTED, .n = COMMITTED, .metrics = &m, .n_metrics = 1
+        };
+        if (store_commit(x->s, &x->c, &b, &e))
+            abort();
+    }
+    return NULL;
+}
+
+/* The row, the counters and the tokens of a report are from one moment, though another connection commits. */
+static void a_report_is_of_one_moment(void)
+{
+    struct err e = {0};
+    struct reports l;
+    pthread_t thread;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    struct job_spec spec = rig_job(COMMITS * COMMITTED + 1);
+    struct committer x = { .s = rig_open(STORE_WRITE) };
+    int64_t id = 0;
+    spec.model = "models/demo";
+    CHECK(store_submit(s, NULL, &spec, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+    CHECK(rig_claim(x.s, rig_worker(x.s), id, &x.c) == 1);
+    CHECK(pthread_create(&thread, NULL, commit_on, &x) == 0);
+    size_t last = 0, grew = 0;
+    for (int i = 0; i < REPORTS; i++) {
+        if (reports_open(&l, &(struct report_from){ s, &id, 1 }, 1, &(struct report_options){0}, &e)) {
+            CHECK(false, "%s", e.msg);
+            break;
+        }
+        const struct report *r = l.v;
+        CHECK(l.n == 1 && r->tokens == r->job->tokens && r->sum.tokens == (double)r->job->tokens,
+              "row %zu, text %zu, counters %.0f", r->job->tokens, r->tokens, r->sum.tokens);
+        grew += r->tokens > last;
+        last = r->tokens;
+        reports_close(&l);
+    }
+    x.stop = true;
+    pthread_join(thread, NULL);
+    CHECK(grew >= 2, "the job grew between %zu reports, %d commits", grew, x.commits);
+    store_close(x.s);
+    store_close(s);
 }
 
 /* ---- pages ---- */
 
 static bool is_void(const char *name) { return !strcmp(name, "meta") || !strcmp(name, "br"); }
 
-/* A strict reader: elements are closed in order, attributes quoted, every & begins a reference; nothing loads anything. Returns how many elements. */
+/* A strict reader. Elements close in order, attributes are quoted, every & begins a reference, and nothing
+ * loads anything. Returns the number of elements. */
 static size_t read_page(const char *s)
 {
     char stack[64][16];
@@ -360,8 +442,9 @@ static void pages_are_well_formed_and_harmless(void)
 {
     int64_t ids[4] = { drafted_job, plain_job, hostile_job, extended_job };
     for (size_t n = 1; n <= 4; n++) {
-        char *s = report_of(ids + (n == 1 ? 2 : 0), n, &(struct report_options){ .rounds = true, .by = n == 4
-            ? NULL : "drafter" }, report_html);
+        char *s = report_of(ids + (n == 1 ? 2 : 0), n,
+                            &(struct report_options){ .rounds = true, .by = n == 4 ? NULL : "drafter" },
+                            report_html);
         CHECK(read_page(s) > 100);
         CHECK(strstr(s, "Content-Security-Policy") && strstr(s, "default-src 'none'") &&
               !strstr(s, "http://example.org/x.js></") && !strstr(s, "\x1b"));
@@ -436,7 +519,7 @@ static void tables_are_safe_for_terminals(void)
     free(s);
 }
 
-/* A page for a browser to read (tests/cli/report.sh). */
+/* Writes a page for a browser (tests/cli/report_page.sh). */
 static int write_page(const char *path)
 {
     int64_t ids[2] = { drafted_job, hostile_job };
@@ -450,7 +533,7 @@ static int write_page(const char *path)
     return rc;
 }
 
-/* An export of a job that is being written: its row and its text are of the same moment. */
+/* An export of a job that is being written has as many tokens as the job's row. */
 static void a_text_is_that_of_its_row(void)
 {
     struct err e = {0};
@@ -493,6 +576,7 @@ int main(int argc, char **argv)
     RUN(csv_is_rectangular_and_no_formula);
     RUN(tables_are_safe_for_terminals);
     store_close(store);
+    RUN(a_report_is_of_one_moment);
     RUN(a_text_is_that_of_its_row);
     rig_end();
     tokenizer_close(demo);

@@ -91,7 +91,7 @@ kill -9 $pid; wait $pid 2>/dev/null
 check resume_of_it_says_what_does 2 'is running, not paused or failed; its process has ended, and longhand work goes on with it' resume $id
 "$L" cancel $id -q
 
-# seeds beyond what jansson holds are numbers all the same
+# seeds of 64 bits are numbers in JSON
 "$L" submit $G -n 3 -s 18446744073709551615 -q >/dev/null; id=$("$L" submit $G -n 3 -s 9223372036854775808)
 "$L" list --json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"]; assert [x["seed"] for x in j[-2:]] == [2**64 - 1, 2**63] and all(str(x["seed"]) == x["seed_text"] for x in j), j' 2>"$TMP/err"; result large_seeds_are_numbers $? "$(tail -1 "$TMP/err")"
 "$L" show $id --json | python3 -c 'import json,sys; assert json.load(sys.stdin)["seed"] == 2**63' 2>"$TMP/err"; result show_has_large_seeds $? "$(tail -1 "$TMP/err")"
