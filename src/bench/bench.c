@@ -378,54 +378,84 @@ static int measure_models(struct report *r, const struct options *o, struct err 
 
 /* ---- JSON ---- */
 
-static void json_point(const struct bench_point *p, bool first)
+static void json_point(struct json_writer *w, const struct bench_point *p)
 {
-    printf("%s\n  {\"model\": ", first ? "" : ",");
-    jw_string(stdout, p->model, strlen(p->model));
-    printf(", \"point\": \"%s\", \"depth\": %zu, \"rows\": %zu, \"seconds\": %.9g", kind_name[p->kind],
-           p->depth, p->rows, p->seconds);
+    const struct { const char *key; double value; } reals[] = {
+        { "tokens_per_second", (double)p->rows / p->seconds }, { "bytes", p->work.bytes },
+        { "flops", p->work.flops }, { "bandwidth", p->bandwidth }, { "peak", p->peak },
+        { "roof_seconds", p->roof }, { "share", p->share }, { "exp_seconds", p->exp },
+        { "max_seconds", p->max }, { "convert_seconds", p->convert },
+        { "product_share", p->product_share }, { "step_seconds", p->step },
+    };
+    jw_open(w, NULL, '{');
+    jw_text(w, "model", p->model);
+    jw_text(w, "point", kind_name[p->kind]);
+    jw_uint(w, "depth", p->depth);
+    jw_uint(w, "rows", p->rows);
+    jw_real(w, "seconds", p->seconds);
     if (p->kind == BENCH_SAMPLING) {
-        printf(", \"settings\": \"%s\", \"share_of_pass\": %.4g, \"goal\": %.2f, \"met\": %s}", p->settings,
-               p->of_pass, p->goal, meets(p) ? "true" : "false");
-        return;
+        jw_text(w, "settings", p->settings);
+        jw_real(w, "share_of_pass", p->of_pass);
+    } else {
+        for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+            jw_real(w, reals[i].key, reals[i].value);
+        jw_open(w, "bandwidth_range", '[');
+        jw_real(w, NULL, p->worst_bandwidth);
+        jw_real(w, NULL, p->best_bandwidth);
+        jw_close(w, ']');
+        jw_text(w, "read", probe_read_name(p->how));
+        jw_text(w, "instruction", probe_mul_name(p->mul));
+        jw_text(w, "bound", p->memory_bound ? "memory" : "compute");
+        jw_uint(w, "samples", p->samples);
+        jw_uint(w, "clean", p->clean);
+        jw_bool(w, "noisy", p->noisy);
     }
-    printf(", \"tokens_per_second\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"bandwidth\": %.5g, "
-           "\"bandwidth_range\": [%.5g, %.5g], "
-           "\"read\": \"%s\", \"peak\": %.5g, \"instruction\": \"%s\", \"roof_seconds\": %.6g, \"bound\": "
-           "\"%s\", \"share\": %.4f, "
-           "\"exp_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, \"product_share\": "
-           "%.4f, \"step_seconds\": %.4g, \"samples\": %zu, "
-           "\"clean\": %zu, \"noisy\": %s",
-           (double)p->rows / p->seconds, p->work.bytes, p->work.flops, p->bandwidth, p->worst_bandwidth,
-           p->best_bandwidth, probe_read_name(p->how), p->peak, probe_mul_name(p->mul), p->roof,
-           p->memory_bound ? "memory" : "compute", p->share, p->exp, p->max, p->convert, p->product_share,
-           p->step, p->samples, p->clean, p->noisy ? "true" : "false");
+    jw_real(w, "goal", p->goal > 0 ? p->goal : NAN);         /* NAN: null */
     if (p->goal > 0)
-        printf(", \"goal\": %.2f, \"met\": %s}", p->goal, meets(p) ? "true" : "false");
-    else
-        printf(", \"goal\": null}");
+        jw_bool(w, "met", meets(p));
+    jw_close(w, '}');
 }
 
 static void print_json(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    printf("{\"threads\": %zu, \"isa\": \"%s\", \"compute\": \"%s\", \"kv_dtype\": \"%s\", \"peak\": {",
-           pool_threads(b->pool), b->ops->name, b->compute == DT_F32 ? "f32" : "bf16", kv_type_name(b->kv));
-    for (int k = 0, n = 0; k < PROBE_MULS; k++)
-        if (r->peak[k][1] > 0)
-            printf("%s\"%s\": [%.5g, %.5g]", n++ ? ", " : "", probe_mul_name((enum probe_mul)k),
-                   r->peak[k][0], r->peak[k][1]);
-    printf("},\n \"bandwidth\": [");
-    for (size_t i = 0; i < r->n_read; i++)
-        printf("%s[%zu, %.5g, %.5g]", i ? ", " : "", r->read[i].bytes, r->read[i].rate[0],
-               r->read[i].rate[1]);
-    printf("],\n \"exp2_seconds\": %.4g, \"max_seconds\": %.4g, \"convert_seconds\": %.4g, "
-           "\"dispatch_seconds\": %.4g,\n \"points\": [",
-           b->costs.exp2, b->costs.max, b->costs.convert, r->dispatch);
+    struct json_writer w = { .f = stdout, .digits = 9, .style = JW_INDENTED };
+    jw_open(&w, NULL, '{');
+    jw_uint(&w, "threads", pool_threads(b->pool));
+    jw_text(&w, "isa", b->ops->name);
+    jw_text(&w, "compute", b->compute == DT_F32 ? "f32" : "bf16");
+    jw_text(&w, "kv_dtype", kv_type_name(b->kv));
+    jw_open(&w, "peak", '{');
+    for (int k = 0; k < PROBE_MULS; k++)
+        if (r->peak[k][1] > 0) {
+            jw_open(&w, probe_mul_name((enum probe_mul)k), '[');
+            jw_real(&w, NULL, r->peak[k][0]);
+            jw_real(&w, NULL, r->peak[k][1]);
+            jw_close(&w, ']');
+        }
+    jw_close(&w, '}');
+    jw_open(&w, "bandwidth", '[');
+    for (size_t i = 0; i < r->n_read; i++) {
+        jw_open(&w, NULL, '[');
+        jw_uint(&w, NULL, r->read[i].bytes);
+        jw_real(&w, NULL, r->read[i].rate[0]);
+        jw_real(&w, NULL, r->read[i].rate[1]);
+        jw_close(&w, ']');
+    }
+    jw_close(&w, ']');
+    jw_real(&w, "exp2_seconds", b->costs.exp2);
+    jw_real(&w, "max_seconds", b->costs.max);
+    jw_real(&w, "convert_seconds", b->costs.convert);
+    jw_real(&w, "dispatch_seconds", r->dispatch);
+    jw_open(&w, "points", '[');
     for (size_t i = 0; i < r->n; i++)
-        json_point(&r->point[i], i == 0);
-    printf("],\n \"missed\": %zu, \"noisy\": %zu, \"impossible\": %zu}\n", r->missed, r->noisy,
-           r->impossible);
+        json_point(&w, &r->point[i]);
+    jw_close(&w, ']');
+    jw_uint(&w, "missed", r->missed);
+    jw_uint(&w, "noisy", r->noisy);
+    jw_uint(&w, "impossible", r->impossible);
+    jw_close(&w, '}');
+    putchar('\n');
 }
 
 /* ---- the verb ---- */

@@ -1,5 +1,6 @@
 /* Owns the resume point: a store in a temporary folder (struct resume), worker processes that it starts and
  * kills, and the comparison of both texts. Start at bench_resume. */
+#include "src/base/json_write.h"
 #include "src/bench/bench_resume.h"
 
 #include <errno.h>
@@ -253,18 +254,41 @@ static int run_all(struct resume *r, struct err *e)
 
 /* ---- output ---- */
 
+static void json_times(struct json_writer *w, const char *key, const double *seconds, size_t n, double middle)
+{
+    jw_open(w, key, '{');
+    jw_real(w, "seconds", middle);
+    jw_open(w, "range", '[');
+    jw_real(w, NULL, seconds[0]);
+    jw_real(w, NULL, seconds[n - 1]);
+    jw_close(w, ']');
+    jw_close(w, '}');
+}
+
+static void print_json(const struct resume *r, double with, double without)
+{
+    struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
+    jw_open(&w, NULL, '{');
+    jw_uint(&w, "tokens", r->tokens);
+    jw_uint(&w, "killed_at", r->killed_at);
+    jw_real(&w, "written_seconds", r->written);
+    jw_uint(&w, "repeat", r->repeat);
+    jw_uint(&w, "snapshots", (uint64_t)r->made);
+    jw_uint(&w, "snapshot_bytes", (uint64_t)r->bytes);
+    jw_real(&w, "snapshot_share", r->share);
+    json_times(&w, "with", r->seconds[WITH], r->n[WITH], with);
+    json_times(&w, "without", r->seconds[WITHOUT], r->n[WITHOUT], without);
+    jw_bool(&w, "identical", r->same);
+    jw_close(&w, '}');
+    putchar('\n');
+}
+
 static int print_result(struct resume *r, struct err *e)
 {
     const double with = bench_median(r->seconds[WITH], r->n[WITH]),
                  without = bench_median(r->seconds[WITHOUT], r->n[WITHOUT]);
     if (r->o->json)
-        printf("{\"tokens\": %zu, \"killed_at\": %zu, \"written_seconds\": %.3f, \"repeat\": %zu, "
-               "\"snapshots\": %.0f, \"snapshot_bytes\": %.0f, \"snapshot_share\": %.6f,\n"
-               " \"with\": {\"seconds\": %.4f, \"range\": [%.4f, %.4f]}, \"without\": {\"seconds\": %.4f, "
-               "\"range\": [%.4f, %.4f]}, \"identical\": %s}\n",
-               r->tokens, r->killed_at, r->written, r->repeat, r->made, r->bytes, r->share, with,
-               r->seconds[WITH][0], r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0],
-               r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "true" : "false");
+        print_json(r, with, without);
     else
         printf("job of %zu tokens, killed at %zu after %.0f s\n"
                "  snapshots on the way       %.0f, %.0f MB together, %.2f %% of the time\n"

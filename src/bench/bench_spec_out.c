@@ -226,67 +226,99 @@ void spec_print_all(const struct spec *s)
 
 /* ---- JSON ---- */
 
-static void json_total(const struct spec *s, const struct spec_text *t, size_t setting, size_t tokens)
+static void json_total(struct json_writer *w, const struct spec *s, const struct spec_text *t, size_t setting,
+                       size_t tokens)
 {
     struct total x = total_of(s, t, setting, tokens);
-    printf("{\"setting\": \"%s\", \"tokens\": %zu, \"alpha\": %.4f, \"tokens_per_round\": %.4f, \"speedup\": "
-           "%.4f, \"plain_seconds\": %.4f, \"seconds\": %.4f, "
-           "\"rows_per_round\": %.4f, \"row_cost\": %.4f, \"draft_cost\": %.4f, \"draft_passes_per_round\": "
-           "%.4f, \"other_cost\": %.4f, "
-           "\"controller_share\": %.6f}",
-           s->setting[setting].name, tokens, alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, x.plain,
-           x.seconds, x.rows / x.rounds, x.row_cost, x.draft_cost, x.passes / x.rounds, x.other_cost,
-           x.control / x.seconds);
+    const struct { const char *key; double value; } reals[] = {
+        { "alpha", alpha(&x) }, { "tokens_per_round", x.tokens / x.rounds },
+        { "speedup", x.plain / x.seconds },
+        { "plain_seconds", x.plain }, { "seconds", x.seconds }, { "rows_per_round", x.rows / x.rounds },
+        { "row_cost", x.row_cost }, { "draft_cost", x.draft_cost },
+        { "draft_passes_per_round", x.passes / x.rounds }, { "other_cost", x.other_cost },
+        { "controller_share", x.control / x.seconds },
+    };
+    jw_open(w, NULL, '{');
+    jw_text(w, "setting", s->setting[setting].name);
+    jw_uint(w, "tokens", tokens);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        jw_real(w, reals[i].key, reals[i].value);
+    jw_close(w, '}');
 }
 
-static void json_window(const struct spec *s, const struct spec_window *w)
+static void json_window(struct json_writer *w, const struct spec *s, const struct spec_window *x)
 {
-    printf("\n   {\"from\": %zu, \"tokens\": %zu, \"stands_for\": [%zu, %zu], \"plain_seconds_per_token\": "
-           "%.6g, \"settings\": {",
-           w->from, w->tokens, w->lo, w->hi, spec_plain_median(s, w));
+    jw_open(w, NULL, '{');
+    jw_uint(w, "from", x->from);
+    jw_uint(w, "tokens", x->tokens);
+    jw_open(w, "stands_for", '[');
+    jw_uint(w, NULL, x->lo);
+    jw_uint(w, NULL, x->hi);
+    jw_close(w, ']');
+    jw_real(w, "plain_seconds_per_token", spec_plain_median(s, x));
+    jw_open(w, "settings", '{');
     for (size_t i = 0; i < s->n_settings; i++) {
-        const struct spec_run m = spec_setting_median(s, w, i);
-        printf("%s\n    \"%s\": {\"speedup\": %.4f, \"seconds_per_token\": %.6g, \"tokens_per_round\": %.4f, "
-               "\"rows_per_round\": %.4f, \"runs\": [",
-               i ? "," : "", s->setting[i].name, window_speedup(s, w, i), m.seconds, 1 / m.rounds,
-               m.rows / m.rounds);
+        const struct spec_run m = spec_setting_median(s, x, i);
+        jw_open(w, s->setting[i].name, '{');
+        jw_real(w, "speedup", window_speedup(s, x, i));
+        jw_real(w, "seconds_per_token", m.seconds);
+        jw_real(w, "tokens_per_round", 1 / m.rounds);
+        jw_real(w, "rows_per_round", m.rows / m.rounds);
+        jw_open(w, "runs", '[');
         for (size_t r = 0; r < s->repeat; r++)
-            printf("%s%.6g", r ? ", " : "", runs_of(s, w, i)[r].seconds);
-        printf("]}");
+            jw_real(w, NULL, runs_of(s, x, i)[r].seconds);
+        jw_close(w, ']');
+        jw_close(w, '}');
     }
-    printf("}}");
+    jw_close(w, '}');
+    jw_close(w, '}');
+}
+
+static void json_text(struct json_writer *w, const struct spec *s, const struct spec_text *t)
+{
+    jw_open(w, NULL, '{');
+    jw_text(w, "name", t->name);
+    jw_uint(w, "prompt_tokens", t->n_prompt);
+    jw_real(w, "prefill_seconds", t->prefill_seconds);
+    jw_real(w, "bench_seconds", t->seconds);
+    jw_open(w, "auto_between", '{');
+    jw_uint(w, "tokens", t->own_tokens);
+    jw_real(w, "seconds", t->own_seconds);
+    jw_close(w, '}');
+    jw_open(w, "windows", '[');
+    for (size_t k = 0; k < t->n_windows; k++)
+        json_window(w, s, &t->window[k]);
+    jw_close(w, ']');
+    jw_open(w, "cumulative", '[');
+    for (size_t k = 0; k < n_marks(s); k++)
+        for (size_t j = SPEC_AGAIN; j < s->n_settings; j++)
+            json_total(w, s, t, j, mark(s, k));
+    jw_close(w, ']');
+    jw_close(w, '}');
 }
 
 void spec_print_json(const struct spec *s)
 {
-    printf(
-        "{\"point\": \"%s\", \"threads\": %zu, \"isa\": \"%s\", \"draft_weights\": \"%s\", \"length\": %zu, "
-        "\"every\": %zu, \"window\": %zu, \"slice\": %zu, \"repeat\": %zu, \"goal\": %.2f, \"settings\": {",
-        s->point, pool_threads(s->engine.pool), s->engine.ops->name, s->int8 ? "int8" : "model", s->length,
-        s->every, s->size, s->slice, s->repeat, goal(s));
+    struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "point", s->point);
+    jw_uint(&w, "threads", pool_threads(s->engine.pool));
+    jw_text(&w, "isa", s->engine.ops->name);
+    jw_text(&w, "draft_weights", s->int8 ? "int8" : "model");
+    jw_uint(&w, "length", s->length);
+    jw_uint(&w, "every", s->every);
+    jw_uint(&w, "window", s->size);
+    jw_uint(&w, "slice", s->slice);
+    jw_uint(&w, "repeat", s->repeat);
+    jw_real(&w, "goal", goal(s));
+    jw_open(&w, "settings", '{');
     for (size_t i = 0; i < s->n_settings; i++)
-        printf("%s\"%s\": \"%s\"", i ? ", " : "", s->setting[i].name,
-               s->setting[i].flags ? s->setting[i].flags : "given");
-    printf("},\n \"texts\": [");
-    for (size_t i = 0; i < s->n_texts; i++) {
-        const struct spec_text *t = &s->text[i];
-        printf("%s\n  {\"name\": ", i ? "," : "");
-        jw_string(stdout, t->name, strlen(t->name));
-        printf(", \"prompt_tokens\": %zu, \"prefill_seconds\": %.4f, \"bench_seconds\": %.2f, "
-               "\"auto_between\": {\"tokens\": %zu, \"seconds\": %.4f}, \"windows\": [",
-               t->n_prompt, t->prefill_seconds, t->seconds, t->own_tokens, t->own_seconds);
-        for (size_t k = 0; k < t->n_windows; k++) {
-            if (k)
-                putchar(',');
-            json_window(s, &t->window[k]);
-        }
-        printf("],\n   \"cumulative\": [");
-        for (size_t k = 0; k < n_marks(s); k++)
-            for (size_t j = SPEC_AGAIN; j < s->n_settings; j++) {
-                printf("%s\n    ", k || j > SPEC_AGAIN ? "," : "");
-                json_total(s, t, j, mark(s, k));
-            }
-        printf("]}");
-    }
-    printf("]}\n");
+        jw_text(&w, s->setting[i].name, s->setting[i].flags ? s->setting[i].flags : "given");
+    jw_close(&w, '}');
+    jw_open(&w, "texts", '[');
+    for (size_t i = 0; i < s->n_texts; i++)
+        json_text(&w, s, &s->text[i]);
+    jw_close(&w, ']');
+    jw_close(&w, '}');
+    putchar('\n');
 }

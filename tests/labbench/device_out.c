@@ -55,43 +55,70 @@ void lab_print_projection(const struct lab *b)
            "min\n");
 }
 
-void lab_print_json(const struct lab *b)
+static void json_model(struct json_writer *w, const struct lab *b, const struct lab_model *f)
 {
-    printf("{\"device\": ");
-    jw_string(stdout, b->dev->name, strlen(b->dev->name));
-    printf(", \"numerics\": \"%s\", \"copy\": %.5g, \"upload\": %.5g, \"download\": %.5g, \"train\": %.5g, "
-           "\"models\": [",
-           b->dev->numerics, b->copy, b->upload, b->download, b->train);
-    for (size_t i = 0; i < b->n_models; i++) {
-        const struct lab_model *f = &b->model[i];
-        printf("%s\n {\"model\": \"%s\", \"weight_bytes\": %.0f, \"row_bytes\": %.0f, \"draft_rows\": %zu, "
-               "\"draft_seconds\": %.6g, \"heads_seconds\": %.6g, \"depths\": [",
-               i ? "," : "", f->name, f->weight_bytes, f->row_bytes, f->partial, f->draft, f->heads);
-        for (size_t j = 0; j < f->n; j++)
-            printf("%s\n  {\"depth\": %zu, \"decode_seconds\": %.6g, \"decode_share\": %.4f, "
-                   "\"pass_seconds\": {\"1\": %.6g, \"16\": %.6g, \"64\": %.6g}, \"prefill_seconds\": %.6g}",
-                   j ? "," : "", f->at[j].depth, f->at[j].decode,
-                   f->at[j].decode > 0 && b->copy > 0
-                       ? (f->weight_bytes + (double)f->at[j].depth * f->row_bytes) / f->at[j].decode / b->copy
-                       : 0,
-                   f->at[j].pass[0], f->at[j].pass[1], f->at[j].pass[2], f->at[j].prefill);
-        printf("]}");
+    jw_open(w, NULL, '{');
+    jw_text(w, "model", f->name);
+    jw_real(w, "weight_bytes", f->weight_bytes);
+    jw_real(w, "row_bytes", f->row_bytes);
+    jw_uint(w, "draft_rows", f->partial);
+    jw_real(w, "draft_seconds", f->draft);
+    jw_real(w, "heads_seconds", f->heads);
+    jw_open(w, "depths", '[');
+    for (size_t j = 0; j < f->n; j++) {
+        const struct lab_depth *at = &f->at[j];
+        const double bytes = f->weight_bytes + (double)at->depth * f->row_bytes;
+        jw_open(w, NULL, '{');
+        jw_uint(w, "depth", at->depth);
+        jw_real(w, "decode_seconds", at->decode);
+        jw_real(w, "decode_share", at->decode > 0 && b->copy > 0 ? bytes / at->decode / b->copy : 0);
+        jw_open(w, "pass_seconds", '{');
+        jw_real(w, "1", at->pass[0]);
+        jw_real(w, "16", at->pass[1]);
+        jw_real(w, "64", at->pass[2]);
+        jw_close(w, '}');
+        jw_real(w, "prefill_seconds", at->prefill);
+        jw_close(w, '}');
     }
-    printf("],\n \"accepted\": [");
-    for (size_t i = 0; i < b->n_accepted; i++) {
-        const struct lab_accepted *a = &b->accepted[i];
-        printf("%s{\"drafters\": \"%s\", \"tokens\": %zu, \"tokens_per_round\": %.4f, \"rows\": %.2f, "
-               "\"draft_passes\": %.3f, \"tokens_per_second\": %.2f, \"projected_seconds\": %.3f}",
-               i ? ", " : "", a->drafters, a->tokens, a->per_round, a->rows, a->passes,
-               (double)a->tokens / a->seconds, b->n_models ? lab_project(&b->model[0], a) : 0);
-    }
-    printf("],\n \"plain_projected_seconds\": %.3f, \"floor_seconds\": %.3f, \"missed\": %zu, \"skipped\": [",
-           b->n_models ? lab_project(&b->model[0], NULL) : 0,
-           b->n_models && b->copy > 0 ? lab_floor(&b->model[0], b->copy) : 0, b->missed);
-    for (size_t i = 0; i < b->n_skipped; i++) {
-        printf("%s", i ? ", " : "");
-        jw_string(stdout, b->skipped[i], strlen(b->skipped[i]));
-    }
-    printf("]}\n");
+    jw_close(w, ']');
+    jw_close(w, '}');
 }
 
+void lab_print_json(const struct lab *b)
+{
+    struct json_writer w = { .f = stdout, .digits = 9, .style = JW_INDENTED };
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "device", b->dev->name);
+    jw_text(&w, "numerics", b->dev->numerics);
+    jw_real(&w, "copy", b->copy);
+    jw_real(&w, "upload", b->upload);
+    jw_real(&w, "download", b->download);
+    jw_real(&w, "train", b->train);
+    jw_open(&w, "models", '[');
+    for (size_t i = 0; i < b->n_models; i++)
+        json_model(&w, b, &b->model[i]);
+    jw_close(&w, ']');
+    jw_open(&w, "accepted", '[');
+    for (size_t i = 0; i < b->n_accepted; i++) {
+        const struct lab_accepted *a = &b->accepted[i];
+        jw_open(&w, NULL, '{');
+        jw_text(&w, "drafters", a->drafters);
+        jw_uint(&w, "tokens", a->tokens);
+        jw_real(&w, "tokens_per_round", a->per_round);
+        jw_real(&w, "rows", a->rows);
+        jw_real(&w, "draft_passes", a->passes);
+        jw_real(&w, "tokens_per_second", (double)a->tokens / a->seconds);
+        jw_real(&w, "projected_seconds", b->n_models ? lab_project(&b->model[0], a) : 0);
+        jw_close(&w, '}');
+    }
+    jw_close(&w, ']');
+    jw_real(&w, "plain_projected_seconds", b->n_models ? lab_project(&b->model[0], NULL) : 0);
+    jw_real(&w, "floor_seconds", b->n_models && b->copy > 0 ? lab_floor(&b->model[0], b->copy) : 0);
+    jw_uint(&w, "missed", b->missed);
+    jw_open(&w, "skipped", '[');
+    for (size_t i = 0; i < b->n_skipped; i++)
+        jw_text(&w, NULL, b->skipped[i]);
+    jw_close(&w, ']');
+    jw_close(&w, '}');
+    putchar('\n');
+}
