@@ -29,7 +29,7 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 /* Puts "<context>: " before the message; returns -1. */
 int err_while(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The message and the exit code of a call that failed, also when it failed without setting the error ({0}). */
+/* Message and exit code of a call that failed, also when it failed without setting the error ({0}). */
 static inline const char *err_text(const struct err *e)
 {
     return e->code ? e->msg : "failed without a message; please report this";

@@ -110,3 +110,12 @@ void printable(char *out, size_t size, const char *s)
     }
     memcpy(out, e.msg, strlen(e.msg) + 1);
 }
+
+void duration_text(char out[32], double seconds)
+{
+    unsigned long t = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 999999999ul;
+    if (t >= 3600)
+        snprintf(out, 32, "%lu:%02lu:%02lu", t / 3600, t / 60 % 60, t % 60);
+    else
+        snprintf(out, 32, "%lu:%02lu", t / 60, t % 60);
+}

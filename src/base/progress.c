@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "src/base/output.h"
+
 static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MARK_SECONDS = 5;
 
 void progress_open(struct progress *p, int mode, bool quiet)
@@ -57,16 +59,6 @@ void progress_stop(struct progress *p)
     p->show = SHOW_NOTHING;
 }
 
-/* 75 -> "1:15", 4000 -> "1:06:40" */
-static void clock_text(char *s, size_t n, double seconds)
-{
-    unsigned long t = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 999999999ul;
-    if (t >= 3600)
-        snprintf(s, n, "%lu:%02lu:%02lu", t / 3600, t / 60 % 60, t % 60);
-    else
-        snprintf(s, n, "%lu:%02lu", t / 60, t % 60);
-}
-
 /* The figures since the older mark. */
 struct view { double rate, eta, acceptance; };      /* eta < 0, acceptance 0: not known */
 
@@ -105,7 +97,7 @@ static void format_line(char *s, size_t size, size_t *head, bool narrow, const s
     size_t n = 0;
 #define ADD(...) (n += (size_t)snprintf(s + n, size - n, __VA_ARGS__), n = MIN(n, size - 1))
     if (v->eta >= 0)
-        clock_text(left, sizeof left, v->eta);
+        duration_text(left, v->eta);
     if (p->job)
         ADD("job %" PRId64 ": ", p->job);
     ADD("%s", p->phase);

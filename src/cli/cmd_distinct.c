@@ -1,4 +1,4 @@
-/* longhand distinct FILE... */
+/* longhand distinct: Distinct-n of texts. Files are read in pieces; src/text/distinct.h counts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -66,7 +66,7 @@ static void print_row(const struct distinct *d, const char *file)
     printf("  %s\n", file);
 }
 
-/* One file: an object; several: an array of them, as every --json of longhand. */
+/* With --json one file is an object; several files are an array of objects, as in every verb. */
 int cmd_distinct(const struct options *o, struct err *e)
 {
     bool list = o->n_args > 1;

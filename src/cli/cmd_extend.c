@@ -1,4 +1,5 @@
-/* longhand extend, fork: a text goes on behind its end, or from an earlier place. */
+/* longhand extend, fork: continues a text after its end, or from an earlier place. struct edit holds the
+ * job that is continued; start at extend and fork_job. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,8 +21,8 @@ struct edit {
     struct job_input in;
     struct job_params params;
     struct text_reader reader;
-    int32_t *given; size_t n_given;              /* of --append */
-    char *text; size_t bytes;                    /* what they say */
+    int32_t *given; size_t n_given;              /* the tokens of --append */
+    char *text; size_t bytes;                    /* the text of the given tokens */
 };
 
 static int edit_open(struct edit *d, const struct options *o, struct err *e)
@@ -45,7 +46,7 @@ static void edit_close(struct edit *d)
     store_close(d->s);
 }
 
-/* `before` (bytes of the text whose tokens are dropped) and --append become the given tokens. */
+/* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
 static int encode_given(struct edit *d, const char *before, size_t n_before, struct err *e)
 {
     size_t n = d->o->append ? strlen(d->o->append) : 0;
@@ -63,8 +64,8 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
     return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
 }
 
-/* A text that ended with a stop string: how many tokens stay so that none of the string is left, and the
- * bytes of the text behind them, which have to be given again. free(*rest). */
+/* For a text that ended with a stop string. *keep: how many tokens stay so that no part of the string
+ * remains. *rest: the text after these tokens, which has to be given again; free(*rest). */
 static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, struct err *e)
 {
     int32_t *ids = NULL;
@@ -84,7 +85,7 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     for (size_t i = 0; i < n_ids && y.emit.finish == FINISH_NONE; i++) {
         replay_token(&y, ids[i], &bytes, &n);
         shown += n;
-        /* nothing of the string has begun */
+        /* no part of the stop string has begun */
         if (y.emit.finish == FINISH_NONE && y.emit.n_held == 0 && y.emit.stream.n_held == 0) {
             *keep = i + 1;
             *n_rest = shown;
@@ -116,8 +117,8 @@ static int extend(struct edit *d, struct err *e)
         char why[80];
         printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
         return err_set(e, ERR_INPUT,
-                       "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would again; --append "
-                                      "TEXT puts something behind it",
+                       "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would end again; "
+                       "--append TEXT adds text after its end",
                        j->id, why, j->tokens);
     }
     if (stopped && cut_stop(d, &keep, &rest, &n_rest, e))
@@ -139,8 +140,8 @@ int cmd_extend(const struct options *o, struct err *e)
     return rc;
 }
 
-/* Where the tokens before --at end the text by themselves, the new one would end at once, whatever stands
- * behind them. */
+/* Rejects a fork whose shared tokens already contain a stop string: its text would end at once, whatever
+ * follows. */
 static int check_fork_goes_on(struct edit *d, struct err *e)
 {
     const struct job *j = d->job;
@@ -151,13 +152,13 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
     if (cut_stop(d, &keep, &rest, &n_rest, e))
         return -1;
     free(rest);
-    if (keep == j->tokens)                       /* an end-of-text token, which is not stored */
+    if (keep == j->tokens)               /* the text ended with an end-of-text token, which is not stored */
         return 0;
     printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
     return err_set(
         e, ERR_INPUT,
         "--at %zu: job %" PRId64
-        " has ended by itself (%s) with the tokens before, and so would its fork; --at %zu leaves that out",
+        " has ended by itself (%s) within these tokens, and so would its fork; --at %zu leaves the end out",
         d->o->at, j->id, why, keep);
 }
 
@@ -177,7 +178,7 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
     const size_t wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
     if (wanted <= o->at + d->n_given)
         return err_set(e, ERR_INPUT,
-                       "%zu shared tokens and %zu given ones: --tokens %zu leaves none to write", o->at,
+                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", o->at,
                        d->n_given, wanted);
     if (job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
         return -1;

@@ -1,5 +1,6 @@
-/* longhand inspect: what a model is, what it needs, what is missing. Says all it can about a directory
- * that lacks something, and then fails with what is wrong first. */
+/* longhand inspect: what a model is, what memory it needs, and which files or tensors are missing. A
+ * directory that lacks something is described as far as possible; then the call fails with the first
+ * problem. struct inspect holds the call; start at examine. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +22,14 @@ struct inspect {
     const struct options *o;
     struct engine engine;
     bool has_tensors;
-    struct err first;                /* what is wrong first; code 0: nothing */
+    struct err first;                /* the first problem; code 0: none */
     char **missing; size_t n_missing;
     struct { const char *name; size_t bytes; } dtype[DTYPES_MAX]; size_t n_dtypes;
     size_t n_params, kv_per_token, tokens, int8_bytes;
     struct memory_plan plan;
 };
 
-static void note(struct inspect *s, const struct err *e)
+static void note_problem(struct inspect *s, const struct err *e)
 {
     if (!s->first.code)
         s->first = *e;
@@ -53,25 +54,25 @@ static bool is_missing(const struct inspect *s, const char *name)
     return false;
 }
 
-static bool there(const struct inspect *s, const char *file)
+static bool has_file(const struct inspect *s, const char *file)
 {
     char path[PATH_BYTES + 300];
     snprintf(path, sizeof path, "%s/%.255s", s->engine.dir, file);
     return access(path, F_OK) == 0;
 }
 
-/* Files that the directory should have: weights (all shards that the index names) and the tokenizer. */
-static void missing_files(struct inspect *s)
+/* Adds the missing files: the tokenizer, and the weights with all shards that the index names. */
+static void add_missing_files(struct inspect *s)
 {
     char path[PATH_BYTES + 300], *text;
     struct json root, map, v;
     struct err ignored;
     size_t n;
-    if (!there(s, "tokenizer.json"))
+    if (!has_file(s, "tokenizer.json"))
         add_missing(s, "tokenizer.json");
-    if (there(s, "model.safetensors"))
+    if (has_file(s, "model.safetensors"))
         return;
-    if (!there(s, "model.safetensors.index.json")) {
+    if (!has_file(s, "model.safetensors.index.json")) {
         add_missing(s, "model.safetensors");
         return;
     }
@@ -82,7 +83,7 @@ static void missing_files(struct inspect *s)
         js_get(&root, "weight_map", &map, &ignored) == 1 && js_kind(&map) == JS_OBJECT)
         for (struct js_walk w = js_walk(&map); js_next(&w, NULL, &v);) {
             char *file = js_kind(&v) == JS_STRING ? js_strdup(&v) : NULL;
-            if (file && !strchr(file, '/') && !there(s, file) && !is_missing(s, file))
+            if (file && !strchr(file, '/') && !has_file(s, file) && !is_missing(s, file))
                 add_missing(s, file);
             free(file);
         }
@@ -104,35 +105,35 @@ static void count_dtypes(struct inspect *s)
     }
 }
 
-/* Weights and tokenizer: each may fail, and the rest is still told. */
-static void look_at_files(struct inspect *s)
+/* Examines weights and tokenizer. Each may fail without ending the examination. */
+static void examine_files(struct inspect *s)
 {
     struct engine *g = &s->engine;
     struct err e = {0};
-    missing_files(s);
+    add_missing_files(s);
     s->has_tensors = tensors_open(&g->tensors, g->dir, &e) == 0;
     if (!s->has_tensors) {
-        note(s, &e);
+        note_problem(s, &e);
     } else {
         count_dtypes(s);
         config_missing_tensors(&g->config, &g->tensors, add_missing, s);
         if (config_check_tensors(&g->config, &g->tensors, &e))
-            note(s, &e);
+            note_problem(s, &e);
     }
     if (!s->has_tensors || s->first.code ||
         model_plan_bytes(&g->config, &g->tensors, g->compute, g->dev, &g->weight_bytes, &e)) {
-        /* from the configuration alone: padding is not in it */
+        /* the configuration alone does not know the padding */
         if (s->has_tensors && !s->first.code)
-            note(s, &e);
+            note_problem(s, &e);
         g->weight_bytes = s->n_params * dtype_size(g->compute);
     }
     if (tokenizer_open(&g->tokenizer, g->dir, g->config.vocab, &e)) {
         g->tokenizer = NULL;
-        note(s, &e);
+        note_problem(s, &e);
     }
 }
 
-static int look(struct inspect *s, struct err *e)
+static int examine(struct inspect *s, struct err *e)
 {
     struct engine *g = &s->engine;
     const char *why = "";
@@ -159,7 +160,7 @@ static int look(struct inspect *s, struct err *e)
     g->model.dev = g->dev;
     g->model.head_dim = g->dev->head_dim(g->dev, g->config.head_dim);
     s->n_params = config_count_params(&g->config);
-    look_at_files(s);
+    examine_files(s);
     const struct config *c = &g->config;
     s->tokens = s->o->tokens ? s->o->tokens : c->context;
     s->kv_per_token =
@@ -268,7 +269,7 @@ int cmd_inspect(const struct options *o, struct err *e)
 {
     struct inspect s = { .o = o };
     const char *limit;
-    int rc = look(&s, e);
+    int rc = examine(&s, e);
     if (rc == 0) {
         size_t available = memory_available(&limit);
         (o->json ? print_json : print_text)(&s, available, limit);

@@ -1,4 +1,5 @@
-/* longhand list, show, pause, resume, cancel, remove. */
+/* longhand list, show, pause, resume, cancel, remove: the queue, all about single jobs, and changes of
+ * their state. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,21 +22,15 @@ static const char *time_text(char out[32], double t)
     return out;
 }
 
-static void duration(char out[32], double seconds)
-{
-    unsigned long t = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 999999999ul;
-    if (t >= 3600)
-        snprintf(out, 32, "%lu:%02lu:%02lu", t / 3600, t / 60 % 60, t % 60);
-    else
-        snprintf(out, 32, "%lu:%02lu", t / 60, t % 60);
-}
-
 /* ---- list ---- */
 
-/* A time or a speed, where one is known. */
-static void real_or_null(struct json_writer *w, const char *key, double x) { jw_real(w, key, x > 0 ? x : NAN); }
+/* Times and speeds are 0 while they are unknown. */
+static void real_or_null(struct json_writer *w, const char *key, double x)
+{
+    jw_real(w, key, x > 0 ? x : NAN);
+}
 
-/* db: the path of the job's database, or NULL. Leaves the object open. */
+/* Writes the members of a job and leaves the object open. db: the path of its database, or NULL. */
 static void put_job(struct json_writer *w, const struct job *j, const char *db)
 {
     char seed[24];
@@ -85,7 +80,7 @@ static void put_job(struct json_writer *w, const struct job *j, const char *db)
         jw_text(w, "db", db);
 }
 
-/* Counts of several databases as those of one. */
+/* Adds up the counts of several databases. */
 static int count_parts(const struct store_parts *p, struct store_counts *all, struct err *e)
 {
     *all = (struct store_counts){0};
@@ -103,7 +98,7 @@ static int count_parts(const struct store_parts *p, struct store_counts *all, st
     return 0;
 }
 
-/* With several databases each job has the path of its own, and "databases" lists them. */
+/* With several databases each job names its database, and "databases" lists them all. */
 static void list_json(const struct store_counts *n, const struct store_parts *p)
 {
     struct json_writer w = { .f = stdout, .digits = 15, .style = JW_INDENTED };
@@ -133,7 +128,7 @@ static void list_json(const struct store_counts *n, const struct store_parts *p)
     putchar('\n');
 }
 
-static void name_of(char *out, size_t size, const struct job *j)
+static void job_label(char *out, size_t size, const struct job *j)
 {
     char name[300] = "";
     if (j->batch)
@@ -144,10 +139,10 @@ static void name_of(char *out, size_t size, const struct job *j)
     printable(out, size, name);
 }
 
-static void list_job(const struct job *j)
+static void print_job_row(const struct job *j)
 {
     char name[80], error[100], rate[16] = "", tokens[48];
-    name_of(name, sizeof name, j);
+    job_label(name, sizeof name, j);
     printable(error, sizeof error,
               j->gone    ? "its process has ended, longhand work goes on with it"
               : j->error ? j->error
@@ -166,7 +161,7 @@ static void list_text(const struct store_counts *n, const struct store_parts *p)
         printf("%s%zu %s", i ? ", " : "", n->jobs[i], job_state_name((enum job_state)i));
     printf("; %zu of %zu tokens", n->tokens, n->wanted);
     if (n->rate > 0) {
-        duration(left, (double)n->open_tokens / n->rate);
+        duration_text(left, (double)n->open_tokens / n->rate);
         printf(", %.1f tokens/s, %s left", n->rate, left);
     }
     putchar('\n');
@@ -180,7 +175,7 @@ static void list_text(const struct store_counts *n, const struct store_parts *p)
             printf("%6s  %-9s  %17s  %8s  %-10s  %s\n", "job", "state", "tokens", "tokens/s", "finish",
                    "name");
         for (size_t k = 0; k < jobs->n; k++)
-            list_job(&jobs->v[k]);
+            print_job_row(&jobs->v[k]);
     }
 }
 
@@ -199,8 +194,8 @@ int cmd_list(const struct options *o, struct err *e)
 
 /* ---- show ---- */
 
-/* Tokens of its snapshot, 0: none. */
-static size_t snapshot_of(struct store *s, int64_t job)
+/* The tokens of the newest snapshot of a job; 0: none. */
+static size_t snapshot_tokens(struct store *s, int64_t job)
 {
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
@@ -251,7 +246,7 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
         printable(text, sizeof text, j->stop_reason);
         printf("  stop reason: %s\n", text);
     }
-    name_of(text, sizeof text, j);
+    job_label(text, sizeof text, j);
     if (*text)
         printf("  name: %s\n", text);
     if (j->error) {
@@ -300,9 +295,9 @@ int cmd_show(const struct options *o, struct err *e)
         struct event_list events = {0};
         rc = store_input(s, jobs.v[i].id, &in, e) || store_events(s, jobs.v[i].id, &events, e) ? -1 : 0;
         if (rc == 0 && o->json)
-            show_json(&w, &jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events);
+            show_json(&w, &jobs.v[i], snapshot_tokens(s, jobs.v[i].id), &in, &events);
         else if (rc == 0)
-            show_text(&jobs.v[i], snapshot_of(s, jobs.v[i].id), &in, &events);
+            show_text(&jobs.v[i], snapshot_tokens(s, jobs.v[i].id), &in, &events);
         event_list_free(&events);
         job_input_free(&in);
     }
@@ -320,13 +315,13 @@ int cmd_show(const struct options *o, struct err *e)
 
 int cmd_change(const struct options *o, struct err *e)
 {
-    static const struct { unsigned verb; const char *done, *what; int (*change)(struct store *,
+    static const struct { unsigned verb; const char *done, *needed; int (*change)(struct store *,
         const int64_t *, size_t, size_t *, struct err *);
     } verbs[] = {
         { VERB_PAUSE, "paused", "queued or running", store_pause },
         { VERB_RESUME, "queued again", "paused or failed", store_resume },
         { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
-        { VERB_REMOVE, "removed", "there", store_remove },
+        { VERB_REMOVE, "removed", "in the store", store_remove },
     };
     struct store *s = NULL;
     struct job_list jobs = {0};
@@ -343,11 +338,11 @@ int cmd_change(const struct options *o, struct err *e)
         snapshot_files_collect(s);
     if (rc == 0 && changed == 0 && jobs.n == 1)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
-                     job_state_name(jobs.v[0].state), verbs[k].what,
+                     job_state_name(jobs.v[0].state), verbs[k].needed,
                      jobs.v[0].gone ? "; its process has ended, and longhand work goes on with it" : "");
     else if (rc == 0 && !o->quiet)
         fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
-                changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].what : "");
+                changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");
     job_list_free(&jobs);
     free(ids);
     store_close(s);

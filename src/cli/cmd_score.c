@@ -1,4 +1,4 @@
-/* longhand score: how likely the model finds a text. */
+/* longhand score: how likely a model finds a text. struct score holds the call; start at score_piece. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,25 +14,25 @@
 #include "src/model/model.h"
 #include "src/request/model_options.h"
 
-enum { SCORE_ROWS = 64 };            /* rows of a pass: rows x vocabulary logits are held */
+enum { SCORE_ROWS = 64 };            /* rows of a pass; their logits are held */
 
 struct score {
     const struct options *o;
     struct engine engine;
     struct progress progress;
     int32_t *ids; size_t n;
-    size_t piece;                    /* tokens scored in one cache */
-    double *nll;                     /* [n - 1]: of ids[i + 1]; NAN: not scored */
+    size_t piece;                    /* tokens that are scored in one cache */
+    double *nll;                     /* [n - 1]: entry i belongs to ids[i + 1]; NAN: not scored */
     struct kv kv;
     struct workspace *work;
-    float *logits; size_t logits_bytes;      /* the device's; `host`: fetched, or the same */
-    float *host;
+    float *logits; size_t logits_bytes;      /* of the device */
+    float *host;                     /* a copy on the host; equal to logits where the device is the CPU */
     double sum; size_t scored;
 };
 
 struct rows { const struct score *s; size_t first; };
 
-/* Negative log-likelihood of the token behind one row: log-sum-exp in double, ids ascending. */
+/* The negative log-likelihood of the token after row i: log-sum-exp in double, ids ascending. */
 static void row_nll(void *ctx, size_t i, size_t thread)
 {
     const struct rows *r = ctx;
@@ -48,7 +48,7 @@ static void row_nll(void *ctx, size_t i, size_t thread)
     r->s->nll[r->first + i] = log(sum) + max - x[r->s->ids[r->first + i + 1]];
 }
 
-/* Tokens [from, from + n), the first of them at position 0. */
+/* Scores tokens [from, from + n), with token `from` at position 0. */
 static int score_piece(struct score *s, size_t from, size_t n, struct err *e)
 {
     static const uint8_t all[SCORE_ROWS] = { [0 ... SCORE_ROWS - 1] = 1 };

@@ -1,4 +1,5 @@
-/* longhand tokenize: text to ids and back. */
+/* longhand tokenize: texts to token ids and back, whole or line by line (--jsonl). struct lines reads
+ * lines; start at tokenize_lines and tokenize_whole. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,18 +19,19 @@
 
 enum { LINE_BYTES_MAX = 1 << 30, INPUT_BYTES = 1 << 20 };
 
-/* Lines of a file, one at a time; what has been printed goes out before reading may wait. */
+/* Reads the lines of a file one at a time. Before a read that may block, the output so far is flushed. */
 struct lines {
     int fd; const char *name;
     char *buf; size_t from, to, room;
-    size_t number, offset;           /* of the line last given, from 1; of its first byte */
+    size_t number, offset;           /* of the current line, from 1; of its first byte */
     bool end;
 };
 
 static int lines_open(struct lines *l, const char *path, struct err *e)
 {
     bool std = !path || strcmp(path, "-") == 0;
-    *l = (struct lines){ .fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC), .name = std ? "standard input" : path, .room = INPUT_BYTES };
+    *l = (struct lines){ .fd = std ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC),
+                         .name = std ? "standard input" : path, .room = INPUT_BYTES };
     if (l->fd < 0)
         return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
     l->buf = malloc(l->room);
@@ -72,7 +74,8 @@ static int lines_fill(struct lines *l, struct err *e)
     }
 }
 
-/* The next line without its end: 1, 0 at the end of the file, -1. Valid until the next call. */
+/* The next line, without its line end; valid until the next call. Returns 1, 0 at the end of the file, or
+ * -1. */
 static int lines_next(struct lines *l, char **line, size_t *n, struct err *e)
 {
     size_t seen = 0;
@@ -124,7 +127,7 @@ static uint32_t hex4(const char *p, const char *end)
     return v;
 }
 
-/* The escape at p (behind the backslash) as bytes at *out; NULL when it is none. */
+/* Decodes the escape at p (after the backslash) to *out. NULL when it is not an escape. */
 static const char *unescape(const char *p, const char *end, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -147,7 +150,7 @@ static const char *unescape(const char *p, const char *end, char **out)
     return p;
 }
 
-/* A JSON string, decoded in place: line[0..*n_text). A NUL may be in it. */
+/* Decodes a JSON string in place: line[0..*n_text). The text may contain NUL. */
 static int line_string(char *line, size_t n, size_t *n_text, const struct lines *l, struct err *e)
 {
     const char *end = line + n, *p = skip_space(line, end);
@@ -177,7 +180,7 @@ static int line_string(char *line, size_t n, size_t *n_text, const struct lines 
     return 0;
 }
 
-/* A JSON array of ids into (*ids)[0..*n_ids), which grows. */
+/* Reads a JSON array of ids into (*ids)[0..*n_ids), which grows. */
 static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, size_t *room,
                     const struct lines *l, struct err *e)
 {
@@ -285,7 +288,7 @@ static int tokenize_lines(const struct tokenizer *t, const char *path, bool deco
 static int whole_ids(int32_t **ids, size_t *n_ids, const char *text, size_t n, const char *name,
                      struct err *e)
 {
-    size_t room = n / 2 + 1;                     /* a digit and a space for each */
+    size_t room = n / 2 + 1;                     /* an id takes at least a digit and a space */
     *n_ids = 0;
     *ids = malloc(room * sizeof **ids);
     if (!*ids)
@@ -339,8 +342,8 @@ int cmd_tokenize(const struct options *o, struct err *e)
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    /* A tokenizer needs no model: without a configuration that longhand can run, only its own size limits
-     * ids. */
+    /* A tokenizer works without a model. Where longhand cannot run the configuration, ids are limited by
+     * the tokenizer alone. */
     size_t vocab = config_read(&config, dir, &ignored) ? INT32_MAX : config.vocab;
     if (tokenizer_open(&t, dir, vocab, e))
         return -1;

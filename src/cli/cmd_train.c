@@ -1,4 +1,5 @@
-/* longhand train heads: drafting heads for a model, trained on texts. */
+/* longhand train heads: trains drafting heads for a model on texts. struct job holds the call; start at
+ * train. The training itself is in src/train. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,12 +28,12 @@ struct job {
     struct train train;
     struct module module[2];
     struct lm_back back;
-    struct heads first[2];               /* that training begins with */
+    struct heads first[2];               /* the heads of --from */
     char out[2][PATH_BYTES], checkpoint[PATH_BYTES];
     struct train_score last[2 * TRAIN_OUTPUTS_MAX];      /* on held-out text */
 };
 
-/* Tokens of texts, without what the tokenizer puts before and behind them. */
+/* Reads and encodes texts, without the tokens that the tokenizer adds before and after a text. */
 static int read_texts(struct train_text *t, const struct tokenizer *tok, const struct text_list *files,
                       struct err *e)
 {
@@ -68,7 +69,7 @@ static int read_texts(struct train_text *t, const struct tokenizer *tok, const s
     return 0;
 }
 
-/* What the tokenizer puts before a text: what it makes of none. */
+/* Reads the tokens that the tokenizer adds before a text: its encoding of an empty text. */
 static int read_prefix(struct job *j, struct err *e)
 {
     int32_t *ids;
@@ -76,7 +77,7 @@ static int read_prefix(struct job *j, struct err *e)
     if (tokenizer_encode(j->engine.tokenizer, &ids, &n, "", 0, true, e))
         return -1;
     while (n && j->engine.config.n_eos && ids[n - 1] == j->engine.config.eos[0])
-        n--;                         /* a template may end texts too */
+        n--;                         /* a template may also add an end */
     if (n <= TRAIN_PREFIX_MAX)
         memcpy(j->train.prefix, ids, n * sizeof *ids);
     free(ids);
@@ -95,12 +96,12 @@ static void second_name(char to[PATH_BYTES], const char *out)
     snprintf(to, PATH_BYTES, "%.*s-independent%s", (int)stem, out, out + stem);
 }
 
-/* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, 200 steps
- * of 120 windows of 8,192 tokens. Adam moves every element by about the rate, so an output by the rate
- * times the inputs: the smaller the model, the larger the rate that moves it as far. What a step takes off
- * the weights, rate x decay, stays what it is in the paper. And small models have small budgets: a step is
- * one window unless more are asked for. */
-static int settings(struct job *j, struct err *e)
+/* The paper trains models of 7 and 8 billion parameters (hidden size 4096) with a rate of 0.005, in 200
+ * steps of 120 windows of 8,192 tokens. Adam moves every weight by about the rate, so an output moves by
+ * the rate times the sum of its inputs. A smaller model therefore needs a larger rate to move as far.
+ * Weight decay keeps the paper's product of rate and decay. A step is one window by default because small
+ * models have small budgets. */
+static int read_settings(struct job *j, struct err *e)
 {
     const struct options *o = j->o;
     const size_t window = o->window ? o->window : MIN((size_t)8192, j->engine.config.context);
@@ -156,22 +157,22 @@ static int read_data(struct job *j, struct err *e)
 
 /* ---- reports ---- */
 
-static double per(const struct train_score *s, double x) { return s->n ? x / (double)s->n : NAN; }
+static double per_token(const struct train_score *s, double x) { return s->n ? x / (double)s->n : NAN; }
 
-static void scores(FILE *f, const struct train_score *s, size_t n)
+static void print_scores(FILE *f, const struct train_score *s, size_t n)
 {
     double loss = 0;
     for (size_t k = 0; k < n; k++)
-        loss += per(&s[k], s[k].loss);
+        loss += per_token(&s[k], s[k].loss);
     fprintf(f, "loss %.4f (", loss);
     for (size_t k = 0; k < n; k++)
-        fprintf(f, "%s%.3f", k ? " " : "", per(&s[k], s[k].loss));
+        fprintf(f, "%s%.3f", k ? " " : "", per_token(&s[k], s[k].loss));
     fputs("), top-1", f);
     for (size_t k = 0; k < n; k++)
-        fprintf(f, " %.1f", 100 * per(&s[k], (double)s[k].top1));
+        fprintf(f, " %.1f", 100 * per_token(&s[k], (double)s[k].top1));
     fputs(" %, top-3", f);
     for (size_t k = 0; k < n; k++)
-        fprintf(f, " %.1f", 100 * per(&s[k], (double)s[k].top3));
+        fprintf(f, " %.1f", 100 * per_token(&s[k], (double)s[k].top3));
     fputs(" %\n", f);
 }
 
@@ -193,14 +194,14 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
             for (size_t k = 0; k < t->module[i].n_outputs; k++)
                 fprintf(stderr,
                         "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, "
-                        "\"loss\": %.6f, "
-                        "\"top1\": %.6f, \"top3\": %.6f}\n",
+                        "\"loss\": %.6f, \"top1\": %.6f, \"top3\": %.6f}\n",
                         step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
-                        per(&s[k], s[k].loss), per(&s[k], (double)s[k].top1), per(&s[k], (double)s[k].top3));
+                        per_token(&s[k], s[k].loss), per_token(&s[k], (double)s[k].top1),
+                        per_token(&s[k], (double)s[k].top3));
         } else {
             fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name,
                     valid ? "held-out text" : "its windows");
-            scores(stderr, s, t->module[i].n_outputs);
+            print_scores(stderr, s, t->module[i].n_outputs);
         }
     }
 }
@@ -234,7 +235,7 @@ static int check_memory(struct job *j, struct err *e)
     struct memory_plan plan = {0};
     struct train shape = j->train;
     const struct config *c = &j->engine.config;
-    for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet: their size is known */
+    for (size_t i = 0; i < j->train.n_modules; i++)      /* not open yet, but the size is known */
         j->module[i].n_params = j->o->heads * (c->hidden * c->hidden + 2 * c->hidden);
     shape.model = &j->engine.model;
     struct device *dev = j->engine.dev;
@@ -250,7 +251,7 @@ static int check_memory(struct job *j, struct err *e)
     return memory_plan_check(&plan, "a smaller --window needs less", e);
 }
 
-/* The heads that --from names, for module i. */
+/* Opens the heads that --from names for module i. */
 static int open_first(struct job *j, size_t i, bool chained, struct err *e)
 {
     char path[PATH_BYTES];
@@ -300,7 +301,7 @@ static int train_all(struct job *j, struct err *e)
     return train_run(t, e);
 }
 
-/* What was reached, on standard output. */
+/* Prints the scores on standard output. */
 static int print_results(const struct job *j, struct err *e)
 {
     const struct train *t = &j->train;
@@ -310,14 +311,14 @@ static int print_results(const struct job *j, struct err *e)
         printf("%s: %s", u->out, u->name);
         if (s->n) {
             fputs(", held-out text: ", stdout);
-            scores(stdout, s, u->n_outputs);
+            print_scores(stdout, s, u->n_outputs);
         } else
             putchar('\n');
     }
     return stdout_finish(e);
 }
 
-/* Known before anything is read: a GPU without cuBLAS. */
+/* Rejects a GPU without cuBLAS before any data is read. */
 static int check_device(struct job *j, struct err *e)
 {
     struct device *d = j->engine.dev;
@@ -332,8 +333,8 @@ static int train(struct job *j, struct err *e)
     struct options own = *j->o;
     progress_open(&j->progress, j->o->progress, j->o->quiet);
     if (strcmp(own.device, "auto") == 0)
-        own.device = "cpu";              /* what a training ends with depends on the device: a GPU is asked for */
-    if (engine_open(&j->engine, &own, e) || check_device(j, e) || settings(j, e) || read_data(j, e))
+        own.device = "cpu";              /* the result depends on the device, so a GPU must be requested */
+    if (engine_open(&j->engine, &own, e) || check_device(j, e) || read_settings(j, e) || read_data(j, e))
         return -1;
     int rc = train_all(j, e);
     progress_clear(&j->progress);

@@ -1,5 +1,5 @@
-/* longhand verify: the tokens of a stored text are derived again, one plain pass each, from the tokens
- * before them. */
+/* longhand verify: derives the tokens of a stored text again, one plain pass each, from the tokens before
+ * them. struct check holds the call; start at cmd_verify. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,38 +19,38 @@ struct check {
     const struct job *job;
     struct job_input in;
     struct job_params params;
-    struct worker worker;                        /* for its model; the store does not know it */
+    struct worker worker;                        /* only for its model; the store does not know it */
     struct decoder decoder;
     int32_t *ids; size_t n;
-    unsigned char *wanted; size_t n_wanted;      /* [n]: tokens to derive */
+    unsigned char *wanted; size_t n_wanted;      /* [n]: the tokens to derive */
 };
 
-/* All tokens that were sampled, or --sample N of them at random. */
-static int choose(struct check *c, struct err *e)
+/* Selects the tokens to derive: every sampled token, or --sample N of them at random. */
+static int select_tokens(struct check *c, struct err *e)
 {
     struct span_list spans;
-    size_t left, take;
+    size_t left, to_take;
     c->wanted = malloc(c->n + 1);
     if (!c->wanted)
         return err_set(e, ERR_FAILED, "out of memory");
     memset(c->wanted, 1, c->n + 1);
     if (store_spans(c->s, c->job->id, &spans, e))
         return -1;
-    for (size_t i = 0; i < spans.n; i++)         /* what another seed wrote cannot be derived with this one */
+    for (size_t i = 0; i < spans.n; i++)         /* tokens of another seed cannot be derived */
         for (size_t k = spans.v[i].start; k < spans.v[i].start + spans.v[i].n && k < c->n; k++)
             c->wanted[k] = 0;
     span_list_free(&spans);
     for (size_t i = left = 0; i < c->n; i++)
         left += c->wanted[i];
-    take = c->n_wanted = options_given(c->o, "sample") ? MIN(c->o->sample, left) : left;
+    to_take = c->n_wanted = options_given(c->o, "sample") ? MIN(c->o->sample, left) : left;
     for (size_t i = 0; i < c->n; i++) {
         uint64_t r = 0;
         if (!c->wanted[i])
             continue;
-        if (take < left && getrandom(&r, sizeof r, 0) != sizeof r)
+        if (to_take < left && getrandom(&r, sizeof r, 0) != sizeof r)
             return err_set(e, ERR_FAILED, "no random numbers");
-        c->wanted[i] = r % left < take;
-        take -= c->wanted[i];
+        c->wanted[i] = r % left < to_take;
+        to_take -= c->wanted[i];
         left--;
     }
     return 0;
@@ -68,8 +68,8 @@ static int check_open(struct check *c, struct err *e)
         return err_set(e, ERR_INPUT,
                        "job %" PRId64 " was made with --verifier paper: its text is not the model's own",
                        c->job->id);
-    /* sums and chain are checked here */
-    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || choose(c, e))
+    /* store_tokens checks the sums and the chain. */
+    if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || select_tokens(c, e))
         return -1;
     w->threads = c->o->threads;
     w->device = c->o->device;
@@ -100,13 +100,13 @@ static int check_open(struct check *c, struct err *e)
                        c->in.n_prompt, n_max, e);
 }
 
-static bool going(void *ctx, size_t done, size_t of)
+static bool not_stopped(void *ctx, size_t done, size_t of)
 {
     (void)ctx, (void)done, (void)of;
     return !stop_signal;
 }
 
-/* *at: the first token that differs, or c->n; *own: what the model says there. */
+/* Derives the tokens. *at: the first token that differs, or c->n; *own: what the model derives there. */
 static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
 {
     struct decoder *d = &c->decoder;
@@ -119,7 +119,7 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
             decode_append(d, &c->ids[*at], 1);
             continue;
         }
-        int rc = decode_prefill(d, going, NULL, e);
+        int rc = decode_prefill(d, not_stopped, NULL, e);
         if (rc > 0)
             return err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
         if (rc || decode_step(d, e))
@@ -132,7 +132,7 @@ static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
     return 0;
 }
 
-static int tell(const struct check *c, size_t at, int32_t own, struct err *e)
+static int print_result(const struct check *c, size_t at, int32_t own, struct err *e)
 {
     const bool same = at == c->n;
     if (c->o->json) {
@@ -166,7 +166,7 @@ int cmd_verify(const struct options *o, struct err *e)
     int rc = check_open(&c, e) || derive(&c, &at, &own, e) ? -1 : 0;
     progress_clear(&c.worker.progress);
     if (rc == 0)
-        rc = tell(&c, at, own, e);
+        rc = print_result(&c, at, own, e);
     decode_close(&c.decoder);
     engine_close(&c.worker.engine);
     job_close(&c.params);

@@ -84,9 +84,9 @@ static bool out_of_time(const struct shift *h)
     return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
 }
 
-/* The queue is empty. *again: whether to read it again later. With --watch that is always so. Otherwise the
- * worker waits for the length of a lease while other workers hold jobs, because the job of a dead worker
- * returns to the queue. */
+/* The queue is empty. *again: whether to read it again later. With --watch that is always so. Otherwise
+ * the worker waits for the length of a lease while other workers hold jobs, because the job of a dead
+ * worker returns to the queue. */
 static int poll_again(struct shift *h, bool *again, struct err *e)
 {
     struct store_counts n;

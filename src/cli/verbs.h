@@ -1,5 +1,5 @@
-/* The verbs. Each cmd_* runs one verb and returns 0, or -1 with the line that main prints and the exit
- * code. */
+/* The verbs of the command line. Each cmd_* runs one verb and returns 0, or -1 with the message and exit
+ * code that main uses. */
 #pragma once
 #include "src/request/options.h"
 
