@@ -1,3 +1,8 @@
+/* The worker: a store, a model, and one job at a time.
+ *
+ * The first part keeps the model for the next job. The second part, struct task, is one job: prepare
+ * everything that may refuse it, rebuild its state from the store, write rounds, end the claim. Start at
+ * worker_run. */
 #include "runs/work/worker.h"
 #include "src/base/json_write.h"
 #include "src/base/stopping.h"
@@ -7,17 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ONE(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
-/* Of source "": a field of struct draft_stats, an array of them (n > 1, from index `first`), or doubles. */
+#define COUNTER(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
+/* The counters of source "": fields of struct draft_stats. n > 1: an array of size_t, from index `first`
+ * on. `real`: a double. */
 static const struct counter { const char *name; size_t offset; size_t first, n; bool real; } counters[] = {
-    ONE("tokens", tokens, false), ONE("rounds", rounds, false), ONE("drafted", drafted, false),
-        ONE("verified_rows", verified_rows, false),
-    ONE("accepted", accepted, false), ONE("drafted_depth", drafted_depth, false), ONE("beta_accepted",
-        beta_accepted, false),
-    ONE("draft_passes", draft_passes, false), ONE("refreshes", refreshes, false), ONE("seconds", seconds,
-        true), ONE("draft_seconds", draft, true),
-    ONE("verify_seconds", verify, true), ONE("control_seconds", control, true), ONE("plain_seconds", plain,
-        true),
+    COUNTER("tokens", tokens, false),
+    COUNTER("rounds", rounds, false),
+    COUNTER("drafted", drafted, false),
+    COUNTER("verified_rows", verified_rows, false),
+    COUNTER("accepted", accepted, false),
+    COUNTER("drafted_depth", drafted_depth, false),
+    COUNTER("beta_accepted", beta_accepted, false),
+    COUNTER("draft_passes", draft_passes, false),
+    COUNTER("refreshes", refreshes, false),
+    COUNTER("seconds", seconds, true),
+    COUNTER("draft_seconds", draft, true),
+    COUNTER("verify_seconds", verify, true),
+    COUNTER("control_seconds", control, true),
+    COUNTER("plain_seconds", plain, true),
     { "reached", offsetof(struct draft_stats, reached), 1, TREE_DEPTH_MAX + 1, false },
     { "accepted_at", offsetof(struct draft_stats, accepted_at), 1, TREE_DEPTH_MAX + 1, false },
     { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },
@@ -29,14 +41,15 @@ static const struct counter { const char *name; size_t offset; size_t first, n; 
 int worker_open(struct worker *w, struct store *s, struct err *e)
 {
     w->store = s;
-    if (device_choice_numerics(w->device, w->numerics, &w->n_numerics, e) || store_worker_start(s, &w->number, e))
+    if (device_choice_numerics(w->device, w->numerics, &w->n_numerics, e) ||
+        store_worker_start(s, &w->number, e))
         return -1;
     if (heartbeat_start(&w->beat, s, w->number, e)) {
         struct err ignored;
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
-    snapshot_files_collect(s);                /* what the dead left */
+    snapshot_files_collect(s);           /* files of dead workers */
     return 0;
 }
 
@@ -52,11 +65,14 @@ void worker_close(struct worker *w)
 
 struct claim_request worker_claim_request(const struct worker *w, int64_t job)
 {
-    return (struct claim_request){ .worker = w->number, .job = job, .model = w->loaded ? w->engine.path : NULL,
-                          .numerics = w->numerics, .n_numerics = w->n_numerics };
+    return (struct claim_request){ .worker = w->number,
+                                   .job = job,
+                                   .model = w->loaded ? w->engine.path : NULL,
+                                   .numerics = w->numerics,
+                                   .n_numerics = w->n_numerics };
 }
 
-static bool hashing(void *ctx, size_t done, size_t of)
+static bool show_hashing(void *ctx, size_t done, size_t of)
 {
     struct worker *w = ctx;
     w->progress.of = of;
@@ -64,7 +80,7 @@ static bool hashing(void *ctx, size_t done, size_t of)
     return !stop_signal;
 }
 
-int worker_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
+int worker_open_model(struct worker *w, const struct job *job, const struct job_params *p, struct err *e)
 {
     struct engine *g = &w->engine;
     bool same = g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
@@ -72,39 +88,39 @@ int worker_model(struct worker *w, const struct job *job, const struct job_param
                 strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
                 device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
                 model_stamp(g->dir) == g->stamp;
-    if (!same) {
-        engine_close(g);
-        w->loaded = false;
-        w->heads_path[0] = 0;
-        if (engine_open_spec(g, &(struct engine_spec){ job->model, p->compute, p->scaling, w->threads,
-            w->device, job->numerics, p->kv }, e)) {
-            g->path[0] = 0;
-            return -1;
-        }
-    }
-    return 0;
+    if (same)
+        return 0;
+    engine_close(g);
+    w->loaded = false;
+    w->heads_path[0] = 0;
+    const struct engine_spec spec = { job->model, p->compute, p->scaling, w->threads,
+                                      w->device,  job->numerics, p->kv };
+    if (engine_open_spec(g, &spec, e) == 0)
+        return 0;
+    g->path[0] = 0;
+    return -1;
 }
 
-int worker_load(struct worker *w, struct err *e)
+int worker_load_model(struct worker *w, struct err *e)
 {
     struct engine *g = &w->engine;
     if (w->loaded)
         return 0;
     stop_notice_for("the model to be read");
     progress_phase(&w->progress, "checking the model", "bytes", 0);
-    int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, hashing, w, e);
+    int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, show_hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
-    /* config, weights and fingerprint may be of two models */
+    /* otherwise config, weights and fingerprint may belong to different models */
     if (rc == 0 && model_stamp(g->dir) != g->stamp) {
         rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
         model_close(&g->model);
-        g->path[0] = 0;                      /* of nothing: whoever comes next opens it anew */
+        g->path[0] = 0;                      /* the next job opens it again */
         w->loaded = false;
     }
     stop_notice_for(NULL);
     progress_clear(&w->progress);
-    /* whatever was broken off is made again by who takes the job next */
+    /* whatever was interrupted, the next worker does it again */
     if (stop_signal) {
         err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), g->dir);
         return 1;
@@ -117,7 +133,7 @@ int worker_load(struct worker *w, struct err *e)
 struct task {
     struct worker *w;
     struct claim *c;
-    const struct work_options *how;
+    const struct work_options *options;
     const struct work_output *out;
     struct work_result *r;
     struct job_list jobs; struct job *job;
@@ -129,16 +145,16 @@ struct task {
     struct checkpoint *checkpoint;
     struct snapshot_policy snapshots;
     bool noticed;                        /* the notice of `snapshots` was shown */
-    char no_heads[512];                  /* why there are none; "": nothing to say */
-    int32_t *ids;                        /* the tokens that were there */
+    char no_heads[512];                  /* why drafting goes without heads; "": no notice */
+    int32_t *ids;                        /* tokens of earlier attempts */
     int counter[CHECKPOINT_METRICS_MAX];
     int drafted[N_SOURCES], accepted[N_SOURCES], prefill_tokens, prefill_seconds;
     struct draft_stats before;
     struct job_end end;
 };
 
-/* Whether the work has to stop now; t->r says why. */
-static bool stops(struct task *t)
+/* Whether the work must stop now; t->r says why. */
+static bool must_stop(struct task *t)
 {
     struct err *why = &t->r->why;
     if (heartbeat_lost(t->w->beat) && store_claim_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
@@ -172,7 +188,8 @@ static void close_heads(struct worker *w)
     w->heads_path[0] = 0;
 }
 
-/* Of a file; of a folder, in whose checkpoint or beside it they are. */
+/* The stamp of the file of heads. If `path` is a folder, the heads are in its checkpoint or in a file of
+ * its own. */
 static uint64_t heads_stamp(const char *path)
 {
     char file[PATH_BYTES + sizeof HEADS_FILE + 1];
@@ -180,7 +197,7 @@ static uint64_t heads_stamp(const char *path)
     return model_stamp(path) + model_stamp(file);
 }
 
-/* Where nobody asked for them by name, a text does not fail for them. */
+/* Open the heads that the job drafts with. With --drafter auto a failure only drops the heads. */
 static int open_heads(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
@@ -204,7 +221,8 @@ static int open_heads(struct task *t, struct err *e)
     return 0;
 }
 
-/* The model in 8 bits for drafts, where there is room to spare for it: nothing may fail that would have gone without. */
+/* Make the 8-bit model for drafts, if memory has room for it. A failure only means that drafts use the
+ * model itself. */
 static void open_int8(struct task *t, size_t n_max)
 {
     struct worker *w = t->w;
@@ -220,13 +238,13 @@ static void open_int8(struct task *t, size_t n_max)
     progress_clear(&w->progress);
 }
 
-/* All that may refuse the job: its parameters, its model, memory. 1: stopped. */
+/* Do everything that may refuse the job: parameters, model, memory. 0; 1: stopped; -1. */
 static int prepare(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     size_t n_prompt, n_max;
-    if (job_parse(&t->params, t->in.parameters, e) || worker_model(w, t->job, &t->params, e))
+    if (job_parse(&t->params, t->in.parameters, e) || worker_open_model(w, t->job, &t->params, e))
         return -1;
     n_prompt = t->in.n_prompt;
     for (size_t i = 0; i < n_prompt; i++)
@@ -241,7 +259,7 @@ static int prepare(struct task *t, struct err *e)
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    /* left by the job before */
+    /* the previous job left these */
     if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {
         model_close(&g->int8);
         close_heads(w);
@@ -249,20 +267,22 @@ static int prepare(struct task *t, struct err *e)
     if (job_check_memory(&t->params, g, n_max, w->loaded ? g->weight_bytes : 0, e))
         return -1;
     t->setup.draft = t->params.draft;
-    int rc = worker_load(w, e);
+    int rc = worker_load_model(w, e);
     if (rc || open_heads(t, e))
         return rc ? rc : -1;
     open_int8(t, n_max);
     if (stop_signal)
         return 1;
-    return decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt,
-                       n_max, e) ||
-           replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
-                       t->in.prompt_bytes == 0 && !t->params.chat, e) ? -1 : 0;
+    if (decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max,
+                    e) ||
+        replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
+                    t->in.prompt_bytes == 0 && !t->params.chat, e))
+        return -1;
+    return 0;
 }
 
-/* What a token adds goes out. */
-static int show(struct task *t, int32_t id, bool new_text, struct err *e)
+/* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
+static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
 {
     const struct work_output *out = t->out;
     struct emit *m = &t->replay.emit;
@@ -272,7 +292,7 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     bool given = replay_token(&t->replay, id, &bytes, &n);
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
-        char note[128];                          /* for people; the report finds it again */
+        char note[128];                          /* for people; the report repeats the search */
         if (loop_current(m->loop, &p)) {
             snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
                      p.start, p.period, p.found);
@@ -286,8 +306,8 @@ static int show(struct task *t, int32_t id, bool new_text, struct err *e)
     return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
 }
 
-/* A notice for people: on standard error and in the job's history. */
-static void tell(struct task *t, const char *line)
+/* Write a notice to standard error and to the job's history. */
+static void write_notice(struct task *t, const char *line)
 {
     struct worker *w = t->w;
     checkpoint_note(t->checkpoint, "notice", line);
@@ -304,15 +324,15 @@ static void tell(struct task *t, const char *line)
 }
 
 /* Show the notice of the snapshot policy, once. */
-static void notice(struct task *t)
+static void snapshot_notice(struct task *t)
 {
     if (!t->noticed && t->snapshots.notice[0]) {
         t->noticed = true;
-        tell(t, t->snapshots.notice);
+        write_notice(t, t->snapshots.notice);
     }
 }
 
-static void tell_of_int8(struct task *t)
+static void int8_notice(struct task *t)
 {
     char line[160];
     if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
@@ -321,24 +341,23 @@ static void tell_of_int8(struct task *t)
              "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
              "itself, which takes longer",
              (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
-    tell(t, line);
+    write_notice(t, line);
 }
 
-static void tell_of_heads(struct task *t)
+static void heads_notice(struct task *t)
 {
     char line[PATH_BYTES + 128];
     if (t->no_heads[0])
-        tell(t, t->no_heads);
+        write_notice(t, t->no_heads);
     if (!t->setup.heads || !t->setup.heads->foreign)
         return;
     snprintf(line, sizeof line,
              "%s: these heads were trained for another model: few of their guesses will come true, and the "
              "text is the same",
              t->w->heads_path);
-    tell(t, line);
+    write_notice(t, line);
 }
 
-/* What may be kept, and whose it is. */
 static void open_snapshot_policy(struct task *t)
 {
     struct worker *w = t->w;
@@ -349,19 +368,21 @@ static void open_snapshot_policy(struct task *t)
     snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
     snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
     snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
-    snapshot_policy_open(&t->snapshots, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint, &t->decoder, &owner);
+    snapshot_policy_open(&t->snapshots, w->snapshot, w->snapshot_max, w->store, t->c, t->checkpoint,
+                         &t->decoder, &owner);
 }
 
-static bool prefilling(void *ctx, size_t done, size_t of)
+static bool prefill_pass(void *ctx, size_t done, size_t of)
 {
     struct task *t = ctx;
     t->w->progress.of = of;
     progress_at(&t->w->progress, done);
     snapshot_policy_prefill_pass(&t->snapshots);
-    return !stops(t);
+    return !must_stop(t);
 }
 
-/* What the store has, once more through the emission, and the cache behind it. 1: stopped, or the output failed. */
+/* Rebuild the state of the job: replay the stored tokens through the emission, then fill the cache. 0; 1:
+ * stopped, or the output failed; -1. */
 static int rebuild(struct task *t, struct err *e)
 {
     struct decoder *d = &t->decoder;
@@ -370,8 +391,8 @@ static int rebuild(struct task *t, struct err *e)
         if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
             return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i,
                            t->ids[i]);
-        if (t->replay.emit.finish == FINISH_NONE && show(t, t->ids[i], false, &t->r->why)) {
-            t->r->end = WORK_OUTPUT;
+        if (t->replay.emit.finish == FINISH_NONE && send_token(t, t->ids[i], false, &t->r->why)) {
+            t->r->end = WORK_OUTPUT_FAILED;
             return 1;
         }
     }
@@ -381,11 +402,11 @@ static int rebuild(struct task *t, struct err *e)
     d->stats.from = t->c->end.tokens;
     stop_notice_for("the snapshot to be read");
     snapshot_policy_restore(&t->snapshots);
-    notice(t);
-    progress_phase(&t->w->progress, t->c->end.tokens ? "reading prompt and text" : "reading the prompt", "tokens",
-                   d->n_tokens - 1);
+    snapshot_notice(t);
+    progress_phase(&t->w->progress, t->c->end.tokens ? "reading prompt and text" : "reading the prompt",
+                   "tokens", d->n_tokens - 1);
     stop_notice_for("this pass over the text");
-    int rc = decode_prefill(d, prefilling, t, e);
+    int rc = decode_prefill(d, prefill_pass, t, e);
     stop_notice_for(NULL);
     progress_clear(&t->w->progress);
     t->r->prefill_seconds = clock_seconds() - start;
@@ -410,8 +431,8 @@ static void open_counters(struct task *t)
     t->prefill_seconds = checkpoint_metric(t->checkpoint, "", "prefill_seconds", 0);
 }
 
-/* What the round added to the statistics goes to the store. */
-static void count(struct task *t)
+/* Pass to the store what the round added to the statistics. */
+static void add_counters(struct task *t)
 {
     const struct draft_stats *now = &t->decoder.stats;
     size_t k = 0;
@@ -436,10 +457,10 @@ static void count(struct task *t)
     t->before = *now;
 }
 
-/* Names of the drafters that had a part in the accepted path, static. */
+/* The names of the drafters on the accepted path; a static string. */
 static const char *path_sources(const struct round_stats *r)
 {
-    static char names[1 << N_SOURCES][40];       /* a decoder is worked on by one thread of the process */
+    static char names[1 << N_SOURCES][40];       /* only one thread of a process runs a decoder */
     unsigned set = 0;
     for (size_t i = 0; i + 1 < r->tokens; i++)
         set |= r->path_sources[i];
@@ -451,8 +472,9 @@ static const char *path_sources(const struct round_stats *r)
     return names[set];
 }
 
-/* One round: tokens, what they add to the text, counters. 0; 1: t->r says why it ends here; -1: the model failed. */
-static int round_of(struct task *t, struct err *e)
+/* One round: tokens, their text, counters. 0; 1: the work ends here, t->r says why; 2: the store failed;
+ * -1: the model failed. */
+static int write_round(struct task *t, struct err *e)
 {
     struct decoder *d = &t->decoder;
     struct emit *m = &t->replay.emit;
@@ -461,9 +483,9 @@ static int round_of(struct task *t, struct err *e)
     if (decode_step(d, e))
         return -1;
     for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
-        rc = show(t, d->tokens[i], true, &t->r->why);
+        rc = send_token(t, d->tokens[i], true, &t->r->why);
     decode_count(d, m->n - first);
-    count(t);
+    add_counters(t);
     const struct round_stats *s = &d->round;
     struct round_row row = { .tokens = m->n - first, .sources = path_sources(s),
                              .depth = (unsigned)s->drafted_depth, .drafted = (unsigned)s->drafted,
@@ -473,7 +495,7 @@ static int round_of(struct task *t, struct err *e)
     struct err why;
     int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
     if (rc) {
-        t->r->end = WORK_OUTPUT;
+        t->r->end = WORK_OUTPUT_FAILED;
         return 1;
     }
     if (put < 0) {
@@ -493,21 +515,21 @@ static int round_of(struct task *t, struct err *e)
     return 0;
 }
 
-/* 0: the text has ended; 1: t->r says why not; 2: the store failed; -1: the model failed. */
+/* Write rounds until the text ends. 0; otherwise as write_round. */
 static int write_text(struct task *t, struct err *e)
 {
     struct emit *m = &t->replay.emit;
     int rc = 0;
     progress_phase(&t->w->progress, "writing", "tokens", t->c->wanted);
     progress_from(&t->w->progress, m->n);
-    tell_of_heads(t);
-    tell_of_int8(t);
+    heads_notice(t);
+    int8_notice(t);
     double start = clock_seconds();
     stop_notice_for("this round");
     while (m->finish == FINISH_NONE && rc == 0) {
-        rc = stops(t) ? 1 : round_of(t, e);
+        rc = must_stop(t) ? 1 : write_round(t, e);
         snapshot_policy_round(&t->snapshots);
-        notice(t);
+        snapshot_notice(t);
     }
     stop_notice_for(NULL);
     t->r->seconds = clock_seconds() - start;
@@ -530,20 +552,22 @@ static void note_finish(struct task *t)
                                .stop_reason = r->stop_reason[0] ? r->stop_reason : NULL };
 }
 
-/* End the claim as t->r says; `started`: by the checkpoints, else by a commit of its own. */
+/* End the claim as t->r says. */
 static int end_claim(struct task *t, struct err *e)
 {
     struct work_result *r = t->r;
     switch (r->end) {
-    case WORK_DONE:    note_finish(t); break;
-    case WORK_LOST:    return 0;
-    case WORK_FAILED:  t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
-    case WORK_REFUSED: t->end = (struct job_end){ .state = t->c->was == JOB_RUNNING ? JOB_QUEUED
-        : t->c->was };
+    case WORK_DONE: note_finish(t); break;
+    case WORK_LOST: return 0;
+    case WORK_FAILED: t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
+    case WORK_REFUSED:
+        t->end = (struct job_end){ .state = t->c->was == JOB_RUNNING ? JOB_QUEUED : t->c->was };
         if (t->c->was == JOB_FAILED)
             t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
         break;
-    case WORK_STOPPED: case WORK_OUTPUT: case WORK_BROKEN: t->end = (struct job_end){ .state = t->how->stopped }; break;
+    case WORK_STOPPED:
+    case WORK_OUTPUT_FAILED:
+    case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options->stopped }; break;
     }
     struct commit b = { .end = &t->end };
     int rc =
@@ -556,18 +580,18 @@ static int end_claim(struct task *t, struct err *e)
 }
 
 /* From the claim to the last token. Returns as write_text. */
-static int work_on(struct task *t, struct err *e)
+static int run_task(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
-    const struct checkpoint_options o = { .rounds = t->how->rounds };
+    const struct checkpoint_options o = { .rounds = t->options->rounds };
     int rc = prepare(t, e);
     if (rc) {
         if (rc > 0)
-            stops(t);
+            must_stop(t);
         return rc;
     }
-    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->how->accept_change, &t->ids,
-                     e);
+    rc = store_begin(w->store, t->c, w->engine.dev->numerics, w->fingerprint, t->options->accept_change,
+                     &t->ids, e);
     if (rc > 0) {
         t->r->end = WORK_LOST;
         t->r->why = *e;
@@ -600,27 +624,28 @@ static void close_task(struct task *t)
     free(t->ids);
 }
 
-int worker_run(struct worker *w, struct claim *c, const struct work_options *how, const struct work_output *out,
-               struct work_result *r, struct err *e)
+int worker_run(struct worker *w, struct claim *c, const struct work_options *options,
+               const struct work_output *out, struct work_result *r, struct err *e)
 {
-    struct task t = { .w = w, .c = c, .how = how, .out = out, .r = r };
+    struct task t = { .w = w, .c = c, .options = options, .out = out, .r = r };
     *r = (struct work_result){ .was = c->end.tokens, .tokens = c->end.tokens };
-    w->progress.job = out ? 0 : c->job;          /* in the foreground there is only one */
+    w->progress.job = out ? 0 : c->job;          /* progress in the foreground needs no job number */
     heartbeat_watch(w->beat, c->job, c->attempt);
     int rc = read_job(&t, e);
     if (rc == 0)
-        rc = work_on(&t, e);
-    /* the store, by others: nothing is wrong with the job */
-    const bool held = rc < 0 && e->code == ERR_AGAIN;
-    if (rc < 0) {                                /* what is damaged in the store fails this job, not the queue */
+        rc = run_task(&t, e);
+    const bool held = rc < 0 && e->code == ERR_AGAIN;    /* by another process: the job itself is fine */
+    if (rc < 0) {                                /* damage in the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        r->end = dev && *dev->error ? WORK_BROKEN : how->restore && !t.checkpoint ? WORK_REFUSED : held
-            ? WORK_STOPPED : WORK_FAILED;
+        r->end = dev && *dev->error                  ? WORK_DEVICE_FAILED
+                 : options->restore && !t.checkpoint ? WORK_REFUSED
+                 : held                              ? WORK_STOPPED
+                                                     : WORK_FAILED;
         r->why = *e;
     }
-    if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT)) {
+    if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT_FAILED)) {
         snapshot_policy_stop(&t.snapshots);
-        notice(&t);
+        snapshot_notice(&t);
     }
     snapshot_policy_close(&t.snapshots);
     rc = rc == 2 ? -1 : end_claim(&t, e);

@@ -73,7 +73,7 @@ static int check_open(struct check *c, struct err *e)
         return -1;
     w->threads = c->o->threads;
     w->device = c->o->device;
-    if (worker_model(w, c->job, &c->params, e))
+    if (worker_open_model(w, c->job, &c->params, e))
         return -1;
     if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id,
@@ -83,7 +83,7 @@ static int check_open(struct check *c, struct err *e)
     c->params.drafter_auto = false;
     const struct job_binding binding = { c->job->seed, c->job->sample, n_max };
     if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, &binding, e) ||
-        job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load(w, e))
+        job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load_model(w, e))
         return -1;
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now",

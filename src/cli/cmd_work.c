@@ -65,7 +65,7 @@ static int work_on_job(struct shift *h, struct claim *c, struct err *e)
         stats_close(&r.stats);
         return -1;
     }
-    if (r.end == WORK_BROKEN) {          /* not the job's fault, and the next job would fail, too */
+    if (r.end == WORK_DEVICE_FAILED) {   /* not the job's fault, and the next job would fail, too */
         stats_close(&r.stats);
         return err_set(e, ERR_FAILED,
                        "job %" PRId64
