@@ -1,5 +1,6 @@
-/* Milliseconds per token of sampler_sample and of sampler_rank on one thread, for every twin this machine has: processor time, which a
- * busy machine does not change. Built by hand; never a test.
+/* Milliseconds per token of sampler_sample and sampler_rank on one thread, for every twin of this machine. It
+ * measures processor time, which other load does not change. Built by hand; not a test.
+ *
  *     bench_sample [vocabulary (151936)] [history (100000)] */
 #include <math.h>
 #include <stdio.h>
@@ -17,9 +18,15 @@ static void top_p(struct sampling *p) { p->top_p = 0.95; }
 static void min_p(struct sampling *p) { p->min_p = 0.05; }
 static void top_k(struct sampling *p) { p->top_k = 40; }
 static void eta(struct sampling *p) { p->eta = 3e-4; }
-static void penalty(struct sampling *p) { p->penalty = 1.2; p->penalty_window = -1; p->presence = p->frequency = 0.1; }
+static void penalty(struct sampling *p)
+{
+    p->penalty = 1.2, p->penalty_window = -1, p->presence = p->frequency = 0.1;
+}
 static void window(struct sampling *p) { p->penalty = 1.2; }
-static void filters(struct sampling *p) { p->temperature = 0.8; p->top_k = 5000; p->top_p = 0.95; p->min_p = 0.02; p->eta = 3e-4; p->min_keep = 3; }
+static void filters(struct sampling *p)
+{
+    p->temperature = 0.8, p->top_k = 5000, p->top_p = 0.95, p->min_p = 0.02, p->eta = 3e-4, p->min_keep = 3;
+}
 static void everything(struct sampling *p) { penalty(p); filters(p); p->min_tokens = 1; }
 static void tokenswift(struct sampling *p) { p->min_p = 0.1; p->penalty = 1.2; p->min_keep = 20; }
 
@@ -30,7 +37,7 @@ static const struct setting settings[] = {
     { "all filters", filters }, { "TokenSwift", tokenswift }, { "everything", everything },
 };
 
-/* Kinds of rows: logits about normal with this deviation; 0: what a model says (one or few ids far above the rest). */
+/* Kinds of rows: normal logits of this deviation; 0: like a model's (one or a few ids far above the rest). */
 static const float kinds[] = { 0, 4, 1, 0.001f };
 
 static void make_row(float *x, size_t n, float deviation, uint64_t seed)
@@ -45,7 +52,7 @@ static void make_row(float *x, size_t n, float deviation, uint64_t seed)
         x[coin_word(seed, 99, i, 1) % n] = 16 - 0.25f * (float)i;
 }
 
-/* sampler_rank: numbers of candidates, with the settings of these names. */
+/* sampler_rank: numbers of candidates, and the names of their settings. */
 static const size_t ks[] = { 1, 4, 10, 20 };
 static const struct setting ranked[] = { { "greedy", greedy }, { "temperature 1", pure }, { "min-p 0.05",
     min_p } };
@@ -54,7 +61,7 @@ static size_t vocab, n_history;
 static float *rows, *x;
 static int32_t *history;
 
-/* Median of sampler_sample, or of sampler_rank with k. */
+/* The median time of sampler_sample, or of sampler_rank with k. */
 static double ms_per_row(const struct ops *ops, const struct setting *setting, size_t k)
 {
     static const int32_t eos[] = { 0 };
@@ -97,7 +104,7 @@ int main(int argc, char **argv)
     history = malloc((n_history + TIMES) * sizeof *history);
     if (!rows || !x || !history)
         return 1;
-    /* a history as texts have it: few ids often, many seldom */
+    /* a history like a text: a few ids often, many seldom */
     for (size_t i = 0; i < n_history + TIMES; i++)
         history[i] = (int32_t)(vocab * pow((double)coin_word(7, 0, i, 0) * 0x1p-64, 4));
     printf("ms per token, vocabulary %zu, history %zu, one thread; median of %d\n", vocab, n_history, TIMES);

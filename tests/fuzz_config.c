@@ -1,4 +1,4 @@
-/* Fuzz target: config.json, and behind a NUL byte generation_config.json. */
+/* Fuzz target: config.json, then a NUL byte and generation_config.json. */
 #include "src/model/config_tensors.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             abort();
         return 0;
     }
-    /* What is accepted keeps the promises of config.h. */
+    /* An accepted file keeps the promises of config.h. */
     if (!c.n_layers || c.n_layers > CONFIG_LAYERS_MAX || !c.hidden || !c.ffn || !c.n_heads || !c.n_kv_heads ||
         c.n_heads % c.n_kv_heads || !c.head_dim || c.head_dim % 2 || c.head_dim > HEAD_DIM_MAX || !c.vocab ||
         c.context < c.max_position || c.context > CONTEXT_MAX || c.n_eos > CONFIG_EOS_MAX ||

@@ -1,5 +1,6 @@
-/* Fuzz target: encode(text) with the fixtures of every family. The first byte chooses one. Invalid UTF-8 is refused; for
- * byte-level kinds decoding gives the text back; and words merged in parts give what they give as a whole. */
+/* Fuzz target: encode(text) with the fixtures of every family; the first byte selects one. It checks that
+ * invalid UTF-8 is refused, that byte-level kinds decode to the text, and that words merged in parts give
+ * the ids of whole words. */
 #include "src/text/tokenizer_tables.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void fuzz_encode_text(size_t kind, const struct tokenizer *t, const char 
         abort();
     char *nfc = NULL, *again;
     size_t n_nfc, n_again;
-    /* an added token would cut the text before it is normalised */
+    /* an added token would cut the text before it is normalized */
     if (kind == 2 && !memmem(s, n, "<|", 2)) {
         if (unicode_nfc(&nfc, &n_nfc, s, n) || n_nfc != n_text || memcmp(nfc, text, n_text))
             abort();

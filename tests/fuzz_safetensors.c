@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             abort();
         return 0;
     }
-    /* What is accepted is sorted, tiles the data, and is found by name. */
+    /* Accepted tensors are sorted, tile the data, and are found by name. */
     size_t sum = 0;
     for (size_t i = 0; i < ts.n; i++) {
         const struct tensor *t = &ts.t[i];

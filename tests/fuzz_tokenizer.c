@@ -1,4 +1,5 @@
-/* Fuzz target: tokenizer.json. What is accepted must encode and decode anything, the stream as the whole list. */
+/* Fuzz target: tokenizer.json. An accepted file must encode and decode anything, with equal results of the
+ * stream and the whole list. */
 #include "src/text/tokenizer.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The sampling chain once more, from the text of src/sample/sample.h alone: full sorts, libm, one candidate after the
- * other. Where a decision hangs on the last digits, `unsure` is set and the case proves nothing. */
+/* A second sampling chain, written from src/sample/sampling.h alone: full sorts, libm, one candidate after
+ * the other. If a decision depends on the last digits, `unsure` is set and the case proves nothing. */
 #pragma once
 #include <float.h>
 #include <math.h>
@@ -18,7 +18,7 @@ static int cand_order(const void *a_, const void *b_)
 
 static float ref_limited(float x, double y) { return isinf(x) ? x : (float)fmax(-FLT_MAX, fmin(FLT_MAX, y)); }
 
-/* The noise from its definition, in long double. */
+/* The noise by its definition, in long double. */
 static long double ref_gumbel(uint64_t word)
 {
     if (word >> 63)
@@ -53,7 +53,7 @@ static void ref_penalties(struct cand *c, size_t n, const struct sampling *p, si
     free(text);
 }
 
-/* Survivors of a filter among c[0..n), which are sorted. */
+/* The number of survivors of a filter among the sorted c[0..n). */
 static size_t ref_top_p(const struct cand *c, size_t n, double p, bool *unsure)
 {
     uint64_t sum = 0, cum = 0;
@@ -68,7 +68,7 @@ static size_t ref_top_p(const struct cand *c, size_t n, double p, bool *unsure)
         cum += (uint64_t)llrint(exp((double)c[kept].x - c[0].x) * 0x1p43);
     for (real_kept = 0; real_kept < n && (real_kept == 0 || real < p); real_kept++)
         real += exp((double)c[real_kept].x - c[0].x) / real_sum;
-    /* with probabilities that are real numbers the end may only differ where the sum is as good as equal to p */
+    /* with real probabilities the end may differ only where the sum nearly equals p */
     if (kept != real_kept) {
         double lower = 0;
         for (size_t i = 0; i < (kept < real_kept ? kept : real_kept); i++)
@@ -76,7 +76,7 @@ static size_t ref_top_p(const struct cand *c, size_t n, double p, bool *unsure)
         if (fabs(lower - p) > 1e-7)
             return SIZE_MAX;
     }
-    /* llrint(exp) may be one off */
+    /* llrint(exp) may be off by one */
     if (fabs((double)cum - want) < 16 && kept > 1 && c[kept - 1].x != c[0].x)
         *unsure = true;
     return kept;
@@ -130,8 +130,8 @@ static int32_t ref_lowest_allowed(const struct sampling *p, size_t vocab, bool b
     return -1;
 }
 
-/* c[0..n), which are sorted by logit, by score with the coins of `position` (temperature 0: by logit), lowest id first on ties.
- * *unsure: neighbours among the first k + 1 lie too close. */
+/* Ranks c[0..n), sorted by logit, by score with the coins of `position` (temperature 0: by logit), lowest
+ * id first on ties. *unsure: neighbours among the first k + 1 are too close. */
 struct ref_scored { long double score; int32_t id; };
 static int ref_by_score(const void *a_, const void *b_)
 {
@@ -158,7 +158,8 @@ static bool ref_ban_eos(const struct sampling *p, const struct history *h)
     return p->ignore_eos || h->n + h->n_path - h->n_prompt < p->min_tokens;
 }
 
-/* What the chain keeps, sorted by logit, in memory that is the caller's; NULL if the reference contradicts itself. */
+/* The candidates that the chain keeps, sorted by logit; the caller frees them. NULL if the reference
+ * contradicts itself. */
 static struct cand *ref_chain(const struct sampling *p, const float *logits, size_t vocab,
                               const struct history *h, bool *unsure, size_t *n_kept)
 {

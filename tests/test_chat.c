@@ -1,4 +1,5 @@
-/* Chat templates: prompts and ids against transformers' (tests/data/chat, scripts/make_chat_fixtures.py), recognition, refusals. */
+/* Chat templates: prompts and ids equal those of transformers (tests/data/chat,
+ * scripts/make_chat_fixtures.py); recognition; refusals. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 enum { MESSAGES_MAX = 16 };
 
 struct fixture { char name[64], *data; struct json head; struct tokenizer *t; };
-static char dir[4096];                           /* a model directory, of which only the template is there */
+static char dir[4096];                           /* a model directory with a template only */
 
 static char *text_of(const struct json *v, size_t *n)
 {
@@ -56,7 +57,7 @@ static void put_string(FILE *f, const char *s)
     fputc('"', f);
 }
 
-/* tokenizer_config.json with these tokens (NULL: null) and a template. */
+/* Writes tokenizer_config.json with these tokens (NULL: null) and a template. */
 static void write_config(const char *bos, const char *eos, const char *template)
 {
     FILE *f = fopen(path_of("tokenizer_config.json"), "w");
@@ -86,7 +87,7 @@ static void clear(void)
         unlink(path_of(files[i]));
 }
 
-/* One line of a fixture. */
+/* Checks one line of a fixture. */
 static void check_case(const struct chat *c, const struct tokenizer *t, const struct json *line,
                        const char *where, size_t number)
 {
@@ -139,7 +140,7 @@ static void check_case(const struct chat *c, const struct tokenizer *t, const st
     free(error);
 }
 
-/* All lines of a fixture; the number of them. */
+/* Checks all lines of a fixture and returns their number. */
 static size_t check_fixture(const char *name)
 {
     char path[300], *data, *tokenizer = NULL;
@@ -207,7 +208,7 @@ static void every_template_equals_transformers(void)
     clear();
 }
 
-/* The text of our own ChatML template, out of the fixture. */
+/* The text of longhand's own ChatML template, from the fixture. */
 static char *own_template(void)
 {
     char *data, *text = NULL;
@@ -278,7 +279,7 @@ static void a_template_is_recognised_wherever_it_stands(void)
     if (file_read(&config, &n, path_of("tokenizer_config.json"), 1 << 20, &e))
         abort();
     value = strstr(config, "\"chat_template\": ") + 17;
-    value[strlen(value) - 1] = 0;                /* the object's bracket */
+    value[strlen(value) - 1] = 0;                /* drops the object's bracket */
     clear();
     n = (size_t)snprintf(list, sizeof list,
                          "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": "

@@ -1,5 +1,6 @@
-/* The coin: published vectors, the logarithm, and the law of the noise. All seeds are fixed, so every figure is the same
- * on every run; limits are quantiles far out, which a sound generator passes for nearly every seed. */
+/* The coin: published vectors, the logarithm, and the distribution of the noise. All seeds are fixed, so
+ * every run gives the same figures. Limits are extreme quantiles, which a sound generator keeps for nearly
+ * every seed. */
 #include <math.h>
 #include "src/sample/coin.h"
 #include "src/sample/sample.h"
@@ -23,13 +24,13 @@ static void philox_gives_the_published_vectors(void)
     }
 }
 
-/* The third vector again, through the layout of counter and key: the bits of every text depend on it. */
+/* The third vector through the layout of counter and key, which the bits of every text depend on. */
 static void coin_word_places_seed_sample_position_and_id(void)
 {
     const uint64_t seed = UINT64_C(0x299f31d0a4093822), position = UINT64_C(0x0370734413198a2e);
     CHECK(coin_word(0, 0, 0, 0) == UINT64_C(0xe169c58d6627e8d5));
     CHECK(coin_word(0, 0, 0, 1) == UINT64_C(0x9b00dbd8bc57ac4c));
-    /* the counter word of id is id / 2, so only half of the values exist: 243f6a88 is that of id 487ed510 */
+    /* the counter word of id is id / 2: 243f6a88 belongs to id 487ed510 */
     CHECK(coin_word(seed, 0x85a308d3, position, 0x487ed510) == UINT64_C(0x94fdccebd16cfe09));
     CHECK(coin_word(seed, 0x85a308d3, position, 0x487ed511) == UINT64_C(0x24126ea15001e420));
 }
@@ -60,7 +61,7 @@ static void logarithms_are_within_a_few_ulp(void)
     CHECK(near(log_own(10), 2.302585092994045684, 0, 3e-16));
 }
 
-/* From the definition in long double, where 1 - v is exact. */
+/* The definition in long double, where 1 - v is exact. */
 static long double gumbel_of(uint64_t word)
 {
     long double v = ((long double)word + 0.5L) * 0x1p-64L;
@@ -73,13 +74,14 @@ static void noise_is_exact_in_both_tails(void)
     for (uint32_t i = 0; i < 300000; i++) {
         uint64_t w = coin_word(2, 0, 0, i);
         w = i & 1 ? w >> (i / 2 % 64) : ~(w >> (i / 2 % 64));
-        double d = (double)fabsl(coin_gumbel(w) - gumbel_of(w));        /* absolute: it is added to logits */
+        double d = (double)fabsl(coin_gumbel(w) - gumbel_of(w));        /* absolute, because it is added to
+                                                                         * logits */
         worst = d > worst ? d : worst;
     }
     CHECK(worst < 1e-14, "%g", worst);
     CHECK(near(coin_gumbel(0), 65 * 0.69314718055994530942, 1e-12, 0), "largest noise");
     CHECK(near(coin_gumbel(UINT64_MAX), -log(65 * 0.69314718055994530942), 1e-12, 0), "smallest noise");
-    /* decreasing, and resolved, over the whole range */
+    /* strictly decreasing over the whole range */
     for (int bit = 0; bit < 64; bit++) {
         double g = coin_gumbel(UINT64_C(1) << bit);
         CHECK(g < last && isfinite(g), "bit %d", bit);
@@ -89,7 +91,7 @@ static void noise_is_exact_in_both_tails(void)
     CHECK(coin_gumbel(5) > coin_gumbel(6) && coin_gumbel(UINT64_MAX - 5) > coin_gumbel(UINT64_MAX - 4));
 }
 
-/* One hash over many noises: the same bits on every CPU and with every compiler. */
+/* One hash over many noise values: the same bits on every CPU and with every compiler. */
 static void noise_has_the_golden_bits(void)
 {
     uint64_t h = HASH64_INIT;
@@ -101,10 +103,11 @@ static void noise_has_the_golden_bits(void)
     CHECK(h == UINT64_C(0xc82289e30452f2a6), "%016llx", (unsigned long long)h);
 }
 
-/* Upper limit of chi-square with n degrees of freedom that is passed with probability about 1 - 1e-5 (Wilson, Hilferty). */
+/* The upper limit of chi-square with n degrees of freedom, kept with probability about 1 - 1e-5 (Wilson,
+ * Hilferty). */
 static double chi2_limit(double n) { return n * pow(1 - 2 / (9 * n) + 4.265 * sqrt(2 / (9 * n)), 3); }
 
-/* Words of neighbours along `axis` fall evenly on 16 x 16 cells, by their top bits and by low ones. */
+/* Words of neighbours along `axis` fall evenly on 16 x 16 cells, by top bits and by low bits. */
 static void check_pairs(int axis, int shift)
 {
     enum { N = 400000 };
@@ -156,7 +159,8 @@ static void noise_has_the_gumbel_law(void)
     CHECK(fabs(sum / N - 0.57721566490153286) < 5 * 1.2825 / sqrt(N), "mean %g", sum / N);
 }
 
-/* The largest of 150,000 noises is what decides at a large vocabulary: Gumbel again, log(150,000) higher. */
+/* The largest of 150,000 noise values, which decides in a large vocabulary, is Gumbel shifted by
+ * log(150,000). */
 static void largest_of_a_vocabulary_has_the_gumbel_law(void)
 {
     enum { V = 150000, N = 400, BINS = 20 };

@@ -1,4 +1,4 @@
-/* config.json and generation_config.json: the same understanding as transformers, and its rope frequencies. */
+/* config.json and generation_config.json are understood as transformers does, with equal rope frequencies. */
 #include "src/model/config.h"
 #include "src/model/config_tensors.h"
 #include "src/model/rope.h"
@@ -10,7 +10,7 @@ static int parse(struct config *c, const char *json, const char *generation, str
                         generation ? strlen(generation) : 0, e);
 }
 
-/* Distance in float32 steps of two positive floats. */
+/* The distance of two positive floats in float32 steps. */
 static int64_t ulps(float a, uint32_t b)
 {
     union { float f; uint32_t u; } x = { a };
@@ -33,7 +33,7 @@ static void compare_shape(const struct config *c, const char *want, const char *
     CHECK(any ? c->window > 0 : true, "%s", json);
 }
 
-/* Floats in hex into x[0..max); their number. */
+/* Reads floats in hex into x[0..max) and returns their number. */
 static size_t read_hex(char *hex, uint32_t *x, size_t max)
 {
     size_t n = 0;
@@ -43,7 +43,7 @@ static size_t read_hex(char *hex, uint32_t *x, size_t max)
     return n;
 }
 
-/* Powers are within one float32 step of torch's; from torch's powers on, every bit is the same. */
+/* Powers are within one float32 step of torch's. Computed from torch's powers, every bit is equal. */
 static void compare_rope(const struct config *c, char *rope, char *powers, const char *json)
 {
     uint32_t want[HEAD_DIM_MAX / 2 + 1], torch[HEAD_DIM_MAX / 2];
@@ -67,7 +67,7 @@ static void compare_rope(const struct config *c, char *rope, char *powers, const
               (double)inv_freq[i], want[i + 1]);
 }
 
-/* CONFIG_FIXTURE names another file of scripts/make_config_fixture.py. */
+/* CONFIG_FIXTURE names another output of scripts/make_config_fixture.py. */
 static void as_transformers(void)
 {
     const char *path = getenv("CONFIG_FIXTURE");
@@ -130,7 +130,7 @@ static void refuses_files(void)
     CHECK(bad_seen == bad_entries("config/"), "%zu files, %zu expected", bad_seen, bad_entries("config/"));
 }
 
-/* What is no file, or too large a one; and generation_config.json when it is there but cannot be read. */
+/* A missing or too large file, and a generation_config.json that exists but cannot be read. */
 static void refuses_no_file(void)
 {
     char folder[] = "/tmp/test_config_XXXXXX", path[80], gen[80];
@@ -162,7 +162,7 @@ static void refuses_no_file(void)
     rmdir(folder);
 }
 
-/* Nesting of 100,000 and a file of nothing but keys, at the limit of size: refused, or read, at once. */
+/* Nesting of 100,000 is refused fast. A file of keys at the size limit is read fast. */
 static void refuses_large(void)
 {
     size_t n = 100000, before;
@@ -199,7 +199,7 @@ static void refuses_every_prefix(void)
     free(json);
 }
 
-/* `small` with more members. */
+/* Parses `small` with more members. */
 static int parse_with(struct config *c, const char *more, const char *generation, struct err *e)
 {
     char json[4096];
@@ -207,7 +207,7 @@ static int parse_with(struct config *c, const char *more, const char *generation
     return parse(c, json, generation, e);
 }
 
-/* What may be there, and what it means. */
+/* Optional keys and their meaning. */
 static void accepts(void)
 {
     static const char *const more[] = {
@@ -244,7 +244,7 @@ static void accepts(void)
     CHECK(parse(&c, small, NULL, &e) == 0 && !c.qkv_bias && !c.o_bias && !c.mlp_bias && !c.tied);
 }
 
-/* The ids that end a text: those of both files together, the default of the architecture where neither says. */
+/* The ids that end a text: the union of both files, or the architecture's default if neither has any. */
 static void end_ids(void)
 {
     struct config c;
@@ -290,7 +290,8 @@ static void generation_settings(void)
               c.do_sample_known && !c.do_sample && c.temperature == 0.9 && c.top_k == -1 && isnan(c.top_p),
           "%s", e.msg);
     CHECK(parse(&c, small,
-                "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, \"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
+                "{\"typical_p\": 1.0, \"num_beams\": 1, \"epsilon_cutoff\": 0.0, \"bad_words_ids\": null, "
+                "\"max_length\": 4096, \"transformers_version\": \"4.31\"}", &e) == 0 &&
           !*c.generation_unknown && !c.do_sample_known, "%s", e.msg);
     CHECK(parse(&c, small, "{\"typical_p\": 0.9}", &e) == 0 &&
               strcmp(c.generation_unknown, "typical_p 0.9") == 0,
@@ -300,20 +301,23 @@ static void generation_settings(void)
           "%s", c.generation_unknown);
 }
 
-/* The usable length, from the file and under --context-scaling. */
+/* The usable length, from the file and with --context-scaling. */
 static void context(void)
 {
     static const struct { const char *rope; size_t context; } files[] = {
-        { "\"rope_scaling\": null", 512 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}",
-                                             2048 }, { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 1.7}", 870 },
+        { "\"rope_scaling\": null", 512 },
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 2048 },
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 1.7}", 870 },
         { "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 512 },
-        { "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 128}", 512 },
+        { "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 128}", 512 },
         { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}",
           512 },
         { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 256}",
           1024 },
         { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", 2048 },
-        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 128}", 512 },
+        { "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": "
+          "128}", 512 },
     };
     static const struct { const char *spec; size_t context, original; double factor; enum rope_type type;
     } specs[] = {

@@ -1,4 +1,4 @@
-/* A configuration against the tensors of a model: what is missing, of another shape, or said in two ways. */
+/* A configuration and the tensors of a model: missing tensors, wrong shapes, contradictions. */
 #include "src/model/config_tensors.h"
 #include "tests/bad.h"
 
@@ -15,7 +15,7 @@ static void add(struct fake *f, const char *name, size_t rows, size_t cols)
     f->t[f->n++].cols = cols;
 }
 
-/* The tensors of a 2-layer model: hidden 64, ffn 128, 4 heads of 16 over 2 key/value heads, vocabulary 100. */
+/* The tensors of a 2-layer model: hidden 64, ffn 128, 4 heads of 16, 2 key/value heads, vocabulary 100. */
 static void fill(struct fake *f, bool qkv_bias, bool o_bias, bool mlp_bias, bool qk_norm, bool head)
 {
     char name[96];
@@ -45,7 +45,7 @@ static void fill(struct fake *f, bool qkv_bias, bool o_bias, bool mlp_bias, bool
             }
 }
 
-/* The header of a file with these tensors; the number of data bytes. */
+/* Writes the header of a file with these tensors and returns the number of data bytes. */
 static size_t header(const struct fake *f, char *json)
 {
     size_t at = 0;
@@ -72,8 +72,10 @@ static int check(const struct fake *f, const char *more, struct config *c, struc
     struct tensors ts;
     size_t data = header(f, head);
     snprintf(json, sizeof json,
-             "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": 64, \"intermediate_size\": 128, \"num_attention_heads\": 4, "
-             "\"head_dim\": 16, \"num_key_value_heads\": 2, \"vocab_size\": 100, \"max_position_embeddings\": 512%s%s}", f->type, f->layers, *more ? ", " : "", more);
+             "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": 64, "
+             "\"intermediate_size\": 128, \"num_attention_heads\": 4, "
+             "\"head_dim\": 16, \"num_key_value_heads\": 2, \"vocab_size\": 100, "
+             "\"max_position_embeddings\": 512%s%s}", f->type, f->layers, *more ? ", " : "", more);
     if (config_parse(c, "config.json", json, strlen(json), NULL, NULL, 0, e))
         return -2;
     if (tensors_parse(&ts, "model", head, strlen(head), data, e))
@@ -98,7 +100,7 @@ static void accepts(void)
     f.t[3].dtype = "F32";
     f.t[4].dtype = "F16";
     CHECK(check(&f, "", &c, &e) == 0, "%s", e.msg);
-    CHECK(check(&f, "\"tie_word_embeddings\": true", &c, &e) == 0, "%s", e.msg);          /* a copy is fine */
+    CHECK(check(&f, "\"tie_word_embeddings\": true", &c, &e) == 0, "%s", e.msg);      /* accepts a copy */
     fill(&f, false, false, false, false, false);
     CHECK(check(&f, "\"tie_word_embeddings\": true", &c, &e) == 0, "%s", e.msg);
     fill(&f, true, true, true, false, true);
@@ -109,7 +111,7 @@ static void accepts(void)
     fill(&f, false, false, false, true, true);
     f.type = "qwen3";
     CHECK(check(&f, "", &c, &e) == 0, "%s", e.msg);
-    /* What is not needed is ignored: more layers, buffers, heads of drafters. */
+    /* Other tensors are ignored: more layers, buffers, heads of drafters. */
     fill(&f, false, false, false, false, false);
     add(&f, "model.layers.2.input_layernorm.weight", 64, 0);
     add(&f, "model.layers.0.self_attn.rotary_emb.inv_freq", 8, 0);
@@ -117,7 +119,7 @@ static void accepts(void)
     CHECK(check(&f, "\"tie_word_embeddings\": true", &c, &e) == 0, "%s", e.msg);
 }
 
-/* Each tensor left out, of another shape, of another type: one line that names it. */
+/* Each tensor missing, of another shape, of another type: the error is one line with its name. */
 static void refuses_each(void)
 {
     struct fake full, f;
@@ -183,7 +185,8 @@ static void refuses(void)
     bad_check("tensors/c10_type", "model", check(&f, "", &c, &e), &e, 0, 0);
 }
 
-/* The cache of the longest context of the largest shapes has no size: refused before anything is taken. */
+/* The cache of the longest context of the largest shapes exceeds size_t: refused before anything is
+ * allocated. */
 static void refuses_sizes(void)
 {
     static const char json[] = "{\"model_type\": \"mistral\", \"num_hidden_layers\": 1024, \"hidden_size\": "
@@ -206,7 +209,7 @@ static void refuses_sizes(void)
     tensors_close(&ts);
 }
 
-/* Tied, with a lm_head.weight on disk: a copy of the embedding passes, one other byte does not. */
+/* Tied, with a lm_head.weight on disk: a copy of the embedding is accepted, one different byte is not. */
 static void tied_bytes(void)
 {
     char folder[] = "/tmp/test_tensors_XXXXXX", path[80], head[TENSORS * 256];

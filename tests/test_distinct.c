@@ -1,4 +1,4 @@
-/* Distinct-n against a count by sorting, words against a list, texts cut anywhere. */
+/* Distinct-n compared with a count by sorting; words compared with a list; texts cut anywhere. */
 #include "tests/test.h"
 #include "src/text/distinct.h"
 
@@ -6,7 +6,7 @@ static struct err e;
 static size_t gram;
 static int compare(const void *a, const void *b) { return memcmp(a, b, gram * sizeof(uint32_t)); }
 
-/* Different n-grams of x[0..len): sort them and count the steps. */
+/* Counts the different n-grams of x[0..len) by sorting them. */
 static size_t count_sorted(const uint32_t *x, size_t len, size_t n)
 {
     if (len < n)

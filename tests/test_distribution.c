@@ -1,9 +1,11 @@
-/* The law of what the sampler draws: millions of draws against exact probabilities, neighbouring draws against independence, and the
- * acceptance rule that TokenSwift published against the one that longhand has.
+/* The distribution of sampled tokens: millions of draws compared with exact probabilities, neighbouring draws
+ * with independence, and TokenSwift's published acceptance rule with longhand's.
  *
- * Every check is a chi-square with known cell probabilities. It passes when its p-value lies between ALARM and 1 - ALARM: were the seeds
- * not fixed, a sound sampler would fail one with probability 2 * ALARM, one of all (about 30) with 6e-5. Beside them stand
- * planted defects, most of 0.3 %, which must give a p-value below ALARM, or the test fails. Draws are the same on every machine.
+ * Every check is a chi-square with known cell probabilities. It passes if its p-value lies between ALARM and
+ * 1 - ALARM. With random seeds a sound sampler would fail a check with probability 2 * ALARM, and any of the
+ * about 30 checks with 6e-5. Planted defects, most of 0.3 %, must give a p-value below ALARM, or the test
+ * fails. Draws are the same on every machine.
+ *
  *     test_distribution [--long]     --long: ten times the draws, defects half or a third as large */
 #include <float.h>
 #include "kernels/pool.h"
@@ -20,7 +22,7 @@ static double unit(uint32_t stream, uint64_t i)
 {
     return ((double)(coin_word(UINT64_C(0x7e57), stream, i, 0) >> 11) + 0.5) * 0x1p-53;
 }
-/* Nearly normal, deviation 1. */
+/* A nearly normal number of deviation 1. */
 static double normal(uint32_t stream, uint64_t i)
 {
     double s = -6;
@@ -31,7 +33,8 @@ static double normal(uint32_t stream, uint64_t i)
 
 /* ---- chi-square ---- */
 
-/* Q(a, x), the regularised upper incomplete gamma function: series of 1 - Q below a + 1, Lentz' continued fraction above. */
+/* Q(a, x), the regularised upper incomplete gamma function: the series of 1 - Q for x below a + 1, else
+ * Lentz's continued fraction. */
 static double gamma_q(double a, double x)
 {
     const double scale = exp(a * log(x) - x - lgamma(a));
@@ -62,7 +65,7 @@ static void gamma_q_has_known_values(void)
         CHECK(near(gamma_q(1, x), exp(-x), 1e-15, 1e-12) &&
                   near(gamma_q(0.5, x), erfc(sqrt(x)), 1e-15, 1e-11),
               "x %g", x);
-        /* whole a: the chance of less than a events where x are expected */
+        /* whole a: the probability of less than a events if x are expected */
         for (int n = 2; n <= 200; n += 33) {
             double term = exp(-x), sum = term;
             for (int k = 1; k < n; k++)
@@ -71,14 +74,14 @@ static void gamma_q_has_known_values(void)
                   sum);
         }
     }
-    /* quantiles as tables print them */
+    /* quantiles from printed tables */
     CHECK(near(gamma_q(5, 18.307038053275146 / 2), 0.05, 1e-12, 0) &&
           near(gamma_q(50, 124.34211340400407 / 2), 0.05, 1e-12, 0));
     CHECK(near(gamma_q(15, 59.703 / 2), 0.001, 1e-7, 0) && near(gamma_q(0.5, 23.928126 / 2), 1e-6, 1e-12, 0));
     CHECK(gamma_q(4, 0) == 1 && gamma_q(200, 1e5) < 1e-300);
 }
 
-/* p-value of counts against probabilities; neighbouring cells of less than 20 expected are one. */
+/* The p-value of counts for given probabilities. Neighbouring cells of less than 20 expected are merged. */
 struct fit { double chi2, df, p, draws; };
 static struct fit fit_of(const uint64_t *count, const double *p, size_t n)
 {
@@ -96,7 +99,7 @@ static struct fit fit_of(const uint64_t *count, const double *p, size_t n)
         }
     }
     if (q > 0 || c > 0) {
-        /* draws where none may be count as what they are */
+        /* draws in impossible cells count in full */
         f.chi2 += (c - q) * (c - q) / fmax(q, 1e-3);
         f.df++;
     }
@@ -123,7 +126,7 @@ static void must_be_caught(const char *what, struct fit f)
 /* ---- draws ---- */
 
 enum { PARTS = 64, V_MAX = 150000 };
-/* n draws at positions from `first` on; ids are those of logits turned by `turn`: logits[id + turn]. */
+/* n draws at positions from `first` on. The logits are rotated by `turn`: id has logits[id + turn]. */
 struct draws { struct sampling s; const float *logits; size_t vocab, n, first, turn; uint32_t *out; };
 
 static void draw_part(void *ctx, size_t part, size_t thread)
@@ -170,7 +173,7 @@ static void exact(double *p, const float *logits, size_t vocab, double temperatu
         p[i] /= sum;
 }
 
-/* Counts by class of id, against the sums of p. */
+/* The fit of counts by class of id to the sums of p. */
 enum { CLASSES = 16 };
 static struct fit fit_classes(const uint32_t *ids, size_t n, const double *p, const uint32_t *class,
                               size_t vocab)
@@ -192,7 +195,7 @@ static struct fit fit_all(const uint32_t *ids, size_t n, const double *p, size_t
     free(count);
     return f;
 }
-/* Pairs (a[i], b[i]) of ids that shall be independent, each by its class id % SIDE. */
+/* The fit of pairs (a[i], b[i]), by class id % SIDE, to independence. */
 enum { SIDE = 8 };
 static struct fit fit_pairs(const uint32_t *a, const uint32_t *b, size_t n, const double *p, size_t vocab)
 {
@@ -206,7 +209,7 @@ static struct fit fit_pairs(const uint32_t *a, const uint32_t *b, size_t n, cons
         both[i] = q[i / SIDE] * q[i % SIDE];
     return fit_of(count, both, SIDE * SIDE);
 }
-/* a, where each is b with probability `part`. */
+/* Replaces each a[i] by b[i] with probability `part`. */
 static uint32_t *mixed(const uint32_t *a, const uint32_t *b, size_t n, double part, uint32_t stream)
 {
     uint32_t *m = malloc(n * sizeof *m);
@@ -236,7 +239,8 @@ static void make_classes(const double *p)
 static void draws_have_the_exact_probabilities(void)
 {
     const size_t n = long_test ? 30000000 : 3000000;
-    /* of the draws of half of the ids; every id is then off by it: 0.15 % or 0.3 % of all mass */
+    /* share of the draws of half of the ids that moves; every id is then off by it: 0.15 % or 0.3 % of all
+     * mass */
     const double part = long_test ? 0.003 : 0.006;
     double p[V];
     struct draws d = { .logits = logits_of_text, .vocab = V, .n = n };
@@ -298,7 +302,7 @@ static void draws_have_the_exact_probabilities_behind_filters(void)
     must_fit("(t, t+1)", fit_pairs(a, a + 1, n - 1, p, V));
     free(a);
     d.n /= 4;
-    d.s.min_p = least / most * 1.0001;                         /* the last one falls out */
+    d.s.min_p = least / most * 1.0001;                         /* removes the last candidate */
     a = draw(d);
     CHECK(kept > 30 && kept < 100 && least < 0.006, "%u kept, id %u with %g", kept, rarest, least);
     must_be_caught("a filter cuts one too many", fit_all(a, d.n, p, V));
@@ -331,7 +335,7 @@ static void coins_of_neighbours_are_independent(void)
     }
 }
 
-/* Two texts that differ in one part of the key, draw by draw. */
+/* Two texts that differ in one part of the key are independent, draw by draw. */
 static void neighbouring_texts_are_independent(void)
 {
     enum { FEW = 8 };
@@ -358,7 +362,7 @@ static void neighbouring_texts_are_independent(void)
         d.turn = others[k].turn;
         uint32_t *b = draw(d);
         for (size_t i = 0; i < n; i++)
-            b[i] = (uint32_t)((b[i] + d.turn) % FEW);          /* the id that has the same logit in the first text */
+            b[i] = (uint32_t)((b[i] + d.turn) % FEW);          /* the id of that logit in the first text */
         must_fit(others[k].name, fit_pairs(a, b, n, p, FEW));
         uint32_t *m = mixed(b, a, n, long_test ? 0.001 : 0.003, 6 + (uint32_t)k);
         must_be_caught("0.3 % (long: 0.1 %) of its draws are the same", fit_pairs(a, m, n, p, FEW));
@@ -368,7 +372,7 @@ static void neighbouring_texts_are_independent(void)
     free(a);
 }
 
-/* The first token of many texts: along seeds, along sample numbers. */
+/* The first tokens of many texts, along seeds and along sample numbers. */
 static void first_tokens_of_many_texts(void)
 {
     enum { FEW = 8, N = 500000 };
@@ -430,12 +434,12 @@ static void flat_rows_of_150000_ids_are_even(void)
         for (size_t i = 0; i < V_MAX; i += 2)
             logits[i] = more;
     }
-    /* Noise of too few bits: 16 leave 2.3 ids with the largest one, and the lowest of them wins. */
+    /* Noise of too few bits: with 16 bits 2.3 ids share the largest noise, and the lowest id wins. */
     uint64_t by_block[CLASSES] = {0};
     for (uint32_t i = 0; i < 400; i++) {
         uint32_t best = 0;
         uint64_t least = UINT64_MAX;
-        /* a quarter of the ids and 14 bits: the same, faster */
+        /* a quarter of the ids and 14 bits have the same effect, faster */
         for (uint32_t id = 0; id < V_MAX; id += 4) {
             uint64_t w = coin_word(99, 0, i, id) >> 50;
             if (w < least) {
@@ -449,9 +453,10 @@ static void flat_rows_of_150000_ids_are_even(void)
     free(logits);
 }
 
-/* ---- how candidates are accepted ---- */
+/* ---- acceptance of candidates ---- */
 
-/* A toy: the law of a token, that of the next one behind it, and drafted rows {lead, leaf[r]} that all begin with one token. */
+/* A toy model: the distributions of a token and of the token after it, and drafted rows {lead, leaf[r]}
+ * that all begin with one token. */
 enum { TOY = 8, ROWS = 47 };
 struct toy { float logits[2][TOY]; uint32_t lead, leaf[ROWS]; size_t rows; struct sampler *s; };
 
@@ -464,7 +469,8 @@ static uint32_t toy_draw(const struct toy *t, size_t position, int depth, uint32
     return (uint32_t)sampler_sample_row(t->s, x, &h, row);
 }
 
-/* Algorithm 1 of TokenSwift, lines 12 and 13: a draw per row and depth, the longest match wins, one of the longest by lot. Two tokens at most. */
+/* Algorithm 1 of TokenSwift, lines 12 and 13: one draw for each row and depth; the longest match wins,
+ * ties by lot. At most two tokens. */
 static size_t published(const struct toy *t, size_t position, uint32_t out[2])
 {
     size_t best = 0, ties = 0;
@@ -484,7 +490,7 @@ static size_t published(const struct toy *t, size_t position, uint32_t out[2])
     return out[0] == t->lead ? 2 : 1;
 }
 
-/* A draw per node: a child that carries it is descended to. */
+/* longhand's rule: one draw for each node; it descends to the child with that token. */
 static size_t exact_walk(const struct toy *t, size_t position, uint32_t out[2])
 {
     out[0] = toy_draw(t, position, 0, 0);
@@ -494,7 +500,7 @@ static size_t exact_walk(const struct toy *t, size_t position, uint32_t out[2])
     return 2;
 }
 
-/* Frequencies of the first token and of the second one behind `lead`; total variation of the first. */
+/* Frequencies of the first token, and of the second token after `lead`; total variation of the first. */
 struct outcome { struct fit first, second; double tv, lead; };
 static struct outcome outcome_of(const struct toy *t, size_t (*walk)(const struct toy *, size_t, uint32_t *),
                                  size_t n)
@@ -515,7 +521,7 @@ static struct outcome outcome_of(const struct toy *t, size_t (*walk)(const struc
                              (double)count[0][t->lead] / (double)n };
 }
 
-/* q: probability of the lead. */
+/* q: the probability of the lead. */
 static void toy_open(struct toy *t, double q, size_t rows)
 {
     struct sampling p;

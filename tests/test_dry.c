@@ -1,4 +1,4 @@
-/* DRY against its definition computed by reading everything again, its parameters, its cost. */
+/* DRY compared with its definition, which reads the whole text again; its parameters; its cost. */
 #include "tests/test.h"
 #include "tests/allocations.h"
 #include "src/sample/dry.h"
@@ -11,13 +11,13 @@ static struct err e;
 
 /* ---- the definition, of text[0, n) ---- */
 
-/* penalty[vocab] from the text of src/sample/dry.h alone. */
+/* Computes penalty[vocab] from the definition in src/sample/dry.h alone. */
 static void brute_penalties(double *penalty, size_t vocab, const struct sampling *p, const int32_t *text,
                             size_t n)
 {
     const size_t last = p->dry_last_n < 0 || (size_t)p->dry_last_n > n ? n : (size_t)p->dry_last_n;
     const int32_t *x = text + n - last;
-    size_t reach = last;                                     /* tokens behind the nearest breaker */
+    size_t reach = last;                                     /* tokens after the nearest breaker */
     for (size_t d = 0; d < last && reach == last; d++) {
         size_t longest = 0;
         for (size_t b = 0; b < p->n_dry_breakers; b++) {
@@ -67,7 +67,7 @@ static int by_first(const void *a, const void *b)
     return x->ids[0] - y->ids[0];
 }
 
-/* Random parameters; breakers begin with tokens of the text, longer ones are pieces of it. */
+/* Random parameters. Breakers begin with tokens of the text; longer breakers are pieces of it. */
 static void make_sampling(struct sampling *p, struct dry_breaker *breakers, const int32_t *x, size_t len,
                           size_t kinds)
 {
@@ -107,7 +107,7 @@ static void equals_its_definition(void)
         size_t k = kinds[round % 6], len = 2 + below(round % 9 ? 250 : LEN - 1), n = 0, t = 0;
         make_text(text[0], len, k, round / 6 % 4);
         memcpy(text[1], text[0], sizeof text[0]);
-        text[1][below(len)] = (int32_t)below(k);             /* nearly the same */
+        text[1][below(len)] = (int32_t)below(k);             /* a near copy */
         make_sampling(&p, breakers, text[0], len, k);
         CHECK(!dry_open(&d, &p, VOCAB, &e), "%s", e.msg);
         for (size_t step = 0; step < 60; step++) {
@@ -152,7 +152,7 @@ static void equals_its_definition(void)
     CHECK(penalised > asked / 4 && several > 1000 && broken > 1000 && limited > 100 && jumps > 500);
 }
 
-/* One sampler asked at random places, with paths, equals the best of logits minus the definition. */
+/* A sampler at random places, with paths, returns the best of the logits minus the definition's penalties. */
 static void sampler_subtracts_it(void)
 {
     struct dry_breaker breakers[BREAKERS];
@@ -189,7 +189,7 @@ static void sampler_subtracts_it(void)
     CHECK(moved > 500, "%zu", moved);
 }
 
-/* What one question subtracts from the logit of token v. */
+/* The number that DRY subtracts from the logit of token v. */
 static double penalty_of(const struct sampling *p, const int32_t *tokens, size_t n, int32_t v)
 {
     struct dry d;
@@ -204,7 +204,8 @@ static double penalty_of(const struct sampling *p, const int32_t *tokens, size_t
     return got;
 }
 
-/* Values by hand. The first two are those of llama.cpp's own test: e^-1 and e^-2 between the probabilities. */
+/* Values computed by hand. The first two are from llama.cpp's own test: ratios e^-1 and e^-2 of
+ * probabilities. */
 static void every_parameter_counts(void)
 {
     const int32_t x[] = { 0, 1, 2, 0, 1 }, y[] = { 4, 0, 1, 2, 9, 5, 4, 0, 1 };
@@ -224,7 +225,8 @@ static void every_parameter_counts(void)
     p.dry_allowed = 4;
     CHECK(penalty_of(&p, y, 9, 2) == 0);
     p.dry_allowed = 2;
-    p.dry_last_n = 8;                                         /* without the first 4: only 0 1 is repeated */
+    p.dry_last_n = 8;                                         /* the window excludes the first 4: only 0 1
+                                                               * repeats */
     CHECK(penalty_of(&p, y, 9, 2) == 2);
     p.dry_last_n = 7;
     CHECK(penalty_of(&p, y, 9, 2) == 0);
@@ -234,11 +236,11 @@ static void every_parameter_counts(void)
     struct dry_breaker at_4 = { 1, { 4 } }, at_0 = { 1, { 0 } }, at_2 = { 1, { 2 } }, at_54 = { 2, { 5, 4 } },
         at_24 = { 2, { 2, 4 } };
     p.n_dry_breakers = 1;
-    p.dry_breakers = &at_4;  CHECK(penalty_of(&p, y, 9, 2) == 2);       /* 0 1 behind the 4 */
+    p.dry_breakers = &at_4;  CHECK(penalty_of(&p, y, 9, 2) == 2);       /* 0 1 after the 4 */
     p.dry_breakers = &at_0;  CHECK(penalty_of(&p, y, 9, 2) == 0);
-    p.dry_breakers = &at_2;  CHECK(penalty_of(&p, y, 9, 2) == 0);       /* it is a breaker itself */
+    p.dry_breakers = &at_2;  CHECK(penalty_of(&p, y, 9, 2) == 0);       /* 2 is itself a breaker */
     p.dry_breakers = &at_54; CHECK(penalty_of(&p, y, 9, 2) == 2);
-    /* longer ones are not free, and this one is not there */
+    /* a longer breaker gets a penalty, and this one does not occur */
     p.dry_breakers = &at_24; CHECK(penalty_of(&p, y, 9, 2) == 2 * 3);
     int32_t same[200] = {0};
     p.n_dry_breakers = 0;
@@ -248,7 +250,8 @@ static void every_parameter_counts(void)
     CHECK(penalty_of(&p, same, 3, 0) == 1 && penalty_of(&p, same, 4, 0) == 1.75);
 }
 
-/* Breakers that one token holds, and that go over several, are found among the tokens of texts that contain them; in no other text. */
+/* Breakers of one token and of several are found in the tokens of texts that contain them, and in no other
+ * text. */
 static void breakers_are_tokens_of_texts(void)
 {
     static const char *const files[] = { "models/demo/tokenizer.json", "tests/data/tokenizers/llama2.json",
@@ -318,7 +321,8 @@ static void bad_parameters_are_named(void)
     CHECK(dry_bytes(&p, 10) == SIZE_MAX);
 }
 
-/* Per token of a text that grows to 100,000, with a path of 4; text_max is needed for nothing more later. */
+/* Cost for each token of a text that grows to 100,000, with a path of 4. Nothing is allocated after
+ * opening. */
 static void cost_and_allocations(void)
 {
     enum { N = 100000, V = 50000, LAST = 2000 };

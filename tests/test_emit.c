@@ -1,7 +1,9 @@
-/* Emission against brute force: the rules applied to the whole text, for every way to cut it into tokens.
+/* Emission compared with brute force: the rules applied to the whole text, for every way to cut it into
+ * tokens.
  *
- * The vocabulary holds every string of 1 to 4 bytes out of a, b and the two bytes of U+00E9, so any cut of a text
- * over {a, b, e acute} is a list of tokens, code points cut in half included; then the two end tokens. */
+ * The vocabulary holds every string of 1 to 4 bytes out of a, b and the two bytes of U+00E9, then two end
+ * tokens. Any cut of a text over {a, b, e acute} is therefore a list of tokens, even a cut inside a code
+ * point. */
 #include "src/text/emit.h"
 #include "tests/test.h"
 
@@ -19,7 +21,7 @@ static int32_t id_of(const char *s, size_t n)
     return id - 1;
 }
 
-/* The vocabulary as byte-level BPE, whose printable Latin-1 bytes stand for themselves. */
+/* The vocabulary as byte-level BPE, where printable Latin-1 bytes are their own characters. */
 static int open_byte_level(struct err *e)
 {
     char *json = malloc(1 << 16), *p = json;
@@ -56,14 +58,18 @@ enum { RUN_SPACE = 257, RUN_X, RUN_EOS, RUN_VOCAB };
 static int open_byte_run(struct err *e)
 {
     char *json = malloc(1 << 16), *p = json;
-    p += sprintf(p, "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"single_word\":false,\"lstrip\":false,"
-                 "\"rstrip\":false,\"normalized\":false,\"special\":true},{\"id\":%d,\"content\":\"</s>\",\"single_word\":false,"
+    p += sprintf(p, "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\","
+                 "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+                 "\"special\":true},{\"id\":%d,\"content\":\"</s>\",\"single_word\":false,"
                  "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}],", RUN_EOS);
-    p += sprintf(p, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\u2581\"},{\"type\":\"Replace\","
-                 "\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}]},\"pre_tokenizer\":null,\"post_processor\":null,"
-                 "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},\"content\":\" \"},"
-                 "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
-                 "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"<unk>\":0");
+    p += sprintf(p, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+                 "\"prepend\":\"\u2581\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                 "\"content\":\"\u2581\"}]},\"pre_tokenizer\":null,\"post_processor\":null,"
+                 "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+                 "\"pattern\":{\"String\":\"\u2581\"},"
+                 "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+                 "\"content\":\" \",\"start\":1,\"stop\":0}]},\"model\":{\"type\":\"BPE\","
+                 "\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"<unk>\":0");
     for (int i = 0; i < 256; i++)
         p += sprintf(p, ",\"<0x%02X>\":%d", (unsigned)i, i + 1);
     p += sprintf(p, ",\"\u2581\":%d,\"x\":%d,\"</s>\":%d},\"merges\":[]}}", RUN_SPACE, RUN_X, RUN_EOS);
@@ -79,7 +85,7 @@ static size_t random_below(size_t n)
     return (size_t)(state >> 33) % n;
 }
 
-/* n code points of the alphabet; the number of bytes. */
+/* Writes n code points of the alphabet and returns the number of bytes. */
 static size_t random_text(char *s, size_t n)
 {
     size_t at = 0;
@@ -93,7 +99,7 @@ static size_t random_text(char *s, size_t n)
     return at;
 }
 
-/* What the rules say of a whole text whose tokens end at ends[0..n_tokens). */
+/* Applies the rules to a whole text whose tokens end at ends[0..n_tokens). */
 struct want { size_t text, tokens; enum finish finish; const char *stop; };
 
 static struct want brute(const char *s, const size_t *ends, size_t n_tokens, const struct emit_rules *r)
@@ -116,7 +122,8 @@ static struct want brute(const char *s, const size_t *ends, size_t n_tokens, con
     return w;
 }
 
-/* How many bytes of a text of n must wait: the longest end that begins a stop string, or half a code point. */
+/* The bytes of a text of n that must be held: the longest end that begins a stop string, or half a code
+ * point. */
 static size_t brute_held(const char *s, size_t n, const struct emit_rules *r)
 {
     size_t half = n && s[n - 1] == letters[2], most = 0;
@@ -127,7 +134,8 @@ static size_t brute_held(const char *s, size_t n, const struct emit_rules *r)
     return most + half;
 }
 
-/* Emit s cut at ends[] and compare, what is held at each step included. False at the first difference. */
+/* Emits s cut at ends[] and compares the output and the held bytes at each step. False at the first
+ * difference. */
 static bool check_cut(const char *s, const size_t *ends, size_t n_tokens, const struct emit_rules *r)
 {
     struct emit m;
@@ -149,7 +157,7 @@ static bool check_cut(const char *s, const size_t *ends, size_t n_tokens, const 
         memcpy(got + n_got, out, n);
         n_got += n;
     }
-    /* ends in half a code point: U+FFFD instead */
+    /* an end inside a code point gives U+FFFD */
     bool half = w.text && !w.stop && s[w.text - 1] == letters[2];
     size_t same = half ? w.text - 1 : w.text;
     good = good && n_got == same + 3 * half && !memcmp(got, s, same) &&
@@ -216,7 +224,7 @@ static void emit_equals_brute_force_on_long_texts(void)
     }
 }
 
-/* A checker that lets a wrong result pass would make the two tests above worthless. */
+/* Checks the checker: it must find wrong results, or the two tests above are worthless. */
 static void check_cut_notices_differences(void)
 {
     const size_t ends[] = { 1, 2, 3 };
@@ -246,13 +254,14 @@ static void eos_ends_the_text_and_is_in_neither(void)
     CHECK(n == 1 && out[0] == 'a' && m.finish == FINISH_STOP && m.stop_token == EOS_1 && !m.stop_string &&
           m.n == 1);
     emit_close(&m);
-    r.ignore_eos = true;                                   /* then it is a token like others, without text */
+    r.ignore_eos = true;                                   /* EOS is an ordinary token without text */
     CHECK(!emit_open(&m, &r, byte_level, true, &e));
     emit_token(&m, id_of("a", 1), &out, &n);
     CHECK(n == 0);
     emit_token(&m, EOS_1, &out, &n);
     CHECK(n == 0 && m.finish == FINISH_NONE && m.n == 2);
-    emit_token(&m, id_of("b", 1), &out, &n);               /* special tokens do not part a stop string */
+    emit_token(&m, id_of("b", 1), &out, &n);               /* a special token does not interrupt a stop
+                                                            * string */
     CHECK(n == 0 && m.finish == FINISH_STOP && m.stop_string == stop[0] && m.stop_token == -1 && m.n == 3);
     emit_close(&m);
     emit_close(&m);
@@ -271,7 +280,8 @@ static void length_releases_what_is_held(void)
     emit_token(&m, id_of("ba", 2), &out, &n);
     CHECK(n == 2 && !memcmp(out, "ba", 2) && m.finish == FINISH_LENGTH && m.n == 2);
     emit_close(&m);
-    CHECK(!emit_open(&m, &r, byte_level, true, &e));       /* a stop string with the last token is a stop */
+    CHECK(!emit_open(&m, &r, byte_level, true, &e));       /* a stop string at the last token counts as a
+                                                            * stop */
     emit_token(&m, id_of("a", 1), &out, &n);
     emit_token(&m, id_of("ba", 2), &out, &n);
     CHECK(n == 0 && m.finish == FINISH_STOP && m.n == 2);
@@ -281,7 +291,7 @@ static void length_releases_what_is_held(void)
     emit_close(&m);
 }
 
-/* A run of byte tokens is text only when it ends, and may hold a stop string then. */
+/* A run of byte tokens becomes text only when it ends, and may then hold a stop string. */
 static void byte_runs_are_searched_when_they_end(void)
 {
     static const char *const stop[] = { "\n\n" };
@@ -327,7 +337,7 @@ static void bad_stop_strings_are_refused(void)
               "%s", e.msg);
     }
     for (size_t i = 0; i <= STOP_STRINGS_MAX; i++)
-        stop[i] = large + i + 1;                           /* the longest ones that are allowed */
+        stop[i] = large + i + 1;                           /* strings of the maximal length */
     struct emit_rules r = { .tokens = 9, .stop = stop, .n_stop = STOP_STRINGS_MAX + 1 };
     CHECK(emit_open(&m, &r, byte_level, true, &e) == -1 &&
               !strcmp(e.msg, "--stop: 65 strings, at most 64 are allowed"),

@@ -1,5 +1,6 @@
-/* Drafting heads: logits equal the formulas of src/model/heads.h for random weights; every twin, number of threads and number of rows
- * gives the same bits; files as published and as our own; what is wrong in a file is one line. */
+/* Drafting heads: logits equal the formulas of src/model/heads.h for random weights. Every twin, number of
+ * threads and number of rows gives the same bits. Published files and longhand's own files load; a defect
+ * in a file is one line. */
 #include "src/model/heads.h"
 #include "tests/rig.h"
 
@@ -23,7 +24,7 @@ static void write_heads(const char *path, enum dtype dtype, const char *prefix, 
     tiny_end(&w, path, &header, &size);
 }
 
-/* ---- the reference: double precision from the stored values, x and y rounded to act as the products have them ---- */
+/* ---- the reference: double precision from the stored values, x and y rounded as in the products ---- */
 
 struct reference { double w[N_HEADS][96 * 96], in[N_HEADS][96], out[N_HEADS][96]; };
 
@@ -98,14 +99,15 @@ static float *forward(const struct rig *r, const struct heads *h, const float *h
 {
     float *logits = must_alloc(rows * n * r->c.vocab * sizeof *logits);
     size_t bytes = heads_scratch_bytes(h, &r->m, rows);
-    /* filled with a pattern: nothing may depend on what it holds */
+    /* filled with a pattern: no result may depend on its contents */
     char *scratch = guard_alloc(bytes);
     heads_forward(h, &r->m, h0, rows, n, logits, scratch);
     CHECK(guard_intact(scratch, bytes), "scratch overrun");
     guard_free(scratch);
     return logits;
 }
-/* bf16: x and y agree up to one rounding (2^-8 relative) where double and float fall on two sides of a tie. */
+/* In bf16, x and y differ by one rounding (2^-8 relative) where double and float lie on two sides of a
+ * tie. */
 static void check_logits(const struct rig *r, const struct heads *h, const struct reference *ref,
                          const float *h0, const float *logits, double *worst)
 {
@@ -155,7 +157,8 @@ static void one_shape(const struct tiny *t, enum dtype compute, bool chained)
                       o->name, threads);
                 free(logits);
             }
-            for (size_t n = 1; n <= N_HEADS; n++) {      /* fewer heads, one row alone: the same bits */
+            for (size_t n = 1; n <= N_HEADS; n++) {      /* fewer heads and one row alone give the same
+                                                          * bits */
                 float *one = forward(&r, &h, h0 + 5 * t->hidden, 1, n);
                 CHECK(!memcmp(one, first + 5 * N_HEADS * t->vocab, n * t->vocab * sizeof *one),
                       "%s, %zu heads of row 5 alone", o->name, n);
@@ -177,7 +180,8 @@ static void logits_equal_the_formulas(void)
             one_shape(&shapes[i], k & 1 ? DT_F32 : DT_BF16, k & 2);
 }
 
-/* The published form: the model itself reads as without them, and the same weights alone give the same logits. */
+/* The published form: the heads do not change the model, and the same weights in their own file give the
+ * same logits. */
 static void heads_inside_a_checkpoint(void)
 {
     struct tiny t = shapes[0];
@@ -205,7 +209,7 @@ static void heads_inside_a_checkpoint(void)
     CHECK(heads_open(&b, NULL, &plain.m, &e) == -1 && e.code == ERR_INPUT &&
               strstr(e.msg, "no drafting heads"),
           "%s", e.msg);
-    /* same weights, other model object */
+    /* the same weights with another model object */
     if (heads_open(&b, dir, &plain.m, &e)) rig_die("heads of another directory", &e);
     float *p = forward(&r, &a, h0, ROWS, N_HEADS), *q = forward(&plain, &b, h0, ROWS, N_HEADS);
     CHECK(!memcmp(p, q, ROWS * N_HEADS * t.vocab * 4));
@@ -263,13 +267,13 @@ static void bad_files_are_refused_with_one_line(void)
     write_heads(path, DT_BF16, "heads.", HEADS_MAX, d, ok);
     CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == HEADS_MAX && h.foreign, "%s", e.msg);
     heads_close(&h);
-    /* escapes are read as JSON has them; a long note is cut, not believed */
+    /* JSON escapes are decoded; a long note is cut */
     char note[400];
     snprintf(note, sizeof note, "{\"kind\":\"ch\\u0061in\\u0065d\",\"model\":\"%0300d\",\"other\":\"\"}", 7);
     write_heads(path, DT_F32, "heads.", 2, d, note);
     CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == 2 && h.chained && h.foreign, "%s", e.msg);
     heads_close(&h);
-    /* not finite; cut; not there */
+    /* a value that is not finite, a cut file, a missing file */
     write_heads(path, DT_BF16, "heads.", 1, d, ok);
     FILE *f = fopen(path, "r+b");
     fseek(f, -7, SEEK_END), fputc(0x7f, f), fseek(f, -8, SEEK_END), fputc(0xc0, f), fclose(f);
@@ -280,7 +284,7 @@ static void bad_files_are_refused_with_one_line(void)
     rig_close(&r), tiny_remove(dir);
 }
 
-/* The fingerprint is that of the weights, not of how they are computed with. */
+/* The fingerprint depends on the weights, not on the arithmetic. */
 static void fingerprint_tells_models_apart(void)
 {
     uint64_t seen[N_TINY];

@@ -1,7 +1,7 @@
-/* Logits against transformers: every folder of tests/data/models (made by scripts/make_fixtures.py,
+/* Logits equal those of transformers. Every folder of tests/data/models (made by scripts/make_fixtures.py,
  * described in tests/data/README.md) is a tiny model with the ids of a text, transformers' nll of every
- * token and some of its logits, and controls: changes of configuration or weights that must move the nll,
- * and to where. LOGITS_MODELS=DIR tests other folders of the same form. */
+ * token and some of its logits. It also has controls: changes of configuration or weights, with the nll
+ * that they must give. LOGITS_MODELS=DIR tests other folders of this form. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -81,7 +81,7 @@ static void fixtures_open(void)
 
 typedef void row_fn(void *ctx, size_t pos, const float *logits);
 
-/* All rows of the text through an open model, in chunks; row() gets the logits of each. */
+/* Passes all rows of the text through an open model, in chunks; row() gets the logits of each row. */
 static int forward_text(const struct model *m, const struct fixture *f, row_fn *row, void *ctx, struct err *e)
 {
     struct kv kv = { 0 };
@@ -108,8 +108,8 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
     return rc;
 }
 
-/* The same from a folder; no_qk_norm leaves out the norms of queries and keys. */
-/* kv: what the cache holds; DT_F32 is --compute f32. */
+/* Opens the model of a folder and passes the text through it. no_qk_norm removes the norms of queries and
+ * keys. kv: the type of the cache; DT_F32 means --compute f32. */
 static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const struct fixture *f, row_fn *row,
                        void *ctx, struct err *e)
 {
@@ -125,8 +125,8 @@ static int forward_dir(const char *dir, enum dtype kv, bool no_qk_norm, const st
     struct device *dev;
     if (device_cpu_open(&dev, ops, pool, kv, e->msg, sizeof e->msg))
         return -1;
-    int rc = model_open(&m, dir,
-                        &(struct model_setup){ &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool }, e);
+    const struct model_setup setup = { &config, kv == DT_F32 ? DT_F32 : DT_BF16, dev, ops, pool };
+    int rc = model_open(&m, dir, &setup, e);
     assert(!no_qk_norm || config.qk_norm);
     if (no_qk_norm)
         m.config.qk_norm = false;
@@ -175,7 +175,7 @@ static void take_nll(void *ctx, size_t pos, const float *logits)
 
 static void every_fixture_is_there(void)
 {
-    const bool others = getenv("LOGITS_MODELS") != NULL;     /* random models come without controls */
+    const bool others = getenv("LOGITS_MODELS") != NULL;     /* random models have no controls */
     CHECK(n_fixtures >= (others ? 1 : FIXTURES_MIN), "%zu fixtures", n_fixtures);
     for (size_t i = 0; i < n_fixtures && !others; i++)
         CHECK(fixtures[i].n >= 2000 && fixtures[i].n_at >= 16 &&
@@ -214,7 +214,7 @@ static void f32_nll_equals_transformers(void)
         double worst = 0;
         size_t at = 0;
         for (size_t k = 0; rc == 0 && k + 1 < f->n; k++)
-            if (!(fabs(c.nll[k] - f->nll[k]) <= worst))      /* a NaN stays */
+            if (!(fabs(c.nll[k] - f->nll[k]) <= worst))      /* true for a NaN, too */
                 worst = fabs(c.nll[k] - f->nll[k]), at = k;
         CHECK(rc == 0, "%s: %s", f->name, e.msg);
         CHECK(rc || c.next_at == f->n_at, "%s", f->name);
@@ -242,8 +242,8 @@ static void take_kl(void *ctx, size_t pos, const float *logits)
         c->against_hf += divergence(f->logits + c->next_at++ * f->vocab, logits, f->vocab);
 }
 
-/* Mean KL from transformers at the stored positions, and from --compute f32, which equals it, at all, with
- * either kind of cache. */
+/* Mean KL from transformers at the stored positions, and at all positions from --compute f32, which equals
+ * transformers, with either kind of cache. */
 static void bf16_is_near_transformers(void)
 {
     double kl[2] = { 0 };                    /* of bf16 and int16, all fixtures */
@@ -273,7 +273,7 @@ static void bf16_is_near_transformers(void)
           kl[0]);
 }
 
-/* ---- controls: a copy of the folder, changed ---- */
+/* ---- controls: a changed copy of the folder ---- */
 
 static void copy_file(const char *from, const char *to)
 {
@@ -289,7 +289,7 @@ static void copy_file(const char *from, const char *to)
     free(data);
 }
 
-/* do_copy: every file but the reference; otherwise remove the copy. */
+/* do_copy: copies every file except the reference; else removes the copy. */
 static void for_files(const char *from, const char *to, bool do_copy)
 {
     char a[1024], b[1024];
@@ -364,7 +364,7 @@ static bool ends_with_one_of(const char *name, const struct json *control, const
     return any;
 }
 
-/* One as each type spells it. */
+/* The number 1 in each type. */
 static void fill_ones(char *data, const struct tensor *t)
 {
     const uint16_t half = t->dtype == DT_BF16 ? 0x3f80 : 0x3c00;

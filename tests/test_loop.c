@@ -1,4 +1,5 @@
-/* The loop rule: equal to its definition, speaks about loops in time and about books not at all; and what emission makes of it. */
+/* The loop rule equals its definition, fires for loops in time and never for books. Emission ends texts
+ * with it. */
 #include "src/text/emit.h"
 #include "src/text/loop.h"
 #include "tests/test.h"
@@ -12,24 +13,24 @@ static size_t random_below(size_t n)
 
 static struct loop *l;
 
-static void another_text(void)
+static void new_text(void)
 {
     struct err e;
     loop_close(l);
     CHECK(loop_open(&l, &e) == 0, "%s", e.msg);
 }
 
-/* The first position at which the rule speaks; SIZE_MAX when it does not. */
+/* The first position at which the rule fires; SIZE_MAX if it does not. */
 static size_t first_found(const int32_t *t, size_t n)
 {
-    another_text();
+    new_text();
     for (size_t i = 0; i < n; i++)
         if (loop_token(l, t[i]))
             return i;
     return SIZE_MAX;
 }
 
-/* The rule word by word, with nothing but the list. */
+/* The rule's definition, computed from the list alone. */
 static size_t brute(const int32_t *t, size_t n, size_t *start)
 {
     size_t score = 0, repeats = 0, distance = 0;
@@ -61,7 +62,7 @@ static void equals_its_definition(void)
 {
     enum { N = 20000 };
     static int32_t t[N];
-    size_t spoke = 0;
+    size_t fired = 0;
     for (size_t round = 0; round < 14; round++) {
         size_t alphabet = (size_t[]){ 4, 8, 20, 200 }[round % 4], period = 5 + random_below(1500),
             from = 3000 + random_below(9000), start = 0;
@@ -72,15 +73,16 @@ static void equals_its_definition(void)
         struct repetition r = {0};
         CHECK(got == want, "round %zu: %zu, by the definition %zu", round, got, want);
         if (got != SIZE_MAX) {
-            spoke++;
-            CHECK(loop_current(l, &r) && r.start == start && r.found == got && r.end == got + 1, "start %zu, %zu",
-                  r.start, start);
+            fired++;
+            CHECK(loop_current(l, &r) && r.start == start && r.found == got && r.end == got + 1,
+                  "start %zu, %zu", r.start, start);
         }
     }
-    CHECK(spoke >= 7, "%zu of 14 lists have a loop that the rule sees", spoke);
+    CHECK(fired >= 7, "%zu of 14 lists have a loop that the rule finds", fired);
 }
 
-/* A text without repetitions, then a loop of period p in which every d-th token is another (0: none). Tokens from the loop's begin. */
+/* Builds a text without repetitions, then a loop of period p in which every d-th token varies (0: none).
+ * Returns the tokens of the loop until the rule fires. */
 static size_t caught_after(size_t before, size_t p, size_t d, size_t limit)
 {
     size_t n = before + limit;
@@ -99,7 +101,7 @@ static void loops_are_caught_in_time(void)
     for (size_t p = 1; p <= LOOP_WINDOW; p += p < 200 ? 1 : 487) {
         size_t bound = p + LOOP_GRAM - 1 + MAX((size_t)LOOP_SCORE, LOOP_COPIES * p),
                got = caught_after(random_below(6000), p, 0, bound + 1);
-        CHECK(got == bound, "period %zu: after %zu tokens, %zu were said", p, got, bound);
+        CHECK(got == bound, "period %zu: after %zu tokens, expected %zu", p, got, bound);
     }
     size_t missed = caught_after(100, LOOP_WINDOW + 1, 0, 30000);
     CHECK(missed == SIZE_MAX, "beyond the window: %zu", missed);
@@ -114,10 +116,10 @@ static void loops_that_change_are_caught(void)
                        (size_t)(1.5 * (double)MAX((size_t)LOOP_SCORE, LOOP_COPIES * p) / drift) + 2 * p + 80,
                    got = caught_after(500, p, d, bound + 1);
             CHECK(got <= bound,
-                  "period %zu, every %zu-th token another: after %zu tokens, at most %zu were expected", p, d,
+                  "period %zu, every %zu-th token varies: after %zu tokens, expected at most %zu", p, d,
                   got, bound);
         }
-    /* A copy that comes with one token more or less each time: no period at all. */
+    /* Each copy has one token more or less than the last: there is no period. */
     int32_t t[6000], body[60];
     for (size_t i = 0; i < 60; i++)
         body[i] = (int32_t)random_below(30000);
@@ -137,7 +139,7 @@ static void found_once_and_left(void)
         t[i] = (i >= 520 && i < 1000) || (i >= 2020 && i < 2500) ? t[i - 20] : (int32_t)random_below(30000);
     size_t found = 0, left = 0;
     struct repetition r;
-    another_text();
+    new_text();
     for (size_t i = 0; i < 3000; i++) {
         found += loop_token(l, t[i]);
         if (loop_ended(l, &r)) {
@@ -147,8 +149,8 @@ static void found_once_and_left(void)
         }
     }
     CHECK(found == 2 && left == 2, "found %zu, left %zu", found, left);
-    /* given tokens: known, but they do not count */
-    another_text();
+    /* given tokens are remembered but do not count */
+    new_text();
     found = 0;
     for (size_t i = 0; i < 1000; i++) {
         if (i >= 520 && i < 700)
@@ -199,7 +201,7 @@ static void books_are_quiet(void)
     }
 }
 
-/* n words that were never said together. */
+/* Writes n words that never occurred together. */
 static char *phrase(char *p, size_t n)
 {
     static const char *const end[] = { "", "n", "r", "s", "t" };
@@ -212,7 +214,7 @@ static char *phrase(char *p, size_t n)
     return p - 1;
 }
 
-/* Cumulative rhymes, the hardest of all refrains: every verse says all of the verse before. */
+/* Cumulative rhymes, the hardest refrains: every verse repeats all of the verse before. */
 static void refrains_are_quiet(void)
 {
     static const char *const who[] = { "the house that Jack built", "the malt", "the rat", "the cat",
@@ -270,9 +272,9 @@ static void refrains_are_quiet(void)
 
 /* ---- emission ---- */
 
-/* How emission ends a list: tokens, finish; the text is compared between settings. */
-static void emitted(const int32_t *t, size_t n, const struct emit_rules *r, struct emit *m, char *text,
-                    size_t *n_text)
+/* Emits a list until it ends, and collects the text. */
+static void emit_list(const int32_t *t, size_t n, const struct emit_rules *r, struct emit *m, char *text,
+                      size_t *n_text)
 {
     struct err e = {0};
     const char *bytes;
@@ -299,25 +301,25 @@ static void emission_ends_with_the_rule(void)
     const size_t at = first_found(t, N);
     CHECK(at == 500 + 10 + 5 + 128 - 1, "%zu", at);
     struct emit_rules r = { .tokens = N, .on_loop = ON_LOOP_WARN };
-    emitted(t, N, &r, &m, warn, &n_warn);
+    emit_list(t, N, &r, &m, warn, &n_warn);
     CHECK(m.finish == FINISH_LENGTH && m.n == N && m.repetitions == 1);
     r.on_loop = ON_LOOP_OFF;
-    emitted(t, N, &r, &m, stop, &n_stop);
+    emit_list(t, N, &r, &m, stop, &n_stop);
     CHECK(m.finish == FINISH_LENGTH && m.repetitions == 0 && n_stop == n_warn &&
           memcmp(stop, warn, n_warn) == 0);
     r.on_loop = ON_LOOP_STOP;
-    emitted(t, N, &r, &m, stop, &n_stop);
+    emit_list(t, N, &r, &m, stop, &n_stop);
     CHECK(m.finish == FINISH_REPETITION && m.n == at + 1 && n_stop < n_warn &&
               memcmp(stop, warn, n_stop) == 0,
           "%d after %zu tokens", (int)m.finish, m.n);
-    r.tokens = at + 1;                           /* both at the same token: the rule comes first */
-    emitted(t, N, &r, &m, stop, &n_stop);
+    r.tokens = at + 1;                           /* rule and length at one token: the rule wins */
+    emit_list(t, N, &r, &m, stop, &n_stop);
     CHECK(m.finish == FINISH_REPETITION && m.n == at + 1);
     r.tokens = at;
-    emitted(t, N, &r, &m, stop, &n_stop);
+    emit_list(t, N, &r, &m, stop, &n_stop);
     CHECK(m.finish == FINISH_LENGTH && m.n == at);
     r = (struct emit_rules){ .tokens = N, .on_loop = ON_LOOP_STOP, .eos = &t[505], .n_eos = 1 };
-    emitted(t, N, &r, &m, stop, &n_stop);        /* an end before */
+    emit_list(t, N, &r, &m, stop, &n_stop);        /* EOS before the rule */
     CHECK(m.finish == FINISH_STOP && m.n <= 505);
 }
 

@@ -1,4 +1,4 @@
-/* safetensors: what is accepted and read, what is refused and with which words. */
+/* safetensors: accepted files and their data, refused files and their messages. */
 #include "src/base/json.h"
 #include "src/model/safetensors.h"
 #include "tests/bad.h"
@@ -13,7 +13,7 @@ static void put(const char *path, const void *data, size_t n)
     CHECK(f && fwrite(data, 1, n, f) == n && fclose(f) == 0, "%s", path);
 }
 
-/* A file of a header and `data_bytes` bytes 0, 1, 2, ..; malloc'ed. */
+/* A file with a header and `data_bytes` bytes 0, 1, 2, ..; the caller frees it. */
 static char *make(const char *header, size_t data_bytes, size_t *n)
 {
     uint64_t len = strlen(header);
@@ -35,7 +35,7 @@ static void bad_file(const char *in, const char *file)
     struct err e = { 0 };
     snprintf(name, sizeof name, "safetensors/%s", file);
     snprintf(path, sizeof path, "%s/%s", in, file);
-    /* By a link, as in the cache of Hugging Face. */
+    /* Through a link, as in the cache of Hugging Face. */
     unlink(model);
     CHECK(realpath(path, real) && symlink(real, model) == 0 && stat(real, &st) == 0, "%s", path);
     size_t before = bad_allocated;
@@ -75,7 +75,7 @@ static void refuses_indexes(void)
     CHECK(bad_seen == bad_entries("index/"), "%zu folders, %zu expected", bad_seen, bad_entries("index/"));
 }
 
-/* What is no file at all. */
+/* Paths that are not files. */
 static void refuses_no_file(void)
 {
     struct tensors ts;
@@ -102,7 +102,7 @@ static const char two[] = "{\"__metadata__\": {\"format\": \"pt\"}, \"a.weight\"
                           "{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]}, "
                           "\"b\\u00e9\": {\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[12,20]}}";
 
-/* A file cut at every byte: a file on disk up to the end of the header, and every prefix of the header itself. */
+/* A file cut at every byte: on disk up to the end of the header, and every prefix of the header in memory. */
 static void refuses_every_prefix(void)
 {
     size_t n, refused = 0;
@@ -127,7 +127,7 @@ static void refuses_every_prefix(void)
     unlink(model);
 }
 
-/* The same for the header of a real model. */
+/* Every prefix of the header of a real model. */
 static void refuses_every_prefix_of_demo(void)
 {
     char *header, *bytes;
@@ -139,7 +139,7 @@ static void refuses_every_prefix_of_demo(void)
     memcpy(&size, bytes, 8);
     header = bytes + 8;
     size_t refused = 0, end = size;
-    while (end && header[end - 1] == ' ')      /* padding may go */
+    while (end && header[end - 1] == ' ')      /* padding is optional */
         end--;
     for (size_t i = 0; i < end; i++)
         refused += tensors_parse(&ts, "x", header, i, n - 8 - size, &e) == -1 && e.code == ERR_INPUT;
@@ -147,7 +147,7 @@ static void refuses_every_prefix_of_demo(void)
     free(bytes);
 }
 
-/* Inputs too large to keep: nesting of 100,000, a header above its limit, a million tensors and one. */
+/* Inputs too large to commit: nesting of 100,000, a header above its limit, a million tensors and one. */
 static void refuses_large(void)
 {
     struct tensors ts;
@@ -175,7 +175,7 @@ static void refuses_large(void)
     before = bad_allocated;
     bad_check("large/tensors", "x", tensors_parse(&ts, "x", p, (size_t)(to - p), 0, &e), &e,
               bad_allocated - before, (size_t)(to - p));
-    /* One fewer is fine. */
+    /* One fewer is accepted. */
     to = strstr(to - 100, ",\"f4240\"");
     *to++ = '}';
     double t = clock_seconds();
@@ -194,10 +194,13 @@ static void accepts(void)
         { "{\"__metadata__\":{\"a\":\"b\",\"c\":\"\"}}", 0, 0 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, 1 },
         { "{\"a\":{\"data_offsets\":[0,4],\"shape\":[1],\"dtype\":\"F32\"}}", 4, 1 },
-        { "{\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, 2 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+        { "{\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]},\"a\":{\"dtype\":\"F32\","
+          "\"shape\":[1],\"data_offsets\":[0,4]}}", 8, 2 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},\"b\":{\"dtype\":\"U8\","
+          "\"shape\":[3],\"data_offsets\":[0,3]},"
           "\"c\":{\"dtype\":\"F64\",\"shape\":[5,0],\"data_offsets\":[3,3]}}", 3, 3 },
-        { "{\"a\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"F6_E2M3\",\"shape\":[2,2],\"data_offsets\":[2,5]}}", 5, 2 },
+        { "{\"a\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"F6_E2M3\","
+          "\"shape\":[2,2],\"data_offsets\":[2,5]}}", 5, 2 },
         { "{\"a\":{\"dtype\":\"BOOL\",\"shape\":[1,1,1,1,1,1,1,3],\"data_offsets\":[0,3]}}", 3, 1 },
         { "{\"\\ud83d\\ude00 \\u0416\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, 1 },
     };
@@ -244,7 +247,7 @@ static void reads(void)
     CHECK(!tensors_need(&ts, "c", 1, 0, &e) &&
               strstr(e.msg, "model.safetensors: tensor \"c\" is missing, needed with shape [1]"),
           "%s", e.msg);
-    /* A file that shrinks while it is open is an error, no signal. */
+    /* A file that shrinks while it is open is an error, not a signal. */
     CHECK(truncate(model, (off_t)n - 4) == 0);
     CHECK(tensors_read(&ts, t, b, 0, 8, &e) == -1 && e.code == ERR_INPUT &&
               strstr(e.msg, "the file ends at offset"),
@@ -255,7 +258,7 @@ static void reads(void)
     free(file);
 }
 
-/* Two shards behind links, with tensors in no order; then model.safetensors beside them, which wins. */
+/* Two shards through links, with unordered tensors; then model.safetensors next to them, which wins. */
 static void reads_shards(void)
 {
     static const char h1[] = "{\"m\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{"
@@ -306,7 +309,7 @@ static void reads_shards(void)
     rmdir(blobs);
 }
 
-/* Every allocation fails once: an error, or one that the C library bears. */
+/* Every allocation fails once: an error results, or the C library tolerates the failure. */
 static void out_of_memory(void)
 {
     static const char h[] = "{\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]}}",
@@ -346,7 +349,7 @@ static void out_of_memory(void)
     unlink(model);
 }
 
-/* The JSON underneath: what RFC 8259 has, and the limits. */
+/* The JSON reader: RFC 8259, and the limits. */
 static void json_grammar(void)
 {
     static const char *const good[] = { "0", "-0", "1e5", "1E+5", "-1.25e-3", "\"\"", "\"\\u00e9\\n\\/\"",

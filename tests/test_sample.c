@@ -1,4 +1,5 @@
-/* The sampler against tests/sample_reference.h, its tables against histories, its frequencies against softmax. */
+/* The sampler compared with tests/sample_reference.h, its tables with histories, its frequencies with
+ * softmax. */
 #include "src/sample/chain.h"
 #include "tests/sample_reference.h"
 #include "tests/test.h"
@@ -54,9 +55,10 @@ static void make_logits(float *x, size_t n, int kind)
 }
 
 static double pick(const double *v, size_t n) { return v[below(n)]; }
-#define PICK(...) pick((const double[]){ __VA_ARGS__ }, sizeof (const double[]){ __VA_ARGS__ } / sizeof(double))
+#define PICK(...) \
+    pick((const double[]){ __VA_ARGS__ }, sizeof (const double[]){ __VA_ARGS__ } / sizeof(double))
 
-/* bias: room for 8; eos: room for 2. */
+/* bias holds up to 8 entries, eos up to 2. */
 static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t *eos)
 {
     sampling_defaults(p);
@@ -103,32 +105,34 @@ static void make_sampling(struct sampling *p, size_t vocab, void *bias, int32_t 
     }
 }
 
-/* What one sampler says of a row: the token, the ranking, the token of another candidate row, whether some ids are banned. */
+/* All answers of a sampler for a row: the token, the ranking, the token of another candidate row, and
+ * whether some ids are banned. */
 enum { SOME_IDS = 12 };
-struct said { int32_t id, row_id; size_t n; struct candidate ranked[RANK_MAX]; bool bans[SOME_IDS]; };
+struct answers { int32_t id, row_id; size_t n; struct candidate ranked[RANK_MAX]; bool bans[SOME_IDS]; };
 
-static void ask(struct said *said, const struct sampling *p, const float *logits, size_t vocab,
-                const struct ops *ops, struct pool *pool, const struct history *h, size_t k, uint32_t row,
-                const int32_t *ids)
+static void run_sampler(struct answers *answers, const struct sampling *p, const float *logits,
+                        size_t vocab, const struct ops *ops, struct pool *pool, const struct history *h,
+                        size_t k, uint32_t row, const int32_t *ids)
 {
     float *x = malloc(vocab * sizeof *x);
     struct sampler *s;
     struct err e;
-    memset(said, 0, sizeof *said);
+    memset(answers, 0, sizeof *answers);
     CHECK(!sampler_open(&s, p, vocab, ops, pool, &e), "%s", e.msg);
     memcpy(x, logits, vocab * sizeof *x);
-    said->id = sampler_sample(s, x, h);
+    answers->id = sampler_sample(s, x, h);
     memcpy(x, logits, vocab * sizeof *x);
-    said->n = sampler_rank(s, x, h, k, said->ranked);
+    answers->n = sampler_rank(s, x, h, k, answers->ranked);
     memcpy(x, logits, vocab * sizeof *x);
-    said->row_id = sampler_sample_row(s, x, h, row);
+    answers->row_id = sampler_sample_row(s, x, h, row);
     for (size_t i = 0; i < SOME_IDS; i++)
-        said->bans[i] = sampler_bans(s, ids[i], h);
+        answers->bans[i] = sampler_bans(s, ids[i], h);
     sampler_close(s);
     free(x);
 }
 
-/* One random case: row, parameters, history; every twin, one thread and three, must say what the reference says. */
+/* One random case of row, parameters and history. Every twin, with one thread and three, must equal the
+ * reference. */
 struct tally { size_t cases, unsure, unsure_ranks, sampled, filtered, ranked, none, other_rows, bans; };
 static void random_case(size_t vocab, int kind, struct pool *pool, struct tally *t)
 {
@@ -154,7 +158,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
                        : i < p.n_bias + p.n_eos ? eos[i - p.n_bias]
                                                 : (int32_t)below(vocab);
     struct cand *left = ref_chain(&p, logits, vocab, &h, &unsure, &kept);
-    CHECK(left, "the reference is at one with itself (vocabulary %zu, kind %d)", vocab, kind);
+    CHECK(left, "the reference agrees with itself (vocabulary %zu, kind %d)", vocab, kind);
     CHECK(!sampling_check(&p, vocab, &e), "%s", e.msg);
     if (test_failed_)
         return;
@@ -173,14 +177,15 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
     t->ranked += kept > 1 && k > 1 && !unsure_rank;
     t->none += kept == 0;
     t->other_rows += by_row[0].id != want[0].id;
-    struct said first, said;
+    struct answers first, answers;
     for (size_t i = 0; ops_all[i] && !test_failed_; i++)
         for (int threads = 0; ops_all[i]->supported() && threads < 2; threads++) {
-            ask(&said, &p, logits, vocab, ops_all[i], threads ? pool : NULL, &h, k, row, ids_asked);
+            run_sampler(&answers, &p, logits, vocab, ops_all[i], threads ? pool : NULL, &h, k, row,
+                        ids_asked);
             if (i == 0 && threads == 0)
-                first = said;
-            CHECK(!memcmp(&said, &first, sizeof said),
-                  "%s, %d: not what plain C says (vocabulary %zu, kind %d, k %zu)", ops_all[i]->name, threads,
+                first = answers;
+            CHECK(!memcmp(&answers, &first, sizeof answers),
+                  "%s, %d: differs from plain C (vocabulary %zu, kind %d, k %zu)", ops_all[i]->name, threads,
                   vocab, kind, k);
         }
     CHECK(unsure || first.id == want[0].id,
@@ -191,7 +196,7 @@ static void random_case(size_t vocab, int kind, struct pool *pool, struct tally 
           (int)by_row[0].id);
     CHECK(unsure || first.n == MIN(k, kept), "%zu ranked, want %zu of %zu", first.n, k, kept);
     CHECK(first.n ? first.ranked[0].id == first.id : first.id == want[0].id,
-          "the first of the ranking is the choice");
+          "the first of the ranking is the sampled token");
     for (size_t i = 0; !unsure_rank && i < first.n; i++) {
         double score = (double)fmaxl(want[i].score, -FLT_MAX);
         CHECK(first.ranked[i].id == want[i].id && near((double)first.ranked[i].score, score, 1e-5, 1e-6),
@@ -237,7 +242,7 @@ static void sampler_equals_the_reference_at_large_vocabularies(void)
     CHECK(t.unsure <= t.cases / 8, "%zu of %zu unsure", t.unsure, t.cases);
 }
 
-/* Scores below every float: a float bound on them is -inf, and the candidates are there nevertheless. */
+/* Scores below every float: their float bound is -inf, but the candidates still exist. */
 static void ranking_reaches_beyond_floats(void)
 {
     enum { V = 300 };
@@ -269,7 +274,7 @@ static int by_id(const void *a, const void *b)
            (((const struct cand *)a)->id < ((const struct cand *)b)->id);
 }
 
-/* Whether the candidates that c has left are those of want[0..n), id by id. */
+/* Whether the remaining candidates of c are those of want[0..n), id by id. */
 static bool same_candidates(const struct chain *c, struct cand *want, size_t n)
 {
     size_t found = 0;
@@ -284,7 +289,8 @@ static bool same_candidates(const struct chain *c, struct cand *want, size_t n)
     return found == n;
 }
 
-/* Filters in a random order, temperatures between them; the whole set of survivors after each, not only its winner. */
+/* Filters in a random order with temperatures between them. All survivors of each step are compared, not
+ * only the winner. */
 static void filters_keep_what_the_reference_keeps(void)
 {
     enum { V_MAX = 40000 };
@@ -364,7 +370,7 @@ static void thresholds_are_exact_to_one_float(void)
     mem_free(memory, chain_bytes(N));
 }
 
-/* One sampler that follows a text, jumps to others and back, against a new one each time. */
+/* A sampler that follows a text, and jumps to other texts and back, equals a new sampler each time. */
 static void tables_follow_any_history(void)
 {
     enum { V = 300, N = 700 };
@@ -385,7 +391,7 @@ static void tables_follow_any_history(void)
         p.temperature = w % 2 ? 1 : 0;
         for (size_t i = 0; i < N; i++) {
             text[0][i] = (int32_t)below(V);
-            text[1][i] = i % 200 == 77 ? (int32_t)below(V) : text[0][i];       /* nearly the same */
+            text[1][i] = i % 200 == 77 ? (int32_t)below(V) : text[0][i];       /* a near copy */
         }
         CHECK(!sampler_open(&s, &p, V, ops_all[0], NULL, &e));
         for (size_t n = 0, i = 0; i < 1500; i++, n = below(100) ? (n + below(3)) % N : below(N)) {
@@ -417,7 +423,7 @@ static void tables_follow_any_history(void)
     CHECK(differ > 1000, "the tables decide nothing: %zu", differ);
 }
 
-/* The path counts as if it stood in the tokens; position and count of generated tokens included. */
+/* The path counts as if it were part of the tokens, for position and generated tokens, too. */
 static void path_equals_appended_tokens(void)
 {
     enum { V = 200, N = 60 };
@@ -481,7 +487,7 @@ static void greedy_takes_the_lowest_of_the_best(void)
     sampling_defaults(&p);
     p.temperature = 0;
     CHECK(choose(&p, logits, 5, (struct history){0}) == 1);
-    p.penalty = 1.1;                                       /* once, however often it is there: 3/1.1 > 2.5 */
+    p.penalty = 1.1;                                       /* applied once for any count: 3/1.1 > 2.5 */
     CHECK(choose(&p, logits, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 3);
     const float low[] = { -4, -3, -3.5f, -9,
                           -3.4f };      /* a negative logit is multiplied: -3 * 1.2 < -3.5 */
@@ -490,7 +496,7 @@ static void greedy_takes_the_lowest_of_the_best(void)
     p.penalty_window = 1;
     CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 1);
     p.penalty = 1;
-    p.frequency = 0.2;                                     /* of the text alone: 3 times token 1 */
+    p.frequency = 0.2;                                     /* counts the text alone: token 1 occurs 3 times */
     CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 4, NULL, 0 }) == 1);
     CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 0, NULL, 0 }) == 2);
     CHECK(choose(&p, low, 5, (struct history){ tokens, 4, 2, NULL, 0 }) == 1);
@@ -511,10 +517,11 @@ static void greedy_takes_the_lowest_of_the_best(void)
     CHECK(choose(&p, end_best, 5, (struct history){ tokens, 4, 0, NULL, 0 }) == 1);
 }
 
-/* Upper limit of chi-square, passed with probability about 1 - 1e-5 (Wilson, Hilferty). */
+/* The upper limit of chi-square, kept with probability about 1 - 1e-5 (Wilson, Hilferty). */
 static double chi2_limit(double n) { return n * pow(1 - 2 / (9 * n) + 4.265 * sqrt(2 / (9 * n)), 3); }
 
-/* chi-square of counts against probabilities, bins of less than 20 expected merged; *df its degrees of freedom. */
+/* Chi-square of counts for given probabilities. Bins of less than 20 expected are merged. *df: degrees of
+ * freedom. */
 static double chi2_of(const unsigned *count, const double *p, size_t n, double total, double *df)
 {
     double chi2 = 0, c = 0, q = 0;
@@ -531,8 +538,8 @@ static double chi2_of(const unsigned *count, const double *p, size_t n, double t
     return q > 0 ? chi2 + (c - q) * (c - q) / MAX(q, 1) : chi2;
 }
 
-/* Draws along positions, sample numbers or seeds. The probabilities are those of softmax after the reference's chain:
- * found here for temperature and top-k, which need no more than a sort. */
+/* Draws along positions, sample numbers or seeds. Expected probabilities are softmax after the reference's
+ * chain; for temperature and top-k a sort computes them. */
 static void frequencies_are_those_of_softmax(void)
 {
     enum { V = 40, DRAWS = 150000 };
@@ -562,7 +569,8 @@ static void frequencies_are_those_of_softmax(void)
         for (uint32_t i = 0; i < DRAWS; i++) {
             s.seed = set % 3 == 2 ? i : 77;
             s.sample = set % 3 == 1 ? i : 0;
-            if (set % 3) {                                 /* seed and sample are the sampler's: a new one */
+            if (set % 3) {                                 /* seed and sample belong to the sampler: open a
+                                                            * new one */
                 sampler_close(sampler);
                 CHECK(!sampler_open(&sampler, &s, V, ops_all[0], NULL, &e));
             }
@@ -582,13 +590,13 @@ static void frequencies_are_those_of_softmax(void)
             both[i] = four[i / 4] * four[i % 4];
         chi2 = chi2_of(pairs, both, 16, DRAWS, &df);
         CHECK(chi2 < chi2_limit(df), "set %d: one draw depends on the next: %g", set, chi2);
-        p[0] += 0.01, p[1] -= 0.01;                        /* the test sees a distribution that is 1 % off */
+        p[0] += 0.01, p[1] -= 0.01;                        /* the test finds a distribution that is 1 % off */
         if (set == 0)
             CHECK(chi2_of(count, p, V, DRAWS, &df) > chi2_limit(df) || p[1] < 0.01);
     }
 }
 
-/* Flat and steep rows of a whole vocabulary, in classes of 5,000 ids. */
+/* Flat and steep rows over a whole vocabulary, in classes of 5,000 ids. */
 static void frequencies_hold_at_a_large_vocabulary(void)
 {
     enum { V = 150000, CLASSES = 30, DRAWS = 1500 };
@@ -623,7 +631,7 @@ static void frequencies_hold_at_a_large_vocabulary(void)
     free(x);
 }
 
-/* One hash over many choices: texts may not change from one build, compiler or machine to the next. */
+/* One hash over many sampled tokens: texts must not change with the build, the compiler or the machine. */
 static void choices_are_the_golden_ones(void)
 {
     uint64_t h = HASH64_INIT;

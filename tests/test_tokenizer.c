@@ -1,4 +1,4 @@
-/* The tokenizer against fixtures of Hugging Face `tokenizers` (scripts/make_tokenizers.py), its streams, its refusals. */
+/* The tokenizer: fixtures of Hugging Face `tokenizers` (scripts/make_tokenizers.py), streams, refusals. */
 #include "src/base/json.h"
 #include "src/text/tokenizer.h"
 #include "src/text/tokenizer_tables.h"
@@ -64,7 +64,7 @@ static void check_encode(const struct tokenizer *t, const char *kind, const char
     free(want_ids);
 }
 
-/* Decode as a stream; every piece is whole code points. malloc'ed. */
+/* Decodes as a stream, and checks that every piece is whole code points. The caller frees the text. */
 static char *stream(const struct tokenizer *t, const int32_t *ids, size_t n_ids, bool at_start, bool skip,
                     size_t *n)
 {
@@ -83,7 +83,7 @@ static char *stream(const struct tokenizer *t, const int32_t *ids, size_t n_ids,
     return out;
 }
 
-/* The whole list and the stream give the text; -1 in want_n: only that both are the same. */
+/* Checks that whole-list and stream decoding give `want`. With want_n -1 only that both agree. */
 static void check_decode(const struct tokenizer *t, const char *kind, const int32_t *ids, size_t n_ids,
                          bool skip, const char *want, size_t n_want)
 {
@@ -149,7 +149,8 @@ static uint32_t rnd(uint32_t n)
     return (uint32_t)((seed >> 33) % n);
 }
 
-/* Most of these are no UTF-8: byte tokens and tokens that end within a code point, in any order. */
+/* Random ids. Most decode to invalid UTF-8: byte tokens, and tokens that end inside a code point, in any
+ * order. */
 static void streams_equal_whole_lists(void)
 {
     for (size_t k = 0; k < KINDS; k++) {
@@ -190,13 +191,13 @@ static void holds_back_what_is_unfinished(void)
     CHECK(decode_stream_push(&s, e2, out) == 0 && decode_stream_push(&s, x82, out) == 0 &&
           decode_stream_push(&s, ac, out) == 0);
     CHECK(decode_stream_push(&s, a, out) == 4 && !memcmp(out, "\xe2\x82\xac" "a", 4));
-    /* what can not be completed is one U+FFFD for each byte, at once */
+    /* bytes that cannot be completed become one U+FFFD each, at once */
     CHECK(decode_stream_push(&s, e2, out) == 0 && decode_stream_push(&s, e2, out) == 6 &&
           !memcmp(out, "\xef\xbf\xbd\xef\xbf\xbd", 6));
     CHECK(decode_stream_push(&s, ac, out) == 3 && decode_stream_push(&s, a, out) == 1);
     CHECK(decode_stream_push(&s, e2, out) == 0 && decode_stream_flush(&s, out) == 3 &&
           decode_stream_flush(&s, out) == 0);
-    /* a run too long to be held goes out, all but its last bytes */
+    /* a run too long to hold is released, except its last bytes */
     size_t n = 0;
     for (int i = 0; i < 3 * DECODE_HELD_MAX; i++)
         n += decode_stream_push(&s, i % 3 == 0 ? e2 : i % 3 == 1 ? x82 : ac, out);
@@ -269,7 +270,7 @@ static void refuses_ids_outside_the_model(void)
     CHECK(file_read(&json, &n, "tests/data/tokenizers/llama2.json", 1 << 24, &e) == 0);
     CHECK(tokenizer_parse(&t, "t", json, n, 2000, &e) == 0);
     int32_t room = 1999, over = 2000, negative = -1;
-    /* the model's, but no token's */
+    /* an id of the model, but of no token */
     CHECK(tokenizer_size(t) < 2000 && tokenizer_decode(t, &text, &n, &room, 1, true, &e) == 0 && n == 0);
     free(text);
     CHECK(tokenizer_decode(t, &text, &n, &over, 1, true, &e) == -1 && e.code == ERR_INPUT);
@@ -279,7 +280,7 @@ static void refuses_ids_outside_the_model(void)
     free(json);
 }
 
-/* Whether a token is special: decoding with skip_special has no text for it. */
+/* Whether a token is special: decoding with skip_special gives no text for it. */
 static bool is_left_out(const struct tokenizer *t, int32_t id)
 {
     char *all, *shown;
@@ -315,7 +316,7 @@ static void takes_nul_as_text(void)
     tokenizer_close(t);
 }
 
-/* 1 MiB of one thing: a quadratic step anywhere would take hours. */
+/* 1 MiB of one pattern: a quadratic step anywhere would take hours. */
 static void long_texts_of_one_thing(void)
 {
     enum { MB = 1 << 20 };
@@ -393,7 +394,7 @@ static void refuses_every_cut(void)
     free(json);
 }
 
-/* A small good tokenizer around `vocab` and `merges`. */
+/* A small valid tokenizer with these `vocab` and `merges`. */
 static int parse_model(const char *vocab, const char *merges, struct err *e)
 {
     static const char form[] = "{\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"vocab\":{%s},\"merges\":[%s]}}";
@@ -462,7 +463,7 @@ static void refuses_what_is_too_large(void)
     rmdir(dir);
 }
 
-/* What looks odd and is right: keys that may be missing, duplicate merges, patterns made of regex characters. */
+/* Odd but valid files: missing optional keys, duplicate merges, patterns made of regex characters. */
 static void accepts_what_hugging_face_accepts(void)
 {
     struct err e = { 0 };
@@ -482,7 +483,7 @@ static void accepts_what_hugging_face_accepts(void)
     tokenizer_close(t);
 }
 
-/* Classes and NFC at a few points; scripts/check_tokenizers.py compares all of them. */
+/* Classes and NFC at a few code points; scripts/check_tokenizers.py compares all of them. */
 static void unicode_is_that_of_the_library(void)
 {
     CHECK(unicode_class('a') == (UNI_LETTER | UNI_WORD) && unicode_class('7') == (UNI_NUMBER | UNI_WORD) &&

@@ -1,10 +1,10 @@
-/* Tokenize line by line, for scripts/check_tokenizers.py.
+/* Tokenizes line by line, for scripts/check_tokenizers.py.
  *
  *   tok_driver encode FILE [plain]     JSON strings in, one array of ids per line out ("plain": no template)
  *   tok_driver decode FILE [skip]      arrays of ids in, JSON strings out ("skip": without special tokens)
  *   tok_driver time FILE TEXT          seconds to load FILE and to encode the whole of TEXT
  *
- * Decoding also runs the stream, from the start, and ends with 1 when it gives anything else. */
+ * Decoding also runs the stream decoder from the start, and exits with 1 if the texts differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static void put_string(const char *s, size_t n)
     puts("\"");
 }
 
-/* The string of a line of a line: unlike src/base/json.h this takes \u0000, which is text too. Escapes beyond U+00FF are
- * not needed (the script writes those characters as they are). */
+/* Reads the JSON string of a line. Unlike src/base/json.h it accepts \u0000, which is text, too. It needs
+ * no escapes beyond U+00FF: the script writes those characters as they are. */
 static size_t read_string(const char *line, size_t n, char *to)
 {
     static const char from[] = "bfnrt\"\\/", is[] = "\b\f\n\r\t\"\\/";
