@@ -1,5 +1,5 @@
 /* Owns the spec points: their settings (struct spec_point), and the windows in which settings take turns on
- * one cache (struct table, struct state). Start at bench_spec, then measure_window. */
+ * one cache (struct session, struct state). Start at bench_spec, then measure_window. */
 #include "src/bench/bench_spec.h"
 
 #include <stdio.h>
@@ -185,7 +185,7 @@ struct state {
     enum kv_policy policy;
 };
 
-struct table {                       /* work on one text */
+struct session {                     /* one text under measurement */
     struct spec *s;
     struct spec_text *t;
     struct kv kv;                    /* cache, workspace and logits: one decoder at a time borrows them */
@@ -224,7 +224,7 @@ static void catch_up(struct state *x, const struct decoder *d, const struct stat
 }
 
 /* Selects the partial cache as the pass at the length x->selected did, and lets it follow from there. */
-static int restore_partial(struct table *b, struct decoder *d, const struct state *x, struct err *e)
+static int restore_partial(struct session *b, struct decoder *d, const struct state *x, struct err *e)
 {
     static const int32_t root[] = { -1 };
     static const uint8_t none[] = { 0 };
@@ -256,7 +256,7 @@ static int restore_partial(struct table *b, struct decoder *d, const struct stat
 /* ---- windows ---- */
 
 /* Puts the decoder at the first n tokens, in the state x. */
-static int place(struct table *b, struct decoder *d, const struct state *x, size_t n, struct err *e)
+static int place(struct session *b, struct decoder *d, const struct state *x, size_t n, struct err *e)
 {
     memcpy(d->tokens, b->tokens, n * sizeof *d->tokens);
     d->n_tokens = n;
@@ -269,7 +269,7 @@ static int place(struct table *b, struct decoder *d, const struct state *x, size
 }
 
 /* Checks the tokens of this setting against the text, and appends new ones to it. */
-static int check_tokens(struct table *b, const struct decoder *d, size_t i, size_t from, struct err *e)
+static int check_tokens(struct session *b, const struct decoder *d, size_t i, size_t from, struct err *e)
 {
     for (size_t n = from; n < MIN(d->n_tokens, b->n_tokens); n++)
         if (d->tokens[n] != b->tokens[n])
@@ -289,7 +289,7 @@ static int check_tokens(struct table *b, const struct decoder *d, size_t i, size
 
 /* Takes the cache as the last decoder left it. Its committed rows equal this decoder's own, so this one
  * continues where it stood. */
-static int adopt_cache(struct table *b, struct decoder *d, struct err *e)
+static int adopt_cache(struct session *b, struct decoder *d, struct err *e)
 {
     const size_t own = d->n_tokens - 1;
     d->kv.n_past = b->kv.n_past;
@@ -303,7 +303,7 @@ struct turn { double seconds; size_t tokens; bool out; };
 
 /* Setting i writes one slice, up to the token `end`. Tokens before `from` are not measured, nor are the
  * first rounds of a later slice, which find the caches as another setting left them. */
-static int run_slice(struct table *b, size_t i, size_t from, size_t end, struct turn *turn, struct err *e)
+static int run_slice(struct session *b, size_t i, size_t from, size_t end, struct turn *turn, struct err *e)
 {
     struct decoder *d = &b->d[i];
     const size_t known = d->n_tokens;
@@ -344,7 +344,7 @@ static struct spec_run run_of(const struct decoder *d, const struct turn *turn)
 }
 
 /* The writer continues to token n from where it stands, in the state that its last window left. */
-static int write_to(struct table *b, size_t n, struct err *e)
+static int write_to(struct session *b, size_t n, struct err *e)
 {
     struct decoder *d = &b->d[SPEC_AUTO];
     size_t from = d->n_tokens;
@@ -361,18 +361,18 @@ static int write_to(struct table *b, size_t n, struct err *e)
 
 /* Where setting i begins, so that it is warm at `start`. Settings that plan, and did not write the text,
  * get a longer lead: on the way they try again what they would have tried many times since. */
-static size_t begin_at(const struct table *b, size_t i, size_t start, bool first)
+static size_t begin_at(const struct session *b, size_t i, size_t start, bool first)
 {
     const struct spec *s = b->s;
     const struct draft_settings *draft = &s->setup[i].draft;
     const bool fixed = !draft->drafters || draft->n_width;
-    size_t lead = fixed || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
-                  : first                               ? 4 * s->lead
-                                                        : s->lead;
+    const size_t lead = fixed || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
+                        : first                 ? 4 * s->lead
+                                                : s->lead;
     return MAX(b->t->n_prompt, start - MIN(lead, start));
 }
 
-static int measure_window(struct table *b, size_t k, struct err *e)
+static int measure_window(struct session *b, size_t k, struct err *e)
 {
     struct spec *s = b->s;
     struct spec_window *w = &b->t->window[k];
@@ -440,7 +440,7 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
 
 /* Replaces the decoder's own cache, workspace and logits by the common ones: the addresses of buffers
  * change the time of a short pass by a tenth and more, which is no setting's merit. */
-static void lend_buffers(struct table *b, struct decoder *d)
+static void lend_buffers(struct session *b, struct decoder *d)
 {
     mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
     mem_free(d->logits, d->logits_bytes);
@@ -450,7 +450,7 @@ static void lend_buffers(struct table *b, struct decoder *d)
     d->work = d->draft.work = b->work;
 }
 
-static void reclaim_buffers(struct table *b, struct decoder *d)
+static void reclaim_buffers(struct session *b, struct decoder *d)
 {
     if (d->work == b->work) {
         d->kv.base = NULL;
@@ -460,7 +460,7 @@ static void reclaim_buffers(struct table *b, struct decoder *d)
     }
 }
 
-static int open_decoders(struct table *b, struct err *e)
+static int open_decoders(struct session *b, struct err *e)
 {
     struct spec *s = b->s;
     const struct model *m = &s->engine.model;
@@ -501,7 +501,7 @@ static int open_decoders(struct table *b, struct err *e)
 
 static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 {
-    struct table b = { .s = s, .t = t };
+    struct session b = { .s = s, .t = t };
     const double start = clock_seconds();
     int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e)
                  ? -1
