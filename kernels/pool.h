@@ -4,7 +4,8 @@
  *                                 the last call
  *
  * The caller is thread 0. Each thread starts with a contiguous share of its own, so that it reads the same
- * weights in every pass, and then runs items of other threads' shares. Idle threads spin briefly, then sleep. */
+ * weights in every pass, and then runs items of other threads' shares. Idle threads spin briefly, then
+ * sleep. */
 #pragma once
 #include <stddef.h>
 

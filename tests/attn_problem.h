@@ -1,13 +1,14 @@
-/* Attention problems for the tests of kernels: random keys, queries and nodes of every type, junk around them, and their outputs. */
+/* Attention problems for the tests of kernels: random keys, queries and nodes of every type with junk around
+ * them, and their outputs. */
 #pragma once
 #include "tests/reference.h"
 #include "tests/test.h"
 
-/* One attention problem with everything it points to. Positions 0..n_pos-1 hold keys; n_blocks cover them. */
+/* One attention problem with all its memory. Positions 0..n_pos-1 hold keys; n_blocks blocks cover them. */
 struct problem {
     struct attn a;
     size_t group, n_pos, n_blocks, n_nodes;
-    char *kv, *scratch, *stored;             /* stored: [n_kv][n_pos] rows, the truth behind kv */
+    char *kv, *scratch, *stored;             /* stored: [n_kv][n_pos] rows, from which kv was made */
     void *q;
     float *q_scale;
     size_t *lo, *hi;
@@ -28,7 +29,7 @@ REF char *node_row(const struct problem *p, size_t h, size_t s)
 {
     return p->scratch + (s * p->a.n_kv_heads + h) * row_bytes(p);
 }
-/* Element i of a stored row, K then V; its unit where it is a whole number. */
+/* Element i of a stored row, K then V; the unit of an int16 element. */
 REF float unit_of(const struct problem *p, const char *row, size_t i)
 {
     float u = 1;
@@ -73,15 +74,15 @@ REF void random_row(const struct problem *p, char *row, struct rng *rng)
     }
     make_row(p, row, x);
 }
-/* A key that query row `q` looks at above all. */
-REF void looked_at_row(const struct problem *p, char *row, size_t q, struct rng *rng)
+/* A key that gets most of the weight of query row `q`. */
+REF void attractive_row(const struct problem *p, char *row, size_t q, struct rng *rng)
 {
     float x[2 * DIM_MAX];
     for (size_t i = 0; i < p->a.head_dim; i++)
         x[i] = 2 * (float)query_at(p, q, i), x[p->a.head_dim + i] = rng_normal(rng);
     make_row(p, row, x);
 }
-/* Any finite bits: huge, tiny, denormal, both zeros. */
+/* Any finite bits: huge, tiny, denormal, zeros of both signs. */
 REF void junk_row(const struct problem *p, char *row, struct rng *rng)
 {
     for (size_t i = 0; i < 2 * p->a.head_dim; i++) {
@@ -109,7 +110,8 @@ REF void junk_slots(struct problem *p, size_t h, size_t from, size_t to, struct 
 REF void problem_open(struct problem *p, enum dtype t, size_t m, size_t n_kv, size_t group, size_t d,
                       size_t n_pos, size_t n_nodes, struct rng *rng)
 {
-    *p = (struct problem){ .group = group, .n_pos = n_pos, .n_nodes = n_nodes, .n_blocks = (n_pos + n_nodes) / KV_BLOCK + 2 };
+    *p = (struct problem){ .group = group, .n_pos = n_pos, .n_nodes = n_nodes,
+                           .n_blocks = (n_pos + n_nodes) / KV_BLOCK + 2 };
     p->a = (struct attn){ .type = t, .m = m, .n_heads = n_kv * group, .n_kv_heads = n_kv, .head_dim = d };
     p->a.block_bytes = kv_block_bytes(t, d);
     p->a.head_bytes = p->a.block_bytes * p->n_blocks;
@@ -150,7 +152,7 @@ REF void use_tree(struct problem *p)
     p->a.n_node = p->n_node, p->a.node = p->node, p->a.node_max = p->n_nodes + 1;
 }
 
-/* Run it; rows are worked on `step` at a time. Result act [m][n_heads*d], free with guard_free. */
+/* Computes the problem in steps of `step` rows. Returns act [m][n_heads*d], to be freed with guard_free. */
 REF void *attend(const struct ops *o, const struct problem *p, size_t step)
 {
     struct attn a = p->a;
@@ -177,7 +179,7 @@ REF void *attend(const struct ops *o, const struct problem *p, size_t step)
     guard_free(a.part), guard_free(work);
     return out;
 }
-/* The same problem with only row r in it; q is gathered. */
+/* The same problem with row r alone; q is gathered. */
 REF void *attend_alone(const struct ops *o, const struct problem *p, size_t r)
 {
     struct problem one = *p;

@@ -1,6 +1,7 @@
-/* The instructions of the AVX-512 twin (kernels/avx512.c) in C for CPUs with AVX2, so that what the twin does with them is tested where no CPU has them:
- * its tiles, its order of sums, its rounding. What the instructions themselves do is as Intel's manual says; tests/test_dpbf16.c compares the one
- * that is intricate with the hardware, where there is one. Included before the twin (Makefile, IN_C); only what the twin uses is here. */
+/* The instructions of the AVX-512 twin (kernels/avx512.c), written in C for CPUs with AVX2. The twin's tiles,
+ * its order of sums and its rounding are thus tested on CPUs without AVX-512. The instructions follow Intel's
+ * manual; tests/test_dpbf16.c compares the most intricate instruction with the hardware, where available.
+ * Included before the twin (Makefile, IN_C); it has only the instructions that the twin uses. */
 #pragma once
 #include <assert.h>
 #include <immintrin.h>
@@ -13,7 +14,8 @@
 
 #define IN_C static inline __attribute__((always_inline))
 #define EACH(n) for (int i = 0; i < (n); i++)
-typedef union { __m512 f; __m512i v; __m512bh h; float f32[16]; int32_t i32[16]; uint32_t u32[16]; uint64_t u64[8]; int16_t i16[32]; __m256 half_f[2]; __m256i half[2]; } in_c;
+typedef union { __m512 f; __m512i v; __m512bh h; float f32[16]; int32_t i32[16]; uint32_t u32[16];
+                uint64_t u64[8]; int16_t i16[32]; __m256 half_f[2]; __m256i half[2]; } in_c;
 
 IN_C __m512 in_c_set1_ps(float x) { in_c r; EACH(16) r.f32[i] = x; return r.f; }
 IN_C __m512i in_c_set1_epi32(int x) { in_c r; EACH(16) r.i32[i] = x; return r.v; }
@@ -46,7 +48,7 @@ IN_C __m512i in_c_mul_epu32(__m512i a, __m512i b) { in_c r, x = { .v = a },
     y = { .v = b }; EACH(8) r.u64[i] = (uint64_t)(uint32_t)x.u64[i] * (uint32_t)y.u64[i]; return r.v; }
 IN_C __m512i in_c_and(__m512i a, __m512i b) { return a & b; }
 IN_C __m512i in_c_xor(__m512i a, __m512i b) { return a ^ b; }
-/* _CMP_NLT_UQ, the only comparison there is: not less, true for NaN. */
+/* _CMP_NLT_UQ, the only comparison in use: not less, true for NaN. */
 IN_C uint16_t in_c_cmp_ps_mask(__m512 a, __m512 b, int what)
 {
     in_c x = { .f = a }, y = { .f = b };
@@ -58,9 +60,11 @@ IN_C uint16_t in_c_cmp_ps_mask(__m512 a, __m512 b, int what)
 IN_C __m512 in_c_maskz_mov_ps(uint16_t m, __m512 a) { in_c r, x = { .f = a }; EACH(16) r.u32[i] = m >> i & 1
     ? x.u32[i] : 0; return r.f; }
 IN_C __m512i in_c_cvtps_epi32(__m512 a) { in_c r,
-                                          x = { .f = a }; EACH(2) r.half[i] = _mm256_cvtps_epi32(x.half_f[i]); return r.v; }
+                                          x = { .f = a }; EACH(2) r.half[i] = _mm256_cvtps_epi32(x.half_f[i]);
+                                              return r.v; }
 IN_C __m512 in_c_cvtepi32_ps(__m512i a) { in_c r,
-                                          x = { .v = a }; EACH(2) r.half_f[i] = _mm256_cvtepi32_ps(x.half[i]); return r.f; }
+                                          x = { .v = a }; EACH(2) r.half_f[i] = _mm256_cvtepi32_ps(x.half[i]);
+                                              return r.f; }
 IN_C __m512 in_c_cvtph_ps(__m256i a)
 {
     in_c r;
@@ -83,7 +87,7 @@ IN_C __m512i in_c_cvtepi8_epi16(__m256i a)
     EACH(32) r.i16[i] = x[i];
     return r.v;
 }
-/* To the nearest, ties to even; denormals are zeros, NaNs quiet. */
+/* To nearest, ties to even; denormals become zeros, NaNs quiet. */
 IN_C __m256i in_c_cvtneps_pbh(__m512 a)
 {
     in_c x = { .f = a };
@@ -96,7 +100,7 @@ IN_C __m256i in_c_cvtneps_pbh(__m512 a)
     }
     return _mm256_loadu_si256((const __m256i *)(const void *)r);
 }
-/* Two FMAs, the odd elements first, denormals in and out are zeros whatever MXCSR says. */
+/* Two FMAs, odd elements first; denormal inputs and results become zeros whatever MXCSR says. */
 IN_C __m512 in_c_dpbf16_ps(__m512 c, __m512bh a, __m512bh b)
 {
     in_c r = { .f = c }, x = { .h = a }, y = { .h = b };

@@ -1,4 +1,4 @@
-/* The device that tests of the GPU's kernels run on: the emulated one, or with LONGHAND_TEST_DEVICE=cuda a GPU. */
+/* The device of the tests of GPU kernels: the emulated GPU, or a GPU with LONGHAND_TEST_DEVICE=cuda. */
 #pragma once
 #include "kernels/device.h"
 #include "tests/emulated/emulated.h"

@@ -1,4 +1,4 @@
-/* A device for tests: buffers from random numbers, one sequence over one cache. */
+/* Helpers for tests of devices: buffers of random numbers, one sequence over one cache. */
 #pragma once
 #include "kernels/device.h"
 #include "tests/device_open.h"
@@ -47,7 +47,7 @@ static inline void rig_cache_free(struct device *d, struct device_kv *kv)
     d->free(d, kv->scratch, 0);
 }
 
-/* The rows of a pass over one cache. parent NULL: they follow each other; else a tree (parent -1: the text). */
+/* The rows of a pass over one cache. parent NULL: a chain; else a tree (parent -1: the text). */
 enum { RIG_ROWS = 1024 };
 struct rig_pass {
     struct device_rows rows;

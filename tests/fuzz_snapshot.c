@@ -1,5 +1,6 @@
-/* Fuzz target: the file of a snapshot. Input: what is made right (1: the sums of the pieces, 2: of the table, 4: of the header, 8: the size of
- * the file), else no input would get behind the sums; the header, without the zeros up to its page; data and table. */
+/* Fuzz target: the file of a snapshot. Byte 0 of the input says which parts to make valid (1: checksums of
+ * the pieces, 2: of the table, 4: of the header, 8: the file size); without that no input would pass the
+ * checksums. Then follow the header, without the zeros at the end of its page, data and table. */
 #include "kvmgr/snapshot.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static size_t snap_sections(const char *file)
     return (size_t)MIN(snap_get(file + SNAP_N_SECTIONS, 4), (uint64_t)SNAPSHOT_SECTIONS_MAX);
 }
 
-/* What the first byte asks for; numbers in the header are believed as far as they stay in the file. */
+/* Makes the parts valid that the first byte names. Numbers in the header count as far as they stay inside the
+ * file. */
 static void snap_make_right(char *file, size_t size, unsigned what)
 {
     if (what & 8) {
@@ -60,9 +62,9 @@ static void snap_failed(const struct err *e)
             abort();
 }
 
-static size_t snap_good;                     /* files that were right: a test looks */
+static size_t snap_good;                     /* number of valid files, for a test */
 
-/* Each section that is found by its name is the bytes that the file has for it. */
+/* The bytes read for each section are the bytes that the file has for it. */
 static void snap_read_all(const struct snapshot *f, const char *file, size_t size)
 {
     struct err e;
@@ -105,7 +107,7 @@ static int snap_file(void)
     return fd;
 }
 
-/* Offsets above that are not those of the header any more would make this a fuzzer of nothing. */
+/* If the offsets above no longer match struct header, this fuzzer tests nothing. */
 static void snap_check_layout(void)
 {
     static char file[SNAP_PAGE + 100], again[SNAP_PAGE + 100];

@@ -1,6 +1,6 @@
 /* References for the tests of kernels, written from kernels/ops.h alone: bit patterns, a generator of
- * awkward floats, the defined products (plain C, slow and literal), double-precision versions of the
- * operations with the same roundings, and the comparison of bytes where NaN equals NaN. */
+ * difficult floats, the defined products (plain C, slow and literal), double-precision versions of the
+ * operations with the same roundings, and a comparison of bytes in which NaN equals NaN. */
 #pragma once
 #include "kernels/ops.h"
 #include <float.h>
@@ -25,9 +25,9 @@ REF_INLINE float ref_daz(float x)
     uint32_t u = ref_bits(x);
     return u & 0x7f800000 ? x : ref_float(u & 0x80000000);
 }
-/* a*b + c rounded once; inputs and result flushed; tiny is what is below FLT_MIN after rounding to 24
- * bits with an unbounded exponent. fmaf itself rounds to the denormal grid, so what it lifts to exactly
- * FLT_MIN is rounded again 64 binades higher, where nothing is denormal. */
+/* a*b + c rounded once; inputs and result flushed. Tiny means below FLT_MIN after rounding to 24 bits with an
+ * unbounded exponent. fmaf rounds to the denormal grid, so a result of exactly FLT_MIN is rounded again 64
+ * binades higher, where nothing is denormal. */
 REF_INLINE float ref_fma_flush(float a, float b, float c)
 {
     a = ref_daz(a), b = ref_daz(b), c = ref_daz(c);
@@ -74,7 +74,7 @@ REF_INLINE uint64_t rng_next(struct rng *r)
     return z ^ z >> 31;
 }
 REF size_t rng_below(struct rng *r, size_t n) { return (size_t)(rng_next(r) % n); }
-/* Near normal, mean 0, deviation 1: twelve uniform numbers. */
+/* About normal with mean 0 and deviation 1: the sum of twelve uniform numbers. */
 REF float rng_normal(struct rng *r)
 {
     double s = -6;
@@ -82,7 +82,8 @@ REF float rng_normal(struct rng *r)
         s += (double)(rng_next(r) >> 11) * 0x1p-53;
     return (float)s;
 }
-/* A float with every class in it: mostly normal numbers, some zeros of both signs, denormals, huge, infinite, NaN. */
+/* A float of any class: mostly normal numbers, some zeros of both signs, denormals, huge values, infinities,
+ * NaN. */
 REF float rng_awkward(struct rng *r)
 {
     static const uint32_t special[] = { 0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00400000,
@@ -97,7 +98,7 @@ REF float rng_awkward(struct rng *r)
     default: return rng_normal(r);
     }
 }
-/* The same without infinities and NaN, and never so large that a product overflows. */
+/* As rng_awkward without infinities and NaN, and never so large that a product overflows. */
 REF float rng_finite(struct rng *r)
 {
     float x = rng_awkward(r);
@@ -130,7 +131,8 @@ REF size_t act_differ(enum dtype t, const void *a, const void *b, size_t n)
     }
     return n;
 }
-/* got = act(v) for some real v with |v - want| <= tol: rounding is monotone, so the ends decide. NaN and Inf never pass. */
+/* got = act(v) for some real v with |v - want| <= tol. Rounding is monotone, so the ends decide. NaN and Inf
+ * never pass. */
 REF bool act_near(enum dtype t, float got, double want, double tol)
 {
     return isfinite(got) && isfinite(want) && act_round(t, (float)(want - tol)) <= got &&
@@ -158,7 +160,7 @@ REF float ref_dot_f32(const float *a, const float *b, size_t k)
     return acc;
 }
 
-/* ---- memory with guards: 64 bytes of a pattern on both sides of what an operation writes ---- */
+/* ---- memory with guards: a pattern of 64 bytes on both sides of the memory that an operation writes ---- */
 
 enum { GUARD = 64 };
 REF void *guard_alloc(size_t bytes)
@@ -193,4 +195,5 @@ REF size_t twins_here(const struct ops **t, size_t max)
             t[n++] = *o;
     return n;
 }
-#define FOR_TWINS(o) for (const struct ops *const *o##_ = ops_all, *o; (o = *o##_); o##_++) if (o->supported())
+#define FOR_TWINS(o) for (const struct ops *const *o##_ = ops_all, *o; (o = *o##_); \
+                          o##_++) if (o->supported())

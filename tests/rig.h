@@ -1,9 +1,10 @@
-/* A model opened with a twin and a number of threads, and passes over it, for the tests of whole models. */
+/* For tests of whole models: a model opened with a twin and a number of threads, and passes over it. */
 #pragma once
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 
-struct rig { struct config c; struct model m; struct pool *pool; struct device *dev; struct workspace *w; size_t rows_max, n_max; };
+struct rig { struct config c; struct model m; struct pool *pool; struct device *dev; struct workspace *w;
+             size_t rows_max, n_max; };
 
 static inline _Noreturn void rig_die(const char *what, const struct err *e)
 {
@@ -22,7 +23,7 @@ static inline void rig_open_kv(struct rig *r, const char *dir, enum dtype comput
                    &e)) rig_die("model", &e);
     if (workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
-/* With the cache that --kv-dtype auto makes. */
+/* With the cache type of --kv-dtype auto. */
 static inline void rig_open(struct rig *r, const char *dir, enum dtype compute, const struct ops *o,
                             size_t threads, size_t rows_max, size_t n_max)
 {
@@ -40,7 +41,7 @@ static inline void rig_kv(const struct rig *r, struct kv *kv, size_t n_max, size
                 r->m.head_dim, n_max, node_max, &e))
         rig_die("cache", &e);
 }
-/* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, whatever the type. */
+/* Random bytes of stored K and V: numbers of up to about 2 in both halves of each word, for any type. */
 static inline void rig_random_words(uint32_t *w, size_t words, struct rng *rng)
 {
     for (size_t i = 0; i < words; i++)
@@ -69,8 +70,9 @@ static inline double rig_row_at(const void *row, enum dtype type, size_t head_di
     memcpy(&unit, (const char *)row + 4 * head_dim + (i < head_dim ? 0 : 4), sizeof unit);
     return (double)((const int16_t *)row)[i] * (double)unit;
 }
-/* Make the first n positions of the cache random numbers, the same ones for the same seed. Long caches are filled byte by
- * byte, in the order of the blocks; up to 10,000 positions row by row, so that the layout does not matter. */
+/* Fills the first n positions of the cache with random numbers, equal for equal seeds. Up to 10,000 positions
+ * are filled row by row, independently of the layout; longer caches byte by byte, in the order of the
+ * blocks. */
 static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
 {
     struct rng rng = { seed };
@@ -93,7 +95,8 @@ static inline void rig_inject(struct kv *kv, size_t n, uint64_t seed)
     kv->n_past = kv->n_written = !by_row ? MIN(blocks * KV_BLOCK, kv->n_max) : n;
     kv_truncate(kv, n);
 }
-/* Rows of one sequence, all logits (or only the last row's with want_all false). Exits when the pass fails. */
+/* A pass over rows of one sequence, with all logits or (want_all false) only those of the last row. Exits
+ * when the pass fails. */
 static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *token, const int32_t *parent,
                             size_t n, float *logits, bool want_all)
 {
@@ -103,7 +106,8 @@ static inline void rig_pass(const struct rig *r, struct kv *kv, const int32_t *t
     struct pass_seq s = { kv, n, token, parent, want_all ? all : NULL, logits };
     if (model_forward(&r->m, r->w, &s, 1, NULL, 0, &e)) rig_die("pass", &e);
 }
-/* n tokens in passes of m rows; logits [n][vocab], or NULL: only the last row of each pass, thrown away into `last`. */
+/* n tokens in passes of m rows. Logits [n][vocab]; NULL: only those of the last row of each pass, written to
+ * `last`. */
 static inline void rig_run(const struct rig *r, struct kv *kv, const int32_t *token, size_t n, size_t m,
                            float *logits, float *last)
 {
@@ -118,7 +122,7 @@ static inline void rig_tokens(int32_t *token, size_t n, size_t vocab, uint64_t s
     struct rng rng = { seed };
     for (size_t i = 0; i < n; i++) token[i] = (int32_t)rng_below(&rng, vocab);
 }
-/* Bytes of rows [from, to) of two caches, every layer and head. */
+/* Whether rows [from, to) of two caches have equal bytes, in every layer and head. */
 static inline bool rig_same_rows(const struct kv *a, const struct kv *b, size_t from, size_t to)
 {
     float x[2 * HEAD_DIM_MAX], y[2 * HEAD_DIM_MAX];

@@ -1,4 +1,4 @@
-/* The kernels that this binary holds, as their own bytes tell; and a machine without a GPU. */
+/* The kernel images of this binary, identified by their own bytes; and a machine without a GPU. */
 #include "kernels/cuda_images.h"
 #include "kernels/device.h"
 #include "tests/test.h"

@@ -1,4 +1,5 @@
-/* The CUDA kernels, compiled as C and run by the emulation: against references in double, and against themselves (R1). */
+/* The CUDA kernels, compiled as C for the emulated GPU: against references in double, and against themselves
+ * (R1). */
 #include "tests/emulated/emulate.h"
 #include "tests/device_rig.h"
 
@@ -39,7 +40,7 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
     float *db = rig_put(dev, bias, n * sizeof *bias);
     for (size_t i = 0; i < n_rows; i++) {
         float *dy = rig_put(dev, before, 128 * n * sizeof *before);
-        /* another block comes last to what several of them add up */
+        /* another block is the last to add up shared outputs */
         emulate_set_order(EMULATE_DESCENDING);
         dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
         emulate_set_order(EMULATE_ASCENDING);
@@ -80,8 +81,8 @@ static void product_is_the_sum_and_a_row_is_a_row(void)
 {
     static const size_t rows[] = { 70, 1, 3, 16, 17, 64, 65, 128 };
     open_for(128, 64, 8, 2, 64);
-    product_case(200, 100, rows, 8, false);      /* nothing is a multiple of anything */
-    product_case(129, 704, rows, 8, true);       /* pieces meet inside a tile of outputs */
+    product_case(200, 100, rows, 8, false);      /* no size is a multiple of a tile */
+    product_case(129, 704, rows, 8, true);       /* pieces share a tile of outputs */
     product_case(700, 64, rows + 2, 3, true);
     product_case(16, 1504, rows + 1, 4, false);  /* one tile of outputs, several pieces */
 }
@@ -101,7 +102,7 @@ static void pieces_cover_every_tile_once(void)
 struct geometry { size_t heads, kv_heads, dim; };
 static struct geometry geo;
 static struct device_kv cache;
-static uint16_t *kv_host;            /* as the cache: [2 layers][kv_heads][blocks] */
+static uint16_t *kv_host;            /* as in the cache: [2 layers][kv_heads][blocks] */
 
 static void fill_cache(size_t n_max, size_t node_max)
 {
@@ -127,7 +128,7 @@ static float key(size_t layer, size_t h, size_t p, size_t i, bool value)
                 (value ? 64 * dp : 0) + p % 64 * dp + i]);
 }
 
-/* act [n][heads][dp] of a pass with these queries. */
+/* Returns act [n][heads][dp] of a pass with these queries. */
 static uint16_t *attend(struct rig_pass *p, const uint16_t *q, size_t layer, size_t window)
 {
     const size_t size = p->rows.n * geo.heads * cache.head_dim * 2;
@@ -151,7 +152,8 @@ static uint16_t *random_queries(size_t n)
     return q;
 }
 
-/* softmax in double, powers of two; probabilities are rounded to bf16 before the sum with V, hence the tolerance: 2^-8 of what is summed. */
+/* Softmax in double with powers of two. Probabilities are rounded to bf16 before the sum with V, so the
+ * tolerance is 2^-8 of the summed values. */
 static void check_row(const uint16_t *got, const uint16_t *q, size_t layer, size_t h, size_t lo, size_t end,
                       const char *what)
 {
@@ -186,7 +188,7 @@ static void attention_case(size_t heads, size_t kv_heads, size_t dim, size_t n_p
     for (size_t r = 0; r < n; r += n > 8 ? n / 5 : 1) {
         char what[128];
         const size_t end = n_past + r + 1;
-        snprintf(what, sizeof what, "%zu/%zu x %zu, row %zu of %zu behind %zu, window %zu", heads, kv_heads,
+        snprintf(what, sizeof what, "%zu/%zu x %zu, row %zu of %zu after %zu, window %zu", heads, kv_heads,
                  dim, r, n, n_past, window);
         for (size_t h = 0; h < heads; h += heads - 1)
             check_row(got + r * row + h * cache.head_dim, q + r * row + h * cache.head_dim, 1, h,
@@ -212,14 +214,15 @@ static void attention_is_softmax_and_a_row_is_a_row(void)
     attention_case(8, 2, 64, 0, 1, 0);
     attention_case(8, 2, 64, 60, 9, 0);
     attention_case(8, 2, 128, 130, 20, 0);       /* more than 64 queries */
-    attention_case(6, 2, 48, 63, 100, 0);        /* a group that no fragment is a multiple of; padded heads; several tiles and slabs */
+    /* a group that divides no fragment; padded heads; several tiles and slabs */
+    attention_case(6, 2, 48, 63, 100, 0);
     attention_case(4, 4, 64, 2040, 17, 0);       /* across a chunk */
     attention_case(8, 1, 64, 4090, 8, 0);
-    attention_case(8, 2, 64, 2200, 5, 100);      /* windowed, over a chunk's border and behind it */
+    attention_case(8, 2, 64, 2200, 5, 100);      /* windowed, over and after a chunk's border */
     attention_case(8, 2, 64, 2049, 90, 70);
 }
 
-/* Nodes of a tree give what their path gives when it stands in the cache. */
+/* Nodes of a tree give the results of their paths committed to the cache. */
 static void tree_case(size_t heads, size_t kv_heads, size_t dim, size_t n_past, const int32_t *parent,
                       size_t n, size_t step, size_t window)
 {
@@ -239,8 +242,8 @@ static void tree_case(size_t heads, size_t kv_heads, size_t dim, size_t n_past, 
         struct rig_pass *one = rig_pass(&cache, n_past + len - 1, 1, NULL, 32);
         uint16_t *alone = attend(one, q + r * row, 1, window);
         CHECK(memcmp(alone, got + r * row, row * 2) == 0,
-              "node %zu of %zu behind %zu, depth %zu: not what it is in the cache", r, n, n_past, len);
-        /* as it was: random bytes where nobody may look */
+              "node %zu of %zu after %zu, depth %zu: differs from the row in the cache", r, n, n_past, len);
+        /* restore random bytes in the slots that no row may see */
         dev->upload(dev, cache.base, kv_host, 2 * cache.layer_bytes);
         rig_pass_free(one);
         free(alone);
@@ -257,7 +260,7 @@ static void tree_nodes_are_what_their_paths_are(void)
         parent[i] = i == 0 ? -1 : i < 40 ? (int32_t)(i - 1) / 3 : (int32_t)(rig_random() % i);
     tree_case(8, 2, 64, 100, parent, 14, 1, 0);
     tree_case(8, 2, 128, 60, parent, 40, 3, 0);          /* boundary inside a path */
-    tree_case(6, 2, 64, 0, parent, 64, 7, 0);            /* nothing is committed */
+    tree_case(6, 2, 64, 0, parent, 64, 7, 0);            /* nothing committed */
     tree_case(8, 2, 64, 64, parent, 30, 3, 20);          /* on a border, windowed */
     tree_case(4, 1, 64, 2046, parent, 25, 2, 0);         /* across a chunk */
     for (int32_t i = 0; i < 100; i++)

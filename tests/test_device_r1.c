@@ -1,5 +1,6 @@
-/* R1 on a device, of whole passes: the logits of a row are the same bytes whatever the number of rows in the pass, as rows behind the text or as
- * a chain in a tree. On a GPU: two layers of Llama-3.1-8B's shape, 1 to 128 rows and 900, at lengths up to 100,000; emulated: a few of them. */
+/* R1 for whole passes on a device: the logits of a row are the same bytes for any number of rows in the pass,
+ * as rows after the text or as a chain in a tree. On a GPU: two layers of Llama-3.1-8B's shape, 1 to 128 rows
+ * and 900, at lengths up to 100,000. On the emulated GPU: a few of these cases. */
 #include "src/model/model.h"
 #include "tests/device_open.h"
 #include "tests/test.h"
@@ -12,7 +13,8 @@ static struct workspace *work;
 static struct kv kv;
 static int32_t token[ROWS_MAX], chain[TREE_MAX];
 static uint8_t all[ROWS_MAX];
-static float *logits, *one, *got;    /* the device's [rows][vocab]; of single rows, of the pass at hand */
+/* device memory [rows][vocab]; host memory: of single rows, of the present pass */
+static float *logits, *one, *got;
 
 static const char large[] =
     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096, "
@@ -27,7 +29,7 @@ static const char tiny[] =
     "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,\n"
     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 0, \"eos_token_id\": 1}";
 
-/* Random rows up to n; what stands behind them is finite. */
+/* Random rows up to n; the slots after them hold finite values. */
 static void fill(size_t n)
 {
     const size_t blocks = MIN(n / KV_BLOCK + 1, kv.head_bytes / kv.block_bytes);
@@ -57,7 +59,7 @@ static void same(size_t at, size_t n, bool tree)
 {
     for (size_t r = 0; r < n && !test_failed_; r++)
         CHECK(memcmp(got + r * config.vocab, one + r * config.vocab, config.vocab * sizeof *got) == 0,
-              "row %zu of %zu%s behind %zu rows is not the row alone", r, n, tree ? " in a tree" : "", at);
+              "row %zu of %zu%s after %zu rows differs from the row alone", r, n, tree ? " in a tree" : "", at);
 }
 
 static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_sizes, size_t most)

@@ -1,4 +1,4 @@
-/* The kernels that work row by row, those on caches, and their index arithmetic where 32 bits do not reach. */
+/* The kernels for single rows and for caches, and their index arithmetic beyond 32 bits. */
 #include <sys/mman.h>
 
 #include "tests/emulated/emulate.h"
@@ -18,7 +18,7 @@ static void open_for(size_t rows_max, size_t n_max, size_t heads, size_t kv_head
     CHECK(dev->reserve(dev, &l) == 0, "%s", dev->error);
 }
 
-/* Zeroed memory of the device that is more than the tests' machine may have: pages that nobody touches are none. */
+/* Zeroed memory of the device that may exceed the machine's memory: untouched pages take none. */
 static char *sparse(size_t bytes)
 {
     if (test_on_gpu())
@@ -143,7 +143,7 @@ static void norm_and_swiglu_are_their_formulas_and_bad_rows_are_noted(void)
     dev->free(dev, dx, 0), dev->free(dev, dw, 0), dev->free(dev, dy, 0);
 }
 
-/* RoPE without norms is the plain C twin's, bit for bit; K and V lie where the layout says. */
+/* RoPE without norms equals the plain C twin bit for bit; K and V lie where the layout says. */
 static void rope_is_the_plain_twins_and_stores_what_attention_reads(void)
 {
     enum { HEADS = 6, KV = 2, D = 48, DP = 64, ROWS = 9, ALL = HEADS + 2 * KV, PAST = 60 };
@@ -184,7 +184,8 @@ static void rope_is_the_plain_twins_and_stores_what_attention_reads(void)
                 const size_t hd = (i - HEADS) % KV, value = i >= HEADS + KV, pos = p->pos[r];
                 const uint16_t *stored = kind == 1
                     ? scratch + ((2 * ROWS + r) * KV + hd) * 2 * DP + value * DP
-                    : cache + (2 * kv.layer_bytes + hd * kv.head_bytes + pos / 64 * kv.block_bytes) / 2 + value * 64 * DP + pos % 64 * DP;
+                    : cache + (2 * kv.layer_bytes + hd * kv.head_bytes + pos / 64 * kv.block_bytes) / 2 +
+                        value * 64 * DP + pos % 64 * DP;
                 const float scale = i < HEADS ? (float)(0x1.71547652b82fep0 / sqrt((double)D)) : 1;
                 const uint16_t *got = i < HEADS ? q + (r * HEADS + i) * DP : stored;
                 for (size_t j = 0; j < DP; j++) {
@@ -252,7 +253,7 @@ static void same_slot(const uint16_t *a, const struct device_kv *ka, size_t pa, 
 
 static bool before(const float *s, uint32_t a, uint32_t b) { return s[a] > s[b] || (s[a] == s[b] && a > b); }
 
-/* All layers at once, each with a window of its own and scores of its own kind. */
+/* All layers at once, each with its own window and its own kind of scores. */
 static void selection_takes_the_best_rows_in_order(void)
 {
     static const struct { size_t n_past, sinks, budget, from[LAYERS]; int kind;
@@ -276,7 +277,7 @@ static void selection_takes_the_best_rows_in_order(void)
         uint32_t from[LAYERS];
         for (size_t l = 0; l < LAYERS; l++)
             from[l] = (uint32_t)cases[c].from[l];
-        /* any; many ties; all but equal, zeros of both signs; equal but for the last bits */
+        /* random; many ties; nearly all equal, with zeros of both signs; equal except for the last bits */
         for (size_t i = 0; i < LAYERS * HEADS * SLOTS; i++) {
             const int kind = (cases[c].kind + (i / SLOTS == 1)) % 4;
             score[i] = kind == 0 ? rig_float() : kind == 1 ? (float)(rig_random() % 5) - 2 : kind == 2 ? i % 7
@@ -301,7 +302,7 @@ static void selection_takes_the_best_rows_in_order(void)
                         if (!taken[j] && (best == UINT32_MAX || before(s, j, best)))
                             best = j;
                     if (best == UINT32_MAX)
-                        best = (uint32_t)--back;             /* behind the window: nearest first */
+                        best = (uint32_t)--back;             /* before the window: the nearest first */
                     taken[best] = true;
                     CHECK(rows[(l * HEADS + h) * SLOTS + i] == best,
                           "case %zu, layer %zu, head %zu, slot %zu: row %u, not %u", c, l, h, i,
@@ -317,7 +318,7 @@ static void selection_takes_the_best_rows_in_order(void)
     rig_cache_free(dev, &full), rig_cache_free(dev, &part);
 }
 
-static void rows_are_copied_and_cleared_where_they_should(void)
+static void rows_are_copied_and_zeroed(void)
 {
     static const uint32_t from[] = { 399, 0, 64 }, to[] = { 1, 63, 390 };
     open_for(16, SLOTS, 6, HEADS, DP);
@@ -349,9 +350,10 @@ static void rows_are_copied_and_cleared_where_they_should(void)
     rig_cache_free(dev, &a), rig_cache_free(dev, &b);
 }
 
-/* ---- where 32 bits do not reach ---- */
+/* ---- beyond 32 bits ---- */
 
-/* A cache of 32 layers and 100,000 positions at Llama-3.1-8B geometry: 13 GB of addresses, of which a few pages are touched. */
+/* A cache of 32 layers and 100,000 positions in Llama-3.1-8B's geometry: 13 GB of addresses, of which few
+ * pages are touched. */
 static void attention_reads_the_right_rows_at_100000_positions(void)
 {
     enum { N = 100000, L = 32, KVH = 8, D = 128, GROUP = 4 };
@@ -368,7 +370,8 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     float *qkv = calloc((KVH * GROUP + 2 * KVH) * D, sizeof *qkv);
     for (size_t i = 0; i < (KVH * GROUP + 2 * KVH) * D; i++)
         qkv[i] = rig_float();
-    /* all keys are zero, so all weights but two are equal; the row's own value and that of row 70,000 are what can be seen */
+    /* All keys are zero, so all weights except two are equal: only the row's own value and the value of row
+     * 70,000 show. */
     const size_t head = 7, at = 70000;
     uint16_t *block = calloc(1, kv.block_bytes);
     for (size_t i = 0; i < D; i++) {
@@ -382,7 +385,7 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     struct device_bad bad;
     dev->begin(dev, &p->rows);
     dev->rope(dev, dq, dqkv, &h, 31, NULL, NULL, 0, NULL);
-    /* the window begins at 69,991 - and so the test is quick */
+    /* the window begins at 69,991, which keeps the test fast */
     dev->attend(dev, out, dq, &h, 31, N - 69990);
     CHECK(dev->end(dev, &bad) == 0, "%s", dev->error);
     uint16_t *q = rig_get(dev, dq, KVH * GROUP * D * 2), *got = rig_get(dev, out, KVH * GROUP * D * 2);
@@ -407,7 +410,7 @@ static void attention_reads_the_right_rows_at_100000_positions(void)
     sparse_free(kv.base, L * kv.layer_bytes);
 }
 
-/* A matrix of more than 2^31 elements: its last rows come back. */
+/* A matrix of more than 2^31 elements: its last rows are found. */
 static void weights_beyond_2_31_elements_are_found_again(void)
 {
     enum { N = 150016, K = 16384, LAST = 3 };
@@ -422,7 +425,8 @@ static void weights_beyond_2_31_elements_are_found_again(void)
     for (size_t i = 0; i < LAST * K; i++)
         rows[i] = rig_bf16();
     dev->mat_put(dev, &m, N - LAST, LAST, rows, DT_BF16);
-    /* the last tile, element by element, from the text of cu_args.h: [16 outputs][16 inputs] as mma has them */
+    /* the last tile, element by element, by the layout in cu_args.h: [16 outputs][16 inputs] in the order of
+     * mma */
     uint16_t *tile = rig_get(dev, w + ((size_t)N / 128 * (K / 64) - 1) * 8192 * 2, 8192 * 2);
     for (size_t r = 0; r < LAST; r++)
         for (size_t k = K - 64; k < K; k++) {
@@ -448,7 +452,8 @@ static void weights_beyond_2_31_elements_are_found_again(void)
     sparse_free(w, bytes);
 }
 
-/* Mean, deviation and tails as they should be; the same for the same index, also where a count ends elsewhere; other seeds, other values. */
+/* Mean, deviation and tails are right. Equal indices give equal values for any count; other seeds give other
+ * values. */
 static void noise_is_normal_and_a_function_of_its_index(void)
 {
     enum { N = 70001 };
@@ -462,7 +467,7 @@ static void noise_is_normal_and_a_function_of_its_index(void)
     dev->noise(dev, at, N / 2, 7, 3);
     uint16_t *b = rig_get(dev, at, N * 2);
     CHECK(memcmp(a, b, N / 2 * 2) == 0 && memcmp(b + N / 2, none, (N - N / 2) * 2) == 0,
-          "the first half again, and nothing behind it");
+          "the first half again, and nothing after it");
     free(b);
     dev->noise(dev, at, N, 8, 3);
     b = rig_get(dev, at, N * 2);
@@ -489,7 +494,7 @@ int main(void)
     RUN(rope_is_the_plain_twins_and_stores_what_attention_reads);
     RUN(rows_are_gathered_widened_and_narrowed);
     RUN(selection_takes_the_best_rows_in_order);
-    RUN(rows_are_copied_and_cleared_where_they_should);
+    RUN(rows_are_copied_and_zeroed);
     RUN(attention_reads_the_right_rows_at_100000_positions);
     RUN(noise_is_normal_and_a_function_of_its_index);
     RUN(weights_beyond_2_31_elements_are_found_again);

@@ -1,4 +1,4 @@
-/* Tokens chosen by the kernel are those that the sampler chooses from the same logits, whatever the chain of filters. */
+/* The kernel samples the tokens that the sampler samples from the same logits, for any chain of filters. */
 #include "tests/emulated/emulate.h"
 #include "src/sample/device_sampler.h"
 #include "src/decode/tree.h"
@@ -48,7 +48,7 @@ static struct device_chain chain_of(const struct sampling *s, const uint32_t *co
     return c;
 }
 
-/* Logits as models have them; or many equal ones; or a few that stand out; some banned. */
+/* Logits as models produce them; or many equal values; or a few large ones; some banned. */
 static void random_logits(float *x, int kind)
 {
     for (size_t i = 0; i < VOCAB; i++) {
@@ -59,7 +59,7 @@ static void random_logits(float *x, int kind)
     }
 }
 
-static void choices_are_the_samplers(void)
+static void tokens_equal_the_samplers(void)
 {
     int32_t tokens[PROMPT + TEXT], path[ROWS] = { 5, 5, 900, 12 };
     float *logits = malloc(ROWS * VOCAB * sizeof *logits), *mine = malloc(VOCAB * sizeof *mine);
@@ -72,7 +72,7 @@ static void choices_are_the_samplers(void)
         struct device_edit edit[] = { { 3, 5 }, { 11, (double)-INFINITY }, { 2999, -2.5 } };
         struct err e;
         struct sampler *sampler;
-        struct device_pick choice[ROWS];
+        struct device_pick pick[ROWS];
         struct device_count count[ROWS * 2 * ROWS];
         size_t n_count = 0;
         static uint32_t counts[2 * VOCAB];
@@ -80,7 +80,8 @@ static void choices_are_the_samplers(void)
         CHECK(sampling_check(&s, VOCAB, &e) == 0, "%s", e.msg);
         CHECK(sampler_open(&sampler, &s, VOCAB, ops_for_cpu(&(const char *){ 0 }), NULL, &e) == 0, "%s",
               e.msg);
-        /* counts of the text on the device; what a path changes: it comes in, and the oldest of the window go out */
+        /* Counts of the text, on the device, and changes by a path: its tokens enter, and the oldest of the
+         * window leave. */
         memset(counts, 0, sizeof counts);
         for (int i = 0; i < PROMPT + TEXT; i++) {
             counts[tokens[i]] += i >= PROMPT + TEXT - 30 && s.penalty != 1;
@@ -94,7 +95,7 @@ static void choices_are_the_samplers(void)
         for (size_t r = 0; r < ROWS; r++) {
             struct device_count *mine_count = count + n_count;
             size_t n = 0;
-            for (size_t j = 0; j < 2 * r; j++) {             /* r tokens of the path in, r of the text out */
+            for (size_t j = 0; j < 2 * r; j++) {  /* r tokens of the path enter, r of the text leave */
                 const int32_t id = j < r ? path[j] : tokens[PROMPT + TEXT - 30 + (int)(j - r)];
                 size_t k = 0;
                 while (k < n && mine_count[k].id != (uint32_t)id)
@@ -104,7 +105,7 @@ static void choices_are_the_samplers(void)
                 mine_count[k].window += s.penalty != 1 ? j < r ? 1 : -1 : 0;
                 mine_count[k].text += j < r && (s.presence != 0 || s.frequency != 0);
             }
-            choice[r] = (struct device_pick){ .position = PROMPT + TEXT + r,
+            pick[r] = (struct device_pick){ .position = PROMPT + TEXT + r,
                                                 .row = (uint32_t)(ROWS - 1 - r), .n_edit = (uint32_t)s.n_bias,
                                                 .count = (uint32_t)n_count, .n_count = (uint32_t)n };
             n_count += n;
@@ -112,21 +113,21 @@ static void choices_are_the_samplers(void)
         }
         const struct device_chain chain = chain_of(&s, dcounts);
         float *dl = rig_put(dev, logits, ROWS * VOCAB * sizeof *logits);
-        const struct device_picks choices = { choice, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev,
+        const struct device_picks picks = { pick, ROWS, edit, s.n_bias, count, n_count, dev->alloc(dev,
             dev->sample_bytes(dev, ROWS, 3, sizeof count / sizeof *count, VOCAB)) };
         struct device_candidate first[ROWS], got[ROWS * 5];
         const size_t before = dev->downloaded;
-        CHECK(dev->sample(dev, first, 1, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
+        CHECK(dev->sample(dev, first, 1, dl, VOCAB, &chain, &picks) == 0, "%s", dev->error);
         CHECK(dev->downloaded - before == sizeof first, "%zu bytes", dev->downloaded - before);
-        /* the logits are as they were */
-        CHECK(dev->sample(dev, got, 5, dl, VOCAB, &chain, &choices) == 0, "%s", dev->error);
+        /* the logits are unchanged */
+        CHECK(dev->sample(dev, got, 5, dl, VOCAB, &chain, &picks) == 0, "%s", dev->error);
         for (size_t r = 0; r < ROWS; r++) {
             const struct history h = { tokens, PROMPT + TEXT, PROMPT, path, r, 0 };
             struct candidate best[5];
-            const float *row = logits + choice[r].row * VOCAB;
+            const float *row = logits + pick[r].row * VOCAB;
             memcpy(mine, row, VOCAB * sizeof *mine);
             const int32_t want = sampler_sample(sampler, mine, &h);
-            CHECK(first[r].id == want, "case %d row %zu: %d, the sampler chooses %d", c, r, first[r].id,
+            CHECK(first[r].id == want, "case %d row %zu: %d, the sampler samples %d", c, r, first[r].id,
                   want);
             memcpy(mine, row, VOCAB * sizeof *mine);
             const size_t n = sampler_rank(sampler, mine, &h, 5, best);
@@ -137,7 +138,7 @@ static void choices_are_the_samplers(void)
                       g->score, n, k < n ? best[k].id : -1, k < n ? best[k].score : 0);
             }
         }
-        dev->free(dev, choices.work, 0);
+        dev->free(dev, picks.work, 0);
         dev->free(dev, dl, 0), dev->free(dev, dcounts, 0);
         sampler_close(sampler);
         if (test_failed_)
@@ -146,23 +147,24 @@ static void choices_are_the_samplers(void)
     free(logits), free(mine);
 }
 
-static void nothing_left_is_said(void)
+static void an_empty_row_gives_no_token(void)
 {
     float x[VOCAB];
     struct device_candidate got;
     struct device_chain chain = { .temperature = 1, .min_keep = 1, .top_p = 0.5, .penalty = 1,
                                   .order = { DEVICE_TOP_P }, .n_order = 1 };
-    struct device_pick choice = { .position = 3 };
-    const struct device_picks choices = { &choice, 1, NULL, 0, NULL, 0, dev->alloc(dev,
+    struct device_pick pick = { .position = 3 };
+    const struct device_picks picks = { &pick, 1, NULL, 0, NULL, 0, dev->alloc(dev,
         dev->sample_bytes(dev, 1, 0, 0, VOCAB)) };
     for (int i = 0; i < VOCAB; i++)
         x[i] = -INFINITY;
     float *dl = rig_put(dev, x, sizeof x);
-    CHECK(dev->sample(dev, &got, 1, dl, VOCAB, &chain, &choices) == 0 && got.id == -1, "%d", got.id);
-    dev->free(dev, dl, 0), dev->free(dev, choices.work, 0);
+    CHECK(dev->sample(dev, &got, 1, dl, VOCAB, &chain, &picks) == 0 && got.id == -1, "%d", got.id);
+    dev->free(dev, dl, 0), dev->free(dev, picks.work, 0);
 }
 
-/* Nobody looks at the logits of heads: a row that nothing can be chosen from must end all the same, and leave the others alone. */
+/* The logits of heads are not checked. A row without any candidate must end, and must not affect other
+ * rows. */
 static void infinite_logits_end_too(void)
 {
     float x[2 * VOCAB];
@@ -171,8 +173,8 @@ static void infinite_logits_end_too(void)
                                   .eta = 0.01, .penalty = 1,
                                   .order = { DEVICE_TOP_P, DEVICE_TOP_K, DEVICE_MIN_P, DEVICE_ETA },
                                   .n_order = 4 };
-    struct device_pick choice[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
-    const struct device_picks choices = { choice, 2, NULL, 0, NULL, 0, dev->alloc(dev,
+    struct device_pick pick[2] = { { .position = 3 }, { .position = 4, .row = 1 } };
+    const struct device_picks picks = { pick, 2, NULL, 0, NULL, 0, dev->alloc(dev,
         dev->sample_bytes(dev, 2, 0, 0, VOCAB)) };
     for (int kind = 0; kind < 3; kind++) {
         for (int i = 0; i < VOCAB; i++) {
@@ -180,21 +182,21 @@ static void infinite_logits_end_too(void)
             x[VOCAB + i] = i == 17 ? 80 : 0;
         }
         float *dl = rig_put(dev, x, sizeof x);
-        CHECK(dev->sample(dev, got, 1, dl, VOCAB, &chain, &choices) == 0 && got[0].id >= -1 &&
+        CHECK(dev->sample(dev, got, 1, dl, VOCAB, &chain, &picks) == 0 && got[0].id >= -1 &&
                   got[0].id < VOCAB && got[1].id == 17,
               "kind %d: %d, %d", kind, got[0].id, got[1].id);
         dev->free(dev, dl, 0);
     }
-    dev->free(dev, choices.work, 0);
+    dev->free(dev, picks.work, 0);
 }
 
-/* ---- src/sample/device_sampler.h: trees of more rows than a launch has, and texts that grow ---- */
+/* ---- src/sample/device_sampler.h: trees with more rows than a launch, and growing texts ---- */
 
 enum { WORDS = 150, NODES = 150, LONGEST = 400, RANKED = 4 };
 
 struct forest { int32_t parent[NODES], token[NODES], path[NODES][TREE_DEPTH_MAX]; size_t depth[NODES]; };
 
-/* Node i below one of the nodes before it; some chains are as deep as they may be. */
+/* Node i is a child of an earlier node; some chains have the largest depth. */
 static void grow(struct forest *f)
 {
     f->parent[0] = -1, f->depth[0] = 0;
@@ -208,13 +210,14 @@ static void grow(struct forest *f)
     }
 }
 
-static struct history behind(const struct forest *f, struct history h, size_t i)
+static struct history history_of(const struct forest *f, struct history h, size_t i)
 {
     h.path = f->path[i], h.n_path = f->depth[i];
     return h;
 }
 
-/* One round over a text: the tokens behind all nodes, a level of rankings, and a candidate row of the published verifier. */
+/* One round over a text: the tokens after all nodes, a level of rankings, and a candidate row of the
+ * published verifier. */
 static void as_the_sampler(struct device_sampler *c, struct sampler *s, struct history text, float *logits,
                            float *there, const char *what)
 {
@@ -227,21 +230,22 @@ static void as_the_sampler(struct device_sampler *c, struct sampler *s, struct h
     for (size_t i = 0; i < NODES * WORDS; i++)
         logits[i] = 3 * rig_float();
     for (size_t i = 0; i < WORDS; i++)
-        logits[7 * WORDS + i] = -INFINITY;                       /* nothing is left there */
+        logits[7 * WORDS + i] = -INFINITY;                       /* no candidate remains */
     for (size_t i = 0; i < WORDS; i++)
         if ((int32_t)i != text.tokens[text.n - 7])
-            logits[i] = -INFINITY;                               /* behind the text only what would repeat it: penalised, not banned */
+            /* after the text only tokens that would repeat it: penalised, not banned */
+            logits[i] = -INFINITY;
     dev->upload(dev, there, logits, NODES * WORDS * sizeof *logits);
     device_sampler_set_tree(c, there, &text, NODES, f.parent, f.token);
     for (size_t i = 0; i < NODES; i++) {
-        const struct history h = behind(&f, text, i);
+        const struct history h = history_of(&f, text, i);
         memcpy(mine, logits + i * WORDS, sizeof mine);
-        const int32_t token = device_sampler_token(c, there, i, &h), choice = sampler_sample(s, mine, &h);
-        CHECK(token == choice, "%s, node %zu at depth %zu: %d, the sampler chooses %d", what, i, h.n_path,
-              token, choice);
+        const int32_t token = device_sampler_token(c, there, i, &h), pick = sampler_sample(s, mine, &h);
+        CHECK(token == pick, "%s, node %zu at depth %zu: %d, the sampler samples %d", what, i, h.n_path,
+              token, pick);
     }
     for (size_t i = 0; i < DEVICE_SAMPLER_RANKS; i++)
-        level[i] = behind(&f, text, NODES - 1 - i);
+        level[i] = history_of(&f, text, NODES - 1 - i);
     device_sampler_rank(c, there + 5 * WORDS, level, DEVICE_SAMPLER_RANKS, RANKED, got, found);
     for (size_t i = 0; i < DEVICE_SAMPLER_RANKS; i++) {
         memcpy(mine, logits + 5 * WORDS, sizeof mine);
@@ -252,13 +256,13 @@ static void as_the_sampler(struct device_sampler *c, struct sampler *s, struct h
     for (uint32_t row = 0; row < 3; row++) {
         memcpy(mine, logits + 9 * WORDS, sizeof mine);
         const int32_t token = device_sampler_token_row(c, there, 9, &level[3], row),
-                      choice = sampler_sample_row(s, mine, &level[3], row);
-        CHECK(token == choice, "%s, row %u of candidates: %d, the sampler chooses %d", what, row, token,
-              choice);
+                      pick = sampler_sample_row(s, mine, &level[3], row);
+        CHECK(token == pick, "%s, row %u of candidates: %d, the sampler samples %d", what, row, token,
+              pick);
     }
 }
 
-static void trees_are_the_samplers(void)
+static void trees_equal_the_samplers(void)
 {
     static const int32_t eos[] = { 11, 3, 20 };
     static struct { int32_t id; float bias; } bias[] = { { 3, 5 }, { 0, -INFINITY }, { 90, -2.5f } };
@@ -280,7 +284,7 @@ static void trees_are_the_samplers(void)
         p.penalty_window = windows[c], p.bias = (void *)bias, p.n_bias = c % 2 ? 3 : 0;
         p.eos = eos, p.n_eos = 3, p.min_tokens = c * 3 % 4 * 40, p.ignore_eos = c == 4,
         p.text_max = LONGEST + 1;
-        /* to where floats end */
+        /* up to the limit of floats */
         p.dry_multiplier = c % 3 == 2 ? 1000 : c == 3 ? 0.5 : 0, p.dry_allowed = 1, p.dry_base = 100;
         p.dry_breakers = breaker, p.n_dry_breakers = 1;
         CHECK(sampling_check(&p, WORDS, &e) == 0, "%s", e.msg);
@@ -312,10 +316,10 @@ int main(void)
     const struct device_limits l = { ROWS, 64, 0, 64, VOCAB, { 4, 2, 64, 64 } };
     if (dev->reserve(dev, &l))
         return 1;
-    RUN(choices_are_the_samplers);
-    RUN(nothing_left_is_said);
+    RUN(tokens_equal_the_samplers);
+    RUN(an_empty_row_gives_no_token);
     RUN(infinite_logits_end_too);
-    RUN(trees_are_the_samplers);
+    RUN(trees_equal_the_samplers);
     dev->close(dev);
     return test_end();
 }

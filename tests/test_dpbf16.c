@@ -1,11 +1,11 @@
-/* The product that defines --compute bf16 (kernels/ops.h, "dot bf16") against the hardware: VDPBF16PS,
- * and two FMAs of AVX2 under MXCSR FTZ|DAZ, equal plain C bit for bit, NaN equal to NaN. Also the
- * conversion VCVTNEPS2BF16 against f32_to_bf16.
+/* The product that defines --compute bf16 (kernels/ops.h, "dot bf16") against the hardware. VDPBF16PS, and
+ * two FMAs of AVX2 under MXCSR FTZ|DAZ, equal plain C bit for bit, NaN equal to NaN. The conversion
+ * VCVTNEPS2BF16 equals f32_to_bf16.
  *
  *     test_dpbf16 [--long | PAIRS]     default 16 million pairs; --long: 1,000,000,000 and every float
  *
  * Positive controls: other plausible definitions (even element first, no flush, tininess judged by the
- * rounded result alone, products rounded apart) must disagree with the hardware on the same data. */
+ * rounded result alone, products rounded separately) must disagree with the hardware on the same data. */
 #include "tests/reference.h"
 #include "tests/test.h"
 
@@ -18,7 +18,7 @@ enum { LANES = 16, BATCH = 256 * LANES };
 struct batch { uint32_t c[BATCH], x[BATCH], y[BATCH], want[BATCH], got[BATCH]; };
 static struct batch data __attribute__((aligned(64)));
 
-/* Exponents where something happens: denormal, smallest, where products underflow or overflow, 1, NaN. */
+/* Exponents at borders: denormal, smallest, where products underflow or overflow, 1, NaN. */
 REF_INLINE uint32_t edge_exponent(uint64_t r)
 {
     static const uint8_t e[32] = { 0,   0,   1,   1,   2,   3,   24,  40,  60,  62,  63,
@@ -40,7 +40,7 @@ REF_INLINE uint32_t edge_float(uint64_t r)
     uint32_t e = (r >> 26 & 3) ? edge_exponent(r >> 28) : (uint32_t)(r >> 28 & 255);
     return (uint32_t)(r >> 40 & 1) << 31 | e << 23 | m;
 }
-/* A pair of bf16 whose product has about the exponent e (and both factors are normal). */
+/* A pair of normal bf16 whose product has about the exponent e. */
 REF_INLINE void factors(uint64_t r, int e, uint32_t *a, uint32_t *b)
 {
     int ea = -(int)(r & 63) - 10, eb = e - ea;
@@ -57,7 +57,7 @@ static void fill(struct batch *d, struct rng *rng)
         d->y[i] = edge_bf16(r2) | edge_bf16(r2 >> 24) << 16;
         d->c[i] = edge_float(r3);
         switch (r3 >> 60) {
-        case 0: case 1: case 2: {   /* c a few ulps from +-FLT_MIN, products around the ulp of that */
+        case 0: case 1: case 2: {   /* c a few ulps from +-FLT_MIN, products of about that ulp */
             uint32_t a0 = (uint32_t)(r2 & 0x8000), b0 = 0, a1 = 0, b1 = 0;
             if (r3 >> 58 & 1) factors(r, -145 - (int)(r2 & 15), &a0, &b0);
             if (r3 >> 59 & 1 || !b0) factors(r2 >> 4, -145 - (int)(r & 15), &a1, &b1);
@@ -70,7 +70,7 @@ static void fill(struct batch *d, struct rng *rng)
             d->c[i] = ref_bits(-ref_float(d->x[i] & 0xffff0000) * ref_float(d->y[i] & 0xffff0000)) +
                       (uint32_t)(r3 & 3) - 1;
             break;
-        case 5:                     /* the accumulator at the top: overflow and back */
+        case 5:                     /* the accumulator at the largest floats: overflow and back */
             d->c[i] = (uint32_t)(r3 & 1) << 31 | (0x7f7fffff - (uint32_t)(r3 >> 1 & 3));
             break;
         case 6: case 7:             /* ordinary numbers */
@@ -83,7 +83,7 @@ static void fill(struct batch *d, struct rng *rng)
     }
 }
 
-/* Plain C, with the fma instruction in place of a call of fmaf: the same value, several times faster. */
+/* Plain C with the fma instruction instead of a call of fmaf: the same value, several times faster. */
 __attribute__((target("avx2,fma"))) static void plain(struct batch *d)
 {
     for (size_t i = 0; i < BATCH; i++)
@@ -99,7 +99,7 @@ __attribute__((target("avx512f,avx512bf16"))) static void by_dpbf16(struct batch
 __attribute__((target("avx2,fma"))) static void by_avx2(struct batch *d)
 {
     unsigned old = _mm_getcsr();
-    _mm_setcsr(0x1f80 | 0x8040);     /* nearest, all masked, FTZ, DAZ */
+    _mm_setcsr(0x1f80 | 0x8040);     /* nearest, all exceptions masked, FTZ, DAZ */
     const __m256i hi = _mm256_set1_epi32((int)0xffff0000);
     for (size_t i = 0; i < BATCH; i += 8) {
         __m256i x = _mm256_loadu_si256((const __m256i *)(d->x + i)),
@@ -114,7 +114,7 @@ __attribute__((target("avx2,fma"))) static void by_avx2(struct batch *d)
     _mm_setcsr(old);
 }
 
-/* Lanes where got and want differ; prints the first few. */
+/* Counts the lanes in which got and want differ; prints the first few. */
 static unsigned long long differ(const struct batch *d, unsigned long long seen)
 {
     unsigned long long n = 0;
@@ -142,7 +142,7 @@ static void sweep(void (*hw)(struct batch *), uint64_t seed)
         plain(&data);
         hw(&data);
         bad += differ(&data, bad);
-        for (size_t i = 0; i < BATCH; i++)   /* results on the border show that the generator gets there */
+        for (size_t i = 0; i < BATCH; i++)  /* results on the border prove that the generator produces them */
             lifted += (data.want[i] & 0x7fffffff) <= 0x00800000;
     }
     printf("    %llu pairs, %llu results at or below FLT_MIN, %llu differ\n", done, lifted, bad);
@@ -160,7 +160,7 @@ static void avx2_fma_pair_equals_plain_c(void)
     sweep(by_avx2, 2);
 }
 
-/* The state of the thread (rounding, FTZ, DAZ) does not reach VDPBF16PS. */
+/* The state of the thread (rounding, FTZ, DAZ) does not affect VDPBF16PS. */
 static void vdpbf16ps_ignores_mxcsr(void)
 {
     if (!has_bf16() || !has_fma()) SKIP("this CPU has no AVX512_BF16");
@@ -179,9 +179,9 @@ static void vdpbf16ps_ignores_mxcsr(void)
     CHECK(bad == 0, "%llu", bad);
 }
 
-/* ---- controls: definitions that look alike and are wrong ---- */
+/* ---- controls: similar but wrong definitions ---- */
 
-REF_INLINE float sloppy_flush(float a, float b, float c)   /* what fmaf lifts to FLT_MIN is kept */
+REF_INLINE float sloppy_flush(float a, float b, float c)   /* keeps a result that fmaf rounds up to FLT_MIN */
 {
     float r = fmaf(ref_daz(a), ref_daz(b), ref_daz(c));
     return ref_daz(r);
@@ -196,7 +196,8 @@ static float wrong(int kind, float c, uint32_t x, uint32_t y)
     case 2: return sloppy_flush(x0, y0, sloppy_flush(x1, y1, c));
     /* not fused */
     case 3: return ref_fma_flush(1, ref_fma_flush(x0, y0, 0), ref_fma_flush(1, ref_fma_flush(x1, y1, 0), c));
-    default: return ref_fma_flush(1, ref_fma_flush(x0, y0, ref_fma_flush(x1, y1, 0)), c);  /* the pair first */
+    /* the pair first */
+    default: return ref_fma_flush(1, ref_fma_flush(x0, y0, ref_fma_flush(x1, y1, 0)), c);
     }
 }
 static void wrong_definitions_are_noticed(void)
@@ -222,7 +223,7 @@ __attribute__((target("avx512f,avx512bf16"))) static void convert16(const uint32
     __m256bh b = _mm512_cvtneps_pbh(_mm512_loadu_ps(x));
     memcpy(y, &b, 32);
 }
-/* Every float, or every 251st of them in the short test; the step is prime, so all classes are met. */
+/* Every float, or in the short test every 251st. The step is prime, so all classes occur. */
 static void vcvtneps2bf16_equals_f32_to_bf16(void)
 {
     if (!has_bf16()) SKIP("this CPU has no AVX512_BF16");

@@ -1,4 +1,5 @@
-/* Whole models on the emulated device (or a GPU, see tests/device_open.h): the kernels of the GPU, compiled as C, under the engine's own forward pass, caches and rounds. */
+/* Whole models on the emulated GPU (or a GPU, see tests/device_open.h): the GPU's kernels under the engine's
+ * own forward pass, caches and rounds. */
 #include "src/decode/decode.h"
 #include "tests/oracle.h"
 #include "tests/device_open.h"
@@ -18,7 +19,7 @@ static void device_rig_open(struct rig *r, const char *dir, size_t rows_max, siz
     if (rows_max && workspace_open(&r->w, &r->m, rows_max, n_max, &e)) rig_die("workspace", &e);
 }
 
-/* Logits [n][vocab] of n rows behind what the cache holds; a chain is kept. */
+/* Logits [n][vocab] of n rows after the cached rows; the rows of a chain are committed. */
 static float *pass(const struct rig *r, struct kv *kv, const int32_t *token, const int32_t *parent, size_t n)
 {
     static uint8_t all[ROWS];
@@ -62,7 +63,8 @@ static void logits_are_near_the_cpus(const struct tiny *t)
         const double d = (double)x[i] - y[i];
         sum += (double)x[i] * x[i], diff += d * d, most = MAX(most, fabs(d));
     }
-    /* Both round operands to bf16 (2^-9) at the same places; sums differ in order, so now and then a rounding does. */
+    /* Both round operands to bf16 (2^-9) at the same places. Sums differ in order, so a rounding differs now
+     * and then. */
     CHECK(sum > 0 && sqrt(diff / sum) < 0.01, "%s: root mean square of differences %.4f of the logits'",
           t->name, sqrt(diff / sum));
     CHECK(most < 0.15, "%s: largest difference %.4f", t->name, most);
@@ -75,7 +77,7 @@ static void the_forward_pass_of_every_kind_of_model(void)
         logits_are_near_the_cpus(&tiny_models[i]);
 }
 
-/* Rows alone, in passes of several sizes, and in a tree: the same bits. */
+/* Rows alone, in passes of several sizes, and in a tree give the same bits. */
 static void a_row_is_a_row_on_the_device(void)
 {
     static const size_t sizes[] = { 1, 3, 16, 17 };
@@ -85,7 +87,7 @@ static void a_row_is_a_row_on_the_device(void)
     struct rig r;
     struct kv kv;
     int32_t token[N], node[8];
-    const size_t from = 62;                      /* the tree crosses a block */
+    const size_t from = 62;                      /* the tree crosses a block border */
     tiny_write(&tiny_models[0], dir);
     device_rig_open(&r, dir, ROWS, N);
     rig_kv(&r, &kv, N, 8);
@@ -108,7 +110,7 @@ static void a_row_is_a_row_on_the_device(void)
               "node %zu of a tree", chain[i]);
     kv_commit_path(&kv, (const uint32_t[]){ 0, 1, 3, 4, 7 }, 5);
     float *next = pass(&r, &kv, token + from + 5, NULL, 1);
-    CHECK(memcmp(next, truth + (from + 5) * r.c.vocab, row) == 0, "behind a committed path");
+    CHECK(memcmp(next, truth + (from + 5) * r.c.vocab, row) == 0, "after a committed path");
     free(next), free(got), free(truth), kv_close(&kv), rig_close(&r), tiny_remove(dir);
 }
 
@@ -127,7 +129,8 @@ static void write_text(const struct rig *r, const struct sampling *p, const stru
     decode_close(&d);
 }
 
-/* Drafting with a partial cache and the model's heads, at temperature 0 and 1: the bytes of plain decoding. */
+/* Drafting with a partial cache and the model's heads gives the bytes of plain decoding, at temperature 0 and
+ * 1. */
 static void speculation_never_changes_the_text(void)
 {
     enum { TEXT = 40 };
@@ -163,14 +166,14 @@ static void speculation_never_changes_the_text(void)
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }
 
-/* ---- tokens are chosen where the logits are ---- */
+/* ---- tokens are sampled on the device ---- */
 
 enum { CHOSEN = 16, PROMPT = 16 };
 static const int32_t eos[] = { 5, 17 };
-struct asked { const char *name; struct sampling p; };
+struct sampling_case { const char *name; struct sampling p; };
 
-/* Every filter, penalty and ban, at several temperatures, in the usual order and another one. */
-static size_t everything_asked(struct asked *a)
+/* Every filter, penalty and ban, at several temperatures, in the usual order and in another. */
+static size_t all_sampling_cases(struct sampling_case *a)
 {
     static struct { int32_t id; float bias; } bias[] = { { 5, 3 }, { 9, -INFINITY }, { 40, 6 }, { 41, 6 } };
     static const struct dry_breaker breaker[] = { { 1, { 40 } } };
@@ -203,7 +206,7 @@ static size_t everything_asked(struct asked *a)
     return sizeof of / sizeof *of;
 }
 
-/* The device's logits, one row a pass, brought to the host, where the sampler chooses. */
+/* Samples on the host from the device's logits, one row a pass. */
 static void sampled_on_the_host(const struct rig *r, const struct sampling *p, int32_t *text)
 {
     struct err e = { 0 };
@@ -220,8 +223,8 @@ static void sampled_on_the_host(const struct rig *r, const struct sampling *p, i
     sampler_close(s), kv_close(&kv);
 }
 
-/* Write the text that is known; what crosses to the host in a round is ids, scores and the word that says that all is finite. */
-static void chosen_on_the_device(const struct rig *r, const struct asked *a, const struct decode_setup *setup,
+/* Writes the known text again. A round downloads ids, scores and the word that all values are finite. */
+static void sampled_on_the_device(const struct rig *r, const struct sampling_case *a, const struct decode_setup *setup,
                                  const char *how, const int32_t *text)
 {
     struct err e = { 0 };
@@ -245,7 +248,7 @@ static void chosen_on_the_device(const struct rig *r, const struct asked *a, con
     decode_close(&d);
 }
 
-static void tokens_are_chosen_on_the_device(void)
+static void tokens_are_sampled_on_the_device(void)
 {
     char dir[4096];
     struct rig r;
@@ -253,40 +256,42 @@ static void tokens_are_chosen_on_the_device(void)
     struct decode_setup setup = { 0 };
     struct heads heads;
     struct err e = { 0 };
-    static struct asked asked[16];
-    const size_t n = everything_asked(asked);
+    static struct sampling_case cases[16];
+    const size_t n = all_sampling_cases(cases);
     t.heads_inside = 2;
     tiny_write(&t, dir);
     device_rig_open(&r, dir, 2, PROMPT + CHOSEN);
     if (heads_open(&heads, NULL, &r.m, &e)) rig_die("heads", &e);
     draft_defaults(&setup.draft);
     setup.heads = &heads;
-    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM | 1u << SOURCE_ADDED;
+    setup.draft.drafters = 1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL | 1u << SOURCE_NGRAM |
+                           1u << SOURCE_ADDED;
     setup.draft.width[0] = 2, setup.draft.width[1] = 2, setup.draft.n_width = 2, setup.draft.ngram_k = 2;
     setup.draft.kv_sinks = 2, setup.draft.kv_budget = 20, setup.draft.kv_fixed = true,
     setup.draft.draft_passes = 1;
     for (size_t i = 0; i < n; i++) {
         int32_t text[PROMPT + CHOSEN];
         rig_tokens(text, PROMPT, r.c.vocab, 3);
-        sampled_on_the_host(&r, &asked[i].p, text);
-        chosen_on_the_device(&r, &asked[i], NULL, "plain", text);
+        sampled_on_the_host(&r, &cases[i].p, text);
+        sampled_on_the_device(&r, &cases[i], NULL, "plain", text);
         oracle_set(&setup.draft, &(struct oracle){ 2, text, PROMPT + CHOSEN });
-        chosen_on_the_device(&r, &asked[i], &setup, "a tree", text);
+        sampled_on_the_device(&r, &cases[i], &setup, "a tree", text);
         if (i % 3)
             continue;
         struct decode_setup other = setup;       /* the published rule is exact for one row of candidates */
         other.draft.width[0] = other.draft.width[1] = 1, other.draft.drafters = 1u << SOURCE_ADDED,
         other.draft.verifier = VERIFY_PAPER;
-        chosen_on_the_device(&r, &asked[i], &other, "one row, the published rule", text);
+        sampled_on_the_device(&r, &cases[i], &other, "one row, the published rule", text);
         other = setup, other.draft.n_width = 0, other.draft.draft_passes = -1;
-        chosen_on_the_device(&r, &asked[i], &other, "as the controller drafts", text);
+        sampled_on_the_device(&r, &cases[i], &other, "as the controller drafts", text);
     }
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }
 
 /* ---- one wait a round ---- */
 
-struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_setup setup; struct oracle oracle;
+struct drawn { struct rig r; char dir[4096]; struct sampling p; struct decode_setup setup;
+               struct oracle oracle;
                int32_t text[PROMPT + CHOSEN]; };
 
 static void drawn_open(struct drawn *x, bool cpu, unsigned drafters, int draft_passes)
@@ -326,7 +331,7 @@ static void drawn_start(struct drawn *x, struct decoder *d)
         rig_die("decoder", &e);
 }
 
-/* The pass and the tokens come together; each draft pass comes with its ranking. */
+/* The result of the pass comes with the tokens; each draft pass comes with its ranking. */
 static void a_round_waits_once(void)
 {
     static const struct { const char *name; unsigned drafters; int passes;
@@ -357,12 +362,13 @@ static void a_round_waits_once(void)
     }
 }
 
-/* NaN in a layer, infinite weights of the vocabulary: found before anything is taken, with the words of a pass that is looked at alone. */
-static void a_round_that_is_not_finite_is_not_taken(void)
+/* NaN in a layer, infinite weights of the vocabulary: the round fails before it commits anything, with the
+ * message of a single pass. */
+static void a_round_that_is_not_finite_commits_nothing(void)
 {
     const uint16_t infinite[] = { 0x7f80, 0x7f80, 0x7f80, 0x7f80 };
     const float nan[] = { NAN };
-    for (int form = 0; form < 4; form++)         /* a row, a tree; on the CPU too */
+    for (int form = 0; form < 4; form++)         /* a row, a tree; on the CPU, too */
         for (int at_end = 0; at_end < 2; at_end++) {
             struct err e = { 0 }, alone = { 0 };
             struct drawn x;
@@ -390,8 +396,8 @@ static void a_round_that_is_not_finite_is_not_taken(void)
         }
 }
 
-/* A draft pass over a partial cache that is not finite: its guesses are lost, nothing else. */
-static void a_draft_pass_that_is_not_finite_guesses_nothing(void)
+/* A draft pass over a partial cache that is not finite loses its proposals and nothing else. */
+static void a_draft_pass_that_is_not_finite_proposes_nothing(void)
 {
     struct err e = { 0 };
     struct drawn x;
@@ -435,9 +441,9 @@ int main(void)
     RUN(the_forward_pass_of_every_kind_of_model);
     RUN(a_row_is_a_row_on_the_device);
     RUN(speculation_never_changes_the_text);
-    RUN(tokens_are_chosen_on_the_device);
+    RUN(tokens_are_sampled_on_the_device);
     RUN(a_round_waits_once);
-    RUN(a_round_that_is_not_finite_is_not_taken);
-    RUN(a_draft_pass_that_is_not_finite_guesses_nothing);
+    RUN(a_round_that_is_not_finite_commits_nothing);
+    RUN(a_draft_pass_that_is_not_finite_proposes_nothing);
     return test_end();
 }

@@ -1,17 +1,18 @@
-/* Golden hashes: the logits of small models and texts of the demonstration model, as numerics version
- * NUMERICS_VERSION (kernels/ops.h) has them, equal on every CPU. tests/golden.txt holds one line each:
+/* Golden hashes: logits of small models and texts of the demonstration model, under numerics version
+ * NUMERICS_VERSION (kernels/ops.h). They are equal on every CPU. tests/golden.txt holds lines
  *
  *     VERSION NAME HASH        FNV-1a over logits (floats) or token ids (int32), little endian
  *
- * A definition that changes must raise NUMERICS_VERSION; its lines come from `test_golden --write >> tests/golden.txt`.
- * `test_golden --logits` leaves the texts out, for emulators. Lines of a version that is published are never edited. */
+ * A changed definition must raise NUMERICS_VERSION; `test_golden --write >> tests/golden.txt` writes the new
+ * lines. `test_golden --logits` omits the texts, for emulators. Lines of a published version are never
+ * edited. */
 #include "src/decode/decode.h"
 #include "tests/rig.h"
 
 static const char golden_file[] = "tests/golden.txt", demo[] = "models/demo";
 static bool writing;
 
-/* Whether the file says so too; prints the line when writing. */
+/* Compares the hash with the file; prints the line under --write. */
 static void golden(const char *name, const struct ops *o, uint64_t hash)
 {
     char line[256], want[64] = "";
@@ -35,7 +36,8 @@ static void golden(const char *name, const struct ops *o, uint64_t hash)
           o->name, line, NUMERICS_VERSION, *want ? want : "none");
 }
 
-/* 40 rows from the beginning, then 12 at 2,040 of random cache: a block and a chunk border, and a window in some. */
+/* 40 rows at the start, then 12 rows at position 2,040 of a random cache: a block border, a chunk border, and
+ * a window in some models. */
 static uint64_t logits_hash(const char *dir, enum dtype compute, enum dtype kind, const struct ops *o)
 {
     struct rig r;
@@ -83,7 +85,7 @@ static void logits_are_golden(void)
     }
 }
 
-/* 200 tokens behind a prompt of 30 ids. */
+/* 200 tokens after a prompt of 30 ids. */
 static void text_of(const char *name, enum dtype kv, const struct sampling *p)
 {
     enum { PROMPT = 30, TOKENS = 200 };

@@ -20,7 +20,8 @@ static void graphs_are_found_by_key(void)
     CHECK(g.n == 5 && g.bytes == 50 && g.passes == 10);
 }
 
-/* Full by number or by bytes: the one that was used longest ago goes when it is stale, else nothing more is recorded. */
+/* Full by number or by bytes: the graph unused for the longest time makes room when it is stale; otherwise
+ * nothing is recorded. */
 static void a_stale_graph_makes_room(void)
 {
     for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
@@ -47,7 +48,8 @@ static void a_stale_graph_makes_room(void)
     }
 }
 
-/* A small one that goes does not make room for a large one: what is kept stays below the plan, but for the last one. */
+/* A small graph does not make room for a large one: the kept graphs stay below the plan, except for the last
+ * one. */
 static void a_small_one_is_not_room_enough(void)
 {
     static struct graphs g;
@@ -59,7 +61,8 @@ static void a_small_one_is_not_room_enough(void)
     CHECK(graphs_room(&g, &old) && old == &mark[1] && g.n == 0 && g.bytes == 0);
 }
 
-/* Memory for no recorded pass, for two, for all: the same text. Of two texts behind each other the second is written from the first one's graphs. */
+/* With memory for no recorded pass, for two, and for all, the text is the same. The second of two consecutive
+ * texts uses the first one's graphs. */
 static void a_text_does_not_depend_on_graphs(void)
 {
     enum { PROMPT = 40, TEXT = 40 };
@@ -104,13 +107,14 @@ static void a_text_does_not_depend_on_graphs(void)
         decode_close(&d), rig_close(&r), tiny_remove(dir);
         unsetenv("LONGHAND_EMULATED_GRAPHS");
     }
-    if (!test_on_gpu())                              /* the emulation alone has room for so many */
+    if (!test_on_gpu())                              /* only the emulated GPU limits graphs by this setting */
         CHECK(played[0] > played[2] && played[1] == 0, "played %zu, %zu, %zu times", played[0], played[2],
               played[1]);
 }
 
-/* Two sequences in one prefill pass, without logits, as 33 + 95 rows and as 95 + 33 rows. The passes have the same
- * number of rows and of attention tiles, but the tiles fall into other slabs: one graph cannot serve both. */
+/* Two sequences in one prefill pass, without logits, as 33 + 95 rows and as 95 + 33 rows. The passes have the
+ * same number of rows and of attention tiles, but the tiles fall into other slabs: one graph cannot serve
+ * both. */
 static void a_graph_belongs_to_the_rows_of_each_sequence(void)
 {
     enum { ROWS = 128, SEQS = 2 };

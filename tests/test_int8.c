@@ -1,11 +1,11 @@
-/* The model in 8 bits, for drafts: how its weights lie and what they are worth, rows as whole numbers, products that are the same in every twin and for every number
- * of rows, and how near its logits are to the model's own. */
+/* The 8-bit model for drafts: layout and accuracy of its weights, quantised rows, products that are equal in
+ * every twin and for every number of rows, and the distance of its logits from the model's logits. */
 #include "src/text/tokenizer.h"
 #include "tests/reference.h"
 #include "tests/rig.h"
 #include "tests/test.h"
 
-/* A matrix of random weights, rows of very different size, and its copy in 8 bits with guards around it. */
+/* A matrix of random weights, with rows of very different size, and its 8-bit copy with guards around it. */
 static struct mat packed(enum dtype type, size_t n, size_t k, struct rng *rng)
 {
     struct mat m = { type, n, k, NULL };
@@ -78,7 +78,7 @@ static void rows_are_whole_numbers_times_a_scale(void)
         for (int t = 0; t < 80; t++) {
             const enum dtype act = t & 1 ? DT_BF16 : DT_F32;
             const size_t k = sizes[t / 2 % 10], bytes = quantized_row(k) * sizeof(int16_t);
-            /* as they come, all alike (the sum decides), one large one, zeros */
+            /* random values, equal values (the sum decides), one large value, zeros */
             const int kind = t / 20;
             void *x = must_alloc(k * dtype_size(act));
             int16_t *y = guard_alloc(bytes);
@@ -92,14 +92,14 @@ static void rows_are_whole_numbers_times_a_scale(void)
             memcpy(&u, y + quantized_row(k) - 2, sizeof u);
             const double want = MAX(MAX(sum / 0x1p24, top / 32767), 0x1p-100);
             CHECK(guard_intact(y, bytes) && fabs(u - want) <= 1e-5 * want,
-                  "%s, %zu inputs: scale %g, wanted %g", o->name, k, (double)u, want);
+                  "%s, %zu inputs: scale %g, expected %g", o->name, k, (double)u, want);
             for (size_t i = 0; i < k; i++) {
                 whole += abs(y[i]);
                 CHECK(fabs(act_at(act, x, i) - y[i] * (double)u) <= (0.5 + 1e-2) * (double)u,
                       "%s: %g became %d times %g", o->name, act_at(act, x, i), y[i], (double)u);
             }
             CHECK(whole * 127 < 0x1p31 && (k % 2 == 0 || y[k] == 0), "%s: a sum of %g", o->name, whole);
-            if (t % 4 < 2) {                 /* nothing that is not finite passes for a number */
+            if (t % 4 < 2) {                 /* a value that is not finite does not become a number */
                 act_put(act, x, k - 1, t / 20 % 2 ? NAN : -INFINITY);
                 o->quantize(y, act, x, k);
                 memcpy(&u, y + quantized_row(k) - 2, sizeof u);
@@ -164,7 +164,8 @@ static void products_are_exact_in_every_twin(void)
     }
 }
 
-/* Logits of both models behind the same tokens: how far they are from each other, against their own size, and how often the same token is the likeliest. */
+/* Compares the logits of both models after the same tokens: their distance relative to their size, and how
+ * often both rank the same token first. */
 static void compare(const char *dir, enum dtype compute, const int32_t *token, size_t n, double most,
                     double *agree)
 {
@@ -192,7 +193,7 @@ static void compare(const char *dir, enum dtype compute, const int32_t *token, s
                 diff += ((double)p[j] - s[j]) * ((double)p[j] - s[j]);
         same += r.m.ops->argmax(p, r.c.vocab) == r.m.ops->argmax(s, r.c.vocab);
     }
-    CHECK(sqrt(diff / sum) <= most, "%s: logits differ by %.4f of their size, wanted at most %.4f", dir,
+    CHECK(sqrt(diff / sum) <= most, "%s: logits differ by %.4f of their size, the limit is %.4f", dir,
           sqrt(diff / sum), most);
     CHECK(diff > 0, "%s: the same logits: not 8 bits", dir);
     CHECK(memcmp(one, y, n * r.c.vocab * sizeof *y) == 0, "%s: one row at a time gives other logits", dir);
@@ -226,8 +227,9 @@ static bool impatient(void *ctx, size_t done, size_t total)
     return p->left == 0 || --p->left > 0;
 }
 
-/* At every report of reading a model and of making it in 8 bits: what is broken off there is an error of its own kind and leaves nothing open. */
-static void both_can_be_broken_off(void)
+/* Loading a model and quantising it can be interrupted at every progress report: with an error of its own
+ * kind, and without leaving anything open. */
+static void loading_and_quantising_can_be_interrupted(void)
 {
     struct rig r;
     struct model m;
@@ -241,7 +243,8 @@ static void both_can_be_broken_off(void)
             struct patience p = { .left = at };
             const int rc =
                 made ? model_quantize(&m, &r.m, impatient, &p, &e)
-                     : model_open(&m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool, impatient, &p },
+                     : model_open(&m, dir, &(struct model_setup){ &r.c, DT_BF16, r.dev, best_twin(), r.pool,
+                         impatient, &p },
                                   &e);
             if (at == 0) {
                 CHECK(rc == 0 && p.n > 1);
@@ -257,7 +260,7 @@ static void both_can_be_broken_off(void)
     tiny_remove(dir);
 }
 
-static void the_demonstration_model_guesses_the_same(void)
+static void the_demonstration_model_proposes_the_same(void)
 {
     struct tokenizer *k;
     struct err e = { 0 };
@@ -271,7 +274,7 @@ static void the_demonstration_model_guesses_the_same(void)
         rig_die("text", &e);
     n = MIN(n, (size_t)(SLOW_BUILD ? 100 : 1000));
     compare("models/demo", DT_BF16, ids, n, 0.05, &agree);
-    printf("    likeliest token the same behind %.1f %% of %zu tokens\n", 100 * agree, n);
+    printf("    the same likeliest token after %.1f %% of %zu tokens\n", 100 * agree, n);
     CHECK(agree >= 0.95, "%.3f", agree);
     free(ids), free(bytes), tokenizer_close(k);
 }
@@ -282,7 +285,7 @@ int main(void)
     RUN(rows_are_whole_numbers_times_a_scale);
     RUN(products_are_exact_in_every_twin);
     RUN(small_models_are_near);
-    RUN(both_can_be_broken_off);
-    RUN(the_demonstration_model_guesses_the_same);
+    RUN(loading_and_quantising_can_be_interrupted);
+    RUN(the_demonstration_model_proposes_the_same);
     return test_end();
 }

@@ -1,4 +1,4 @@
-/* The cache: sizes, where rows lie, a committed path is the bytes of its nodes, truncation forgets. */
+/* The cache: sizes, the place of rows, commits of paths (the bytes of their nodes), and truncation. */
 #include "kvmgr/kv.h"
 #include "tests/reference.h"
 #include "tests/test.h"
@@ -21,7 +21,7 @@ static bool is_zero(const void *p, size_t n)
         if (((const unsigned char *)p)[i]) return false;
     return true;
 }
-/* Fill positions from n_past on with n rows, as a pass of plain rows does. */
+/* Writes n rows from n_past on, as a pass of plain rows does. */
 static void append(struct kv *kv, size_t n, struct rng *rng, unsigned char *truth)
 {
     size_t bytes = row_bytes(kv);
@@ -66,7 +66,7 @@ static void sizes_are_checked(void)
     kv = (struct kv){ 0 };
     kv_close(&kv);
 }
-/* Every (layer, head, block) has its own bytes, inside the allocation, ready to be written whole. */
+/* Every (layer, head, block) has bytes of its own inside the allocation, which can be written as a whole. */
 static void blocks_do_not_overlap(void)
 {
     for (int t = 0; t < 3; t++) {
@@ -158,7 +158,7 @@ static void truncation_forgets(void)
                         get(&kv, l, h, pos, row);
                         CHECK(is_zero(row, row_bytes(&kv)), "position %zu is not forgotten", pos);
                     }
-            append(&kv, 3, &rng, truth);                       /* and it goes on from there */
+            append(&kv, 3, &rng, truth);                       /* the cache can grow again */
             check_rows(&kv, truth, "after going on");
             free(truth);
             kv_close(&kv);

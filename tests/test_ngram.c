@@ -1,4 +1,4 @@
-/* The 4-gram table against brute force over random texts, what it costs, and that it allocates nothing. */
+/* The 4-gram table against brute force over random texts; its cost; and that it allocates nothing. */
 #include "tests/test.h"
 #include "tests/allocations.h"
 #include "ngram/ngram.h"
@@ -8,7 +8,7 @@ static struct err e;
 
 static double cost_of_clock(void) { double t = clock_seconds(); return clock_seconds() - t; }
 
-/* ---- brute force: all 4-grams of tokens[0, n) that lead to a continuation of `lead` ---- */
+/* ---- brute force: all 4-grams of tokens[0, n) that continue `lead` ---- */
 
 struct found { int32_t next[3]; uint32_t frequency; size_t newest; };
 
@@ -29,7 +29,7 @@ static int by_ids(const void *a, const void *b)
     return c ? c : x->newest < y->newest ? -1 : x->newest > y->newest;
 }
 
-/* Every occurrence, sorted by ids, equal ones put together, sorted by rank. */
+/* All occurrences, sorted by ids, counted, and sorted by rank. */
 static size_t brute_top(struct found *f, const int32_t *tokens, size_t n, int32_t lead)
 {
     size_t m = 0, d = 0;
@@ -50,7 +50,7 @@ static size_t brute_top(struct found *f, const int32_t *tokens, size_t n, int32_
     return d;
 }
 
-/* *all: the number of continuations there are. */
+/* *all: the number of continuations. */
 static bool top_is_right(const struct ngram *t, const int32_t *tokens, size_t n, int32_t lead, size_t k,
                          struct found *f, size_t *all)
 {
@@ -73,7 +73,7 @@ static void equals_brute_force(void)
     static int32_t text[LEN];
     static struct found f[LEN];
     struct ngram *t;
-    size_t operations = 0, right = 0, asked = 0, ranked = 0;
+    size_t operations = 0, right = 0, queries = 0, ranked = 0;
     const size_t kinds[] = { 1, 2, 3, 5, 8, 30, 300 };
     CHECK(!ngram_open(&t, LEN, &e));
     for (size_t round = 0; operations < 1000000; round++) {
@@ -87,10 +87,10 @@ static void equals_brute_force(void)
         while (n < len) {
             size_t step = below(4) ? 1 + below(12) : below(150), was = n;
             n = MIN(n + step, len);
-            ngram_follow(t, text, below(5) ? n : n - MIN(n, 3));       /* fewer, and then all */
+            ngram_follow(t, text, below(5) ? n : n - MIN(n, 3));       /* fewer tokens first, then all */
             ngram_follow(t, text, n);
             operations += n - was;
-            for (size_t q = 0; q < 2; q++, operations++, asked++) {
+            for (size_t q = 0; q < 2; q++, operations++, queries++) {
                 int32_t lead = below(20) ? text[below(n + (n == 0))] : 1000;
                 size_t most = below(3) ? 1 + below(20) : below(64);
                 size_t all;
@@ -102,12 +102,12 @@ static void equals_brute_force(void)
         CHECK(ngram_entries(t) == 0);
     }
     ngram_close(t);
-    CHECK(right == asked, "%zu of %zu answers", right, asked);
-    CHECK(ranked > asked / 100, "only %zu of %zu had more continuations than are proposed", ranked, asked);
-    printf("    %zu operations, %zu of them look-ups\n", operations, asked);
+    CHECK(right == queries, "%zu of %zu answers", right, queries);
+    CHECK(ranked > queries / 100, "only %zu of %zu had more continuations than are proposed", ranked, queries);
+    printf("    %zu operations, %zu of them look-ups\n", operations, queries);
 }
 
-/* A, B, C once each, then C again: the official code then holds C twice and A no longer. */
+/* A, B, C once each, then C again. The official code then counts C twice and loses A. */
 static void an_increment_keeps_the_others(void)
 {
     const int32_t text[] = { 9, 1, 1, 1, 9, 2, 2, 2, 9, 3, 3, 3, 9, 3, 3, 3 };
@@ -143,7 +143,7 @@ static void lengths_at_the_edges(void)
     CHECK(ngram_open(&t, SIZE_MAX, &e) == -1 && strstr(e.msg, "no memory"), "%s", e.msg);
 }
 
-/* Few tokens occur twice, so both tables are as full as they can be, and some chains of their buckets long. */
+/* Few tokens occur twice, so both tables are as full as possible, and some bucket chains are long. */
 static void tables_of_every_size_have_room(void)
 {
     int32_t x[400];
@@ -157,8 +157,8 @@ static void tables_of_every_size_have_room(void)
         }
 }
 
-/* Texts of up to 10^6 tokens, of three kinds: all 4-grams different with a lead of their own each, with few leads, and Zipf. The
- * arena must be enough for each. */
+/* Texts of up to 10^6 tokens, of three kinds: all 4-grams different with different leads, with few leads, and
+ * Zipf. The arena must suffice for each. */
 static void cost_and_allocations(void)
 {
     const size_t sizes[] = { 1000, 100000, 1000000 };
@@ -201,7 +201,7 @@ static void cost_and_allocations(void)
         SKIP("costs printed; a sanitizer owns malloc, so allocations are not counted");
 }
 
-/* The hook itself: it sees what it must. */
+/* The hook itself counts allocations. */
 static void allocations_are_counted(void)
 {
     if (!ALLOCATIONS_COUNTED)

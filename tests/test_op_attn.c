@@ -1,5 +1,6 @@
-/* Attention: every twin equals plain C bit for bit, a row is a row (any company, any split of the work), a tree
- * equals the chain it stands for, junk in invisible slots cannot be seen. That plain C is right: test_op_attn_reference.c. */
+/* Attention: every twin equals plain C bit for bit. A row is a row, with any other rows and any split of the
+ * work. A tree equals the chains of its nodes. Junk in invisible slots has no effect.
+ * test_op_attn_reference.c shows that plain C is right. */
 #include "tests/attn_problem.h"
 
 static const size_t groups[] = { 1, 2, 4, 7, 8 };
@@ -11,7 +12,8 @@ static void describe(const struct problem *p, const struct ops *o, const char *w
     printf("    %s: %s: type %d m %zu kv heads %zu group %zu head_dim %zu positions %zu nodes %zu\n", o->name,
            what, p->a.type, p->a.m, p->a.n_kv_heads, p->group, p->a.head_dim, p->n_pos, p->n_nodes);
 }
-/* Everything about one problem that must not change a bit. `rows`: how many rows are also computed alone. */
+/* Checks everything about one problem that must not change a bit. `rows`: number of rows that are also
+ * computed alone. */
 static void invariants(struct problem *p, size_t rows, struct rng *rng)
 {
     size_t n = p->a.m * p->a.n_heads * p->a.head_dim;
@@ -76,7 +78,7 @@ static void a_pass_of_256_rows(void)
         problem_close(&p);
     }
 }
-/* Rows that see quite different parts, in no order. */
+/* Rows that see different ranges, in no order. */
 static void ranges_of_any_kind(void)
 {
     struct rng rng = { 23 };
@@ -142,7 +144,7 @@ static void junk_cannot_be_seen(void)
         problem_close(&p);
     }
 }
-/* A NaN or an infinity in a visible key must reach the output: the check of logits relies on it. */
+/* A NaN or an infinity in a visible key must reach the output: the check of the logits relies on it. */
 static void not_finite_is_not_lost(void)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
@@ -169,7 +171,7 @@ static void not_finite_is_not_lost(void)
                         size_t finite = 0;
                         for (size_t i = 5; i < 4 * 16; i += 16)
                             finite += isfinite(act_get(out_type(&p), out, i)) != 0;
-                        /* a score of -inf is a weight of +0: only that may pass, from K */
+                        /* a score of -inf has weight +0: only this case may hide it, and only in K */
                         CHECK(finite == 0 || (part == 0 && b == 2 && p.a.type != DT_I16),
                               "%s: %g in %s %zu: %zu outputs finite", o->name, (double)bad[b],
                               part ? "V" : "K", where, finite);
@@ -179,8 +181,9 @@ static void not_finite_is_not_lost(void)
                 }
 }
 
-/* A weighted value that rounds up to FLT_MIN when it may be denormal, and stays below it otherwise: it is tiny. Two keys
- * of score 0 whose values sum to 2^-100 (1 - 2^-24), then in the next block one of score 26 and value 0. */
+/* A weighted value that rounds up to FLT_MIN if denormals are kept, and is below FLT_MIN otherwise, is tiny.
+ * Two keys of score 0 have values that sum to 2^-100 (1 - 2^-24); the next block has a key of score 26 and
+ * value 0. */
 static void tiny_values_are_flushed(void)
 {
     struct rng rng = { 33 };
@@ -206,7 +209,8 @@ static void tiny_values_are_flushed(void)
     problem_close(&p);
 }
 
-/* Sums as large as they become in int16, of either sign, and rows of nothing, of very little and of as much as is finite. */
+/* Sums in int16 at their largest, of either sign, and rows of zeros, of tiny values and of the largest finite
+ * values. */
 static void int16_at_its_bounds(void)
 {
     enum { D = 512, KEYS = 70 };
@@ -245,7 +249,8 @@ static void int16_at_its_bounds(void)
 
 /* ---- trees ---- */
 
-/* Rows of a tree: row r is node r, ancestors by parent[]; base: committed length; window as in the model. */
+/* Rows of a tree: row r is node r, with ancestors by parent[]. base: committed length; window as in the
+ * model. */
 static void tree_rows(struct problem *p, const int *parent, size_t base, size_t window)
 {
     use_tree(p);
@@ -260,7 +265,7 @@ static void tree_rows(struct problem *p, const int *parent, size_t base, size_t 
         p->lo[r] = base + depth > window ? base + depth - window : 0;
     }
 }
-/* Each tree row equals the row of a plain cache in which its ancestors were committed. */
+/* Each tree row equals the row of a plain cache into which its ancestors were committed. */
 static void tree_equals_chains(struct problem *p, size_t base, size_t rows, struct rng *rng)
 {
     size_t d2 = row_bytes(p), st = p->a.m;
@@ -287,11 +292,11 @@ static void tree_equals_chains(struct problem *p, size_t base, size_t rows, stru
             CHECK(equal, "%s: base %zu depth %zu lo %zu row %zu", o->name, base, depth, lo, r);
             guard_free(got);
         }
-        /* control: another ancestor at the far end must be noticed (if the window shows it) */
+        /* Control: another ancestor at the far end must change the row, if the window shows it. */
         size_t far = lo > base ? lo - base : 0;
         char *row = node_row(p, 0, p->node[r * p->a.node_max + far]), *kept = must_alloc(d2);
         memcpy(kept, row, d2);
-        looked_at_row(p, row, r * p->group, rng);
+        attractive_row(p, row, r * p->group, rng);
         void *other = attend_alone(ops_all[0], p, r);
         CHECK(memcmp(want, other, p->a.n_heads * p->a.head_dim * elt(p)),
               "base %zu depth %zu: an ancestor does not matter", base, depth);
@@ -328,7 +333,7 @@ static void trees_cross_blocks(void)
         tree_at(kind(i), bases[i], 70, 1, (size_t)-1, 1, 16, &rng);     /* one and two boundaries */
         tree_at(i & 1 ? DT_I16 : DT_BF16, bases[i], 40, 2, (size_t)-1, 4, 64, &rng);
     }
-    /* three blocks, the first slot of the last one and beyond */
+    /* three blocks; the first slot of the last block, and more */
     tree_at(DT_I16, 63, 140, 0, (size_t)-1, 1, 16, &rng);
     tree_at(DT_F32, 10, 200, 0, (size_t)-1, 1, 16, &rng);
 }
@@ -386,7 +391,8 @@ static float defined_score(const struct problem *p, size_t h, size_t j, size_t p
     }
     return acc;
 }
-/* Of row 0 alone, bit for bit, whatever the company and the cut of the work; nothing else is written, the output stays. */
+/* Importance depends on row 0 alone, bit for bit, with any other rows and any split of the work. Nothing else
+ * is written, and the output does not change. */
 static void check_importance(struct problem *p, struct rng *rng)
 {
     const size_t step = p->n_blocks * KV_BLOCK + 5, bytes = p->a.n_kv_heads * step * sizeof(float);
@@ -421,7 +427,7 @@ static void check_importance(struct problem *p, struct rng *rng)
     }
     free(want);
 }
-static void importance_is_that_of_the_first_row(void)
+static void importance_belongs_to_the_first_row(void)
 {
     struct rng rng = { 41 };
     for (size_t i = 0; i < 36; i++) {
@@ -446,7 +452,8 @@ static void importance_is_that_of_the_first_row(void)
 
 /* ---- bias ---- */
 
-/* Twins, rows and splits agree with a bias on every slot, trees equal their chains, and what `importance` takes is without it. */
+/* Twins, rows and splits agree with a bias on every slot; trees equal their chains; `importance` excludes the
+ * bias. */
 static void twins_agree_on_a_bias(void)
 {
     struct rng rng = { 43 };
@@ -474,7 +481,7 @@ static void twins_agree_on_a_bias(void)
     }
 }
 
-/* The largest difference of two outputs, in units of the largest value of the second. */
+/* The largest difference of two outputs, in units of the largest value of the second output. */
 static double apart(const struct problem *p, const void *a, const void *b)
 {
     double most = 0, size = 0;
@@ -484,7 +491,7 @@ static double apart(const struct problem *p, const void *a, const void *b)
     }
     return most / size;
 }
-/* A key with a bias of log2 n is n keys; n of 1 to 8, over several blocks and a chunk. */
+/* A key with bias log2 n equals n keys, for n of 1 to 8, over several blocks and a chunk. */
 static void a_bias_of_log2_n_is_n_keys(void)
 {
     enum { KEYS = 700, TIMES = 8 };
@@ -537,7 +544,7 @@ int main(void)
     RUN(trees_cross_chunks);
     RUN(trees_under_a_window);
     RUN(trees_and_plain_rows_mix);
-    RUN(importance_is_that_of_the_first_row);
+    RUN(importance_belongs_to_the_first_row);
     RUN(twins_agree_on_a_bias);
     RUN(a_bias_of_log2_n_is_n_keys);
     return test_end();

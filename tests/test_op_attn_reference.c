@@ -1,15 +1,16 @@
 /* Plain C attention is near a double-precision reference with the same roundings.
  *
- * Bound of the reference. It keeps the roundings of p to act (where p weighs V; the sum of weights takes p as it is) and
- * of the result to act, everything else is exact.
- * A score is d fused steps: |ds| <= d * 2^-24 * sum|q k|, and half an ulp more for s - m'. So a weight moves by
- * dp <= p * (ln2 * 2 ds + 2^-21) before it is rounded; where that can move it over a rounding border of bf16 (both
- * neighbours are tried) it moves by the whole step. Sums over n keys add n * 2^-24 of sum p|v| and of sum p, and
- * each chunk 4 * 2^-24. The quotient moves by (d_num + |out| d_den) / den. In int16 q, K and V are what their whole numbers stand for,
- * a score moves by four roundings, and a weight by half a unit of its block besides. */
+ * Bound. The reference rounds p to act (where p weighs V; the sum of weights uses p before rounding) and the
+ * result to act; everything else is exact. A score is d fused steps: |ds| <= d * 2^-24 * sum|q k|, plus half
+ * an ulp for s - m'. A weight thus moves by dp <= p * (ln2 * 2 ds + 2^-21) before it is rounded. Where that
+ * can move it over a rounding border of bf16 (the test tries both neighbours) it moves by the whole step.
+ * Sums over n keys add n * 2^-24 of sum p|v| and of sum p; each chunk adds 4 * 2^-24. The quotient moves by
+ * (d_num + |out| d_den) / den. In int16, q, K and V have the values of their whole numbers; a score moves by
+ * four roundings, and a weight also by half a unit of its block. */
 #include "tests/attn_problem.h"
 
-/* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output is outside it. */
+/* The largest error of row r, query head j of KV head h, as a share of its bound; infinite when an output
+ * exceeds the bound. */
 static double reference_row(const struct problem *p, const void *out, size_t h, size_t r, size_t j,
                             bool quiet)
 {
@@ -24,7 +25,7 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
     for (size_t b = lo / KV_BLOCK; b * KV_BLOCK < hi; b++, blocks++) {
         size_t from = b * KV_BLOCK > lo ? b * KV_BLOCK : lo,
                to = (b + 1) * KV_BLOCK < hi ? (b + 1) * KV_BLOCK : hi;
-        if (b * KV_BLOCK / KV_CHUNK != chunk)              /* a chunk begins with no maximum */
+        if (b * KV_BLOCK / KV_CHUNK != chunk)              /* a chunk begins without a maximum */
             chunk = b * KV_BLOCK / KV_CHUNK, chunk_top = -INFINITY;
         for (size_t pos = from; pos < to; pos++) {
             double sum = 0, absolute = 0;
@@ -39,9 +40,9 @@ static double reference_row(const struct problem *p, const void *out, size_t h, 
         double new_top = fmax(top, chunk_top), scale = isfinite(top) ? exp2(top - new_top) : 0;
         for (size_t i = 0; i < d; i++) num[i] *= scale, mass[i] *= scale, slip[i] *= scale;
         den *= scale, den_slip *= scale, top = new_top;
-        /* p is rounded against the maximum of its own chunk so far */
+        /* p is rounded relative to the maximum of its own chunk so far */
         double lift = exp2(chunk_top - top);
-        double most = 0, all = 0;                          /* of weights times the units of values */
+        double most = 0, all = 0;                          /* of weights times the units of the values */
         for (size_t pos = from; pos < to; pos++) {
             double w = exp2(s[pos - from] - chunk_top) * (double)unit_of(p, stored_row(p, h, pos), d);
             most = fmax(most, w), all += w;
@@ -100,7 +101,7 @@ static void plain_c_is_near_the_reference(void)
         problem_close(&p);
     }
 }
-/* The reference must object to a result that is off by one key, or it proves nothing. */
+/* The reference must reject a result that is off by one key, or it proves nothing. */
 static void reference_notices_a_missing_key(void)
 {
     struct rng rng = { 32 };
@@ -108,7 +109,7 @@ static void reference_notices_a_missing_key(void)
         struct problem p;
         problem_open(&p, kind(i), 1, 1, 1, 64, 200, 0, &rng);
         p.hi[0] = 200;
-        looked_at_row(&p, stored_row(&p, 0, 199), 0, &rng);
+        attractive_row(&p, stored_row(&p, 0, 199), 0, &rng);
         put(&p, 0, 199, stored_row(&p, 0, 199));
         void *out = attend(ops_all[0], &p, 1);
         p.hi[0] = 199;

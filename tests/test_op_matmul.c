@@ -1,5 +1,5 @@
 /* Matrix products: every twin equals the definition of kernels/ops.h bit for bit, for every number of rows,
- * strides, panel ranges, bias and add; and the definition is near the exact product.
+ * strides, panel ranges, bias and add. The definition is near the exact product.
  *
  * Bound: k fused steps, each rounded once: |y - exact| <= k * 2^-24 * sum|a b| + flushes (2 k * 2^-126). */
 #include "tests/reference.h"
@@ -7,7 +7,7 @@
 
 enum { M_MAX = 70 };
 
-/* A matrix with what it was packed from. */
+/* A matrix and the values that it was packed from. */
 struct weights { struct mat mat; void *src; enum dtype type; };
 
 static void weights_open(struct weights *w, enum dtype type, size_t n, size_t k, struct rng *rng, bool finite)
@@ -26,7 +26,7 @@ static void weights_open(struct weights *w, enum dtype type, size_t n, size_t k,
         else if (type == DT_BF16) ((uint16_t *)w->src)[i] = (uint16_t)(ref_bits(x) >> 16);
         else act_put(type, w->src, i, x);
     }
-    size_t half = n / 2;                       /* in two parts, as a fused matrix is loaded */
+    size_t half = n / 2;                       /* packed in two parts, as a fused matrix is loaded */
     mat_pack(&w->mat, 0, half, w->src, type);
     mat_pack(&w->mat, half, n - half, (char *)w->src + half * k * dtype_size(type), type);
 }
@@ -39,7 +39,7 @@ static float weight(const struct weights *w, size_t i)
     return w->type == DT_F16 ? ref_f16(h) : ref_bf16(h);
 }
 
-/* x act [m][ldx]; what lies between k and ldx is +0 for the first element (odd k) and NaN behind it. */
+/* x act [m][ldx]. Between k and ldx the first element is +0 (odd k) and the rest is NaN. */
 static void *inputs(enum dtype act, size_t m, size_t k, size_t ldx, struct rng *rng, bool finite)
 {
     char *x = must_alloc(m * ldx * dtype_size(act));
@@ -68,7 +68,7 @@ static float *dots(enum dtype act, const void *x, size_t ldx, size_t m, const st
 
 struct call { size_t m, p0, p1, ldy; bool bias, add; };
 
-/* One call of one twin: columns of the panels as defined, everything else untouched. */
+/* One call of one twin: the columns of its panels equal the definition, and nothing else changes. */
 static bool call_is_exact(const struct ops *o, enum dtype act, const void *x, size_t ldx,
                           const struct weights *w, const float *d, const float *bias, const float *before,
                           const struct call *c)
@@ -144,7 +144,7 @@ static void matmul_shapes_are_exact(void)
         shape(1 + rng_below(&rng, 300), 1 + rng_below(&rng, 200), &rng, false);
     shape(4096 / 16, 704, &rng, false);
     shape(33, 5000, &rng, false);
-    shape(17, 6001, &rng, false);        /* rows that the twins do not widen: too long */
+    shape(17, 6001, &rng, false);        /* rows too long to be widened */
 }
 
 /* bias and add in all four combinations, also where they decide the sign of a zero. */
@@ -227,7 +227,7 @@ static void matmul_is_near_the_exact_product(void)
     }
 }
 
-/* Another order of summation is another number: what these tests compare can differ. */
+/* Another order of summation gives another number, so the comparisons of these tests can fail. */
 static void matmul_order_matters(void)
 {
     struct rng rng = { 16 };
@@ -237,7 +237,7 @@ static void matmul_order_matters(void)
     void *x = inputs(DT_BF16, 1, k, k, &rng, true);
     float y[64], z[64];
     ops_all[0]->matmul(y, n, DT_BF16, x, k, 1, &w.mat, NULL, false, 0, 4);
-    for (size_t i = 0; i < k / 2; i++) {       /* k backwards on both sides: the same sum on paper */
+    for (size_t i = 0; i < k / 2; i++) {  /* k in reverse order on both sides: mathematically the same sum */
         uint16_t *p = x, t = p[i];
         p[i] = p[k - 1 - i], p[k - 1 - i] = t;
         for (size_t j = 0; j < n; j++) {

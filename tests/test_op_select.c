@@ -1,4 +1,5 @@
-/* Selection and logits processing: every twin equals plain C by memcmp, and plain C equals what kernels/ops.h says. */
+/* Selection and logits processing: every twin equals plain C by memcmp, and plain C equals the definitions of
+ * kernels/ops.h. */
 #include <float.h>
 #include "kernels/ops.h"
 #include "src/sample/coin.h"
@@ -10,7 +11,7 @@ static const size_t sizes[] = { 1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 100, 127, 1
                                 2999 };
 enum { N_SIZES = sizeof sizes / sizeof *sizes, KINDS = 8 };
 
-/* Rows of every kind; from an address that is no multiple of a vector. */
+/* Rows of every kind, at an address that is not aligned to a vector. */
 static float room[N_MAX + 16];
 static float *row(size_t n, int kind, uint64_t seed)
 {
@@ -29,7 +30,7 @@ static float *row(size_t n, int kind, uint64_t seed)
 
 static uint32_t bits_of(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 
-/* What an operation leaves behind, as one hash. */
+/* The results of an operation, as one hash. */
 struct work { float x[N_MAX], u[COIN_BLOCK]; uint32_t at[N_MAX]; uint64_t w[N_MAX], hist[SELECT_BUCKETS]; };
 static uint64_t run_all(const struct ops *o, const float *x, size_t n, uint64_t seed)
 {
@@ -93,7 +94,7 @@ static void twins_equal_plain_c(void)
     }
     if (!twins)
         SKIP("this machine runs the plain C twin only");
-    /* the hash sees a difference in one bit */
+    /* the hash notices a difference of one bit */
     float *x = row(100, 0, 5);
     uint64_t before = run_all(ops_all[0], x, 100, 5);
     x[99] = nextafterf(x[99], INFINITY);
@@ -195,7 +196,7 @@ static void between_lists_a_range_up_to_its_limit(void)
     }
 }
 
-/* A bound is never below what it bounds, and close to it where it matters; words are those of coin_word. */
+/* A bound is never below its value, and close to it where it matters; the words are those of coin_word. */
 static void coin_bounds_hold_and_are_close(void)
 {
     float u[COIN_BLOCK];

@@ -1,6 +1,6 @@
-/* The rest of the table of operations: row operations, selection, conversions, packing, angles, choice of a twin.
- * Every twin equals plain C bit for bit (NaN equals NaN); plain C is near a double-precision reference, its bound
- * stated beside it. Names at the end the twins this machine cannot run. */
+/* The other operations of the table: rows, selection, conversions, packing, angles, and the choice of a twin.
+ * Every twin equals plain C bit for bit (NaN equals NaN). Plain C is near a double-precision reference; each
+ * test states its bound. The program ends with the names of the twins that this machine cannot run. */
 #include "tests/reference.h"
 #include "tests/test.h"
 
@@ -8,8 +8,9 @@ static const enum dtype acts[] = { DT_BF16, DT_F32 };
 
 /* ---- rows ---- */
 
-/* sum: dim/16 + 4 roundings of positive terms; division, + eps, sqrt, 1/x, two products: 8 more, halved under the
- * root where it is. So |y - want| <= (dim/32 + 8) * 2^-24 |want|, then the rounding to act. */
+/* sum: dim/16 + 4 roundings of positive terms. Division, + eps, sqrt, 1/x and two products add 8 roundings,
+ * of which those under the root count half. So |y - want| <= (dim/32 + 8) * 2^-24 |want|, then the rounding
+ * to act. */
 static void rmsnorm_twins_and_reference(void)
 {
     struct rng rng = { 41 };
@@ -51,7 +52,7 @@ static void rmsnorm_twins_and_reference(void)
     }
 }
 
-/* y may be x: heads are normalised where they lie. */
+/* y may be x: heads are normalised in place. */
 static void rmsnorm_in_place(void)
 {
     struct rng rng = { 54 };
@@ -68,7 +69,7 @@ static void rmsnorm_in_place(void)
     }
 }
 
-/* g and u for which silu is ordinary, saturated, overflowing, and not finite at all. */
+/* Values of g and u for which silu is ordinary, saturated, overflowing, or not finite. */
 static float swiglu_input(struct rng *rng)
 {
     switch (rng_next(rng) & 3) {
@@ -77,7 +78,8 @@ static float swiglu_input(struct rng *rng)
     default: return rng_normal(rng) * 4;
     }
 }
-/* exp2 has 1.6e-7, the product before it |g| log2e 2^-24 absolute; + 1, quotient, product: 3 roundings. */
+/* exp2 has 1.6e-7; the product before it |g| log2e 2^-24 absolute; + 1, quotient and product add 3
+ * roundings. */
 static void swiglu_twins_and_reference(void)
 {
     struct rng rng = { 42 };
@@ -112,7 +114,7 @@ static void swiglu_twins_and_reference(void)
     }
 }
 
-/* Two products and one sum, each rounded: the definition is short enough to be the reference. */
+/* Two products and one sum, each rounded: the definition itself is the reference. */
 static void rope_is_as_written(void)
 {
     struct rng rng = { 43 };
@@ -178,7 +180,7 @@ static void finite_finds_every_place(void)
                 float kept = x[at];
                 x[at] = ref_float(bad[at % 5]);
                 CHECK(!o->finite(x, n), "%s n %zu at %zu", o->name, n, at);
-                CHECK(o->finite(x, at), "%s looks behind the end", o->name);
+                CHECK(o->finite(x, at), "%s reads past the end", o->name);
                 x[at] = kept;
             }
         }
@@ -203,7 +205,7 @@ static void argmax_is_the_first_largest(void)
         size_t n = k < 200 ? 1 + (size_t)k : 1 + rng_below(&rng, 5000), want = 0;
         float *x = must_alloc(n * 4);
         logits(x, n, &rng);
-        /* the largest several times; zeros of both signs are equal */
+        /* the largest value occurs several times; zeros of both signs are equal */
         if (k % 3 == 0)
             for (int j = 0; j < 4; j++) x[rng_below(&rng, n)] = 9;
         if (k % 7 == 0)
@@ -268,7 +270,7 @@ static void between_lists_and_counts(void)
         free(x);
     }
 }
-/* Weights are whole numbers: exp(x - top) * 2^43 rounded, so one unit is the bound of each. */
+/* Weights are whole numbers: exp(x - top) * 2^43 rounded. The bound is one unit for each weight. */
 static void tally_and_moments_weigh(void)
 {
     struct rng rng = { 49 };
@@ -308,7 +310,7 @@ static void tally_and_moments_weigh(void)
                           0.51 + 1e-14 * (double)w[i],
                       "%s weight %zu", o->name, i);
             guard_free(w);
-            uint64_t sum[2] = { 5, 7 };                        /* they are added to */
+            uint64_t sum[2] = { 5, 7 };                        /* the operation adds to these */
             o->moments(sum, x, n, top, cut);
             if (o == ops_all[0]) memcpy(sum0, sum, sizeof sum);
             CHECK(!memcmp(sum0, sum, sizeof sum), "%s moments", o->name);
@@ -340,7 +342,7 @@ static void coin_bounds_twins_agree(void)
                   "%s n %zu", o->name, n);
             guard_free(u);
         }
-        if (!(k & 1)) {                                    /* a block of ids is a list of ids */
+        if (!(k & 1)) {                                    /* a block of ids equals a list of the same ids */
             float u[COIN_BLOCK];
             for (size_t i = 0; i < n; i++) ids[i] = first + (uint32_t)i;
             ops_all[0]->coin_bounds(u, x, ids, 0, n, &key, 8);
@@ -368,7 +370,7 @@ static void sixteen_bits_to_float_exhaustive(void)
 }
 static void float_to_bf16_rounds_to_nearest_even(void)
 {
-    /* every upper half with the lower halves around the borders */
+    /* every upper half, with the lower halves at the borders */
     static const uint32_t low[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x1234, 0xabcd };
     for (uint32_t h = 0; h < 65536; h++)
         for (size_t i = 0; i < 8; i++) {
@@ -383,7 +385,8 @@ static void float_to_bf16_rounds_to_nearest_even(void)
                 CHECK(got == (h & 0x8000), "denormal %08x -> %04x", u, got);
                 continue;
             }
-            /* nearest of the two neighbours, distances in double; a tie goes to the even one */
+            /* The result is the nearer of the two neighbours, with distances in double; a tie goes to the
+             * even neighbour. */
             double v = x, a = (double)ref_float(u & 0xffff0000),
                    b = (u & 0x7fff0000) == 0x7f7f0000 ? copysign(0x1p128, v)
                                                       : (double)ref_float((u & 0xffff0000) + 0x10000);
@@ -499,7 +502,7 @@ static void kv_layout_is_as_documented(void)
         }
 }
 
-/* Rows of one block to slots of another, and nothing else there. */
+/* Rows of one block go to slots of another block; nothing else of it changes. */
 static void kv_rows_are_copied(void)
 {
     struct rng rng = { 57 };
@@ -530,8 +533,9 @@ static void kv_rows_are_copied(void)
 
 /* ---- angles ---- */
 
-/* The angle is the float product; its sine and cosine are rounded to float once (2^-24 relative), and once more by
- * the factor. Double arithmetic adds 1e-13 absolute up to 2^20, whose last place the reduction keeps. */
+/* The angle is the float product. Its sine and cosine are rounded to float once (2^-24 relative), and again
+ * after the factor. Double arithmetic adds 1e-13 absolute up to 2^20, whose last place the reduction
+ * keeps. */
 static void rope_angles_are_near_long_double(void)
 {
     struct rng rng = { 53 };
@@ -560,9 +564,9 @@ static void rope_angles_are_near_long_double(void)
     CHECK(c[5] == 1 && s[5] == 0);
 }
 
-/* ---- the choice ---- */
+/* ---- choice of a twin ---- */
 
-static void isa_is_chosen_by_name(void)
+static void isa_is_selected_by_name(void)
 {
     const char *why = NULL;
     FOR_TWINS(o) {
@@ -582,7 +586,7 @@ static void isa_is_chosen_by_name(void)
     CHECK(o && o->supported());
     CHECK(!strcmp(ops_all[0]->name, "generic"), "%s", ops_all[0]->name);
 }
-/* Every entry of every table is there. */
+/* Every table has every entry. */
 static void tables_are_complete(void)
 {
     for (const struct ops *const *t = ops_all; *t; t++) {
@@ -598,7 +602,7 @@ static void tables_are_complete(void)
 int main(void)
 {
     RUN(tables_are_complete);
-    RUN(isa_is_chosen_by_name);
+    RUN(isa_is_selected_by_name);
     RUN(rmsnorm_twins_and_reference);
     RUN(rmsnorm_in_place);
     RUN(swiglu_twins_and_reference);

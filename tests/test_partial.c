@@ -1,11 +1,12 @@
-/* The partial cache against a plain model of its rule (kvmgr/partial.h): a list of positions per slot. Selection sorts all scores; rows that
- * follow replace slots from the least important end; slots hold the bytes of their rows of the full cache. The scores that a pass hands
- * over are the root row's query against the keys, in double.
+/* The partial cache against a plain model of its rule (kvmgr/partial.h): a list of positions per slot.
+ * Selection sorts all scores. Later rows replace slots from the least important end. Slots hold the bytes of
+ * their rows of the full cache. The scores of a pass are the root row's query times the keys, in double.
  *
- * Means are compared with what the text's length alone says of them: which rows are recent, how many a mean has, and their mean in double.
+ * Means are compared with values that follow from the length of the text: the recent rows, the number of rows
+ * in a mean, and their mean in double.
  *
- * The rule is ours, not that of TokenSwift's program: the selecting query is the root row's of the verification pass (there: whatever row comes
- * last), and equal scores go to the later position. */
+ * The rule differs from TokenSwift's program: the root row of the verification pass gives the selecting query
+ * (there: the last row of the pass), and the later position wins ties. */
 #include "kvmgr/partial.h"
 #include "tests/rig.h"
 
@@ -15,10 +16,10 @@ enum { LAYERS = 2, HEADS = 3, DIM = 16, N_MAX = 900 };
 
 struct rule {
     enum kv_policy policy;
-    size_t sinks, budget, n_past, seen;                /* committed rows; rows it was last told of */
+    size_t sinks, budget, n_past, seen;                /* committed rows; rows that partial_follow has seen */
     bool filled;
     size_t replaced, refreshes;                        /* rows committed since the selection */
-    size_t at[LAYERS][HEADS][N_MAX];                   /* position of slot */
+    size_t at[LAYERS][HEADS][N_MAX];                   /* position of each slot */
 };
 
 static bool rule_selects(const struct rule *r)
@@ -40,7 +41,7 @@ static void rule_select(struct rule *r, size_t l, const float *score, size_t ste
         for (size_t pos = from > r->sinks ? from : r->sinks; pos < r->n_past; pos++) all[n++] = pos;
         sort_scores = score + h * step;
         qsort(all, n, sizeof *all, by_score);
-        /* behind the window, nearest first */
+        /* before the window, the nearest first */
         for (size_t pos = from; n < r->budget - r->sinks; ) all[n++] = --pos;
         for (size_t s = 0; s < r->budget; s++) r->at[l][h][s] = s < r->sinks ? s : all[s - r->sinks];
     }
@@ -70,7 +71,7 @@ static void rule_follow(struct rule *r, size_t n_past)
     r->n_past = r->seen = n_past;
 }
 
-/* ---- the cache beside it ---- */
+/* ---- the model and the cache side by side ---- */
 
 struct both { struct kv full; struct partial p; struct rule r; struct rng rng; };
 
@@ -96,7 +97,7 @@ static void random_rows(struct kv *kv, size_t from, size_t n, struct rng *rng)
             }
     kv->n_written = MAX(kv->n_written, from + n);
 }
-/* Every slot holds its position's bytes. */
+/* Whether every slot holds the bytes of its position. */
 static bool same_slots(const struct both *b)
 {
     float x[2 * DIM + 2], y[2 * DIM + 2];
@@ -125,7 +126,8 @@ static void compare(struct both *b, const char *what)
     if (b->r.filled)
         CHECK(b->p.kv.n_past == b->r.budget && same_slots(b), "%s: at %zu", what, b->r.n_past);
 }
-/* A round: draft passes leave rows behind the slots, verification selects if it is time, `accepted` rows are committed. */
+/* One round: draft passes write rows after the slots, the verification pass selects when it is time,
+ * `accepted` rows are committed. */
 static void round_of(struct both *b, size_t accepted, const size_t *window, bool ties)
 {
     static float score[HEADS * (N_MAX + 3)];
@@ -183,10 +185,10 @@ static void slots_after_many_rounds(void)
                  (accepted = 1 + rng_below(&b.rng, 5)) + b.full.n_past < N_MAX && !test_failed_;) {
                 round_of(&b, accepted, i % 2 ? windowed : none, c % 2);
                 compare(&b, what);
-                /* rows of rounds without draft passes, followed at once */
-                const size_t behind = 1 + rng_below(&b.rng, 150);
-                if (rng_below(&b.rng, 40) == 0 && b.full.n_past + behind + 5 < N_MAX) {
-                    prefill(&b, behind);
+                /* rows of rounds without draft passes, followed together */
+                const size_t rows = 1 + rng_below(&b.rng, 150);
+                if (rng_below(&b.rng, 40) == 0 && b.full.n_past + rows + 5 < N_MAX) {
+                    prefill(&b, rows);
                     compare(&b, what);
                 }
             }
@@ -199,7 +201,8 @@ static void slots_after_many_rounds(void)
     CHECK(refreshes > 500);
 }
 
-/* With one row a round and a budget of B with S sinks: the first selection in the first pass over more than B rows, the next ones every B - S rounds. */
+/* With one row a round and a budget of B with S sinks, the first selection comes with the first pass over
+ * more than B rows, and the next ones every B - S rounds. */
 static void refresh_at_the_right_round(void)
 {
     static const size_t none[LAYERS] = { 0 };
@@ -241,7 +244,7 @@ static void resized(void)
     }
 }
 
-/* Rows are taken away, others come: nothing of the old ones may be left. */
+/* After a truncation and new rows, no old row remains. */
 static void truncated_and_written_again(void)
 {
     static const size_t none[LAYERS] = { 0 };
@@ -264,7 +267,7 @@ static void truncated_and_written_again(void)
     }
 }
 
-static void no_copy_where_none_is_needed(void)
+static void no_copy_without_need(void)
 {
     struct both b;
     both_open(&b, DT_BF16, KV_FULL, 16, 64, 1);
@@ -295,7 +298,7 @@ static void row_of(double *x, const struct kv *kv, size_t l, size_t h, size_t po
     kv_get(row, kv->type, DIM, pos % KV_BLOCK, kv_block(kv, l, h, pos));
     for (size_t i = 0; i < 2 * DIM; i++) x[i] = rig_row_at(row, kv->type, DIM, i);
 }
-/* What a cache of means over the first n rows holds, whatever way it came there; why not, or NULL. */
+/* Checks a cache of means over the first n rows, whatever its history. Returns the difference, or NULL. */
 static const char *means_differ(struct both *b)
 {
     static char why[120];
@@ -333,7 +336,7 @@ static const char *means_differ(struct both *b)
                 }
                 row_of(got, &p->kv, l, h, s);
                 for (size_t i = 0; i < 2 * DIM; i++) {
-                    /* stored once for each doubling */
+                    /* rounded once for each doubling */
                     const double bound = count == 1 && !mean ? 0 : b->full.type == DT_F32 ? 1e-6
                         : b->full.type == DT_I16 ? 6 * 2.0 / 16382 : 5 * (fabs(want[i]) + 0.1) / 256;
                     snprintf(why, sizeof why,
@@ -344,7 +347,8 @@ static const char *means_differ(struct both *b)
             }
     return NULL;
 }
-#define MEANS(b, ...) do { const char *why_ = means_differ(b); CHECK(!why_, __VA_ARGS__); if (why_) printf("    %s\n", why_); } while (0)
+#define MEANS(b, ...) do { const char *why_ = means_differ(b); CHECK(!why_, __VA_ARGS__); \
+                           if (why_) printf("    %s\n", why_); } while (0)
 /* A round under `mean`: rows in flight, rows committed. */
 static void mean_round(struct both *b, size_t n)
 {
@@ -391,8 +395,9 @@ static void means_are_means(void)
     }
     pool_close(pool);
 }
-/* Text is taken back and written again, budgets and policies change, and the means are those of the text as it is. */
-static void means_made_anew(void)
+/* The text is truncated and written again, budgets and policies change, and the means remain those of the
+ * present text. */
+static void means_follow_every_change(void)
 {
     static const size_t none[LAYERS] = { 0 };
     for (size_t i = 0; i < 2 * N_MEAN_CASES && !test_failed_; i++) {
@@ -404,7 +409,7 @@ static void means_made_anew(void)
             mean_round(&b, MIN(1 + rng_below(&b.rng, 300), N_MAX - 1 - b.full.n_past));
             mean_round(&b, MIN((size_t)1, N_MAX - 1 - b.full.n_past));
             MEANS(&b, "case %zu, turn %zu", c, turn);
-            /* a truncated text is followed from the next row on */
+            /* a truncated text is followed with the next row */
             if (turn % 3 == 0) {
                 kv_truncate(&b.full, b.full.n_past - rng_below(&b.rng, b.full.n_past));
                 partial_follow(&b.p);
@@ -443,7 +448,7 @@ static void means_made_anew(void)
         both_close(&b);
     }
 }
-/* The comparison above sees a row in the wrong mean, a mean not rewritten, a wrong count. */
+/* The comparison above notices a row in the wrong mean, a mean that was not rewritten, and a wrong count. */
 static void wrong_means_are_seen(void)
 {
     struct both b;
@@ -478,14 +483,14 @@ static void catch_scores(void *ctx, size_t layer, const float *score, size_t ste
         memcpy(c->score + (layer * c->n_kv + h) * c->n_max, score + h * step, c->n_max * sizeof *score);
 }
 
-/* What the pass hands over is eq. 2 with the root row's query: the sum over the group's heads of q.k, times log2(e)/sqrt(head_dim), with
- * q rounded to act. Chains and trees, every layer, windows. */
+/* The scores of a pass are eq. 2 with the root row's query: the sum over the group's heads of q.k, times
+ * log2(e)/sqrt(head_dim), with q rounded to act. For chains and trees, every layer, and windows. */
 static void scores_of_a_pass(void)
 {
     enum { PAST = 333, ROWS = 6 };
     static const int32_t parent[ROWS] = { -1, 0, 0, 1, 2, 3 };
     for (size_t m = 0; m < N_TINY; m++)
-        for (int form = 0; form < 6; form++) {           /* rows or a tree, in each kind of cache */
+        for (int form = 0; form < 6; form++) {           /* rows or a tree, in each type of cache */
             struct rig r;
             struct kv kv;
             struct err e = { 0 };
@@ -552,9 +557,9 @@ int main(void)
     RUN(refresh_at_the_right_round);
     RUN(resized);
     RUN(truncated_and_written_again);
-    RUN(no_copy_where_none_is_needed);
+    RUN(no_copy_without_need);
     RUN(means_are_means);
-    RUN(means_made_anew);
+    RUN(means_follow_every_change);
     RUN(wrong_means_are_seen);
     RUN(scores_of_a_pass);
     return test_end();

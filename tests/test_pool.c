@@ -1,5 +1,5 @@
-/* The pool: every index exactly once, on any number of threads, job after job; a caller can rely on what the items
- * wrote. Meant to be run under SAN=thread too. */
+/* The pool runs every index exactly once, on any number of threads, job after job, and the caller sees the
+ * items' writes. Also run it under SAN=thread. */
 #include "kernels/pool.h"
 #include "tests/reference.h"
 #include "tests/test.h"
@@ -13,7 +13,7 @@
 static const size_t sizes[] = { 1, 2, 3, 5, 16, 33 };
 enum { N_SIZES = 6, ITEMS_MAX = 5000 };
 
-/* Plain memory, not atomic: ThreadSanitizer must see that the pool orders it. */
+/* Plain memory, not atomic: ThreadSanitizer must find that the pool orders the accesses. */
 struct job { unsigned char hits[ITEMS_MAX]; size_t n, threads; atomic_int wrong; unsigned spin; };
 
 static void item(void *ctx, size_t i, size_t thread)
@@ -46,8 +46,8 @@ static void every_index_exactly_once(void)
     }
 }
 
-/* Short jobs one after the other whose context is gone when pool_run returns, small and large in turn: a thread that
- * comes late to one job must not take part in the next with what it remembers. */
+/* Short consecutive jobs whose context dies when pool_run returns, small and large in turn. A thread that is
+ * late for one job must not run items of the next job with old values. */
 struct small { size_t n; uint32_t number; uint32_t got[64]; };
 static atomic_uint strays;
 static void stamp(void *ctx, size_t i, size_t thread)
@@ -73,7 +73,7 @@ static void short_jobs(size_t threads, uint32_t count)
         pool_run(p, s.n, k % 3 ? stamp : other_stamp, &s);
         for (size_t i = 0; i < 64; i++)
             bad += s.got[i] != (i >= s.n ? 0 : k % 3 ? k : k ^ 0x80000000);
-        s.n = 0;                                               /* what comes later is a stray */
+        s.n = 0;                                               /* any later hit is an error */
     }
     pool_close(p);
     CHECK(bad == 0 && strays == 0, "threads %zu: %llu wrong, %u strays", threads, (unsigned long long)bad,
@@ -86,7 +86,7 @@ static void many_short_jobs(void)
     short_jobs(8, 5000);
 }
 
-/* Threads that went to sleep wake up; a job after a pause is as complete as any. */
+/* Sleeping threads wake up, and a job after a pause runs completely. */
 static void sleepers_wake(void)
 {
     struct pool *p = pool_open(4);
@@ -100,7 +100,7 @@ static void sleepers_wake(void)
         CHECK(done == 100, "%zu", done);
         free(j);
     }
-    /* idle threads cost nothing: CPU time stands still while the pool sleeps */
+    /* idle threads use no CPU time while the pool sleeps */
     nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
     clock_t before = clock();
     nanosleep(&(struct timespec){ 0, 200000000 }, NULL);
@@ -109,7 +109,7 @@ static void sleepers_wake(void)
     pool_close(p);
 }
 
-/* A sum per item in a fixed order does not depend on who computes it. */
+/* A sum in a fixed order does not depend on the thread that computes it. */
 struct sums { const float *x; float y[257]; };
 static void sum_item(void *ctx, size_t i, size_t thread)
 {
@@ -133,7 +133,7 @@ static void results_do_not_depend_on_its_size(void)
     }
 }
 
-/* With more than one thread the work is shared: two items that wait for each other both get done. */
+/* With more than one thread the items run side by side: two items that wait for each other both complete. */
 static void meet(void *ctx, size_t i, size_t thread)
 {
     atomic_int *here = ctx;
@@ -146,7 +146,7 @@ static void items_run_side_by_side(void)
 {
     atomic_int here = 0;
     struct pool *p = pool_open(2);
-    alarm(60);                                                 /* otherwise it would wait for ever */
+    alarm(60);                                                 /* end the test instead of waiting for ever */
     pool_run(p, 2, meet, &here);
     alarm(0);
     CHECK(here == 2);

@@ -1,8 +1,9 @@
-/* Rule R1 on whole models: a row is a row. Logits and cache bytes are compared by memcmp; 0 bits may differ, whatever
- * the number of rows in a pass, the cut of the context into passes, the shape of the tree, the other sequences in the
- * pass, the number of threads and the twin. Every comparison has a control that must differ.
+/* Rule R1 on whole models: a row is a row. Logits and cache bytes are compared by memcmp. No bit may depend
+ * on the number of rows in a pass, the split of the context into passes, the shape of the tree, the other
+ * sequences in the pass, the number of threads, or the twin. Every comparison has a control that must differ.
  *
- *     test_r1 [--long | --time]   --long adds 100,000 tokens of prefill in chunks against token by token; --time only measures */
+ *     test_r1 [--long | --time]   --long adds 100,000 tokens of prefill in chunks against token by token;
+ *                                 --time only measures */
 #include "tests/rig.h"
 #include <time.h>
 
@@ -13,7 +14,7 @@ static const char demo[] = "models/demo";
 
 struct plan { const struct ops *o; size_t threads; };
 
-/* Rows [len, len + n) in passes of the given sizes under one rig equal `want` and the cache of `truth`. */
+/* Rows [len, len + n) in passes of the given sizes under one rig equal `want` and the cache `truth`. */
 static void passes_equal(const struct rig *r, const char *what, struct kv *kv, const struct kv *truth,
                          const int32_t *token, size_t len, size_t n, const size_t *sizes, size_t n_sizes,
                          const float *want, float *got)
@@ -32,7 +33,7 @@ static void passes_equal(const struct rig *r, const char *what, struct kv *kv, c
               bytes ? "equal" : "differs");
     }
 }
-/* One model, one length: the best twin with one thread and one row at a time is the measure of all others. */
+/* One model, one length: the best twin with one thread and one row at a time is the reference. */
 static void length(const char *what, const char *dir, enum dtype compute, size_t len, size_t n,
                    const struct plan *plan, size_t n_plans, const size_t *sizes, size_t n_sizes)
 {
@@ -135,7 +136,7 @@ static void demo_at_100000(void)
                 31, 64 } : (size_t[]){ 3, 16 }, o == best ? 6 : 2);
     }
 }
-/* Control: one byte of a V far back, and one of a K, are seen from 100,000 positions on. */
+/* Control: one byte of a distant V, and one of a distant K, show at position 100,000. */
 static void one_byte_far_back_is_seen(void)
 {
     struct rig r;
@@ -154,7 +155,8 @@ static void one_byte_far_back_is_seen(void)
         char *byte =
             block + KV_BLOCK * kv.head_dim * 2 + (part ? KV_BLOCK * 4 : 0) + 4 * (1234 % KV_BLOCK) + 3;
         char kept = *byte;
-        *byte = 0x44;                                          /* above 2^9: 1/100,000 of the weight shows */
+        /* 2^9: 1/100,000 of the weight shows */
+        *byte = 0x44;
         rig_run(&r, &kv, token, 1, 1, got, NULL);
         CHECK(memcmp(want, got, r.c.vocab * 4), "part %d", part);
         *byte = kept;
@@ -168,13 +170,14 @@ static void one_byte_far_back_is_seen(void)
 
 /* ---- trees ---- */
 
-/* A tree over `depth` tokens of a chain with side branches. chain[i]: node of the i-th token. Returns the nodes. */
+/* Makes a tree over `depth` tokens of a chain with side branches. chain[i]: node of the i-th token. Returns
+ * the number of nodes. */
 static size_t grow(int32_t *node_token, int32_t *parent, uint32_t *chain, const int32_t *token, size_t depth,
                    size_t nodes_max, size_t vocab, struct rng *rng)
 {
     size_t n = 0;
     for (size_t i = 0; i < depth; i++) {
-        /* a side node: a sibling, or deeper off the path */
+        /* a side node: a sibling, or further from the path */
         if (i && nodes_max - n > depth - i && rng_next(rng) % 2) {
             node_token[n] = (int32_t)rng_below(rng, vocab);
             parent[n] = rng_next(rng) % 3 ? (int32_t)rng_below(rng, n) : -1;
@@ -186,7 +189,8 @@ static size_t grow(int32_t *node_token, int32_t *parent, uint32_t *chain, const 
     }
     return n;
 }
-/* The tree at length len: nodes of the chain = plain rows, side nodes = their own chains, commit and go on = plain. */
+/* The tree at length len: nodes of the chain equal plain rows, side nodes equal their own chains, and
+ * decoding after a commit equals plain decoding. */
 static void tree_at(const char *what, const char *dir, enum dtype compute, const struct ops *o,
                     size_t threads, size_t len, size_t depth, struct rng *rng)
 {
@@ -212,7 +216,7 @@ static void tree_at(const char *what, const char *dir, enum dtype compute, const
               "%s %s length %zu: node %u, depth %zu of a chain of %zu", what, o->name, len, chain[i], i,
               depth);
 
-    for (int k = 0; k < 3; k++) {                              /* any node, by the chain that leads to it */
+    for (int k = 0; k < 3; k++) {                              /* any node, by the chain to it */
         size_t at = rng_below(rng, nodes), d = 0, path[256];
         for (int32_t i = (int32_t)at; i >= 0; i = parent[i]) path[d++] = (size_t)i;
         for (size_t i = 0; i < d; i++) path_token[i] = node_token[path[d - 1 - i]];
@@ -249,7 +253,8 @@ static void demo_trees(void)
         if (SLOW_BUILD && i % 3)
             continue;
         FOR_TWINS(o)
-            tree_at("demo", demo, DT_BF16, o, 1 + 4 * (i & 1), at[i], o == ops_all[0] ? 4 : i % 2 ? 12 : 130, &rng);    /* 130: two boundaries */
+            tree_at("demo", demo, DT_BF16, o, 1 + 4 * (i & 1), at[i],
+                    o == ops_all[0] ? 4 : i % 2 ? 12 : 130, &rng);    /* 130: two boundaries */
     }
 }
 static void tiny_trees(void)
@@ -292,7 +297,7 @@ static void prefill(const char *what, const char *dir, enum dtype compute, const
               chunks[i]);
         CHECK(rig_same_rows(&truth, &kv, 0, n), "%s %s: cache after chunks of %zu", what, o->name, chunks[i]);
     }
-    if (control) {                                             /* one token far back */
+    if (control) {                                             /* one distant token */
         kv_truncate(&kv, 0);
         token[n / 50] = (token[n / 50] + 1) % (int32_t)base.c.vocab;
         rig_run(&r, &kv, token, n, chunks[n_chunks - 1], NULL, got);
@@ -376,7 +381,7 @@ static void sequences_in_one_pass(void)
     }
 }
 
-/* ---- nobody passes by looping over rows ---- */
+/* ---- several rows cost less than as many passes ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -389,7 +394,7 @@ static double cpu_seconds(void)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-/* CPU time of one thread, so that other programs beside the test change little; the bench measures the machine's pace. */
+/* CPU time of one thread, which other programs affect little; the benchmark measures the machine's speed. */
 static void eight_rows_cost_less_than_eight_passes(void)
 {
     enum { LEN = 16384, TIMES = 25 };
@@ -412,7 +417,7 @@ static void eight_rows_cost_less_than_eight_passes(void)
     for (int k = 0; k < 2; k++) qsort(t[k], TIMES, sizeof(double), by_size);
     double ratio = t[1][TIMES / 2] / t[0][TIMES / 2];
     printf("    %s, depth %d, CPU time of one thread, medians: t(1 row) %.2f ms, t(8 rows) %.2f ms, ratio "
-           "%.2f (wanted: at most 3)\n",
+           "%.2f (the limit is 3)\n",
            r.m.ops->name, LEN, t[0][TIMES / 2] * 1e3, t[1][TIMES / 2] * 1e3, ratio);
     CHECK(ratio < 6, "%.2f: rows are not served together", ratio);
     free(logits);

@@ -1,5 +1,5 @@
-/* Snapshots of a decoder: what is read back is what was there, whatever was written while the decoder went on; a file that is not in every bit
- * what it should be, or is of something else, is refused and leaves the decoder as it was. */
+/* Snapshots of a decoder. A snapshot restores the state at its time, whatever the decoder wrote afterwards. A
+ * file with a wrong bit, or of something else, is rejected and leaves the decoder unchanged. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -69,7 +69,7 @@ static void sections_come_back(void)
         CHECK(snapshot_size(f, "a", "bytes") == A && snapshot_size(f, "b", "many") == B &&
               !snapshot_size(f, "b", "bytes") && !snapshot_size(f, "x", "many"));
         memset(back, 0, B), memset(x, 0, A);
-        /* parts need not be those of the writer */
+        /* the reader's parts may differ from the writer's */
         const struct snapshot_part to_b[] = { { back, 1000 }, { back + 1000, B - 1000 } },
             to_a[] = { { x, A } };
         CHECK(snapshot_read(f, &(struct snapshot_section){ "b", "many", to_b, 2 }, threads ? rig.pool : NULL,
@@ -90,7 +90,7 @@ static void every_flipped_bit_is_seen(void)
         put_file(bytes, n);
         missed += good(NULL);
         bytes[i / 8] ^= (char)(1 << i % 8);
-        /* the empty end of the header's page: fewer */
+        /* fewer bytes of the empty end of the header's page */
         if (i >= 8 * 3000 && i < 8 * 4000 && i % 64 == 0) i += 57;
     }
     CHECK(missed == 0, "%zu of %zu", missed, flips);
@@ -195,10 +195,10 @@ static void *write_image(void *image)
     return rc ? &e : NULL;
 }
 
-/* The text of setting x; a snapshot of its first tokens is written by a thread while it goes on. *tokens: at that moment. behind: the partial
- * cache has not followed the last round yet, as it is between rounds. */
+/* Writes the text of setting x. A thread writes a snapshot of its first tokens meanwhile. *tokens: their
+ * number. lagging: the partial cache has not followed the last round, as between rounds. */
 static void text_and_snapshot(struct decoder *d, struct image *m, const struct setting *x,
-                              const int32_t *prompt, size_t at, bool behind, size_t *tokens)
+                              const int32_t *prompt, size_t at, bool lagging, size_t *tokens)
 {
     struct err e;
     struct snapshot_owner o = owner_of(9);
@@ -213,7 +213,7 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
     size_t rows = image_rows(m, d->n_tokens);
     CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past &&
           image_rows(m, 130) == 128);
-    if (!behind) partial_follow(&d->draft.partial);          /* as the next round would */
+    if (!lagging) partial_follow(&d->draft.partial);          /* as the next round would */
     CHECK(image_take(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
     finish(d);
@@ -248,7 +248,7 @@ static void the_text_goes_on_as_it_would_have(void)
             const struct partial *p = &d.draft.partial;
             if (x->drafters & BIT(PARTIAL) && x->n_width && cuts[k] >= at) {
                 CHECK(p->filled, "%s", x->name);
-                size_t newest = 0;           /* what came behind the snapshot has taken its slots */
+                size_t newest = 0;           /* rows after the snapshot have replaced its slots */
                 for (size_t slot = p->sinks; slot < p->budget; slot++)
                     newest += p->row[slot] == d.kv.n_past - 1;
                 CHECK(p->policy == KV_MEAN ? p->n_far == p->n_seen - 4 - 30 : newest == 1 || cuts[k] == at,
@@ -268,7 +268,7 @@ static void the_text_goes_on_as_it_would_have(void)
     }
 }
 
-/* Rows of several files, one behind the other; where one is not good the text is read again from its beginning. */
+/* Rows of several consecutive files. With one bad file the text is read again from its start. */
 static void files_follow_each_other(void)
 {
     enum { AT_FIRST = 2 * KV_BLOCK };
@@ -322,7 +322,7 @@ static void files_follow_each_other(void)
     snprintf(path, sizeof path, "%s", first);
 }
 
-/* What is restored is what was saved, and saving it again gives the same bytes. */
+/* Restoring gives the saved selection, and saving it again gives the same bytes. */
 static void the_selection_comes_back(void)
 {
     int32_t prompt[PROMPT];
@@ -350,7 +350,7 @@ static void the_selection_comes_back(void)
             CHECK(n == kept.state[k].n && memcmp(again, kept.state[k].p, n) == 0, "%s: %zu of %zu bytes",
                   settings[i].name, n, kept.state[k].n);
             const struct partial *p = &d.draft.partial;
-            if (p->policy == KV_MEAN)        /* made again: tests/test_partial.c */
+            if (p->policy == KV_MEAN)        /* computed again: tests/test_partial.c */
                 CHECK(p->filled && p->kv.bias && p->n_far == d.kv.n_past - 4 - 30 &&
                       p->kv.n_past == 4 + 30 + (p->n_far + p->group - 1) / p->group);
             for (size_t h = 0; h < p->kv.n_kv_heads && p->policy != KV_MEAN; h++)
@@ -374,7 +374,7 @@ static void the_selection_comes_back(void)
     }
 }
 
-/* Means are for the host's memory: elsewhere they are refused, and the controller does without. */
+/* Means need the host's memory: a device rejects them, and `auto` works without them. */
 static void means_are_refused(const int32_t *prompt)
 {
     struct decoder d;
@@ -387,14 +387,15 @@ static void means_are_refused(const int32_t *prompt)
     for (int mean = 0; mean < 2; mean++) {
         s.draft.kv_policy = mean ? KV_MEAN : KV_AUTO;
         int rc = decode_open(&d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e);
-        CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not there")
+        CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not supported")
                    : rc == 0 && d.draft.arm[0].policy == KV_WINDOW,
               "%s", e.msg);
         if (rc == 0) decode_close(&d);
     }
 }
 
-/* On a device, whose list of what was selected is not the host's: the same slots, and the budget that was learned. */
+/* On a device, whose list of selected rows differs from the host's: the same slots, and the learned
+ * budget. */
 static void the_selection_comes_back_on_a_device(void)
 {
     enum { TEXT = 25, END = 32 };
@@ -461,7 +462,8 @@ static void the_selection_comes_back_on_a_device(void)
         const struct partial *p = &d[0].draft.partial;
         for (size_t l = 0; l < p->kv.n_layers && n[0]; l++)
             for (size_t h = 0; h < p->kv.n_kv_heads; h++)
-                for (size_t slot = 0; slot < p->budget; slot++) {      /* the bytes of all slots below the budget: K, then V 64 rows further on */
+                /* the bytes of all slots below the budget: K, and V 64 rows further on */
+                for (size_t slot = 0; slot < p->budget; slot++) {
                     const size_t row = p->kv.head_dim * 2,
                                  at = n[0] + l * p->kv.layer_bytes + h * p->kv.head_bytes +
                                       slot / KV_BLOCK * p->kv.block_bytes + slot % KV_BLOCK * row;
@@ -483,7 +485,7 @@ static void the_selection_comes_back_on_a_device(void)
     rig_close(&r), tiny_remove(dir);
 }
 
-/* `why` is in the message, and the cache is as if nothing had been tried. */
+/* The message contains `why`, and the cache is unchanged. */
 static void refused(struct decoder *d, struct image *m, const char *why)
 {
     struct err e = { 0 };
@@ -495,7 +497,7 @@ static void refused(struct decoder *d, struct image *m, const char *why)
     CHECK(kv->n_past == 0 && other == 0 && !m->restored, "%s: %zu bytes", why, other);
 }
 
-static void foreign_ones_are_refused(void)
+static void foreign_snapshots_are_rejected(void)
 {
     const struct setting *x = &settings[1];
     int32_t prompt[PROMPT];
@@ -521,7 +523,7 @@ static void foreign_ones_are_refused(void)
         if (image_open(&m, &d, &o, &e)) rig_die("image", &e);
         if (i == 7) unlink(path);
         refused(&d, &m, why[i]);
-        if (i == 3 || i == 7) {              /* and then the text is read */
+        if (i == 3 || i == 7) {              /* afterwards the text is read */
             prefill(&d);
             finish(&d);
             CHECK(memcmp(d.tokens, whole.tokens, N_MAX * sizeof *d.tokens) == 0);
@@ -599,7 +601,7 @@ int main(void)
     RUN(files_follow_each_other);
     RUN(the_selection_comes_back);
     RUN(the_selection_comes_back_on_a_device);
-    RUN(foreign_ones_are_refused);
+    RUN(foreign_snapshots_are_rejected);
     RUN(the_estimate_grows_with_the_text);
     rig_close(&rig);
     tiny_remove(dir);

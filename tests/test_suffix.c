@@ -1,4 +1,4 @@
-/* The index of matches against brute force, on degenerate texts by its count of places, and what it costs. */
+/* The index of matches against brute force; its number of places on degenerate texts; and its cost. */
 #include "tests/test.h"
 #include "tests/allocations.h"
 #include "ngram/suffix.h"
@@ -43,7 +43,7 @@ static void brute_followers(uint32_t length[KINDS], size_t end, size_t from, siz
     }
 }
 
-/* A text that random tokens, a period and copies of earlier parts make. */
+/* A text of random tokens, a period, and copies of earlier parts. */
 static void make_text(size_t len, size_t kinds, unsigned style)
 {
     for (size_t i = 0; i < len; i++)
@@ -77,10 +77,10 @@ static void equals_brute_force(void)
             size_t k = kinds[round % 6], len = 1 + below(round % 7 ? 300 : LEN), n = 0;
             make_text(len, k, round / 6 % 8);
             while (n < len) {
-                size_t step = below(3) ? 1 + below(5) : below(60), behind = below(4) ? 0 : below(4);
+                size_t step = below(3) ? 1 + below(5) : below(60), lag = below(4) ? 0 : below(4);
                 n = MIN(n + step, len);
-                suffix_follow(s, text, n - MIN(n, behind));                      /* the index may be behind */
-                /* the path: what came after some earlier place, or nothing, or random tokens */
+                suffix_follow(s, text, n - MIN(n, lag));                      /* the index may lag */
+                /* the path: the continuation of an earlier place, or nothing, or random tokens */
                 size_t n_path = below(3) ? below(PATH) : 0, like = below(n + (n == 0));
                 memcpy(whole, text, n * sizeof *text);
                 for (size_t i = 0; i < n_path; i++)
@@ -117,7 +117,7 @@ static void equals_brute_force(void)
     CHECK(matched > 1000 && full > 1000 && several > 1000 && in_path > 1000);
 }
 
-/* The bound of the header: period + most places, however long the text. */
+/* The bound of the header: period + most places for any length of text. */
 static void degenerate_texts_are_bounded(void)
 {
     enum { N = 100000 };
@@ -128,7 +128,7 @@ static void degenerate_texts_are_bounded(void)
         struct suffix *s;
         size_t n_next;
         for (size_t j = 0; j < N + 8; j++)
-            x[j] = (int32_t)(j % period / 2);                 /* one token may stand twice in a period */
+            x[j] = (int32_t)(j % period / 2);                 /* a token may occur twice in a period */
         CHECK(!suffix_open_lengths(&s, N, 2, most, &e));
         double start = clock_seconds();
         suffix_follow(s, x, N);

@@ -1,4 +1,6 @@
-/* The emulated GPU: fibers, barriers, what a warp does together. One launch at a time, from one thread. */
+/* Runs a kernel that was compiled as C: fibers for the threads of a block, barriers, and the operations that
+ * the lanes of a warp execute together. One launch at a time, from one thread. Start reading at
+ * emulate_launch. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,7 @@ __asm__(
 static void context_make(context *c, char *stack, void (*entry)(void))
 {
     void **top = (void **)(stack + STACK);
-    *--top = NULL;                           /* where a return address would be: the stack is aligned as after a call */
+    *--top = NULL;  /* the place of a return address: the stack is aligned as after a call */
     *--top = (void *)(uintptr_t)entry;
     for (int i = 0; i < 6; i++)
         *--top = NULL;
@@ -47,7 +49,7 @@ enum state { RUNS, AT_BARRIER, ENDED };
 struct pending { void *dst; const void *src; bool valid; unsigned group; };
 struct fiber { context at; enum state state; unsigned n_pending,
                group; struct pending pending[PENDING_MAX]; };
-/* what a lane brings to a common step, and what it takes from it */
+/* arguments of one lane in a common step, and its result */
 union given {
     struct { float x; int from; } shfl;
     struct { const void *p; uint32_t r[4]; bool trans; } matrix;
@@ -66,7 +68,7 @@ static const void *args_;
 
 void emulate_set_order(enum emulate_order order) { order_ = order; }
 
-/* The next thread of this warp that is not at the barrier, else back to emulate_launch. */
+/* Switches to the next thread of this warp that is not at the barrier, or else back to emulate_launch. */
 static void leave(void)
 {
     const unsigned me = emulate_at.tid, base = me / LANES * LANES;
@@ -158,9 +160,10 @@ void emulate_launch(void (*kernel)(const void *args), const void *args, const un
     }
 }
 
-/* ---- what a warp does together ---- */
+/* ---- steps of a whole warp ---- */
 
-/* Brings `mine`; the last lane to come does the step for all of them. Returns this lane's part of the result. */
+/* Adds the arguments `mine`. The last lane to arrive executes the step for all lanes. Returns this lane's
+ * result. */
 static const union given *together(const union given *mine, void (*step)(struct warp *))
 {
     struct warp *w = &warp_[emulate_at.tid / LANES];
@@ -259,7 +262,7 @@ void emulate_cp_async16(void *dst, const void *src, bool valid)
     struct fiber *f = &fiber_[emulate_at.tid];
     assert((uintptr_t)dst % 16 == 0 && (!valid || (uintptr_t)src % 16 == 0) && f->n_pending < PENDING_MAX);
     assert((char *)dst >= shared_ && (char *)dst + 16 <= shared_ + shared_size_);
-    memset(dst, 0xff, 16);                   /* until it arrives */
+    memset(dst, 0xff, 16);                   /* NaN until the copy arrives */
     f->pending[f->n_pending++] = (struct pending){ dst, src, valid, f->group };
 }
 

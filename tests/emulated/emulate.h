@@ -1,5 +1,5 @@
-/* The host's half of cu.h: the same words for kernels compiled as C. Threads of a block are fibers that change places at
- * barriers and at what a warp does together; blocks run one after the other, in either order. cp.async copies arrive at the wait, not before. */
+/* The C half of kernels/cu.h. Threads of a block are fibers; they switch at barriers and at common steps of a
+ * warp. Blocks run one after the other, in either order. cp.async copies arrive at the wait, not earlier. */
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -11,10 +11,12 @@
 #define UNROLL_ALL
 #define UNROLL_NONE
 
-/* Order in which the threads of a block run between barriers, and the blocks of a grid one after the other: results must not depend on it. */
+/* The order of the threads of a block between barriers, and of the blocks of a grid. Results must not depend
+ * on it. */
 enum emulate_order { EMULATE_ASCENDING, EMULATE_DESCENDING };
 void emulate_set_order(enum emulate_order order);
-/* Run `kernel(args)` in every thread of a grid. shared_bytes of shared memory, filled with NaNs before each block. */
+/* Runs `kernel(args)` in every thread of a grid. Shared memory (shared_bytes) is filled with NaN before each
+ * block. */
 void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3],
                     unsigned block, size_t shared_bytes);
 

@@ -1,4 +1,5 @@
-/* The emulated driver: the kernels themselves, compiled as C. */
+/* The driver of the emulated GPU (kernels/gpu.h): it runs the kernels compiled as C, counts calls, and
+ * records and plays passes. Start reading at device_emulated_open. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 #include "kernels/cu_row.cu"
 #include "kernels/cu_train.cu"
 
-#define X(name, args) static void run_##name(const void *a) { struct cu_##args args_; memcpy(&args_, a, sizeof args_); kernel_##name(args_); }
+#define X(name, args) static void run_##name(const void *a) { struct cu_##args args_; \
+    memcpy(&args_, a, sizeof args_); kernel_##name(args_); }
 CU_KERNELS(X)
 #undef X
 #define X(name, args) run_##name,
@@ -30,19 +32,21 @@ union any_args { CU_KERNELS(X) };
 static const size_t args_bytes[] = { CU_KERNELS(X) };
 #undef X
 
-/* A recorded pass: launches with the arguments as they were. Nothing but launches may be called while one is recorded. */
+/* A recorded pass: its launches with their arguments. While a pass is recorded, only launches may be
+ * called. */
 struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args args; } *launch; };
 
-/* For tests of errors: LONGHAND_EMULATED_FAIL=N, the N-th call of a device (counted from 1; allocations are not counted) fails, and all behind it, as after an
- * error of CUDA; LONGHAND_EMULATED_MEMORY=BYTES is all that it has; LONGHAND_EMULATED_GRAPHS=N: there is memory for so many recorded passes. */
+/* Settings for tests of errors. LONGHAND_EMULATED_FAIL=N: the N-th call of a device fails (counted from 1,
+ * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_MEMORY=BYTES:
+ * size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded passes. */
 struct emulated {
     struct gpu_driver d;
     size_t calls, fails_at, memory, used, graphs_left;
-    struct graphs graphs;                        /* struct recorded */
+    struct graphs graphs;                        /* of struct recorded */
     struct recorded *recording; uint64_t key;
     bool graphs_off;
 };
-enum { HEAD = 256 };                             /* before each allocation: its size */
+enum { HEAD = 256 };                             /* precedes each allocation and holds its size */
 
 static size_t number_from(const char *name, size_t otherwise)
 {
@@ -99,7 +103,7 @@ static void emulated_free(struct gpu_driver *d, void *p)
 {
     struct emulated *m = (struct emulated *)d;
     size_t all;
-    forget_graphs(m);                            /* they may name this address */
+    forget_graphs(m);                            /* they may hold this address */
     memcpy(&all, (char *)p - HEAD, sizeof all);
     m->used -= all;
     free((char *)p - HEAD);
@@ -179,11 +183,12 @@ static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
 static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why,
     (void)why_size; return 0; }
 
-/* In the place of cuBLAS: what column-major, transposed and leading dimensions mean, term by term. */
+/* The product of cuBLAS, computed from the meaning of column-major, transposed and leading dimension, term by
+ * term. */
 static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
 {
     const uint16_t *a = g->a, *b = g->b;
-    /* op(a), column after column */
+    /* op(a), column by column */
     float *left = call(d, "gemm") ? NULL : malloc((g->m * g->k + 1) * sizeof *left);
     if (!left) {
         if (!*d->error)

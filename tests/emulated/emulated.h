@@ -1,5 +1,6 @@
-/* The emulated GPU: kernels/device_gpu.c over the kernels compiled as C. Programs that link tests/emulated/ offer it
- * as the device "emulated" (device_added of kernels/device.h). It is slow: it is for tests of correctness. */
+/* The emulated GPU: kernels/device_gpu.c over the kernels compiled as C. Programs that link tests/emulated/
+ * offer it as the device "emulated" (device_added of kernels/device.h). It is slow: it is for tests of
+ * correctness. */
 #pragma once
 #include "kernels/device.h"
 
