@@ -14,8 +14,8 @@
 
 /* ---- UTF-8 and errors ---- */
 
-/* The length of the code point at s[0..n) (n >= 1). 0: the bytes are wrong; n + 1: bytes are missing at the
- * end. */
+/* The length of the code point at s[0..n) (n >= 1). 0: the bytes are wrong; n + 1: bytes are missing at
+ * the end. */
 static size_t utf8_step(const unsigned char *s, size_t n)
 {
     unsigned char c = s[0];

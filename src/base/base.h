@@ -46,8 +46,8 @@ void *mem_alloc(size_t bytes);
 void  mem_free(void *p, size_t bytes);
 size_t mem_rounded(size_t bytes);                    /* the bytes that mem_alloc reserves */
 
-/* Reads a whole regular file and adds a NUL after its bytes; free(*data). ERR_INPUT when the file is missing,
- * is not regular, has more than `max` bytes, or shrinks while it is read. */
+/* Reads a whole regular file and adds a NUL after its bytes; free(*data). ERR_INPUT when the file is
+ * missing, is not regular, has more than `max` bytes, or shrinks while it is read. */
 int file_read(char **data, size_t *size, const char *path, size_t max, struct err *e);
 
 /* Creates the file that will replace `path` once it is complete: "PATH.part-" and six digits, which go to
@@ -61,8 +61,8 @@ int write_bytes(int fd, const void *p, size_t n);
 struct slice { const void *p; size_t n; };
 int file_write(const char *path, const struct slice *part, size_t n_parts, struct err *e);
 
-/* Syncs the names of a folder: files that were created, renamed or deleted in it survive a power cut. -1 and
- * errno when the disk fails. Unreadable folders and file systems without this call are ignored. */
+/* Syncs the names of a folder: files that were created, renamed or deleted in it survive a power cut. -1
+ * and errno when the disk fails. Unreadable folders and file systems without this call are ignored. */
 int folder_sync(const char *folder);
 int name_sync(const char *path);                     /* the folder of `path` */
 

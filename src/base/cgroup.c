@@ -1,7 +1,7 @@
-/* Limits of control groups. The list of the process's groups names a path for each hierarchy; walk() visits
- * the directory of that path and of every parent. Inside a container the path may name directories of the
- * host that are not mounted: their files cannot be read, count as no limit, and the walk goes on to the root
- * that is mounted. */
+/* Limits of control groups. The list of the process's groups names a path for each hierarchy; walk()
+ * visits the directory of that path and of every parent. Inside a container the path may name directories
+ * of the host that are not mounted: their files cannot be read, count as no limit, and the walk goes on to
+ * the root that is mounted. */
 #include "src/base/cgroup.h"
 
 #include <math.h>

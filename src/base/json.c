@@ -1,10 +1,16 @@
+/* The JSON reader. js_check and its helpers check_* validate a text once; js_walk, js_get and the typed
+ * readers then walk it without errors. Start at check_value. */
 #include "src/base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct scan { const char *file, *text, *p, *end; struct err *e; };
+#include "src/base/unicode.h"
+
+/* ---- the check ---- */
+
+struct scan { const char *file, *text, *p, *end; bool nul_allowed; struct err *e; };
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -20,7 +26,7 @@ static int bad(const struct scan *c, const char *expected)
     if (ch < 0x20 || ch >= 0x7f)
         return err_set(c->e, ERR_INPUT, "%s: offset %zu: found byte 0x%02x, expected %s", c->file, at, ch,
                        expected);
-    int n = 1;       /* a whole word, as NaN or True */
+    int n = 1;       /* a whole word such as NaN or True */
     while (is_letter(c->p[n - 1]) && n < c->end - c->p && n < 20 && is_letter(c->p[n]))
         n++;
     return err_set(c->e, ERR_INPUT, "%s: offset %zu: found '%.*s', expected %s", c->file, at, n, c->p,
@@ -34,7 +40,7 @@ static const char *skip_space(const char *p, const char *end)
     return p;
 }
 
-/* Four hex digits at p; -1 when they are not. */
+/* Four hexadecimal digits at p; -1 when they are not. */
 static int hex4(const char *p, const char *end)
 {
     int x = 0;
@@ -51,13 +57,13 @@ static int hex4(const char *p, const char *end)
     return x;
 }
 
-/* p stands on 'u'; afterwards on the last hex digit. */
+/* p is at the 'u'; afterwards p is at the last digit. */
 static int check_unicode(struct scan *c)
 {
     int x = hex4(c->p + 1, c->end);
     if (x < 0)
         return bad(c, "four hex digits after \\u");
-    if (x == 0)
+    if (x == 0 && !c->nul_allowed)
         return bad(c, "no \\u0000");
     if (x >= 0xdc00 && x <= 0xdfff)
         return bad(c, "no lone surrogate");
@@ -71,7 +77,7 @@ static int check_unicode(struct scan *c)
     return 0;
 }
 
-/* p stands on the opening quote; afterwards behind the closing one. UTF-8 was checked before. */
+/* p is at the opening quote; afterwards p is after the closing quote. The text is valid UTF-8. */
 static int check_string(struct scan *c)
 {
     for (c->p++; c->p < c->end; c->p++) {
@@ -131,7 +137,7 @@ static int check_number(struct scan *c)
     return 0;
 }
 
-/* A value that holds no others. */
+/* A value that contains no other values. */
 static int check_scalar(struct scan *c)
 {
     static const char *const words[] = { "null", "true", "false" };
@@ -149,7 +155,7 @@ static int check_scalar(struct scan *c)
     return bad(c, "a value");
 }
 
-/* p stands on the quote of a key; afterwards behind the colon. */
+/* p is at the quote of a key; afterwards p is after the colon. */
 static int check_key(struct scan *c)
 {
     if (c->p == c->end || *c->p != '"')
@@ -163,7 +169,8 @@ static int check_key(struct scan *c)
     return 0;
 }
 
-/* One value with all it holds. Not recursive: bit d of `objects` tells what encloses level d. */
+/* Checks one value with everything in it. Not recursive: bit d of `objects` says whether level d is an
+ * object. */
 static int check_value(struct scan *c)
 {
     uint64_t objects = 0;
@@ -187,7 +194,7 @@ static int check_value(struct scan *c)
         } else if (check_scalar(c)) {
             return -1;
         }
-        /* A value is complete: what it stands in goes on or ends. */
+        /* A value is complete: its array or object continues or ends. */
         for (;;) {
             if (depth == 0)
                 return 0;
@@ -207,9 +214,10 @@ static int check_value(struct scan *c)
     }
 }
 
-int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e)
+static int check_text(struct json *root, const char *file, const char *text, size_t n, bool nul_allowed,
+                      struct err *e)
 {
-    struct scan c = { file, text, text, text + n, e };
+    struct scan c = { file, text, text, text + n, nul_allowed, e };
     _Static_assert(JS_DEPTH_MAX <= 64, "one bit per level");
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         return err_set(e, ERR_INPUT, "%s: offset 0: found a byte order mark, expected JSON without one",
@@ -224,8 +232,20 @@ int js_check(struct json *root, const char *file, const char *text, size_t n, st
         return -1;
     root->end = c.p;
     c.p = skip_space(c.p, c.end);
-    return c.p == c.end ? 0 : bad(&c, "nothing behind the JSON value");
+    return c.p == c.end ? 0 : bad(&c, "nothing after the JSON value");
 }
+
+int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e)
+{
+    return check_text(root, file, text, n, false, e);
+}
+
+int js_check_with_nul(struct json *root, const char *file, const char *text, size_t n, struct err *e)
+{
+    return check_text(root, file, text, n, true, e);
+}
+
+/* ---- the walk ---- */
 
 enum js_kind js_kind(const struct json *v)
 {
@@ -259,7 +279,7 @@ static const char *value_end(const char *p)
             depth--;
             p++;
             break;
-        default:      /* number, word, comma, colon or space; a bare one cannot end the text (see js_next) */
+        default:      /* number, word, comma, colon, space; a bare value never ends the text (js_next) */
             if (depth) {
                 p++;
                 break;
@@ -295,10 +315,10 @@ bool js_next(struct js_walk *w, struct json *key, struct json *value)
             key->s = p;
             key->end = end;
         }
-        p = skip_space(skip_space(end, w->in.end) + 1, w->in.end);     /* behind the colon */
+        p = skip_space(skip_space(end, w->in.end) + 1, w->in.end);     /* after the colon */
     }
     v.s = p;
-    v.end = w->p = value_end(p);      /* a bracket always follows, so value_end stays inside the text */
+    v.end = w->p = value_end(p);      /* A bracket always follows, so value_end stays inside the text. */
     *value = v;
     return true;
 }
@@ -329,7 +349,7 @@ int js_get(const struct json *object, const char *key, struct json *v, struct er
     return found;
 }
 
-/* One decoded character of the string at *p as UTF-8; its length. */
+/* Decodes the character at *p to UTF-8; returns its length. */
 static size_t unescape_step(const char **p, char out[4])
 {
     const char *s = *p;
@@ -351,12 +371,7 @@ static size_t unescape_step(const char **p, char out[4])
         s += 6;
     }
     *p = s;
-    size_t n = x < 0x80 ? 1 : x < 0x800 ? 2 : x < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; x >>= 6)
-        out[i] = (char)(0x80 | (x & 0x3f));
-    static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
-    out[0] = (char)(lead[n] | x);
-    return n;
+    return utf8_put(out, x);
 }
 
 size_t js_length(const struct json *v, bool *control)

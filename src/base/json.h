@@ -1,17 +1,17 @@
-/* JSON as RFC 8259 has it, checked once and then walked in place.
+/* The JSON reader (RFC 8259). A text is checked once and then walked in place.
  *
- * js_check validates a whole text without allocating; after it no walk can fail, and a value is no
- * more than its span of that text. So a header of 100 MB costs its own bytes and nothing else, whatever
- * it holds. Stricter than the RFC where laxness hides mistakes: no byte order mark, no NUL (raw or
- * \u0000), no lone surrogates, at most JS_DEPTH_MAX levels.
+ * js_check validates a whole text without allocating. After it no walk can fail, and a value is a span of
+ * the text, so a header of 100 MB needs no memory besides its own bytes. The reader is stricter than the
+ * RFC where that reveals mistakes: it rejects a byte order mark, NUL (raw or \u0000), lone surrogates, and
+ * more than JS_DEPTH_MAX levels.
  *
  *     struct json root, v;
  *     if (js_check(&root, path, text, n, e)) return -1;
  *     int found = js_get(&root, "hidden_size", &v, e);        1, 0, or -1 (given twice)
  *     if (found < 0 || (found && js_size(&v, 1, 1000, &size, e))) return -1;
  *
- * The writer is src/base/json_write.h. Messages name file, key and offset, what was found and what is
- * allowed. */
+ * Messages name the file, the key, the offset, the value that was found, and the values that are allowed.
+ * The writer is src/base/json_write.h. */
 #pragma once
 #include "src/base/base.h"
 
@@ -20,12 +20,14 @@ enum js_kind { JS_NULL, JS_FALSE, JS_TRUE, JS_NUMBER, JS_STRING, JS_ARRAY, JS_OB
 
 struct json {                    /* one value; file and text are borrowed */
     const char *file, *text;
-    const char *s, *end;         /* its span, quotes and brackets included */
-    const char *key[2];          /* how js_get came to it, for messages: outer, inner */
+    const char *s, *end;         /* the span of the value, with its quotes or brackets */
+    const char *key[2];          /* the keys that js_get followed, for messages: outer, inner */
 };
 
-/* Check text[0..n) and set *root to its value. White space around it is allowed. */
+/* Checks text[0..n) and sets *root to its value, which may have white space around it. */
 int js_check(struct json *root, const char *file, const char *text, size_t n, struct err *e);
+/* js_check that also accepts \u0000, for texts that are no C strings. */
+int js_check_with_nul(struct json *root, const char *file, const char *text, size_t n, struct err *e);
 enum js_kind js_kind(const struct json *v);
 static inline size_t js_offset(const struct json *v) { return (size_t)(v->s - v->text); }
 
@@ -37,26 +39,26 @@ struct js_walk js_walk(const struct json *v);
 bool js_next(struct js_walk *w, struct json *key, struct json *value);
 size_t js_count(const struct json *v);          /* members or elements; 0 for any other value */
 
-/* The member `key` of an object: 1, or 0 when there is none, or -1 when it is given more than once. */
+/* Finds the member `key` of an object. 1: found; 0: not found; -1: the key is given more than once. */
 int js_get(const struct json *object, const char *key, struct json *v, struct err *e);
 
-/* Bytes of the string when decoded, and whether a control character (below 0x20, or 0x7f) is among them. */
+/* The length of the decoded string, and whether it contains a control character (below 0x20, or 0x7f). */
 size_t js_length(const struct json *v, bool *control);
-/* The decoded string, js_length bytes without a NUL. Returns its length. */
+/* Decodes the string to dst: js_length bytes, no NUL. Returns the length. */
 size_t js_unescape(const struct json *v, char *dst);
 /* The decoded string with a NUL; the caller frees it. NULL: out of memory. */
 char *js_strdup(const struct json *v);
 /* Whether v is the string `text`. */
 bool js_is(const struct json *v, const char *text);
 
-/* An ERR_INPUT of the form "file: key (offset N): found VALUE, <allowed>"; always -1. */
+/* Sets an ERR_INPUT of the form "file: key (offset N): found VALUE, <allowed>"; returns -1. */
 int js_bad(const struct json *v, struct err *e, const char *allowed, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Typed values. A whole number is digits only: no sign, fraction or exponent. */
-bool js_u64(const struct json *v, uint64_t *x);        /* false when it is not one below 2^64 */
-bool js_i64(const struct json *v, int64_t *x);         /* likewise, with an optional minus sign */
-bool js_double(const struct json *v, double *x);       /* false when it is no number or not finite */
+/* Typed values. A whole number has digits only: no sign, fraction or exponent. */
+bool js_u64(const struct json *v, uint64_t *x);        /* false unless v is a whole number below 2^64 */
+bool js_i64(const struct json *v, int64_t *x);         /* the same with an optional minus sign */
+bool js_double(const struct json *v, double *x);       /* false unless v is a finite number */
 int  js_size(const struct json *v, size_t lo, size_t hi, size_t *x, struct err *e);
 int  js_real(const struct json *v, double lo, double hi, double *x, struct err *e);
 int  js_bool(const struct json *v, bool *x, struct err *e);

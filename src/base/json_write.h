@@ -1,6 +1,6 @@
-/* The JSON writer: every JSON output of longhand is written through it. It streams to a FILE and allocates
- * nothing; the caller checks for errors once, when it ends the stream (memory_file: stream_end, standard
- * output: stdout_finish).
+/* The JSON writer. Every JSON output of longhand goes through it. The writer streams to a FILE and
+ * allocates nothing. The caller checks for errors once, when it ends the stream (memory_file: stream_end;
+ * standard output: stdout_finish).
  *
  *     struct json_writer w = { .f = f, .digits = 10 };
  *     jw_open(&w, NULL, '{');
@@ -10,8 +10,8 @@
  *     jw_close(&w, ']');
  *     jw_close(&w, '}');
  *
- * Reals have `digits` significant digits and always a point or an exponent; a real that is not finite
- * becomes null. Text that is not UTF-8, such as a file name, shows each bad byte as the four characters
+ * Reals have `digits` significant digits and always a point or an exponent. A real that is not finite
+ * becomes null. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters
  * \xNN. */
 #pragma once
 #include <stdio.h>

@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
-/* A regular file is written under a temporary name and renamed; a device or a pipe is written directly. */
 int sink_open(struct sink *s, const char *path, struct err *e)
 {
     struct stat st;
@@ -21,7 +19,7 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     if (!*path)
         return err_set(e, ERR_INPUT,
                        "--output: '' is not the name of a file; FILE, or - for standard output, is allowed");
-    char *real = realpath(path, NULL);           /* a link keeps pointing where it points */
+    char *real = realpath(path, NULL);           /* the target of a link is replaced, not the link */
     int n = snprintf(s->path, PATH_BYTES, "%s", real ? real : path);
     free(real);
     if (n >= PATH_BYTES - 16)
@@ -29,7 +27,7 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     const bool there = stat(s->path, &st) == 0;
     bool device = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
                   strncmp(path, "/proc/", 6) == 0;
-    /* The shell's names for what is open already are not resolved to the file behind them, to be replaced. */
+    /* /dev/fd/N is written directly: resolving it would replace the file that is open there. */
     if (sscanf(path, "/dev/fd/%d", &open_fd) == 1) {
         s->fd = fcntl(open_fd, F_DUPFD_CLOEXEC, 3);
         s->path[0] = 0;
@@ -46,7 +44,7 @@ int sink_open(struct sink *s, const char *path, struct err *e)
     return 0;
 }
 
-/* A closed pipe is an interruption: who read has had enough. */
+/* A closed pipe is an interruption: the reader has had enough. */
 static int cannot_write(const char *name, int why, struct err *e)
 {
     return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name)
@@ -92,7 +90,7 @@ int stdout_finish(struct err *e)
 {
     struct pollfd p = { .fd = STDOUT_FILENO };
     errno = 0;
-    if (fflush(stdout) || ferror(stdout)) {      /* of an earlier failure only the pipe itself still tells */
+    if (fflush(stdout) || ferror(stdout)) {      /* of an earlier failure only the pipe knows the cause */
         int why = errno ? errno : poll(&p, 1, 0) == 1 && p.revents & POLLERR ? EPIPE : EIO;
         return cannot_write("standard output", why, e);
     }

@@ -4,8 +4,8 @@
 
 struct sink { int fd; char path[PATH_BYTES], temporary[PATH_BYTES]; };
 
-/* Opens the output that --output names; NULL and "-" mean standard output. A regular file is written under a
- * temporary name and renamed by sink_finish; a device or a pipe is written directly. */
+/* Opens the output that --output names; NULL and "-" mean standard output. A regular file is written under
+ * a temporary name and renamed by sink_finish; a device or a pipe is written directly. */
 int  sink_open(struct sink *s, const char *path, struct err *e);
 int  sink_write(struct sink *s, const void *p, size_t n, struct err *e);
 /* Syncs the file and renames it. */
@@ -17,8 +17,8 @@ void sink_abandon(struct sink *s);
  * sink_write. */
 int  stdout_finish(struct err *e);
 
-/* Copies s as one line for a terminal: bytes that are not printable UTF-8 become \xNN, and a text that is too
- * long for `size` ends in "...". */
+/* Copies s as one line for a terminal: bytes that are not printable UTF-8 become \xNN, and a text that is
+ * too long for `size` ends in "...". */
 void printable(char *out, size_t size, const char *s);
 
 /* 75 -> "1:15", 4000 -> "1:06:40" */

@@ -1,6 +1,6 @@
-/* Progress on standard error. On a terminal one line is redrawn, never wider than the terminal; its beginning
- * is coloured unless NO_COLOR is set. Elsewhere a plain line appears every 10 s. With --progress json one
- * object per line appears every second.
+/* Progress on standard error. On a terminal one line is redrawn, never wider than the terminal; its
+ * beginning is coloured unless NO_COLOR is set. Elsewhere a plain line appears every 10 s. With --progress
+ * json one object per line appears every second.
  *
  *     progress_open(&p, mode, quiet)
  *     progress_phase(&p, "loading", "bytes", total)     one phase after the other

@@ -1,7 +1,7 @@
 /* SHA-256 (FIPS 180-4), for the chain over token ids and for the bodies of requests.
  *
- * These 60 lines replace a library because the inputs are small: a text of 100,000 tokens is 400 KB and takes
- * 2 ms. tests/test_chunk.c checks the standard's test vectors.
+ * These 60 lines replace a library because the inputs are small: a text of 100,000 tokens is 400 KB and
+ * takes 2 ms. tests/test_chunk.c checks the standard's test vectors.
  *
  *     sha256_start(&h); sha256_add(&h, p, n); ... sha256_end(&h, digest); */
 #pragma once

@@ -1,6 +1,6 @@
-/* Stop signals and the notice about them. The handler stores the signal's number and posts a semaphore; the
- * notice thread waits for the semaphore, then prints the current task whenever it lasts. Start at on_signal
- * and notice_thread. */
+/* Stop signals and the notice about them. The handler stores the signal's number and posts a semaphore;
+ * the notice thread waits for the semaphore, then prints the current task whenever it lasts. Start at
+ * on_signal and notice_thread. */
 #include "src/base/stopping.h"
 
 #include <pthread.h>
@@ -81,8 +81,9 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LONG_LOCK_FREE == 2,
                "a signal handler may only touch atomics without a lock");
 
 /* A service manager may send a pair of signals at once (TERM and HUP, INT and TERM): a pair counts as one
- * signal. A signal that comes a second later ends the process, whichever it is. SA_RESETHAND has restored the
- * default action by then, so raising the signal again kills the process as soon as this function returns. */
+ * signal. A signal that comes a second later ends the process, whichever it is. SA_RESETHAND has restored
+ * the default action by then, so raising the signal again kills the process as soon as this function
+ * returns. */
 static void on_signal(int number)
 {
     static atomic_long first;            /* milliseconds; 0: no signal so far */

@@ -6,15 +6,15 @@
  *     if (stop_signal) ...              between pieces of work
  *     stop_notice_close()
  *
- * A thread of its own prints the notice because the working thread may be deep in a pass, a commit or a wait
- * for another process. The thread sleeps until a signal comes. Without memory for the thread no notice is
- * printed. */
+ * A thread of its own prints the notice because the working thread may be deep in a pass, a commit or a
+ * wait for another process. The thread sleeps until a signal comes. Without memory for the thread no
+ * notice is printed. */
 #pragma once
 #include <stdatomic.h>
 #include "src/base/base.h"
 
-/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set stop_signal to their number. A second signal ends the process: the
- * same signal at once, another signal if it comes more than one second later. */
+/* SIGINT, SIGTERM, SIGHUP and SIGUSR1 set stop_signal to their number. A second signal ends the process:
+ * the same signal at once, another signal if it comes more than one second later. */
 extern atomic_int stop_signal;
 void stop_signals_catch(void);
 const char *stop_signal_name(void);

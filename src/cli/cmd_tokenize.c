@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "src/base/input.h"
+#include "src/base/json.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
-#include "src/base/unicode.h"
 #include "src/cli/verbs.h"
 #include "src/request/model_options.h"
 #include "src/text/tokenizer.h"
@@ -23,7 +23,7 @@ enum { LINE_BYTES_MAX = 1 << 30, INPUT_BYTES = 1 << 20 };
 struct lines {
     int fd; const char *name;
     char *buf; size_t from, to, room;
-    size_t number, offset;           /* of the current line, from 1; of its first byte */
+    size_t number;                   /* of the current line, from 1 */
     bool end;
 };
 
@@ -98,104 +98,25 @@ static int lines_next(struct lines *l, char **line, size_t *n, struct err *e)
 
 /* ---- one line of JSON ---- */
 
-static int bad_line(const struct lines *l, const char *line, const char *at, const char *what, struct err *e)
+/* Checks a line; `name` holds what messages call it. */
+static int line_value(struct json *v, char name[PATH_BYTES + 32], const struct lines *l, const char *line,
+                      size_t n, struct err *e)
 {
-    return err_set(e, ERR_INPUT, "%s: line %zu, offset %zu: %s", l->name, l->number,
-                   l->offset + (size_t)(at - line), what);
+    snprintf(name, PATH_BYTES + 32, "%s: line %zu", l->name, l->number);
+    return js_check_with_nul(v, name, line, n, e);
 }
 
-static const char *skip_space(const char *p, const char *end)
+/* Reads a JSON array of ids into (*ids)[0..*n_ids), which has room for *room and grows. */
+static int line_ids(const struct json *v, int32_t **ids, size_t *n_ids, size_t *room, struct err *e)
 {
-    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r'))
-        p++;
-    return p;
-}
-
-/* Four hexadecimal digits, or UINT32_MAX. */
-static uint32_t hex4(const char *p, const char *end)
-{
-    uint32_t v = 0;
-    if (end - p < 4)
-        return UINT32_MAX;
-    for (int i = 0; i < 4; i++) {
-        static const char digits[] = "0123456789abcdefABCDEF";
-        const char *hit = p[i] ? strchr(digits, p[i]) : NULL;
-        if (!hit)
-            return UINT32_MAX;
-        v = v << 4 | (uint32_t)(hit - digits - (hit - digits > 15 ? 6 : 0));
-    }
-    return v;
-}
-
-/* Decodes the escape at p (after the backslash) to *out. NULL when it is not an escape. */
-static const char *unescape(const char *p, const char *end, char **out)
-{
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    const char *hit = p < end && *p ? strchr(from, *p) : NULL;
-    if (hit) {
-        *(*out)++ = to[hit - from];
-        return p + 1;
-    }
-    uint32_t c = p < end && *p == 'u' ? hex4(p + 1, end) : UINT32_MAX, low;
-    if (c == UINT32_MAX || (c >= 0xdc00 && c < 0xe000))
-        return NULL;
-    p += 5;
-    if (c >= 0xd800 && c < 0xdc00) {
-        if (end - p < 6 || p[0] != '\\' || p[1] != 'u' || (low = hex4(p + 2, end)) < 0xdc00 || low > 0xdfff)
-            return NULL;
-        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-        p += 6;
-    }
-    *out += utf8_put(*out, c);
-    return p;
-}
-
-/* Decodes a JSON string in place: line[0..*n_text). The text may contain NUL. */
-static int line_string(char *line, size_t n, size_t *n_text, const struct lines *l, struct err *e)
-{
-    const char *end = line + n, *p = skip_space(line, end);
-    char *out = line;
-    size_t valid = utf8_valid_prefix(line, n);
-    if (valid < n)
-        return bad_line(l, line, line + valid, "invalid UTF-8", e);
-    if (p == end || *p != '"')
-        return bad_line(l, line, p, "not a JSON string", e);
-    for (p++; p < end && *p != '"';) {
-        if ((unsigned char)*p < 0x20)
-            return bad_line(l, line, p, "a control character in a JSON string must be escaped", e);
-        if (*p != '\\') {
-            *out++ = *p++;
-            continue;
-        }
-        const char *q = unescape(p + 1, end, &out);
-        if (!q)
-            return bad_line(l, line, p, "not an escape of a JSON string (lone surrogates are not allowed)",
-                            e);
-        p = q;
-    }
-    if (p == end || skip_space(p + 1, end) != end)
-        return bad_line(l, line, p,
-                        p == end ? "a JSON string that does not end" : "more than one JSON string", e);
-    *n_text = (size_t)(out - line);
-    return 0;
-}
-
-/* Reads a JSON array of ids into (*ids)[0..*n_ids), which grows. */
-static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, size_t *room,
-                    const struct lines *l, struct err *e)
-{
-    const char *end = line + n, *p = skip_space(line, end);
+    struct json x;
+    size_t id;
+    if (js_kind(v) != JS_ARRAY)
+        return js_bad(v, e, "allowed is an array of token ids");
     *n_ids = 0;
-    if (p == end || *p != '[')
-        return bad_line(l, line, p, "not a JSON array of ids", e);
-    p = skip_space(p + 1, end);
-    while (p < end && *p != ']') {
-        const char *start = p;
-        int64_t v = 0;
-        for (; p < end && *p >= '0' && *p <= '9' && v <= INT32_MAX; p++)
-            v = 10 * v + (*p - '0');
-        if (p == start || v > INT32_MAX || (*start == '0' && p - start > 1))
-            return bad_line(l, line, start, "not a token id", e);
+    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x);) {
+        if (js_size(&x, 0, INT32_MAX, &id, e))
+            return -1;
         if (*n_ids == *room) {
             size_t more = *room ? 2 * *room : 1024;
             int32_t *q = realloc(*ids, more * sizeof *q);
@@ -204,18 +125,8 @@ static int line_ids(const char *line, size_t n, int32_t **ids, size_t *n_ids, si
             *ids = q;
             *room = more;
         }
-        (*ids)[(*n_ids)++] = (int32_t)v;
-        p = skip_space(p, end);
-        if (p < end && *p == ',') {
-            p = skip_space(p + 1, end);
-            if (p < end && *p == ']')
-                return bad_line(l, line, p, "an id must follow the comma", e);
-        } else if (p < end && *p != ']') {
-            return bad_line(l, line, p, "a comma or ] must follow an id", e);
-        }
+        (*ids)[(*n_ids)++] = (int32_t)id;
     }
-    if (p == end || skip_space(p + 1, end) != end)
-        return bad_line(l, line, p, p == end ? "an array that does not end" : "more than one array", e);
     return 0;
 }
 
@@ -229,14 +140,15 @@ static void put_id(int32_t id)
     fwrite_unlocked(p, 1, (size_t)(s + sizeof s - p), stdout);
 }
 
-static int encode_line(const struct tokenizer *t, char *line, size_t n, const struct lines *l, struct err *e)
+static int encode_line(const struct tokenizer *t, char *line, const struct json *v, struct err *e)
 {
     int32_t *ids;
-    size_t n_ids, n_text = 0;
-    if (line_string(line, n, &n_text, l, e))
-        return -1;
-    if (tokenizer_encode(t, &ids, &n_ids, line, n_text, true, e))
-        return err_while(e, "%s: line %zu", l->name, l->number);
+    size_t n_ids;
+    if (js_kind(v) != JS_STRING)
+        return js_bad(v, e, "allowed is a string");
+    const size_t n = js_unescape(v, line);       /* in place: an escape is longer than its character */
+    if (tokenizer_encode(t, &ids, &n_ids, line, n, true, e))
+        return err_while(e, "%s", v->file);
     putc_unlocked('[', stdout);
     for (size_t i = 0; i < n_ids; i++) {
         fputs_unlocked(i ? ", " : "", stdout);
@@ -266,17 +178,18 @@ static int decode_ids(const struct tokenizer *t, const int32_t *ids, size_t n_id
 static int tokenize_lines(const struct tokenizer *t, const char *path, bool decode, struct err *e)
 {
     struct lines l;
+    struct json v;
+    char name[PATH_BYTES + 32], *line;
     int32_t *ids = NULL;
-    size_t n, n_ids, room = 0;
-    char *line;
+    size_t n, n_ids = 0, room = 0;
     int more = 0, rc = lines_open(&l, path, e);
     while (rc == 0 && (more = lines_next(&l, &line, &n, e)) > 0) {
-        if (!decode)
-            rc = encode_line(t, line, n, &l, e);
-        else if (!(rc = line_ids(line, n, &ids, &n_ids, &room, &l, e)) &&
+        rc = line_value(&v, name, &l, line, n, e);
+        if (rc == 0 && !decode)
+            rc = encode_line(t, line, &v, e);
+        else if (rc == 0 && (rc = line_ids(&v, &ids, &n_ids, &room, e)) == 0 &&
                  (rc = decode_ids(t, ids, n_ids, true, e)))
-            err_while(e, "%s: line %zu", l.name, l.number);
-        l.offset += n + 1;
+            err_while(e, "%s", name);
     }
     free(ids);
     lines_close(&l);

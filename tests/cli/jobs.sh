@@ -194,7 +194,7 @@ Chapter $word
 
 " && "$L" work -q; "$L" text $id >"$TMP/a"
 end=$("$L" submit $G -n 300 -s 7 --stop "$word"); "$L" work -q; n=$(tokens_of $end)
-check fork_behind_the_end_of_a_stopped_text 2 "--at $n: job $end has ended by itself .*--at [0-9]+ leaves that out" fork $end --at $n
+check fork_behind_the_end_of_a_stopped_text 2 "--at $n: job $end has ended by itself .*--at [0-9]+ leaves the end out" fork $end --at $n
 at=$(sed -n 's/.*--at \([0-9]*\) leaves.*/\1/p' "$TMP/err"); fork=$("$L" fork $end --at "$at" --seed 8 --append ' and'); "$L" work -q; "$L" text $fork >"$TMP/c"; (cat "$TMP/before"; printf ' and') >"$TMP/b"
 [ "$at" -gt 0 ] && [ "$(wc -c <"$TMP/c")" -gt "$(wc -c <"$TMP/b")" ]; result fork_before_it_goes_on $? "at $at: $(cat "$TMP/c")"
 (cat "$TMP/before"; printf '\n\nChapter %s\n\n' "$word") >"$TMP/b"; cmp -s -n "$(wc -c <"$TMP/b")" "$TMP/b" "$TMP/a" && [ "$(wc -c <"$TMP/a")" -gt "$(wc -c <"$TMP/b")" ]
