@@ -20,6 +20,7 @@ from textwrap import wrap
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "docs" / "bench"
+SOURCES = ["src", "kernels", "kvmgr", "ngram", "runs", "tests/labbench", "Makefile"]
 README_ROWS = ["avx512-spec", "avx512-spec-short", "avx512-spec-copy", "avx2-spec", "avx2-spec-copy"]
 
 
@@ -54,10 +55,11 @@ def record(name, arguments):
         result = slim(json.loads(Path(given["--result"]).read_text()))
     else:
         result = slim(json.loads(output([*program, *options, "--json"])))
+    dirty = output(["git", "status", "--porcelain", "--", *SOURCES]).strip()
     STORE.mkdir(exist_ok=True)
     (STORE / f"{name}.json").write_text(json.dumps({
         "machine": given.get("--machine") or machine_text(result), "date": str(datetime.date.today()),
-        "commit": output(["git", "describe", "--always", "--dirty"]).strip(),
+        "commit": output(["git", "rev-parse", "--short", "HEAD"]).strip() + ("-dirty" if dirty else ""),
         "command": " ".join(["labbench" if lab else "longhand bench", *options]),
         "results": [result]}, indent=1) + "\n")
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The documents: their tables are those that scripts/bench_tables.py makes, the files that they name exist, and they
-# keep their bounds.
+# The documents: scripts/bench_tables.py makes their tables, the files that they name exist, and they keep
+# their bounds.
 . tests/cli/lib.inc
 documents="README.md docs/architecture.md docs/bench.md docs/tried.md"
 
@@ -11,8 +11,8 @@ python3 "$TMP/tree/scripts/bench_tables.py" 2>"$TMP/err" &&
     cmp -s README.md "$TMP/tree/README.md" && cmp -s docs/bench.md "$TMP/tree/docs/bench.md"
 result tables_are_those_of_the_script $? "run scripts/bench_tables.py: $(head -3 "$TMP/err")"
 
-for f in $(grep -ohE '`(src|kernels|kvmgr|ngram|runs|tests|scripts|docs)/[A-Za-z0-9_./-]+`' $documents | tr -d '`' |
-        grep -v NAME | sort -u) \
+folders='src|kernels|kvmgr|ngram|runs|tests|scripts|docs'
+for f in $(grep -ohE "\`($folders)/[A-Za-z0-9_./-]+\`" $documents | tr -d '`' | grep -v NAME | sort -u) \
     $(grep -ohE '\]\([a-z/_]+\.(md|png)\)' README.md | tr -d ']()'); do
     [ -e "$f" ] || echo "$f"
 done >"$TMP/missing"
@@ -22,7 +22,7 @@ done >"$TMP/missing"
 result documents_keep_their_lengths $? "$(wc -l README.md docs/bench.md)"
 
 # Tables between markers are generated.
-awk '/<!-- bench:/ { skip = 1 } /<!-- \/bench:/ { skip = 0 } !skip && length > 110 { print FILENAME ":" FNR }' \
-    $documents >"$TMP/wide"
+awk '/<!-- bench:/ { skip = 1 } /<!-- \/bench:/ { skip = 0 }
+     !skip && length > 110 { print FILENAME ":" FNR }' $documents >"$TMP/wide"
 [ ! -s "$TMP/wide" ]; result documents_have_110_columns $? "$(cat "$TMP/wide")"
 exit $failed
