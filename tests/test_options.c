@@ -1,11 +1,11 @@
-/* The option table: spellings, ranges, which verb takes what, messages. */
+/* The command line: spellings, ranges, the options of each verb, messages. */
 #include "tests/test.h"
 #include "src/request/options.h"
 
 static struct options o;
 static struct err e;
 
-/* Parse the words of `line`, separated by single spaces. */
+/* Parses the words of `line`, which single spaces separate. */
 static int parse(const char *line)
 {
     static char text[1024], *argv[64];

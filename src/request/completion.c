@@ -1,4 +1,5 @@
-/* Shell completions, made from the option table: verbs, each verb's options, and the words or files that a value can be. */
+/* Shell completions, generated from the tables: verbs, the options of each verb, and the words or files
+ * that are values of an option. Start at options_completion. */
 #include <ctype.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "src/request/options_impl.h"
 #include "src/text/chat.h"
 
-/* an option takes none; one that cannot be guessed */
+/* VALUE_NONE: the option has no value. VALUE_OTHER: the value cannot be completed. */
 enum value { VALUE_NONE, VALUE_OTHER, VALUE_WORDS, VALUE_FILE, VALUE_DIR };
 
 enum { WORDS_BYTES = 512 };
@@ -19,7 +20,7 @@ static void add_word(char words[WORDS_BYTES], const char *s, size_t n)
     snprintf(words + at, WORDS_BYTES - at, "%s%.*s", at ? " " : "", (int)n, s);
 }
 
-/* What the value of an option can be. words: of VALUE_WORDS, separated by spaces. */
+/* The kind of an option's value. For VALUE_WORDS `words` gets the words, separated by spaces. */
 static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
 {
     const char *name;
@@ -42,7 +43,7 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
             p += strcspn(p, ",");
         }
     for (const char *p = opt->arg; strchr(opt->arg, '|') && *p; p += *p == '|') {
-        /* LIST and N are no words, nor is what may follow one: [:N] */
+        /* LIST and N are placeholders, and [:N] may follow a word */
         if (islower((unsigned char)*p))
             add_word(words, p, strcspn(p, "|["));
         p += strcspn(p, "|");
@@ -53,14 +54,13 @@ static enum value value_of(const struct option *opt, char words[WORDS_BYTES])
     return *words ? VALUE_WORDS : VALUE_OTHER;
 }
 
-/* What a verb's words are, from its usage line: files, where FILE stands there and is no option's; otherwise these. */
+/* The kind of a verb's words, from its usage line: files if it names FILE outside an option, else `words`. */
 static enum value words_of(const struct verb *v, char words[WORDS_BYTES])
 {
     bool option = false;
-    const struct verb *other;
     *words = 0;
     if (v->bit == VERB_HELP)
-        for (size_t i = 0; (other = verb_at(i)); i++)
+        for (const struct verb *other = verbs_table; other->name; other++)
             add_word(words, other->name, strlen(other->name));
     if (v->bit == VERB_TRAIN)
         add_word(words, v->args, strcspn(v->args, " "));
@@ -78,7 +78,8 @@ static bool offered(const struct option *opt, const struct verb *v)
     return (opt->verbs & v->bit) && !(opt->flags & HIDDEN);
 }
 
-/* The first sentence of a help text, in a shell's single quotes; `brackets`: as zsh wants it inside [ ]. */
+/* Prints the first sentence of a help text for a place inside single quotes. brackets: the text stands
+ * inside [ ] of zsh. */
 static void quoted(FILE *f, const char *s, bool brackets, const char *apostrophe)
 {
     for (; *s && !(*s == '.' && (s[1] == ' ' || !s[1])) && *s != ';'; s++)
@@ -113,28 +114,29 @@ static void bash_value(FILE *f, const struct option *opt)
     fputs(" ;;\n", f);
 }
 
-/* One verb: its options, and what follows the option in $prev. `many` is an option of any number of files. */
+/* The case of one verb: its options, and the values of the option in $prev. */
 static void bash_verb(FILE *f, const struct verb *v)
 {
     char words[WORDS_BYTES];
-    const struct option *opt;
     enum value value = words_of(v, words);
     fprintf(f, "    %s)\n        options='", v->name);
-    for (size_t i = 0, n = 0; (opt = option_at(i)); i++)
+    const char *separator = "";
+    for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
-            fprintf(f, "%s--%s", n++ ? " " : "", opt->name);
+            fprintf(f, "%s--%s", separator, opt->name);
             short_forms(f, opt, " -%c");
+            separator = " ";
         }
     fputs("'\n", f);
     if (value == VALUE_FILE)
         fputs("        rest=file\n", f);
     else if (value == VALUE_WORDS)
         fprintf(f, "        rest=words rest_words='%s'\n", words);
-    for (size_t i = 0; (opt = option_at(i)); i++)
+    for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v) && opt->kind == FILES)
             fprintf(f, "        [[ $last = --%s && $cur != -* ]] && prev=$last\n", opt->name);
     fputs("        case $prev in\n", f);
-    for (size_t i = 0; (opt = option_at(i)); i++)
+    for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v))
             bash_value(f, opt);
     fputs("        esac ;;\n", f);
@@ -142,7 +144,6 @@ static void bash_verb(FILE *f, const struct verb *v)
 
 static void bash(FILE *f)
 {
-    const struct verb *v;
     fputs("# Completion of longhand's command line in bash: source this file, or put it into "
           "bash-completion's folder.\n"
           "_longhand()\n{\n"
@@ -155,11 +156,11 @@ static void bash(FILE *f)
           "    last=${COMP_WORDS[i]}\n"
           "    if [[ $COMP_CWORD -eq 1 ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '",
           f);
-    for (size_t i = 0; (v = verb_at(i)); i++)
+    for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help)
             fprintf(f, "%s ", v->name);
     fputs("--help --version' -- \"$cur\")\n        return\n    fi\n    case $verb in\n", f);
-    for (size_t i = 0; (v = verb_at(i)); i++)
+    for (const struct verb *v = verbs_table; v->name; v++)
         bash_verb(f, v);
     fputs("    *) return ;;\n    esac\n"
           "    if [[ -z $kind && $cur = -* ]]; then kind=words words=$options\n"
@@ -203,10 +204,9 @@ static void zsh_spec(FILE *f, const struct option *opt, const char *spelled)
 static void zsh_verb(FILE *f, const struct verb *v)
 {
     char words[WORDS_BYTES], name[80];
-    const struct option *opt;
     enum value value = words_of(v, words);
     fprintf(f, "    %s)\n        _arguments -S", v->name);
-    for (size_t i = 0; (opt = option_at(i)); i++)
+    for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
             snprintf(name, sizeof name, "--%s", opt->name);
             zsh_spec(f, opt, name);
@@ -222,12 +222,11 @@ static void zsh_verb(FILE *f, const struct verb *v)
 
 static void zsh(FILE *f)
 {
-    const struct verb *v;
     fputs("#compdef longhand\n# Completion of longhand's command line in zsh: put this file as _longhand "
           "into a folder of $fpath.\n"
           "_longhand()\n{\n    local verb\n    local -a verbs\n    verbs=(",
           f);
-    for (size_t i = 0; (v = verb_at(i)); i++)
+    for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help) {
             fprintf(f, "\n        '%s:", v->name);
             quoted(f, v->help, false, "'\\''");
@@ -236,7 +235,7 @@ static void zsh(FILE *f)
     fputs(")\n    if (( CURRENT == 2 )); then\n        _describe -t verbs verb verbs\n        return\n    "
           "fi\n    verb=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n",
           f);
-    for (size_t i = 0; (v = verb_at(i)); i++)
+    for (const struct verb *v = verbs_table; v->name; v++)
         zsh_verb(f, v);
     fputs("    esac\n}\nif [[ $funcstack[1] = _longhand ]]; then _longhand \"$@\"; else compdef _longhand "
           "longhand; fi\n",
@@ -248,13 +247,12 @@ static void zsh(FILE *f)
 static void fish_verb(FILE *f, const struct verb *v)
 {
     char words[WORDS_BYTES];
-    const struct option *opt;
     enum value value = words_of(v, words);
     if (value == VALUE_FILE)
         fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -F\n", v->name);
     else if (value == VALUE_WORDS)
         fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -a '%s'\n", v->name, words);
-    for (size_t i = 0; (opt = option_at(i)); i++)
+    for (const struct option *opt = options_table; opt->name; opt++)
         if (offered(opt, v)) {
             enum value of = value_of(opt, words);
             fprintf(f, "complete -c longhand -n '__fish_seen_subcommand_from %s' -l %s", v->name, opt->name);
@@ -272,11 +270,10 @@ static void fish_verb(FILE *f, const struct verb *v)
 
 static void fish(FILE *f)
 {
-    const struct verb *v;
     fputs("# Completion of longhand's command line in fish: put this file as longhand.fish into "
           "~/.config/fish/completions.\ncomplete -c longhand -f\n",
           f);
-    for (size_t i = 0; (v = verb_at(i)); i++) {
+    for (const struct verb *v = verbs_table; v->name; v++) {
         if (v->help) {
             fprintf(f, "complete -c longhand -n __fish_use_subcommand -a %s -d '", v->name);
             quoted(f, v->help, false, "\\'");

@@ -1,13 +1,14 @@
-/* The command line as one table: every option has one row that says how it is parsed, which verbs take
- * it, and what the help says of it. Help, man page and shell completions are made from the same rows.
+/* The command line. Every option has one row in a table (options_table.c) that says how to parse the
+ * option, which verbs take it, and what its help is. The help, the man page and the shell completions come
+ * from the same rows.
  *
  *     struct options o;
  *     if (options_parse(&o, argc, argv, &e)) ...      one line, exit 2
  *     switch (o.verb->bit) ...
  *     options_free(&o);
  *
- * Spellings: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `_` in a long name is read as `-`; `--` ends
- * the options; an option given twice counts the last time, except those that make lists. */
+ * Spellings: --name VALUE, --name=VALUE, -n VALUE, -nVALUE. `_` in a long name means `-`. `--` ends the
+ * options. The last use of an option counts, except for options that make lists. */
 #pragma once
 #include <stdio.h>
 #include "src/base/base.h"
@@ -15,29 +16,29 @@
 
 enum {
     VERB_RUN = 1, VERB_SCORE = 2, VERB_TOKENIZE = 4, VERB_INSPECT = 8, VERB_DISTINCT = 16, VERB_BENCH = 32,
-    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256,
-    VERB_SUBMIT = 1 << 9, VERB_WORK = 1 << 10, VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13,
-        VERB_TAIL = 1 << 14,
-    VERB_PAUSE = 1 << 15, VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18,
-        VERB_EXTEND = 1 << 19, VERB_FORK = 1 << 20,
-    VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
-    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
+    VERB_VERSION = 64, VERB_HELP = 128, VERB_TRAIN = 256, VERB_SUBMIT = 1 << 9, VERB_WORK = 1 << 10,
+    VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13, VERB_TAIL = 1 << 14, VERB_PAUSE = 1 << 15,
+    VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19,
+    VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
+    VERBS_MAKE = VERB_RUN | VERB_SUBMIT,
+    VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT,
-        VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
+    VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
 };
+enum { OPTIONS_MAX = 192 };
 
 struct verb {
     const char *name; unsigned bit;
     const char *args;                /* as the usage line shows them */
     const char *help;                /* one sentence; NULL: an alias of the verb above */
-    int min_args, max_args;          /* words that are no options; INT_MAX: any number */
+    int min_args, max_args;          /* words that are not options; INT_MAX: any number */
 };
 
 struct text_list { const char **v; size_t n; };
 
-/* What choices stand for: the index of the word in the row's argument "a|b|c". */
+/* Values of choices: the index of the word in the row's argument "a|b|c". */
 enum { COMPUTE_BF16, COMPUTE_F32 };
 enum { KV_DTYPE_AUTO, KV_DTYPE_INT16, KV_DTYPE_BF16 };
 enum { FORMAT_TEXT, FORMAT_IDS, FORMAT_JSONL, FORMAT_OPENAI };
@@ -47,8 +48,8 @@ enum { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
 
 struct options {
     const struct verb *verb;
-    const char **arg; size_t n_args;             /* words that are no options */
-    unsigned char given[192];                    /* by row of the table: see options_given */
+    const char **arg; size_t n_args;             /* words that are not options */
+    unsigned char given[OPTIONS_MAX];            /* by row of the table; see options_given */
 
     const char *model, *prompt, *prompt_file, *output, *context_scaling;
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
@@ -83,33 +84,36 @@ struct options {
     bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
     int export_format;
     bool man; int completion;                    /* help */
-    char scaling_text[64];                       /* context_scaling made of its parts */
+    char scaling_text[64];                       /* context_scaling, joined from its parts */
 };
 
-/* Parse a command line. Fails with ERR_INPUT and one line; an unknown name comes with the nearest one. */
+/* Parses a command line. Fails with ERR_INPUT and one line; for an unknown name the line offers the
+ * nearest name. */
 int  options_parse(struct options *o, int argc, char **argv, struct err *e);
 void options_free(struct options *o);
 
-/* Whether the option of this long name stood on the command line. */
+/* Whether the command line has the option of this long name. */
 bool options_given(const struct options *o, const char *name);
-/* One on the command line that a job is made with, as `submit` has it: a job that is there has its own. NULL: there is none. */
+/* An option of the command line that belongs to a new job, as of `submit`; NULL: none. An existing job has
+ * its own. */
 const char *options_of_job(const struct options *o);
 
-/* Set an option of o's verb as if it had been given: a request of a batch has the same fields as the command line, with the same ranges. `spelled` is what
- * messages call it; a flag takes "true" and "false"; a text is borrowed. Not for lists. */
+/* Sets an option of o's verb as if the command line had it. Requests of a batch use this: their fields
+ * have the ranges of the options. `spelled` is the name in messages. A flag takes "true" and "false". A
+ * text is borrowed. Not for lists. */
 int options_assign(struct options *o, const char *name, const char *spelled, const char *value,
                    struct err *e);
 
 /* NULL when no verb has this name. */
 const struct verb *options_verb(const char *name);
 
-/* verb == NULL: the main help, with `all` every verb and option. */
+/* verb NULL: the main help; with `all` every verb and option. */
 void options_help(FILE *f, const struct verb *verb, bool all);
 /* The man page, and the script that completes command lines in a shell (SHELL_*). */
 void options_man(FILE *f);
 void options_completion(FILE *f, int shell);
 
-/* The whole of `s` as a number in [min, max]; `name` is what the message calls it. */
+/* Parses all of `s` as a number in [min, max]. `name` begins the message. */
 int parse_size(size_t *out, const char *name, const char *s, size_t min, size_t max, struct err *e);
 int parse_long(long *out, const char *name, const char *s, long min, long max, struct err *e);
 int parse_real(double *out, const char *name, const char *s, double min, double max, struct err *e);

@@ -1,29 +1,33 @@
-/* What the option table looks like to people: the help, and the man page. */
+/* The help and the man page, generated from the tables of options and verbs. Start at options_help and
+ * options_man. */
 #include <string.h>
 
 #include "src/base/version.h"
 #include "src/request/options_impl.h"
 
-static const struct { const char *name, *what;
-} environment[] = {
-    { "LONGHAND_DB, XDG_STATE_HOME",
-      "Where the store is: the file itself, or the folder above longhand/longhand.db." },
-    { "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "Where the Hugging Face cache is." },
-    { "LONGHAND_ISA=generic|avx2|avx512|neon", "Take this CPU twin. All write the same texts." },
-    { "NO_COLOR, TERM",
-      "Progress on a terminal has no colour with NO_COLOR, and is in plain lines with TERM=dumb." },
+struct entry { const char *name, *text; };
+static const struct entry environment[] = {
+    { "LONGHAND_DB, XDG_STATE_HOME", "The store: the file itself, or the folder that contains "
+                                     "longhand/longhand.db." },
+    { "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "The folder of the Hugging Face cache." },
+    { "LONGHAND_ISA=generic|avx2|avx512|neon", "Use this version of the CPU kernels. All versions write the "
+                                               "same texts." },
+    { "NO_COLOR, TERM", "NO_COLOR turns the colour of progress off. TERM=dumb shows progress in plain "
+                        "lines." },
 };
-static const struct { const char *name, *what; } statuses[] = {
+static const struct entry statuses[] = {
     { "0", "Done." },
     { "1", "Failed (work: at least one job failed)." },
-    { "2", "Wrong usage or invalid input; one line on standard error says what, where and what is allowed." },
-    { "75", "Interrupted, or out of time: what was made is stored and can be gone on with." },
+    { "2", "Wrong usage or invalid input. One line on standard error says what is wrong, where, and what is "
+           "allowed." },
+    { "75", "Interrupted or out of time. The text so far is stored and can be continued." },
 };
-static const struct { const char *name, *what; } selectors[] = {
-    { "7", "Job 7." }, { "5-90", "Those of these numbers that are there." },
+static const struct entry selectors[] = {
+    { "7", "Job 7." }, { "5-90", "Jobs 5 to 90, as far as they exist." },
     { "@NAME", "The jobs of the batch NAME." },
-    { "@NAME/ID", "One of them, by its custom_id." }, { "--state STATE",
-        "Those that are queued, running, paused, done, failed or cancelled." }, { "--all", "Every job." },
+    { "@NAME/ID", "The job of the batch with this custom_id." }, 
+    { "--state STATE", "Jobs that are queued, running, paused, done, failed or cancelled." },
+    { "--all", "Every job." },
 };
 #define N(a) (sizeof (a) / sizeof *(a))
 static const char example[] =
@@ -47,7 +51,7 @@ static void wrap(FILE *f, const char *text, size_t indent, size_t width)
     fputc('\n', f);
 }
 
-/* The short forms of an option one after the other; other aliases are not shown. Returns the next place to ask for, NULL behind the last. */
+/* Finds the next short form in a list of aliases. Returns where to search on, or NULL after the last one. */
 static const char *short_form(const char *also, const char **found)
 {
     for (const char *p = also; *p;) {
@@ -78,25 +82,13 @@ static void help_option(FILE *f, const struct option *opt, bool verbs)
     wrap(f, text, 6, 100);
 }
 
-/* Options of verbs that only later versions have are not shown. */
-static unsigned known_verbs(void)
-{
-    unsigned bits = 0;
-    const struct verb *v;
-    for (size_t i = 0; (v = verb_at(i)); i++)
-        bits |= v->bit;
-    return bits;
-}
-
 static void help_options(FILE *f, unsigned verb_bits, unsigned need, bool verbs)
 {
     const char *group;
-    const struct option *opt;
-    const unsigned known = known_verbs();
     for (size_t g = 0; (group = option_group_at(g)); g++) {
         bool any = false;
-        for (size_t i = 0; (opt = option_at(i)); i++) {
-            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits & known) ||
+        for (const struct option *opt = options_table; opt->name; opt++) {
+            if (opt->group != group || (opt->flags & HIDDEN) || !(opt->verbs & verb_bits) ||
                 (opt->flags & need) != need)
                 continue;
             if (!any)
@@ -111,41 +103,40 @@ static void help_rest(FILE *f)
 {
     fputs("\nJobs (SEL)\n", f);
     for (size_t i = 0; i < N(selectors); i++)
-        fprintf(f, "  %-13s  %s\n", selectors[i].name, selectors[i].what);
+        fprintf(f, "  %-13s  %s\n", selectors[i].name, selectors[i].text);
     fputs("\nEnvironment\n", f);
     for (size_t i = 0; i < N(environment); i++) {
         fprintf(f, "  %s\n", environment[i].name);
-        wrap(f, environment[i].what, 6, 100);
+        wrap(f, environment[i].text, 6, 100);
     }
 }
 
 void options_help(FILE *f, const struct verb *verb, bool all)
 {
-    const struct verb *v;
     if (verb) {
         fprintf(f, "usage: longhand %s %s\n\n%s\n", verb->name, verb->args,
-                verb->help ? verb->help : "The same as resume.");
+                verb->help ? verb->help : "Alias of resume.");
         help_options(f, verb->bit, 0, false);
         return;
     }
     fprintf(f, "usage: longhand VERB [options]\n\n  %s\n\n", example);
-    for (size_t i = 0; (v = verb_at(i)); i++)
-        if (v->help)                             /* an alias has none */
+    for (const struct verb *v = verbs_table; v->name; v++)
+        if (v->help)                             /* aliases have no help */
             fprintf(f, "  %-9s %s\n", v->name, v->help);
     help_options(f, all ? ~0u : VERB_RUN, all ? 0 : MAIN, all);
     if (all)
         help_rest(f);
     else
-        fputs("\nlonghand help VERB shows a verb's options, longhand help --all everything.\n", f);
-    fputs("\nStandard output carries text and data only, standard error the rest.\n"
-          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted,\nwhat was made is "
-          "stored and can be gone on with.\n",
+        fputs("\nlonghand help VERB shows the options of a verb, longhand help --all shows everything.\n", f);
+    fputs("\nStandard output carries text and data only; messages go to standard error.\n"
+          "Exit status: 0 done, 1 failed, 2 wrong usage or invalid input, 75 interrupted:\n"
+          "the text so far is stored and can be continued.\n",
           f);
 }
 
 /* ---- man page ---- */
 
-/* Text as troff prints it unchanged: its escapes, and a point or an apostrophe that would begin a request. */
+/* Escapes a text for troff. A point or an apostrophe at its start would begin a request. */
 static void troff(FILE *f, const char *s)
 {
     if (*s == '.' || *s == '\'')
@@ -170,8 +161,8 @@ static void section(FILE *f, const char *request, const char *title)
     fputs("\"\n", f);
 }
 
-/* A paragraph `what` below a bold tag with an argument (NULL: none). */
-static void tagged(FILE *f, const char *tag, const char *arg, const char *what)
+/* A paragraph below a bold tag with an argument, which may be NULL. */
+static void tagged(FILE *f, const char *tag, const char *arg, const char *text)
 {
     fputs(".TP\n\\fB", f);
     troff(f, tag);
@@ -182,7 +173,7 @@ static void tagged(FILE *f, const char *tag, const char *arg, const char *what)
         fputs("\\fR", f);
     }
     fputc('\n', f);
-    troff(f, what);
+    troff(f, text);
     fputc('\n', f);
 }
 
@@ -212,35 +203,33 @@ static void man_option(FILE *f, const struct option *opt)
 static void man_options(FILE *f)
 {
     const char *group;
-    const struct option *opt;
-    const unsigned known = known_verbs();
     section(f, "SH", "OPTIONS");
-    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or the next one; an option given "
-             "twice counts the last time, but for those that make "
-             "lists. In brackets: the verbs that take it.");
+    troff(f, "A value follows in the same word (--name=VALUE, -nVALUE) or in the next one. The last use of "
+             "an "
+             "option counts, except for options that make lists. The verbs that take an option are in "
+             "brackets.");
     fputc('\n', f);
     for (size_t g = 0; (group = option_group_at(g)); g++) {
         section(f, "SS", group);
-        for (size_t i = 0; (opt = option_at(i)); i++)
-            if (opt->group == group && !(opt->flags & HIDDEN) && (opt->verbs & known))
+        for (const struct option *opt = options_table; opt->name; opt++)
+            if (opt->group == group && !(opt->flags & HIDDEN))
                 man_option(f, opt);
     }
 }
 
 static void man_verbs(FILE *f)
 {
-    const struct verb *v;
     section(f, "SH", "VERBS");
-    for (size_t i = 0; (v = verb_at(i)); i++)
+    for (const struct verb *v = verbs_table; v->name; v++)
         if (v->help)
             tagged(f, v->name, v->args, v->help);
         else
-            tagged(f, v->name, NULL, "The same as resume.");
+            tagged(f, v->name, NULL, "Alias of resume.");
     section(f, "SH", "JOBS");
     troff(f, "Jobs are numbered from 1 in each store. Verbs about jobs take any number of these (SEL):");
     fputc('\n', f);
     for (size_t i = 0; i < N(selectors); i++)
-        tagged(f, selectors[i].name, NULL, selectors[i].what);
+        tagged(f, selectors[i].name, NULL, selectors[i].text);
 }
 
 void options_man(FILE *f)
@@ -251,35 +240,39 @@ void options_man(FILE *f)
     section(f, "SH", "SYNOPSIS");
     fputs(".B longhand\n.I VERB\n[options]\n.br\n.B longhand help\n[\\fIVERB\\fR | \\fB\\-\\-all\\fR]\n", f);
     section(f, "SH", "DESCRIPTION");
-    troff(f, "Texts of 100,000 tokens and more from a Hugging Face model directory, on one machine. Texts "
-             "are jobs of a store: run writes one at once, submit queues one "
-             "and work writes what is queued. A signal, a crash or a lost power supply takes at most a "
-             "second of a text, which goes on where it was and ends with the same bytes. "
-             "Tokens are drafted ahead and checked by the model, which makes long texts faster and never "
-             "changes them.");
-    fputs("\n.P\nStandard output carries text and data only, standard error progress and messages.\n", f);
+    troff(f, "longhand writes texts of 100,000 tokens and more with a Hugging Face model, on one machine. "
+             "Every text "
+             "is a job in a store: run writes a text at once, submit queues it, and work writes the queued "
+             "texts. "
+             "A signal, a crash or a power cut costs at most a second of work. The text then continues where "
+             "it "
+             "stopped, with the same bytes. The model drafts tokens ahead and verifies them, which makes "
+             "long "
+             "texts faster and never changes them.");
+    fputs("\n.P\nStandard output carries text and data only, standard error carries progress and messages.\n",
+          f);
     man_verbs(f);
     man_options(f);
     section(f, "SH", "ENVIRONMENT");
     for (size_t i = 0; i < N(environment); i++)
-        tagged(f, environment[i].name, NULL, environment[i].what);
+        tagged(f, environment[i].name, NULL, environment[i].text);
     section(f, "SH", "EXIT STATUS");
     for (size_t i = 0; i < N(statuses); i++)
-        tagged(f, statuses[i].name, NULL, statuses[i].what);
+        tagged(f, statuses[i].name, NULL, statuses[i].text);
     section(f, "SH", "SIGNALS");
-    troff(
-        f,
-        "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a closed standard output: the text is stored, and the program "
-        "leaves with status 75. The same again, or another one more than a second later, ends it at once.");
+    troff(f, "After SIGINT, SIGTERM, SIGHUP, SIGUSR1 or when standard output is closed the program stores "
+             "the text and "
+             "exits with status 75. The same signal again, or another one more than a second later, ends it "
+             "at once.");
     fputc('\n', f);
     section(f, "SH", "FILES");
     tagged(f, "~/.local/state/longhand/longhand.db", NULL,
-           "The store, unless --db or the environment names another. Prompts and texts stay in it until "
-           "remove.");
+           "The store, unless --db or the environment names another file. Prompts and texts stay in it until "
+           "longhand remove deletes them.");
     section(f, "SH", "EXAMPLES");
     const char *const lines[] = { example,
                                   "longhand submit --model DIR --prompt-file opening.txt --tokens 100000",
-                                      "longhand work", "longhand text 1 -o book.txt",
+                                  "longhand work", "longhand text 1 -o book.txt",
                                   "longhand report 1 --html -o page.html" };
     fputs(".nf\n", f);
     for (size_t i = 0; i < N(lines); i++) {

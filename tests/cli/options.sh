@@ -1,5 +1,6 @@
 #!/bin/bash
-# Bad command lines: exit 2, one line that says what, where, which value, what is allowed. And the help.
+# Bad command lines exit with 2 and one line that names what is wrong, where, the value, and what is allowed. Then
+# the help.
 . tests/cli/lib.inc
 R="run --model $MODEL --prompt x --tokens 5"
 check unknown_verb_is_named_with_the_nearest 2 "unknown verb 'rum': did you mean 'run'" rum
@@ -77,7 +78,7 @@ grep -q -- '--presence-penalty' "$TMP/out" && ! grep -qE -- '--(repeat-penalty|n
 result help_all_shows_the_rest_but_no_aliases $? "help --all"
 "$LONGHAND" help run >"$TMP/a"; "$LONGHAND" run --help >"$TMP/b"
 same help_verb_equals_verb_help "$TMP/a" "$TMP/b"
-check help_of_an_unknown_verb 2 "no verb 'xx'" help xx
+check help_of_an_unknown_verb 2 "unknown verb 'xx'" help xx
 check version_works 0 '' --version
 grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" && grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a compute_80)$' "$TMP/out"
 result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
