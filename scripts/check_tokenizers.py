@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compare the tokenizer with Hugging Face `tokenizers` on generated texts and ids.
+"""Compares the tokenizer with Hugging Face `tokenizers` on generated texts and ids.
 
     python3 scripts/check_tokenizers.py --corpus DIR [--count N] [--seed N] [--no-points] FILE...
 
-For each tokenizer.json: every code point in several surroundings, N random strings (all planes, runs of every kind of
-space, digits of other scripts, contractions, marks, the files' added tokens, emoji, jamo, slices of books, some of 20 KB)
-encoded and decoded, some of them without the template and with special tokens, and N/8 random lists of ids decoded. The
-same is done with variants of byte-level files in which every two bytes merge, so that a wrong split shows. The driver
-(tests/tok_driver.c) is built with $CC, and checks its stream decoder against the whole-list one as it goes.
-Prints the counts per file as it goes; ends with 1 when anything differs.
+For each tokenizer.json it encodes and decodes every code point in several surroundings and N random
+strings, some of them without the template and with special tokens, and decodes N/8 random lists of ids.
+Random strings hold characters of all planes, runs of every kind of space, digits of other scripts,
+contractions, marks, the file's added tokens, emoji, jamo, and slices of books, some of 20 KB. Byte-level
+files are checked again as variants in which every two bytes merge, so that a wrong split shows. The driver
+(tests/tok_driver.c) is built with $CC. It also checks its stream decoder against its whole-list decoder.
+The script prints the counts for each file and exits with 1 on a difference.
 """
 import argparse
 import json
@@ -23,35 +24,47 @@ import unicodedata
 from tokenizers import Tokenizer, pre_tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("src/text/tokenizer*.c")), "src/base/unicode.c", "src/base/json.c", "src/base/base.c"]
+SOURCES = ["tests/tok_driver.c", *sorted(str(p.relative_to(ROOT))
+                                         for p in ROOT.glob("src/text/tokenizer*.c")), "src/base/unicode.c",
+           "src/base/json.c", "src/base/base.c"]
 POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 BATCH = 50000
 
 SPACES = [c for c in POINTS if c.isspace()] + list("\u180e\u200b\u2060\ufeff")
 DIGITS = [c for c in POINTS if unicodedata.category(c) in ("Nd", "Nl", "No")]
 MARKS = [c for c in POINTS if unicodedata.category(c)[0] == "M"]
-DECOMPOSED = [c for c in POINTS if unicodedata.decomposition(c) and not unicodedata.decomposition(c).startswith("<")]
-JAMO = [chr(c) for c in [*range(0x1100, 0x1200), *range(0xA960, 0xA980), *range(0xD7B0, 0xD800)]] + [chr(c) for c in range(0xAC00, 0xD7A4, 97)]
-EMOJI = [chr(c) for c in [*range(0x1F300, 0x1F650), *range(0x1F900, 0x1FA00), *range(0x1F1E6, 0x1F200), 0x200D, 0xFE0F, 0x20E3, 0x2764]]
-CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'Re", "'rE", "'VE", "'M", "'lL", "'D", "'ſ", "'ſt", "''s", "'r", "'l", "'v",
+DECOMPOSED = [c for c in POINTS if unicodedata.decomposition(c)
+              and not unicodedata.decomposition(c).startswith("<")]
+JAMO = [chr(c) for c in [*range(0x1100, 0x1200), *range(0xA960, 0xA980),
+                         *range(0xD7B0, 0xD800)]] + [chr(c) for c in range(0xAC00, 0xD7A4, 97)]
+EMOJI = [chr(c) for c in [*range(0x1F300, 0x1F650), *range(0x1F900, 0x1FA00), *range(0x1F1E6, 0x1F200),
+                          0x200D, 0xFE0F, 0x20E3, 0x2764]]
+CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'Re", "'rE", "'VE", "'M", "'lL",
+                "'D", "'ſ", "'ſt", "''s", "'r", "'l", "'v",
                 "’s", "'\u212a", "'ﬆ", "'i", "'"]
-ODD = list("▁Ġ\x00\x01\x7f\x80\x85\xa0\xad\ufffd\ufffe\uffff") + ["<0x0A>", "<0xE2>", "▁▁", "\r\n", "\n\n", "\r", "\t", "  ", "<", ">", "|", "\U0010ffff"]
+ODD = list("▁Ġ\x00\x01\x7f\x80\x85\xa0\xad\ufffd\ufffe\uffff") + ["<0x0A>", "<0xE2>", "▁▁", "\r\n", "\n\n",
+    "\r", "\t", "  ", "<", ">", "|", "\U0010ffff"]
 
 
 class Texts:
-    """Texts are joined from a pool of parts that is made anew for each batch."""
+    """Random texts, joined from a pool of parts that each batch makes anew."""
     def __init__(self, rng, book, tokens):
         r = self.rng = rng
         self.book, self.tokens = book, tokens or ["<s>"]
         pick = lambda xs: lambda: r.choice(xs)
         run = lambda xs, n: lambda: "".join(r.choices(xs, k=r.randint(1, n)))
-        same = lambda: r.choice([*"a 1\n!é▁", r.choice(POINTS), r.choice(SPACES), r.choice(MARKS)]) * r.randint(1, 20)
+        same = lambda: r.choice([*"a 1\n!é▁", r.choice(POINTS), r.choice(SPACES),
+                                 r.choice(MARKS)]) * r.randint(1, 20)
         plane = lambda: chr(self.scalar(r.randrange(17) << 16 | r.randrange(65536)))
         low = lambda: chr(self.scalar(r.randrange(0x3000)))
-        self.kinds = [pick(POINTS), plane, low, run(SPACES, 4), run([" ", "\n", "\t", "\r", "\r\n", "\xa0", "\u3000"], 6), run(DIGITS, 5),
-                      run("0123456789", 8), pick(CONTRACTIONS), run(MARKS, 5), run(DECOMPOSED, 3), run(JAMO, 5), run(EMOJI, 5),
-                      pick(self.tokens), pick(self.tokens), self.broken_token, pick(ODD), self.slice, self.slice, self.slice, same,
-                      run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", 8), run("!?.,;:-()[]{}/\\\"'`~@#$%^&*_+=|<>", 4),
+        self.kinds = [pick(POINTS), plane, low, run(SPACES, 4),
+                      run([" ", "\n", "\t", "\r", "\r\n", "\xa0", "\u3000"], 6), run(DIGITS, 5),
+                      run("0123456789", 8), pick(CONTRACTIONS), run(MARKS, 5), run(DECOMPOSED, 3),
+                      run(JAMO, 5), run(EMOJI, 5),
+                      pick(self.tokens), pick(self.tokens), self.broken_token, pick(ODD), self.slice,
+                      self.slice, self.slice, same,
+                      run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", 8),
+                      run("!?.,;:-()[]{}/\\\"'`~@#$%^&*_+=|<>", 4),
                       lambda: r.choice("aeouiAq") + "".join(r.choices(MARKS, k=r.randint(1, 4))), lambda: " "]
 
     @staticmethod
@@ -71,8 +84,9 @@ class Texts:
         r = self.rng
         parts = [r.choice(self.kinds)() for _ in range(n)]
         out = ["".join(r.choices(parts, k=k)) for k in r.choices((1, 1, 2, 2, 3, 4, 6, 9), k=n)]
-        # long ones: words met before come from a cache
-        return out + [self.slice(12000) + "".join(r.choices(parts, k=500)) + self.slice(12000) for _ in range(n // 5000)]
+        # long texts, in which repeated words come from the cache
+        return out + [self.slice(12000) + "".join(r.choices(parts, k=500)) + self.slice(12000)
+                      for _ in range(n // 5000)]
 
 
 def id_list(rng, n, bytes_, seen):
@@ -93,7 +107,7 @@ def id_list(rng, n, bytes_, seen):
 
 
 def byte_ids(vocab):
-    """The token of each byte, in either spelling; 3 where there is none."""
+    """The token of each byte, in either spelling; 3 if there is none."""
     if "Ġ" not in vocab:
         return [vocab.get(f"<0x{b:02X}>", 3) for b in range(256)]
     chars, free = [], 0x100
@@ -144,14 +158,16 @@ class Check:
         return theirs
 
     def decode(self, lists):
-        """All without special tokens, some with them."""
+        """Encodes all texts without special tokens, and some with them."""
         for skip, some in (True, lists), (False, lists[::4]):
-            self.compare(f"decode (skip {skip})", some, self.run("decode", list(map(str, some)), *["skip"] * skip),
+            self.compare(f"decode (skip {skip})", some,
+                         self.run("decode", list(map(str, some)), *["skip"] * skip),
                          self.hf.decode_batch(some, skip_special_tokens=skip))
 
     def batch(self, texts, lines):
         seen = self.encode(texts, lines)
-        lists = [id_list(self.rng, self.hf.get_vocab_size(), self.bytes, seen) for _ in range(len(texts) // 8)]
+        lists = [id_list(self.rng, self.hf.get_vocab_size(), self.bytes, seen)
+                 for _ in range(len(texts) // 8)]
         self.decode(lists)
         self.n["id lists"] += len(lists)
 
@@ -160,14 +176,15 @@ class Check:
 
 
 def with_all_pairs(path, folder):
-    """A byte-level file with a merge for every two bytes, so that any difference in splitting shows in the ids."""
+    """A byte-level file with a merge for every two bytes: any difference of splits shows in the ids."""
     data = json.loads(path.read_text(encoding="utf-8"))
     if '"ByteLevel"' not in json.dumps(data["pre_tokenizer"]):
         return None
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [[a, b] for a in alphabet for b in alphabet]
     random.Random(5).shuffle(merges)
-    data["model"].update(vocab={t: i for i, t in enumerate(alphabet + [a + b for a, b in merges])}, merges=merges)
+    data["model"].update(vocab={t: i for i, t in enumerate(alphabet + [a + b for a, b in merges])},
+                         merges=merges)
     for i, t in enumerate(data["added_tokens"]):
         t["id"] = len(data["model"]["vocab"]) + i
     data["post_processor"] = None
@@ -207,10 +224,12 @@ def main():
     p.add_argument("--no-points", action="store_true")
     p.add_argument("file", nargs="+", type=pathlib.Path)
     a = p.parse_args()
-    book = "\n".join(f.read_text(encoding="utf-8")[:200000] for f in sorted(pathlib.Path(a.corpus).rglob("*.txt"))[:20])
+    book = "\n".join(f.read_text(encoding="utf-8")[:200000]
+                     for f in sorted(pathlib.Path(a.corpus).rglob("*.txt"))[:20])
     with tempfile.TemporaryDirectory() as d:
         driver = f"{d}/tok_driver"
-        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-I.", *SOURCES, "-o", driver], cwd=ROOT, check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-I.", *SOURCES, "-o",
+                        driver], cwd=ROOT, check=True)
         sys.exit(1 if check(driver, a.file, book, a.seed, a.count, not a.no_points) else 0)
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compare `longhand score` with transformers, token by token, on any model directory and text.
+"""Compares `longhand score` with transformers, token by token, on any model directory and text.
 
     scripts/compare_hf.py MODEL_DIR TEXT [--longhand ./longhand] [--window N] [--attn eager|sdpa]
 
-Prints, for --compute f32 and for the default bf16, the largest difference of a token's nll (nats) and the
-relative difference of the perplexity; exit 1 when f32 is off by more than --tolerance (1e-3) at any token.
-transformers runs in float32 with the stored weights. Needs torch, transformers, tokenizers."""
+For --compute f32 and for the default bf16 it prints the largest difference of a token's nll (nats) and the
+relative difference of the perplexity. It exits with 1 if f32 is off by more than --tolerance (1e-3) at any
+token. transformers runs in float32 with the stored weights. Needs torch, transformers, tokenizers."""
 import argparse
 import json
 import math
@@ -34,7 +34,7 @@ def window_logits(model, ids):
 
 
 def token_nll(logits, ids):
-    """nll of ids[1:] from the logits of ids[:-1]; float64, a thousand rows at a time."""
+    """The nll of ids[1:] from the logits of ids[:-1], in float64, a thousand rows at a time."""
     import torch
     out = []
     for a in range(0, len(ids) - 1, 1024):
@@ -45,7 +45,7 @@ def token_nll(logits, ids):
 
 
 def hf_nll(model, ids, window=0):
-    """As `score --per-token`: nll[i] belongs to ids[i+1]; None at the first token of a later piece."""
+    """As in `score --per-token`, nll[i] belongs to ids[i+1]; None at the first token of a later piece."""
     window = window or len(ids)
     out = []
     for a in range(0, len(ids), window):
@@ -86,7 +86,8 @@ def main():
         if got["token_ids"] != ids:
             first = next((i for i, (x, y) in enumerate(zip(got["token_ids"], ids)) if x != y),
                          min(len(ids), len(got["token_ids"])))
-            sys.exit(f"  token ids differ from position {first} on ({len(got['token_ids'])} and {len(ids)} tokens)")
+            sys.exit(f"  token ids differ from position {first} on"
+                     f" ({len(got['token_ids'])} and {len(ids)} tokens)")
         pairs = list(zip(got["token_nll"], want))
         if len(got["token_nll"]) != len(want) or any((x is None) != (y is None) for x, y in pairs):
             sys.exit("  token_nll has other places of null than the definition")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What transformers understands of config.json files, for tests/test_config.c.
+"""Writes how transformers understands config.json files, for tests/test_config.c.
 
     make_config_fixture.py [CASES [SEED]] > tests/config_fixture.txt
 
-Each line: a config.json, a tab, the shape and flags as transformers (5.x) has them, a tab, the factor on cos
-and sin and the inverse frequencies as float32 bits in hex, a tab, the powers of rope_theta as torch has them. Named cases come first, then CASES random ones.
+Each line has four fields, separated by tabs: a config.json; the shape and flags as transformers (5.x) reads
+them; the factor on cos and sin and the inverse frequencies as float32 bits in hex; the powers of rope_theta
+as torch computes them. Named cases come first, then CASES random cases.
 """
 import json, random, struct, sys, warnings
 import torch
@@ -16,47 +17,71 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 logging.set_verbosity_error()
 warnings.simplefilter("ignore")
-ROPE = {"llama": LlamaRotaryEmbedding, "mistral": MistralRotaryEmbedding, "qwen2": Qwen2RotaryEmbedding, "qwen3": Qwen3RotaryEmbedding}
+ROPE = {"llama": LlamaRotaryEmbedding, "mistral": MistralRotaryEmbedding, "qwen2": Qwen2RotaryEmbedding,
+        "qwen3": Qwen3RotaryEmbedding}
 
-LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 8192}
 NAMED = [
     {"model_type": "llama"},
     {"model_type": "mistral"},
     {"model_type": "qwen2"},
     {"model_type": "qwen3"},
-    {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500000.0,
+    {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+     "rope_theta": 500000.0,
      "max_position_embeddings": 131072, "rope_scaling": LLAMA31},
-    {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500000.0,
-     "max_position_embeddings": 131072, "tie_word_embeddings": True, "rope_scaling": dict(LLAMA31, factor=32.0)},
-    {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 8.0}},
-    {"model_type": "llama", "max_position_embeddings": 2048, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
-    {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": {"rope_type": "dynamic", "factor": 1.1}},
+    {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8,
+     "rope_theta": 500000.0,
+     "max_position_embeddings": 131072, "tie_word_embeddings": True,
+     "rope_scaling": dict(LLAMA31, factor=32.0)},
+    {"model_type": "llama", "max_position_embeddings": 4096,
+     "rope_scaling": {"type": "linear", "factor": 8.0}},
+    {"model_type": "llama", "max_position_embeddings": 2048,
+     "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    {"model_type": "llama", "max_position_embeddings": 4096,
+     "rope_scaling": {"rope_type": "dynamic", "factor": 1.1}},
     {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "head_dim": 64},
     {"model_type": "llama", "num_key_value_heads": None, "head_dim": None, "rope_scaling": None},
     {"model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
-    {"model_type": "llama", "rope_scaling": {}, "rope_parameters": {"rope_type": "linear", "rope_theta": 20000.0, "factor": 3.0}},
-    {"model_type": "mistral", "sliding_window": None, "rope_theta": 1000000.0, "head_dim": 128, "hidden_size": 5120},
+    {"model_type": "llama", "rope_scaling": {}, "rope_parameters": {"rope_type": "linear",
+    "rope_theta": 20000.0, "factor": 3.0}},
+    {"model_type": "mistral", "sliding_window": None, "rope_theta": 1000000.0, "head_dim": 128,
+     "hidden_size": 5120},
     {"model_type": "mistral", "sliding_window": 512, "num_hidden_layers": 3, "num_key_value_heads": 32},
-    {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_key_value_heads": 2, "rope_theta": 1000000.0,
-     "tie_word_embeddings": True, "use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 21, "num_hidden_layers": 24},
-    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 100, "max_window_layers": 2, "num_hidden_layers": 4},
+    {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_key_value_heads": 2,
+     "rope_theta": 1000000.0,
+     "tie_word_embeddings": True, "use_sliding_window": False, "sliding_window": 32768,
+     "max_window_layers": 21, "num_hidden_layers": 24},
+    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 100, "max_window_layers": 2,
+     "num_hidden_layers": 4},
     {"model_type": "qwen2", "use_sliding_window": True, "num_hidden_layers": 30},
-    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": None, "max_window_layers": 2, "num_hidden_layers": 4},
-    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64, "num_hidden_layers": 3, "max_window_layers": 3,
+    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": None, "max_window_layers": 2,
+     "num_hidden_layers": 4},
+    {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64, "num_hidden_layers": 3,
+     "max_window_layers": 3,
      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
-    {"model_type": "qwen2", "rope_theta": 1000000.0, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
-    {"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8, "rope_theta": 1000000,
+    {"model_type": "qwen2", "rope_theta": 1000000.0,
+     "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
+    {"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8,
+     "rope_theta": 1000000,
      "max_position_embeddings": 40960, "tie_word_embeddings": True},
-    {"model_type": "qwen3", "attention_bias": True, "rope_parameters": {"rope_type": "yarn", "rope_theta": 5000000, "factor": 4.0,
+    {"model_type": "qwen3", "attention_bias": True,
+     "rope_parameters": {"rope_type": "yarn", "rope_theta": 5000000, "factor": 4.0,
      "original_max_position_embeddings": 32768}, "max_position_embeddings": 131072},
-    {"model_type": "llama", "max_position_embeddings": 131072, "rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 32.0,
+    {"model_type": "llama", "max_position_embeddings": 131072, "rope_theta": 10000,
+     "rope_scaling": {"type": "yarn", "factor": 32.0,
      "original_max_position_embeddings": 4096, "finetuned": True}},
-    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0, "truncate": False,
+    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 40, "mscale": 0.707,
+                                             "mscale_all_dim": 1.0, "truncate": False,
      "original_max_position_embeddings": 4096}},
-    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 512}},
-    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.5, "attention_factor": 1.25, "beta_fast": 16, "beta_slow": 2}},
-    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 2, "beta_slow": 2, "truncate": False}},
-    {"model_type": "llama", "original_max_position_embeddings": 1024, "rope_scaling": {"rope_type": "yarn", "factor": 2,
+    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": None,
+                                             "original_max_position_embeddings": 512}},
+    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.5, "attention_factor": 1.25,
+                                             "beta_fast": 16, "beta_slow": 2}},
+    {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 2,
+                                             "beta_slow": 2, "truncate": False}},
+    {"model_type": "llama", "original_max_position_embeddings": 1024,
+     "rope_scaling": {"rope_type": "yarn", "factor": 2,
      "original_max_position_embeddings": 512}},
 ]
 
@@ -72,7 +97,8 @@ def random_config(rng):
         c["hidden_size"] = heads * rng.choice([16, 24, 64])
     else:
         c["hidden_size"] = heads * dim
-    theta = rng.choice([1e4, 1e5, 5e5, 1e6, 1e7, 1e8, 1.0, 2.5, round(10 ** rng.uniform(0.5, 9), rng.choice([0, 3]))])
+    theta = rng.choice([1e4, 1e5, 5e5, 1e6, 1e7, 1e8, 1.0, 2.5,
+                        round(10 ** rng.uniform(0.5, 9), rng.choice([0, 3]))])
     longest = c["max_position_embeddings"] = rng.choice([512, 2048, 4096, 32768, 131072, 1000, 1048576])
     kind = rng.choice(["default", "linear", "dynamic", "llama3", "yarn", "yarn", "llama3"])
     if kind == "yarn" and theta == 1:
@@ -89,8 +115,10 @@ def random_config(rng):
         r["low_freq_factor"] = rng.choice([1, 1.0, 0.5, 2.0])
         r["high_freq_factor"] = rng.choice([4, 4.0, 8.5, 3.0])
     if kind == "yarn":
-        for key, values in (("beta_fast", [32, 16.0, 64]), ("beta_slow", [1, 2.0, 0.25]), ("truncate", [True, False]),
-                            ("mscale", [1, 0.707, 1.5]), ("mscale_all_dim", [1.0, 0.5]), ("attention_factor", [1.0, 0.8, 1.3])):
+        for key, values in (("beta_fast", [32, 16.0, 64]), ("beta_slow", [1, 2.0, 0.25]),
+                            ("truncate", [True, False]),
+                            ("mscale", [1, 0.707, 1.5]), ("mscale_all_dim", [1.0, 0.5]),
+                            ("attention_factor", [1.0, 0.8, 1.3])):
             if rng.random() < (0.15 if key == "attention_factor" else 0.4):
                 r[key] = rng.choice(values)
     if rng.random() < 0.5:
@@ -123,15 +151,19 @@ def line(c):
     else:
         layers = ("1" if window else "0") * hf.num_hidden_layers
     eos = hf.eos_token_id
-    shape = [hf.vocab_size, hf.hidden_size, hf.intermediate_size, hf.num_hidden_layers, hf.num_attention_heads, hf.num_key_value_heads, dim,
-             hf.max_position_embeddings, int(hf.tie_word_embeddings), window or 0, layers, "%g" % hf.rms_norm_eps,
+    shape = [hf.vocab_size, hf.hidden_size, hf.intermediate_size, hf.num_hidden_layers,
+             hf.num_attention_heads, hf.num_key_value_heads, dim,
+             hf.max_position_embeddings, int(hf.tie_word_embeddings), window or 0, layers,
+             "%g" % hf.rms_norm_eps,
              -1 if hf.bos_token_id is None else hf.bos_token_id, -1 if eos is None else eos]
     values = [float(rope.attention_scaling)] + rope.inv_freq.tolist()
     base, scale = hf.rope_parameters["rope_theta"], hf.rope_parameters.get("factor", 1)
     if hf.rope_parameters["rope_type"] == "dynamic":
-        base = base * ((scale * hf.max_position_embeddings / hf.max_position_embeddings) - (scale - 1)) ** (dim / (dim - 2))
+        base = base * ((scale * hf.max_position_embeddings / hf.max_position_embeddings) - (
+            scale - 1)) ** (dim / (dim - 2))
     powers = base ** (torch.arange(0, dim, 2, dtype=torch.int64).to(torch.float) / dim)
-    return "%s\t%s\t%s\t%s" % (json.dumps(c), " ".join(map(str, shape)), " ".join(map(bits, values)), " ".join(map(bits, powers.tolist())))
+    return "%s\t%s\t%s\t%s" % (json.dumps(c), " ".join(map(str, shape)), " ".join(map(bits, values)),
+                               " ".join(map(bits, powers.tolist())))
 
 
 def main():

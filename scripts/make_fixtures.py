@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Make tests/data/models: tiny random models with what transformers computes for them.
+"""Makes tests/data/models: tiny random models with the results of transformers.
 
     scripts/make_fixtures.py [NAME...]                         without names: all of them
-    scripts/make_fixtures.py --random N --seed S --out DIR     N models nobody has seen, elsewhere; then
+    scripts/make_fixtures.py --random N --seed S --out DIR     N new models elsewhere; then
                                                                LOGITS_MODELS=DIR build/cc/test_logits
 
 Needs torch, transformers, tokenizers, safetensors, numpy (versions used: tests/data/README.md, which also
 describes the files). The reference is transformers in float32 with the stored weights and eager attention.
-A fixture is refused here, not weakened, when its logits are too flat, when a control does not move the nll, or
-when the arithmetic of --compute bf16, imitated in torch, is already too far from float32."""
+The script refuses a fixture whose logits are too flat, whose control does not move the nll, or for which
+the arithmetic of --compute bf16, imitated in torch, is already too far from float32."""
 import argparse
 import copy
 import json
@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -39,9 +40,11 @@ BASE_SEED = 20240
 def make_text(n, seed):
     """Pseudo-words with repeats, numbers, punctuation, some letters and signs of other scripts."""
     r = random.Random(seed)
-    syllables = ["ka", "lo", "mi", "ren", "tu", "sha", "de", "vor", "il", "an", "pe", "qua", "zi", "st", "ou", "bre"]
+    syllables = ["ka", "lo", "mi", "ren", "tu", "sha", "de", "vor", "il", "an", "pe", "qua", "zi", "st", "ou",
+                 "bre"]
     words = ["".join(r.choices(syllables, k=r.choice([1, 2, 2, 3]))) for _ in range(150)]
-    rare = [chr(c) for c in [*range(0xE0, 0x17F, 3), *range(0x391, 0x3A0), *range(0x410, 0x42F, 2), 0x20AC, 0x4E2D,
+    rare = [chr(c) for c in [*range(0xE0, 0x17F, 3), *range(0x391, 0x3A0), *range(0x410, 0x42F, 2), 0x20AC,
+                             0x4E2D,
                              0x6587, 0x3042, 0x1F600, 0x10348, 0x301, 0xA0]]
     out = []
     while len("".join(out).encode()) < n:
@@ -70,7 +73,7 @@ QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{
 
 
 def byte_tokenizer(text, size, kind, bos):
-    """Byte-level BPE of `size` ids; bos: its content, put in front by the template, or None."""
+    """Byte-level BPE of `size` ids; bos: the content that the template puts first, or None."""
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama3"))
     if kind == "gpt2":
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -86,7 +89,8 @@ def byte_tokenizer(text, size, kind, bos):
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in specials])
     t.decoder = decoders.ByteLevel()
     byte_level = processors.ByteLevel(trim_offsets=False)
-    t.post_processor = byte_level if not bos else processors.Sequence([byte_level, processors.TemplateProcessing(
+    t.post_processor = byte_level if not bos else processors.Sequence([byte_level,
+        processors.TemplateProcessing(
         single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])])
     return t
 
@@ -95,14 +99,16 @@ def metaspace_tokenizer(text, size):
     """The form of Llama 2's file: byte fallback, U+2581 by the normalizer, <s> by the template."""
     head = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     words = ("\u2581" + text.replace(" ", " \u2581")).split(" ")
-    common = sorted(set("".join(words)), key=lambda c: (-text.count(c), c))[:48]   # a tie must not be left to a hash
+    common = sorted(set("".join(words)), key=lambda c: (-text.count(c),
+                                                        c))[:48]   # ties must not depend on a hash
     words = ["".join(c for c in w if c in common or c == "\u2581") for w in words]
     trained = Tokenizer(models.BPE())
     trained.train_from_iterator(words, trainers.BpeTrainer(vocab_size=size - len(head), show_progress=False))
     learned = json.loads(trained.to_str())["model"]
     pieces = sorted(learned["vocab"], key=learned["vocab"].get)[:size - len(head)]
     merges = [tuple(m) for m in learned["merges"] if "".join(m) in pieces]
-    t = Tokenizer(models.BPE(vocab={p: i for i, p in enumerate(head + pieces)}, merges=merges, unk_token="<unk>",
+    t = Tokenizer(models.BPE(vocab={p: i for i, p in enumerate(head + pieces)}, merges=merges,
+                             unk_token="<unk>",
                              fuse_unk=True, byte_fallback=True))
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in head[:3]])
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
@@ -114,24 +120,27 @@ def metaspace_tokenizer(text, size):
 
 
 # ---------------------------------------------------------------------------------------------- the models
-# config: as it stands in config.json, by hand, so that old and new spellings are what the files of the hub have.
-# resave: let transformers rewrite it (its own present spelling). drop: keys left to their defaults.
+# config: the text of config.json, written by hand, so that old and new spellings equal those of real files.
+# resave: transformers rewrites it in its present spelling. drop: keys left to their defaults.
 
-LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 32,
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+         "hidden_size": 32,
          "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "vocab_size": 320}
+         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+         "vocab_size": 320}
 MISTRAL = {**LLAMA, "architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None}
 QWEN2_CFG = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rms_norm_eps": 1e-6,
              "use_sliding_window": False, "sliding_window": 64, "max_window_layers": 1}
 QWEN3_CFG = {**QWEN2_CFG, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16,
              "attention_bias": False}
 
-LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 512,
+LLAMA3_ROPE = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 512,
                "rope_type": "llama3"}
 
 
 def rope(base, **more):
-    """A control: the whole of rope_parameters replaced (and the old spelling removed)."""
+    """A control that replaces all of rope_parameters and removes the old spelling."""
     return {"set": {"rope_parameters": {"rope_theta": base, "rope_type": "default", **more}},
             "drop": ["rope_scaling", "rope_theta"]}
 
@@ -141,7 +150,8 @@ NO_SCALING = "no scaling"
 
 FIXTURES = {
     # Llama 2: multi-head, no rope key at all, no num_key_value_heads; head_dim 8; a vocabulary of 309
-    "llama2-bf16": dict(dtype="bf16", tok="metaspace", config={**LLAMA, "vocab_size": 309, "torch_dtype": "bfloat16"},
+    "llama2-bf16": dict(dtype="bf16", tok="metaspace",
+                        config={**LLAMA, "vocab_size": 309, "torch_dtype": "bfloat16"},
                         drop=["num_key_value_heads"],
                         controls={"theta 20000": rope(20000.0), "KV heads swapped": SWAP,
                                   "eps 1e-2": {"set": {"rms_norm_eps": 1e-2}}}),
@@ -153,98 +163,127 @@ FIXTURES = {
                   "factor 4": {"set": {"rope_scaling": {**LLAMA3_ROPE, "factor": 4.0}}},
                   "high_freq_factor 2": {"set": {"rope_scaling": {**LLAMA3_ROPE, "high_freq_factor": 2.0}}}}),
     "llama3-new-f16": dict(dtype="f16", tok="llama3", resave=True, shard="48KB", config={
-        **LLAMA, "head_dim": 16, "rope_parameters": {**LLAMA3_ROPE, "rope_theta": 50000.0, "low_freq_factor": 1.5,
+        **LLAMA, "head_dim": 16, "rope_parameters": {**LLAMA3_ROPE, "rope_theta": 50000.0,
+                                                     "low_freq_factor": 1.5,
                                                      "original_max_position_embeddings": 300}},
         controls={NO_SCALING: rope(50000.0), "KV heads swapped": SWAP}),
     "llama-bias-linear-f32": dict(dtype="f32", tok="gpt2", resave=True, config={
         **LLAMA, "attention_bias": True, "mlp_bias": True,
         "rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 10000.0}},
-        controls={NO_SCALING: rope(10000.0), "q, k, v biases off": {"zero": ["q_proj.bias", "k_proj.bias", "v_proj.bias"]},
-                  "o bias off": {"zero": ["o_proj.bias"]}, "gate, up biases off": {"zero": ["gate_proj.bias", "up_proj.bias"]},
+        controls={NO_SCALING: rope(10000.0), "q, k, v biases off": {"zero": ["q_proj.bias", "k_proj.bias",
+    "v_proj.bias"]},
+                  "o bias off": {"zero": ["o_proj.bias"]},
+                  "gate, up biases off": {"zero": ["gate_proj.bias", "up_proj.bias"]},
                   "down bias off": {"zero": ["down_proj.bias"]}, "KV heads swapped": SWAP}),
     "llama-linear-old-bf16": dict(dtype="bf16", tok="llama3", config={
         **LLAMA, "tie_word_embeddings": True, "max_position_embeddings": 1024, "rope_theta": 10000.0,
         "rope_scaling": {"type": "linear", "factor": 2.5}},
-        controls={NO_SCALING: {**rope(10000.0), "set": {**rope(10000.0)["set"], "max_position_embeddings": 4096}},
+        controls={NO_SCALING: {**rope(10000.0), "set": {**rope(10000.0)["set"],
+                                                        "max_position_embeddings": 4096}},
                   "factor 2.4": {"set": {"rope_scaling": {"type": "linear", "factor": 2.4}}}}),
     # yarn as Qwen2.5's model card has it (old spelling), far beyond the original length
     "qwen2-yarn-old-bf16": dict(dtype="bf16", tok="qwen2", config={
         **QWEN2_CFG, "head_dim": 16, "max_position_embeddings": 512, "rope_theta": 10000.0,
         "rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 512, "type": "yarn"}},
-        controls={NO_SCALING: {**rope(10000.0), "set": {**rope(10000.0)["set"], "max_position_embeddings": 4096}},
-                  "attention_factor 1": {"set": {"rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 512,
+        controls={NO_SCALING: {**rope(10000.0), "set": {**rope(10000.0)["set"],
+                                                        "max_position_embeddings": 4096}},
+                  "attention_factor 1": {"set": {"rope_scaling": {"factor": 8.0,
+    "original_max_position_embeddings": 512,
                                                                   "type": "yarn", "attention_factor": 1.0}}},
                   "q, k, v biases off": {"zero": ["q_proj.bias", "k_proj.bias", "v_proj.bias"]}}),
     "llama-yarn-mscale-f16": dict(dtype="f16", tok="llama3", resave=True, config={
         **LLAMA, "head_dim": 32, "max_position_embeddings": 4096, "rope_parameters": {
-            "rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 256, "rope_theta": 10000.0,
+            "rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 256,
+    "rope_theta": 10000.0,
             "mscale": 1.0, "mscale_all_dim": 0.4, "truncate": False, "beta_fast": 20.0, "beta_slow": 1.5}},
         controls={NO_SCALING: rope(10000.0),
-                  "mscale left out": rope(10000.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=256,
+                  "mscale left out": rope(10000.0, rope_type="yarn", factor=16.0,
+                                          original_max_position_embeddings=256,
                                           truncate=False, beta_fast=20.0, beta_slow=1.5),
-                  "truncated": rope(10000.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=256, mscale=1.0,
+                  "truncated": rope(10000.0, rope_type="yarn", factor=16.0,
+                                    original_max_position_embeddings=256, mscale=1.0,
                                     mscale_all_dim=0.4, beta_fast=20.0, beta_slow=1.5),
-                  "beta_slow 1": rope(10000.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=256, mscale=1.0,
+                  "beta_slow 1": rope(10000.0, rope_type="yarn", factor=16.0,
+                                      original_max_position_embeddings=256, mscale=1.0,
                                       mscale_all_dim=0.4, beta_fast=20.0, truncate=False)}),
-    # yarn without an original length: max_position_embeddings is taken; attention_factor given
+    # yarn without an original length: max_position_embeddings is used; attention_factor given
     "qwen3-yarn-factor-f32": dict(dtype="f32", tok="qwen2", resave=True, config={
-        **QWEN3_CFG, "head_dim": 32, "attention_bias": True, "max_position_embeddings": 1024, "rope_parameters": {
+        **QWEN3_CFG, "head_dim": 32, "attention_bias": True, "max_position_embeddings": 1024,
+    "rope_parameters": {
             "rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3, "rope_theta": 100000.0}},
-        controls={NO_SCALING: {**rope(100000.0), "set": {**rope(100000.0)["set"], "max_position_embeddings": 4096}},
-                  "attention_factor derived": rope(100000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=1024),
+        controls={NO_SCALING: {**rope(100000.0), "set": {**rope(100000.0)["set"],
+                                                         "max_position_embeddings": 4096}},
+                  "attention_factor derived": rope(100000.0, rope_type="yarn", factor=4.0,
+                                                   original_max_position_embeddings=1024),
                   "q, k, v biases off": {"zero": ["q_proj.bias", "k_proj.bias", "v_proj.bias"]},
                   "o bias off": {"zero": ["o_proj.bias"]}}),
-    # the original length beside the scaling, not in it: it wins
+    # the original length next to the scaling, not in it: it wins
     "llama-yarn-outer-bf16": dict(dtype="bf16", tok="llama3", config={
-        **LLAMA, "max_position_embeddings": 4096, "original_max_position_embeddings": 512, "rope_theta": 10000.0,
+        **LLAMA, "max_position_embeddings": 4096, "original_max_position_embeddings": 512,
+    "rope_theta": 10000.0,
         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1024}},
         controls={"inner original length": {"drop": ["original_max_position_embeddings"]}}),
     # dynamic NTK within its length equals plain RoPE
     "llama-dynamic-old-bf16": dict(dtype="bf16", tok="gpt2", config={
         **LLAMA, "head_dim": 24, "max_position_embeddings": 2600, "rope_theta": 10000.0,
         "rope_scaling": {"type": "dynamic", "factor": 3.0}},
-        controls={"linear instead": {"set": {"rope_scaling": {"type": "linear", "factor": 3.0}}}, "KV heads swapped": SWAP}),
+        controls={"linear instead": {"set": {"rope_scaling": {"type": "linear", "factor": 3.0}}},
+                  "KV heads swapped": SWAP}),
     "qwen3-dynamic-new-f16": dict(dtype="f16", tok="qwen2", resave=True, config={
         **QWEN3_CFG, "max_position_embeddings": 4096, "tie_word_embeddings": True,
         "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1000000.0}},
-        controls={"linear instead": rope(1000000.0, rope_type="linear", factor=2.0), "k-norm ones": {"one": ["k_norm.weight"]}}),
-    # Mistral: window 100 (no multiple of 64), 7 query heads per KV head
+        controls={"linear instead": rope(1000000.0, rope_type="linear", factor=2.0),
+                  "k-norm ones": {"one": ["k_norm.weight"]}}),
+    # Mistral: window 100 (not a multiple of 64), 7 query heads per KV head
     "mistral-window-bf16": dict(dtype="bf16", tok="metaspace", text="middle", config={
-        **MISTRAL, "hidden_size": 56, "intermediate_size": 56, "num_attention_heads": 14, "head_dim": 8, "rope_theta": 10000.0,
+        **MISTRAL, "hidden_size": 56, "intermediate_size": 56, "num_attention_heads": 14, "head_dim": 8,
+    "rope_theta": 10000.0,
         "vocab_size": 330, "sliding_window": 100, "torch_dtype": "bfloat16"},
-        controls={"window + 1": {"set": {"sliding_window": 101}}, "window - 1": {"set": {"sliding_window": 99}},
+        controls={"window + 1": {"set": {"sliding_window": 101}},
+                  "window - 1": {"set": {"sliding_window": 99}},
                   "no window": {"set": {"sliding_window": None}}, "KV heads swapped": SWAP}),
     # Mistral Nemo: no window, head_dim is not hidden/heads
     "mistral-nowindow-f16": dict(dtype="f16", tok="gpt2", resave=True, config={
-        **MISTRAL, "head_dim": 24, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 40,
+        **MISTRAL, "head_dim": 24, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "intermediate_size": 40,
         "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}},
         controls={"window 1024": {"set": {"sliding_window": 1024}}, "theta 500000": rope(500000.0)}),
-    # the key is missing: 4,096 keys, as transformers has it
-    "mistral-default-window-bf16": dict(dtype="bf16", tok="llama3", text="long", drop=["sliding_window"], config={
-        **MISTRAL, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 40, "rope_theta": 10000.0},
-        controls={"no window": {"set": {"sliding_window": None}}, "window + 1": {"set": {"sliding_window": 4097}},
+    # the key is missing: 4,096 keys, the default of transformers
+    "mistral-default-window-bf16": dict(dtype="bf16", tok="llama3", text="long", drop=["sliding_window"],
+                                        config={
+        **MISTRAL, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+                                                "intermediate_size": 40, "rope_theta": 10000.0},
+        controls={"no window": {"set": {"sliding_window": None}},
+                  "window + 1": {"set": {"sliding_window": 4097}},
                   "window - 1": {"set": {"sliding_window": 4095}}}),
     # use_sliding_window is false: the window of 64 is not used
     "qwen2-tied-bf16": dict(dtype="bf16", tok="qwen2", config={
         **QWEN2_CFG, "tie_word_embeddings": True, "rope_theta": 1000000.0, "num_hidden_layers": 3},
         controls={"q bias off": {"zero": ["q_proj.bias"]}, "k bias off": {"zero": ["k_proj.bias"]},
-                  "v bias off": {"zero": ["v_proj.bias"]}, "window used": {"set": {"use_sliding_window": True}},
+                  "v bias off": {"zero": ["v_proj.bias"]},
+                  "window used": {"set": {"use_sliding_window": True}},
                   "KV heads swapped": SWAP}),
     # window from layer max_window_layers on
     "qwen2-window-f16": dict(dtype="f16", tok="qwen2", shard="40KB", config={
-        **QWEN2_CFG, "use_sliding_window": True, "sliding_window": 65, "max_window_layers": 1, "num_hidden_layers": 3,
+        **QWEN2_CFG, "use_sliding_window": True, "sliding_window": 65, "max_window_layers": 1,
+    "num_hidden_layers": 3,
         "rope_theta": 10000.0},
-        controls={"window + 1": {"set": {"sliding_window": 66}}, "window - 1": {"set": {"sliding_window": 64}},
+        controls={"window + 1": {"set": {"sliding_window": 66}},
+                  "window - 1": {"set": {"sliding_window": 64}},
                   "max_window_layers 0": {"set": {"max_window_layers": 0}},
                   "max_window_layers 2": {"set": {"max_window_layers": 2}}}),
     "qwen2-layer-types-f32": dict(dtype="f32", tok="qwen2", resave=True, config={
-        **QWEN2_CFG, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 3, "num_hidden_layers": 3,
+        **QWEN2_CFG, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 3,
+    "num_hidden_layers": 3,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
-        controls={"window + 1": {"set": {"sliding_window": 65}}, "window - 1": {"set": {"sliding_window": 63}},
-                  "types turned": {"set": {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}}}),
+        controls={"window + 1": {"set": {"sliding_window": 65}},
+                  "window - 1": {"set": {"sliding_window": 63}},
+                  "types turned": {"set": {"layer_types": ["full_attention", "sliding_attention",
+                                                           "sliding_attention"]}}}),
     # Qwen3: q/k norms, 4 heads of 16 in a hidden size of 32; theta is left to its default
-    "qwen3-bf16": dict(dtype="bf16", tok="qwen2", config={**QWEN3_CFG, "tie_word_embeddings": True, "torch_dtype": "bfloat16"},
+    "qwen3-bf16": dict(dtype="bf16", tok="qwen2", config={**QWEN3_CFG, "tie_word_embeddings": True,
+                                                          "torch_dtype": "bfloat16"},
                        controls={"q/k norms off": {"no_qk_norm": True},
                                  "q-norm ones": {"one": ["q_norm.weight"]}, "KV heads swapped": SWAP}),
     # head_dim is missing: 128 for Qwen3
@@ -253,9 +292,11 @@ FIXTURES = {
         "rope_scaling": {"rope_type": "linear", "factor": 4.0, "type": "yarn"}, "rope_theta": 1000000.0},
         controls={NO_SCALING: rope(1000000.0), "q/k norms off": {"no_qk_norm": True}}),
     "qwen3-window-f32": dict(dtype="f32", tok="qwen2", config={
-        **QWEN3_CFG, "use_sliding_window": True, "sliding_window": 128, "max_window_layers": 1, "num_key_value_heads": 4,
+        **QWEN3_CFG, "use_sliding_window": True, "sliding_window": 128, "max_window_layers": 1,
+    "num_key_value_heads": 4,
         "head_dim": 12, "rope_theta": 10000.0, "rope_scaling": None},
-        controls={"window + 1": {"set": {"sliding_window": 129}}, "window - 1": {"set": {"sliding_window": 127}},
+        controls={"window + 1": {"set": {"sliding_window": 129}},
+                  "window - 1": {"set": {"sliding_window": 127}},
                   "q-norm ones": {"one": ["q_norm.weight"]}, "KV heads swapped": SWAP}),
     # one file with three types: matrices BF16, norms F32, embeddings F16
     "llama-mixed": dict(dtype="mixed", tok="llama3", config={
@@ -265,7 +306,7 @@ FIXTURES = {
 
 
 def randomise(model, seed, qk_gain, logit_gain):
-    """Weights whose attention scores spread over several nats, norms around 1, biases that matter."""
+    """Weights whose attention scores spread over several nats, norms around 1, biases with an effect."""
     g = torch.Generator().manual_seed(seed)
     normal = lambda p, std: p.copy_(torch.randn(p.shape, generator=g) * std)  # noqa: E731
     uniform = lambda p, a, b: p.copy_(torch.rand(p.shape, generator=g) * (b - a) + a)  # noqa: E731
@@ -292,8 +333,9 @@ def cast(state, dtype):
     kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
     if dtype != "mixed":
         return {k: v.to(kinds[dtype]).contiguous() for k, v in state.items()}
-    pick = lambda k: torch.float32 if "norm" in k else torch.float16 if "embed" in k else torch.bfloat16  # noqa: E731
-    return {k: v.to(pick(k)).contiguous() for k, v in state.items()}
+    norm, embed = torch.float32, torch.float16
+    return {k: v.to(norm if "norm" in k else embed if "embed" in k else torch.bfloat16).contiguous()
+            for k, v in state.items()}
 
 
 def save_weights(state, folder, shard):
@@ -316,7 +358,7 @@ def save_weights(state, folder, shard):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
 
 
-# ---------------------------------------------------------------------------------------------- what is computed
+# ---------------------------------------------------------------------------------------------- results
 
 
 def load(folder, dtype=torch.float32, attn="eager"):
@@ -351,7 +393,7 @@ def bf16_attention(module, query, key, value, attention_mask, scaling, **kwargs)
 
 
 def imitate_bf16(folder):
-    """The model with the roundings that --compute bf16 makes; everything else stays float32."""
+    """The model with the roundings of --compute bf16; everything else stays float32."""
     ALL_ATTENTION_FUNCTIONS.register("bf16_roundings", bf16_attention)
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     ALL_MASK_ATTENTION_FUNCTIONS.register("bf16_roundings", eager_mask)
@@ -365,7 +407,7 @@ def imitate_bf16(folder):
 
 
 def controlled(folder, control, scratch):
-    """transformers' model for a control: a copy of the folder, changed."""
+    """transformers' model for a control: a changed copy of the folder."""
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(folder, scratch)
     config = json.loads((scratch / "config.json").read_text())
@@ -408,18 +450,21 @@ def check_spread(name, model, ids):
 
 
 def random_rope(r, theta):
-    """A scaling, its spelling left to the caller, and max_position_embeddings to go with it."""
+    """A scaling, whose spelling the caller chooses, and a max_position_embeddings that fits it."""
     original = r.choice([256, 600, 1024])
     kind = r.choice(["default", "linear", "llama3", "yarn", "yarn", "dynamic"])
     s = {"rope_type": kind, "rope_theta": theta}
     if kind != "default":
         s["factor"] = r.choice([1.0, 1.7, 4, 8.0, 20.0])
     if kind == "llama3":
-        s.update(low_freq_factor=r.choice([1, 0.8]), high_freq_factor=r.choice([4.0, 3]), original_max_position_embeddings=original)
+        s.update(low_freq_factor=r.choice([1, 0.8]), high_freq_factor=r.choice([4.0, 3]),
+                 original_max_position_embeddings=original)
     if kind == "yarn":
-        some = {"mscale": 0.9, "mscale_all_dim": r.choice([0.5, 1.2]), "beta_fast": r.choice([32, 24.0]), "beta_slow": 2,
+        some = {"mscale": 0.9, "mscale_all_dim": r.choice([0.5, 1.2]), "beta_fast": r.choice([32, 24.0]),
+                "beta_slow": 2,
                 "truncate": r.random() < 0.5, "attention_factor": r.choice([0.8, 1.25, None])}
-        s.update({k: v for k, v in some.items() if r.random() < 0.4}, original_max_position_embeddings=original)
+        s.update({k: v for k, v in some.items() if r.random() < 0.4},
+                 original_max_position_embeddings=original)
     return s, r.choice([4200, 5000, 8192])
 
 
@@ -431,10 +476,14 @@ def random_spec(r):
     head_dim = r.choice([4, 6, 10, 16, 20, 32, 40, 64, 80, 96, 128])
     hidden = heads * r.choice([3, 5, 8, 11, 16]) if arch == "llama" else r.choice([17, 30, 48, 64, 100, 192])
     rope, longest = random_rope(r, r.choice([10000, 10000.0, 1e6, 500000.0]))
-    config = {"architectures": [{"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}[arch] + "ForCausalLM"],
-              "model_type": arch, "hidden_act": "silu", "hidden_size": hidden, "intermediate_size": r.choice([7, 33, 64, 200]),
-              "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": head_dim,
-              "max_position_embeddings": longest, "rms_norm_eps": r.choice([1e-5, 1e-6]), "vocab_size": r.randrange(300, 420),
+    config = {"architectures": [{"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2",
+                                 "qwen3": "Qwen3"}[arch] + "ForCausalLM"],
+              "model_type": arch, "hidden_act": "silu", "hidden_size": hidden,
+              "intermediate_size": r.choice([7, 33, 64, 200]),
+              "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
+              "head_dim": head_dim,
+              "max_position_embeddings": longest, "rms_norm_eps": r.choice([1e-5, 1e-6]),
+              "vocab_size": r.randrange(300, 420),
               "tie_word_embeddings": r.random() < 0.4}
     if arch == "llama":
         config.update(attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4)
@@ -444,7 +493,8 @@ def random_spec(r):
     if arch == "qwen3":
         config["attention_bias"] = r.random() < 0.4
     if arch.startswith("qwen"):
-        config.update(use_sliding_window=r.random() < 0.6, sliding_window=window, max_window_layers=r.randrange(0, 5))
+        config.update(use_sliding_window=r.random() < 0.6, sliding_window=window,
+                      max_window_layers=r.randrange(0, 5))
         if config["use_sliding_window"] and r.random() < 0.5:
             config["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
     resave = r.random() < 0.4
@@ -453,11 +503,13 @@ def random_spec(r):
     else:
         config["rope_theta"] = rope.pop("rope_theta")
         spelling = r.choice(["type", "rope_type"])
-        config["rope_scaling"] = {**{k: v for k, v in rope.items() if k != "rope_type"}, spelling: rope["rope_type"]}
+        config["rope_scaling"] = {**{k: v for k, v in rope.items() if k != "rope_type"},
+                                  spelling: rope["rope_type"]}
         if rope["rope_type"] == "default":
             config["rope_scaling"] = r.choice([None, config["rope_scaling"]])
     dtype = r.choice(["bf16", "f16", "f32", "mixed"])
-    return dict(config=config, dtype=dtype, resave=resave and dtype != "mixed", shard=r.choice([None, "60KB"]),
+    return dict(config=config, dtype=dtype, resave=resave and dtype != "mixed",
+                shard=r.choice([None, "60KB"]),
                 tok=r.choice(["llama3", "qwen2", "gpt2"]), text="other", controls={})
 
 
@@ -497,7 +549,8 @@ def make(name, spec, texts, index, out=OUT):
     logits = logits_of(model, ids)
     nll = nll_of(logits, ids)
     heavy = config["num_attention_heads"] * len(ids) ** 2 > 2e8
-    noise = 0.0 if heavy else (nll_of(logits_of(load(folder, torch.float64), ids), ids) - nll).abs().max().item()
+    noise = 0.0 if heavy else (nll_of(logits_of(load(folder, torch.float64), ids),
+                                      ids) - nll).abs().max().item()
     std = logits.std(-1).mean().item()
     imitated = imitate_bf16(folder)
     divergence = kl(logits, logits_of(imitated, ids))
@@ -510,7 +563,8 @@ def make(name, spec, texts, index, out=OUT):
         at = (moved - nll).abs().argmax().item()
         move = (moved[at] - nll[at]).abs().item()
         weakest = min(weakest, move)
-        controls.append({"name": label, **control, "moves": round(move, 6), "at": at, "nll": moved[at].item()})
+        controls.append({"name": label, **control, "moves": round(move, 6), "at": at,
+                         "nll": moved[at].item()})
         if move < MOVE_MIN:
             print(f"  {name}: control '{label}' moves the nll by {move:.2e} only")
     shutil.rmtree(out / ".scratch", ignore_errors=True)
@@ -527,9 +581,9 @@ def make(name, spec, texts, index, out=OUT):
         f.write(np.array(at, "<u4").tobytes() + logits[at].numpy().astype("<f4").tobytes())
     size = sum(p.stat().st_size for p in folder.iterdir())
     good = std >= 1 and spread >= 1 and divergence <= KL_MAX and weakest >= MOVE_MIN and noise <= 2e-4
-    print(f"{'ok  ' if good else 'BAD '} {name:28} {len(ids)} tokens  ppl {math.exp(nll.mean()):7.1f}  logit std {std:.2f}"
-          f"  score std {spread:.2f}  f32 noise {noise:.1e}  bf16 KL {divergence:.1e}  weakest control {weakest:.1e}"
-          f"  {size / 1000:.0f} KB", flush=True)
+    print(f"{'ok  ' if good else 'BAD '} {name:28} {len(ids)} tokens  ppl {math.exp(nll.mean()):7.1f}"
+          f"  logit std {std:.2f}  score std {spread:.2f}  f32 noise {noise:.1e}  bf16 KL {divergence:.1e}"
+          f"  weakest control {weakest:.1e}  {size / 1000:.0f} KB", flush=True)
     return good
 
 

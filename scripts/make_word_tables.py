@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write src/text/word_tables.h: which code points words are made of (letters, marks, decimal digits), and full
-case folding, for Distinct-n. Read out of Python's own Unicode tables.
+"""Writes src/text/word_tables.h for Distinct-n: the code points of words (letters, marks, decimal digits)
+and full case folding. The source is Python's own Unicode tables.
 
     python3 scripts/make_word_tables.py > src/text/word_tables.h
 """

@@ -1,6 +1,7 @@
 /* Fuzz target: encode(text) with the fixtures of every family; the first byte selects one. It checks that
  * invalid UTF-8 is refused, that byte-level kinds decode to the text, and that words merged in parts give
  * the ids of whole words. */
+#include "src/text/tokenizer.h"
 #include "src/text/tokenizer_tables.h"
 #include <stdio.h>
 #include <stdlib.h>
