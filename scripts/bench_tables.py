@@ -147,7 +147,8 @@ def rows_of(result):
             if "depth" in r:
                 theirs = min(r["llamacpp_flash"], r["llamacpp"])
                 yield (f"llama.cpp, {r['model']} at depth {r['depth']:,}, rows: {r['rows']}",
-                       f"longhand {ms(r['longhand'])}", f"llama.cpp {ms(theirs)}: {r['ratio_best']:.1f} times")
+                       f"longhand {ms(r['longhand'])}",
+                       f"llama.cpp {ms(theirs)}: {r['ratio_best']:.1f} times")
     elif "device" in result:
         for m in result["models"]:
             for d in m["depths"]:

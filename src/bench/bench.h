@@ -98,5 +98,5 @@ int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p
 struct sampling;
 int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p,
                           const struct sampling *s, double pass, struct err *e);
-/* The median of v, which is sorted. */
+/* Sorts v and returns its median. */
 double bench_median(double *v, size_t n);

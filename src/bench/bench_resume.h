@@ -2,7 +2,7 @@
  * a snapshot of its cache.
  *
  * `longhand work` writes a job of --tokens (100,000) in a process of its own, and SIGKILL ends it at token
- * N (90,000). The store is copied. Then, --repeat times in turn, a worker goes on with the job under
+ * N (90,000). The store is copied. Then, --repeat times in turn, a worker continues the job under
  * --kv-snapshot auto, and with the copy under off. The measured time begins with the process and ends when
  * another process can read its first new token; then that worker is killed too. At the end both jobs are
  * written to their end, and their texts are compared. */
