@@ -1,4 +1,5 @@
-/* A library in front of the C library: see tests/faults.h. */
+/* A library that a program under test preloads before the C library: see tests/faults.h. Start at
+ * count_call. */
 #include "tests/faults.h"
 
 #include <dlfcn.h>
@@ -24,9 +25,9 @@
 enum { FDS = 1024 };
 
 static struct faults *F;
-static double base;                      /* the forward clock when the program began */
+static double base;                      /* the monotonic clock when the program began */
 static atomic_bool sync_failed;
-static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* an operation and its record are one */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* makes an operation and its record atomic */
 static int log_fd = -1;
 static char *path_of[FDS];
 
@@ -60,7 +61,7 @@ __attribute__((constructor)) static void begin(void)
     F = f;
 }
 
-/* ---- what happens ---- */
+/* ---- faults ---- */
 
 static void die(void)
 {
@@ -69,8 +70,8 @@ static void die(void)
         pause();
 }
 
-/* Count a call: -1, or what is to happen in it. */
-static int hit(unsigned class)
+/* Count a call. Returns the fault that it gets, or -1. */
+static int count_call(unsigned class)
 {
     if (!F || !(F->classes & class) || !F->at)
         return -1;
@@ -83,7 +84,7 @@ static int hit(unsigned class)
     return (int)F->what;
 }
 
-#define BEHIND(h) do { if ((h) == FAULT_KILL_BEHIND || (h) == FAULT_KILL_HALF) die(); } while (0)
+#define BEHIND(h) do { if ((h) == FAULT_KILL_AFTER || (h) == FAULT_KILL_HALF) die(); } while (0)
 
 static size_t some(int h, size_t n)
 {
@@ -144,11 +145,11 @@ static int opens(const char *path, int flags, mode_t mode)
 {
     struct stat st;
     bool makes = (flags & O_CREAT) && stat(path, &st) != 0;
-    int h = makes ? hit(CALL_NAME) : -1;
+    int h = makes ? count_call(CALL_NAME) : -1;
     if (fails(h))
         return -1;
     if (makes && atomic_load(&sync_failed) && strstr(path, "-journal"))
-        atomic_fetch_add(&F->journals_behind, 1);
+        atomic_fetch_add(&F->journals_after, 1);
     pthread_mutex_lock(&order);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
     opened(fd, path, makes);
@@ -188,7 +189,7 @@ EXPORT int close(int fd)
 
 static ssize_t writes(int fd, const void *p, size_t n, off_t at, bool positioned)
 {
-    int h = hit(CALL_WRITE);
+    int h = count_call(CALL_WRITE);
     if (fails(h))
         return -1;
     n = some(h, n);
@@ -208,7 +209,7 @@ EXPORT ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { return writ
 
 EXPORT int ftruncate(int fd, off_t n)
 {
-    int h = hit(CALL_WRITE);
+    int h = count_call(CALL_WRITE);
     if (fails(h))
         return -1;
     pthread_mutex_lock(&order);
@@ -223,7 +224,7 @@ EXPORT int ftruncate64(int fd, off_t n) { return ftruncate(fd, n); }
 
 static int syncs(int fd, long number)
 {
-    int h = hit(CALL_SYNC);
+    int h = count_call(CALL_SYNC);
     struct stat st;
     if (F && atomic_load(&sync_failed))
         atomic_fetch_add(&F->syncs_behind, 1);
@@ -244,7 +245,7 @@ EXPORT int fsync(int fd) { return syncs(fd, SYS_fsync); }
 EXPORT int fdatasync(int fd) { return syncs(fd, SYS_fdatasync); }
 
 #define NAMED(call, kind, path, p, n_bytes) do { \
-    int h = hit(CALL_NAME); \
+    int h = count_call(CALL_NAME); \
     if (fails(h)) \
         return -1; \
     pthread_mutex_lock(&order); \
@@ -277,7 +278,7 @@ EXPORT int fchown(int fd, uid_t u, gid_t g)
     NAMED(syscall(SYS_fchown, fd, u, g), REC_MKDIR, (const char *)NULL, "", 0);
 }
 
-/* A lock of the database that is given back: what is in it now may be read by others. */
+/* A released lock of the database: others may read its current content. */
 static int fcntls(int fd, int command, void *p)
 {
     const struct flock *l = p;
@@ -307,7 +308,7 @@ EXPORT int fcntl64(int fd, int command, ...)
 
 static ssize_t reads(int fd, void *p, size_t n, off_t at, bool positioned)
 {
-    int h = hit(CALL_READ);
+    int h = count_call(CALL_READ);
     if (fails(h))
         return -1;
     n = some(h, n);
@@ -321,7 +322,7 @@ EXPORT ssize_t pread64(int fd, void *p, size_t n, off_t at) { return reads(fd, p
 
 static bool no_memory(void)
 {
-    if (hit(CALL_MEMORY) < 0)
+    if (count_call(CALL_MEMORY) < 0)
         return false;
     errno = ENOMEM;
     return true;

@@ -1,5 +1,6 @@
-/* Checkpoints and heartbeats: when tokens become readable, what a lost job answers, and kills: what was acknowledged is there.
- * Short: 120 kills of a writer, 60 of a first start, 150 jobs under killed and stopped workers; --long: 10,000, 1,000, 10,000. */
+/* Checkpoints and heartbeats: when tokens become readable, what a lost job returns, and kills that lose
+ * nothing acknowledged. Short: 120 kills of a writer, 60 of a first start, 150 jobs with killed and
+ * stopped workers; --long: 10,000, 1,000, 10,000. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -19,8 +20,8 @@ static struct checkpoint *opened(struct store *s, const struct claim *claim, dou
     return c;
 }
 
-/* Put tokens [from, from + n) of the job's own text. */
-static int put(struct checkpoint *c, int64_t job, size_t from, size_t n, struct err *e)
+/* Put tokens [from, from + n) of the job's text. */
+static int put_tokens(struct checkpoint *c, int64_t job, size_t from, size_t n, struct err *e)
 {
     int32_t ids[64];
     assert(n <= 64);
@@ -29,7 +30,7 @@ static int put(struct checkpoint *c, int64_t job, size_t from, size_t n, struct 
     return checkpoint_put(c, ids, n, NULL, e);
 }
 
-static size_t stored(struct store *s, int64_t job)
+static size_t stored_tokens(struct store *s, int64_t job)
 {
     struct job_list l;
     struct err e = {0};
@@ -57,16 +58,16 @@ static void the_first_token_is_committed_at_once(void)
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct checkpoint *c = opened(s, &claim, 30, false);
     double t = clock_seconds();
-    CHECK(put(c, job, 0, 1, &e) == 0);
-    while (stored(s, job) == 0 && clock_seconds() - t < 25)
+    CHECK(put_tokens(c, job, 0, 1, &e) == 0);
+    while (stored_tokens(s, job) == 0 && clock_seconds() - t < 25)
         sleep_ms(1);
     CHECK(clock_seconds() - t < 25, "%f", clock_seconds() - t);
-    CHECK(put(c, job, 1, 1, &e) == 0);
+    CHECK(put_tokens(c, job, 1, 1, &e) == 0);
     sleep_ms(300);
-    CHECK(stored(s, job) == 1 || clock_seconds() - t > 25, "the next one waits for its time");
-    CHECK(checkpoint_flush(c, &e) == 0 && stored(s, job) == 2 && checkpoint_committed(c) == 2);
+    CHECK(stored_tokens(s, job) == 1 || clock_seconds() - t > 25, "the next one waits for its time");
+    CHECK(checkpoint_flush(c, &e) == 0 && stored_tokens(s, job) == 2 && checkpoint_committed(c) == 2);
     CHECK(checkpoint_flush(c, &e) == 0, "nothing to do");
-    CHECK(put(c, job, 2, 5, &e) == 0);
+    CHECK(put_tokens(c, job, 2, 5, &e) == 0);
     CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
           e.msg);
     CHECK(rig_text_is(s, job, 7) && rig_state(s, job) == JOB_DONE);
@@ -74,7 +75,7 @@ static void the_first_token_is_committed_at_once(void)
     store_close(s);
 }
 
-static void later_tokens_wait_at_most_their_time(void)
+static void later_tokens_are_committed_in_time(void)
 {
     enum { N = 400 };
     const double seconds = 0.2;
@@ -90,7 +91,7 @@ static void later_tokens_wait_at_most_their_time(void)
     size_t seen = 0;
     for (size_t i = 0; i < N; i++) {
         at[i] = clock_seconds();
-        CHECK(put(c, job, i, 1, &e) == 0);
+        CHECK(put_tokens(c, job, i, 1, &e) == 0);
         sleep_ms(2.5);
         size_t now = checkpoint_committed(c);
         double t = clock_seconds();
@@ -112,7 +113,7 @@ static void later_tokens_wait_at_most_their_time(void)
     store_close(s);
 }
 
-static void a_held_database_does_not_hold_the_loop(void)
+static void a_busy_database_does_not_block_the_loop(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -124,8 +125,8 @@ static void a_held_database_does_not_hold_the_loop(void)
     struct checkpoint *c = opened(s, &claim, 0.01, false);
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
-    for (size_t i = 0; i < 3000; i += 30)        /* one that waited would wait for ever */
-        CHECK(put(c, job, i, 30, &e) == 0);
+    for (size_t i = 0; i < 3000; i += 30)        /* a call that waits would wait for ever */
+        CHECK(put_tokens(c, job, i, 30, &e) == 0);
     CHECK(checkpoint_committed(c) == 0);
     sleep_ms(300);
     sqlite3_close(other);
@@ -134,7 +135,7 @@ static void a_held_database_does_not_hold_the_loop(void)
     store_close(s);
 }
 
-/* The events of a job behind `submitted` and `claimed`, as "kind text, kind text". */
+/* The events of a job after `submitted` and `claimed`, as "kind text, kind text". */
 static void events_of(struct store *s, int64_t job, char *out, size_t size)
 {
     struct event_list l;
@@ -147,7 +148,7 @@ static void events_of(struct store *s, int64_t job, char *out, size_t size)
     event_list_free(&l);
 }
 
-static void notes_are_committed_in_order_and_hold_nobody(void)
+static void notes_are_committed_in_order_and_block_nothing(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -159,20 +160,20 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct checkpoint *c = opened(s, &claim, 30, false);
     double t = clock_seconds();
-    checkpoint_note(c, "restored", "before the first token");        /* by itself, and at once */
+    checkpoint_note(c, "restored", "before the first token");        /* committed alone and at once */
     for (got[0] = 0; !got[0] && clock_seconds() - t < 25; sleep_ms(1))
         events_of(s, job, got, sizeof got);
     CHECK(strcmp(got, "restored before the first token") == 0 && clock_seconds() - t < 25, "%s", got);
-    /* and the first token does not wait for the time after it */
-    CHECK(put(c, job, 0, 1, &e) == 0);
-    while (stored(s, job) == 0 && clock_seconds() - t < 25)
+    /* and the first token does not wait after it */
+    CHECK(put_tokens(c, job, 0, 1, &e) == 0);
+    while (stored_tokens(s, job) == 0 && clock_seconds() - t < 25)
         sleep_ms(1);
-    CHECK(stored(s, job) == 1 && clock_seconds() - t < 25, "%f", clock_seconds() - t);
+    CHECK(stored_tokens(s, job) == 1 && clock_seconds() - t < 25, "%f", clock_seconds() - t);
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     t = clock_seconds();
-    checkpoint_note(c, "notice", "one");         /* one that waited would wait for ever */
-    CHECK(put(c, job, 1, 5, &e) == 0);
+    checkpoint_note(c, "notice", "one");         /* a call that waits would wait for ever */
+    CHECK(put_tokens(c, job, 1, 5, &e) == 0);
     checkpoint_note(c, "repetition", "two");
     CHECK(clock_seconds() - t < 20);
     sqlite3_close(other);
@@ -186,7 +187,7 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     CHECK(rig_text_is(s, job, 6));
     checkpoint_close(c);
 
-    /* what comes while a commit is under way goes with the next one */
+    /* notes during a commit go with the next commit */
     job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
     c = opened(s, &claim, 0.01, false);
@@ -195,7 +196,7 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
     checkpoint_note(c, "notice", "one");
     sleep_ms(200);
     checkpoint_note(c, "notice", "two");
-    CHECK(put(c, job, 0, 3, &e) == 0);
+    CHECK(put_tokens(c, job, 0, 3, &e) == 0);
     sqlite3_close(other);
     CHECK(checkpoint_flush(c, &e) == 0 && checkpoint_end(c, &(struct job_end){ .state = JOB_PAUSED },
         &e) == 0, "%s", e.msg);
@@ -204,10 +205,11 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
           got);
     checkpoint_close(c);
 
-    job = rig_submit(s, 3000);                   /* as many as a text can repeat itself, and a long one */
+    /* as many notes as repetitions are possible, and a long one */
+    job = rig_submit(s, 3000);
     CHECK(rig_claim(s, rig_worker(s), job, &claim) == 1);
     c = opened(s, &claim, 30, false);
-    CHECK(put(c, job, 0, 1, &e) == 0);
+    CHECK(put_tokens(c, job, 0, 1, &e) == 0);
     char text[128 + 1];
     memset(text, 'x', 128);
     text[128] = 0;
@@ -222,13 +224,13 @@ static void notes_are_committed_in_order_and_hold_nobody(void)
           "too many are left out");
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     checkpoint_note(c, "notice", "of a job that is lost");
-    CHECK(put(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 &&
+    CHECK(put_tokens(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 &&
           rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
     checkpoint_close(c);
     store_close(s);
 }
 
-static void a_lost_job_says_so_and_is_not_written(void)
+static void a_lost_job_is_reported_and_not_written(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -237,12 +239,12 @@ static void a_lost_job_says_so_and_is_not_written(void)
     int64_t job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
     struct checkpoint *c = opened(s, &claim, 0.01, false);
-    CHECK(put(c, job, 0, 10, &e) == 0 && checkpoint_flush(c, &e) == 0);
+    CHECK(put_tokens(c, job, 0, 10, &e) == 0 && checkpoint_flush(c, &e) == 0);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     int rc = 0;
     size_t n = 10;
     for (double t = clock_seconds(); rc == 0 && clock_seconds() - t < 30 && n < 990; n++) {
-        rc = put(c, job, n, 1, &e);
+        rc = put_tokens(c, job, n, 1, &e);
         sleep_ms(20);
     }
     CHECK(rc == 1 && strstr(e.msg, "is paused"), "%d %s", rc, e.msg);
@@ -266,7 +268,7 @@ static double total(struct store *s, int64_t job, const char *source, const char
     return sum;
 }
 
-static void counters_and_rounds_go_with_their_tokens(void)
+static void counters_and_rounds_are_committed_with_their_tokens(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -277,7 +279,7 @@ static void counters_and_rounds_go_with_their_tokens(void)
     int64_t job = rig_submit(s, 2600);
     w = rig_worker(s);
     size_t n = 0, rounds = 0;
-    /* the second attempt adds to the window in which the first one stopped */
+    /* the second attempt adds to the window in which the first attempt stopped */
     for (int part = 0; part < 2; part++) {
         CHECK(rig_claim(s, w, 0, &claim) == 1 && claim.end.tokens == n);
         struct checkpoint *c = opened(s, &claim, 0.002, true);
@@ -294,13 +296,13 @@ static void counters_and_rounds_go_with_their_tokens(void)
             CHECK(checkpoint_put(c, ids, k, &(struct round_row){ .sources = "heads", .rows = 12 }, &e) == 0);
             n += k;
             rounds++;
-            /* so that there are commits in between on a machine that has no time for the thread */
+            /* so that a busy machine commits in between, too */
             if (rounds % 200 == 0)
                 CHECK(checkpoint_flush(c, &e) == 0);
             else if (rounds % 100 == 0)
                 sleep_ms(3);
         }
-        checkpoint_add(c, drafted, 7);               /* behind the last round */
+        checkpoint_add(c, drafted, 7);               /* after the last round */
         CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
         checkpoint_close(c);
     }
@@ -326,7 +328,7 @@ static void counters_and_rounds_go_with_their_tokens(void)
     store_close(s);
 }
 
-static void the_heart_beats_and_sees_a_lost_job(void)
+static void the_heartbeat_beats_and_detects_a_lost_job(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -371,7 +373,8 @@ static struct shared *shared_memory(void)
     return m;
 }
 
-/* Work on the next job until it is done, a few tokens at a time; says what is acknowledged. Exits 0 when the queue is empty. */
+/* Complete jobs, a few tokens at a time, and record what is acknowledged. Exits with 0 when the queue is
+ * empty. */
 static void write_until_killed(struct shared *m, double seconds, double pause_ms, double lease)
 {
     struct err e = {0};
@@ -409,7 +412,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         size_t n = claim.end.tokens;
         while (n < claim.wanted && rc == 0) {
             size_t k = MIN(1 + n % 3, claim.wanted - n);
-            rc = put(c, claim.job, n, k, &e);
+            rc = put_tokens(c, claim.job, n, k, &e);
             n += k;
             m->acked = checkpoint_committed(c);
             if (pause_ms > 0)
@@ -430,7 +433,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
     _exit(0);
 }
 
-static void kills_lose_nothing_that_was_acknowledged(void)
+static void kills_lose_nothing_acknowledged(void)
 {
     enum { TOKENS = 2000 };
     const int want = long_run ? 10000 : 120;
@@ -456,7 +459,7 @@ static void kills_lose_nothing_that_was_acknowledged(void)
         pid_t pid = fork();
         if (pid == 0)
             write_until_killed(m, 0.001, 0.02, 60);
-        if (rounds % 4)                  /* while it writes; else at any time from its start on */
+        if (rounds % 4)                  /* while it writes; otherwise at any time from its start on */
             for (double t = clock_seconds(); !m->job && clock_seconds() - t < 5;)
                 sleep_ms(0.2);
         sleep_ms(rand() % 3000 / 100.0);
@@ -471,7 +474,7 @@ static void kills_lose_nothing_that_was_acknowledged(void)
         hot += access(journal, F_OK) == 0;
         s = rig_open(STORE_READ);
         if (job) {
-            size_t have = stored(s, job);
+            size_t have = stored_tokens(s, job);
             CHECK(have >= acked && have <= TOKENS, "job %" PRId64 ": %zu acknowledged, %zu there", job, acked,
                   have);
             CHECK(rig_text_is(s, job, have));
@@ -529,7 +532,8 @@ static void kills_of_a_first_start_leave_a_store_or_nothing(void)
     printf("    %d kills, %d with a journal, %d with an empty file\n", want, hot, empty);
 }
 
-/* Workers are killed, and stopped for longer than the lease, and go on: every job is done once, by the text's own bytes. */
+/* Workers are killed, or stopped for longer than the lease and continued: every job is done once, with the
+ * right text. */
 static void a_queue_survives_killed_and_stopped_workers(void)
 {
     enum { WORKERS = 4, TOKENS = 60 };
@@ -602,13 +606,13 @@ int main(int argc, char **argv)
 {
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
     RUN(the_first_token_is_committed_at_once);
-    RUN(later_tokens_wait_at_most_their_time);
-    RUN(a_held_database_does_not_hold_the_loop);
-    RUN(notes_are_committed_in_order_and_hold_nobody);
-    RUN(a_lost_job_says_so_and_is_not_written);
-    RUN(counters_and_rounds_go_with_their_tokens);
-    RUN(the_heart_beats_and_sees_a_lost_job);
-    RUN(kills_lose_nothing_that_was_acknowledged);
+    RUN(later_tokens_are_committed_in_time);
+    RUN(a_busy_database_does_not_block_the_loop);
+    RUN(notes_are_committed_in_order_and_block_nothing);
+    RUN(a_lost_job_is_reported_and_not_written);
+    RUN(counters_and_rounds_are_committed_with_their_tokens);
+    RUN(the_heartbeat_beats_and_detects_a_lost_job);
+    RUN(kills_lose_nothing_acknowledged);
     RUN(kills_of_a_first_start_leave_a_store_or_nothing);
     RUN(a_queue_survives_killed_and_stopped_workers);
     rig_end();

@@ -1,4 +1,5 @@
-/* Packed tokens and the chain over them: SHA-256 by the standard's vectors, what is packed comes back, damage is seen. */
+/* Packed tokens and the chain over them: SHA-256 against the vectors of the standard, unpacking returns
+ * the packed ids, damage is detected. */
 #include "runs/store/chunk.h"
 #include "tests/test.h"
 
@@ -12,7 +13,7 @@ static const char *hex(const uint8_t d[SHA256_BYTES])
     return s;
 }
 
-/* The digest of `text` n times over, added in pieces of `step` bytes. */
+/* The digest of `text` repeated n times, added in pieces of `step` bytes. */
 static const char *digest(const char *text, size_t n, size_t step)
 {
     static uint8_t d[SHA256_BYTES];
@@ -29,7 +30,7 @@ static const char *digest(const char *text, size_t n, size_t step)
     return hex(d);
 }
 
-static void sha256_equals_the_vectors_of_the_standard(void)
+static void sha256_matches_the_vectors_of_the_standard(void)
 {
     static const struct { const char *text; size_t n; const char *want;
     } v[] = {
@@ -50,9 +51,9 @@ static void sha256_equals_the_vectors_of_the_standard(void)
         }
 }
 
-static void what_is_packed_comes_back(void)
+static void unpacking_returns_the_packed_ids(void)
 {
-    /* 819 of 5 bytes: the last with a small window */
+    /* 819 ids of 5 bytes: the largest input with a small window */
     static const size_t sizes[] = { 0, 1, 2, 127, 512, 819, 820, 1023, 1024, 1025, 100000 };
     static const int32_t edges[] = { 0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455, 268435456,
                                      INT32_MAX };
@@ -62,7 +63,7 @@ static void what_is_packed_comes_back(void)
         uint8_t *data;
         uint32_t crc;
         struct err e;
-        for (size_t i = 0; i < n; i++)           /* the even sizes hardly compress at all */
+        for (size_t i = 0; i < n; i++)           /* even sizes hardly compress */
             ids[i] = n % 2 == 0 ? (int32_t)(hash64(HASH64_INIT, &i, sizeof i) >> 33)
                      : i % 3    ? (int32_t)(i * 7919 % 128000)
                                 : edges[i / 3 % (sizeof edges / sizeof *edges)];
@@ -78,8 +79,9 @@ static void what_is_packed_comes_back(void)
     }
 }
 
-/* Every single changed bit is seen by the checksum, and behind a checksum made to fit nothing reads or writes out of bounds. */
-static void damage_is_seen(void)
+/* The checksum detects every changed bit. With a checksum that fits the damage, nothing reads or writes
+ * out of bounds. */
+static void damage_is_detected(void)
 {
     int32_t ids[200], back[200];
     uint8_t *data;
@@ -94,7 +96,7 @@ static void damage_is_seen(void)
         struct chain_link a, b, before = {{0}};
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
         seen += chunk_unpack(back, 200, data, size, crc, &e) == -1 && strstr(e.msg, "checksum");
-        uint8_t *copy = malloc(size);                /* of its exact size, for the sanitizers */
+        uint8_t *copy = malloc(size);                /* of the exact size, for the sanitizers */
         memcpy(copy, data, size);
         if (chunk_unpack(back, 200, copy, size, (uint32_t)crc32_z(0, copy, size), &e) == -1) {
             refused++;
@@ -113,7 +115,7 @@ static void damage_is_seen(void)
     free(data);
 }
 
-static void the_chain_depends_on_every_id_and_its_place(void)
+static void the_chain_depends_on_every_id_and_its_position(void)
 {
     int32_t prompt[3] = { 1, 2, 3 }, ids[4] = { 10, 20, 30, 40 }, other[4] = { 20, 10, 30, 40 };
     struct chain_link start, start2, a, b, c;
@@ -128,7 +130,7 @@ static void the_chain_depends_on_every_id_and_its_place(void)
     link_next(&b, &start, ids, 2);
     link_next(&c, &b, ids + 2, 2);
     CHECK(memcmp(&a, &c, sizeof a) != 0);
-    /* Written down once: python3 -c 'import hashlib,struct; h=lambda b: hashlib.sha256(b).digest();
+    /* Computed by: python3 -c 'import hashlib,struct; h=lambda b: hashlib.sha256(b).digest();
      * print(h(h(struct.pack("<3i",1,2,3))+struct.pack("<4i",10,20,30,40)).hex())' */
     CHECK(strcmp(hex(a.v), "56810696d80352eb2ce362f2786e83257ec603a6fd8f815ecad0ca11dd57d0df") == 0, "%s",
           hex(a.v));
@@ -136,9 +138,9 @@ static void the_chain_depends_on_every_id_and_its_place(void)
 
 int main(void)
 {
-    RUN(sha256_equals_the_vectors_of_the_standard);
-    RUN(what_is_packed_comes_back);
-    RUN(damage_is_seen);
-    RUN(the_chain_depends_on_every_id_and_its_place);
+    RUN(sha256_matches_the_vectors_of_the_standard);
+    RUN(unpacking_returns_the_packed_ids);
+    RUN(damage_is_detected);
+    RUN(the_chain_depends_on_every_id_and_its_position);
     return test_end();
 }

@@ -1,15 +1,18 @@
-/* Damage to our own state (foreign, newer, cut or overwritten files; rows that cannot be right; snapshots that are not what they should be):
- * every verb of the real program ends with a documented code and one line, a file that is refused is left as it is, one damaged job
- * never keeps the others from being done, and no snapshot changes a text.
+/* Damage to the program's own state: foreign, newer, truncated or overwritten files, impossible rows,
+ * wrong snapshots. Every verb of the real program ends with a documented code and one line. A refused file
+ * stays as it is. A damaged job does not stop the other jobs. No snapshot changes a text.
  *
- *     X1  foreign application_id, newer version, no database, empty, cut    foreign_and_broken_files_are_refused_and_left_alone
- *         cut write-ahead log                                              a_truncated_wal_is_survived
- *     X2  snapshot of the KV cache: magic, version, model (its fingerprint  damaged_snapshots_are_not_used; without the program, every bit:
- *         is of config, tokenizer and weights), arithmetic, type of the     tests/test_snapshot.c; missing, a pipe, no folder, another job's:
- *         rows, length, a bit in every page, torn                           tests/cli/snapshot.sh
- *     X3  token beyond the vocabulary, gap, position twice, progress        damaged_jobs_fail_alone; checksums and the chain alone:
- *         beyond the limit                                                 tests/test_chunk.c
- *     X4  prompt gone (it is a row, not a path), model gone                 damaged_jobs_fail_alone: "no input", "model gone" */
+ *     X1  foreign application_id, newer version, no database, empty, truncated file:
+ *             foreign_and_broken_files_are_refused_and_not_changed
+ *         truncated write-ahead log: the_store_survives_a_truncated_wal
+ *     X2  snapshots of the KV cache with a wrong magic, version, model (its fingerprint covers config,
+ *         tokenizer and weights), arithmetic, type of the rows, length, with a wrong bit in every page, torn:
+ *             damaged_snapshots_are_not_used; every bit without the program: tests/test_snapshot.c
+ *         missing snapshot, a pipe, no folder, another job's snapshot: tests/cli/snapshot.sh
+ *     X3  token beyond the vocabulary, gap, repeated position, progress beyond the limit:
+ *             damaged_jobs_fail_alone; checksums and the chain alone: tests/test_chunk.c
+ *     X4  no prompt (it is a row, not a path), no model:
+ *             damaged_jobs_fail_alone: "no input", "model gone" */
 #include <sys/wait.h>
 #include <zlib.h>
 
@@ -24,7 +27,7 @@ static const char *const verbs[] = { "list", "list --json", "show 1", "text 1", 
                                      "report 1", "report --json 1", "report --html 1",
                                      "verify 1", "run --resume 1 -q --threads 1" };
 
-static void start_again(void)
+static void restore_store(void)
 {
     char path[128];
     for (const char *const *tail = (const char *const[]){ "-journal", "-wal", "-shm", NULL }; *tail; tail++) {
@@ -36,7 +39,7 @@ static void start_again(void)
 
 static void keep(const char *to) { copy_file(to, rig_path); }
 
-/* 0, or a documented code with one line for people that can be printed. */
+/* Whether a command exits with 0, or with a documented code and one printable line. */
 static bool well_behaved(const char *words, const char *name)
 {
     int status = program(words), code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -61,7 +64,7 @@ static void overwrite(size_t at, const char *p, size_t n)
     fclose(f);
 }
 
-static void foreign_and_broken_files_are_refused_and_left_alone(void)
+static void foreign_and_broken_files_are_refused_and_not_changed(void)
 {
     static const struct { const char *name, *sql; long size; size_t at, n; const char *says; } cases[] = {
         { "foreign application_id", "PRAGMA application_id=7", -1, 0, 0, "another program" },
@@ -83,7 +86,7 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
     if (!can_run)
         SKIP(NO_PROGRAM);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        start_again();
+        restore_store();
         if (cases[i].sql)
             rig_sql(cases[i].sql);
         if (cases[i].size >= 0)
@@ -100,7 +103,7 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
         }
         CHECK(file_hash(rig_path) == before, "%s: the file was changed", cases[i].name);
     }
-    start_again();
+    restore_store();
     CHECK(truncate(rig_path, 0) == 0);
     for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++)
         well_behaved(verbs[k], "empty");
@@ -108,17 +111,18 @@ static void foreign_and_broken_files_are_refused_and_left_alone(void)
           "%s", program_err());
 }
 
-/* Somebody's sqlite3 has put the file into WAL mode and died; its log is cut at every page and in between. */
-static void a_truncated_wal_is_survived(void)
+/* A foreign sqlite3 has put the file into WAL mode and died. Its log is truncated at every page and
+ * between pages. */
+static void the_store_survives_a_truncated_wal(void)
 {
     char wal[128], keep_wal[160];
     struct stat st;
     int refused = 0, opened = 0;
     if (!can_run)
         SKIP(NO_PROGRAM);
-    start_again();
+    restore_store();
     pid_t pid = fork();
-    if (pid == 0) {                      /* dies with its connection open: the log stays */
+    if (pid == 0) {                      /* ends with an open connection, so the log stays */
         sqlite3 *db;
         int rc = sqlite3_open(rig_path, &db) ||
                  sqlite3_exec(db, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0", NULL, NULL, NULL);
@@ -138,7 +142,7 @@ static void a_truncated_wal_is_survived(void)
     copy_file(keep_wal, wal);
     keep(base);
     for (off_t n = 0; n <= st.st_size; n += n < 64 ? 16 : 2068) {
-        start_again();
+        restore_store();
         copy_file(rig_path, base);
         copy_file(wal, keep_wal);
         CHECK(truncate(wal, n) == 0);
@@ -160,7 +164,8 @@ static void a_truncated_wal_is_survived(void)
 
 static void damaged_jobs_fail_alone(void)
 {
-    /* `text` and `work`: what the text verb and job 1's error (or state) behind work say; NULL: it may go well */
+    /* `text`: part of the text verb's message; `work`: part of job 1's error or state after `work`; NULL:
+     * may succeed */
     static const struct { const char *name, *sql, *text, *work; } cases[] = {
         { "chunk of zeros", "UPDATE chunk SET data = zeroblob(length(data)) WHERE job = 1", "chunk 0",
           "chunk 0" },
@@ -170,7 +175,7 @@ static void damaged_jobs_fail_alone(void)
         { "chunk gone", "DELETE FROM chunk WHERE job = 1", "missing", "missing" },
         { "chunk twice", "INSERT INTO chunk SELECT job, 50, n, crc, link, data FROM chunk WHERE job = 1",
           "chunk", "chunk" },
-        { "a chunk behind the end",
+        { "a chunk after the end",
           "INSERT INTO chunk SELECT job, 512, n, crc, link, data FROM chunk WHERE job = 1", NULL, "chunk" },
         { "chunk of 2^40 tokens", "UPDATE chunk SET n = 1099511627776 WHERE job = 1", "chunk 0", "chunk 0" },
         { "tokens beyond the text", "UPDATE job SET tokens = 5000 WHERE id = 1", "chunk 0", "chunk 0" },
@@ -198,28 +203,34 @@ static void damaged_jobs_fail_alone(void)
           "UPDATE input SET parameters = json_set(parameters, '$.temperature', 'hot') WHERE job = 1",
               "temperature", "temperature" },
         { "parameters: a tree of a million",
-          "UPDATE input SET parameters = json_set(parameters, '$.drafting.tree', json('[1000000]')) WHERE job = 1", NULL, NULL },
+          "UPDATE input SET parameters = json_set(parameters, '$.drafting.tree', json('[1000000]')) "
+          "WHERE job = 1", NULL, NULL },
         { "model gone", "UPDATE job SET model = '/nowhere/at all' WHERE id = 1", "nowhere", "nowhere" },
         { "model another one", "UPDATE job SET fingerprint = 'x' WHERE id = 1", NULL, "made with model" },
         { "numerics of another kind", "UPDATE job SET numerics = 'gpu-9' WHERE id = 1", NULL, "queued" },
-        { "a span behind the end",
+        { "a span after the end",
           "INSERT INTO span (job, start, n, kind) VALUES (1, 4000000000000, 9, 'given')", NULL, NULL },
         { "a negative span", "INSERT INTO span (job, start, n, kind) VALUES (1, -5, -9, 'given')", NULL,
           NULL },
         { "a span of another kind", "INSERT INTO span (job, start, n, kind) VALUES (1, 0, 9, 'x')", NULL,
           NULL },
         { "figures of depths that are not there",
-          "UPDATE metric SET idx = 2000000000 + idx WHERE job = 1 AND idx > 0; INSERT INTO metric VALUES (1, 0, '', 'reached', -7, 1), (1, 0, '', 'histogram', 999999, 1)",
+          "UPDATE metric SET idx = 2000000000 + idx WHERE job = 1 AND idx > 0; "
+          "INSERT INTO metric VALUES (1, 0, '', 'reached', -7, 1), (1, 0, '', 'histogram', 999999, 1)",
           NULL, NULL },
         { "figures of windows that are not there",
-          "INSERT INTO metric VALUES (1, 4000000000000000000, '', 'tokens', 0, 1), (1, -1000, '', 'rounds', 0, 1), (1, 77, '', 'seconds', 0, 1)", NULL, NULL },
+          "INSERT INTO metric VALUES (1, 4000000000000000000, '', 'tokens', 0, 1), "
+          "(1, -1000, '', 'rounds', 0, 1), (1, 77, '', 'seconds', 0, 1)", NULL, NULL },
         { "figures beyond all numbers", "UPDATE metric SET value = 9e999 WHERE job = 1", NULL, NULL },
         { "figures as text", "UPDATE metric SET value = 'x' WHERE job = 1", NULL, NULL },
         { "figures of nobody", "INSERT INTO metric VALUES (1, 0, char(27) || '[2J', char(27), 0, 1)", NULL,
           NULL },
         { "rounds that cannot be",
-          "INSERT INTO round VALUES (1, -1, -1, '', -1, -1, -1, -1, -1, -1), (1, 4000000000000, 1, '', 2000000000, 1, 1, 1, 0, 0)", NULL, NULL },
-        { "hostile words", "UPDATE job SET error = char(27) || ']0;x' || char(7), custom_id = char(27) || '[2J', stop_reason = x'80ff', finish_reason = char(27) WHERE id = 1", NULL, NULL },
+          "INSERT INTO round VALUES (1, -1, -1, '', -1, -1, -1, -1, -1, -1), "
+          "(1, 4000000000000, 1, '', 2000000000, 1, 1, 1, 0, 0)", NULL, NULL },
+        { "hostile words", "UPDATE job SET error = char(27) || ']0;x' || char(7), "
+          "custom_id = char(27) || '[2J', stop_reason = x'80ff', finish_reason = char(27) WHERE id = 1", NULL,
+              NULL },
         { "times that are none",
           "UPDATE job SET created = 9e999, started = -9e999, updated = 'x', ended = 1e300 WHERE id = 1", NULL,
               NULL },
@@ -231,11 +242,12 @@ static void damaged_jobs_fail_alone(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name = cases[i].name;
         struct err e = {0};
-        start_again();
+        restore_store();
         if (strcmp(cases[i].sql, "!token") == 0) {
             struct store *s = rig_open(STORE_WRITE);
             CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &e) == 0 &&
-                  store_extend(s, 1, 100, &(struct given_text){ .ids = (int32_t[]){ 5000 }, .n = 1, .text = "x",
+                  store_extend(s, 1, 100, &(struct given_text){ .ids = (int32_t[]){ 5000 }, .n = 1,
+                      .text = "x",
                       .bytes = 1 }, 200, false, &e) == 0, "%s", e.msg);
             store_close(s);
         } else if (strcmp(cases[i].sql, "!prompt") == 0) {
@@ -286,17 +298,17 @@ static void damaged_jobs_fail_alone(void)
 
 /* ---- snapshots ---- */
 
-/* in its header */
+/* offsets in the header */
 enum { OWNER = 16, LENGTHS = OWNER + sizeof(struct snapshot_owner), SECTION = LENGTHS + 24,
        CRC = SECTION + SNAPSHOT_SECTIONS_MAX * 120 + 4 };
 #define OWNER_AT(member) (OWNER + offsetof(struct snapshot_owner, member))
 
-/* A job of 200 tokens that was left with a snapshot: the store, and the file with its path. */
+/* A job of 200 tokens that was interrupted with a snapshot: the store, and the snapshot file. */
 static struct { char store[128], path[200]; uint8_t *bytes; size_t n; struct text whole; } left;
 
 static void snapshot_folder(char out[128]) { snprintf(out, 128, "%s.snapshots", rig_path); }
 
-static void leave_a_snapshot(void)
+static void make_a_snapshot(void)
 {
     char prompt[128], words[400], folder[128], command[300];
     int fd[2];
@@ -317,7 +329,7 @@ static void leave_a_snapshot(void)
     left.whole = stored_text(s, 2);
     store_close(s);
     CHECK(exited(program("remove 2 -q"), 0) && pipe(fd) == 0 && left.whole.n == 200, "%s", program_err());
-    close(fd[0]);                        /* nobody reads: it leaves at its first word */
+    close(fd[0]);                        /* a closed pipe: the program stops at its first output */
     program_fd[1] = fd[1];
     CHECK(exited(program("run --resume 1 -q --threads 1 --kv-snapshot on"), 75), "%s", program_err());
     program_fd[1] = -1;
@@ -337,8 +349,9 @@ static void leave_a_snapshot(void)
 
 static uint32_t header_crc(const uint8_t *p) { return (uint32_t)crc32_z(0, p, CRC); }
 
-/* The job goes on with this as its snapshot: from it, or, with `why` in a notice, without it; with the same text in any case. */
-static void goes_on_with(const char *name, const uint8_t *p, size_t n, const char *why)
+/* Continue the job with these bytes as its snapshot. It uses them, or, with `why` in a notice, it does
+ * not. The text is always the same. */
+static void continue_with_snapshot(const char *name, const uint8_t *p, size_t n, const char *why)
 {
     char folder[128], sql[300];
     snapshot_folder(folder);
@@ -366,46 +379,49 @@ static void goes_on_with(const char *name, const uint8_t *p, size_t n, const cha
 
 static void damaged_snapshots_are_not_used(void)
 {
-    /* A byte of the header turned by `with`; sealed: with the right checksum again */
-    static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why; } cases[] = {
-        { "magic", 0, 'L' ^ 'l', true, "not a snapshot" }, { "version", 8, 3, true, "version 1; this program reads version 2" },
+    /* A byte of the header is XORed with `with`; sealed: the checksum is made to fit */
+    static const struct { const char *name; size_t at; uint8_t with; bool sealed; const char *why;
+    } cases[] = {
+        { "magic", 0, 'L' ^ 'l', true, "not a snapshot" },
+        { "version", 8, 3, true, "version 1; this program reads version 2" },
         { "the header's own sum", CRC, 1, false, "the header is damaged" },
-        { "job", OWNER_AT(job), 6, true, "of job 7, not 1" }, { "model", OWNER_AT(fingerprint), 1, true,
-            "another model" },
+        { "job", OWNER_AT(job), 6, true, "of job 7, not 1" },
+        { "model", OWNER_AT(fingerprint), 1, true, "another model" },
         { "model, unsealed", OWNER_AT(fingerprint), 1, false, "the header is damaged" },
         { "a fingerprint without an end", OWNER_AT(fingerprint) + 67, 1, true, "in the header" },
-        { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" }, { "context scaling",
-            OWNER_AT(context), 'x', true, "another context scaling" },
-        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" }, { "rows from the middle on",
-            OWNER_AT(from), 64, true, "from token 64" }, { "a row more", OWNER_AT(tokens), 1, true,
-                "the text has" },
-        { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" }, { "2^63 rows",
-            OWNER_AT(tokens) + 7, 128, true, "the text has" },
+        { "arithmetic", OWNER_AT(numerics), 1, true, "other arithmetic" },
+        { "context scaling", OWNER_AT(context), 'x', true, "another context scaling" },
+        { "another text", OWNER_AT(chain) + 31, 128, true, "another text" },
+        { "rows from the middle on", OWNER_AT(from), 64, true, "from token 64" },
+        { "a row more", OWNER_AT(tokens), 1, true, "the text has" },
+        { "more rows than text", OWNER_AT(tokens) + 1, 64, true, "the text has" },
+        { "2^63 rows", OWNER_AT(tokens) + 7, 128, true, "the text has" },
         { "type of the rows", SECTION + SNAPSHOT_NAME_BYTES, 1, true, "no rows of a cache" },
         { "name of the section", SECTION, 1, true, "no rows of a cache" },
-        { "254 sections", 12, 0xff, true, "in the header" }, { "length of the file", LENGTHS, 1, true,
-            "in the header" }, { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },
-        { "number of pieces", LENGTHS + 16 + 7, 64, true, "in the header" }, { "place of a section",
-            SECTION + 96, 16, true, "in the header" },
+        { "254 sections", 12, 0xff, true, "in the header" },
+        { "length of the file", LENGTHS, 1, true, "in the header" },
+        { "length of the data", LENGTHS + 8 + 7, 255, true, "in the header" },
+        { "number of pieces", LENGTHS + 16 + 7, 64, true, "in the header" },
+        { "place of a section", SECTION + 96, 16, true, "in the header" },
         { "length of a section", SECTION + 104 + 7, 255, true, "in the header" },
         { "first piece of a section", SECTION + 112, 1, true, "in the header" },
     };
     uint32_t sum;
     if (!can_run)
         SKIP(NO_PROGRAM);
-    leave_a_snapshot();
+    make_a_snapshot();
     uint8_t *p = left.bytes;
     memcpy(&sum, p + CRC, 4);
     srand(5);
     CHECK(left.n > 5 * 4096 && sum == header_crc(p), "%zu bytes", left.n);
     if (test_failed_)
         return;
-    goes_on_with("as it was", p, left.n, NULL);
+    continue_with_snapshot("as it was", p, left.n, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         p[cases[i].at] ^= cases[i].with;
         if (cases[i].sealed)
             memcpy(p + CRC, &(uint32_t){ header_crc(p) }, 4);
-        goes_on_with(cases[i].name, p, left.n, cases[i].why);
+        continue_with_snapshot(cases[i].name, p, left.n, cases[i].why);
         p[cases[i].at] ^= cases[i].with;
         memcpy(p + CRC, &sum, 4);
     }
@@ -415,17 +431,17 @@ static void damaged_snapshots_are_not_used(void)
         char name[64];
         snprintf(name, sizeof name, "bit %zu of byte %zu", bit, i);
         p[i] ^= (uint8_t)(1 << bit);
-        goes_on_with(name, p, left.n, "");
+        continue_with_snapshot(name, p, left.n, "");
         p[i] ^= (uint8_t)(1 << bit);
     }
     const size_t lengths[] = { 0, 1, 8, CRC, 4095, 4096, 4097, left.n / 2, left.n - 4096, left.n - 1 };
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        goes_on_with("torn", p, lengths[i], "");
+        continue_with_snapshot("torn", p, lengths[i], "");
     p = realloc(p, left.n + 1);
     p[left.n] = 0;
-    goes_on_with("a byte more", p, left.n + 1, "in the header");
+    continue_with_snapshot("a byte more", p, left.n + 1, "in the header");
     memset(p + left.n - 4096, 0, 4096);
-    goes_on_with("a tail of zeros", p, left.n, "damaged");
+    continue_with_snapshot("a tail of zeros", p, left.n, "damaged");
     free(p);
     free(left.whole.ids);
     unlink(left.store);
@@ -448,8 +464,8 @@ int main(void)
         second = stored_text(s, 2);
         store_close(s);
     }
-    RUN(foreign_and_broken_files_are_refused_and_left_alone);
-    RUN(a_truncated_wal_is_survived);
+    RUN(foreign_and_broken_files_are_refused_and_not_changed);
+    RUN(the_store_survives_a_truncated_wal);
     RUN(damaged_jobs_fail_alone);
     RUN(damaged_snapshots_are_not_used);
     free(second.ids);

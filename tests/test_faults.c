@@ -1,26 +1,28 @@
-/* Failing calls under the real program: every write, sync, create and delete, every read, every allocation, once and for ever, and pipes
- * that nobody reads. It never crashes, its exit codes are the documented ones, what could be read before is there, the text ends as that of
- * an undisturbed run, and behind a failed sync nothing more is written. Memory that is missing: for a job of 20 tokens, others for one of 200.
- * Short: a part of the calls for each kind of failure; --long: every one. */
+/* Failing calls under the real program: every write, sync, create and delete, every read, every
+ * allocation, once and permanently, and pipes that nobody reads. The program never crashes, and its exit
+ * codes are documented. Everything that could be read before still exists. The text ends like that of an
+ * undisturbed run. After a failed sync nothing more is written. Jobs have 20 tokens for failing
+ * allocations, otherwise 200. Short: a part of the calls for each kind of failure; --long: every call. */
 #include <glob.h>
 
 #include "tests/replay.h"
 
 static bool long_run, can_run;
-static struct text whole, second;         /* of the job that is there, and of the one that a verb adds */
+static struct text whole, second;         /* texts of the existing job, and of the job that a verb adds */
 #define SECOND "-m " TINY " -p the -n 20 -s 8 --ignore-eos --threads 1"
-/* Stores with one job: queued, of 200 tokens and of 20; of 20, paused. With two of 20. And the one a test begins with. */
-static struct begun { char path[128]; size_t tokens; uint64_t hash; } queued, small, paused, two, *begun;
+/* Prepared stores. One queued job of 200 tokens; one of 20 tokens; one paused job of 20 tokens; two jobs
+ * of 20 tokens. `start` is the store that the current test starts with. */
+static struct prepared { char path[128]; size_t tokens; uint64_t hash; } queued, small, paused, two, *start;
 
-/* step: of the short test */
+/* step: the short test tries every step-th call */
 struct failure { const char *name; unsigned classes; enum fault_what what; int error; int64_t times, step; };
 
-static void fresh(void)
+static void restore_store(void)
 {
     char journal[128];
     snprintf(journal, sizeof journal, "%s-journal", rig_path);
     unlink(journal);
-    copy_file(rig_path, begun->path);
+    copy_file(rig_path, start->path);
 }
 
 static void arm(const struct failure *f, int64_t at)
@@ -34,23 +36,24 @@ static void arm(const struct failure *f, int64_t at)
     faults->at = at;
 }
 
-/* 0 done, 1 failed, 2 usage or input, 75 interrupted; with a word to say why, but for 0. */
-static bool documented(int status)
+/* Whether the exit code is documented (0 done, 1 failed, 2 usage or input, 75 interrupted) and a message
+ * explains any but 0. */
+static bool is_documented(int status)
 {
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || ((WEXITSTATUS(status) == 1 ||
         WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 75) && strlen(program_err()) > 10));
 }
 
-/* Whether nothing has happened to the store. */
-static bool untouched(void)
+/* Whether the store is unchanged. */
+static bool is_unchanged(void)
 {
     char journal[128];
     snprintf(journal, sizeof journal, "%s-journal", rig_path);
-    return access(journal, F_OK) && file_hash(rig_path) == begun->hash;
+    return access(journal, F_OK) && file_hash(rig_path) == start->hash;
 }
 
-/* The jobs go on, whatever state they were left in, and their texts are the right ones. */
-static void jobs_are_ended(const struct failure *f, int64_t at)
+/* Complete the jobs, whatever their state is, and check their texts. */
+static void complete_jobs(const struct failure *f, int64_t at)
 {
     struct err e = {0};
     struct store *s = rig_open(STORE_WRITE);
@@ -71,7 +74,7 @@ static void jobs_are_ended(const struct failure *f, int64_t at)
     s = rig_open(STORE_READ);
     for (int64_t i = 1; i <= jobs; i++) {
         struct text t = stored_text(s, i);
-        CHECK(rig_state(s, i) == JOB_DONE && t.n == begun->tokens &&
+        CHECK(rig_state(s, i) == JOB_DONE && t.n == start->tokens &&
                   begins_with(i > 1 ? &second : &whole, &t, t.n),
               "%s, call %" PRId64 ": %zu tokens", f->name, at, t.n);
         free(t.ids);
@@ -79,37 +82,37 @@ static void jobs_are_ended(const struct failure *f, int64_t at)
     store_close(s);
 }
 
-/* `words` with this failure at every call (or every step-th); how many calls failed. */
+/* Run `words` with this failure at every call, or every step-th. Returns how many calls failed. */
 static int at_every_call(const struct failure *f, const char *words)
 {
-    /* how many calls there are depends on the clock: some more are tried beyond the first that is not reached
-     * */
+    /* the number of calls depends on the clock: try a few more after the first call that is not reached */
     int points = 0, missed = 0;
     for (int64_t at = 1; missed < (long_run ? 20 : 1) && !test_failed_; at += long_run ? 1 : f->step) {
-        fresh();
+        restore_store();
         arm(f, at);
         int status = program(words);
         const bool fired = faults->fired > 0;
         points += fired;
         missed += !fired;
-        CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", words, f->name, at,
+        CHECK(is_documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", words, f->name, at,
               status, program_err());
         CHECK(fired || exited(status, 0), "%x %s", status, program_err());
-        CHECK(faults->journals_behind == 0,
-              "%s, call %" PRId64 ": %" PRId64 " transactions behind a failed sync", f->name, at,
-              (int64_t)faults->journals_behind);
-        if (fired && (at == 1 || !untouched()))  /* as it was before, it goes on as before */
-            jobs_are_ended(f, at);
+        CHECK(faults->journals_after == 0,
+              "%s, call %" PRId64 ": %" PRId64 " transactions after a failed sync", f->name, at,
+              (int64_t)faults->journals_after);
+        if (fired && (at == 1 || !is_unchanged()))  /* an unchanged store needs no check */
+            complete_jobs(f, at);
     }
     return points;
 }
 
-/* ... of each kind. */
-static void failing_calls(const struct failure *v, size_t n, struct begun *with, const char *words, int least)
+/* The same for each kind of failure. */
+static void failing_calls(const struct failure *v, size_t n, struct prepared *with, const char *words,
+                          int least)
 {
     if (!can_run)
         SKIP(NO_PROGRAM);
-    begun = with;
+    start = with;
     for (size_t i = 0; i < n; i++) {
         int points = at_every_call(&v[i], words);
         CHECK(points >= least, "%s: %d calls", v[i].name, points);
@@ -155,8 +158,8 @@ static void work_survives_missing_memory(void)
     failing_calls(v, sizeof v / sizeof *v, &small, WORK, 4);
 }
 
-/* What fails the first job (a model that was not read to its end, say) leaves nothing behind that the second would meet. */
-static void work_goes_on_behind_a_job_that_failed(void)
+/* What fails the first job, such as a model that was only partly read, does not affect the second job. */
+static void work_continues_after_a_failed_job(void)
 {
     static const struct failure v[] = {
         { "reading: EIO once", CALL_READ, FAULT_ERROR, EIO, 1, 3 },
@@ -165,7 +168,7 @@ static void work_goes_on_behind_a_job_that_failed(void)
     failing_calls(v, sizeof v / sizeof *v, &two, WORK, 4);
 }
 
-/* Two texts may be queued then, or one; the first is there in any case. */
+/* Afterwards one or two jobs are queued; the first one always exists. */
 static void submit_survives_failing_calls(void)
 {
     static const struct failure v[] = {
@@ -178,7 +181,7 @@ static void submit_survives_failing_calls(void)
     failing_calls(v, sizeof v / sizeof *v, &small, "submit " SECOND, 2);
 }
 
-/* In the foreground: a text of its own, or one that was left. */
+/* `run` starts a new text or resumes a paused one. */
 static void run_survives_failing_calls(void)
 {
     static const struct failure v[] = {
@@ -217,7 +220,7 @@ static bool output_has(const char *words)
     return has;
 }
 
-/* The same bytes, or an error: never something else. A report that cannot read the model says that it knows no words. */
+/* Readers print the same bytes or fail. A report that cannot read the model says that it has no words. */
 static void readers_survive_failing_calls(void)
 {
     static const struct failure v[] = {
@@ -232,8 +235,8 @@ static void readers_survive_failing_calls(void)
     int points = 0;
     if (!can_run)
         SKIP(NO_PROGRAM);
-    begun = &queued;
-    fresh();
+    start = &queued;
+    restore_store();
     faults_none();
     CHECK(exited(program(WORK), 0));
     for (size_t k = 0; k < sizeof verbs / sizeof *verbs; k++) {
@@ -248,7 +251,7 @@ static void readers_survive_failing_calls(void)
                 int status = program(verbs[k]);
                 fired = faults->fired > 0;
                 points += fired;
-                CHECK(documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", verbs[k],
+                CHECK(is_documented(status), "%s: %s, call %" PRId64 ": status %x, said \"%s\"", verbs[k],
                       v[i].name, at, status, program_err());
                 CHECK(!exited(status, 0) || file_hash(program_out) == right ||
                           (strncmp(verbs[k], "report", 6) == 0 &&
@@ -261,8 +264,8 @@ static void readers_survive_failing_calls(void)
     printf("    %d calls failed\n", points);
 }
 
-/* Files that an export has left beside its own; none is there any more. */
-static size_t pieces_left(const char *out)
+/* Count and delete the temporary files that an export has left beside its output. */
+static size_t count_temporary_files(const char *out)
 {
     char pattern[160];
     glob_t g;
@@ -274,7 +277,8 @@ static size_t pieces_left(const char *out)
     return n;
 }
 
-/* A file that an export replaces is the old one or the new one, whole; what is left beside it is named, or could not be deleted. */
+/* An export leaves either the old file or the complete new file. A message names a remaining temporary
+ * file, unless its deletion failed. */
 static void exported_files_survive_failing_calls(void)
 {
     static const struct failure v[] = {
@@ -289,8 +293,8 @@ static void exported_files_survive_failing_calls(void)
     int points = 0, replaced = 0;
     if (!can_run)
         SKIP(NO_PROGRAM);
-    begun = &queued;
-    fresh();
+    start = &queued;
+    restore_store();
     faults_none();
     snprintf(out, sizeof out, "%s.exported", program_page);
     snprintf(words, sizeof words, "export 1 --format text -o %s", out);
@@ -308,11 +312,11 @@ static void exported_files_survive_failing_calls(void)
             points += fired;
             bool is_new = strcmp(file_start(out), right) == 0;
             replaced += fired && is_new;
-            CHECK(documented(status) &&
+            CHECK(is_documented(status) &&
                       (is_new || (strcmp(file_start(out), "old") == 0 && !exited(status, 0))),
                   "%s, call %" PRId64 ": status %x, said \"%s\", the file has \"%s\"", v[i].name, at, status,
                   program_err(), file_start(out));
-            CHECK(!pieces_left(out) || strstr(program_err(), ".part-") ||
+            CHECK(!count_temporary_files(out) || strstr(program_err(), ".part-") ||
                       (v[i].times > 1 && v[i].classes & CALL_NAME),
                   "%s, call %" PRId64 ": said \"%s\"", v[i].name, at, program_err());
         }
@@ -322,7 +326,7 @@ static void exported_files_survive_failing_calls(void)
     printf("    %d calls failed, the file was replaced in spite of %d\n", points, replaced);
 }
 
-static void pipes_that_nobody_reads_lose_nothing(void)
+static void closed_pipes_lose_nothing(void)
 {
     static const struct { const char *words; int fd, want; } cases[] = {
         { "run --resume 1 --threads 1", 1, 75 }, { "run --resume 1 --threads 1 --format ids -q", 1, 75 },
@@ -336,8 +340,8 @@ static void pipes_that_nobody_reads_lose_nothing(void)
         int fd[2];
         CHECK(pipe(fd) == 0);
         close(fd[0]);
-        begun = &queued;
-        fresh();
+        start = &queued;
+        restore_store();
         faults_none();
         program_fd[cases[i].fd] = fd[1];
         int status = program(cases[i].words);
@@ -348,12 +352,12 @@ static void pipes_that_nobody_reads_lose_nothing(void)
               rig_sql("SELECT count(*) FROM job WHERE state = 'done'") == 1);
         CHECK(cases[i].want != 75 || strstr(program_err(), "goes on") || strstr(cases[i].words, "-q"), "%s",
               program_err());
-        jobs_are_ended(&f, (int64_t)i);
+        complete_jobs(&f, (int64_t)i);
     }
 }
 
-/* Keep the store as it is. */
-static void keep(struct begun *b, const char *name, size_t tokens)
+/* Copy the current store. */
+static void copy_store(struct prepared *b, const char *name, size_t tokens)
 {
     snprintf(b->path, sizeof b->path, "%s.%s", program_page, name);
     copy_file(b->path, rig_path);
@@ -375,32 +379,32 @@ int main(int argc, char **argv)
         store_close(s);
         rig_new();
         submit_tiny(200, 1);
-        keep(&queued, "queued", 200);
+        copy_store(&queued, "queued", 200);
         rig_new();
         submit_tiny(20, 1);
-        keep(&small, "small", 20);
+        copy_store(&small, "small", 20);
         if (!exited(program("submit " SECOND), 0))
             abort();
-        keep(&two, "two", 20);
+        copy_store(&two, "two", 20);
         rig_new();
         submit_tiny(20, 1);
         if (!exited(program("pause 1"), 0))
             abort();
-        keep(&paused, "paused", 20);
+        copy_store(&paused, "paused", 20);
     }
     RUN(work_survives_failing_writes);
     RUN(work_survives_failing_reads);
     RUN(work_survives_missing_memory);
-    RUN(work_goes_on_behind_a_job_that_failed);
+    RUN(work_continues_after_a_failed_job);
     RUN(submit_survives_failing_calls);
     RUN(run_survives_failing_calls);
     RUN(resume_survives_failing_calls);
     RUN(readers_survive_failing_calls);
     RUN(exported_files_survive_failing_calls);
-    RUN(pipes_that_nobody_reads_lose_nothing);
+    RUN(closed_pipes_lose_nothing);
     free(whole.ids);
     free(second.ids);
-    for (struct begun *const *b = (struct begun *[]){ &queued, &small, &paused, &two, NULL }; *b; b++)
+    for (struct prepared *const *b = (struct prepared *[]){ &queued, &small, &paused, &two, NULL }; *b; b++)
         if ((*b)->path[0])
             unlink((*b)->path);
     rig_end();

@@ -1,7 +1,9 @@
-/* kill -9 of the real program: at random moments of long jobs, and in place of, behind and in the middle of every call that changes a
- * file, while it works, recovers from another kill, makes its store and brings an old one up to date. Behind each: what another
- * process could read is there, the database is whole, and the text ends as that of an undisturbed run.
- * Short: 200 random kills; every call once. --long: 10,000; every call in three ways, and under strace where it may trace. */
+/* kill -9 of the real program: at random moments of long jobs; and in place of, after, and in the middle
+ * of every call that changes a file, while the program works, recovers from an earlier kill, creates its
+ * store, and migrates an old store. After each kill: everything that another process could read exists,
+ * the database is undamaged, and the text ends like that of an undisturbed run. Short: 200 random kills;
+ * every call once. --long: 10,000 random kills; every call in three ways, and under strace where tracing
+ * is allowed. */
 #include "runs/store/store_db.h"
 #include "tests/replay.h"
 
@@ -21,8 +23,9 @@ static struct job_list job_row(struct store *s, int64_t job)
     return l;
 }
 
-/* The store behind a kill: whole, job 1 begins as the undisturbed text and has at least `acked` tokens. Returns how many. */
-static size_t looks_right(const struct text *whole, size_t acked, const char *when, int64_t at)
+/* Check the store after a kill: it is undamaged, and job 1 is a prefix of the undisturbed text with at
+ * least `acked` tokens. Returns its tokens. */
+static size_t check_store(const struct text *whole, size_t acked, const char *when, int64_t at)
 {
     struct err e = {0};
     struct store *s = rig_open(STORE_READ);
@@ -35,13 +38,13 @@ static size_t looks_right(const struct text *whole, size_t acked, const char *wh
     return t.n;
 }
 
-/* A further worker ends the text. */
-static void is_ended(const struct text *whole, const char *when, int64_t at)
+/* Let another worker complete the text, and check it. */
+static void complete_text(const struct text *whole, const char *when, int64_t at)
 {
     faults_none();
     int status = program(WORK);
     CHECK(exited(status, 0), "%s, call %" PRId64 ": %x %s", when, at, status, program_err());
-    CHECK(looks_right(whole, whole->n, when, at) == whole->n);
+    CHECK(check_store(whole, whole->n, when, at) == whole->n);
     CHECK(rig_sql("SELECT count(*) FROM job WHERE state <> 'done'") == 0 &&
               rig_sql("SELECT count(*) FROM event WHERE kind = 'done' AND job = 1") == 1,
           "%s, call %" PRId64, when, at);
@@ -54,9 +57,9 @@ static bool hot_journal(void)
     return access(path, F_OK) == 0;
 }
 
-/* ---- at random ---- */
+/* ---- kills at random moments ---- */
 
-static void kills_at_random_lose_nothing(void)
+static void random_kills_lose_nothing(void)
 {
     enum { TOKENS = 2000 };
     const int want = long_run ? 10000 : 200;
@@ -75,7 +78,7 @@ static void kills_at_random_lose_nothing(void)
         bool done = false;
         siginfo_t info = {0};
         while (!done && kills < want && !test_failed_) {
-            /* counted, so that the moments do not depend on how busy the machine is */
+            /* counted in tokens, so that the moments do not depend on the load of the machine */
             faults->classes = CALL_CHANGES;
             faults->at = INT64_MAX;
             faults->n = 0;
@@ -91,7 +94,7 @@ static void kills_at_random_lose_nothing(void)
             size_t acked = l.n ? l.v[0].tokens : 0;
             job_list_free(&l);
             store_close(s);
-            if (rand() % 2)              /* every other time in the middle of a commit */
+            if (rand() % 2)              /* every other kill hits the middle of a commit */
                 for (double t = clock_seconds(); !hot_journal() && clock_seconds() - t < 0.02;)
                     ;
             kill(pid, SIGKILL);
@@ -99,14 +102,14 @@ static void kills_at_random_lose_nothing(void)
             CHECK(was_killed(status) || exited(status, 0), "%x %s", status, program_err());
             kills += was_killed(status);
             hot += hot_journal();
-            size_t now = looks_right(&whole, MAX(acked, seen), "at random", kills);
+            size_t now = check_store(&whole, MAX(acked, seen), "at random", kills);
             resumed += now > seen && seen > 0;
             seen = now;
             s = rig_open(STORE_READ);
             done = rig_state(s, 1) == JOB_DONE;
             store_close(s);
         }
-        is_ended(&whole, "at random", kills);
+        complete_text(&whole, "at random", kills);
     }
     free(whole.ids);
     CHECK(hot > 0 && resumed > want / 20, "%d in the middle of a commit, %d went on", hot, resumed);
@@ -114,9 +117,10 @@ static void kills_at_random_lose_nothing(void)
            hot);
 }
 
-/* ---- at every call ---- */
+/* ---- kills at every call ---- */
 
-/* Tokens of job 1 that another process could read before the program was killed: by the log, with `before` as the database was. */
+/* The tokens of job 1 that another process could read before the kill, from the log. `before` is the
+ * earlier database. */
 static size_t acknowledged(const char *before)
 {
     char path[128], now[128];
@@ -126,13 +130,13 @@ static size_t acknowledged(const char *before)
     strcpy(path, rig_path);
     snprintf(now, sizeof now, "%s.now", program_page);
     disk_reset();
-    if (before) {                        /* under the name that the log has */
+    if (before) {                        /* under its name in the log */
         int k = disk_take(before);
         disk.name[disk.n_names - 1].n_states = 1;
         strcpy(disk_name(before)->path, path);
         assert(k >= 0);
     }
-    for (size_t i = 0; i < l.n; i++) {   /* the last moment that counts */
+    for (size_t i = 0; i < l.n; i++) {   /* up to the last released lock */
         play(&l, i, BELIEVE_ALL);
         if (strcmp(l.v[i].path, path) == 0 && readable_at(&l, i))
             last = i;
@@ -165,7 +169,7 @@ static size_t acknowledged(const char *before)
 }
 
 static const struct { enum fault_what what; const char *name; } ways[] = {
-    { FAULT_KILL, "in place of" }, { FAULT_KILL_BEHIND, "behind" }, { FAULT_KILL_HALF, "in the middle of" },
+    { FAULT_KILL, "in place of" }, { FAULT_KILL_AFTER, "after" }, { FAULT_KILL_HALF, "in the middle of" },
 };
 
 static void kill_at(enum fault_what what, int64_t at)
@@ -179,7 +183,7 @@ static void kill_at(enum fault_what what, int64_t at)
     faults->times = 1;
 }
 
-/* A store with one queued job of 200 tokens, kept in `to`. */
+/* Make a store with one queued job of 200 tokens and copy it to `to`. */
 static void queued_job(char to[128])
 {
     rig_new();
@@ -189,7 +193,7 @@ static void queued_job(char to[128])
     copy_file(to, rig_path);
 }
 
-static void fresh(const char *queued)
+static void restore_store(const char *queued)
 {
     char journal[128];
     snprintf(journal, sizeof journal, "%s-journal", rig_path);
@@ -197,7 +201,7 @@ static void fresh(const char *queued)
     copy_file(rig_path, queued);
 }
 
-static void kills_at_every_call_that_writes_lose_nothing(void)
+static void kills_at_every_writing_call_lose_nothing(void)
 {
     char queued[128];
     int points = 0, hot = 0, second = 0;
@@ -213,7 +217,7 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
             for (int64_t again = 0;
                  again == 0 || (fired && again < 40 && (long_run ? at % 5 == 0 : way == 0 && at % 59 == 0));
                  again++) {
-                fresh(queued);
+                restore_store(queued);
                 faults_none();
                 faults->speed = 1000;    /* a checkpoint every 0.8 ms */
                 kill_at(ways[way].what, at);
@@ -223,7 +227,7 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
                 CHECK(fired || exited(status, 0), "%x %s", status, program_err());
                 size_t acked = acknowledged(queued);
                 most = MAX(most, acked);
-                /* and once more, while the next one recovers from that and goes on */
+                /* a second kill, while the next process recovers and continues */
                 if (again) {
                     if (!hot_journal())
                         break;
@@ -235,9 +239,9 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
                     points += fired;
                     hot += fired && hot_journal();
                 }
-                size_t now = looks_right(&whole, acked, ways[way].name, at);
+                size_t now = check_store(&whole, acked, ways[way].name, at);
                 if (fired && (long_run || at % 4 == 0 || now == 0))
-                    is_ended(&whole, ways[way].name, at);
+                    complete_text(&whole, ways[way].name, at);
             }
     }
     unlink(queued);
@@ -247,14 +251,16 @@ static void kills_at_every_call_that_writes_lose_nothing(void)
     printf("    %d calls, %d in the middle of a commit, %d more during recovery\n", points, hot, second);
 }
 
-/* The kernel's own view: strace kills at the entry of the n-th such call of a thread, whoever in the C library makes it. Long: for every n of
- * every kind of call, one kind after the other, as a kind that one thread makes often hides the others. */
+/* strace kills at the entry of the n-th system call of a thread, whichever function of the C library makes
+ * it. Long: for every n of every kind of call. The kinds are tested one after the other, because a
+ * frequent kind would hide the others. */
 static void kills_under_strace_lose_nothing(void)
 {
     static const char strace[] = "/usr/bin/strace",
         *const all[] = { "write,pwrite64,writev,fsync,fdatasync,ftruncate,unlink,rename,mkdir,fchown,fchmod",
                          NULL },
-        *const each[] = { "write", "pwrite64", "openat", "fsync", "fdatasync", "ftruncate", "unlink", "writev,pwritev,rename,mkdir,fchown,fchmod", NULL };
+        *const each[] = { "write", "pwrite64", "openat", "fsync", "fdatasync", "ftruncate", "unlink",
+                          "writev,pwritev,rename,mkdir,fchown,fchmod", NULL };
     const char *const *kinds = long_run ? each : all;
     char queued[128], words[4800];
     int points = 0, kills = 0;
@@ -271,7 +277,7 @@ static void kills_under_strace_lose_nothing(void)
         bool fired = true;
         kills = 0;
         for (int64_t at = 1; fired && !test_failed_; at += long_run ? 1 : 31) {
-            fresh(queued);
+            restore_store(queued);
             faults_none();
             faults->speed = 1000;
             log_begin();
@@ -284,9 +290,9 @@ static void kills_under_strace_lose_nothing(void)
             CHECK(fired || exited(status, 0), "%s %" PRId64 ": %x %s", kinds[k], at, status, program_err());
             size_t acked = acknowledged(queued);
             most = MAX(most, acked);
-            looks_right(&whole, acked, kinds[k], at);
+            check_store(&whole, acked, kinds[k], at);
             if (fired)
-                is_ended(&whole, kinds[k], at);
+                complete_text(&whole, kinds[k], at);
         }
         if (long_run)
             printf("    %s: %d points\n", kinds[k], kills);
@@ -298,8 +304,9 @@ static void kills_under_strace_lose_nothing(void)
     printf("    %d points\n", points);
 }
 
-/* The first command makes folders and store; whenever it dies, the next one finds a store or makes it. */
-static void kills_of_a_first_start_are_survived(void)
+/* The first command creates folders and store. Whenever it is killed, the next command finds a store or
+ * creates it. */
+static void the_store_survives_kills_of_a_first_start(void)
 {
     int points = 0, there = 0;
     if (!can_run)
@@ -327,7 +334,7 @@ static void kills_of_a_first_start_are_survived(void)
                   said);
             there += jobs == 2 && fired;
             if (at % 4 == 0)
-                is_ended(&whole, "first start", at);
+                complete_text(&whole, "first start", at);
         }
     }
     free(whole.ids);
@@ -335,7 +342,7 @@ static void kills_of_a_first_start_are_survived(void)
     printf("    %d calls, %d times the job was there\n", points, there);
 }
 
-/* ---- migration: this program itself, under the same library ---- */
+/* ---- kills of a migration: this test program itself, with the library of faults ---- */
 
 enum { OLD = STORE_VERSION, NEW = STORE_VERSION + 2 };
 static const char *const steps[NEW] = {
@@ -356,7 +363,7 @@ static int migrate(void)
     return rc ? 1 : 0;
 }
 
-static void kills_of_a_migration_leave_the_old_or_the_new(void)
+static void kills_of_a_migration_leave_the_old_or_the_new_version(void)
 {
     enum { JOBS = 60 };
     char queued[128], self[4096];
@@ -377,7 +384,7 @@ static void kills_of_a_migration_leave_the_old_or_the_new(void)
         for (int64_t at = 1; fired && !test_failed_; at += way == 0 || long_run ? 1 : 3)
             for (int64_t second = 0; second == 0 || (fired && second < 60 && at % (long_run ? 3 : 20) == 0);
                  second++) {
-                fresh(queued);
+                restore_store(queued);
                 kill_at(ways[way].what, at);
                 int status = program_wait(program_start_as(self, "--migrate"));
                 fired = was_killed(status);
@@ -417,11 +424,11 @@ int main(int argc, char **argv)
         return migrate();
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
     can_run = program_open();
-    RUN(kills_at_random_lose_nothing);
-    RUN(kills_at_every_call_that_writes_lose_nothing);
+    RUN(random_kills_lose_nothing);
+    RUN(kills_at_every_writing_call_lose_nothing);
     RUN(kills_under_strace_lose_nothing);
-    RUN(kills_of_a_first_start_are_survived);
-    RUN(kills_of_a_migration_leave_the_old_or_the_new);
+    RUN(the_store_survives_kills_of_a_first_start);
+    RUN(kills_of_a_migration_leave_the_old_or_the_new_version);
     rig_end();
     program_close();
     return test_end();

@@ -1,4 +1,4 @@
-/* Living and dead processes, and the lease on those that cannot be seen. */
+/* Living and dead processes, and the lease on processes that cannot be observed. */
 #include "runs/store/owner.h"
 #include "tests/test.h"
 
@@ -16,7 +16,7 @@ static struct owner self(void)
     return o;
 }
 
-/* A child that sleeps until it is killed, and what it says of itself. */
+/* Start a child that sleeps until it is killed. *o is its own owner_self. */
 static pid_t child(struct owner *o, const char *name)
 {
     int fd[2];
@@ -40,7 +40,7 @@ static void a_process_lives_until_it_is_killed(void)
 {
     struct owner me = self(), o;
     CHECK(owner_liveness(&me, &me, true) == OWNER_ALIVE);
-    pid_t pid = child(&o, "a) R 1 (b");          /* a name that looks like more fields */
+    pid_t pid = child(&o, "a) R 1 (b");          /* a name that looks like several fields */
     CHECK(o.pid == pid);
     CHECK(owner_liveness(&o, &me, true) == OWNER_ALIVE);
     kill(pid, SIGSTOP);
@@ -53,7 +53,7 @@ static void a_process_lives_until_it_is_killed(void)
     CHECK(owner_liveness(&o, &me, true) == OWNER_DEAD, "gone");
 }
 
-static void a_pid_used_again_is_another_process(void)
+static void a_reused_pid_is_another_process(void)
 {
     struct owner me = self(), o = me;
     o.start--;
@@ -65,7 +65,7 @@ static void a_pid_used_again_is_another_process(void)
     CHECK(owner_liveness(&o, &me, true) == OWNER_DEAD);
 }
 
-static void another_boot_is_dead_only_where_one_host_has_the_store(void)
+static void another_boot_is_dead_only_with_a_local_store(void)
 {
     struct owner me = self(), o = me;
     o.boot[0] = o.boot[0] == 'x' ? 'y' : 'x';
@@ -124,8 +124,8 @@ static void the_lease_runs_while_a_beat_stands_still(void)
 int main(void)
 {
     RUN(a_process_lives_until_it_is_killed);
-    RUN(a_pid_used_again_is_another_process);
-    RUN(another_boot_is_dead_only_where_one_host_has_the_store);
+    RUN(a_reused_pid_is_another_process);
+    RUN(another_boot_is_dead_only_with_a_local_store);
     RUN(a_process_of_another_pid_namespace_is_not_judged);
     RUN(the_lease_runs_while_a_beat_stands_still);
     return test_end();

@@ -1,28 +1,29 @@
-/* Power cuts under the real program: what it changed on the disk is logged, call by call, while jobs are queued, worked on, removed and
- * extended from the first start on; then the disk is rebuilt in states in which a power cut at any call could have left it: unsynced
- * writes dropped, reordered and torn, files and folders made and removed or not. What another process could read before must be there.
- * The same cuts, where the disk does not believe in the syncs that synchronous=EXTRA adds or in none, show that losses are seen.
- * Short: 1,500 cuts and 2 x 300; --long: 12,000 and 2 x 1,000. */
+/* Power cuts under the real program. While jobs are queued, worked on, removed and extended, from the
+ * first start on, a log records every change of the disk, call by call. Then the disk is rebuilt in states
+ * in which a power cut at any call could have left it: unsynced writes are dropped, reordered and torn;
+ * created and deleted files and folders are there or not. Whatever another process could read before the
+ * cut must still exist. The same cuts on a disk that ignores the syncs of synchronous=EXTRA, or all syncs,
+ * show that the test detects losses. Short: 1,500 cuts and 2 x 300; --long: 12,000 and 2 x 1,000. */
 #include "tests/replay.h"
 
 static bool long_run;
 
 enum { JOBS = 3 };
-/* by number of the job */
+/* by job number */
 struct seen { bool there[JOBS + 1], gone[JOBS + 1]; size_t tokens[JOBS + 1]; };
 
 static struct log recorded;
-static struct seen *acked;               /* [recorded.n], behind each record */
+static struct seen *acked;               /* [recorded.n], after each record */
 static struct text final_text[JOBS + 1];
 static char from[96], scratch[96], store_there[128];
 
-/* What is in a database file now. */
-static void look(struct seen *v, const char *path)
+/* Read the jobs of a database file. */
+static void read_jobs(struct seen *v, const char *path)
 {
     struct store *s;
     struct err e = {0};
     if (store_open(&s, path, &(struct store_options){ .mode = STORE_READ }, &e))
-        return;                          /* nothing in it yet */
+        return;                          /* an empty file */
     for (int64_t job = 1; job <= JOBS; job++) {
         struct job_list l;
         CHECK(store_jobs(s, &job, 1, &l, &e) == 0, "%s", e.msg);
@@ -34,13 +35,13 @@ static void look(struct seen *v, const char *path)
     store_close(s);
 }
 
-static void does(const char *words)
+static void run_command(const char *words)
 {
     int status = program(words);
     CHECK(exited(status, 0), "%s: %x %s", words, status, program_err());
 }
 
-/* The session, and what could be read at each of its moments. */
+/* Record the session, and the jobs that could be read after each record. */
 static void record_session(void)
 {
     struct seen now = {0};
@@ -54,12 +55,12 @@ static void record_session(void)
     faults->speed = 1000;                /* a checkpoint every 0.8 ms */
     log_begin();
     submit_tiny(200, 1);
-    does(WORK);
+    run_command(WORK);
     submit_tiny(60, 2);
-    does(WORK " --max-jobs 1");
-    does("remove 3 -q");
-    does("extend 1 --tokens +40");
-    does(WORK);
+    run_command(WORK " --max-jobs 1");
+    run_command("remove 3 -q");
+    run_command("extend 1 --tokens +40");
+    run_command(WORK);
     log_end(&recorded);
     struct store *s = rig_open(STORE_READ);
     for (int64_t job = 1; job < JOBS; job++)
@@ -72,14 +73,14 @@ static void record_session(void)
         play(&recorded, i, BELIEVE_ALL);
         if (readable_at(&recorded, i)) {
             disk_put(true, from, scratch);
-            look(&now, store_there);
+            read_jobs(&now, store_there);
         }
         acked[i] = now;
     }
     CHECK(now.tokens[1] == 240 && now.tokens[2] == 60 && now.gone[3]);
 }
 
-/* The disk as a cut has left it: NULL, or what is lost. */
+/* Check the disk after a cut: NULL, or a description of the loss. */
 static const char *lost(const struct seen *a)
 {
     static char why[1200];
@@ -112,7 +113,7 @@ static const char *lost(const struct seen *a)
     return bad;
 }
 
-/* `want` cuts, spread over the session; how many lost something. */
+/* Make `want` cuts, spread over the session. Returns how many lost something. */
 static int cuts(enum believe b, int want, char *first, size_t size)
 {
     int n_lost = 0, done = 0;
@@ -133,7 +134,7 @@ static int cuts(enum believe b, int want, char *first, size_t size)
     return n_lost;
 }
 
-static void power_cuts_lose_nothing_that_could_be_read(void)
+static void power_cuts_lose_nothing_readable(void)
 {
     const int want = long_run ? 12000 : 1500;
     char first[1300];
@@ -145,7 +146,7 @@ static void power_cuts_lose_nothing_that_could_be_read(void)
     printf("    %d cuts over %zu changes\n", want, recorded.n);
 }
 
-static void the_cuts_show_what_weaker_syncs_lose(void)
+static void power_cuts_with_weaker_syncs_lose_data(void)
 {
     const int want = long_run ? 1000 : 300;
     char full[1300], none[1300];
@@ -161,8 +162,8 @@ int main(int argc, char **argv)
 {
     char cmd[128];
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
-    RUN(power_cuts_lose_nothing_that_could_be_read);
-    RUN(the_cuts_show_what_weaker_syncs_lose);
+    RUN(power_cuts_lose_nothing_readable);
+    RUN(power_cuts_with_weaker_syncs_lose_data);
     for (int i = 1; i <= JOBS; i++)
         free(final_text[i].ids);
     free(acked);

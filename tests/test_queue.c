@@ -1,13 +1,14 @@
-/* Four workers of the real program on one queue of small jobs, two of them in pid namespaces of their own where that is allowed, while
- * they are killed, stopped for longer than their lease, the wall clock jumps, and jobs are paused, cancelled and removed under their
- * hands. Each job is done once, with the text of an undisturbed run; no job is lost; nothing of a stale owner gets in.
- * Short: 300 jobs; --long: 10,000. */
+/* Four workers of the real program share a queue of small jobs. Two of them run in pid namespaces of their
+ * own, where the system allows it. Meanwhile workers are killed and stopped for longer than their lease,
+ * the wall clock jumps, and running jobs are paused, cancelled and removed. Each job must be done once,
+ * with the text of an undisturbed run. No job may be lost, and a stale owner must write nothing. Short:
+ * 300 jobs; --long: 10,000. */
 #include "tests/program.h"
 
 static bool long_run, can_run;
 
 enum { SEEDS = 8, TOKENS = 30, WORKERS = 4 };
-static const double SPEED = 100;         /* of the forward clocks: a lease of 60 s is 0.6 s */
+static const double SPEED = 100;         /* of the monotonic clocks: a lease of 60 s takes 0.6 s */
 
 static void sleep_ms(double ms)
 {
@@ -15,7 +16,7 @@ static void sleep_ms(double ms)
                                   .tv_nsec = (long)((ms - 1000 * (double)(long)(ms / 1000)) * 1e6) }, NULL);
 }
 
-/* Queue n jobs, seeds in turn, as the program would. */
+/* Queue n jobs with alternating seeds, as the program would. */
 static void queue_jobs(size_t n)
 {
     struct err e = {0};
@@ -54,7 +55,7 @@ static pid_t start_worker(bool own_space)
     return pid;
 }
 
-/* What the jobs write when nothing disturbs them, by seed. */
+/* The texts of undisturbed jobs, by seed. */
 static bool expected(struct text want[SEEDS])
 {
     queue_jobs(SEEDS);
@@ -68,11 +69,12 @@ static bool expected(struct text want[SEEDS])
            memcmp(want[0].ids, want[1].ids, TOKENS * sizeof *want->ids) != 0;
 }
 
-/* `waker` lets the stopped one go on: this process may itself be waiting for a lock that the stopped one holds. */
+/* The process `waker` continues a stopped worker, because this process may be waiting for a lock that the
+ * worker holds. */
 struct chaos { pid_t pid[WORKERS], stopped, waker; int kills, stops, steps, changed; size_t jobs, n; };
 
-/* Take a job away from whoever has it: for a while, or for ever. */
-static void meddle(struct chaos *c, struct store *s)
+/* Take a job from its worker, for a while or for good. */
+static void interfere(struct chaos *c, struct store *s)
 {
     struct err e = {0};
     int64_t job;
@@ -92,7 +94,7 @@ static void meddle(struct chaos *c, struct store *s)
 
 static void disturb(struct chaos *c, struct store *s, bool spaces)
 {
-    /* some of everything, however soon the jobs are done */
+    /* a minimum of each disturbance, however soon the jobs are done */
     static const int first[] = { 0, 5, 6, 9, 0, 9, 0, 8, 0, 0, 0, 0 };
     int k = rand() % WORKERS, what = c->n < sizeof first / sizeof *first ? first[c->n] : rand() % 10;
     c->n++;
@@ -115,11 +117,11 @@ static void disturb(struct chaos *c, struct store *s, bool spaces)
         faults->wall = rand() % 7200 - 3600;
         c->steps++;
     } else if (what > 6) {
-        meddle(c, s);
+        interfere(c, s);
     }
 }
 
-static void the_verdict(const struct chaos *c, const struct text want[SEEDS])
+static void check_results(const struct chaos *c, const struct text want[SEEDS])
 {
     struct err e = {0};
     struct store *s = rig_open(STORE_READ);
@@ -178,7 +180,7 @@ static void a_queue_under_chaos_does_each_job_once(void)
         sleep_ms(10 + rand() % 30);
         for (int k = 0; k < WORKERS; k++)
             if (c.pid[k] && waitpid(c.pid[k], &status, WNOHANG) == c.pid[k]) {
-                /* 75: the database was held for five minutes of its clock */
+                /* 75: the database was held for five minutes of its own clock */
                 CHECK(exited(status, 0) || exited(status, 75), "%x %s", status, program_err());
                 c.pid[k] = exited(status, 0) ? 0 : start_worker(spaces && k >= WORKERS / 2);
             } else {
@@ -186,7 +188,7 @@ static void a_queue_under_chaos_does_each_job_once(void)
             }
         if (!left && rig_sql("SELECT count(*) FROM job WHERE state IN ('queued', 'running')") == 0)
             break;
-        if (!left)                       /* a job came back behind the last worker */
+        if (!left)                       /* a job returned to the queue after the last worker ended */
             c.pid[0] = start_worker(false);
         disturb(&c, s, spaces);
     }
@@ -200,7 +202,7 @@ static void a_queue_under_chaos_does_each_job_once(void)
             kill(c.pid[k], SIGKILL);
             program_wait(c.pid[k]);
         }
-    the_verdict(&c, want);
+    check_results(&c, want);
     CHECK(c.kills > 2 && c.stops > 0 && c.steps > 0 && c.changed > 0);
     printf("    %zu jobs in %.0f s: %d workers killed, %d stopped beyond their lease, %d jumps of the clock, "
            "%d jobs taken away, %" PRId64 " take-overs; pid namespaces: %s\n",

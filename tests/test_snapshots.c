@@ -1,6 +1,6 @@
-/* The life of snapshot files: a row names a file that is complete, whatever fails and whenever the process is killed; what nobody needs is
- * collected. Every call of the snapshots' thread that changes the disk is numbered: each fails once (EIO, ENOSPC), and each is the
- * last thing of a process that is killed. */
+/* Snapshot files: a row always names a complete file, whatever fails and whenever the process is killed,
+ * and unneeded files are deleted. The calls of the snapshot thread that change the disk are numbered. Each
+ * count_call fails once (EIO, ENOSPC), and each is the last count_call before a kill. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -16,8 +16,8 @@
 
 static struct { bool on, folder_goes; pthread_t main; int n, fail_at, kill_at, how; char log[512]; } calls;
 
-/* 0: go on; else errno. Calls of the main thread do not count. */
-static int call(const char *name)
+/* Count a count_call: 0, or the errno of its failure. Calls of the main thread do not count. */
+static int count_call(const char *name)
 {
     if (!calls.on || pthread_equal(pthread_self(), calls.main))
         return 0;
@@ -28,7 +28,15 @@ static int call(const char *name)
         kill(getpid(), SIGKILL);
     return k == calls.fail_at ? calls.how : 0;
 }
-#define CALL(name, real) do { int why_ = call(name); if (why_) { errno = why_; return -1; } return real; } while (0)
+#define CALL(name, real) \
+    do { \
+        int why_ = count_call(name); \
+        if (why_) { \
+            errno = why_; \
+            return -1; \
+        } \
+        return real; \
+    } while (0)
 
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
@@ -47,7 +55,7 @@ int rename(const char *a, const char *b)
 int unlink(const char *a) { CALL("unlink", (int)syscall(SYS_unlinkat, AT_FDCWD, a, 0)); }
 int mkdir(const char *a, mode_t m)
 {
-    bool goes = calls.folder_goes;       /* another process finds it empty */
+    bool goes = calls.folder_goes;       /* another process deletes the empty folder */
     calls.folder_goes = false;
     if (goes && syscall(SYS_mkdirat, AT_FDCWD, a, m) == 0)
         return rmdir(a);
@@ -68,7 +76,7 @@ static int write_content(void *ctx, int fd, const atomic_bool *stop, struct err 
     return snapshot_write(fd, &o, &(struct snapshot_section){ "test", "bytes", &part, 1 }, 1, stop, e);
 }
 
-static int write_little(void *ctx, int fd, const atomic_bool *stop, struct err *e)
+static int write_too_little(void *ctx, int fd, const atomic_bool *stop, struct err *e)
 {
     struct snapshot_owner o;
     memset(&o, 0, sizeof o);
@@ -83,7 +91,7 @@ static uint64_t content_bytes(void)
     return snapshot_bytes(&(struct snapshot_section){ "test", "bytes", &part, 1 }, 1);
 }
 
-/* With the files that are there, up to so many tokens. */
+/* Open with the existing files of up to `good` tokens. */
 static int open_with(struct snapshot_files **x, struct store *s, const struct claim *c, size_t good,
                      uint64_t max_bytes, snapshot_write_fn *write, void *ctx, struct err *e)
 {
@@ -96,8 +104,9 @@ static int open_with(struct snapshot_files **x, struct store *s, const struct cl
     return snapshot_files_open(x, s, c, &(struct snapshot_options){ row, n, max_bytes, write, ctx }, e);
 }
 
-/* The tokens of the job's snapshot, whose files are whole; 0: there is none; SIZE_MAX: a row names what is not there. */
-static size_t named(struct store *s, int64_t job)
+/* The tokens of the job's snapshot, whose files must be complete. 0: it has none; SIZE_MAX: a row names a
+ * missing file. */
+static size_t snapshot_tokens(struct store *s, int64_t job)
 {
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     char path[4096];
@@ -116,8 +125,8 @@ static size_t named(struct store *s, int64_t job)
     return n ? row[n - 1].tokens : 0;
 }
 
-/* Files in the folder of snapshots; -1: there is no folder. */
-static int files(void)
+/* The number of files in the snapshot folder; -1: no folder. */
+static int count_files(void)
 {
     char path[128];
     snprintf(path, sizeof path, "%s.snapshots", rig_path);
@@ -149,7 +158,7 @@ static struct store *begin(int64_t *job, struct claim *c)
     return s;
 }
 
-static void the_row_comes_last_and_the_old_file_goes(void)
+static void the_row_comes_last_and_the_old_file_is_deleted(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -157,39 +166,39 @@ static void the_row_comes_last_and_the_old_file_goes(void)
     int64_t job;
     struct store *s = begin(&job, &c);
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-    CHECK(named(s, job) == 0 && files() == -1);
+    CHECK(snapshot_tokens(s, job) == 0 && count_files() == -1);
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == 0 && r.tokens == 64 && r.bytes == content_bytes() && r.seconds > 0 && r.cpu_seconds > 0,
           "%d %s", r.rc, r.err.msg);
-    CHECK(named(s, job) == 64 && files() == 1);
+    CHECK(snapshot_tokens(s, job) == 64 && count_files() == 1);
     calls.on = true;
     calls.n = 0;
     calls.log[0] = 0;
-    CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1);
+    CHECK(make(x, 128).rc == 0 && snapshot_tokens(s, job) == 128 && count_files() == 1);
     calls.on = false;
-    /* file, name, folder, the folder's name; then the store's own; then the old file */
+    /* the file, its name, the folder, the folder's name; then calls of the store; then the old file */
     const char *renamed = strstr(calls.log, "fsync rename fsync fsync ");
     CHECK(renamed && strstr(renamed + 25, "pwrite") &&
               strcmp(calls.log + strlen(calls.log) - 7, "unlink ") == 0,
           "%s", calls.log);
-    CHECK(make(x, 128).rc == 0 && named(s, job) == 128 && files() == 1, "the same again");
+    CHECK(make(x, 128).rc == 0 && snapshot_tokens(s, job) == 128 && count_files() == 1, "the same again");
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     size_t n;
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "../x", 128, 129 }, 1, &e) == 0);
-    CHECK(snapshot_files_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"), "%s",
-          e.msg);
+    CHECK(snapshot_files_list(s, job, row, &n, &e) == -1 && n == 1 && strstr(e.msg, "no snapshot of job"),
+          "%s", e.msg);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-300.kv", 129, 300 }, 1, &e) == 0);
     CHECK(store_snapshot_set(s, &c, &(struct snapshot_row){ "1-1-500.kv", 301, 500 }, 1, &e) == 0);
     CHECK(store_snapshot_list(s, job, row, &n, &e) == -1 && n == 3 &&
               strstr(e.msg, "\"1-1-500.kv\" does not follow"),
           "%s", e.msg);
-    CHECK(store_snapshot_drop(s, &c, 128, &e) == 0 && named(s, job) == 128);
+    CHECK(store_snapshot_drop(s, &c, 128, &e) == 0 && snapshot_tokens(s, job) == 128);
     snapshot_files_close(x);
     store_close(s);
 }
 
-/* Files follow each other without a gap, each more than twice as large as the next, and no row is written often. */
-static void a_new_file_holds_what_came_since_the_last_one(void)
+/* The files have no gaps, each is more than twice as large as the next, and no row is written often. */
+static void a_new_file_holds_the_rows_since_the_last_file(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -203,14 +212,15 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
         if (i % 50 == 0) {                       /* the next attempt */
             if (i)
                 snapshot_files_close(x);
-            CHECK(open_with(&x, s, &c, tokens, 0, write_little, &job, &e) == 0, "%s", e.msg);
+            CHECK(open_with(&x, s, &c, tokens, 0, write_too_little, &job, &e) == 0, "%s", e.msg);
         }
         draw = draw * 1664525 + 1013904223;
         tokens += KV_BLOCK * (1 + (draw >> 24) % 7);
         const size_t from = snapshot_files_next_start(x, tokens, SIZE_MAX);
         written += tokens - from;
-        CHECK(make(x, tokens).rc == 0 && snapshot_files_list(s, job, row, &n, &e) == 0 && files() == (int)n,
-              "%d files, %zu rows", files(), n);
+        CHECK(make(x, tokens).rc == 0 && snapshot_files_list(s, job, row, &n, &e) == 0 &&
+                  count_files() == (int)n,
+              "%d files, %zu rows", count_files(), n);
         CHECK(row[n - 1].start == from && row[n - 1].tokens == tokens);
         for (size_t k = 1; k < n; k++)
             CHECK(row[k - 1].tokens - row[k - 1].start > 2 * (row[k].tokens - row[k].start), "%zu of %zu", k,
@@ -221,14 +231,14 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
     CHECK(most > 3 && most <= 10 && written < 10 * tokens, "%zu files, rows written %.1f times", most,
           (double)written / (double)tokens);
     printf("    %zu files at most, a row was written %.1f times\n", most, (double)written / (double)tokens);
-    /* of the last attempt's only the first file was good: the others are replaced */
+    /* only the first file of the last attempt is good: the others are replaced */
     struct snapshot_row row[STORE_SNAPSHOTS_MAX];
     CHECK(snapshot_files_list(s, job, row, &n, &e) == 0 && n > 1);
-    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_little, &job, &e) == 0 &&
+    CHECK(open_with(&x, s, &c, row[0].tokens, 0, write_too_little, &job, &e) == 0 &&
           snapshot_files_next_start(x, row[0].tokens + KV_BLOCK, SIZE_MAX) == row[0].tokens);
-    CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && named(s, job) == row[0].tokens + KV_BLOCK &&
+    CHECK(make(x, row[0].tokens + KV_BLOCK).rc == 0 && snapshot_tokens(s, job) == row[0].tokens + KV_BLOCK &&
           rig_sql("SELECT count(*) FROM snapshot") == 2);
-    /* who has no time for more than so many rows has a file more */
+    /* with a limit of rows there is one file more */
     tokens = row[0].tokens + 2 * KV_BLOCK;
     CHECK(snapshot_files_next_start(x, tokens, 0) == tokens - KV_BLOCK &&
           snapshot_files_next_start(x, tokens, 2 * KV_BLOCK - 1) == tokens - KV_BLOCK &&
@@ -236,11 +246,11 @@ static void a_new_file_holds_what_came_since_the_last_one(void)
     snapshot_files_close(x);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     snapshot_files_collect(s);
-    CHECK(files() == 2, "%d files", files());
+    CHECK(count_files() == 2, "%d files", count_files());
     store_close(s);
 }
 
-static void rows_and_files_go_with_the_job(void)
+static void rows_and_files_are_deleted_with_the_job(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -252,7 +262,7 @@ static void rows_and_files_go_with_the_job(void)
         CHECK(make(x, 64).rc == 0);
         snapshot_files_close(x);
         snapshot_files_collect(s);
-        CHECK(named(s, job) == 64 && files() == 1, "a job at work keeps its own");
+        CHECK(snapshot_tokens(s, job) == 64 && count_files() == 1, "a job at work keeps its own");
         struct job_end end = { .state = how == 0 ? JOB_DONE : JOB_FAILED, .error = how ? "no" : NULL };
         if (how < 2)
             CHECK(rig_commit(s, &c, 1, &end, &e) == 0);
@@ -260,20 +270,21 @@ static void rows_and_files_go_with_the_job(void)
             CHECK((how == 2 ? store_cancel : store_remove)(s, &job, 1, NULL, &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM snapshot") == 0, "%d", how);
         snapshot_files_collect(s);
-        CHECK(files() == -1, "%d: the folder is gone too", how);
+        CHECK(count_files() == -1, "%d: the folder is gone too", how);
         store_close(s);
     }
-    struct store *s = begin(&job, &c);           /* released: it stays for who goes on */
+    struct store *s = begin(&job, &c);           /* released: the file stays for the next worker */
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
     CHECK(rig_commit(s, &c, 1, &(struct job_end){ .state = JOB_PAUSED }, &e) == 0);
-    CHECK(make(x, 128).rc == 1 && named(s, job) == 64 && files() == 1, "who has lost the job names nothing");
+    CHECK(make(x, 128).rc == 1 && snapshot_tokens(s, job) == 64 && count_files() == 1,
+          "who has lost the job names nothing");
     snapshot_files_close(x);
     snapshot_files_collect(s);
-    CHECK(named(s, job) == 64 && files() == 1);
+    CHECK(snapshot_tokens(s, job) == 64 && count_files() == 1);
     store_close(s);
 }
 
-static void too_much_is_not_begun(void)
+static void a_snapshot_over_the_limit_is_not_begun(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -282,21 +293,21 @@ static void too_much_is_not_begun(void)
     struct store *s = begin(&job, &c);
     CHECK(open_with(&x, s, &c, SIZE_MAX, content_bytes() * 3 / 2, write_content, &job, &e) == 0, "%s", e.msg);
     CHECK(make(x, 64).rc == 0);
-    struct snapshot_result r = make(x, 128);     /* with the one that it would replace */
+    struct snapshot_result r = make(x, 128);     /* together with the file that it would replace */
     CHECK(r.rc == -1 && r.err.code != ERR_AGAIN && strstr(r.err.msg, "--kv-snapshot-max") &&
-              named(s, job) == 64 && files() == 1,
+              snapshot_tokens(s, job) == 64 && count_files() == 1,
           "%d %s", r.rc, r.err.msg);
     snapshot_files_close(x);
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     snapshot_files_write(x, 0, 192, (uint64_t)1 << 60);
     snapshot_files_wait(x, FOREVER);
-    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") && named(s, job) == 64 &&
-              files() == 1,
+    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && strstr(r.err.msg, "are free") &&
+              snapshot_tokens(s, job) == 64 && count_files() == 1,
           "%d %s", r.rc, r.err.msg);
     CHECK(snapshot_files_next_start(x, 192, SIZE_MAX) == 64, "the next one is as small as can be");
     snapshot_files_close(x);
 
-    /* the disk is full in the middle, as far as this process goes */
+    /* the disk becomes full in the middle, for this process */
     struct rlimit before;
     getrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_IGN);
@@ -304,16 +315,16 @@ static void too_much_is_not_begun(void)
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     r = make(x, 256);
     setrlimit(RLIMIT_FSIZE, &before);
-    CHECK(r.rc == -1 && named(s, job) == 64 && files() == 1, "%d %s", r.rc, r.err.msg);
-    CHECK(make(x, 256).rc == 0 && named(s, job) == 256 && files() == 2 &&
+    CHECK(r.rc == -1 && snapshot_tokens(s, job) == 64 && count_files() == 1, "%d %s", r.rc, r.err.msg);
+    CHECK(make(x, 256).rc == 0 && snapshot_tokens(s, job) == 256 && count_files() == 2 &&
               snapshot_files_next_start(x, 512, SIZE_MAX) == 0,
           "and later again; then they may be one");
     snapshot_files_close(x);
     store_close(s);
 }
 
-/* What another worker has and is writing counts against the limit. */
-static void the_limit_is_for_all_workers(void)
+/* Files of other workers, also unfinished ones, count against the limit. */
+static void the_limit_covers_all_workers(void)
 {
     struct claim c[2];
     struct snapshot_files *x[2];
@@ -332,17 +343,18 @@ static void the_limit_is_for_all_workers(void)
     fclose(fopen(other, "w"));
     CHECK(truncate(other, (off_t)content_bytes()) == 0);
     struct snapshot_result r = make(x[0], 64);
-    CHECK(r.rc == -1 && strstr(r.err.msg, "with the 3 MB of others") && named(s, job[0]) == 0 && files() == 1,
+    CHECK(r.rc == -1 && strstr(r.err.msg, "with the 3 MB of others") && snapshot_tokens(s, job[0]) == 0 &&
+              count_files() == 1,
           "%d %s", r.rc, r.err.msg);
     unlink(other);
-    CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && named(s, job[0]) == 64 &&
-          named(s, job[1]) == 0 && files() == 1);
+    CHECK(make(x[0], 64).rc == 0 && make(x[1], 64).rc == -1 && snapshot_tokens(s, job[0]) == 64 &&
+          snapshot_tokens(s, job[1]) == 0 && count_files() == 1);
     for (size_t i = 0; i < 2; i++)
         snapshot_files_close(x[i]);
     store_close(s);
 }
 
-static void the_folder_may_go_before_the_file_is_there(void)
+static void the_folder_may_disappear_before_the_file_exists(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -352,13 +364,13 @@ static void the_folder_may_go_before_the_file_is_there(void)
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     calls.folder_goes = true;
     struct snapshot_result r = make(x, 64);
-    CHECK(r.rc == 0 && !calls.folder_goes && named(s, job) == 64, "%d %s", r.rc, r.err.msg);
+    CHECK(r.rc == 0 && !calls.folder_goes && snapshot_tokens(s, job) == 64, "%d %s", r.rc, r.err.msg);
     snapshot_files_close(x);
     store_close(s);
 }
 
-/* A job that has had its attempts fails, and a text that is cut is not the snapshot's any more. */
-static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
+/* Rows are deleted when a job has used up its attempts, and from the point where its text is truncated. */
+static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
 {
     struct claim c;
     struct snapshot_files *x = NULL;
@@ -376,9 +388,9 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
     }
     CHECK(rig_state(s, job) == JOB_FAILED && rig_sql("SELECT count(*) FROM snapshot") == 0);
     snapshot_files_collect(s);
-    CHECK(files() == -1);
+    CHECK(count_files() == -1);
     store_close(s);
-    for (int keep = 58; keep <= 60; keep++) {        /* behind a prompt of 5 */
+    for (int keep = 58; keep <= 60; keep++) {        /* after a prompt of 5 tokens */
         s = begin(&job, &c);
         CHECK(rig_commit(s, &c, 100, NULL, &e) == 0 &&
               open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 64).rc == 0);
@@ -386,23 +398,23 @@ static void rows_go_when_attempts_are_used_up_and_where_a_text_is_cut(void)
         CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
                   store_extend(s, job, (size_t)keep, NULL, 1000, false, &e) == 0,
               "%s", e.msg);
-        CHECK(named(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
+        CHECK(snapshot_tokens(s, job) == (keep == 60 ? 64 : 0), "%d kept", keep);
         store_close(s);
     }
-    s = begin(&job, &c);                         /* of several files those before the cut stay */
+    s = begin(&job, &c);                         /* of several files those before the truncation stay */
     CHECK(rig_commit(s, &c, 300, NULL, &e) == 0 &&
           open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0 && make(x, 192).rc == 0 &&
           make(x, 256).rc == 0);
     snapshot_files_close(x);
-    CHECK(files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
+    CHECK(count_files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
               store_extend(s, job, 200, NULL, 1000, false, &e) == 0,
           "%s", e.msg);
     snapshot_files_collect(s);
-    CHECK(named(s, job) == 192 && files() == 1, "%d files", files());
+    CHECK(snapshot_tokens(s, job) == 192 && count_files() == 1, "%d files", count_files());
     store_close(s);
 }
 
-static void the_folder_may_be_no_folder(void)
+static void the_folder_may_be_a_file(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -414,7 +426,7 @@ static void the_folder_may_be_no_folder(void)
     fclose(fopen(path, "w"));
     CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
     struct snapshot_result r = make(x, 64);
-    CHECK(r.rc == -1 && named(s, job) == 0, "%s", r.err.msg);
+    CHECK(r.rc == -1 && snapshot_tokens(s, job) == 0, "%s", r.err.msg);
     CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "the job goes on");
     snapshot_files_collect(s);
     CHECK(access(path, F_OK) == 0, "what is not ours stays");
@@ -422,12 +434,12 @@ static void the_folder_may_be_no_folder(void)
     store_close(s);
 }
 
-static void strange_files_stay_and_stale_ones_go(void)
+static void foreign_files_stay_and_stale_files_are_deleted(void)
 {
     static const char *const names[] = { "1-1-64.kv", "1-1-128.kv.part", "7-2-64.kv", "1-99-64.kv",
                                          "01-1-64.kv", "1-1-64.kv.old", "notes", "1-1-64", "-1-1-64.kv",
                                              "1-1--64.kv" };
-    /* attempt 1 of job 1 is at work */
+    /* attempt 1 of job 1 is running */
     static const bool goes[] = { false, false, true, true, false, false, false, false, false, false };
     struct claim c;
     int64_t job;
@@ -453,10 +465,10 @@ static void strange_files_stay_and_stale_ones_go(void)
     store_close(s);
 }
 
-/* The second snapshot takes the first one in, or follows it. */
+/* The second snapshot absorbs the first one, or follows it. */
 static const struct { size_t first, second; int files; } shapes[] = { { 64, 128, 1 }, { 192, 256, 2 } };
 
-static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
+static void a_failed_call_costs_at_most_one_snapshot(void)
 {
     static const int errors[] = { EIO, ENOSPC };
     int points = 0, failed = 0, stopped = 0;
@@ -475,26 +487,26 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
             calls.on = false;
             int n = calls.n;
             calls.fail_at = 0;
-            size_t got = named(s, job);
-            CHECK(got == second || (got == first && r.rc == -1), "call %d of %s: %d, %zu tokens", k,
+            size_t got = snapshot_tokens(s, job);
+            CHECK(got == second || (got == first && r.rc == -1), "count_call %d of %s: %d, %zu tokens", k,
                   calls.log, r.rc, got);
-            CHECK(r.rc == 0 || r.err.msg[0], "call %d", k);
-            /* unless it was the store's own call: then the worker stops */
+            CHECK(r.rc == 0 || r.err.msg[0], "count_call %d", k);
+            /* unless it was a count_call of the store: then the worker stops */
             bool stores = rig_commit(s, &c, 5, NULL, &e) == 0;
             CHECK(stores ? rig_text_is(s, job, 5) : strstr(e.msg, "nothing more is written") != NULL,
-                  "call %d: %s", k, e.msg);
+                  "count_call %d: %s", k, e.msg);
             stopped += !stores;
             snapshot_files_close(x);
             store_close(s);
             struct claim next;
             s = rig_open(STORE_WRITE);
             CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1,
-                  "call %d: %s", k, e.msg);
-            got = named(s, job);
+                  "count_call %d: %s", k, e.msg);
+            got = snapshot_tokens(s, job);
             snapshot_files_collect(s);
-            CHECK((got == first || got == second) && named(s, job) == got &&
-                      files() == (got == first ? 1 : shapes[h / 2].files),
-                  "call %d of %s: %zu, %d files", k, calls.log, got, files());
+            CHECK((got == first || got == second) && snapshot_tokens(s, job) == got &&
+                      count_files() == (got == first ? 1 : shapes[h / 2].files),
+                  "count_call %d of %s: %zu, %d files", k, calls.log, got, count_files());
             store_close(s);
             points += n >= k;
             failed += r.rc == -1;
@@ -507,7 +519,7 @@ static void one_failure_of_any_call_costs_a_snapshot_at_most(void)
            stopped);
 }
 
-static void a_kill_at_any_call_leaves_a_good_one(void)
+static void a_kill_at_any_call_leaves_a_good_snapshot(void)
 {
     int points = 0, older = 0;
     for (int i = 0, k = 1; i < 2 && k < 200; k++) {
@@ -536,15 +548,15 @@ static void a_kill_at_any_call_leaves_a_good_one(void)
         bool killed = WIFSIGNALED(status);
         CHECK(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0), "%x", status);
         s = rig_open(STORE_WRITE);
-        size_t got = named(s, job);
-        CHECK(got == first || got == second, "killed at call %d: %zu", k, got);
+        size_t got = snapshot_tokens(s, job);
+        CHECK(got == first || got == second, "killed at count_call %d: %zu", k, got);
         older += got == first;
         struct claim c;
         CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0,
               "%s", e.msg);
         snapshot_files_collect(s);
-        CHECK(named(s, job) == got && files() == (got == first ? 1 : shapes[i].files),
-              "killed at call %d: %d files", k, files());
+        CHECK(snapshot_tokens(s, job) == got && count_files() == (got == first ? 1 : shapes[i].files),
+              "killed at count_call %d: %d files", k, count_files());
         store_close(s);
         points += killed;
         if (!killed)
@@ -563,7 +575,7 @@ static int write_slowly(void *ctx, int fd, const atomic_bool *stop, struct err *
     return err_set(e, atomic_load(stop) ? ERR_AGAIN : ERR_FAILED, "slow");
 }
 
-static void a_slow_one_is_waited_for_only_so_long(void)
+static void waiting_for_a_slow_snapshot_is_limited(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -575,13 +587,13 @@ static void a_slow_one_is_waited_for_only_so_long(void)
     snapshot_files_write(x, 0, 64, content_bytes());
     double start = clock_seconds();
     snapshot_files_wait(x, 0.2);
-    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN && clock_seconds() - start >= 0.2 &&
-          clock_seconds() - start < 15);
+    CHECK(snapshot_files_result(x, &r) && r.rc == -1 && r.err.code == ERR_AGAIN &&
+          clock_seconds() - start >= 0.2 && clock_seconds() - start < 15);
     snapshot_files_close(x);
     store_close(s);
 }
 
-static void one_that_is_given_up_leaves_nothing(void)
+static void an_abandoned_snapshot_leaves_nothing(void)
 {
     struct claim c;
     struct snapshot_files *x;
@@ -592,14 +604,18 @@ static void one_that_is_given_up_leaves_nothing(void)
     int given_up = 0;
     for (size_t i = 0; i < 20; i++) {
         CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
-        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
+        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i,
+                             content_bytes());
         snapshot_files_wait(x, 0);
-        CHECK(snapshot_files_result(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc, r.err.msg);
+        CHECK(snapshot_files_result(x, &r) && (r.rc == 0 || r.err.code == ERR_AGAIN), "%d %s", r.rc,
+              r.err.msg);
         given_up += r.rc != 0;
-        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i, content_bytes());
-        snapshot_files_close(x);                      /* in the middle, or before, or behind */
-        CHECK(named(s, job) != SIZE_MAX && MAX(files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"),
-              "%d files", files());
+        snapshot_files_write(x, snapshot_files_next_start(x, 64 + 64 * i, SIZE_MAX), 64 + 64 * i,
+                             content_bytes());
+        snapshot_files_close(x);                      /* before, during or after the write */
+        CHECK(snapshot_tokens(s, job) != SIZE_MAX &&
+                  MAX(count_files(), 0) == (int)rig_sql("SELECT count(*) FROM snapshot"),
+              "%d files", count_files());
     }
     CHECK(given_up > 0);
     store_close(s);
@@ -610,19 +626,19 @@ int main(void)
     calls.main = pthread_self();
     for (size_t i = 0; i < CONTENT; i++)
         content[i] = (char)(i * 2654435761u >> 13);
-    RUN(the_row_comes_last_and_the_old_file_goes);
-    RUN(a_new_file_holds_what_came_since_the_last_one);
-    RUN(rows_and_files_go_with_the_job);
-    RUN(too_much_is_not_begun);
-    RUN(the_limit_is_for_all_workers);
-    RUN(rows_go_when_attempts_are_used_up_and_where_a_text_is_cut);
-    RUN(the_folder_may_be_no_folder);
-    RUN(the_folder_may_go_before_the_file_is_there);
-    RUN(strange_files_stay_and_stale_ones_go);
-    RUN(one_failure_of_any_call_costs_a_snapshot_at_most);
-    RUN(a_kill_at_any_call_leaves_a_good_one);
-    RUN(a_slow_one_is_waited_for_only_so_long);
-    RUN(one_that_is_given_up_leaves_nothing);
+    RUN(the_row_comes_last_and_the_old_file_is_deleted);
+    RUN(a_new_file_holds_the_rows_since_the_last_file);
+    RUN(rows_and_files_are_deleted_with_the_job);
+    RUN(a_snapshot_over_the_limit_is_not_begun);
+    RUN(the_limit_covers_all_workers);
+    RUN(rows_are_deleted_after_the_last_attempt_and_a_truncation);
+    RUN(the_folder_may_be_a_file);
+    RUN(the_folder_may_disappear_before_the_file_exists);
+    RUN(foreign_files_stay_and_stale_files_are_deleted);
+    RUN(a_failed_call_costs_at_most_one_snapshot);
+    RUN(a_kill_at_any_call_leaves_a_good_snapshot);
+    RUN(waiting_for_a_slow_snapshot_is_limited);
+    RUN(an_abandoned_snapshot_leaves_nothing);
     rig_end();
     return test_end();
 }

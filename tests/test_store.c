@@ -1,11 +1,12 @@
-/* The job store: submitting, finding, changing, texts and figures, damage. Who gets a job is in test_store_claims.c. */
+/* The job store: submitting, finding, changing, texts and figures, damage. Claims are in
+ * test_store_claims.c. */
 #include <time.h>
 
 #include "tests/store_rig.h"
 
 /* ---- submitting and finding ---- */
 
-static void what_is_submitted_is_read_back(void)
+static void submitted_jobs_can_be_read_back(void)
 {
     struct err e = {0};
     struct job_list l;
@@ -36,7 +37,7 @@ static void what_is_submitted_is_read_back(void)
     store_close(s);
 }
 
-static void a_name_makes_submitting_idempotent(void)
+static void a_batch_name_makes_submitting_idempotent(void)
 {
     struct job_spec v[3];
     int64_t ids[3], again[3];
@@ -107,7 +108,7 @@ static char *selected(struct store *s, const char *state, bool all, int n, const
     return out;
 }
 
-static void selections_mean_what_they_say(void)
+static void selections_select_the_named_jobs(void)
 {
     struct err e = {0};
     rig_new();
@@ -121,7 +122,13 @@ static void selections_mean_what_they_say(void)
     CHECK(store_submit(s, "no vel", v, 2, ids, NULL, NULL, &e) == 0);
     CHECK(store_pause(s, (int64_t[]){ 2, 7 }, 2, NULL, &e) == 0);
 #define SEL(...) (const char *const[]){ __VA_ARGS__ }
-    const struct { const char *const *words; int n; const char *state; bool all; const char *want; } cases[] = {
+    const struct {
+        const char *const *words;
+        int n;
+        const char *state;
+        bool all;
+        const char *want;
+    } cases[] = {
         { SEL("3"), 1, NULL, false, "3" }, { SEL("2-4"), 1, NULL, false, "2 3 4" }, { SEL("4-99"), 1, NULL,
             false, "4 5 6 7 8" },
         { SEL("3", "1", "2-3", "1"), 4, NULL, false, "1 2 3" }, { SEL("@no vel"), 1, NULL, false, "7 8" },
@@ -154,7 +161,7 @@ static void selections_mean_what_they_say(void)
 
 /* ---- changing ---- */
 
-static void verbs_change_what_they_apply_to(void)
+static void verbs_change_only_jobs_in_the_right_state(void)
 {
     struct err e = {0};
     struct claim c;
@@ -188,7 +195,7 @@ static void verbs_change_what_they_apply_to(void)
     store_close(s);
 }
 
-static void what_is_removed_is_gone_from_the_file(void)
+static void removed_jobs_leave_nothing_in_the_file(void)
 {
     static const char secret[] = "nobody may read this sentence again";
     struct err e = {0};
@@ -211,7 +218,7 @@ static void what_is_removed_is_gone_from_the_file(void)
 
 /* ---- texts and figures ---- */
 
-static void a_text_grows_and_is_read_in_parts(void)
+static void a_text_grows_and_can_be_read_in_parts(void)
 {
     static const size_t steps[] = { 1, 1, CHUNK_TOKENS - 3, 1, 1, CHUNK_TOKENS - 1,
                                     1 + 2 * (1024 - CHUNK_TOKENS), 3000, 17, 2047, 0, 887 };
@@ -227,9 +234,10 @@ static void a_text_grows_and_is_read_in_parts(void)
         CHECK(rig_commit(s, &c, steps[i], NULL, &e) == 0, "%s", e.msg);
         all += steps[i];
         CHECK(c.end.tokens == all && rig_text_is(reader, job, all), "%zu", all);
-        if (i % 3 == 2) {                        /* by another worker from here on */
+        if (i % 3 == 2) {                        /* continue with another worker */
             CHECK(rig_commit(s, &c, 0, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-            CHECK(rig_claim(s, w, 0, &back) == 1 && back.end.tokens == all && back.end.n_part == all % CHUNK_TOKENS);
+            CHECK(rig_claim(s, w, 0, &back) == 1 && back.end.tokens == all &&
+                  back.end.n_part == all % CHUNK_TOKENS);
             c = back;
         }
     }
@@ -326,7 +334,8 @@ static void texts_are_extended_and_forked(void)
     CHECK(store_extend(s, job, 3001, NULL, 4000, false, &e) == -1 &&
               store_extend(s, job, 3000, &add, 3002, false, &e) == -1 && strstr(e.msg, "would have 3003"),
           "%s", e.msg);
-    CHECK(store_extend(s, job, 2999, &add, 4000, true, &e) == 0, "%s", e.msg);     /* the last one was EOS */
+    /* the last token was EOS */
+    CHECK(store_extend(s, job, 2999, &add, 4000, true, &e) == 0, "%s", e.msg);
     CHECK(rig_state(s, job) == JOB_PAUSED);
     CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &n, &e) == 0 && n == 3002 && starts(ids, job, 2999) &&
               memcmp(ids + 2999, more, sizeof more) == 0,
@@ -375,7 +384,7 @@ static void texts_are_extended_and_forked(void)
     store_close(s);
 }
 
-static void damage_to_a_text_is_named(void)
+static void damage_to_a_text_is_located(void)
 {
     static const struct { const char *sql, *says;
     } cases[] = {
@@ -391,7 +400,8 @@ static void damage_to_a_text_is_named(void)
         { "CREATE TEMP TABLE x AS SELECT * FROM chunk WHERE start = 0; UPDATE chunk SET crc = (SELECT crc "
           "FROM x), data = (SELECT data FROM x) WHERE start = 512",
           "chunk 1 (tokens from 512 on) is damaged: its hash" },
-        { "UPDATE job SET tokens = 1024; DELETE FROM chunk WHERE start = 1024", "differs from the hash in its row" },
+        { "UPDATE job SET tokens = 1024; DELETE FROM chunk WHERE start = 1024",
+          "differs from the hash in its row" },
         { "UPDATE job SET tokens = 9999", "it has 176 tokens, 512 were expected" },
         { "UPDATE job SET link = zeroblob(32)", "differs from the hash in its row" },
         { "UPDATE job SET tokens = -1", "row of job 1 is damaged" },
@@ -419,8 +429,9 @@ static void damage_to_a_text_is_named(void)
         CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &k, &e) == -1 && strstr(e.msg, cases[i].says),
               "case %zu: %s", i, e.msg);
         int64_t w2 = rig_worker(s);
-        CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &c, &e) == 1 && store_begin(s, &c,
-            "cpu-1", "fp", false, &ids, &e) == -1, "nothing is written behind it");
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w2, .job = job }, &c, &e) == 1 &&
+              store_begin(s, &c,
+            "cpu-1", "fp", false, &ids, &e) == -1, "nothing is written after it");
         store_close(s);
     }
     rig_write(good, n);
@@ -495,7 +506,7 @@ static void long_texts_and_large_batches_are_quick(void)
     printf("    %d jobs submitted in %.2f s, listed in %.2f s, one claimed in %.4f s; %d random tokens: %lld "
            "bytes, read back and checked in %.3f s\n",
            JOBS, submit, list, claim, TOKENS, (long long)bytes, read);
-    cpu = cpu_seconds() - cpu;           /* other programs cannot make this one fail */
+    cpu = cpu_seconds() - cpu;           /* CPU time: other programs do not matter */
     CHECK(cpu < 10, "%.2f s of CPU time for all of it", cpu);
     store_close(s);
     free(v);
@@ -505,15 +516,15 @@ static void long_texts_and_large_batches_are_quick(void)
 
 int main(void)
 {
-    RUN(what_is_submitted_is_read_back);
-    RUN(a_name_makes_submitting_idempotent);
-    RUN(selections_mean_what_they_say);
-    RUN(verbs_change_what_they_apply_to);
-    RUN(what_is_removed_is_gone_from_the_file);
-    RUN(a_text_grows_and_is_read_in_parts);
+    RUN(submitted_jobs_can_be_read_back);
+    RUN(a_batch_name_makes_submitting_idempotent);
+    RUN(selections_select_the_named_jobs);
+    RUN(verbs_change_only_jobs_in_the_right_state);
+    RUN(removed_jobs_leave_nothing_in_the_file);
+    RUN(a_text_grows_and_can_be_read_in_parts);
     RUN(figures_add_up);
     RUN(texts_are_extended_and_forked);
-    RUN(damage_to_a_text_is_named);
+    RUN(damage_to_a_text_is_located);
     RUN(long_texts_and_large_batches_are_quick);
     rig_end();
     return test_end();

@@ -1,4 +1,4 @@
-/* The job store: who gets a job, and when; who lost one writes nothing. */
+/* The job store: which worker gets a job and when. A worker that lost a job writes nothing. */
 #include <sched.h>
 #include <signal.h>
 
@@ -35,7 +35,7 @@ static void the_queue_goes_by_priority_model_and_number(void)
     store_close(s);
 }
 
-static void begun_jobs_need_their_numerics(void)
+static void a_begun_job_needs_its_numerics(void)
 {
     struct err e = {0};
     struct claim c;
@@ -51,8 +51,10 @@ static void begun_jobs_need_their_numerics(void)
     CHECK(store_begin(s, &c, "cpu-2", "fp", false, &ids, &e) == 0, "%s", e.msg);
     free(ids);
     CHECK(rig_commit(s, &c, 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a, .n_numerics = 1 }, &c, &e) == 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c, &e) == 1 &&
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = a, .n_numerics = 1 }, &c,
+                      &e) == 0);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .numerics = ab, .n_numerics = 2 }, &c,
+                      &e) == 1 &&
           c.end.tokens == 3);
     CHECK(store_begin(s, &c, "cpu-1", "fp", false, &ids, &e) == -1 && e.code == ERR_INPUT &&
               strstr(e.msg, "cpu-2") && strstr(e.msg, "cpu-1"),
@@ -72,7 +74,7 @@ static void begun_jobs_need_their_numerics(void)
     store_close(s);
 }
 
-static void a_job_that_never_gets_on_fails(void)
+static void a_job_without_progress_fails(void)
 {
     struct err e = {0};
     struct claim c;
@@ -80,20 +82,22 @@ static void a_job_that_never_gets_on_fails(void)
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 100), w;
-    for (int i = 0; i < 3; i++) {                /* three workers that vanish */
+    for (int i = 0; i < 3; i++) {                /* three workers that disappear */
         w = rig_worker(s);
-        CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1, "%d", i);
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1, "%d",
+              i);
         rig_sql("UPDATE worker SET start = start - 1");
     }
     w = rig_worker(s);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s", e.msg);
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 0, "%s",
+          e.msg);
     CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.v[0].state == JOB_FAILED &&
               strstr(l.v[0].error, "3 attempts in a row"),
           "%s", l.v[0].error);
     job_list_free(&l);
     size_t changed;
     CHECK(store_resume(s, &job, 1, &changed, &e) == 0 && changed == 1);
-    /* leaving without a token is no failure when it is done properly; a token starts the count again */
+    /* a release without a token is no failed attempt; a token resets the count */
     for (int i = 0; i < 8; i++) {
         CHECK(rig_claim(s, w, 0, &c) == 1, "%d", i);
         CHECK(rig_commit(s, &c, i % 4 == 3, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
@@ -103,7 +107,7 @@ static void a_job_that_never_gets_on_fails(void)
         rig_sql("UPDATE worker SET start = start - 1");
         w = rig_worker(s);
     }
-    /* so does a snapshot of more of the text; one of the same does not */
+    /* a longer snapshot resets the count; a snapshot of the same length does not */
     for (int i = 0; i < 6; i++) {
         const struct snapshot_row row = { "x", 0, (size_t)(i < 5 ? 64 + 64 * i : 64 * 5) };
         CHECK(store_claim(s, &(struct claim_request){ .worker = w, .max_attempts = 3 }, &c, &e) == 1 &&
@@ -116,7 +120,7 @@ static void a_job_that_never_gets_on_fails(void)
     store_close(s);
 }
 
-static void a_job_is_had_by_number_or_it_says_why_not(void)
+static void a_job_can_be_claimed_by_number_or_the_error_says_why_not(void)
 {
     struct err e = {0};
     struct claim c, d;
@@ -138,7 +142,7 @@ static void a_job_is_had_by_number_or_it_says_why_not(void)
     store_close(s);
 }
 
-/* A child that claims the next job, says so and sleeps. */
+/* Start a child that claims the next job, reports that, and sleeps. */
 static pid_t sleeping_worker(void)
 {
     int fd[2];
@@ -161,7 +165,7 @@ static pid_t sleeping_worker(void)
     return pid;
 }
 
-static void a_dead_worker_is_followed_at_once(void)
+static void jobs_of_a_dead_worker_return_at_once(void)
 {
     struct err e = {0};
     struct claim c;
@@ -173,15 +177,16 @@ static void a_dead_worker_is_followed_at_once(void)
     CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "it lives");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 1 && c.job == job && c.attempt == 3,
+    CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 1 && c.job == job &&
+          c.attempt == 3,
           "%" PRId64, c.attempt);
     CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%has ended%'") == 1);
     CHECK(rig_sql("SELECT count(*) FROM worker") == 1);
     store_close(s);
 }
 
-/* Whoever has such a job in spite of all loses it, and only one gets it. */
-static void a_job_without_a_worker_is_had_at_once(void)
+/* A process that still works on such a job loses it, and only one worker gets it. */
+static void a_running_job_without_a_worker_returns_at_once(void)
 {
     static const char *const ways[] = { "UPDATE job SET worker = NULL", "DELETE FROM worker" };
     struct err e = {0};
@@ -194,11 +199,14 @@ static void a_job_without_a_worker_is_had_at_once(void)
         rig_sql(ways[i % 2]);
         for (size_t k = 0; k < 2; k++)
             others[k] = rig_worker(s);
-        CHECK(store_claim(s, &(struct claim_request){ .worker = others[0], .job = i < 2 ? 0 : job }, &c, &e) == 1 &&
+        CHECK(store_claim(s, &(struct claim_request){ .worker = others[0], .job = i < 2 ? 0 : job }, &c,
+                          &e) == 1 &&
               c.job == job && c.end.tokens == 10 && c.attempt == before.attempt + 2, "%s", e.msg);
-        CHECK(store_claim(s, &(struct claim_request){ .worker = others[1] }, &other, &e) == 0, "it has an owner now");
+        CHECK(store_claim(s, &(struct claim_request){ .worker = others[1] }, &other, &e) == 0,
+              "it has an owner now");
         CHECK(rig_commit(s, &before, 1, NULL, &e) == 1 && strstr(e.msg, "another worker"), "%s", e.msg);
-        CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct claim_request){ .worker = w }, &other, &e) == 0);
+        CHECK(store_beat(s, w, &e) == 0 && store_claim(s, &(struct claim_request){ .worker = w }, &other,
+            &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM event WHERE kind = 'taken over' AND text LIKE '%not known%'") ==
               1);
         CHECK(store_check(s, &e) == 0, "%s", e.msg);
@@ -206,7 +214,7 @@ static void a_job_without_a_worker_is_had_at_once(void)
     }
 }
 
-static void a_silent_worker_is_followed_after_its_lease(void)
+static void jobs_of_a_silent_worker_return_after_the_lease(void)
 {
     struct err e = {0};
     struct claim c;
@@ -223,7 +231,7 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     int rc = 0;
     for (int i = 0; i < 100 && rc == 0; i++) {
         rc = store_claim(s, &(struct claim_request){ .worker = w }, &c, &e);
-        if (i == 3)                      /* a beat starts the lease again */
+        if (i == 3)                      /* a beat restarts the lease */
             rig_sql("UPDATE worker SET beat = beat + 1");
         usleep(50000);
     }
@@ -239,7 +247,7 @@ static void a_silent_worker_is_followed_after_its_lease(void)
     store_close(s);
 }
 
-static void a_worker_of_another_pid_namespace_has_its_lease(void)
+static void a_worker_of_another_pid_namespace_keeps_its_job_for_the_lease(void)
 {
     struct err e = {0};
     struct claim c;
@@ -258,7 +266,7 @@ static void a_worker_of_another_pid_namespace_has_its_lease(void)
         close(fd[0]);
         if (unshare(CLONE_NEWPID))
             _exit(1);
-        pid_t inner = fork();            /* 1 in there, a living process out here */
+        pid_t inner = fork();            /* pid 1 in its namespace; here pid 1 is another living process */
         if (inner == 0) {
             struct store *t = rig_open(STORE_WRITE);
             ok = rig_claim(t, rig_worker(t), 0, &c) == 1;
@@ -274,7 +282,8 @@ static void a_worker_of_another_pid_namespace_has_its_lease(void)
     int64_t w = rig_worker(s);
     int rc = 0;
     if (made)
-        CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0, "whether it lives cannot be seen");
+        CHECK(store_claim(s, &(struct claim_request){ .worker = w }, &c, &e) == 0,
+              "whether it lives cannot be seen");
     double start = clock_seconds();
     while (made && rc == 0 && clock_seconds() - start < 10) {
         usleep(50000);
@@ -372,13 +381,13 @@ static void workers_share_a_queue_without_sharing_a_job(void)
 int main(void)
 {
     RUN(the_queue_goes_by_priority_model_and_number);
-    RUN(begun_jobs_need_their_numerics);
-    RUN(a_job_that_never_gets_on_fails);
-    RUN(a_job_is_had_by_number_or_it_says_why_not);
-    RUN(a_dead_worker_is_followed_at_once);
-    RUN(a_job_without_a_worker_is_had_at_once);
-    RUN(a_silent_worker_is_followed_after_its_lease);
-    RUN(a_worker_of_another_pid_namespace_has_its_lease);
+    RUN(a_begun_job_needs_its_numerics);
+    RUN(a_job_without_progress_fails);
+    RUN(a_job_can_be_claimed_by_number_or_the_error_says_why_not);
+    RUN(jobs_of_a_dead_worker_return_at_once);
+    RUN(a_running_job_without_a_worker_returns_at_once);
+    RUN(jobs_of_a_silent_worker_return_after_the_lease);
+    RUN(a_worker_of_another_pid_namespace_keeps_its_job_for_the_lease);
     RUN(a_stale_worker_never_writes);
     RUN(workers_share_a_queue_without_sharing_a_job);
     rig_end();

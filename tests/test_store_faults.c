@@ -1,15 +1,17 @@
-/* Failing disks and power cuts under the store: whatever fails, the file that is left is whole and has all that was acknowledged.
- * Short: every operation of one life of a store fails once and for ever, every fourth in four other ways; 1,500 power cuts.
- * --long: every one in all ways; 12,000 cuts and more. */
+/* Failing disks and power cuts under the store. Whatever fails, the remaining file is undamaged and has
+ * everything that was acknowledged. Short: every operation in the life of a store fails once and
+ * permanently, every fourth operation in four other ways; 1,500 power cuts. --long: every operation in all
+ * ways; at least 12,000 cuts. */
 #include "runs/work/checkpoint.h"
 #include "tests/faulty_vfs.h"
 #include "tests/store_rig.h"
 
 static bool long_run;
 
-/* ---- memory that runs out: this program's own malloc, in front of the C library's ---- */
+/* ---- out of memory: this program's own malloc replaces that of the C library ---- */
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__clang__)
 #define OWN_MALLOC 1
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
@@ -32,13 +34,13 @@ void *calloc(size_t n, size_t size) { return no_memory() ? NULL : __libc_calloc(
 void *realloc(void *p, size_t n) { return no_memory() ? NULL : __libc_realloc(p, n); }
 #endif
 
-/* What a life of a store has acknowledged. */
+/* What a store has acknowledged so far. */
 struct acked { bool submitted, batch, done, removed, extended; size_t tokens; };
 
 static const int32_t added_ids[3] = { 5, 6, 7 };
 static int32_t text[700];                /* of job 1 */
 
-/* Make a store, submit, work, remove, extend, until something fails. The store is left open in *s. */
+/* Create a store, submit, work, remove, extend, until something fails. The store stays open in *s. */
 static int life(struct store **s, struct acked *a, struct err *e)
 {
     static const size_t steps[] = { 1, 300, 250, 100 };
@@ -56,7 +58,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_submit(*s, "pair", two, 2, ids, NULL, NULL, e))
         return -1;
     a->batch = true;
-    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s, &(struct claim_request){ .worker = w,
+    if (store_worker_start(*s, &w, e) || store_beat(*s, w, e) || store_claim(*s,
+        &(struct claim_request){ .worker = w,
         .job = 1 }, &c, e) != 1)
         return -1;
     if (store_begin(*s, &c, "cpu-1", "fp", false, &tokens, e))
@@ -77,7 +80,8 @@ static int life(struct store **s, struct acked *a, struct err *e)
     if (store_remove(*s, &ids[0], 1, NULL, e))
         return -1;
     a->removed = true;
-    if (store_extend(*s, 1, 700, &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 }, 900,
+    if (store_extend(*s, 1, 700, &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 },
+                     900,
                      true, e))
         return -1;
     a->extended = true;
@@ -97,8 +101,9 @@ static bool text_holds(struct store *s, size_t n)
     return ok;
 }
 
-/* The file as it was left: whole, with all that was acknowledged. The reason why not, or NULL. */
-static const char *verdict(const struct acked *a, bool go_on)
+/* Check that the remaining file is undamaged and has everything that was acknowledged: NULL, or the
+ * reason. */
+static const char *check_file(const struct acked *a, bool go_on)
 {
     static char why[1200];
     struct store *s;
@@ -129,7 +134,7 @@ static const char *verdict(const struct acked *a, bool go_on)
         bad = "acknowledged tokens are lost";
     else if (first && a->done && l.v[0].state != JOB_DONE && l.v[0].state != JOB_PAUSED)
         bad = "a finished job is not";
-    if (!bad && go_on && first && l.v[0].tokens < 700) {     /* and the text can be gone on with */
+    if (!bad && go_on && first && l.v[0].tokens < 700) {     /* and work on the text can continue */
         int64_t w = rig_worker(s);
         struct claim c;
         rig_sql("UPDATE worker SET start = start - 1 WHERE id <> (SELECT max(id) FROM worker)");
@@ -142,7 +147,7 @@ static const char *verdict(const struct acked *a, bool go_on)
     return bad;
 }
 
-static void whatever_write_fails_the_file_is_whole(void)
+static void the_file_survives_any_failed_write(void)
 {
     static const char *const ways[] = { "once", "for ever", "disk full once", "disk full for ever",
                                         "delete done but not synced", "read" };
@@ -168,7 +173,7 @@ static void whatever_write_fails_the_file_is_whole(void)
             fired = vfs.failed > 0;
             CHECK(!fired || rc == -1 || way == 5, "%s %" PRId64 ": the failure was not seen", ways[way], n);
             CHECK(fired || rc == 0, "%s %" PRId64 ": %s", ways[way], n, e.msg);
-            if (s && rc && way < 5) {    /* this connection writes no more: nothing is tried again */
+            if (s && rc && way < 5) {    /* this connection must write no more */
                 int64_t before = vfs.n;
                 struct err again = {0};
                 CHECK(store_pause(s, (int64_t[]){ 1 }, 1, NULL, &again) == -1 && strstr(again.msg,
@@ -179,7 +184,7 @@ static void whatever_write_fails_the_file_is_whole(void)
             store_close(s);
             int64_t fail_at = vfs.fail_at, fail_read_at = vfs.fail_read_at;
             vfs.fail_at = vfs.fail_read_at = 0;
-            const char *bad = verdict(&a, true);
+            const char *bad = check_file(&a, true);
             CHECK(!bad, "%s, operation %" PRId64 ": %s", ways[way], fail_at + fail_read_at, bad);
             points += fired;
         }
@@ -190,7 +195,7 @@ static void whatever_write_fails_the_file_is_whole(void)
     printf("    %d failures, each followed by a check and the rest of the text\n", points);
 }
 
-static void whatever_memory_is_missing_the_file_is_whole(void)
+static void the_file_survives_any_failed_allocation(void)
 {
 #ifdef OWN_MALLOC
     struct acked a;
@@ -213,7 +218,7 @@ static void whatever_memory_is_missing_the_file_is_whole(void)
             fired = memory_failed > 0;
             CHECK(fired || rc == 0, "%s", e.msg);
             CHECK(rc == 0 || e.msg[0], "allocation %" PRId64, n);
-            const char *bad = verdict(&a, true);
+            const char *bad = check_file(&a, true);
             CHECK(!bad, "allocation %" PRId64 ": %s", n, bad);
             points += fired;
             step = long_run || n < 60 ? 1 : 1 + n % 23;
@@ -226,7 +231,7 @@ static void whatever_memory_is_missing_the_file_is_whole(void)
 #endif
 }
 
-static void a_failed_checkpoint_is_not_tried_again(void)
+static void a_failed_checkpoint_is_not_repeated(void)
 {
     struct err e = {0};
     struct claim claim;
@@ -239,7 +244,7 @@ static void a_failed_checkpoint_is_not_tried_again(void)
     CHECK(checkpoint_open(&c, s, &claim, &(struct checkpoint_options){ .seconds = 0.001 }, &e) == 0);
     int32_t *v = rig_tokens(job, 0, 1000);
     CHECK(checkpoint_put(c, v, 10, NULL, &e) == 0 && checkpoint_flush(c, &e) == 0);
-    vfs.fail_at = vfs.n + 3;             /* a sync or a write of the next commit, once */
+    vfs.fail_at = vfs.n + 3;             /* a sync or a write of the next commit fails once */
     CHECK(checkpoint_put(c, v + 10, 10, NULL, &e) == 0);
     CHECK(checkpoint_flush(c, &e) == -1 && strstr(e.msg, "disk I/O error"), "%s", e.msg);
     int64_t ops = vfs.n;
@@ -258,7 +263,7 @@ static void a_failed_checkpoint_is_not_tried_again(void)
     vfs_reset();
 }
 
-/* Open and close, as the first process behind a cut does, until the second cut at operation `at`. */
+/* Open and close the store, as the first process after a cut does, until a second cut at operation `at`. */
 static bool recover_until(int64_t at)
 {
     struct store *s = NULL;
@@ -274,7 +279,8 @@ static bool recover_until(int64_t at)
     return cut;
 }
 
-/* A process that dies: all it wrote is there, nothing behind. At every operation, and at every operation of the recovery of some. */
+/* A process dies: everything it wrote exists, nothing later. At every operation, and for some deaths at
+ * every operation of the recovery. */
 static void a_death_at_any_operation_loses_nothing(void)
 {
     struct acked a;
@@ -299,7 +305,7 @@ static void a_death_at_any_operation_loses_nothing(void)
                     break;
                 again++;
             }
-            const char *bad = verdict(&a, true);
+            const char *bad = check_file(&a, true);
             CHECK(!bad, "operation %" PRId64 ", then %" PRId64 ": %s", at, second, bad);
         }
     vfs_reset();
@@ -331,7 +337,7 @@ static void a_second_power_cut_during_recovery_loses_nothing(void)
         second++;
         vfs_after_cut();
         vfs.model = false;
-        const char *bad = verdict(&a, true);
+        const char *bad = check_file(&a, true);
         lost += bad != NULL;
         if (bad && !first[0])
             snprintf(first, sizeof first, "operation %" PRId64 ": %s", at, bad);
@@ -341,10 +347,10 @@ static void a_second_power_cut_during_recovery_loses_nothing(void)
     printf("    %d second cuts\n", second);
 }
 
-/* `want` power cuts at every operation of a life in turn; how many lost something acknowledged. */
+/* Make `want` power cuts, at each operation in turn. Returns how many lost something acknowledged. */
 static int cuts(enum vfs_sync sync, int want, int *done, char *first, size_t size)
 {
-    enum { STATES = 6 };                 /* of the disk, for one cut */
+    enum { STATES = 6 };                 /* disk states for one cut */
     int lost = 0;
     struct acked a;
     struct err e;
@@ -362,7 +368,7 @@ static int cuts(enum vfs_sync sync, int want, int *done, char *first, size_t siz
         store_close(s);
         bool cut = vfs.dead;
         CHECK(cut == (rc != 0), "%s", e.msg);
-        if (!cut) {                      /* behind the last operation: the power goes when all is done */
+        if (!cut) {                      /* after the last operation: a cut when everything is done */
             at = 1;
         } else {
             at++;
@@ -373,7 +379,7 @@ static int cuts(enum vfs_sync sync, int want, int *done, char *first, size_t siz
             vfs.model = false;
             vfs.dead = false;
             vfs.cut_at = 0;
-            const char *bad = verdict(&a, k == 0);
+            const char *bad = check_file(&a, k == 0);
             vfs.model = model;
             if (bad && !first[0])
                 snprintf(first, size, "operation %" PRId64 ": %s", at - 1, bad);
@@ -384,7 +390,7 @@ static int cuts(enum vfs_sync sync, int want, int *done, char *first, size_t siz
     return lost;
 }
 
-static void power_cuts_lose_nothing_that_was_acknowledged(void)
+static void power_cuts_lose_nothing_acknowledged(void)
 {
     char first[1300];
     int done, lost = cuts(VFS_EXTRA, long_run ? 12000 : 1500, &done, first, sizeof first);
@@ -392,7 +398,7 @@ static void power_cuts_lose_nothing_that_was_acknowledged(void)
     printf("    %d power cuts\n", done);
 }
 
-static void the_cuts_show_what_weaker_syncs_lose(void)
+static void power_cuts_with_weaker_syncs_lose_data(void)
 {
     char full[1300], off[1300];
     int done, lost_full = cuts(VFS_FULL, 600, &done, full, sizeof full),
@@ -408,13 +414,13 @@ int main(int argc, char **argv)
     vfs_install();
     for (size_t i = 0; i < 700; i++)
         text[i] = rig_token(1, i);
-    RUN(whatever_write_fails_the_file_is_whole);
-    RUN(whatever_memory_is_missing_the_file_is_whole);
-    RUN(a_failed_checkpoint_is_not_tried_again);
+    RUN(the_file_survives_any_failed_write);
+    RUN(the_file_survives_any_failed_allocation);
+    RUN(a_failed_checkpoint_is_not_repeated);
     RUN(a_death_at_any_operation_loses_nothing);
-    RUN(power_cuts_lose_nothing_that_was_acknowledged);
+    RUN(power_cuts_lose_nothing_acknowledged);
     RUN(a_second_power_cut_during_recovery_loses_nothing);
-    RUN(the_cuts_show_what_weaker_syncs_lose);
+    RUN(power_cuts_with_weaker_syncs_lose_data);
     rig_end();
     return test_end();
 }

@@ -1,4 +1,5 @@
-/* The file of a job store: made private, refused when it is not one or damaged, read-only, migrations, a busy one, network file systems. */
+/* The file of a job store: private, refused if foreign or damaged, read-only, migrations, busy databases,
+ * network file systems. */
 #include "runs/store/store_db.h"
 #include "tests/store_rig.h"
 
@@ -17,7 +18,7 @@ static size_t files_in_rig(void)
 
 /* ---- the file ---- */
 
-static void a_fresh_store_is_private_and_says_what_it_is(void)
+static void a_new_store_is_private_and_describes_itself(void)
 {
     struct stat st;
     char deep[128];
@@ -60,7 +61,7 @@ static int refused(enum store_mode mode, const char *word)
     return e.code;
 }
 
-static void what_is_no_store_is_refused_and_not_touched(void)
+static void a_foreign_file_is_refused_and_not_changed(void)
 {
     char junk[5000];
     memset(junk, 'x', sizeof junk);
@@ -88,13 +89,13 @@ static void what_is_no_store_is_refused_and_not_touched(void)
     CHECK(mkdir(rig_path, 0700) == 0);
     CHECK(refused(STORE_CREATE, "not a regular file") == ERR_INPUT);
     rig_new();
-    rig_write("", 0);         /* as a kill right behind the making of the file leaves it */
+    rig_write("", 0);         /* as a kill right after the creation leaves the file */
     CHECK(refused(STORE_READ, "nothing in this store yet") == ERR_INPUT);
     store_close(rig_open(STORE_WRITE));
     CHECK(rig_sql("SELECT count(*) FROM job") == 0);
 }
 
-static void a_damaged_store_is_refused_and_not_touched(void)
+static void a_damaged_store_is_refused_and_not_changed(void)
 {
     /* where b-tree pages begin */
     static const size_t places[] = { 100, 4096, 4096 * 2, 4096 * 3, 4096 * 6, 4096 * 9 };
@@ -125,8 +126,8 @@ static void a_damaged_store_is_refused_and_not_touched(void)
     free(good);
 }
 
-/* In a child that is not root, for whom modes of files mean something. */
-static void a_read_only_store_can_be_read_and_not_written(void)
+/* In a child that is not root: root may write any file. */
+static void a_read_only_store_can_be_read_but_not_written(void)
 {
     struct err e = {0};
     rig_new();
@@ -169,8 +170,11 @@ static void a_read_only_store_can_be_read_and_not_written(void)
 static void a_migration_is_all_or_nothing(void)
 {
     enum { OLD = STORE_VERSION, NEW = STORE_VERSION + 2 };
-    static const char *const good[NEW] = { [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE more (a)" };
-    static const char *const bad[NEW] = { [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
+    static const char *const good[NEW] = {
+        [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'",
+        "CREATE TABLE more (a)" };
+    static const char *const bad[NEW] = {
+        [OLD] = "ALTER TABLE job ADD COLUMN extra TEXT; UPDATE job SET extra = 'x'", "CREATE TABLE job (a)" };
     struct err e = {0};
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
@@ -185,8 +189,8 @@ static void a_migration_is_all_or_nothing(void)
     store_close(s);
 }
 
-/* Version 1 had one snapshot file per job. Its row goes, and nothing else. */
-static void a_store_of_an_older_longhand_is_brought_up_to_date(void)
+/* Version 1 had one snapshot file per job. The migration deletes that row and nothing else. */
+static void a_store_of_version_1_is_migrated(void)
 {
     struct err e = {0};
     struct claim c;
@@ -209,7 +213,7 @@ static void a_store_of_an_older_longhand_is_brought_up_to_date(void)
     store_close(s);
 }
 
-static void a_wal_store_is_turned_back(void)
+static void a_store_in_wal_mode_returns_to_a_rollback_journal(void)
 {
     rig_new();
     store_close(rig_open(STORE_CREATE));
@@ -221,7 +225,7 @@ static void a_wal_store_is_turned_back(void)
     CHECK(files_in_rig() == 1);
 }
 
-static void a_busy_store_is_waited_for(void)
+static void opening_waits_for_a_busy_store(void)
 {
     struct err e = {0};
     sqlite3 *other;
@@ -246,7 +250,7 @@ static void a_busy_store_is_waited_for(void)
         CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600,
             .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
         CHECK(clock_seconds() - t < 300 && strstr(e.msg, "for 10 s"), "%s", e.msg);
-        t = clock_seconds();             /* and what follows on the way out does not wait as long again */
+        t = clock_seconds();             /* later waits of a stopped process are short */
         CHECK(store_open(&told, rig_path, &(struct store_options){ .mode = STORE_WRITE, .busy_seconds = 600,
             .stop = &stop }, &e) == -1 && e.code == ERR_AGAIN, "%s", e.msg);
         CHECK(clock_seconds() - t < 8, "%f", clock_seconds() - t);
@@ -263,13 +267,13 @@ static void a_busy_store_is_waited_for(void)
         _exit(0);
     }
     usleep(100000);
-    s = rig_open(STORE_WRITE);           /* waits until the child is gone, without having let go */
+    s = rig_open(STORE_WRITE);           /* waits until the child has ended without releasing its lock */
     CHECK(store_submit(s, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
     waitpid(pid, NULL, 0);
     store_close(s);
 }
 
-static void a_network_file_system_is_named_and_one_host_only(void)
+static void a_network_file_system_gives_a_notice_and_allows_one_host(void)
 {
     struct store *s;
     struct err e = {0};
@@ -297,15 +301,15 @@ static void a_network_file_system_is_named_and_one_host_only(void)
 int main(int argc, char **argv)
 {
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
-    RUN(a_fresh_store_is_private_and_says_what_it_is);
-    RUN(what_is_no_store_is_refused_and_not_touched);
-    RUN(a_damaged_store_is_refused_and_not_touched);
-    RUN(a_read_only_store_can_be_read_and_not_written);
+    RUN(a_new_store_is_private_and_describes_itself);
+    RUN(a_foreign_file_is_refused_and_not_changed);
+    RUN(a_damaged_store_is_refused_and_not_changed);
+    RUN(a_read_only_store_can_be_read_but_not_written);
     RUN(a_migration_is_all_or_nothing);
-    RUN(a_store_of_an_older_longhand_is_brought_up_to_date);
-    RUN(a_wal_store_is_turned_back);
-    RUN(a_busy_store_is_waited_for);
-    RUN(a_network_file_system_is_named_and_one_host_only);
+    RUN(a_store_of_version_1_is_migrated);
+    RUN(a_store_in_wal_mode_returns_to_a_rollback_journal);
+    RUN(opening_waits_for_a_busy_store);
+    RUN(a_network_file_system_gives_a_notice_and_allows_one_host);
     rig_end();
     return test_end();
 }
