@@ -1,3 +1,6 @@
+/* The trainer: it cuts texts into windows, runs the frozen model over them, gives the hidden states to the
+ * modules, steps the optimiser, and writes checkpoints and curves. struct run is one call of train_run.
+ * Start at train_run at the end, then run_steps and one_step; train.h explains the method. */
 #include "src/train/train.h"
 
 #include <errno.h>
@@ -10,30 +13,31 @@
 
 #include "src/model/heads.h"
 
-/* rows of a pass; parameters that one item of work looks at */
+/* Rows of a pass; parameters that one work item of the pool processes. */
 enum { PASS_ROWS = 256, BLOCK = 1 << 14 };
 
-struct span { size_t from, n; };                 /* tokens of a text, without the prefix */
+struct span { size_t from, n; };                 /* tokens of a window, without the prefix */
 
-/* A run under way. */
+/* One call of train_run. */
 struct run {
     struct train *t;
     struct span *span, *held; size_t n_spans, n_held;
-    size_t *order, epoch;                        /* of the windows in this pass over the data */
+    size_t *order, epoch;                        /* the order of the windows in this pass over the data */
     struct kv kv;
     struct workspace *work;
     int32_t *token;
     float *hidden; size_t hidden_bytes;
     struct train_score *score;                   /* [modules][TRAIN_OUTPUTS_MAX] */
-    FILE *csv; uint64_t csv_bytes;               /* of it after the last step */
-    uint64_t identity;                           /* of everything that the result depends on */
-    double saved;                                /* when */
+    FILE *csv; uint64_t csv_bytes;               /* the curves, and their length after the last step */
+    uint64_t identity;                           /* hash of everything that the result depends on */
+    double saved;                                /* when the last checkpoint was written */
 };
 
 /* ---- windows ---- */
 
-/* Cut texts into windows; spans NULL: only count them. What is too short to predict anything from is left out. */
-static size_t cut(const struct train *t, const struct train_text *text, struct span *span)
+/* Cut texts into windows and return their number; span NULL: only count them. A window that is too short
+ * to train every output is left out. */
+static size_t cut_windows(const struct train *t, const struct train_text *text, struct span *span)
 {
     const size_t room = t->s.window - t->n_prefix;
     size_t n = 0;
@@ -53,7 +57,7 @@ static size_t cut(const struct train *t, const struct train_text *text, struct s
 
 size_t train_windows(const struct train *t, const struct train_text *text)
 {
-    return cut(t, text, NULL);
+    return cut_windows(t, text, NULL);
 }
 
 static uint64_t mix(uint64_t z)
@@ -63,7 +67,8 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Draw the order of pass `epoch`: a function of seed and epoch, so that nothing need be stored to go on. */
+/* Set the order of the windows in pass `epoch` over the data. It is a function of seed and epoch, so that a
+ * checkpoint need not store it. */
 static void shuffle(struct run *r, size_t epoch)
 {
     uint64_t state = mix(r->t->s.seed * 0x9e3779b97f4a7c15u + epoch + 1);
@@ -77,9 +82,9 @@ static void shuffle(struct run *r, size_t epoch)
     r->epoch = epoch;
 }
 
-/* The hidden states of a window. */
-static int look(struct run *r, const struct train_text *text, const struct span *span,
-                struct train_window *win, struct err *e)
+/* Run the model over a window and keep its hidden states in r->hidden. */
+static int hidden_states(struct run *r, const struct train_text *text, const struct span *span,
+                         struct train_window *win, struct err *e)
 {
     const struct train *t = r->t;
     const size_t n = t->n_prefix + span->n, d = t->model->config.hidden;
@@ -156,7 +161,7 @@ void module_close(struct module *u)
     u->sum = NULL;
 }
 
-/* Powers by multiplication, so that no library has a say in the bits. */
+/* pow() by multiplication: the bits do not depend on the C library. */
 static double power(double b, size_t n)
 {
     double p = 1;
@@ -197,10 +202,13 @@ double train_step(struct module *u, const struct train_settings *s, size_t step,
 
 /* ---- checkpoints ---- */
 
-/* "longhand training 1\n", then this, then w, m, v of every module, then a hash of all before it. Native byte order. */
+/* A checkpoint is "longhand training 1\n", struct head, then w, m and v of every module, then the hash of
+ * all bytes before the hash. Numbers are in native byte order. */
 static const char MAGIC[] = "longhand training 1\n";
 struct head { uint64_t identity, step, tokens, csv_bytes, n_params; };
 
+/* A hash of everything that the result depends on. Call it before the first step: it includes the first
+ * weights. */
 static uint64_t identity(const struct train *t)
 {
     const struct train_settings *s = &t->s;
@@ -209,13 +217,12 @@ static uint64_t identity(const struct train *t)
                                heads_fingerprint(t->model), t->n_prefix, t->n_modules };
     const double reals[] = { s->rate, s->decay, s->clip };
     uint64_t h = hash64(hash64(HASH64_INIT, sizes, sizeof sizes), reals, sizeof reals);
-    /* checkpoints of the CPU from before int16 have none */
+    /* Older checkpoints of the CPU, from before caches of int16, do not include the numerics id. */
     if (!t->model->dev->host_memory || t->model->dev->kv_type == DT_I16)
         h = hash64(h, t->model->dev->numerics, strlen(t->model->dev->numerics));
     h = hash64(h, t->prefix, t->n_prefix * sizeof *t->prefix);
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct module *u = &t->module[i];
-        /* as they begin */
         h = hash64(hash64(h, u->name, strlen(u->name) + 1), u->w, u->n_params * sizeof *u->w);
     }
     const struct train_text *const texts[] = { &t->data, &t->valid };
@@ -226,11 +233,24 @@ static uint64_t identity(const struct train *t)
     return h;
 }
 
-static int fetch(struct train *t, struct err *e)
+/* Copy weights and moments of all modules from the GPU, if they are there. */
+static int fetch_modules(struct train *t, struct err *e)
 {
     for (size_t i = 0; i < t->n_modules; i++)
         if (t->module[i].kind->fetch && t->module[i].kind->fetch(&t->module[i], e))
             return -1;
+    return 0;
+}
+
+/* Put the curves on the disk. A checkpoint records their length, so they must not be shorter after a power
+ * cut. */
+static int curves_sync(struct run *r, struct err *e)
+{
+    if (!r->csv)
+        return 0;
+    if (fflush(r->csv) || ferror(r->csv) ||
+        (fsync(fileno(r->csv)) && errno != EINVAL && errno != ENOTSUP && errno != EROFS))   /* e.g. a pipe */
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s", r->t->curves, strerror(errno));
     return 0;
 }
 
@@ -242,13 +262,9 @@ static int checkpoint_write(struct run *r, struct err *e)
     uint64_t hash = HASH64_INIT;
     size_t n = 0;
     double now = clock_seconds();
-    if (fetch(t, e))
+    if (fetch_modules(t, e) || curves_sync(r, e))
         return -1;
-    if (r->csv) {
-        if (fflush(r->csv) || ferror(r->csv))
-            return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
-        head.csv_bytes = r->csv_bytes;
-    }
+    head.csv_bytes = r->csv_bytes;
     part[n++] = (struct slice){ MAGIC, sizeof MAGIC - 1 };
     part[n++] = (struct slice){ &head, sizeof head };
     for (size_t i = 0; i < t->n_modules; i++) {
@@ -267,8 +283,22 @@ static int checkpoint_write(struct run *r, struct err *e)
     return rc;
 }
 
-/* What a checkpoint holds becomes the state of the run, and the curves are cut to what they were then. */
-static int checkpoint_take(struct run *r, const char *data, size_t n, struct err *e)
+/* Cut the curves to the length that they had at the checkpoint, and open them at their end. */
+static int curves_continue(struct run *r, uint64_t bytes, struct err *e)
+{
+    const struct train *t = r->t;
+    r->csv = fopen(t->curves, "r+");
+    if (!r->csv || fseek(r->csv, 0, SEEK_END) || (uint64_t)ftell(r->csv) < bytes)
+        return err_set(e, ERR_INPUT, "%s: the curves up to the checkpoint %s are missing", t->curves,
+                       t->checkpoint);
+    r->csv_bytes = bytes;
+    if (ftruncate(fileno(r->csv), (off_t)bytes) || fseek(r->csv, 0, SEEK_END))
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+    return 0;
+}
+
+/* Continue from the n bytes of a checkpoint. */
+static int checkpoint_restore(struct run *r, const char *data, size_t n, struct err *e)
 {
     struct train *t = r->t;
     struct head head;
@@ -277,18 +307,18 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
     for (size_t i = 0; i < t->n_modules; i++)
         params += t->module[i].n_params;
     if (n < at + sizeof hash || memcmp(data, MAGIC, sizeof MAGIC - 1))
-        return err_set(e, ERR_INPUT, "%s: not a checkpoint of training; remove it to start anew",
+        return err_set(e, ERR_INPUT, "%s: not a checkpoint of training; remove it to start over",
                        t->checkpoint);
     memcpy(&head, data + sizeof MAGIC - 1, sizeof head);
     memcpy(&hash, data + n - sizeof hash, sizeof hash);
     if (hash != hash64(HASH64_INIT, data, n - sizeof hash))
-        return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start anew",
+        return err_set(e, ERR_INPUT, "%s: damaged (its hash differs from its bytes); remove it to start over",
                        t->checkpoint);
     if (head.identity != r->identity || head.n_params != params ||
         n != at + 3 * params * sizeof(float) + sizeof hash)
         return err_set(e, ERR_INPUT,
                        "%s: made with other settings, data, another model or on another kind of device; give "
-                       "the same ones to go on, or remove it to start anew",
+                       "the same ones to continue, or remove it to start over",
                        t->checkpoint);
     for (size_t i = 0; i < t->n_modules; i++) {
         struct module *u = &t->module[i];
@@ -299,18 +329,10 @@ static int checkpoint_take(struct run *r, const char *data, size_t n, struct err
     }
     t->step = t->resumed = head.step;
     t->tokens = head.tokens;
-    if (!t->curves)
-        return 0;
-    r->csv = fopen(t->curves, "r+");
-    if (!r->csv || fseek(r->csv, 0, SEEK_END) || (uint64_t)ftell(r->csv) < head.csv_bytes)
-        return err_set(e, ERR_INPUT, "%s: the curves that %s goes on with are not there", t->curves,
-                       t->checkpoint);
-    r->csv_bytes = head.csv_bytes;
-    if (ftruncate(fileno(r->csv), (off_t)head.csv_bytes) || fseek(r->csv, 0, SEEK_END))
-        return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
-    return 0;
+    return t->curves ? curves_continue(r, head.csv_bytes, e) : 0;
 }
 
+/* Continue from the checkpoint if it exists; otherwise begin the curves and write a first checkpoint. */
 static int resume(struct run *r, struct err *e)
 {
     struct train *t = r->t;
@@ -320,21 +342,21 @@ static int resume(struct run *r, struct err *e)
     if (access(t->checkpoint, F_OK) == 0) {
         if (file_read(&data, &n, t->checkpoint, SIZE_MAX / 2, e))
             return -1;
-        int rc = checkpoint_take(r, data, n, e);
+        int rc = checkpoint_restore(r, data, n, e);
         free(data);
         return rc;
     }
-    if (t->curves && !(r->csv = fopen(t->curves, "w")))
+    if (t->curves && (!(r->csv = fopen(t->curves, "w")) || name_sync(t->curves)))
         return err_set(e, ERR_INPUT, "%s: cannot write: %s", t->curves, strerror(errno));
     if (r->csv)
         r->csv_bytes = (uint64_t)fprintf(r->csv, "step,tokens,module,text,output,loss,top1,top3,rate\n");
-    /* what cannot be written is better known now than in hours */
-    return checkpoint_write(r, e);
+    return checkpoint_write(r, e);       /* a folder that is not writable fails now, not hours later */
 }
 
 /* ---- the run ---- */
 
-static void report(struct run *r, bool valid)
+/* Append the scores of the last step, or of held-out text, to the curves, and pass them to the caller. */
+static void report_scores(struct run *r, bool valid)
 {
     struct train *t = r->t;
     for (size_t i = 0; r->csv && i < t->n_modules; i++)
@@ -351,7 +373,7 @@ static void report(struct run *r, bool valid)
         t->report(t->ctx, t, t->step, valid, r->score);
 }
 
-/* What the device may have to say behind work that it was given. */
+/* A GPU reports an error of earlier work later. */
 static int check_device(const struct train *t, struct err *e)
 {
     const struct device *d = t->model->dev;
@@ -360,14 +382,14 @@ static int check_device(const struct train *t, struct err *e)
 
 static bool stopped(const struct run *r) { return r->t->stop && *r->t->stop; }
 
-/* One window through the model and every module. */
+/* Run one window through the model and every module, and add the seconds of both to *forward and *modules. */
 static int one_window(struct run *r, const struct train_text *text, const struct span *span, float weight,
                       double *forward, double *modules, struct err *e)
 {
     struct train *t = r->t;
     struct train_window win;
     const double start = clock_seconds();
-    if (look(r, text, span, &win, e))
+    if (hidden_states(r, text, span, &win, e))
         return -1;
     const double mid = clock_seconds();
     for (size_t i = 0; i < t->n_modules; i++)
@@ -377,7 +399,7 @@ static int one_window(struct run *r, const struct train_text *text, const struct
     return check_device(t, e);
 }
 
-static int held_out(struct run *r, struct err *e)
+static int score_held_out(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     const size_t n = MIN(t->s.valid_windows, r->n_held);
@@ -387,17 +409,18 @@ static int held_out(struct run *r, struct err *e)
                        &t->seconds[TRAIN_VALID], e))
             return -1;
     if (n && !stopped(r))
-        report(r, true);
+        report_scores(r, true);
     return 0;
 }
 
-static int step(struct run *r, struct err *e)
+/* One step: a batch of windows, then the optimiser. A stop signal leaves the state as before the step. */
+static int one_step(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     size_t tokens = 0;
     memset(r->score, 0, t->n_modules * TRAIN_OUTPUTS_MAX * sizeof *r->score);
     for (size_t i = 0; i < t->n_modules; i++)
-        if (!t->module[i].kind->adamw)           /* which leaves it so */
+        if (!t->module[i].kind->adamw)           /* kind->adamw clears the gradient itself */
             memset(t->module[i].grad, 0, t->module[i].n_params * sizeof(float));
     for (size_t b = 0; b < t->s.batch; b++) {
         const size_t at = t->step * t->s.batch + b;
@@ -421,45 +444,47 @@ static int step(struct run *r, struct err *e)
     t->step++;
     t->tokens += tokens;
     t->run_tokens += tokens;
-    report(r, false);
+    report_scores(r, false);
     r->csv_bytes = r->csv ? (uint64_t)ftell(r->csv) : 0;
     return 0;
 }
 
-static int steps(struct run *r, struct err *e)
+static int run_steps(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     r->saved = clock_seconds();
     for (;;) {
-        /* A checkpoint is the state right after a step: a look that is due is taken when going on from it. */
-        if ((t->step % t->s.valid_every == 0 || t->step == t->s.steps) && held_out(r, e))
+        /* A checkpoint is the state right after a step. If held-out text is due after that step, the run that
+         * continues from the checkpoint scores it. */
+        if ((t->step % t->s.valid_every == 0 || t->step == t->s.steps) && score_held_out(r, e))
             return -1;
         if (!stopped(r) && t->step == t->s.steps)
             return 0;
-        if (!stopped(r) && step(r, e))
+        if (!stopped(r) && one_step(r, e))
             return -1;
         if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) &&
             checkpoint_write(r, e))
             return -1;
         if (stopped(r))
-            return err_set(e, ERR_FAILED, "stopped after step %zu of %zu; the same command goes on from %s",
+            return err_set(e, ERR_AGAIN, "stopped after step %zu of %zu; the same command continues from %s",
                            t->step, t->s.steps, t->checkpoint);
     }
 }
 
+/* Save every module, then remove the checkpoint. */
 static int finish(struct run *r, struct err *e)
 {
     struct train *t = r->t;
     char note[160];
-    if (fetch(t, e))
+    if (fetch_modules(t, e))
         return -1;
     snprintf(note, sizeof note, "%zu steps of %zu windows of %zu tokens, rate %g, seed %" PRIu64, t->s.steps,
              t->s.batch, t->s.window, t->s.rate, t->s.seed);
     for (size_t i = 0; i < t->n_modules; i++)
         if (t->module[i].kind->save(&t->module[i], t->module[i].out, note, e))
             return -1;
-    if (r->csv && (fflush(r->csv) || ferror(r->csv)))
-        return err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
+    if (curves_sync(r, e))
+        return -1;
     if (unlink(t->checkpoint) && errno != ENOENT)
         return err_set(e, ERR_FAILED, "%s: cannot remove: %s", t->checkpoint, strerror(errno));
     return 0;
@@ -486,8 +511,8 @@ static int open_run(struct run *r, struct err *e)
     struct train *t = r->t;
     const struct model *m = t->model;
     const struct config *c = &m->config;
-    r->n_spans = cut(t, &t->data, NULL);
-    r->n_held = cut(t, &t->valid, NULL);
+    r->n_spans = cut_windows(t, &t->data, NULL);
+    r->n_held = cut_windows(t, &t->valid, NULL);
     assert(r->n_spans > 0);
     r->span = malloc(r->n_spans * sizeof *r->span);
     r->order = malloc(r->n_spans * sizeof *r->order);
@@ -498,8 +523,8 @@ static int open_run(struct run *r, struct err *e)
     r->hidden = m->dev->alloc(m->dev, r->hidden_bytes);
     if (!r->span || !r->order || !r->held || !r->token || !r->score || !r->hidden)
         return err_set(e, ERR_FAILED, "out of memory for windows of %zu tokens", t->s.window);
-    cut(t, &t->data, r->span);
-    cut(t, &t->valid, r->held);
+    cut_windows(t, &t->data, r->span);
+    cut_windows(t, &t->valid, r->held);
     shuffle(r, 0);
     if (kv_open(&r->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, t->s.window, 0,
                 e) ||
@@ -516,7 +541,7 @@ int train_run(struct train *t, struct err *e)
     struct run r = { .t = t };
     assert(t->n_modules >= 1 && t->n_modules <= TRAIN_MODULES_MAX && t->s.steps && t->s.batch &&
            t->s.valid_every && t->s.warmup < t->s.steps);
-    int rc = open_run(&r, e) || resume(&r, e) || steps(&r, e) || finish(&r, e) ? -1 : 0;
+    int rc = open_run(&r, e) || resume(&r, e) || run_steps(&r, e) || finish(&r, e) ? -1 : 0;
     if (r.csv && fclose(r.csv) && !rc)
         rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", t->curves, strerror(errno));
     for (size_t i = 0; i < t->n_modules; i++)

@@ -1,56 +1,73 @@
-/* The trainer: windows of text, the frozen model's hidden states, steps of AdamW, checkpoints, curves. What is trained is a
- * module, a table of functions that knows nothing of these; several modules may share the hidden states of one run.
+/* The trainer: windows of text, the hidden states of a frozen model, steps of AdamW, checkpoints, curves.
  *
- * Data. Every text is cut into the fewest windows of at most `window` tokens, of nearly equal length; each begins with the prefix
- * (what the tokenizer puts before a text), so that a window looks to the model as a prompt does. Windows are visited in an order
- * drawn anew for every pass over the data. A step is `batch` windows; its gradient is the mean of theirs.
+ * A module is what is trained: a table of functions that knows nothing of windows, files or the optimiser.
+ * Several modules may share the hidden states of one run. train_heads.h has the only kind of module,
+ * drafting heads.
  *
- * Optimiser. Gradients are scaled down to a norm of `clip`; AdamW with betas 0.9 and 0.999, epsilon 1e-8, decay for matrices only;
- * the rate rises linearly over `warmup` steps (1/warmup in the first), then falls along a half cosine to 0 after the last step.
+ * Data. Every text is cut into the fewest windows of at most `window` tokens, of nearly equal length. Each
+ * window begins with the prefix, the tokens that the tokenizer puts before a text, so that it looks to the
+ * model like a prompt. Every pass over the data visits the windows in a new random order. A step is
+ * `batch` windows; its gradient is the mean of their gradients.
  *
- * Results are a function of the settings, the data, the model, --compute, --kv-dtype and the device's numerics id (on a GPU of cuBLAS's version, too): neither of the
- * number of threads nor of interruptions. A checkpoint goes on where it began: the CPU's is not one of a GPU's, nor the other way round. A checkpoint beside the output holds weights and moments; `train_run` goes on from it and removes it at the end. */
+ * Optimiser. Gradients are scaled down to a norm of at most `clip`. AdamW (Loshchilov and Hutter,
+ * arXiv:1711.05101) has betas 0.9 and 0.999 and epsilon 1e-8; only matrices decay. The learning rate rises
+ * linearly over `warmup` steps (to 1/warmup of the full rate in the first step), then falls along a half
+ * cosine to 0 after the last step.
+ *
+ * Determinism. The result is a function of the settings, the data, the model, --compute, --kv-dtype and
+ * the numerics id of the device; on a GPU also of the version of cuBLAS. It depends neither on the number
+ * of threads nor on interruptions.
+ *
+ * Checkpoints. A checkpoint file beside the output holds weights and moments. train_run continues from it
+ * if it exists, and removes it at the end. A checkpoint of the CPU does not continue on a GPU, nor the
+ * other way round. */
 #pragma once
 #include <stdatomic.h>
 #include "src/model/model.h"
 
 enum { TRAIN_OUTPUTS_MAX = 16, TRAIN_MODULES_MAX = 4, TRAIN_PREFIX_MAX = 16 };
 
-/* A window as a module sees it: tokens and the residual before the final norm, [n][hidden]. */
-struct train_window { const int32_t *token; size_t n; const float *hidden; };      /* hidden: the memory of the model's device */
-/* What one output of a module guessed: sums over positions. */
+/* A window as a module sees it: its tokens, and the residual before the final norm, [n][hidden], in the
+ * memory of the model's device. */
+struct train_window { const int32_t *token; size_t n; const float *hidden; };
+/* How well one output of a module predicted: sums over n positions. */
 struct train_score { size_t n, top1, top3; double loss; };
 
 struct module;
 struct module_kind {
-    /* First weights. */
+    /* Set the first weights. */
     void (*init)(struct module *u);
-    /* u->w has changed: pack what the products need. */
+    /* Pack what the products need, after u->w has changed. */
     void (*update)(struct module *u);
-    /* Adds to score[u->n_outputs]; unless weight is 0 also adds `weight` times the gradient of the window's loss, the sum over
-     * outputs of the mean cross-entropy over positions, to u->grad. */
+    /* Add to score[u->n_outputs]. Unless weight is 0, also add to u->grad `weight` times the gradient of
+     * the window's loss: the sum over outputs of the mean cross-entropy over positions. */
     void (*window)(struct module *u, const struct train_window *win, float weight, struct train_score *score);
-    /* Write u->w as what the user gets. `note` says how it was trained. */
+    /* Write u->w to the file that the user gets. `note` describes the training. */
     int  (*save)(const struct module *u, const char *path, const char *note, struct err *e);
-    /* Where weights, gradient and moments live elsewhere (a GPU), else NULL: bring them to u->w, grad, m and v (update is the way back; the gradient is
-     * then 0); the sum of squares of the gradient; a step of the optimiser, in which the first n_matrix decay by a->keep, with the work of update,
-     * behind which the gradient is 0. Their errors are the device's. */
+
+    /* A module whose weights, gradient and moments are in the memory of a GPU has the three functions
+     * below. In other modules they are NULL. Their errors are those of the device. */
+    /* Copy the GPU's arrays to u->w, grad, m and v. update copies them back, and sets the GPU's gradient
+     * to 0. */
     int    (*fetch)(struct module *u, struct err *e);
+    /* Return the sum of squares of the gradient. */
     double (*squares)(struct module *u);
+    /* One step of the optimiser, in which the first n_matrix weights decay by a->keep. It also does the
+     * work of update, and sets the gradient to 0. */
     void   (*adamw)(struct module *u, const struct adamw *a);
 };
 struct module {
     const struct module_kind *kind;
     const char *name;                    /* in reports and curves */
-    const char *out;                     /* path that it is saved to */
-    void *self;                          /* the kind's own */
-    size_t n_outputs;                    /* each is reported apart */
-    size_t n_params, n_matrix;           /* the first n_matrix decay */
+    const char *out;                     /* the path that it is saved to */
+    void *self;                          /* private data of the kind */
+    size_t n_outputs;                    /* each output is reported separately */
+    size_t n_params, n_matrix;           /* the first n_matrix parameters decay */
     float *w, *grad, *m, *v;             /* [n_params] */
-    double *sum;                         /* private */
+    double *sum;                         /* private to train.c */
 };
 
-/* Take memory, init and update; train_run does it itself. */
+/* Allocate the arrays of a module, then call init and update. train_run does so itself. */
 int  module_open(struct module *u, struct err *e);
 void module_close(struct module *u);
 
@@ -58,11 +75,12 @@ struct train_text { int32_t *ids; size_t *begin, n; };   /* text i is ids[begin[
 
 struct train_settings {
     size_t window, batch, steps, warmup;
-    /* held-out text: every so many steps and at the end, so many windows spread over it */
+    /* Held-out text is scored every valid_every steps and at the end, in valid_windows windows spread over
+     * it. */
     size_t valid_every, valid_windows;
     double rate, decay, clip;
     uint64_t seed;
-    double checkpoint_seconds;           /* at most so long apart; 0: after every step */
+    double checkpoint_seconds;           /* the longest time between checkpoints; 0: one after every step */
 };
 
 enum { TRAIN_FORWARD, TRAIN_MODULES, TRAIN_OPTIMISER, TRAIN_VALID, TRAIN_STORE, TRAIN_TIMES };
@@ -71,31 +89,36 @@ struct train {
     const struct model *model;
     struct train_settings s;
     struct module *module; size_t n_modules;
-    struct train_text data, valid;       /* valid.n == 0: none */
+    struct train_text data, valid;       /* valid.n == 0: no held-out text */
     int32_t prefix[TRAIN_PREFIX_MAX]; size_t n_prefix;
     const char *checkpoint;              /* path */
     const char *curves;                  /* path of a CSV file, or NULL */
-    const atomic_int *stop;              /* a signal's number: save and give up */
-    /* After each step, and after each look at held-out text (valid). score[module][TRAIN_OUTPUTS_MAX]. */
+    const atomic_int *stop;              /* not 0: write a checkpoint and return; NULL: never */
+    /* Called after each step, and after each scoring of held-out text (valid).
+     * score[module][TRAIN_OUTPUTS_MAX]. */
     void (*report)(void *ctx, const struct train *t, size_t step, bool valid,
                    const struct train_score *score);
     void *ctx;
 
-    /* set by train_run */
-    size_t resumed, step;                /* steps done before; in all */
-    size_t tokens;                       /* seen in all */
+    /* train_run sets these. */
+    size_t resumed, step;                /* steps of earlier runs; steps in all */
+    size_t tokens;                       /* tokens seen in all runs */
     size_t run_tokens; double seconds[TRAIN_TIMES];   /* of this run */
 };
 
-/* Windows of a text: the number of steps that one pass over it takes is this / batch, rounded up. train_run needs at least one in
- * the data; a text of fewer than 18 tokens has none. */
+/* Number of windows of a text. One pass over it takes windows / batch steps, rounded up. train_run needs
+ * at least one window in the data; a text of fewer than 18 tokens has no window. */
 size_t train_windows(const struct train *t, const struct train_text *text);
-/* Bytes that train_run takes: cache, workspace, hidden states (of the device); weights and moments (of the host). */
+/* Bytes that train_run allocates: cache, workspace and hidden states on the device; weights and moments on
+ * the host. */
 size_t train_device_bytes(const struct train *t);
 size_t train_host_bytes(const struct train *t);
-/* Train from the checkpoint or from the start, save every module, remove the checkpoint. ERR_FAILED when stopped. */
+/* Train from the checkpoint or from the start, save every module, remove the checkpoint. ERR_AGAIN:
+ * t->stop was set, and the checkpoint holds the last step. ERR_INPUT: the checkpoint cannot continue this
+ * training. */
 int train_run(struct train *t, struct err *e);
 
-/* The rate of step 0, 1, .. and one step of the optimiser (counted from 0) with u->grad; returns the norm of the gradient. */
+/* The learning rate of step 0, 1, .. */
 double train_rate(const struct train_settings *s, size_t step);
+/* One step of the optimiser, counted from 0, with u->grad. Returns the norm of the gradient. */
 double train_step(struct module *u, const struct train_settings *s, size_t step, const struct model *m);

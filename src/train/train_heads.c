@@ -1,24 +1,25 @@
+/* Training of heads on the CPU: the module's functions, and train_heads_open, which chooses between this
+ * file and train_heads_gpu.c. A window is processed in pieces of at most rows_max rows, so that the logits
+ * of a piece stay small. For each piece: forward through all heads, one product with the LM head for all
+ * of them, losses, one product back, then backward through the heads. Start at heads_window. */
 #include "src/train/train_heads_impl.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/model/heads.h"
-#include "src/base/memory_file.h"
 
-/* tokens worked on together; of them one item of work */
+/* Rows of a piece; rows that one work item of the pool processes. */
 enum { ROWS_MAX = 256, ROWS_MIN = 8, ROW_BLOCK = 16 };
-#define LOGITS_BYTES ((size_t)16 << 20)                  /* that the logits of these tokens should not exceed */
+#define LOGITS_BYTES ((size_t)16 << 20)                  /* limit for the logits of a piece */
 
-/* A piece of a window: rows [r0, r0 + rows). */
+/* Rows [r0, r0 + rows) of a window. */
 struct piece {
     struct trainer *t;
     const struct module *u;
     const struct train_window *win;
-    size_t r0, rows, k;          /* k: the head at hand */
-    const float *prev;           /* what it reads, [rows][d] */
+    size_t r0, rows, k;          /* k: the current head */
+    const float *prev;           /* its input, [rows][d] */
     bool add;
 };
 
@@ -59,18 +60,18 @@ void lm_back_close(struct lm_back *b)
     *b = (struct lm_back){ 0 };
 }
 
-/* Deal out the buffers from t->mem, or only count them when it is NULL. */
-static void layout(struct trainer *t)
+/* Assign the buffers in t->mem, and set t->bytes to their size; t->mem NULL: only set t->bytes. */
+static void assign_buffers(struct trainer *t)
 {
     const size_t n = t->n, d = t->d, rows = t->rows_max, vocab = t->m->config.vocab,
                  act = dtype_size(t->m->compute), f = sizeof(float);
     const size_t w = mat_bytes(&(struct mat){ t->m->compute, d, d, NULL });
     t->x_back = (struct mat){ t->m->compute, d, rows, NULL };
     const struct { void *slot; size_t bytes; } buffers[] = {
-        { &t->h, n * rows * d * f }, { &t->dh, rows * d * f }, { &t->dx, rows * d * f }, { &t->part,
-            (rows + ROW_BLOCK) / ROW_BLOCK * d * f },
-        { &t->logits, n * rows * vocab * f }, { &t->dy, n * rows * d * f }, { &t->x, n * rows * d * act },
-        { &t->y, n * rows * d * act },
+        { &t->h, n * rows * d * f }, { &t->dh, rows * d * f }, { &t->dx, rows * d * f },
+        { &t->part, (rows + ROW_BLOCK) / ROW_BLOCK * d * f },
+        { &t->logits, n * rows * vocab * f }, { &t->dy, n * rows * d * f },
+        { &t->x, n * rows * d * act }, { &t->y, n * rows * d * act },
         { &t->g, n * rows * vocab * act }, { &t->du, rows * d * act }, { &t->du_t, rows * d * act },
         { &t->loss, n * rows * sizeof *t->loss }, { &t->x_back.w, mat_bytes(&t->x_back) },
     };
@@ -87,7 +88,7 @@ static void layout(struct trainer *t)
     }
 }
 
-static size_t rows_of(const struct model *m, size_t n)
+static size_t rows_of_piece(const struct model *m, size_t n)
 {
     const size_t rows = LOGITS_BYTES / (n * m->config.vocab * sizeof(float)) / ROW_BLOCK * ROW_BLOCK;
     return rows < ROWS_MIN ? ROWS_MIN : MIN(rows, (size_t)ROWS_MAX);
@@ -95,32 +96,14 @@ static size_t rows_of(const struct model *m, size_t n)
 
 size_t train_heads_bytes(const struct model *m, size_t n)
 {
-    struct trainer t = { .m = m, .n = n, .d = m->config.hidden, .rows_max = rows_of(m, n) };
+    struct trainer t = { .m = m, .n = n, .d = m->config.hidden, .rows_max = rows_of_piece(m, n) };
     if (on_gpu(m))
         return gpu_trainer_bytes(m, n);
-    layout(&t);
+    assign_buffers(&t);
     return t.bytes;
 }
 
 /* ---- weights ---- */
-
-static double uniform(uint64_t *s)
-{
-    uint64_t z = *s += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return ((double)((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
-}
-
-void train_heads_random(struct module *u)
-{
-    const struct trainer *t = u->self;
-    uint64_t s = t->seed;
-    for (size_t i = 0; i < u->n_matrix; i++)
-        u->w[i] = (float)(0.02 * sqrt(-2 * log(uniform(&s))) * cos(6.283185307179586 * uniform(&s)));
-    for (size_t i = u->n_matrix; i < u->n_params; i++)
-        u->w[i] = 1;
-}
 
 static void heads_init(struct module *u)
 {
@@ -181,7 +164,7 @@ static void norm_out_item(void *ctx, size_t i, size_t thread)
                        gain_of(t, p->u->w, p->k, true), n, d, (float)t->m->config.rms_eps);
 }
 
-/* Loss of rows of all heads; what has no token to predict has no gradient. */
+/* The losses of all heads. A row without a token to predict has no gradient. */
 static void loss_item(void *ctx, size_t i, size_t thread)
 {
     const struct piece *p = ctx;
@@ -199,7 +182,8 @@ static void loss_item(void *ctx, size_t i, size_t thread)
     }
 }
 
-/* dh (+)= the way back through the output norm; its operand for the products that follow, both ways round. */
+/* dh (+)= the gradient through the output norm. Also round dh to the operand du of the products that
+ * follow, and transpose du to du_t. */
 static void back_out_item(void *ctx, size_t i, size_t thread)
 {
     const struct piece *p = ctx;
@@ -230,6 +214,7 @@ static void back_in_item(void *ctx, size_t i, size_t thread)
                             gain_of(t, p->u->w, p->k, false), n, d, (float)t->m->config.rms_eps);
 }
 
+/* Add the gradient of a gain, which each block summed over its rows. */
 static void add_parts(const struct piece *p, float *gain)
 {
     for (size_t b = 0; b < (p->rows + ROW_BLOCK - 1) / ROW_BLOCK; b++)
@@ -239,6 +224,7 @@ static void add_parts(const struct piece *p, float *gain)
 
 /* ---- a window ---- */
 
+/* The input of head k: the output of head k - 1 in a chain, otherwise the hidden states of the model. */
 static const float *input_of(const struct piece *p, size_t k)
 {
     return p->t->chained && k > 0 ? p->t->h + (k - 1) * p->rows * p->t->d : p->win->hidden + p->r0 * p->t->d;
@@ -281,38 +267,23 @@ static void backward(struct piece *p, float weight)
     }
 }
 
-void train_heads_tally(const struct trainer *t, const struct train_window *win, size_t r0, size_t rows,
-                       const struct xent *loss, struct train_score *score)
-{
-    for (size_t j = 0; j < t->n * rows; j++) {
-        const size_t k = j / rows;
-        const struct xent *x = &loss[j];
-        if (r0 + j % rows >= positions(win, k))
-            continue;
-        score[k].n++;
-        score[k].loss += log((double)x->sum) + ((double)x->top - (double)x->at);
-        score[k].top1 += x->above < 1;
-        score[k].top3 += x->above < 3;
-    }
-}
-
 static void heads_window(struct module *u, const struct train_window *win, float weight,
                          struct train_score *score)
 {
     struct trainer *t = u->self;
     const struct model *m = t->m;
     for (size_t r0 = 0; r0 < positions(win, 0); r0 += t->rows_max) {
-        struct piece p = { .t = t, .u = u, .win = win, .r0 = r0, .rows = MIN(t->rows_max, positions(win,
-            0) - r0) };
+        struct piece p = { .t = t, .u = u, .win = win, .r0 = r0,
+                           .rows = MIN(t->rows_max, positions(win, 0) - r0) };
         const size_t n = t->n * p.rows;
         double at[HEADS_TIMES + 1] = { clock_seconds() };
         forward(&p);
         at[1] = clock_seconds();
         model_product(m, t->logits, t->y, n, &m->lm_head, false);
         at[2] = clock_seconds();
-        p.add = weight != 0;                 /* gradients are wanted */
+        p.add = weight != 0;                 /* loss_item also computes gradients */
         each_block(&p, n, loss_item);
-        train_heads_tally(t, win, r0, p.rows, t->loss, score);
+        train_heads_score(t, win, r0, p.rows, t->loss, score);
         at[3] = at[4] = at[5] = clock_seconds();
         if (weight != 0) {
             model_product(m, t->dy, t->g, n, &t->back->mat, false);
@@ -323,55 +294,6 @@ static void heads_window(struct module *u, const struct train_window *win, float
         for (size_t i = 0; i < HEADS_TIMES; i++)
             t->seconds[i] += at[i + 1] - at[i];
     }
-}
-
-/* ---- saving ---- */
-
-int train_heads_save(const struct module *u, const char *path, const char *note, struct err *e)
-{
-    static const char *const norms[] = { "input_layernorm", "post_layernorm" };
-    const struct trainer *t = u->self;
-    const size_t d = t->d, w_bytes = d * d * sizeof(uint16_t), g_bytes = d * sizeof(float);
-    char *header = NULL;
-    size_t size = 0, at = 0;
-    uint16_t *w = malloc(t->n * w_bytes);
-    FILE *f = memory_file(&header, &size);
-    if (!f || !w) {
-        free(w);
-        return err_set(e, ERR_FAILED, "%s: out of memory", path);
-    }
-    for (size_t i = 0; i < u->n_matrix; i++)
-        w[i] = f32_to_bf16(u->w[i]);
-    fprintf(f,
-            "{\"__metadata__\":{\"kind\":\"%s\",\"hidden_size\":\"%zu\",\"vocab_size\":\"%zu\",\"model\":\"%"
-            "016llx\",\"training\":\"%s\"}",
-            t->chained ? "chained" : "independent", d, t->m->config.vocab,
-            (unsigned long long)heads_fingerprint(t->m), note);
-    for (size_t k = 0; k < t->n; k++, at += w_bytes)
-        fprintf(f,
-                ",\"heads.%zu.linear.weight\":{\"dtype\":\"BF16\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%"
-                "zu]}",
-                k, d, d, at, at + w_bytes);
-    for (size_t k = 0; k < 2 * t->n; k++, at += g_bytes)
-        fprintf(f, ",\"heads.%zu.%s.weight\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
-                k / 2, norms[k % 2], d, at, at + g_bytes);
-    fputc('}', f);
-    while (fflush(f) == 0 && size % 8)
-        fputc(' ', f);
-    if (stream_end(f)) {
-        free(header);
-        free(w);
-        return err_set(e, ERR_FAILED, "%s: out of memory", path);
-    }
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)(size >> 8 * i);
-    const struct slice part[] = { { length, 8 }, { header, size }, { w, t->n * w_bytes },
-                                  { u->w + u->n_matrix, 2 * t->n * g_bytes } };
-    int rc = file_write(path, part, 4, e);
-    free(header);
-    free(w);
-    return rc;
 }
 
 /* ---- the module ---- */
@@ -386,26 +308,26 @@ int train_heads_open(struct module *u, const struct model *m, const struct lm_ba
     struct trainer *t = calloc(1, sizeof *t);
     assert(n >= 1 && n <= HEADS_MAX && n <= TRAIN_OUTPUTS_MAX &&
            (!first || (first->n == n && first->chained == chained)));
-    if (t)
-        *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of(m, n), .seed = seed, .chained = chained,
-                               .first = first };
-    if (t && on_gpu(m)) {
+    if (!t)
+        return err_set(e, ERR_FAILED, "out of memory for training %zu heads", n);
+    *t = (struct trainer){ .m = m, .back = back, .n = n, .d = d, .rows_max = rows_of_piece(m, n),
+                           .seed = seed, .chained = chained, .first = first };
+    if (on_gpu(m)) {
         if (gpu_trainer_open(t, e)) {
             gpu_trainer_close(t);
             free(t);
             return -1;
         }
-    } else if (t) {
-        layout(t);
+    } else {
+        assign_buffers(t);
         t->mem = mem_alloc(t->bytes);
+        if (!t->mem) {
+            err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes)", n, t->bytes);
+            free(t);
+            return -1;
+        }
+        assign_buffers(t);
     }
-    if (!t || !(t->mem || t->gpu)) {
-        size_t bytes = t ? t->bytes : sizeof *t;
-        free(t);
-        return err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes)", n, bytes);
-    }
-    if (!t->gpu)
-        layout(t);
     u->kind = t->gpu ? &train_heads_gpu_kind : &heads_kind;
     u->self = t;
     u->n_outputs = n;

@@ -1,24 +1,24 @@
-/* Training of heads on a GPU: the same pieces and steps as on the CPU (train_heads.c), all arrays its memory. Master weights, gradients and moments are
- * floats, operands of products bf16. The host's copy of weights and moments is brought up to date for checkpoints and at the end. */
-#include <math.h>
-#include <stdio.h>
+/* Training of heads on a GPU: the pieces and steps of train_heads.c, with all arrays in the memory of the
+ * GPU. Master weights, gradients and moments are floats; operands of products are bf16. struct gpu_trainer
+ * owns the buffers. The host's copy of weights and moments is updated for checkpoints and at the end.
+ * Start at gpu_window. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/device_train.h"
 #include "src/train/train_heads_impl.h"
 
-/* tokens worked on together; rows that a matrix is read in */
+/* Rows of a piece; rows of a matrix that are read at a time. */
 enum { ROWS_MAX = 2048, ROWS_MIN = 64, ROW_STEP = 64, READ_ROWS = 256 };
-#define LOGITS_BYTES ((size_t)1 << 30)                   /* that the logits of these tokens should not exceed */
+#define LOGITS_BYTES ((size_t)1 << 30)                   /* limit for the logits of a piece */
 
-struct on_gpu {
+struct gpu_trainer {
     struct device *dev;
-    float *first;                /* the host's: what training begins with, or NULL */
-    struct xent *loss_host; int32_t *target_host;        /* the host's [n * rows] */
+    float *first;                /* on the host: the first weights, or NULL */
+    struct xent *loss_host; int32_t *target_host;        /* on the host: [n * rows] */
     char *mem; size_t bytes;
-    /* the device's; rows as in struct trainer */
-    float *p[4];                 /* weights, gradient, moments: [n_params] each, without a gap */
+    /* On the device, with shapes as in struct trainer: */
+    float *p[4];                 /* weights, gradient, moments: [n_params] each, contiguous */
     void *w16;                   /* bf16 [n][d][d] */
     float *h, *dh, *dx, *logits, *dy, *scale;
     char *x, *y, *g, *du;        /* bf16 */
@@ -30,8 +30,8 @@ static size_t params(const struct trainer *t) { return t->n * (t->d * t->d + 2 *
 
 /* ---- memory ---- */
 
-/* Deal out the buffers from o->mem, or only count them when it is NULL. */
-static void layout(const struct trainer *t, struct on_gpu *o)
+/* Assign the buffers in o->mem, and set o->bytes to their size; o->mem NULL: only set o->bytes. */
+static void assign_buffers(const struct trainer *t, struct gpu_trainer *o)
 {
     const size_t d = t->d, rows = t->rows_max, all = t->n * rows, vocab = t->m->config.vocab,
                  f = sizeof(float), p = params(t);
@@ -54,7 +54,7 @@ static void layout(const struct trainer *t, struct on_gpu *o)
         o->p[i] = o->p[i - 1] + p;
 }
 
-static size_t rows_of(const struct model *m, size_t n)
+static size_t rows_of_piece(const struct model *m, size_t n)
 {
     const size_t rows = LOGITS_BYTES / (n * m->config.vocab * sizeof(float)) / ROW_STEP * ROW_STEP;
     return rows < ROWS_MIN ? ROWS_MIN : MIN(rows, (size_t)ROWS_MAX);
@@ -62,13 +62,14 @@ static size_t rows_of(const struct model *m, size_t n)
 
 size_t gpu_trainer_bytes(const struct model *m, size_t n)
 {
-    const struct trainer t = { .m = m, .n = n, .d = m->config.hidden, .rows_max = rows_of(m, n) };
-    struct on_gpu o = { 0 };
-    layout(&t, &o);
+    const struct trainer t = { .m = m, .n = n, .d = m->config.hidden, .rows_max = rows_of_piece(m, n) };
+    struct gpu_trainer o = { 0 };
+    assign_buffers(&t, &o);
     return o.bytes;
 }
 
-/* The heads that training begins with, as the file had them but for rounding to bf16. */
+/* Read the existing heads that training starts from back from the device, where their matrices are rounded
+ * to bf16. */
 static int read_first(struct trainer *t, struct err *e)
 {
     struct device *dev = t->gpu->dev;
@@ -95,7 +96,7 @@ static int read_first(struct trainer *t, struct err *e)
 
 int gpu_trainer_open(struct trainer *t, struct err *e)
 {
-    struct on_gpu *o = calloc(1, sizeof *o);
+    struct gpu_trainer *o = calloc(1, sizeof *o);
     char why[512];
     if (!o)
         return err_set(e, ERR_FAILED, "out of memory");
@@ -103,21 +104,21 @@ int gpu_trainer_open(struct trainer *t, struct err *e)
     o->dev = t->m->dev;
     if (device_train_open(o->dev, why, sizeof why))
         return err_set(e, ERR_INPUT, "%s: %s", o->dev->name, why);
-    t->rows_max = rows_of(t->m, t->n);
-    layout(t, o);
+    t->rows_max = rows_of_piece(t->m, t->n);
+    assign_buffers(t, o);
     o->mem = o->dev->alloc(o->dev, o->bytes);
     o->loss_host = malloc(t->n * t->rows_max * sizeof *o->loss_host);
     o->target_host = malloc(t->n * t->rows_max * sizeof *o->target_host);
     if (!o->mem || !o->loss_host || !o->target_host)
         return err_set(e, ERR_FAILED, "out of memory for training %zu heads (%zu bytes on %s)", t->n,
                        o->bytes, o->dev->name);
-    layout(t, o);
+    assign_buffers(t, o);
     return t->first ? read_first(t, e) : 0;
 }
 
 void gpu_trainer_close(struct trainer *t)
 {
-    struct on_gpu *o = t->gpu;
+    struct gpu_trainer *o = t->gpu;
     if (o) {
         o->dev->free(o->dev, o->mem, o->bytes);
         free(o->first);
@@ -163,7 +164,7 @@ static void gpu_init(struct module *u)
 static void gpu_update(struct module *u)
 {
     const struct trainer *t = u->self;
-    const struct on_gpu *o = t->gpu;
+    const struct gpu_trainer *o = t->gpu;
     memset(u->grad, 0, u->n_params * sizeof *u->grad);
     o->dev->upload(o->dev, o->p[W], u->w, 4 * u->n_params * sizeof *u->w);
     o->dev->narrow(o->dev, o->w16, o->p[W], u->n_matrix);
@@ -171,7 +172,7 @@ static void gpu_update(struct module *u)
 
 static int gpu_fetch(struct module *u, struct err *e)
 {
-    const struct on_gpu *o = ((const struct trainer *)u->self)->gpu;
+    const struct gpu_trainer *o = ((const struct trainer *)u->self)->gpu;
     if (o->dev->download(o->dev, u->w, o->p[W], 4 * u->n_params * sizeof *u->w))
         return err_set(e, ERR_FAILED, "%s: %s", o->dev->name, o->dev->error);
     return 0;
@@ -179,13 +180,13 @@ static int gpu_fetch(struct module *u, struct err *e)
 
 static double gpu_squares(struct module *u)
 {
-    const struct on_gpu *o = ((const struct trainer *)u->self)->gpu;
+    const struct gpu_trainer *o = ((const struct trainer *)u->self)->gpu;
     return device_squares(o->dev, o->p[GRAD], u->n_params, o->part);
 }
 
 static void gpu_adamw(struct module *u, const struct adamw *a)
 {
-    const struct on_gpu *o = ((const struct trainer *)u->self)->gpu;
+    const struct gpu_trainer *o = ((const struct trainer *)u->self)->gpu;
     device_adamw(o->dev, o->p[W], o->p[M], o->p[V], o->p[GRAD], o->w16, u->n_params, u->n_matrix, a);
 }
 
@@ -207,7 +208,7 @@ static const char *matrix16(const struct trainer *t, size_t k)
 static void forward(const struct piece *p)
 {
     const struct trainer *t = p->t;
-    const struct on_gpu *o = t->gpu;
+    const struct gpu_trainer *o = t->gpu;
     struct device *dev = o->dev;
     const size_t d = t->d, rows = p->rows;
     const float eps = (float)t->m->config.rms_eps;
@@ -223,11 +224,12 @@ static void forward(const struct piece *p)
     }
 }
 
-/* Losses, and with `gradient` that of the logits. What has no token to predict has neither. */
-static void loss(const struct piece *p, bool gradient)
+/* The losses, and with `gradient` the gradients of the logits. A row without a token to predict has
+ * neither. */
+static void losses(const struct piece *p, bool gradient)
 {
     const struct trainer *t = p->t;
-    const struct on_gpu *o = t->gpu;
+    const struct gpu_trainer *o = t->gpu;
     const size_t all = t->n * p->rows;
     for (size_t j = 0; j < all; j++) {
         const size_t k = j / p->rows, at = p->r0 + j % p->rows;
@@ -240,39 +242,37 @@ static void loss(const struct piece *p, bool gradient)
 static void backward(const struct piece *p, float weight)
 {
     const struct trainer *t = p->t;
-    const struct on_gpu *o = t->gpu;
+    const struct gpu_trainer *o = t->gpu;
     struct device *dev = o->dev;
     const size_t d = t->d, rows = p->rows;
     const float eps = (float)t->m->config.rms_eps;
     for (size_t k = t->n; k-- > 0;) {
         const size_t count = positions(p->win, k);
-        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, true),
-            .dy = o->dy + k * rows * d, .x = o->h + k * rows * d,
-                                                          .w = gain_of(t, o->p[W], k, true),
-                                                          .scale = o->scale, .rows = rows, .dim = d,
-                                                          .eps = eps,
-                                                          .weight = count ? weight / (float)count : 0,
-                                                          .add = t->chained && k + 1 < t->n });
+        device_norm_back(dev, &(struct device_norm_back){
+            .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, true), .dy = o->dy + k * rows * d,
+            .x = o->h + k * rows * d, .w = gain_of(t, o->p[W], k, true), .scale = o->scale, .rows = rows,
+            .dim = d, .eps = eps, .weight = count ? weight / (float)count : 0,
+            .add = t->chained && k + 1 < t->n });
         dev->narrow(dev, o->du, o->dh, rows * d);
         device_gemm(dev, &(struct device_gemm){ .c = matrix_of(t, o->p[GRAD], k), .a = o->du,
                                                 .b = o->x + k * rows * d * 2, .m = d, .n = d, .k = rows,
                                                 .a_t = true, .add = true });
         device_gemm(dev, &(struct device_gemm){ .c = o->dx, .a = o->du, .b = matrix16(t, k), .m = rows,
                                                 .n = d, .k = d });
-        device_norm_back(dev, &(struct device_norm_back){ .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, false),
-            .dy = o->dx, .x = input_of(p, k),
-                                                          .w = gain_of(t, o->p[W], k, false),
-                                                          .scale = o->scale, .rows = rows, .dim = d,
-                                                          .eps = eps, .weight = 1, .add = true });
+        device_norm_back(dev, &(struct device_norm_back){
+            .dx = o->dh, .dw = gain_of(t, o->p[GRAD], k, false), .dy = o->dx, .x = input_of(p, k),
+            .w = gain_of(t, o->p[W], k, false), .scale = o->scale, .rows = rows, .dim = d, .eps = eps,
+            .weight = 1, .add = true });
     }
 }
 
-/* An error of the device is found by who runs the training. Times are of calls: the work itself is waited for with the losses. */
+/* train.c checks the device for errors. The times are those of the calls; only the download of the losses
+ * waits for the work of the device. */
 static void gpu_window(struct module *u, const struct train_window *win, float weight,
                        struct train_score *score)
 {
     struct trainer *t = u->self;
-    const struct on_gpu *o = t->gpu;
+    const struct gpu_trainer *o = t->gpu;
     struct device *dev = o->dev;
     const size_t d = t->d, vocab = t->m->config.vocab;
     for (size_t r0 = 0; r0 < positions(win, 0); r0 += t->rows_max) {
@@ -284,7 +284,7 @@ static void gpu_window(struct module *u, const struct train_window *win, float w
         device_gemm(dev, &(struct device_gemm){ .c = o->logits, .a = o->y, .b = t->back->mat.w, .m = all,
                                                 .n = vocab, .k = d, .b_t = true });
         at[2] = clock_seconds();
-        loss(&p, weight != 0);
+        losses(&p, weight != 0);
         at[3] = clock_seconds();
         if (weight != 0)
             device_gemm(dev, &(struct device_gemm){ .c = o->dy, .a = o->g, .b = t->back->mat.w, .m = all,
@@ -293,7 +293,7 @@ static void gpu_window(struct module *u, const struct train_window *win, float w
         if (weight != 0)
             backward(&p, weight);
         if (dev->download(dev, o->loss_host, o->loss, all * sizeof *o->loss) == 0)
-            train_heads_tally(t, win, r0, p.rows, o->loss_host, score);
+            train_heads_score(t, win, r0, p.rows, o->loss_host, score);
         at[5] = clock_seconds();
         for (size_t i = 0; i < HEADS_TIMES; i++)
             t->seconds[i] += at[i + 1] - at[i];

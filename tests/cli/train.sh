@@ -1,5 +1,5 @@
 #!/bin/bash
-# train heads: what it refuses, what it writes, and that a killed training ends with the bytes of an undisturbed one.
+# train heads: its errors, its files, and that a killed training ends with the bytes of an undisturbed one.
 . tests/cli/lib.inc
 T="train heads --model $MODEL --data models/demo/openings/*.txt --window 256"
 check train_knows_heads_only 2 "only heads can be trained" train tails --model $MODEL --data x --out y
@@ -8,45 +8,70 @@ check train_needs_data 2 "--data FILES... is missing" train heads --model $MODEL
 check train_needs_out 2 "--out FILE is missing" $T
 check train_names_a_missing_text 2 "/nonexistent: cannot open" $T --data /nonexistent --out "$TMP/h"
 check train_window_too_small 2 "--window 40: at least 64 are needed" $T --window 40 --out "$TMP/h"
-check train_window_beyond_the_context 2 "--window 131073 is beyond this model's context" $T --window 131073 --out "$TMP/h"
+check train_window_beyond_the_context 2 "--window 131073 is beyond this model's context" $T --window 131073 \
+    --out "$TMP/h"
 check train_17_heads 2 "'17' is not a whole number from 1 to 16" $T --heads 17 --out "$TMP/h"
 printf 'short' >"$TMP/short"
-check train_text_too_short 2 "no text of at least" train heads --model $MODEL --data "$TMP/short" --out "$TMP/h"
+check train_text_too_short 2 "no text of at least" \
+    train heads --model $MODEL --data "$TMP/short" --out "$TMP/h"
 check train_out_in_no_folder 2 "^longhand: --out: .*cannot write" $T --out /nonexistent/h --steps 1
 
-S="--valid $MODEL/openings/portrait.txt --kind both --steps 12 --batch-windows 1 --lr 0.05 --valid-every 6 --valid-windows 1 --seed 3"
+S="--valid $MODEL/openings/portrait.txt --kind both --steps 12 --batch-windows 1 --lr 0.05 --valid-every 6"
+S+=" --valid-windows 1 --seed 3"
 "$LONGHAND" $T $S --out "$TMP/a.safetensors" --curves "$TMP/a.csv" >"$TMP/a.out" 2>"$TMP/a.err"
 result train_ends_well $? "$(tail -1 "$TMP/a.err")"
-[ -s "$TMP/a.safetensors" ] && [ -s "$TMP/a-independent.safetensors" ] && [ ! -e "$TMP/a.safetensors.checkpoint" ] && [ "$(wc -l <"$TMP/a.out")" = 2 ]
+[ -s "$TMP/a.safetensors" ] && [ -s "$TMP/a-independent.safetensors" ] &&
+    [ ! -e "$TMP/a.safetensors.checkpoint" ] && [ "$(wc -l <"$TMP/a.out")" = 2 ]
 result train_leaves_both_files_and_no_checkpoint $? "$(ls "$TMP")"
-awk -F, '$3 == "chained" && $4 == "valid" && $5 == 2 { l[n++] = $6 } END { exit !(n == 3 && l[2] < l[0] - 1) }' "$TMP/a.csv"
+awk -F, '$3 == "chained" && $4 == "valid" && $5 == 2 { loss[n++] = $6 }
+    END { exit !(n == 3 && loss[2] < loss[0] - 1) }' "$TMP/a.csv"
 result train_lowers_the_loss_on_held_out_text $? "$(grep 'chained,valid,2' "$TMP/a.csv" | tr '\n' ' ')"
 
-# A rate of 0 changes nothing: what training begins with comes out again.
-"$LONGHAND" $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --kind both --steps 1 --lr 0 -q >/dev/null 2>"$TMP/c.err"
+# A learning rate of 0 changes no weight: the output has the weights that training began with.
+"$LONGHAND" $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --kind both --steps 1 --lr 0 -q \
+    >/dev/null 2>"$TMP/c.err"
 result train_begins_with_the_heads_of_a_file $? "$(tail -1 "$TMP/c.err")"
 for k in "" -independent; do
-    tail -c 399360 "$TMP/a$k.safetensors" >"$TMP/x"; tail -c 399360 "$TMP/c$k.safetensors" >"$TMP/y"; same "train_from_a_file_keeps_its_weights$k" "$TMP/x" "$TMP/y"
+    tail -c 399360 "$TMP/a$k.safetensors" >"$TMP/x"
+    tail -c 399360 "$TMP/c$k.safetensors" >"$TMP/y"
+    same "train_from_a_file_keeps_its_weights$k" "$TMP/x" "$TMP/y"
 done
-check train_from_other_heads 2 "3 chained heads, to be trained are 2 chained ones" $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --heads 2 -q
+check train_from_other_heads 2 "3 chained heads, to be trained are 2 chained ones" \
+    $T --out "$TMP/c.safetensors" --from "$TMP/a.safetensors" --heads 2 -q
 
-# Killed between steps 3 and 11, and again, with other numbers of threads.
-for t in 1 2; do
-    "$LONGHAND" $T $S --out "$TMP/b.safetensors" --curves "$TMP/b.csv" --checkpoint-every 0 -q -t $t >/dev/null 2>"$TMP/b.err" &
+# interrupt SIGNAL OUT STEPS OPTIONS...: send SIGNAL to a training after STEPS steps, set $status to its exit
+# status.
+interrupt()
+{
+    local signal=$1 out=$2 wanted=$3 pid steps i
+    shift 3
+    "$LONGHAND" $T $S --out "$out.safetensors" --curves "$out.csv" --checkpoint-every 0 -q "$@" \
+        >/dev/null 2>"$out.err" &
     pid=$!
     for i in $(seq 1000); do
-        steps=$(grep -c 'chained,train,0' "$TMP/b.csv" 2>/dev/null)
-        [ "${steps:-0}" -ge $((3 * t)) ] && [ -e "$TMP/b.safetensors.checkpoint" ] && break
+        steps=$(grep -c 'chained,train,0' "$out.csv" 2>/dev/null)
+        [ "${steps:-0}" -ge $wanted ] && [ -e "$out.safetensors.checkpoint" ] && break
         kill -0 $pid 2>/dev/null || break
         sleep 0.01
     done
-    kill -9 $pid 2>/dev/null
+    kill -$signal $pid 2>/dev/null
     wait $pid 2>/dev/null
-done
-[ -e "$TMP/b.safetensors.checkpoint" ] && [ ! -e "$TMP/b.safetensors" ]; result a_killed_training_leaves_a_checkpoint $? "$(ls "$TMP"; cat "$TMP/b.err")"
-check train_refuses_the_checkpoint_of_other_settings 2 "made with other settings" $T $S --lr 0.06 --out "$TMP/b.safetensors" --curves "$TMP/b.csv" -q
+    status=$?
+}
+interrupt TERM "$TMP/d" 1 --steps 100000
+[ $status = 75 ] && grep -q 'stopped after step [0-9]* of 100000; the same command continues from' "$TMP/d.err" &&
+    [ -e "$TMP/d.safetensors.checkpoint" ]
+result a_stopped_training_exits_with_75 $? "exit $status: $(cat "$TMP/d.err")"
+
+# Killed between steps 3 and 11, and again, with other numbers of threads.
+for t in 1 2; do interrupt KILL "$TMP/b" $((3 * t)) -t $t; done
+[ -e "$TMP/b.safetensors.checkpoint" ] && [ ! -e "$TMP/b.safetensors" ]
+result a_killed_training_leaves_a_checkpoint $? "$(ls "$TMP"; cat "$TMP/b.err")"
+check train_refuses_the_checkpoint_of_other_settings 2 "made with other settings" $T $S --lr 0.06 \
+    --out "$TMP/b.safetensors" --curves "$TMP/b.csv" -q
 "$LONGHAND" $T $S --out "$TMP/b.safetensors" --curves "$TMP/b.csv" >"$TMP/b.out" 2>/dev/null
 same a_killed_training_ends_with_the_same_heads "$TMP/a.safetensors" "$TMP/b.safetensors"
-same a_killed_training_ends_with_the_same_independent_heads "$TMP/a-independent.safetensors" "$TMP/b-independent.safetensors"
+same a_killed_training_ends_with_the_same_independent_heads \
+    "$TMP/a-independent.safetensors" "$TMP/b-independent.safetensors"
 same a_killed_training_ends_with_the_same_curves "$TMP/a.csv" "$TMP/b.csv"
 exit $failed
