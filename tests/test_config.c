@@ -97,7 +97,7 @@ static void as_transformers(void)
         fclose(f);
     CHECK(n_cases >= 60, "%zu cases", n_cases);
     printf("    %zu configurations; %zu of %zu powers are torch's, the others one float32 step off; all %zu "
-           "values behind them equal\n",
+           "values computed from them equal\n",
            n_cases, n_exact, n_powers, n_values);
 }
 

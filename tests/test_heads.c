@@ -262,7 +262,7 @@ static void bad_files_are_refused_with_one_line(void)
         bad(&r, NULL, "\"heads.0.linear.weight\": shape [32, 32], config.json needs [64, 64]");
     write_heads(path, DT_BF16, "head.", 2, d, ok), bad(&r, NULL, "no tensor \"heads.0.linear.weight\"");
     write_heads(path, DT_BF16, "heads.1", 2, d, ok),
-        bad(&r, NULL, "heads.10.input_layernorm.weight\" is no part of a head");
+        bad(&r, NULL, "heads.10.input_layernorm.weight\" is not part of a head");
     write_heads(path, DT_BF16, "heads.", HEADS_MAX + 1, d, ok), bad(&r, NULL, "more than 16 heads");
     write_heads(path, DT_BF16, "heads.", HEADS_MAX, d, ok);
     CHECK(heads_open(&h, NULL, &r.m, &e) == 0 && h.n == HEADS_MAX && h.foreign, "%s", e.msg);

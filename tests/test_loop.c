@@ -160,7 +160,7 @@ static void found_once_and_left(void)
         if (i == 826)
             CHECK(found == 0);
         if (i == 827)
-            CHECK(found == 1, "128 sampled tokens behind the given ones");
+            CHECK(found == 1, "128 sampled tokens after the given ones");
     }
 }
 

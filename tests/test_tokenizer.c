@@ -405,14 +405,14 @@ static int parse_model(const char *vocab, const char *merges, struct err *e)
     return r;
 }
 
-static char *repeat(const char *s, size_t n, const char *before, const char *behind)
+static char *repeat(const char *s, size_t n, const char *before, const char *after)
 {
     size_t unit = strlen(s), a = strlen(before);
-    char *out = malloc(a + unit * n + strlen(behind) + 1);
+    char *out = malloc(a + unit * n + strlen(after) + 1);
     memcpy(out, before, a);
     for (size_t i = 0; i < n; i++)
         memcpy(out + a + i * unit, s, unit);
-    strcpy(out + a + unit * n, behind);
+    strcpy(out + a + unit * n, after);
     return out;
 }
 

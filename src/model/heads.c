@@ -92,7 +92,7 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
         }
         if (!known)
             return err_set(e, ERR_INPUT,
-                           "%s: tensor \"%.200s\" is no part of a head: allowed are %sK.linear.weight, "
+                           "%s: tensor \"%.200s\" is not part of a head: allowed are %sK.linear.weight, "
                            ".input_layernorm.weight and .post_layernorm.weight, K counted from 0 without a "
                            "gap",
                            ts->path[t->shard], t->name, prefix);

@@ -636,14 +636,14 @@ static int recognise(struct chat *c, const char *dir, struct err *e)
         return -1;
     if (!text)
         return err_set(e, ERR_INPUT,
-                       "%s: the model has no chat template; --chat-template NAME chooses one of %s", dir,
+                       "%s: the model has no chat template; --chat-template NAME selects one of %s", dir,
                        CHAT_NAMES);
     const char *name = chat_template_name(text, strlen(text));
     free(text);
     if (!name)
         return err_set(e, ERR_INPUT,
                        "%s: this version does not know the model's chat template; --chat-template NAME "
-                       "chooses one of %s",
+                       "selects one of %s",
                        path, CHAT_NAMES);
     c->t = by_name(name);
     assert(c->t);

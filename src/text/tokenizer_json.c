@@ -236,7 +236,7 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
             return -1;
         if (other.n == name.n && !memcmp(other.s, name.s, name.n)) {
             if (found.s)
-                return js_bad(&k, e, "a key that is given twice");
+                return js_bad(&k, e, "the key is given twice");
             found = v;
         }
     }
@@ -371,7 +371,7 @@ static int check_alphabet(const struct tokenizer *t, const char *file, struct er
             i += utf8_get(s + i, &c);
             if (char_to_byte(c) < 0)
                 return err_set(e, ERR_INPUT,
-                               "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is no character of the "
+                               "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is not a character of the "
                                "byte-level alphabet",
                                file, (int)MIN(t->content[id].n, 60), s, id, c);
         }

@@ -70,12 +70,12 @@ static int read_vocab(struct tokenizer *t, const struct json *v, size_t n_added,
         if (id >= t->vocab)
             return js_bad(&x, e, "the model has %zu ids", t->vocab);
         if (t->content[id].n)
-            return js_bad(&x, e, "an id that another token has");
+            return js_bad(&x, e, "another token has this id");
         if (read_content(t, &k, TOK_TOKEN_MAX, &content, e))
             return -1;
         t->content[id] = content;
         if (!enter(t, (uint32_t)id))
-            return js_bad(&k, e, "a token that is given twice");
+            return js_bad(&k, e, "the token is given twice");
     }
     t->n = t->n_model = n;
     return 0;
@@ -115,9 +115,9 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
     uint32_t a = tok_find(t, b->s, n_a), c = tok_find(t, b->s + n_a, b->n - n_a),
              to = tok_find(t, b->s, b->n);
     if (a == NO_ID || c == NO_ID)
-        return js_bad(v, e, "the %s part is no token of the vocabulary", a == NO_ID ? "first" : "second");
+        return js_bad(v, e, "the %s part is not a token of the vocabulary", a == NO_ID ? "first" : "second");
     if (to == NO_ID)
-        return js_bad(v, e, "the merged text is no token of the vocabulary");
+        return js_bad(v, e, "the merged text is not a token of the vocabulary");
     size_t i = tok_pair_hash(a, c) & t->merge_mask;
     while (t->merge[i].a != NO_ID && (t->merge[i].a != a || t->merge[i].b != c))
         i = (i + 1) & t->merge_mask;
@@ -198,7 +198,7 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
             return -1;
         t->unk = tok_find(t, t->pool.s + unk.at, unk.n);
         if (t->unk == NO_ID)
-            return js_bad(&f[2].v, e, "it is no token of the vocabulary");
+            return js_bad(&f[2].v, e, "it is not a token of the vocabulary");
     }
     for (unsigned b = 0; b < 256; b++) {
         char s[8];

@@ -159,9 +159,9 @@ int tok_fields(const struct json *object, struct field *f, struct err *e)
         while (f[i].name && !js_is(&k, f[i].name))
             i++;
         if (!f[i].name)
-            return js_bad(&k, e, "a key that is not known here");
+            return js_bad(&k, e, "the key is unknown");
         if (f[i].given)
-            return js_bad(&k, e, "a key that is given twice");
+            return js_bad(&k, e, "the key is given twice");
         f[i].given = true;
         f[i].v = v;
         f[i].v.key[object->key[0] != NULL] = f[i].name;
