@@ -17,13 +17,12 @@
 #include "ngram/ngram.h"
 #include "ngram/suffix.h"
 #include "src/decode/calibrate.h"
+#include "src/decode/planner.h"
 #include "src/decode/tree.h"
 #include "src/model/heads.h"
 #include "src/sample/device_sampler.h"
 
-#define HOPE 0.9                     /* chance of a guess of a draft pass before it is known */
-#define HOPE_HEADS 0.6               /* and of the heads */
-enum { BUDGET_ARMS = 6, TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
+enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
 /* the first choice at depth 1 (the root when there is none), every candidate at depth 1, the root */
 enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
@@ -63,8 +62,6 @@ bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
 
-struct control;
-
 /* What drafters share. Owned by a decoder; everything it needs is taken when it opens. */
 struct drafting {
     struct draft_settings set;
@@ -85,10 +82,10 @@ struct drafting {
     float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
     void *heads_scratch;             /* the device's */
     struct partial partial;
-    /* of the partial cache: guesses that came true, time of a pass (fading) */
-    struct budget_arm { enum kv_policy policy; size_t budget; double hit, seconds; size_t n, trials,
-                        idle; } arm[BUDGET_ARMS];
-    size_t n_arms, at_arm;
+    struct planner planner;
+    double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
+    enum kv_policy policy[CACHES_MAX];   /* of each cache that the planner may choose; its budget is planner.draft[i].budget */
+    size_t at_cache;                 /* the partial cache is this one now */
     size_t passes;                   /* draft passes of this round */
     uint32_t pass_node;              /* the node that the last one stood at */
     float *pass_hidden;              /* the device's [hidden], of the last draft pass */
@@ -112,6 +109,8 @@ struct drafter_ops {
     int  (*open)(struct drafting *g, size_t n_max, struct err *e);
     void (*close)(struct drafting *g);
     void (*reset)(struct drafting *g);
+    /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked now. May be NULL. */
+    bool (*prepare)(struct drafting *g);
     /* One pass of proposals. *more: whether it is worth asking again this round. Returns -1 on failure. */
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
     /* Tokens were committed, by a round or all at once (a prompt, a resumed text). */
@@ -150,18 +149,9 @@ size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struc
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* Take the budget and policy of the partial cache that pay best by what is known of each; now and then another one, to know it. */
-void draft_choose_budget(struct drafting *g, const struct control *c);
-/* Tokens a round that draft passes or heads would gain if their guesses came true as often as they are known to, or where that is not known as is hoped. INFINITY where neither
- * is there, as what the text repeats cannot be foreseen, and where the number of passes is fixed. */
-double draft_could_gain(const struct drafting *g, const struct control *c);
-/* What is known was bad enough for a trial of drafting not to be, or to be given up: believe it a little less; where c->stale, passes of the budget at hand take no longer
- * than the bytes that they read say. */
-void draft_hope_again(struct drafting *g, const struct control *c);
-/* The chance that the node is reached which the next draft pass would stand at; 0: there is none, or the partial cache waits for its selection. */
-double draft_pass_reach(const struct drafting *g);
-/* What the controller may expect of the next pass: its guess comes true with chance *p, in so many seconds. */
-void draft_pass_expects(const struct drafting *g, const struct control *c, double *p, double *seconds);
+/* One round: plans it at `length` tokens of the cache, asks the drafters of the plan, and keeps the candidates that pay. tree_start() comes
+ * first. -1: a drafter failed. */
+int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e);
 /* Candidates at the depth of the children of `node`: --tree's, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
 /* A tree of heads 0..n-1 below `node`: logits [n][vocab]; head 0 is for its children. */

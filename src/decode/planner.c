@@ -3,294 +3,326 @@
 #include <math.h>
 #include <string.h>
 
-/* Rounds are mostly of few rows, whose costs lie on no line: 3 and 6 fill a tile of some processors' products, 4 begin another one. */
-const size_t control_grid[CONTROL_GRID] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
+/* Rounds are mostly of few rows, whose costs lie on no line: 3 and 6 rows fill a tile of some processors' products, 4 begin another one. */
+const size_t cost_rows[COST_SIZES] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
 
-/* rounds between those that look at what the text proposes: no divisor of what texts repeat */
-enum { LOOKS = 17 };
-enum { LEAN_GRID = 4, FULL_GRID = 5, HOPEFUL = 32 };         /* sizes of a calibration in lean rounds, where time is dear, and in full ones; rounds between hopeful ones */
-static const double SHARE = 0.006, CALIBRATING = 0.002, LOOKING = 0.001;      /* of the time: for exploring; for later calibrations; for looks of a drafter in lean rounds */
-static const double GUESS = 0.25;                /* what a further row costs, in one-row passes, before it was measured */
+static const double EXPLORE_SHARE = 0.005, CALIBRATE_SHARE = 0.002;       /* of the time */
+enum { CREDIT = 8 };                 /* one-row passes: what a run of exploration may lose, and the credit at the start */
+enum { LOOKS = 17, FORGET = 8192, RUN = 6 };                 /* rounds between those that look whether to explore: no divisor of what texts repeat */
+enum { FIRST_SIZES = 4, LATER_SIZES = 5, SETTLED = 24, WORTH_TIMING = 1000 };
+static const double PRIOR_HIT = 0.5, HOPE_GAIN = 0.5; /* a hit rate and a gain before anything is known */
+static const double GUESS = 0.25;    /* cost of a further row before it was timed, in one-row passes */
+static const double PRIOR = 4, KEEP = 400;       /* of a hit rate: rounds that the prior is worth; that are remembered */
+static const double WORTH = 1.05, STAY = 1.03;
 
-void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes)
+/* ---- one plan ---- */
+
+bool plan_drafts(const struct plan *p)
 {
-    *c = (struct control){ .on = on, .rows_max = MIN(rows_max, (size_t)CONTROL_ROWS_MAX), .weight_bytes = weight_bytes, .kv_bytes = kv_bytes, .drift = 1 };
+    return p->passes > 0 || p->ask >> SOURCE_HEADS & 1;
 }
 
-static double bytes(const struct control *c, size_t length)
+/* Asks each drafter whose gain is worth its seconds. */
+static void ask_what_gains(struct plan *p, const struct costs *c, const struct chances *h, const struct plan_state *s)
 {
-    return c->weight_bytes + c->kv_bytes * (double)length;
-}
-
-static double scale(const struct control *c, size_t length) { return bytes(c, length) / bytes(c, c->at); }
-
-/* Rounds of a trial, of which the first are not counted, as they still find the caches of the other mode. */
-static const size_t trial[2] = { 24, 64 };
-/* A machine that others use too is faster at one moment than at the next: a mode takes over when it has won so many trials, one behind the other. Lean
- * rounds have the shorter trials, and more to lose. */
-static const size_t wins[2] = { 2, 1 };
-enum { SETTLE = 6, ENOUGH = 16, AGAIN = 40, INTERVAL_MIN = 300, INTERVAL_MAX = 20000, BELIEVED = 6 };
-/* Rounds behind the prompt in which passes are slow, as they still find its leavings in the caches, and how much at most (0.48, then 0.37 ms). */
-enum { COLD = 128 };
-static const double SLOWER = 1.3;
-/* Tokens a round that drafting could gain by what is known, to be tried: such estimates miss what a draft pass does to the caches. A trial is given up when it is nothing. */
-static const double TRIAL_GAIN = 0.12;
-/* tokens that the better mode would have written beside those of a trial: it is given up */
-static const double LOST = 8;
-
-static double rate(const struct control *c, enum control_mode m)
-{
-    return c->ran[m].seconds > 0 ? c->ran[m].tokens / c->ran[m].seconds : 0;
-}
-
-static void enter(struct control *c, enum control_mode m, size_t rounds)
-{
-    if (c->mode != m) {
-        c->in_mode = 0;
-        c->ran[m].tokens *= 0.4;
-        c->ran[m].seconds *= 0.4;
-    }
-    c->mode = m;
-    c->to_go = rounds;
-    c->spent.tokens = c->spent.seconds = 0;
-}
-
-bool control_trial_is_due(const struct control *c)
-{
-    return c->on && c->mode == MODE_LEAN && c->better == MODE_LEAN && c->rounds > 0 && c->to_go == 1;
-}
-bool control_is_trial(const struct control *c)
-{
-    return c->on && c->mode == MODE_FULL && c->better == MODE_LEAN;
-}
-
-bool control_may_try(struct control *c, double could_gain)
-{
-    if (could_gain > (c->mode == MODE_LEAN ? TRIAL_GAIN : 0))
-        return true;
-    if (c->mode == MODE_FULL && (c->in_mode <= SETTLE || rate(c, MODE_FULL) > rate(c, MODE_LEAN)))
-        return true;                             /* its first rounds say little; and its own rate is what drafting is priced at while it is ahead */
-    if (c->mode == MODE_FULL)
-        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* of too few rounds, or of an older text */
-    const bool sixth = ++c->postponed % BELIEVED == 0;
-    c->stale = sixth && c->mode == MODE_LEAN;    /* one that is given up has just seen what they take */
-    enter(c, MODE_LEAN, INTERVAL_MIN + 1);
-    if (sixth) {
-        c->doubted = true;
-        c->drafter[SOURCE_HEADS].n = 0;          /* what they gain is learned in full rounds alone */
-        c->ran[MODE_FULL].tokens = c->ran[MODE_FULL].seconds = 0;       /* learned there alone, too; it prices drafting, and may stem from a stretch that copied */
-    }
-    return false;
-}
-
-/* The mode of the next round: the better one, and after so many rounds that what trials lose is SHARE of the text the other one, which is left
- * early when it is plainly worse. */
-void control_choose_mode(struct control *c)
-{
-    if (!c->on)
-        return;
-    const enum control_mode other = c->mode == MODE_LEAN ? MODE_FULL : MODE_LEAN;
-    const double mine = rate(c, c->mode), its = rate(c, other),
-                 lost = c->spent.seconds * its - c->spent.tokens;
-    if (c->rounds == 0)
-        enter(c, c->better = MODE_LEAN, trial[MODE_LEAN]);
-    else if (c->mode == c->better && --c->to_go == 0)
-        enter(c, other, trial[other]);
-    else if (c->mode != c->better &&
-             (--c->to_go == 0 || (c->in_mode >= ENOUGH && mine < its && lost > LOST))) {
-        c->won = mine > its ? c->won + 1 : 0;
-        if (c->won > 0 && c->won < wins[c->mode]) {
-            enter(c, other, AGAIN);
-            return;
+    for (size_t a = 0; a < ASKS; a++) {
+        const bool heads = a == SOURCE_HEADS, ahead = a == HEADS_AHEAD;
+        const bool may = ahead ? p->passes && p->ask >> SOURCE_HEADS & 1 : !heads && s->asks >> a & 1;
+        if (may && (h->gain[p->passes > 0][a] * p->seconds > p->tokens * c->ask[a] || s->forced >> a & 1)) {
+            p->ask |= 1u << a;
+            p->tokens += MAX(h->gain[p->passes > 0][a], 0);
+            p->seconds += c->ask[a];
         }
-        c->won = 0;
-        c->better = mine > its ? c->mode : other;
-        /* of the next trial; the rounds that were not counted lost as much as the others */
-        const double loss = c->better == other ? lost * (double)c->in_mode / (double)(c->in_mode - SETTLE)
-                                               : (double)trial[other] * (mine / its - 1);
-        const double interval = MIN(MAX(loss / SHARE, (double)INTERVAL_MIN), (double)INTERVAL_MAX);
-        const bool cold =
-            c->better == MODE_FULL && c->rounds < COLD && MAX(mine, its) < SLOWER * MIN(mine, its);
-        if (cold)                                /* what lean rounds took is forgotten */
-            c->ran[MODE_LEAN].tokens = c->ran[MODE_LEAN].seconds = 0;
-        enter(c, c->better, cold ? AGAIN : (size_t)interval);
     }
 }
 
-size_t control_wants_calibration(const struct control *c, size_t length, size_t left)
+struct plan plan_round(const struct costs *c, const struct chances *h, const struct plan_state *s)
 {
-    bool moved = c->doubted || length > c->at + c->at / 4 + 512 || c->drift > 1.2 || c->drift < 0.8;
-    if (!c->on || c->rows_max < 2)
-        return 0;
-    if (!c->measured[0])
-        return 1;
-    if (c->mode == MODE_LEAN && !control_trial_is_due(c))
-        return 0;
-    if (!c->measured[1])                         /* by now passes find in the caches what they will find */
-        return left >= 1000 ? LEAN_GRID : 0;
-    return !moved || c->calibrating >= CALIBRATING * c->seconds || left < 500 ? 0
-           : c->mode == MODE_LEAN                                             ? LEAN_GRID
-                                                                              : FULL_GRID;
-}
-
-/* What disturbs a measurement makes it slower: fewer rows cost at most what more rows were seen to cost. Sizes never measured follow the
- * nearest smaller one, row by row. */
-static void fill(struct control *c)
-{
-    for (size_t i = CONTROL_GRID - 1; i-- > 1;)
-        if (c->measured[i] && c->measured[i + 1])
-            c->cost[i] = MIN(c->cost[i], c->cost[i + 1]);
-    for (size_t i = 1; i < CONTROL_GRID; i++)
-        if (!c->measured[i]) {
-            double more = (double)(control_grid[i] - control_grid[i - 1]);
-            /* over two sizes: one step may be a tile's border, or one measurement's bad moment */
-            const size_t j = i > 3 ? i - 3 : 0;
-            double slope =
-                i > 1 ? (c->cost[i - 1] - c->cost[j]) / (double)(control_grid[i - 1] - control_grid[j])
-                      : GUESS * c->cost[0];
-            c->cost[i] = c->cost[i - 1] + more * MAX(slope, 0.02 * c->cost[0]);
+    struct plan best = { 0 };
+    const unsigned heads = s->asks >> SOURCE_HEADS & 1, first = s->forced >> SOURCE_HEADS & 1;
+    for (unsigned with = first; with <= heads; with++)
+        for (size_t way = NO_CACHE; way <= c->n_caches; way++) {
+            if (!(s->ways >> way & 1))
+                continue;
+            struct plan top = { 0 };
+            const size_t from = way == NO_CACHE ? 0 : s->passes >= 0 ? (size_t)s->passes : 1,
+                         to = way == NO_CACHE ? 0 : s->passes >= 0 ? (size_t)s->passes : PASSES_MAX;
+            double tokens = 1, reach = 1;
+            for (size_t k = 0; k <= MIN(to, MIN(s->deepest, c->rows_max - 1)); k++) {
+                if (k) tokens += reach *= h->hit[way - 1];
+                if (k < from) continue;
+                const bool drafts = k || with;
+                struct plan p = { .way = way, .passes = k, .ask = with << SOURCE_HEADS,
+                                  .tokens = tokens + (with ? h->gain[k > 0][SOURCE_HEADS] : 0),
+                                  .seconds = (c->pass[k + 1] + (k ? (double)k * c->draft[way - 1] : 0) + (with ? c->ask[SOURCE_HEADS] : 0)) * (drafts ? c->drafted : 1) };
+                if (p.tokens * top.seconds >= top.tokens * p.seconds)
+                    top = p;
+            }
+            if (!top.seconds) continue;
+            ask_what_gains(&top, c, h, s);
+            top.tokens *= h->made[plan_drafts(&top)];
+            top.rate = top.tokens / top.seconds;
+            if (top.rate * (way == s->way ? STAY : 1) > best.rate * (best.way == s->way ? STAY : 1))
+                best = top;
         }
-    for (size_t i = 1; i < CONTROL_GRID; i++)
-        c->cost[i] = MAX(c->cost[i], c->cost[i - 1]);
+    return best;
 }
 
-void control_measured(struct control *c, size_t i, size_t length, double seconds)
+static double expected_tokens(const struct plan *p, const struct chances *h)
 {
-    if (i == 0) {                                /* a new reference for all */
-        double s = c->measured[0] ? scale(c, length) * c->drift : 0;
-        for (size_t j = 0; j < CONTROL_GRID; j++)
-            c->cost[j] *= s;
-        c->at = length;
-        c->drift = 1;
-        c->doubted = false;
-    }
-    c->cost[i] = seconds;
-    c->measured[i] = true;
-    c->calibrating += seconds;
-    c->seconds += seconds;
-    fill(c);
+    double tokens = 1, reach = 1;
+    for (size_t k = 0; k < p->passes; k++)
+        tokens += reach *= h->hit[p->way - 1];
+    for (size_t a = 0; a < ASKS; a++)
+        tokens += p->ask >> a & 1 ? MAX(h->gain[p->passes > 0][a], 0) : 0;
+    return tokens;
 }
 
-static double pass_cost(const struct control *c, size_t rows)
+/* ---- costs ---- */
+
+static double bytes(const struct planner *p, size_t length)
 {
-    size_t i = 0;
-    while (i + 2 < CONTROL_GRID && control_grid[i + 1] < rows)
-        i++;
-    double a = (double)control_grid[i], b = (double)control_grid[i + 1];
-    return c->cost[i] + (c->cost[i + 1] - c->cost[i]) * ((double)rows - a) / (b - a);
+    return p->weight_bytes + p->kv_bytes * (double)length;
 }
 
-void control_round(struct control *c, size_t length)
+double planner_pass_seconds(const struct planner *p, size_t length)
 {
-    if (!c->on)
-        return;
-    /* A size that was measured in a bad moment is never used, and so never corrected: now and then further rows are believed to be cheaper. */
-    const bool hopeful = c->mode == MODE_FULL && c->rounds % HOPEFUL == 0;
-    double s = scale(c, length);
+    return exp(p->speed) * p->size[0] * bytes(p, length);
+}
+
+static void price_costs(struct planner *p, size_t length)
+{
+    struct costs *c = &p->costs;
+    const double all = bytes(p, length), now = exp(p->speed) * all;
     for (size_t r = 1, i = 0; r <= c->rows_max; i++) {
-        const double a = (double)control_grid[i],
-                     more = (c->cost[i + 1] - c->cost[i]) / ((double)control_grid[i + 1] - a);
-        for (; r <= c->rows_max && (r <= control_grid[i + 1] || i + 2 == CONTROL_GRID); r++) {
-            const double cost = c->cost[i] + more * ((double)r - a);
-            c->t[r] = s * (hopeful ? c->cost[0] + 0.75 * (cost - c->cost[0]) : cost);
-        }
+        const double a = (double)cost_rows[i], more = (p->size[i + 1] - p->size[i]) / ((double)cost_rows[i + 1] - a);
+        for (; r <= c->rows_max && (r <= cost_rows[i + 1] || i + 2 == COST_SIZES); r++)
+            c->pass[r] = now * (p->size[i] + more * ((double)r - a));
     }
-    c->lambda = 1 / c->t[1];
-    double best = MAX(rate(c, MODE_LEAN), rate(c, MODE_FULL)) / bytes(c, length);
-    /* plain decoding is always to be had, also where rounds were slower (behind a prompt, say) */
-    if (c->rounds >= trial[MODE_LEAN])
-        c->lambda = MAX(best, 0.95 / c->t[1]);
+    for (size_t i = 0; i < c->n_caches; i++) {
+        /* Half of what fewer bytes save in reading: the rest of a pass takes as long as before. */
+        const double read = p->draft_bytes + p->kv_bytes * (double)MIN(p->draft[i].budget, length);
+        c->draft[i] = p->draft[i].n ? exp(p->speed) * p->draft[i].seconds : exp(p->speed) * p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
+    }
+    for (size_t a = 0; a < ASKS; a++)
+        c->ask[a] = exp(p->speed) * (p->ask[a].n ? p->ask[a].seconds : a == SOURCE_HEADS || a == HEADS_AHEAD ? p->ask[a].seconds * p->size[0] * p->weight_bytes : 0);
+    c->drafted = exp(p->drafted);
 }
 
-/* Value of the best number of rows for candidates of these chances, largest first. */
-static double best_value(const struct control *c, const float *reach, size_t n, size_t *rows)
+/* Fewer rows cost at most what more rows were seen to cost. Sizes never timed follow the nearest smaller ones. */
+static void fill(struct planner *p)
 {
-    double tokens = 1, best = 1 - c->lambda * c->t[1],
-           honest = MIN((c->accepted + 20) / (c->expected + 20), 1.1);
-    /* in lean rounds further rows find colder caches than their price was learned from */
-    double enough = c->mode == MODE_LEAN ? 0.15 : 0.002;
+    double *s = p->size;
+    for (size_t i = COST_SIZES - 1; i-- > 1;)
+        if (p->sized[i] && p->sized[i + 1])
+            s[i] = MIN(s[i], s[i + 1]);
+    for (size_t i = 1; i < COST_SIZES; i++) {
+        const size_t j = i > 3 ? i - 3 : 0;      /* over several sizes: one step may be the border of a tile, or a bad moment */
+        if (!p->sized[i]) {
+            double slope = i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows[i - 1] - cost_rows[j]) : GUESS * s[0];
+            s[i] = s[i - 1] + (double)(cost_rows[i] - cost_rows[i - 1]) * MAX(slope, 0.02 * s[0]);
+        }
+        s[i] = MAX(s[i], s[i - 1]);
+    }
+}
+
+/* The filter's state is (speed, drafted); a round sees speed, or their sum. */
+static void follow(struct planner *p, bool drafts, double seconds, double predicted)
+{
+    const double DRIFT = 1e-4, NOISE = 2.5e-3, CLIP = 0.5, AFTER = 2e-5;
+    double *v = p->var, d = drafts, off = log(seconds / predicted);
+    off = MAX(MIN(off, CLIP), -CLIP);
+    const double a = v[0] + d * v[1], b = v[1] + d * v[2], all = a + d * b + NOISE;
+    p->speed += a / all * off;
+    p->drafted += b / all * off;
+    v[0] += DRIFT - a * a / all;
+    v[1] -= a * b / all;
+    v[2] = MIN(v[2] + AFTER - b * b / all, 0.01);
+}
+
+size_t planner_sizes_due(const struct planner *p, size_t length, size_t left)
+{
+    const bool moved = length > p->sized_at + p->sized_at / 4 + 512;
+    if (!p->on || p->costs.rows_max < 2 || !p->sized[0] || !plan_drafts(&p->plan))
+        return 0;
+    if (!p->sized[1])
+        return left >= WORTH_TIMING ? FIRST_SIZES : 0;
+    return p->calibrating >= CALIBRATE_SHARE * p->seconds ? 0 : moved ? LATER_SIZES : 1;
+}
+
+void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
+{
+    const double all = bytes(p, length);
+    p->calibrating += p->sized[1] && p->sized_at ? seconds : 0;
+    p->seconds += seconds;
+    if (i == 0) {
+        follow(p, false, seconds, exp(p->speed) * p->size[0] * all);
+        return;
+    }
+    p->sized_at = i + 1 == FIRST_SIZES || p->sized_at ? length : 0;
+    p->size[i] = seconds / exp(p->speed) / all;
+    p->sized[i] = true;
+    fill(p);
+}
+
+/* ---- exploration ---- */
+
+static void price_chances(struct planner *p)
+{
+    struct chances *h = &p->known;
+    for (size_t i = 0; i < p->costs.n_caches; i++)
+        h->hit[i] = (p->cache[i].hits + PRIOR * p->usual) / (p->cache[i].trials + PRIOR);
+    for (size_t d = 0; d < 2; d++) {
+        for (size_t a = 0; a < ASKS; a++)
+            h->gain[d][a] = p->gain[d][a].gain;
+        h->made[d] = (p->tokens[d].made + 32) / (p->tokens[d].planned + 32);
+    }
+    p->chances = *h;
+}
+
+/* The chances as they may be at best, of what `x` tries alone. */
+static void hope(const struct planner *p, const struct plan_state *x, struct chances *h)
+{
+    *h = p->known;
+    if (x->forced >> SOURCE_HEADS & 1)
+        for (size_t d = 0; d < 2; d++)
+            h->gain[d][SOURCE_HEADS] += HOPE_GAIN * 4 / (p->gain[d][SOURCE_HEADS].n + 4);
+    else if (x->ways == 1u << NO_CACHE)
+        h->made[0] *= exp(2 * sqrt(p->var[0]));
+    else
+        for (size_t i = 0; i < p->costs.n_caches; i++)
+            h->hit[i] = MIN(h->hit[i] + 2 * sqrt(h->hit[i] * (1 - h->hit[i]) / (p->cache[i].trials + PRIOR)), 0.99);
+}
+
+static double run_cost(const struct planner *p) { return CREDIT * p->costs.pass[1]; }
+
+static bool begins_run(struct planner *p, const struct plan_state *s, const struct plan *best)
+{
+    double most = best->rate * WORTH;
+    bool found = false;
+    for (size_t way = NO_CACHE; way <= p->costs.n_caches + 1; way++) {
+        struct plan_state x = *s;
+        const bool heads = way > p->costs.n_caches;
+        if (heads ? !(s->asks >> SOURCE_HEADS & 1) || best->ask >> SOURCE_HEADS & 1 : !(s->ways >> way & 1) || way == best->way)
+            continue;
+        if (heads) { x.forced |= 1u << SOURCE_HEADS; x.ways = 1u << best->way; }
+        else x.ways = 1u << way;
+        struct chances hopeful;
+        hope(p, &x, &hopeful);
+        const struct plan q = plan_round(&p->costs, &hopeful, &x);
+        if (q.rate > most) { most = q.rate; p->trial = x; found = true; }
+    }
+    return found;
+}
+
+void planner_begin(struct planner *p, size_t length, const struct plan_state *s)
+{
+    struct chances hopeful;
+    p->predicted = 0;
+    p->length = length;
+    if (!p->sized[0] || !p->on) {
+        p->plan = (struct plan){ .ask = s->asks & ~(1u << SOURCE_HEADS | 1u << HEADS_AHEAD) };
+        return;
+    }
+    price_costs(p, length);
+    price_chances(p);
+    const struct plan best = plan_round(&p->costs, &p->chances, s);
+    p->plan = best;
+    p->credit = p->price > 0 ? p->credit : run_cost(p);
+    p->price = MAX(best.rate, 0.95 / p->costs.pass[1]);
+    const bool look = p->rounds % LOOKS == 0 && p->credit > 0;
+    if (p->rounds >= SETTLED && (p->exploring || (look && p->credit >= run_cost(p)))) {
+        if (!p->exploring)
+            p->run = 0, p->exploring = begins_run(p, s, &best);
+        else {
+            p->trial.deepest = s->deepest;
+            hope(p, &p->trial, &hopeful);
+            const bool adopted = p->trial.ways >> best.way & 1 && (best.ask & p->trial.forced) == p->trial.forced;
+            p->exploring = p->credit > 0 && (++p->run < RUN || (!adopted && plan_round(&p->costs, &hopeful, &p->trial).rate > best.rate * WORTH));
+        }
+        if (p->exploring) {
+            hope(p, &p->trial, &hopeful);
+            p->plan = plan_round(&p->costs, &hopeful, &p->trial);
+            p->chances = hopeful;
+        }
+    }
+    p->plan.look = look;
+    if (look)
+        p->plan.ask |= s->asks & ~(1u << SOURCE_HEADS | 1u << HEADS_AHEAD);
+}
+
+void planner_done(struct planner *p, size_t tokens, double expected, double seconds)
+{
+    const bool drafts = plan_drafts(&p->plan);
+    p->expected = 0.995 * p->expected + expected;
+    p->accepted = 0.995 * p->accepted + (double)(tokens - 1);
+    p->rounds++;
+    p->seconds += seconds;
+    if (!p->on || !p->price)
+        return;
+    if (p->exploring)
+        p->credit -= MIN(seconds, 2 * p->plan.seconds) - (double)tokens / p->price;
+    else {
+        p->credit += EXPLORE_SHARE * seconds;
+        p->credit = MIN(p->credit, run_cost(p));
+    }
+    follow(p, drafts, seconds, p->predicted * (drafts ? p->costs.drafted : 1));
+    const size_t way = p->plan.way;
+    const double planned = expected_tokens(&p->plan, &p->known);
+    p->tokens[drafts].made = 0.99 * p->tokens[drafts].made + (double)tokens;
+    p->tokens[drafts].planned = 0.99 * p->tokens[drafts].planned + planned;
+    for (size_t i = 0; i < p->costs.n_caches; i++)
+        if (!p->plan.passes || i + 1 != way) {
+            p->cache[i].hits *= 1 - 1.0 / FORGET;
+            p->cache[i].trials *= 1 - 1.0 / FORGET;
+        }
+    for (size_t a = 0; a < ASKS; a++)
+        p->gain[0][a].n *= 1 - 1.0 / FORGET, p->gain[1][a].n *= 1 - 1.0 / FORGET;
+}
+
+/* ---- during a round ---- */
+
+void planner_start(struct planner *p, const struct planner_setup *s)
+{
+    *p = (struct planner){ .on = s->on, .weight_bytes = s->weight_bytes, .draft_bytes = s->draft_bytes, .kv_bytes = s->kv_bytes,   .usual = PRIOR_HIT,
+                           .var = { 0.01, 0, 0.01 } };
+    p->costs.rows_max = MIN(s->rows_max, (size_t)ROWS_MAX);
+    p->costs.n_caches = s->n_caches;
+    for (size_t i = 0; i < s->n_caches; i++)
+        p->draft[i].budget = s->budget[i];
+    p->ask[SOURCE_HEADS].seconds = p->ask[HEADS_AHEAD].seconds = s->heads_share;
+}
+
+static double best_value(const struct planner *p, const float *reach, size_t n, size_t *rows)
+{
+    const double honest = MIN((p->accepted + 20) / (p->expected + 20), 1.1), each = p->price * (plan_drafts(&p->plan) ? p->costs.drafted : 1);
+    double tokens = 1, best = 1 - each * p->costs.pass[1];
     *rows = 1;
-    for (size_t i = 0; i < n && i + 2 <= c->rows_max; i++) {
+    for (size_t i = 0; i < n && i + 2 <= p->costs.rows_max; i++) {
         tokens += honest * reach[i];
-        double value = tokens - c->lambda * c->t[i + 2];
-        if (value > best + enough) {
+        const double value = tokens - each * p->costs.pass[i + 2];
+        if (value > best + 0.002) {
             best = value;
-            enough = 0.002;
             *rows = i + 2;
         }
     }
     return best;
 }
 
-double control_value(const struct control *c, const struct tree *t, size_t *rows)
+double planner_value(const struct planner *p, const struct tree *t, size_t *rows)
 {
     float reach[TREE_POOL_MAX];
-    return best_value(c, reach, tree_reaches(t, reach), rows);
+    return best_value(p, reach, tree_reaches(t, reach), rows);
 }
 
-double control_chain_value(const struct control *c, double p, double seconds)
-{
-    double tokens = 1, reach = 1, best = 1 - c->lambda * c->t[1];
-    for (size_t k = 1; k < MIN(c->rows_max, (size_t)CONTROL_PASSES); k++) {
-        tokens += reach *= p;
-        best = MAX(best, tokens - c->lambda * (c->t[k + 1] + (double)k * seconds));
-    }
-    return best;
-}
-
-double control_min_reach(const struct control *c)
+double planner_min_reach(const struct planner *p)
 {
     double least = 1;
-    for (size_t r = 1; r < MIN(c->rows_max, (size_t)16); r++)
-        least = MIN(least, c->lambda * (c->t[r + 1] - c->t[r]));
+    for (size_t r = 1; r < MIN(p->costs.rows_max, (size_t)16); r++)
+        least = MIN(least, p->price * (p->costs.pass[r + 1] - p->costs.pass[r]));
     return MAX(least, 0.01);
 }
 
-bool control_knows(const struct control *c, size_t s) { return c->drafter[s].n >= 4; }
-double control_gain(const struct control *c, size_t s)
-{
-    return c->drafter[s].gain - c->lambda * c->drafter[s].seconds;
-}
-
-bool control_looks(const struct control *c) { return c->on && c->rounds % LOOKS == 0; }
-
-bool control_asks(struct control *c, size_t s)
-{
-    const bool of_text = s != SOURCE_PARTIAL && s != SOURCE_HEADS && s != HEADS_AHEAD;
-    if (c->mode == MODE_LEAN && !of_text)
-        return false;
-    if (c->mode == MODE_FULL && (of_text || s == SOURCE_PARTIAL))
-        return true;                             /* microseconds beside draft passes; control_pass_pays knows */
-    if (!control_knows(c, s) || control_gain(c, s) > 0) {
-        c->drafter[s].idle = 0;
-        return true;
-    }
-    /* what does not pay now may pay later in the text: look again now and then, for a small share of the time */
-    if (of_text)
-        return control_looks(c) && c->drafter[s].looking < LOOKING * c->seconds;
-    if (++c->drafter[s].idle < 16 || c->exploring >= SHARE * c->seconds)
-        return false;
-    c->exploring += c->drafter[s].seconds;
-    c->drafter[s].idle = 0;
-    return true;
-}
-
-void control_drafted(struct control *c, size_t s, double before, double after, double seconds)
-{
-    double w = 1.0 / (double)MIN(++c->drafter[s].n, (size_t)50), usual = c->drafter[s].seconds;
-    c->drafter[s].looking += c->mode == MODE_LEAN && control_gain(c, s) <= 0 ? seconds : 0;
-    c->drafter[s].gain += w * (after - before - c->drafter[s].gain);
-    c->drafter[s].seconds += w * (c->drafter[s].n > 4 ? MIN(seconds, 3 * usual) - usual : seconds - usual);
-}
-
-/* Half of what fewer bytes of weights save in reading: the rest of a pass takes as long as it does. */
-double control_pass_seconds(const struct control *c, double weight_bytes, size_t length)
-{
-    const double all = bytes(c, length);
-    return scale(c, length) * c->cost[0] * (1 - (c->weight_bytes - weight_bytes) / 2 / all);
-}
-
-/* Put x in its place. */
 static void insert(float *reach, size_t n, float x)
 {
     for (; n > 0 && reach[n - 1] < x; n--)
@@ -298,53 +330,65 @@ static void insert(float *reach, size_t n, float x)
     reach[n] = x;
 }
 
-bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds)
+bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach)
 {
-    float all[TREE_POOL_MAX + CONTROL_PASSES];
-    size_t rows, n = tree_reaches(t, all);
-    double now = best_value(c, all, n, &rows);
-    for (size_t more = 1; more <= CONTROL_PASSES / 2; more++) {
-        insert(all, n++, (float)(reach *= p));
-        if (best_value(c, all, n, &rows) - c->lambda * (double)more * seconds > now + 0.002)
+    float all[TREE_POOL_MAX + PASSES_MAX];
+    size_t rows, n = tree_reaches(t, all), way = p->plan.way;
+    const double now = best_value(p, all, n, &rows), each = p->price * p->costs.drafted * p->costs.draft[way - 1];
+    for (size_t more = 1; more <= PASSES_MAX / 2; more++) {
+        insert(all, n++, (float)(reach *= p->chances.hit[way - 1]));
+        if (best_value(p, all, n, &rows) - (double)more * each > now + 0.002)
             return true;
     }
     return false;
 }
 
-void control_verified(struct control *c, size_t length, size_t rows, double seconds)
+void planner_asked(struct planner *p, size_t a, double before, double after, double seconds)
 {
-    if (!c->on)
-        return;
-    double expected = scale(c, length) * pass_cost(c, rows), ratio = seconds / expected;
-    ratio = MIN(MAX(ratio, 0.5), 2);             /* a pass that was put aside says little */
-    c->drift += 0.03 * (ratio - c->drift);
-    /* all sizes, as what slows one pass (another guest of the host, say) mostly slows all, and those around this one a little more, by nearness */
-    for (size_t i = 0; i < CONTROL_GRID; i++) {
-        double lo = i ? (double)control_grid[i - 1] : 0, mid = (double)control_grid[i],
-               hi = i + 1 < CONTROL_GRID ? (double)control_grid[i + 1] : 1e9;
-        double r = (double)rows, near = r <= lo || r >= hi ? 0
-                                        : r <= mid         ? (r - lo) / (mid - lo)
-                                                           : (hi - r) / (hi - mid);
-        c->cost[i] *= 1 + (0.08 + 0.04 * near) * (ratio - 1);
-    }
-    for (size_t i = 1; i < CONTROL_GRID; i++)
-        c->cost[i] = MAX(c->cost[i], c->cost[i - 1]);
+    const double now = seconds / exp(p->speed), usual = p->ask[a].seconds;
+    p->ask[a].n = MIN(p->ask[a].n + 1, (size_t)50);
+    p->ask[a].seconds += ((p->ask[a].n > 4 ? MIN(now, 3 * usual) : now) - usual) / (double)p->ask[a].n;
+    struct gain *g = &p->gain[p->plan.passes > 0][a];
+    g->n = MIN(g->n + 1, 50);
+    g->gain += (after - before - g->gain) / (g->n + 1);
+    p->predicted += p->costs.ask[a];
 }
 
-void control_done(struct control *c, size_t length, size_t tokens, double expected, double seconds)
+void planner_passed(struct planner *p, double seconds)
 {
-    c->expected = 0.995 * c->expected + expected;
-    c->accepted = 0.995 * c->accepted + (double)(tokens - 1);
-    c->rounds++;
-    c->seconds += seconds;
-    if (!c->on || ++c->in_mode <= SETTLE)
+    const size_t i = p->plan.way - 1;
+    p->draft[i].n = MIN(p->draft[i].n + 1, (size_t)40);
+    p->draft[i].seconds += (seconds / exp(p->speed) - p->draft[i].seconds) / (double)p->draft[i].n;
+    if (p->draft[i].n == 1)
+        p->costs.draft[i] = seconds;
+    p->predicted += p->costs.draft[i];
+}
+
+void planner_guessed(struct planner *p, bool hit)
+{
+    const size_t i = p->plan.way - 1;
+    p->cache[i].hits = p->cache[i].hits * (1 - 1 / KEEP) + hit;
+    p->cache[i].trials = p->cache[i].trials * (1 - 1 / KEEP) + 1;
+}
+
+void planner_verified(struct planner *p, size_t rows, double seconds)
+{
+    if (!p->on)
         return;
-    const double mean =
-        c->ran[c->mode].tokens > 20 ? c->ran[c->mode].seconds / c->ran[c->mode].tokens * (double)tokens : 1e9;
-    /* one that was put aside says little */
-    const double spent = MIN(seconds / bytes(c, length), 5 * mean);
-    c->spent.tokens += (double)tokens;
-    c->spent.seconds += spent;
-    c->ran[c->mode].tokens = 0.99 * c->ran[c->mode].tokens + (double)tokens;
-    c->ran[c->mode].seconds = 0.99 * c->ran[c->mode].seconds + spent;
+    if (!p->sized[0]) {
+        p->size[0] = seconds / bytes(p, p->length);
+        p->sized[0] = true;
+        fill(p);
+        return;
+    }
+    const double expected = p->costs.pass[rows];
+    p->predicted += expected;
+    const double ratio = MIN(MAX(seconds / (expected * (plan_drafts(&p->plan) ? p->costs.drafted : 1)), 0.5), 2);
+    for (size_t i = 0; i < COST_SIZES; i++) {    /* sizes around this one, by nearness */
+        double lo = i ? (double)cost_rows[i - 1] : 0, mid = (double)cost_rows[i], hi = i + 1 < COST_SIZES ? (double)cost_rows[i + 1] : 1e9;
+        double r = (double)rows, near = r <= lo || r >= hi ? 0 : r <= mid ? (r - lo) / (mid - lo) : (hi - r) / (hi - mid);
+        p->size[i] *= 1 + (p->sized[i] ? 0.04 : 0.15) * near * (ratio - 1);
+    }
+    for (size_t i = 1; i < COST_SIZES; i++)
+        p->size[i] = MAX(p->size[i], p->size[i - 1]);
 }

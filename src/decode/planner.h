@@ -1,85 +1,136 @@
-/* The controller (DESIGN section 6): what to draft and what to verify, so that tokens per second are the most this machine gives.
+/* The planner: what a round drafts and how many rows it verifies, so that the text grows as fast as this machine allows.
  *
- * A round of r rows costs t(r) for verification and what its drafters take, and yields 1 + (accepted candidates) tokens. With
- * the rate lambda that decoding has been running at, a round is worth
+ *     planner_start(&p, ...)
+ *     each round:
+ *         planner_begin(&p, state)              costs and chances of this round, then p.plan
+ *         planner_asked, planner_passed         what each drafter of the plan took and added
+ *         planner_rows                          how many of the candidates to verify
+ *         planner_verified, planner_done        what the round took and made
  *
- *     value = 1 + sum of reach over the kept candidates - lambda * seconds          (the best plan has the largest value)
+ * The value of a plan is its expected tokens per second. SPIRe (its throughput formula) and MagicDec predict it as
  *
- * so: keep the r - 1 likeliest candidates for the r of the largest value, and ask a drafter when the value that its proposals have
- * lately added is more than lambda times its time. t(r) is measured on this machine: a pass of one row at the start, a few of
- * several before drafting is tried for the first time, and again where it is tried or used and the text has grown a lot (0.2 % of
- * the time), corrected by every round; between measurements it scales with the bytes that a pass reads.
+ *     rate = expected tokens / (draft passes * seconds of one + seconds of the verification pass)
  *
- * Such estimates cannot know everything: a pass after draft passes finds other things in the caches than a pass after a pass. So rounds
- * are run in two modes, lean (only the text's own repetitions are verified, where they are likely; and where they have not gained lately, they are
- * looked for in 0.1 % of the time) and full; the rate of each is measured as it comes out, the better one is used, and the other one is
- * tried again now and then for a few rounds, drafting only where it could pay by what is known of it. That is what keeps speculation from
- * costing time. Choices depend on time and cannot change the text (R1, R2). */
+ * Here every term is measured: `costs` holds seconds and `chances` holds how often guesses come true. plan_round() takes both
+ * and returns the plan of the highest rate. It is a pure function: no clock, no state.
+ *
+ * Costs. Passes of a few sizes are timed at the start of drafting and again as the text grows. Between measurements a cost
+ * scales with the bytes that a pass reads. A filter follows two corrections from what rounds took: the speed of the machine,
+ * which other users change all the time, and how much longer a round takes after draft passes, because a verification pass finds
+ * different cache contents after draft passes than after another verification pass.
+ *
+ * Exploration. Estimates of what has not been run for a while may be wrong. So the planner earns credit, EXPLORE_SHARE of the time, and
+ * spends it on the way of drafting whose optimistic rate is highest, for a run of rounds. A run ends when even the optimistic
+ * rate is below the best plan's, or when the credit is spent. Asking a text drafter that has not gained lately
+ * (it takes microseconds) comes out of the same credit.
+ *
+ * A plan depends on time and chance. The text does not depend on the plan (DESIGN R1, R2). */
 #pragma once
 #include "src/decode/tree.h"
 
-enum { CONTROL_GRID = 10, CONTROL_PASSES = 16, CONTROL_ROWS_MAX = TREE_ROWS_MAX };
-
-enum control_mode { MODE_LEAN, MODE_FULL };
-
-struct control {
-    bool on;
-    enum control_mode mode, better;
-    /* rounds since it was entered; until it ends; trials that the other mode has won */
-    size_t in_mode, to_go, won;
-    size_t postponed; bool doubted;              /* trials of full rounds put off or given up; so many that passes are to be measured again */
-    bool stale;                                  /* of the last such trial: what draft passes took is not to be believed either */
-    struct { double tokens, seconds; } ran[2];   /* in each mode, fading; seconds per byte that a one-row pass reads */
-    struct { double tokens, seconds; } spent;    /* the same since the mode was entered and settled, not fading */
-    double weight_bytes, kv_bytes;               /* of a pass; of a position */
-    double cost[CONTROL_GRID]; bool measured[CONTROL_GRID];   /* seconds of a pass of control_grid[i] rows at length `at` */
-    size_t at;
-    /* since the start; of it in calibration; measured / expected, lately */
-    double seconds, calibrating, drift;
-    size_t rounds, rows_max;
-    /* fading means; seconds of looks in vain; times and rounds not asked */
-    struct { double gain, seconds, looking; size_t n, idle; } drafter[N_SOURCES + 1];
-    double expected, accepted;                   /* candidates of rounds, fading: guesses that are the likeliest of many come true less often */
-    double exploring;                            /* seconds spent in passes that did not look worth it */
-    double lambda, t[CONTROL_ROWS_MAX + 1];      /* of this round; t[0] unused */
+enum {
+    COST_SIZES = 10,                 /* sizes of passes that have a cost of their own: cost_rows[] */
+    CACHES_MAX = 6,                  /* budgets and policies of the partial cache */
+    PASSES_MAX = 16,                 /* draft passes of a round */
+    HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
+    ASKS = N_SOURCES + 1,            /* drafters that a plan may ask: bits of enum source, and HEADS_AHEAD */
+    ROWS_MAX = TREE_ROWS_MAX,
+    NO_CACHE = 0,                    /* a way of drafting: without draft passes, or with cache `way` - 1 */
 };
-extern const size_t control_grid[CONTROL_GRID];
+extern const size_t cost_rows[COST_SIZES];
 
-void control_start(struct control *c, bool on, size_t rows_max, double weight_bytes, double kv_bytes);
+struct costs {                       /* seconds, in this round */
+    size_t rows_max, n_caches;
+    double pass[ROWS_MAX + 1];       /* a verification pass of r rows; pass[0] is unused */
+    double draft[CACHES_MAX];        /* a draft pass over each cache */
+    double ask[ASKS];                /* asking a drafter that makes no pass */
+    double drafted;                  /* factor of all costs in a round with draft passes or heads */
+};
 
-/* Whether to measure passes now, `left` tokens before the end; then control_measured for each of the sizes control_grid[0..n). */
-size_t control_wants_calibration(const struct control *c, size_t length, size_t left);
-void   control_measured(struct control *c, size_t i, size_t length, double seconds);
+struct chances {                     /* in this round */
+    double hit[CACHES_MAX];          /* that the first guess of a draft pass over each cache comes true */
+    double gain[2][ASKS];            /* tokens a round that a drafter adds, less what its rows cost */
+    double made[2];                  /* tokens made for each one expected: without draft passes and heads, with them */
+};
 
-/* A round begins at this length: costs and rate. Then its mode. */
-void control_round(struct control *c, size_t length);
-void control_choose_mode(struct control *c);
-/* Between the two: whether this round begins a trial of drafting, or is of one; and whether it may, where by what is known drafting could gain so many tokens a round. If not,
- * the trial is put off, or given up unless it is ahead; behind every sixth one passes may be measured again, and heads and the rate of full rounds count as
- * unknown, as what is known may be wrong. */
-bool control_trial_is_due(const struct control *c);
-bool control_is_trial(const struct control *c);
-bool control_may_try(struct control *c, double could_gain);
-/* Value of the best choice of rows, and that choice. */
-double control_value(const struct control *c, const struct tree *t, size_t *rows);
-/* Whether to ask a drafter whose worth is learned from what its proposals added to the value. */
-enum { HEADS_AHEAD = N_SOURCES };                 /* beside SOURCE_HEADS: the heads behind the last draft pass */
-bool control_asks(struct control *c, size_t drafter);
-/* Whether this round looks at what the text itself proposes, likely or not (in lean rounds: of drafters that are asked): so one learns how likely it is. */
-bool control_looks(const struct control *c);
-bool control_knows(const struct control *c, size_t drafter);      /* it has been asked often enough */
-double control_gain(const struct control *c, size_t drafter);     /* by what is known, in tokens a round, less what it takes */
-void control_drafted(struct control *c, size_t drafter, double value_before, double value_after,
-                     double seconds);
-/* Whether a further draft pass pays that takes `seconds`, below a node that is reached with this chance, when guesses come true with
- * chance p: alone, or as the first of several. */
-bool control_pass_pays(const struct control *c, const struct tree *t, double reach, double p, double seconds);
-/* Seconds of a pass of one row over a cache of this length, from the bytes that it reads. */
-double control_pass_seconds(const struct control *c, double weight_bytes, size_t length);
-/* Value of the best chain of draft passes whose guesses come true with chance p and take this long each. */
-double control_chain_value(const struct control *c, double p, double seconds);
+struct plan_state {
+    unsigned ways;                   /* allowed: bit `way`; NO_CACHE is bit 0 */
+    unsigned asks, forced;           /* drafters that may be asked, and that must be */
+    long passes;                     /* draft passes where they are fixed, else -1 */
+    size_t deepest;                  /* tokens that the text still needs beyond the bonus token */
+    size_t way;                      /* of the last round: a change has to be worth it */
+};
+
+struct plan {
+    size_t way, passes;              /* passes: at most; drafting stops early where the next one does not pay */
+    unsigned ask;                    /* bit per drafter */
+    bool look;                       /* text drafters propose what is unlikely too: so their chances are learned */
+    double tokens, seconds, rate;    /* expected */
+};
+
+/* The plan with the highest rate. */
+struct plan plan_round(const struct costs *c, const struct chances *h, const struct plan_state *s);
+/* Whether a plan makes draft passes or asks heads. */
+bool plan_drafts(const struct plan *p);
+
+struct planner {
+    bool on;
+    struct plan plan;                /* of this round */
+    struct costs costs;
+    struct chances chances, known;   /* of this round: optimistic while exploring; as estimated */
+    double price;                    /* tokens that a second is worth: the rate of the best plan */
+
+    /* What costs are made from, at speed 1: seconds of a pass for each byte that it reads; seconds of drafters. */
+    double weight_bytes, draft_bytes, kv_bytes;
+    double size[COST_SIZES]; bool sized[COST_SIZES];
+    size_t sized_at;                 /* length at which passes were timed last */
+    struct { size_t budget, n; double seconds; } draft[CACHES_MAX];
+    struct { size_t n; double seconds; } ask[ASKS];
+    double speed, drafted, var[3];   /* logarithms of the two corrections; their variances and covariance */
+
+    /* What chances are made from: fading counts. */
+    struct { double hits, trials; } cache[CACHES_MAX];
+    double usual;                    /* hit rate of the cache in use */
+    struct gain { double gain, n; } gain[2][ASKS];
+    struct { double made, planned; } tokens[2];
+    double expected, accepted;       /* candidates of rounds */
+
+    /* Exploration: whether this round is of a run, what it tries, and what is left to spend. */
+    bool exploring;
+    struct plan_state trial;
+    double credit;
+    size_t run;
+
+    /* This round, as it goes: its length, predicted seconds, expected tokens. */
+    size_t length;
+    double predicted;
+    size_t rounds;
+    double seconds, calibrating;     /* since the start; of it in timing passes, after the first time */
+};
+
+/* The bytes of the weights that a verification pass and a draft pass read, and of one position of the cache. heads_share: what
+ * asking the heads reads, as a share of a pass's weights. */
+struct planner_setup { bool on; size_t rows_max, n_caches, budget[CACHES_MAX]; double weight_bytes, draft_bytes, kv_bytes, heads_share; };
+void planner_start(struct planner *p, const struct planner_setup *s);
+
+/* How many of the sizes cost_rows[0..] to time now, `left` tokens before the end of the text; then planner_timed for each. */
+size_t planner_sizes_due(const struct planner *p, size_t length, size_t left);
+void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
+
+/* A round begins at this length: sets p->plan. */
+void planner_begin(struct planner *p, size_t length, const struct plan_state *s);
+/* Value of the best choice of rows, in tokens, less what their seconds are worth; and that choice. */
+double planner_value(const struct planner *p, const struct tree *t, size_t *rows);
 /* A candidate less likely than this does not pay as a row. */
-double control_min_reach(const struct control *c);
-/* What the round took. */
-void control_verified(struct control *c, size_t length, size_t rows, double seconds);
-void control_done(struct control *c, size_t length, size_t tokens, double expected, double seconds);
+double planner_min_reach(const struct planner *p);
+/* Whether a further draft pass pays below a node that is reached with this chance: alone, or as the first of several. */
+bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach);
+/* What a drafter added to the value and took; what a draft pass took; whether its first guess came true. */
+void planner_asked(struct planner *p, size_t ask, double value_before, double value_after, double seconds);
+void planner_passed(struct planner *p, double seconds);
+void planner_guessed(struct planner *p, bool hit);
+/* The verification pass took so long. The round took so long and made so many tokens, of which `expected` were accepted candidates by the tree's estimates. */
+void planner_verified(struct planner *p, size_t rows, double seconds);
+void planner_done(struct planner *p, size_t tokens, double expected, double seconds);
+/* Seconds of a pass of one row. */
+double planner_pass_seconds(const struct planner *p, size_t length);

@@ -21,6 +21,15 @@ uint32_t tree_child(const struct tree *t, uint32_t parent, int32_t token)
     return i;
 }
 
+uint32_t tree_best_child(const struct tree *t, uint32_t parent)
+{
+    uint32_t best = 0;
+    for (uint32_t c = t->node[parent].first; c; c = t->node[c].next)
+        if (!best || t->node[c].p > t->node[best].p)
+            best = c;
+    return best;
+}
+
 /* p of a node has grown: so does the reach of what hangs below it. */
 static void reach_down(struct tree *t, uint32_t i)
 {

@@ -41,6 +41,8 @@ void tree_start(struct tree *t, int32_t root, size_t max_depth);
 
 /* The child of `parent` that carries `token`, 0: none. */
 uint32_t tree_child(const struct tree *t, uint32_t parent, int32_t token);
+/* The likeliest child, 0: none. */
+uint32_t tree_best_child(const struct tree *t, uint32_t parent);
 
 /* Propose `token` behind `parent` with chance p (clamped to [0, 1]; of several proposals the largest counts). Returns the node, or 0 when the pool is
  * full or the depth reached. */

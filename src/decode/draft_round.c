@@ -1,0 +1,65 @@
+/* Drafting of one round: plan, ask the drafters of the plan, trim. */
+#include "src/decode/draft.h"
+
+/* Caches of a budget beyond the text are the full cache itself: one of them is enough. */
+static unsigned ways(const struct drafting *g, size_t length)
+{
+    unsigned mask = g->set.draft_passes > 0 ? 0 : 1u << NO_CACHE;
+    for (size_t i = 0; i < g->planner.costs.n_caches && g->set.draft_passes; i++)
+        if (i == 0 || g->planner.draft[i].budget < length)
+            mask |= 1u << (i + 1);
+    return mask;
+}
+
+static int ask(struct drafting *g, const struct drafter_ops *ops, struct err *e)
+{
+    struct planner *p = &g->planner;
+    bool more;
+    size_t rows;
+    if (!p->on)
+        return ops->expand(g, &more, e);
+    const double start = g->clock(), before = planner_value(p, g->tree, &rows);
+    if (ops->expand(g, &more, e))
+        return -1;
+    planner_asked(p, ops->source, before, planner_value(p, g->tree, &rows), g->clock() - start);
+    return 0;
+}
+
+/* A chain of draft passes: each stands at the likeliest guess of the one before. */
+static int ask_passes(struct drafting *g, const struct drafter_ops *ops, struct err *e)
+{
+    struct planner *p = &g->planner;
+    bool more = true;
+    while (more && g->passes < p->plan.passes) {
+        const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
+        if ((g->passes && !node) ||
+            (p->on && g->set.draft_passes < 0 && !planner_pass_pays(p, g->tree, g->tree->node[node].reach)))
+            break;
+        if (ops->expand(g, &more, e))
+            return -1;
+    }
+    return 0;
+}
+
+int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e)
+{
+    struct planner *p = &g->planner;
+    size_t rows = ROWS_MAX;
+    const struct plan_state s = { .ways = ways(g, length), .asks = g->set.drafters & ~(1u << SOURCE_PARTIAL), .passes = g->set.draft_passes, .deepest = g->tree->max_depth, .way = p->plan.way };
+    g->passes = 0;
+    planner_begin(p, length, &s);
+    g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
+    g->looks = p->on && p->plan.look;
+    for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
+        const enum source source = drafters[i]->source;
+        const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
+        if (!wanted || (drafters[i]->prepare && !drafters[i]->prepare(g)))
+            continue;
+        if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e))
+            return -1;
+    }
+    if (p->on)
+        planner_value(p, g->tree, &rows);
+    tree_keep(g->tree, rows);
+    return 0;
+}

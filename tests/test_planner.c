@@ -1,0 +1,392 @@
+/* The planner on simulated machines. A machine says how long passes take, with noise. A text says how often guesses come true. Seconds are added up, none
+ * pass. The rounds are the product's own draft_round(), with drafters that take simulated time. */
+#include "src/decode/draft.h"
+#include "tests/reference.h"
+#include "tests/test.h"
+
+struct machine {
+    double weight_bytes, kv_bytes, bytes_per_second;       /* a pass of one row reads the weights and the cache */
+    double row, kv_row;                                    /* seconds of a further row; for a byte of cache */
+    double share;                                          /* bytes that a draft pass reads, as a share of the weights and its budget */
+    double noise; size_t hiccup;                           /* of a pass; every so many passes takes 6 times as long */
+    double others;                                         /* how much the speed differs from one third of a second to the next */
+    size_t tile; double border;                            /* rows of a tile; seconds of each further tile */
+    size_t cold; double slower;                            /* one-row passes of the first rounds take so many times as long */
+    double after;                                          /* and a verification pass after draft passes */
+};
+struct text {
+    double pass, far;                                      /* a guess of a draft pass comes true with this chance; of the misses that a four times larger cache avoids */
+    double often, match;                                   /* a match of the text's end exists; each of its 6 tokens comes true */
+    double heads, head_seconds;                            /* three chained guesses of heads; their price */
+};
+
+enum { SEEDS = 32, RIGHT = 1, MATCH = 6, HEADS = 3, WINDOW = 1000 };
+static const size_t budgets[] = { 256, 1024, 4096 };
+
+static struct rng rng;
+static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
+
+/* ---- a machine's time ---- */
+
+static struct sim {
+    const struct machine *m; const struct text *text;
+    struct drafting g;
+    struct tree tree;
+    double clock, others, others_until;
+    size_t passes, length;
+    bool found; double match_p[2], head_p[2];              /* fading hits and trials */
+    double mean_rows, mean_passes, mean_cache, timing;
+    double window_seconds[1024], window_plain[1024];
+    size_t trials; bool was_exploring;
+} sim;
+
+static double exact_pass(const struct machine *m, size_t rows, size_t length)
+{
+    const double cache = m->kv_bytes * (double)length;
+    return (m->weight_bytes + cache) / m->bytes_per_second + (double)(rows - 1) * (m->row + m->kv_row * cache) +
+           (m->tile ? (double)((rows - 1) / m->tile) * m->border : 0);
+}
+static double exact_draft(const struct machine *m, size_t cache, size_t length)
+{
+    return m->share * (m->weight_bytes + (double)MIN(budgets[cache], length) * m->kv_bytes) / m->bytes_per_second;
+}
+static double true_hit(const struct text *t, size_t cache)
+{
+    return 1 - (1 - t->pass) * pow(1 - t->far, (double)cache);
+}
+/* The mean factor of noise() but for others. */
+static double mean_noise(const struct machine *m)
+{
+    return exp(m->noise * m->noise / 2) * (m->hiccup ? 1 + 5.0 / (double)m->hiccup : 1);
+}
+static double spend(double seconds)
+{
+    const struct machine *m = sim.m;
+    if (m->others > 0 && sim.clock >= sim.others_until)
+        sim.others = exp(m->others * rng_normal(&rng)), sim.others_until = sim.clock + 0.33;
+    seconds *= sim.others * exp(m->noise * rng_normal(&rng)) * (m->hiccup && ++sim.passes % m->hiccup == 0 ? 6 : 1);
+    sim.clock += seconds;
+    return seconds;
+}
+static double clock_of_sim(void) { return sim.clock; }
+static double spend_pass(size_t rows, bool after_drafts)
+{
+    const bool cold = rows == 1 && sim.g.planner.rounds < sim.m->cold;
+    return spend(exact_pass(sim.m, rows, sim.length) * (cold ? sim.m->slower : 1) * (after_drafts && sim.m->after ? sim.m->after : 1));
+}
+
+/* ---- drafters ---- */
+
+static double chance(const double p[2]) { return p[0] / p[1]; }
+static void learn(double p[2], bool hit)
+{
+    p[0] += hit, p[1] += 1;
+    if (p[1] > 200) p[0] /= 2, p[1] /= 2;
+}
+/* A guess after `node`: the text's token, as often as p says where the path to the node is the text; else one of its source's own. */
+static int32_t guess(const struct drafting *g, uint32_t node, enum source source, double p)
+{
+    const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
+    return on_path && uniform() < p ? RIGHT : 2 + (int32_t)source;
+}
+static int propose_match(struct drafting *g, bool *more, struct err *e)
+{
+    (void)e, *more = false;
+    sim.clock += 2e-6;
+    for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
+        if (g->looks || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
+            at = tree_add(g->tree, at, guess(g, at, SOURCE_SUFFIX, sim.text->match), SOURCE_SUFFIX, (float)chance(sim.match_p), 0);
+    return 0;
+}
+static int propose_heads(struct drafting *g, bool *more, struct err *e)
+{
+    (void)e, *more = false;
+    spend(sim.text->head_seconds);
+    for (uint32_t i = 0, at = 0; i < HEADS && (i == 0 || at); i++)
+        at = tree_add(g->tree, at, guess(g, at, SOURCE_HEADS, sim.text->heads), SOURCE_HEADS, (float)chance(sim.head_p), 0);
+    return 0;
+}
+static int make_pass(struct drafting *g, bool *more, struct err *e)
+{
+    const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
+    const size_t cache = g->planner.plan.way - 1;
+    (void)e;
+    planner_passed(&g->planner, spend(exact_draft(sim.m, cache, sim.length)));
+    g->passes++, g->pass_node = node;
+    *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL, (float)g->planner.chances.hit[cache], 0) != 0;
+    return 0;
+}
+static const struct drafter_ops sim_suffix = { .source = SOURCE_SUFFIX, .expand = propose_match },
+    sim_heads = { .source = SOURCE_HEADS, .expand = propose_heads },
+    sim_partial = { .source = SOURCE_PARTIAL, .expand = make_pass };
+static const struct drafter_ops *const sim_drafters[] = { &sim_suffix, &sim_partial, &sim_heads, NULL };
+
+/* ---- rounds ---- */
+
+static void start(const struct machine *m, const struct text *text, size_t length, size_t n_caches)
+{
+    struct planner_setup s = { .on = true, .rows_max = 48, .n_caches = n_caches, .weight_bytes = m->weight_bytes,
+                               .draft_bytes = m->weight_bytes, .kv_bytes = m->kv_bytes, .heads_share = 0.2 };
+    memcpy(s.budget, budgets, sizeof budgets);
+    sim = (struct sim){ .m = m, .text = text, .length = length, .others = 1, .match_p = { 3, 6 }, .head_p = { 3, 6 } };
+    sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim;
+    sim.g.set.drafters = 1u << SOURCE_SUFFIX | 1u << SOURCE_PARTIAL | (text->head_seconds > 0) << SOURCE_HEADS;
+    sim.g.set.draft_passes = -1;
+    planner_start(&sim.g.planner, &s);
+}
+
+static void time_passes(size_t left)
+{
+    struct planner *p = &sim.g.planner;
+    const size_t n = planner_sizes_due(p, sim.length, left), times = p->sized[1] ? 2 : 1;
+    double best[COST_SIZES];
+    for (size_t again = 0; again < times; again++)
+        for (size_t i = 0; i < n; i++) {
+            const double s = spend_pass(cost_rows[i], false);
+            sim.timing += s;
+            best[i] = again ? MIN(best[i], s) : s;
+        }
+    for (size_t i = 0; i < n; i++) planner_timed(p, i, sim.length, best[i]);
+}
+
+/* Walks down the text's own tokens; drafters learn which of their guesses were right. */
+static size_t accept(void)
+{
+    const struct tree *t = &sim.tree;
+    for (uint32_t tokens = 1, at = 0;; tokens++) {
+        uint32_t next = 0;
+        for (uint32_t i = t->node[at].first; i; i = t->node[i].next) {
+            const bool right = t->node[i].token == RIGHT;
+            if (t->node[i].sources >> SOURCE_SUFFIX & 1) learn(sim.match_p, right);
+            if (t->node[i].sources >> SOURCE_HEADS & 1) learn(sim.head_p, right);
+            if (t->node[i].sources >> SOURCE_PARTIAL & 1) planner_guessed(&sim.g.planner, right);
+            if (right) next = i;
+        }
+        bool kept = false;
+        for (size_t k = 1; next && k < t->n_kept; k++) kept |= t->kept[k] == next;
+        if (!kept) return tokens;
+        at = next;
+    }
+}
+
+static size_t run_round(size_t left)
+{
+    struct planner *p = &sim.g.planner;
+    struct err e;
+    const double begin = sim.clock;
+    time_passes(left);
+    const double from = sim.clock;
+    sim.found = uniform() < sim.text->often;
+    tree_start(&sim.tree, 0, left - 1);
+    draft_round(&sim.g, sim_drafters, sim.length, &e);
+    planner_verified(p, sim.tree.n_kept, spend_pass(sim.tree.n_kept, sim.g.passes > 0));
+    double expected = 0;
+    for (size_t k = 1; k < sim.tree.n_kept; k++) expected += (double)sim.tree.node[sim.tree.kept[k]].reach;
+    const size_t tokens = accept();
+    planner_done(p, tokens, expected, sim.clock - from);
+    sim.trials += p->exploring && !sim.was_exploring, sim.was_exploring = p->exploring;
+    sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
+    sim.mean_passes += 0.003 * ((double)sim.g.passes - sim.mean_passes);
+    sim.mean_cache += 0.003 * ((double)p->plan.way - sim.mean_cache);
+    if (getenv("TRACE") && p->seconds < atof(getenv("TRACE")))
+        printf("%zu t=%.4f len %zu way %zu passes %zu/%zu rows %zu tok %zu %s credit %.2f price*t1 %.3f ask %x g %.2f n %.1f speed %.3f drafted %.3f sd %.3f hit %.2f %.2f rate*t1 %.3f made %.3f %.3f\n", p->rounds, p->seconds, sim.length, p->plan.way, sim.g.passes, p->plan.passes, sim.tree.n_kept, tokens,
+            p->exploring ? "EXP" : "", p->credit / p->costs.pass[1], p->price * p->costs.pass[1], p->plan.ask, p->gain[0][SOURCE_HEADS].gain, p->gain[0][SOURCE_HEADS].n, p->speed, p->drafted, sqrt(p->var[2]), p->chances.hit[0], p->chances.hit[1], p->plan.rate * p->costs.pass[1], p->chances.made[0], p->chances.made[1]);
+    for (size_t i = 0; i < tokens; i++) {
+        const size_t w = MIN((sim.length + i) / WINDOW, (size_t)1023);
+        sim.window_seconds[w] += (sim.clock - begin) / (double)tokens;
+        sim.window_plain[w] += sim.others * exact_pass(sim.m, 1, sim.length + i) * mean_noise(sim.m);
+    }
+    sim.length += tokens;
+    return tokens;
+}
+/* Tokens per second over n tokens from here on. */
+static double run_on(size_t n)
+{
+    const double from = sim.clock;
+    size_t done = 0;
+    while (done < n) done += run_round(n + 100000 - done);
+    return (double)done / (sim.clock - from);
+}
+/* Over the windows of n tokens from here on: plain seconds by seconds; the worst one. */
+static double run_windows(size_t n, double *worst)
+{
+    const size_t first = (sim.length + WINDOW - 1) / WINDOW;
+    double all = 0, plain = 0;
+    run_on(n);
+    *worst = 10;
+    for (size_t w = first; w < sim.length / WINDOW; w++) {
+        all += sim.window_seconds[w], plain += sim.window_plain[w];
+        *worst = MIN(*worst, sim.window_plain[w] / sim.window_seconds[w]);
+    }
+    return plain / all;
+}
+
+/* ---- the best fixed plan ---- */
+
+struct fixed { size_t cache, passes, match; bool heads; };
+
+/* Tokens a second. A chain of n guesses reaches depth d with chance p^d; the longest right chain is accepted. */
+static double fixed_rate(const struct machine *m, const struct text *t, size_t length, const struct fixed *f)
+{
+    double all_tokens = 0, seconds = 0;
+    for (int found = 0; found < 2; found++) {
+        const double share = found ? t->often : 1 - t->often, p[3] = { t->match, true_hit(t, f->cache), t->heads };
+        const size_t n[3] = { found ? f->match : 0, f->passes, f->heads ? HEADS : 0 };
+        double tokens = 1;
+        for (size_t d = 1; d <= PASSES_MAX; d++) {
+            double none = 1;
+            for (size_t s = 0; s < 3; s++) none *= d <= n[s] ? 1 - pow(p[s], (double)d) : 1;
+            tokens += 1 - none;
+        }
+        all_tokens += share * tokens;
+        seconds += share * (exact_pass(m, 1 + n[0] + n[1] + n[2], length) * (f->passes && m->after ? m->after : 1) + (double)f->passes * exact_draft(m, f->cache, length) + (f->heads ? t->head_seconds : 0));
+    }
+    return all_tokens / seconds;
+}
+static double best_fixed(const struct machine *m, const struct text *t, size_t length, size_t n_caches, struct fixed *best)
+{
+    double most = 0;
+    for (struct fixed f = { 0 }; f.cache < n_caches; f.cache++)
+        for (f.passes = 0; f.passes <= PASSES_MAX; f.passes++)
+            for (f.match = 0; f.match <= (t->often > 0 ? MATCH : 0); f.match++)
+                for (int heads = 0; heads <= (t->head_seconds > 0); heads++) {
+                    f.heads = heads;
+                    const double rate = fixed_rate(m, t, length, &f);
+                    if (rate > most) most = rate, *best = f;
+                }
+    return most;
+}
+
+/* ---- forty machines ---- */
+
+static const struct { struct machine m; struct text t; size_t length, n_caches; } forty[] = {
+#include "tests/planner_machines.h"
+};
+
+static void forty_machines(void)
+{
+    double lowest = 10, sum = 0;
+    for (size_t i = 0; i < sizeof forty / sizeof *forty; i++) {
+        if (getenv("ONLY") && (size_t)atoi(getenv("ONLY")) != i) continue;
+        const struct machine *m = &forty[i].m;
+        struct fixed best = { 0 };
+        double share = 0, at_first = 0, worst = 10, mean_passes = 0, mean_rows = 0, mean_cache = 0, timing = 0, trials = 0;
+        enum { RUNS = 8 };
+        for (size_t s = 0; s < RUNS; s++) {
+            double low;
+            rng.s = 1000 * s + i;
+            start(m, &forty[i].t, forty[i].length, forty[i].n_caches);
+            const size_t l0 = sim.length;
+            const double plain = run_windows(4000, &low);
+            at_first += plain / (best_fixed(m, &forty[i].t, (l0 + sim.length) / 2, forty[i].n_caches, &best) * exact_pass(m, 1, (l0 + sim.length) / 2)) / RUNS;
+            const size_t l1 = sim.length;
+            const double now = run_windows(10000, &low), rate = best_fixed(m, &forty[i].t, (l1 + sim.length) / 2, forty[i].n_caches, &best) * exact_pass(m, 1, (l1 + sim.length) / 2);
+            share += now / rate / RUNS;
+            worst = MIN(worst, low), mean_passes += sim.mean_passes / RUNS, mean_rows += sim.mean_rows / RUNS, mean_cache += sim.mean_cache / RUNS, timing += sim.timing / sim.clock / RUNS, trials += (double)sim.trials / RUNS;
+        }
+        const double plain = best_fixed(m, &forty[i].t, forty[i].length + 10000, forty[i].n_caches, &best) * exact_pass(m, 1, forty[i].length + 10000);
+        printf("    %2zu best: cache %zu, %2zu passes, match %zu, heads %d: %.2f of plain; found way %.1f, %.1f passes, %.1f rows: %.3f of it, first 4,000 %.3f; timing %.2f %%, %.1f trials\n", i, best.cache + 1, best.passes, best.match, best.heads, plain,
+               mean_cache, mean_passes, mean_rows, share, at_first, 100 * timing, trials);
+        lowest = MIN(lowest, share), sum += share / (sizeof forty / sizeof *forty);
+        CHECK(share >= 0.95, "machine %zu: %.3f", i, share);
+    }
+    printf("    lowest %.3f, mean %.3f\n", lowest, sum);
+}
+
+/* ---- scenarios ---- */
+
+/* Memory sets the pace of one row, arithmetic that of further ones; a draft pass reads the weights and little cache. */
+static const struct machine usual = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.1, 0.03, 400 };
+static const struct machine dear_rows = { 10e6, 1536, 20e9, 700e-6, 3e-11, 1.1, 0.03, 0 },
+    dear_drafts = { 10e6, 1536, 20e9, 40e-6, 2e-14, 1.6, 0.05, 300 };
+
+static void costs_nothing_where_drafting_is_useless(void)
+{
+    static const struct { const char *name; const struct machine *m; struct text text;
+    } cases[] = {
+        { "wrong guesses", &usual, { .pass = 0.02 } },
+        { "dear draft passes", &dear_drafts, { .pass = 0.3 } },
+        { "dear rows", &dear_rows, { .pass = 0.3, .often = 0.5, .match = 0.2 } },
+        { "wrong matches", &usual, { .pass = 0.05, .often = 0.7, .match = 0.03 } },
+        { "useless heads", &usual, { .pass = 0.05, .heads = 0.02, .head_seconds = 200e-6 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t n_caches = 1; n_caches <= 3; n_caches += 2) {
+            double worst = 10, mean = 0, timing = 0, low;
+            enum { RUNS = 8 };
+            for (size_t s = 0; s < RUNS; s++) {
+                rng.s = 200 + i + 100 * s;
+                start(cases[i].m, &cases[i].text, 2000, n_caches);
+                mean += run_windows(60000, &low) / RUNS;
+                worst = MIN(worst, low), timing += sim.timing / sim.clock / RUNS;
+            }
+            printf("    %-18s %zu caches: %.3f of plain, the worst 1,000 tokens %.3f; timing %.2f %%\n", cases[i].name, n_caches, mean, worst, 100 * timing);
+            CHECK(mean > 0.98 && worst >= 0.98 && timing < 0.01, "%s", cases[i].name);
+        }
+}
+
+static void a_machine_that_others_use_too(void)
+{
+    static const struct machine busy = { 10e6, 3072, 20e9, 0.1e-3, 1.7e-11, 0.3, 0.05, 400, 0.25 };
+    static const struct text texts[] = { { .pass = 0.83 }, { .pass = 0.1 } };
+    for (size_t k = 0; k < 2; k++) {
+        double mean = 0, worst = 10, low;
+        for (size_t i = 0; i < SEEDS; i++) {
+            struct fixed best;
+            rng.s = 500 + i;
+            start(&busy, &texts[k], 20000, 1);
+            const double found = run_windows(40000, &low) / (best_fixed(&busy, &texts[k], 40000, 1, &best) * exact_pass(&busy, 1, 40000));
+            mean += found / SEEDS, worst = MIN(worst, found);
+        }
+        printf("    guesses come true %.2f times: %.3f of the best, the worst of %d %.3f\n", texts[k].pass, mean, SEEDS, worst);
+        CHECK(mean > (k ? 0.97 : 0.94) && worst > (k ? 0.96 : 0.88), "%g, %g", mean, worst);
+    }
+}
+
+static void a_machine_that_is_slow_after_its_prompt(void)
+{
+    static const struct machine cold = { 10e6, 3072, 20e9, 0.75e-3, 1.7e-11, 0.3, 0.03, 0, .cold = 110, .slower = 1.3 };
+    static const struct text text = { .pass = 0.55 };
+    double mean = 0;
+    for (size_t i = 0; i < SEEDS; i++) {
+        rng.s = 600 + i;
+        start(&cold, &text, 8900, 1);
+        run_on(1200);
+        mean += sim.window_plain[9] / sim.window_seconds[9] / SEEDS;
+    }
+    struct fixed best = { 0 }, two = { .passes = 1 };
+    best_fixed(&cold, &text, 10000, 1, &best);
+    printf("    best %zu passes (one would give %.3f of plain); tokens 100 to 1,100: %.3f of plain\n", best.passes,
+           fixed_rate(&cold, &text, 10000, &two) * exact_pass(&cold, 1, 10000), mean);
+    CHECK(mean > 0.97, "%g", mean);
+}
+
+static void learns_again(void)
+{
+    struct machine m = usual;
+    static const struct text easy = { .pass = 0.85 }, hard = { .pass = 0.1 };
+    static const char *const what[] = { "as it was", "half as fast", "as before", "further rows four times as dear", "hard text", "easy text" };
+    rng.s = 300;
+    start(&m, &easy, 20000, 1);
+    for (size_t k = 0; k < 6; k++) {
+        struct fixed best = { 0 };
+        sim.text = k == 4 ? &hard : &easy;
+        m.bytes_per_second = k == 1 ? 10e9 : 20e9, m.row = k == 1 ? 80e-6 : k == 3 ? 320e-6 : 40e-6;
+        run_on(6000);
+        const double rate = run_on(6000) * mean_noise(&m), most = best_fixed(&m, sim.text, sim.length - 3000, 1, &best);
+        printf("    %-34s best %2zu passes; found %.1f, %.3f of the best\n", what[k], best.passes, sim.mean_passes, rate / most);
+        CHECK(rate > 0.93 * most, "%s", what[k]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    RUN(forty_machines);
+    if (argc > 1) return test_end();
+    RUN(costs_nothing_where_drafting_is_useless);
+    RUN(a_machine_that_others_use_too);
+    RUN(a_machine_that_is_slow_after_its_prompt);
+    RUN(learns_again);
+    return test_end();
+}
