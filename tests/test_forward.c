@@ -237,13 +237,13 @@ static void sampled_on_the_device(const struct rig *r, const struct sampling_cas
         if (decode_step(&d, &e)) rig_die("round", &e);
         const size_t row = r->c.vocab * sizeof(float),
                      most = setup ? 8 * (2 + d.round.rows) + 8 * 3 * (1 + 7) : 16;
-        CHECK(d.control.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
+        CHECK(d.draft.planner.on || (d.round.to_host > 0 && d.round.to_host <= most && most < row),
               "%s, %s: %zu bytes crossed with %zu rows, at most %zu are ids and scores", a->name, how,
               d.round.to_host, d.round.rows, most);
     }
     CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0,
           "%s, %s: another text than the host's sampler writes", a->name, how);
-    CHECK(d.control.on || (setup ? rounds < CHOSEN : rounds == CHOSEN), "%s, %s: %zu rounds", a->name, how,
+    CHECK(d.draft.planner.on || (setup ? rounds < CHOSEN : rounds == CHOSEN), "%s, %s: %zu rounds", a->name, how,
           rounds);
     decode_close(&d);
 }

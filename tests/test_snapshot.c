@@ -388,7 +388,7 @@ static void means_are_refused(const int32_t *prompt)
         s.draft.kv_policy = mean ? KV_MEAN : KV_AUTO;
         int rc = decode_open(&d, &rig.m, &p, &s, prompt, PROMPT, N_MAX, &e);
         CHECK(mean ? rc == -1 && e.code == ERR_INPUT && strstr(e.msg, "--kv-policy mean is not supported")
-                   : rc == 0 && d.draft.arm[0].policy == KV_WINDOW,
+                   : rc == 0 && d.draft.cache[0].policy == KV_WINDOW,
               "%s", e.msg);
         if (rc == 0) decode_close(&d);
     }
@@ -447,8 +447,9 @@ static void the_selection_comes_back_on_a_device(void)
                 prefill(&d[1]);
                 image_restore_drafters(&m[1]);
                 CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 &&
-                          d[1].draft.at_arm == d[0].draft.at_arm &&
-                          memcmp(d[1].draft.arm, d[0].draft.arm, sizeof d[0].draft.arm) == 0,
+                          d[1].draft.at_cache == d[0].draft.at_cache &&
+                          memcmp(d[1].draft.planner.draft, d[0].draft.planner.draft, sizeof d[0].draft.planner.draft) == 0 &&
+                          memcmp(d[1].draft.planner.cache, d[0].draft.planner.cache, sizeof d[0].draft.planner.cache) == 0,
                       "%s: selected anew, or another budget", of[i].name);
             }
             bytes = p->kv.layer_bytes * p->kv.n_layers;

@@ -59,9 +59,6 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->sampler,
                    p->penalty, p->penalty_window, n_max, e))
         goto fail;
-    control_start(
-        &d->control, setup->draft.drafters && !setup->draft.n_width, d->rows_max, (double)m->weight_bytes,
-        (double)(kv_bytes(m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK, 0) / KV_BLOCK));
     return 0;
 fail:
     decode_close(d);
@@ -134,136 +131,59 @@ static struct history history_of(const struct decoder *d)
     return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
 }
 
-/* Time passes of several sizes behind the text; their rows are forgotten. */
-static int calibrate(struct decoder *d, struct err *e)
+/* Times passes of the sizes that the planner wants, after the text; their rows are forgotten. */
+static int time_passes(struct decoder *d, struct err *e)
 {
-    /* logits of every row, as verification wants them */
-    static const uint8_t all[64] = { [0 ... 63] = 1 };
-    static const int32_t parent[64] = { -1 };               /* all but the first below the root */
-    size_t left = d->n_max - d->n_tokens, n = control_wants_calibration(&d->control, d->kv.n_past, left);
-    int32_t token[64];
-    double best[CONTROL_GRID], spent = 0;
-    while (n > 0 && (control_grid[n - 1] > d->rows_max || control_grid[n - 1] > left))
+    static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };      /* logits of every row, as verification wants them */
+    static const int32_t parent[COST_ROWS_MAX] = { -1 };    /* all but the first below the root */
+    struct planner *p = &d->draft.planner;
+    const size_t left = d->n_max - d->n_tokens;
+    size_t n = planner_sizes_due(p, d->kv.n_past, left);
+    int32_t token[COST_ROWS_MAX];
+    double best[COST_SIZES];
+    while (n > 0 && (cost_rows[n - 1] > d->rows_max || cost_rows[n - 1] > left))
         n--;
-    for (size_t j = 0; j < sizeof token / sizeof *token; j++)
+    for (size_t j = 0; n && j < cost_rows[n - 1]; j++)
         token[j] = d->tokens[d->n_tokens - 1];
-    /* all sizes, then all again: a bad moment is not one size's alone. At first the text is short, and time
-     * dear */
-    const int times = d->control.measured[1] ? 2 : 1;
-    for (int again = 0; again < times; again++)
-        for (size_t i = 0; i < n; i++) {
-            struct pass_seq seq = { .kv = &d->kv, .n = control_grid[i], .token = token, .want = all,
-                                    .logits = d->logits };
-            const struct history h = history_of(d);
-            double start = clock_seconds(), seconds;
-            int rc = model_forward_begin(d->model, d->work, &seq, 1, e);
-            if (rc == 0) {
-                device_sampler_set_tree(d->sampler, d->logits, &h, seq.n, parent, token);
-                rc = model_forward_end(d->model, d->work, &seq, 1, e);
-            }
-            if (rc && *d->model->dev->error)
-                return -1;
-            if (rc)
-                kv_truncate(&d->kv, d->kv.n_past);          /* rows that are no text: where they are not finite, they took their time all the same */
-            seconds = clock_seconds() - start;
-            best[i] = again ? MIN(best[i], seconds) : seconds;
-            spent += seconds;
+    /* All sizes, then all again: a disturbance of the machine hits several sizes in a row. The first time, the text is short and time dear. */
+    const size_t times = planner_times(p);
+    for (size_t i = 0; i < n * times; i++) {
+        struct pass_seq seq = { .kv = &d->kv, .n = cost_rows[i % n], .token = token, .want = all, .logits = d->logits };
+        const struct history h = history_of(d);
+        const double start = clock_seconds();
+        int rc = model_forward_begin(d->model, d->work, &seq, 1, e);
+        if (rc == 0) {
+            device_sampler_set_tree(d->sampler, d->logits, &h, seq.n, parent, token);
+            rc = model_forward_end(d->model, d->work, &seq, 1, e);
         }
-    for (size_t i = 0; i < n; i++) {
-        control_measured(&d->control, i, d->kv.n_past, best[i]);
-        spent -= best[i];
+        if (rc && *d->model->dev->error)
+            return -1;
+        if (rc)
+            kv_truncate(&d->kv, d->kv.n_past);      /* rows that are no text: values that are not finite took their time all the same */
+        const double seconds = clock_seconds() - start;
+        best[i % n] = i >= n ? MIN(best[i % n], seconds) : seconds;
     }
-    d->control.calibrating += spent;
+    for (size_t i = 0; i < n; i++)
+        planner_timed(p, i, d->kv.n_past, best[i], times);
     return 0;
 }
 
-/* Drafters in the order of their price. With a fixed tree each is asked once (partial: --draft-passes), else as long as it pays. */
-static bool asks(struct decoder *d, const struct drafter_ops *ops, size_t pass)
-{
-    struct drafting *g = &d->draft;
-    const bool heads = ops->source == SOURCE_HEADS, partial = ops->source == SOURCE_PARTIAL;
-    if (!(g->set.drafters >> ops->source & 1) || (heads && !g->heads))
-        return false;
-    if (heads && !d->control.on && g->set.drafters >> SOURCE_PARTIAL & 1)
-        return false;                            /* the paper's way: they read the draft pass */
-    if (partial && (g->set.draft_passes >= 0 || !d->control.on))
-        return pass < (size_t)(g->set.draft_passes < 0 ? 1 : g->set.draft_passes);
-    if (!d->control.on)
-        return pass == 0;
-    if (!control_asks(&d->control, ops->source))
-        return false;
-    if (!partial)
-        return true;
-    double p, seconds, reach = draft_pass_reach(g);
-    draft_pass_expects(g, &d->control, &p, &seconds);
-    return reach > 0 && control_pass_pays(&d->control, g->tree, reach, p, seconds);
-}
-
-/* The heads behind the last draft pass, when they pay. */
-static void ask_ahead(struct decoder *d)
-{
-    size_t rows;
-    if (!d->draft.heads || !control_asks(&d->control, HEADS_AHEAD))
-        return;
-    double before = clock_seconds(), value = control_value(&d->control, d->draft.tree, &rows);
-    if (draft_ahead(&d->draft))
-        control_drafted(&d->control, HEADS_AHEAD, value, control_value(&d->control, d->draft.tree, &rows),
-                        clock_seconds() - before);
-}
-
-/* Whether this round may have draft passes; where not, the partial cache stays behind. */
-static bool may_pass(const struct decoder *d)
-{
-    const long fixed = d->draft.set.draft_passes;
-    return fixed > 0 || (fixed < 0 && (!d->control.on || d->control.mode == MODE_FULL));
-}
-
-/* Every drafter that pays adds candidates; the controller keeps those that do. */
+/* Drafters propose candidates; those that pay are kept. */
 static int draft(struct decoder *d, struct err *e)
 {
     struct drafting *g = &d->draft;
     struct tree *t = g->tree;
-    size_t rows = d->rows_max;
-    double start = clock_seconds();
+    const double start = clock_seconds();
     g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
     tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
-    control_round(&d->control, d->kv.n_past);
-    if ((control_trial_is_due(&d->control) || control_is_trial(&d->control)) &&
-        !control_may_try(&d->control, draft_could_gain(g, &d->control)))
-        draft_hope_again(g, &d->control);
-    control_choose_mode(&d->control);
-    if (d->control.on && d->control.mode == MODE_FULL)
-        draft_choose_budget(g, &d->control);
-    if (may_pass(d))
-        partial_follow(&g->partial);
-    g->passes = 0;
-    g->min_reach = d->control.on ? (float)control_min_reach(&d->control) : 0;
-    g->looks = control_looks(&d->control);
-    for (size_t i = 0; drafters_all[i] && t->max_depth > 0; i++) {
-        const struct drafter_ops *ops = drafters_all[i];
-        bool more = true,
-             priced = d->control.on && (ops->source == SOURCE_HEADS ||
-                                        (d->control.mode == MODE_LEAN && ops->source != SOURCE_PARTIAL));
-        for (size_t pass = 0; more && asks(d, ops, pass); pass++) {
-            double before = clock_seconds(), value = priced ? control_value(&d->control, t, &rows) : 0;
-            if (ops->expand(g, &more, e))
-                return -1;
-            if (priced)
-                control_drafted(&d->control, ops->source, value, control_value(&d->control, t, &rows),
-                                clock_seconds() - before);
-        }
-        if (d->control.on && ops->source == SOURCE_PARTIAL && g->passes)
-            ask_ahead(d);
-    }
-    d->round.draft = clock_seconds() - start;
-    if (d->control.on)
-        control_value(&d->control, t, &rows);
-    tree_keep(t, MIN(rows, d->rows_max));
+    if (draft_round(g, drafters_all, d->kv.n_past, e))
+        return -1;
     d->round.expected = 0;
     for (size_t i = 1; i < t->n_kept; i++)
         d->round.expected += t->node[t->kept[i]].reach;
     d->round.draft_passes = g->passes;
-    d->round.control = clock_seconds() - start - d->round.draft;
+    d->round.control = g->planning;
+    d->round.draft = clock_seconds() - start - g->planning;
     return 0;
 }
 
@@ -279,7 +199,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
                                     .logits = d[i]->logits };
         if (!tree_is_chain(t))
             seq[i].parent = t->kept_parent;
-        if (may_pass(d[i]) && partial_needs_scores(&d[i]->draft.partial)) {
+        if (d[i]->draft.planner.plan.passes && partial_needs_scores(&d[i]->draft.partial)) {
             seq[i].scored = partial_select;
             seq[i].scored_ctx = &d[i]->draft.partial;
         }
@@ -298,8 +218,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         struct decoder *x = d[i];
         x->round.verify = clock_seconds() - start;
         x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
-        if (n == 1 && !x->round.refreshes)
-            control_verified(&x->control, x->kv.n_past, x->draft.tree->n_kept, x->round.verify);
+        if (n == 1)
+            planner_verified(&x->draft.planner, x->draft.tree->n_kept, x->round.verify, !x->round.refreshes);
     }
     return 0;
 }
@@ -431,8 +351,8 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
     const struct round_stats *r = &d->round;
-    double pass = r->rows == 1 ? r->verify : d->control.on ? control_pass_seconds(&d->control,
-        (double)d->model->weight_bytes, d->kv.n_past) : 0;
+    const struct planner *p = &d->draft.planner;
+    const double pass = r->rows == 1 ? r->verify : p->on ? planner_pass_seconds(p, d->kv.n_past) : 0;
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
@@ -458,7 +378,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     for (size_t i = 0; i < n; i++) {
         assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1);
         double before = clock_seconds();
-        if (calibrate(d[i], e))
+        if (time_passes(d[i], e))
             return -1;
         d[i]->round.calibrating = clock_seconds() - before;
         if (draft(d[i], e))
@@ -482,8 +402,8 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         d[i]->round.seconds = clock_seconds() - start;
         d[i]->round.to_host = dev->downloaded - downloaded;
         d[i]->round.plain = plain_seconds(d[i], n_path + 1);
-        control_done(&d[i]->control, d[i]->kv.n_past, n_path, d[i]->round.expected,
-                     d[i]->round.seconds - d[i]->round.calibrating);
+        planner_done(&d[i]->draft.planner, n_path, d[i]->round.expected,
+                     (d[i]->round.seconds - d[i]->round.calibrating) / (double)n);
     }
     return 0;
 }

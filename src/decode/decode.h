@@ -16,7 +16,6 @@
  * and 13, as published: every candidate row draws its own samples, the longest match wins; its text is not plain decoding's. */
 #pragma once
 #include "src/decode/draft.h"
-#include "src/decode/planner.h"
 #include "src/decode/stats.h"
 #include "src/model/memory_plan.h"
 #include "src/model/model.h"
@@ -47,7 +46,6 @@ struct decoder {                     /* {0} is closed */
     float *logits;                   /* the device's [rows_max][vocab] */
     size_t logits_bytes;
     struct drafting draft;
-    struct control control;
     /* the last one; its user adds it to the statistics with the tokens that count */
     struct round_stats round;
     struct draft_stats stats;

@@ -101,6 +101,20 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
     return n;
 }
 
+/* The heads read their matrices and the LM head. */
+static void start_planner(struct drafting *g)
+{
+    const struct config *c = &g->model->config;
+    const double read = g->heads ? (double)(c->hidden * (c->vocab + g->heads->n * c->hidden)) : 0;
+    const size_t block = kv_bytes(g->model->dev->kv_type, c->n_layers, c->n_kv_heads, g->model->head_dim, KV_BLOCK, 0);
+    struct planner_setup s = { .on = g->set.drafters && !g->set.n_width, .rows_max = draft_rows(&g->set), .n_caches = g->n_caches,
+                               .weight_bytes = (double)g->model->weight_bytes, .draft_bytes = (double)g->small->weight_bytes,
+                               .kv_bytes = (double)block / KV_BLOCK, .heads_share = read / (double)g->model->n_params };
+    for (size_t i = 0; i < g->n_caches; i++)
+        s.budget[i] = g->cache[i].budget;
+    planner_start(&g->planner, &s);
+}
+
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
                const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
                struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e)
@@ -128,11 +142,13 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
                      : penalty == 1 || penalty_window == 0 ? 0
                      : penalty_window < 0                  ? SIZE_MAX
                                                            : (size_t)penalty_window + 1;
+    g->clock = clock_seconds;
     calibrate_start(&g->calibration);
     for (size_t i = 0; drafters_all[i]; i++)
         if (s->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->open &&
             drafters_all[i]->open(g, n_max, e))
             goto fail;
+    start_planner(g);
     return 0;
 fail:
     draft_close(g);
@@ -159,112 +175,4 @@ void draft_reset(struct drafting *g, struct device_sampler *sampler)
     for (size_t i = 0; drafters_all[i]; i++)
         if (g->set.drafters >> drafters_all[i]->source & 1 && drafters_all[i]->reset)
             drafters_all[i]->reset(g);
-}
-
-size_t draft_width(const struct drafting *g, uint32_t node)
-{
-    size_t depth = g->tree->node[node].depth;
-    if (g->set.n_width)
-        return depth < g->set.n_width ? g->set.width[depth] : g->passes > 1 ? 1 : 0;
-    return g->tree->node[node].reach > g->min_reach ? 4 : 0;
-}
-
-/* Candidates of one node, ranked, into the tree. */
-static size_t add_ranked(struct drafting *g, uint32_t node, const struct candidate *best, size_t n, size_t k,
-                         enum source source, enum guess kind, size_t ahead)
-{
-    const float reach = g->tree->node[node].reach;
-    size_t added = 0;
-    for (size_t i = 0; i < MIN(n, k); i++) {
-        double lead = i > 0   ? (double)best[i].score - best[0].score
-                      : n > 1 ? (double)best[0].score - best[1].score
-                              : 1e9;
-        uint16_t cell = cell_ranked(kind, ahead, i > 0 ? MIN(lead, -1e-6) : lead);
-        float p = calibrate_p(&g->calibration, cell);
-        if (i > 0 && !g->set.n_width && p * reach < g->min_reach)
-            break;
-        added += tree_add(g->tree, node, best[i].id, source, p, cell) != 0;
-    }
-    return added;
-}
-
-void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
-                struct ranking *r)
-{
-    int32_t path[DEVICE_SAMPLER_RANKS][TREE_DEPTH_MAX];
-    struct history h[DEVICE_SAMPLER_RANKS];
-    assert(n <= DEVICE_SAMPLER_RANKS);
-    r->each = MIN(k + 1, (size_t)RANK_MAX);
-    memset(r->found, 0, sizeof r->found);
-    if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        tree_path(g->tree, node[i], path[i]);
-        h[i] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth,
-                                 .known = g->n_tokens };
-    }
-    device_sampler_rank(g->sampler, logits, h, n, r->each, r->best, r->found);
-}
-
-size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
-                 enum source source, enum guess kind, size_t ahead)
-{
-    size_t added = 0;
-    for (size_t i = 0; i < n; i++)
-        added += add_ranked(g, node[i], r->best + i * r->each, r->found[i], k, source, kind, ahead);
-    return added;
-}
-
-size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
-                     enum source source, enum guess kind, size_t ahead)
-{
-    struct ranking r;
-    size_t added = 0;
-    for (size_t i = 0, some; i < n; i += some) {
-        some = MIN(n - i, (size_t)DEVICE_SAMPLER_RANKS);
-        draft_rank(g, node + i, some, logits, k, &r);
-        added += draft_add(g, node + i, some, &r, k, source, kind, ahead);
-    }
-    return added;
-}
-
-/* Level by level, so that the pool is in the order of depth; in a tree with a controller only nodes that may be kept get children. */
-void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind)
-{
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, base = t->node[node].depth;
-    uint32_t level[TREE_POOL_MAX];
-    size_t n_level = 1, rankings = g->set.n_width ? SIZE_MAX : 8;
-    level[0] = node;
-    for (size_t k = 0; k < n && n_level; k++) {
-        /* of one depth, so of one width where they have any */
-        uint32_t below[TREE_POOL_MAX], wide[TREE_POOL_MAX];
-        size_t n_below = 0, n_wide = 0;
-        for (size_t i = 0; i < n_level && rankings; i++) {
-            if (!draft_width(g, level[i]))
-                continue;
-            wide[n_wide++] = level[i];
-            rankings--;
-        }
-        draft_propose(g, wide, n_wide, logits + k * vocab, n_wide ? draft_width(g, wide[0]) : 0, SOURCE_HEADS,
-                      kind, k);
-        for (size_t i = 0, j = 0; i < n_level; i++) {
-            const bool width = j < n_wide && wide[j] == level[i];
-            size_t before = n_below;
-            j += width;
-            for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
-                if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX)
-                    below[n_below++] = c;
-            /* nothing is kept behind it, or the text ends: so does the row */
-            if (g->set.n_width && n_below == before && level[i])
-                tree_chain(g->tree, level[i]);
-        }
-        memcpy(level, below, n_below * sizeof *below);
-        n_level = n_below;
-        if (g->set.n_width && k + 1 + base >= g->set.n_width)
-            break;
-    }
-    if (g->set.n_width)
-        for (size_t i = 0; i < n_level; i++)
-            tree_chain(g->tree, level[i]);
 }

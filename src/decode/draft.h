@@ -84,9 +84,10 @@ struct drafting {
     struct partial partial;
     struct planner planner;
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
-    enum kv_policy policy[CACHES_MAX];   /* of each cache that the planner may choose; its budget is planner.draft[i].budget */
-    size_t at_cache;                 /* the partial cache is this one now */
+    struct { enum kv_policy policy; size_t budget; } cache[CACHES_MAX];  /* what the planner may choose, by budget */
+    size_t n_caches, at_cache;       /* at_cache: what the partial cache is now */
     size_t passes;                   /* draft passes of this round */
+    double planning;                 /* seconds of it in the planner */
     uint32_t pass_node;              /* the node that the last one stood at */
     float *pass_hidden;              /* the device's [hidden], of the last draft pass */
     struct ngram *ngram; size_t ngram_delay;

@@ -5,8 +5,8 @@
 static unsigned ways(const struct drafting *g, size_t length)
 {
     unsigned mask = g->set.draft_passes > 0 ? 0 : 1u << NO_CACHE;
-    for (size_t i = 0; i < g->planner.costs.n_caches && g->set.draft_passes; i++)
-        if (i == 0 || g->planner.draft[i].budget < length)
+    for (size_t i = 0; i < g->n_caches && g->set.draft_passes; i++)
+        if (i == 0 || g->cache[i].budget < length)
             mask |= 1u << (i + 1);
     return mask;
 }
@@ -23,6 +23,15 @@ static int ask(struct drafting *g, const struct drafter_ops *ops, struct err *e)
         return -1;
     planner_asked(p, ops->source, before, planner_value(p, g->tree, &rows), g->clock() - start);
     return 0;
+}
+
+static void ask_ahead(struct drafting *g)
+{
+    struct planner *p = &g->planner;
+    size_t rows;
+    const double start = g->clock(), before = planner_value(p, g->tree, &rows);
+    (void)draft_ahead(g);
+    planner_asked(p, HEADS_AHEAD, before, planner_value(p, g->tree, &rows), g->clock() - start);
 }
 
 /* A chain of draft passes: each stands at the likeliest guess of the one before. */
@@ -45,11 +54,16 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
 {
     struct planner *p = &g->planner;
     size_t rows = ROWS_MAX;
-    const struct plan_state s = { .ways = ways(g, length), .asks = g->set.drafters & ~(1u << SOURCE_PARTIAL), .passes = g->set.draft_passes, .deepest = g->tree->max_depth, .way = p->plan.way };
+    /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
+    const bool fixed = !p->on && g->set.drafters >> SOURCE_PARTIAL & 1;
+    const unsigned not_asked = 1u << SOURCE_PARTIAL | (fixed || !g->heads) << SOURCE_HEADS;
+    const double start = g->clock();
+    const struct plan_state s = { .ways = ways(g, length), .asks = g->set.drafters & ~not_asked, .passes = fixed && g->set.draft_passes < 0 ? 1 : g->set.drafters >> SOURCE_PARTIAL & 1 ? g->set.draft_passes : 0, .deepest = g->tree->max_depth, .way = p->plan.way };
     g->passes = 0;
     planner_begin(p, length, &s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
     g->looks = p->on && p->plan.look;
+    g->planning = g->clock() - start;
     for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
         const enum source source = drafters[i]->source;
         const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
@@ -57,9 +71,13 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
             continue;
         if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e))
             return -1;
+        if (source == SOURCE_PARTIAL && g->passes && p->plan.ask >> HEADS_AHEAD & 1)
+            ask_ahead(g);
     }
+    const double trim = g->clock();
     if (p->on)
         planner_value(p, g->tree, &rows);
     tree_keep(g->tree, rows);
+    g->planning += g->clock() - trim;
     return 0;
 }

@@ -4,10 +4,9 @@
 #include "src/decode/decode.h"
 
 struct learned {
-    struct control control;
+    struct planner planner;
     struct calibration calibration;
-    struct budget_arm arm[BUDGET_ARMS];
-    size_t at_arm;
+    size_t at_cache;
 };
 
 void learned_save(struct learned *x, const struct decoder *d);

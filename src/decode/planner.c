@@ -4,16 +4,18 @@
 #include <string.h>
 
 /* Rounds are mostly of few rows, whose costs lie on no line: 3 and 6 rows fill a tile of some processors' products, 4 begin another one. */
-const size_t cost_rows[COST_SIZES] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 128 };
+const size_t cost_rows[COST_SIZES] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, COST_ROWS_MAX };
 
 static const double EXPLORE_SHARE = 0.005, CALIBRATE_SHARE = 0.002;       /* of the time */
-enum { CREDIT = 8 };                 /* one-row passes: what a run of exploration may lose, and the credit at the start */
-enum { LOOKS = 17, FORGET = 8192, RUN = 6 };                 /* rounds between those that look whether to explore: no divisor of what texts repeat */
+enum { CREDIT = 6 };                 /* one-row passes: what a run of exploration may lose, and the credit at the start */
+enum { LOOKS = 17, FORGET = 3000, RUN = 3, RUN_MAX = 64, TIMED = 8, SEEN_MAX = 24, COLD = 128 };                 /* rounds between those that look whether to explore: no divisor of what texts repeat */
 enum { FIRST_SIZES = 4, LATER_SIZES = 5, SETTLED = 24, WORTH_TIMING = 1000 };
 static const double PRIOR_HIT = 0.5, HOPE_GAIN = 0.5; /* a hit rate and a gain before anything is known */
 static const double GUESS = 0.25;    /* cost of a further row before it was timed, in one-row passes */
 static const double PRIOR = 4, KEEP = 400;       /* of a hit rate: rounds that the prior is worth; that are remembered */
 static const double WORTH = 1.05, STAY = 1.03;
+
+#define HEADS_BITS (1u << SOURCE_HEADS | 1u << HEADS_AHEAD)
 
 /* ---- one plan ---- */
 
@@ -27,7 +29,7 @@ static void ask_what_gains(struct plan *p, const struct costs *c, const struct c
 {
     for (size_t a = 0; a < ASKS; a++) {
         const bool heads = a == SOURCE_HEADS, ahead = a == HEADS_AHEAD;
-        const bool may = ahead ? p->passes && p->ask >> SOURCE_HEADS & 1 : !heads && s->asks >> a & 1;
+        const bool may = ahead ? p->passes && s->asks >> SOURCE_HEADS & 1 : !heads && s->asks >> a & 1;
         if (may && (h->gain[p->passes > 0][a] * p->seconds > p->tokens * c->ask[a] || s->forced >> a & 1)) {
             p->ask |= 1u << a;
             p->tokens += MAX(h->gain[p->passes > 0][a], 0);
@@ -45,10 +47,11 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
             if (!(s->ways >> way & 1))
                 continue;
             struct plan top = { 0 };
-            const size_t from = way == NO_CACHE ? 0 : s->passes >= 0 ? (size_t)s->passes : 1,
-                         to = way == NO_CACHE ? 0 : s->passes >= 0 ? (size_t)s->passes : PASSES_MAX;
+            const size_t most = MIN(s->deepest, MIN(c->rows_max - 1, (size_t)PASSES_MAX)),
+                         to = way == NO_CACHE ? 0 : s->passes >= 0 ? MIN((size_t)s->passes, most) : most,
+                         from = way == NO_CACHE || s->passes < 0 ? MIN((size_t)(way != NO_CACHE), to) : to;
             double tokens = 1, reach = 1;
-            for (size_t k = 0; k <= MIN(to, MIN(s->deepest, c->rows_max - 1)); k++) {
+            for (size_t k = 0; k <= to; k++) {
                 if (k) tokens += reach *= h->hit[way - 1];
                 if (k < from) continue;
                 const bool drafts = k || with;
@@ -100,9 +103,11 @@ static void price_costs(struct planner *p, size_t length)
             c->pass[r] = now * (p->size[i] + more * ((double)r - a));
     }
     for (size_t i = 0; i < c->n_caches; i++) {
-        /* Half of what fewer bytes save in reading: the rest of a pass takes as long as before. */
+        /* Until a cache was used: half of what fewer bytes save in reading; the rest of a pass takes as long as before. */
         const double read = p->draft_bytes + p->kv_bytes * (double)MIN(p->draft[i].budget, length);
-        c->draft[i] = p->draft[i].n ? exp(p->speed) * p->draft[i].seconds : exp(p->speed) * p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
+        if (!p->draft[i].n)
+            p->draft[i].seconds = p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
+        c->draft[i] = exp(p->speed) * p->draft[i].seconds;
     }
     for (size_t a = 0; a < ASKS; a++)
         c->ask[a] = exp(p->speed) * (p->ask[a].n ? p->ask[a].seconds : a == SOURCE_HEADS || a == HEADS_AHEAD ? p->ask[a].seconds * p->size[0] * p->weight_bytes : 0);
@@ -114,11 +119,11 @@ static void fill(struct planner *p)
 {
     double *s = p->size;
     for (size_t i = COST_SIZES - 1; i-- > 1;)
-        if (p->sized[i] && p->sized[i + 1])
+        if (p->seen[i] > 0 && p->seen[i + 1] > 0)
             s[i] = MIN(s[i], s[i + 1]);
     for (size_t i = 1; i < COST_SIZES; i++) {
         const size_t j = i > 3 ? i - 3 : 0;      /* over several sizes: one step may be the border of a tile, or a bad moment */
-        if (!p->sized[i]) {
+        if (p->seen[i] == 0) {
             double slope = i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows[i - 1] - cost_rows[j]) : GUESS * s[0];
             s[i] = s[i - 1] + (double)(cost_rows[i] - cost_rows[i - 1]) * MAX(slope, 0.02 * s[0]);
         }
@@ -126,42 +131,70 @@ static void fill(struct planner *p)
     }
 }
 
-/* The filter's state is (speed, drafted); a round sees speed, or their sum. */
-static void follow(struct planner *p, bool drafts, double seconds, double predicted)
+/* A pass or round that other programs interrupted says little. */
+static double clipped(double off)
 {
-    const double DRIFT = 1e-4, NOISE = 2.5e-3, CLIP = 0.5, AFTER = 2e-5;
-    double *v = p->var, d = drafts, off = log(seconds / predicted);
-    off = MAX(MIN(off, CLIP), -CLIP);
+    const double CLIP = 0.5;
+    return MAX(MIN(off, CLIP), -CLIP);
+}
+
+/* The filter's state is (speed, drafted); a round sees speed, or their sum. */
+static double follow(struct planner *p, bool drafts, double seconds, double predicted)
+{
+    const double DRIFT = 1e-4, NOISE = 2.5e-3, AFTER = 2e-5, STEADY = 0.999;
+    const double d = drafts, off = clipped(log(seconds / predicted));
+    double *v = p->var;
     const double a = v[0] + d * v[1], b = v[1] + d * v[2], all = a + d * b + NOISE;
     p->speed += a / all * off;
-    p->drafted += b / all * off;
+    p->drafted = STEADY * (p->drafted + b / all * off);
     v[0] += DRIFT - a * a / all;
-    v[1] -= a * b / all;
-    v[2] = MIN(v[2] + AFTER - b * b / all, 0.01);
+    v[1] = STEADY * (v[1] - a * b / all);
+    v[2] = STEADY * STEADY * (v[2] - b * b / all) + AFTER;
+    return off;
+}
+
+/* The sizes around `rows` follow what the filter did not foresee. The first one is the unit of speed. */
+static void correct(struct planner *p, size_t rows, double off)
+{
+    const double r = (double)rows;
+    for (size_t i = 1; i < COST_SIZES; i++) {
+        const double lo = (double)cost_rows[i - 1], mid = (double)cost_rows[i],
+                     hi = i + 1 < COST_SIZES ? (double)cost_rows[i + 1] : INFINITY,
+                     near = r <= lo || r >= hi ? 0 : r <= mid ? (r - lo) / (mid - lo) : (hi - r) / (hi - mid);
+        p->size[i] *= exp(near * off / (p->seen[i] + 2));
+        p->seen[i] = MIN(p->seen[i] + near, SEEN_MAX);
+    }
+    fill(p);
 }
 
 size_t planner_sizes_due(const struct planner *p, size_t length, size_t left)
 {
     const bool moved = length > p->sized_at + p->sized_at / 4 + 512;
-    if (!p->on || p->costs.rows_max < 2 || !p->sized[0] || !plan_drafts(&p->plan))
+    if (!p->on || p->costs.rows_max < 2)
         return 0;
-    if (!p->sized[1])
+    if (p->seen[0] == 0)
+        return p->rounds > 0;                    /* the first round was not this text's alone */
+    if (!plan_drafts(&p->plan))
+        return 0;
+    if (!p->sized_at)
         return left >= WORTH_TIMING ? FIRST_SIZES : 0;
     return p->calibrating >= CALIBRATE_SHARE * p->seconds ? 0 : moved ? LATER_SIZES : 1;
 }
 
-void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
+size_t planner_times(const struct planner *p) { return p->sized_at ? 2 : 1; }
+
+void planner_timed(struct planner *p, size_t i, size_t length, double seconds, size_t times)
 {
     const double all = bytes(p, length);
-    p->calibrating += p->sized[1] && p->sized_at ? seconds : 0;
-    p->seconds += seconds;
-    if (i == 0) {
+    p->calibrating += p->sized_at ? seconds * (double)times : 0;
+    p->seconds += seconds * (double)times;
+    if (i == 0 && p->seen[0] > 0) {
         follow(p, false, seconds, exp(p->speed) * p->size[0] * all);
         return;
     }
-    p->sized_at = i + 1 == FIRST_SIZES || p->sized_at ? length : 0;
+    p->sized_at = length;
     p->size[i] = seconds / exp(p->speed) / all;
-    p->sized[i] = true;
+    p->seen[i] = TIMED;
     fill(p);
 }
 
@@ -186,15 +219,16 @@ static void hope(const struct planner *p, const struct plan_state *x, struct cha
     *h = p->known;
     if (x->forced >> SOURCE_HEADS & 1)
         for (size_t d = 0; d < 2; d++)
-            h->gain[d][SOURCE_HEADS] += HOPE_GAIN * 4 / (p->gain[d][SOURCE_HEADS].n + 4);
+            for (size_t a = 0; a < ASKS; a++)
+                h->gain[d][a] += HEADS_BITS >> a & 1 ? HOPE_GAIN * 4 / (p->gain[d][a].n + 4) : 0;
     else if (x->ways == 1u << NO_CACHE)
         h->made[0] *= exp(2 * sqrt(p->var[0]));
-    else
+    else {
+        h->made[1] *= exp(sqrt(p->var[2]));
         for (size_t i = 0; i < p->costs.n_caches; i++)
             h->hit[i] = MIN(h->hit[i] + 2 * sqrt(h->hit[i] * (1 - h->hit[i]) / (p->cache[i].trials + PRIOR)), 0.99);
+    }
 }
-
-static double run_cost(const struct planner *p) { return CREDIT * p->costs.pass[1]; }
 
 static bool begins_run(struct planner *p, const struct plan_state *s, const struct plan *best)
 {
@@ -219,36 +253,39 @@ void planner_begin(struct planner *p, size_t length, const struct plan_state *s)
 {
     struct chances hopeful;
     p->predicted = 0;
+    p->alone = false;
     p->length = length;
-    if (!p->sized[0] || !p->on) {
-        p->plan = (struct plan){ .ask = s->asks & ~(1u << SOURCE_HEADS | 1u << HEADS_AHEAD) };
+    if (p->seen[0] == 0 || !p->on) {
+        const size_t passes = MIN((size_t)MAX(s->passes, 0), (size_t)PASSES_MAX);
+        p->plan = (struct plan){ .way = passes > 0, .passes = passes, .ask = p->on ? s->asks & ~HEADS_BITS : s->asks };
         return;
     }
     price_costs(p, length);
     price_chances(p);
     const struct plan best = plan_round(&p->costs, &p->chances, s);
     p->plan = best;
-    p->credit = p->price > 0 ? p->credit : run_cost(p);
+    p->credit = p->price > 0 ? p->credit : CREDIT;
     p->price = MAX(best.rate, 0.95 / p->costs.pass[1]);
     const bool look = p->rounds % LOOKS == 0 && p->credit > 0;
-    if (p->rounds >= SETTLED && (p->exploring || (look && p->credit >= run_cost(p)))) {
+    if (p->rounds >= SETTLED && (p->exploring || (look && p->credit >= CREDIT / 2))) {
         if (!p->exploring)
             p->run = 0, p->exploring = begins_run(p, s, &best);
         else {
             p->trial.deepest = s->deepest;
             hope(p, &p->trial, &hopeful);
             const bool adopted = p->trial.ways >> best.way & 1 && (best.ask & p->trial.forced) == p->trial.forced;
-            p->exploring = p->credit > 0 && (++p->run < RUN || (!adopted && plan_round(&p->costs, &hopeful, &p->trial).rate > best.rate * WORTH));
+            p->exploring = p->credit > 0 && (++p->run < RUN || (p->run < RUN_MAX && !adopted && plan_round(&p->costs, &hopeful, &p->trial).rate > best.rate * WORTH));
         }
         if (p->exploring) {
             hope(p, &p->trial, &hopeful);
+            p->trial.deepest = MIN(s->deepest, p->run + 1);        /* a hope may be wrong: chains grow with the run */
             p->plan = plan_round(&p->costs, &hopeful, &p->trial);
             p->chances = hopeful;
         }
     }
     p->plan.look = look;
     if (look)
-        p->plan.ask |= s->asks & ~(1u << SOURCE_HEADS | 1u << HEADS_AHEAD);
+        p->plan.ask |= s->asks & ~HEADS_BITS;
 }
 
 void planner_done(struct planner *p, size_t tokens, double expected, double seconds)
@@ -256,21 +293,22 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
     const bool drafts = plan_drafts(&p->plan);
     p->expected = 0.995 * p->expected + expected;
     p->accepted = 0.995 * p->accepted + (double)(tokens - 1);
-    p->rounds++;
     p->seconds += seconds;
+    if (++p->rounds == COLD)
+        p->var[0] += 0.1;                        /* the caches have left the prompt behind: passes may take another time now */
     if (!p->on || !p->price)
         return;
     if (p->exploring)
-        p->credit -= MIN(seconds, 2 * p->plan.seconds) - (double)tokens / p->price;
-    else {
-        p->credit += EXPLORE_SHARE * seconds;
-        p->credit = MIN(p->credit, run_cost(p));
-    }
-    follow(p, drafts, seconds, p->predicted * (drafts ? p->costs.drafted : 1));
+        p->credit -= (MIN(seconds, 2 * p->plan.seconds) - (double)tokens / p->price) / p->costs.pass[1];
+    else
+        p->credit = MIN(p->credit + EXPLORE_SHARE * seconds / p->costs.pass[1], CREDIT);
     const size_t way = p->plan.way;
-    const double planned = expected_tokens(&p->plan, &p->known);
-    p->tokens[drafts].made = 0.99 * p->tokens[drafts].made + (double)tokens;
-    p->tokens[drafts].planned = 0.99 * p->tokens[drafts].planned + planned;
+    if (p->alone) {
+        const double predicted = p->predicted * (drafts ? p->costs.drafted : 1);
+        correct(p, p->rows, follow(p, drafts, seconds, predicted));
+        p->tokens[drafts].made = 0.99 * p->tokens[drafts].made + (double)tokens;
+        p->tokens[drafts].planned = 0.99 * p->tokens[drafts].planned + expected_tokens(&p->plan, &p->known) * predicted / p->plan.seconds;
+    }
     for (size_t i = 0; i < p->costs.n_caches; i++)
         if (!p->plan.passes || i + 1 != way) {
             p->cache[i].hits *= 1 - 1.0 / FORGET;
@@ -285,12 +323,31 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
 void planner_start(struct planner *p, const struct planner_setup *s)
 {
     *p = (struct planner){ .on = s->on, .weight_bytes = s->weight_bytes, .draft_bytes = s->draft_bytes, .kv_bytes = s->kv_bytes,   .usual = PRIOR_HIT,
-                           .var = { 0.01, 0, 0.01 } };
+                           .var = { 1, 0, 0.01 } };
     p->costs.rows_max = MIN(s->rows_max, (size_t)ROWS_MAX);
     p->costs.n_caches = s->n_caches;
     for (size_t i = 0; i < s->n_caches; i++)
         p->draft[i].budget = s->budget[i];
     p->ask[SOURCE_HEADS].seconds = p->ask[HEADS_AHEAD].seconds = s->heads_share;
+}
+
+void planner_catch_up(struct planner *p, const struct planner *writer)
+{
+    if (!p->on || writer->seen[0] == 0)
+        return;
+    memcpy(p->size, writer->size, sizeof p->size);
+    memcpy(p->seen, writer->seen, sizeof p->seen);
+    memcpy(p->var, writer->var, sizeof p->var);
+    p->sized_at = writer->sized_at;
+    p->speed = writer->speed;
+    p->drafted = writer->drafted;
+    p->price = 0;                                /* the credit is full again */
+    for (size_t i = 0; i < p->costs.n_caches; i++) {
+        const double keep = PRIOR / (p->cache[i].trials + PRIOR);
+        p->cache[i].hits *= keep, p->cache[i].trials *= keep;
+    }
+    for (size_t a = 0; a < ASKS; a++)
+        p->gain[0][a].n = p->gain[1][a].n = 0;
 }
 
 static double best_value(const struct planner *p, const float *reach, size_t n, size_t *rows)
@@ -335,6 +392,8 @@ bool planner_pass_pays(const struct planner *p, const struct tree *t, double rea
     float all[TREE_POOL_MAX + PASSES_MAX];
     size_t rows, n = tree_reaches(t, all), way = p->plan.way;
     const double now = best_value(p, all, n, &rows), each = p->price * p->costs.drafted * p->costs.draft[way - 1];
+    if (p->exploring && reach == 1)
+        return true;                             /* a run of exploration is to learn something */
     for (size_t more = 1; more <= PASSES_MAX / 2; more++) {
         insert(all, n++, (float)(reach *= p->chances.hit[way - 1]));
         if (best_value(p, all, n, &rows) - (double)more * each > now + 0.002)
@@ -350,7 +409,8 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
     p->ask[a].seconds += ((p->ask[a].n > 4 ? MIN(now, 3 * usual) : now) - usual) / (double)p->ask[a].n;
     struct gain *g = &p->gain[p->plan.passes > 0][a];
     g->n = MIN(g->n + 1, 50);
-    g->gain += (after - before - g->gain) / (g->n + 1);
+    g->gain += (after - before - g->gain) / (g->n + 3);
+    p->credit -= p->plan.look ? seconds / p->costs.pass[1] : 0;
     p->predicted += p->costs.ask[a];
 }
 
@@ -358,9 +418,8 @@ void planner_passed(struct planner *p, double seconds)
 {
     const size_t i = p->plan.way - 1;
     p->draft[i].n = MIN(p->draft[i].n + 1, (size_t)40);
-    p->draft[i].seconds += (seconds / exp(p->speed) - p->draft[i].seconds) / (double)p->draft[i].n;
-    if (p->draft[i].n == 1)
-        p->costs.draft[i] = seconds;
+    if (p->on)
+        p->draft[i].seconds *= exp(clipped(log(seconds / p->costs.draft[i])) / (double)(p->draft[i].n + 1));
     p->predicted += p->costs.draft[i];
 }
 
@@ -371,24 +430,18 @@ void planner_guessed(struct planner *p, bool hit)
     p->cache[i].trials = p->cache[i].trials * (1 - 1 / KEEP) + 1;
 }
 
-void planner_verified(struct planner *p, size_t rows, double seconds)
+void planner_verified(struct planner *p, size_t rows, double seconds, bool typical)
 {
     if (!p->on)
         return;
-    if (!p->sized[0]) {
+    if (p->seen[0] == 0 && rows == 1 && typical) {
         p->size[0] = seconds / bytes(p, p->length);
-        p->sized[0] = true;
+        p->seen[0] = 1;
         fill(p);
+    }
+    if (p->price == 0)
         return;
-    }
-    const double expected = p->costs.pass[rows];
-    p->predicted += expected;
-    const double ratio = MIN(MAX(seconds / (expected * (plan_drafts(&p->plan) ? p->costs.drafted : 1)), 0.5), 2);
-    for (size_t i = 0; i < COST_SIZES; i++) {    /* sizes around this one, by nearness */
-        double lo = i ? (double)cost_rows[i - 1] : 0, mid = (double)cost_rows[i], hi = i + 1 < COST_SIZES ? (double)cost_rows[i + 1] : 1e9;
-        double r = (double)rows, near = r <= lo || r >= hi ? 0 : r <= mid ? (r - lo) / (mid - lo) : (hi - r) / (hi - mid);
-        p->size[i] *= 1 + (p->sized[i] ? 0.04 : 0.15) * near * (ratio - 1);
-    }
-    for (size_t i = 1; i < COST_SIZES; i++)
-        p->size[i] = MAX(p->size[i], p->size[i - 1]);
+    p->predicted += p->costs.pass[rows];
+    p->rows = typical ? rows : 0;
+    p->alone = true;
 }

@@ -29,7 +29,7 @@
 #include "src/decode/tree.h"
 
 enum {
-    COST_SIZES = 10,                 /* sizes of passes that have a cost of their own: cost_rows[] */
+    COST_SIZES = 10, COST_ROWS_MAX = 128,    /* sizes of passes that have a cost of their own: cost_rows[] */
     CACHES_MAX = 6,                  /* budgets and policies of the partial cache */
     PASSES_MAX = 16,                 /* draft passes of a round */
     HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
@@ -82,14 +82,14 @@ struct planner {
 
     /* What costs are made from, at speed 1: seconds of a pass for each byte that it reads; seconds of drafters. */
     double weight_bytes, draft_bytes, kv_bytes;
-    double size[COST_SIZES]; bool sized[COST_SIZES];
+    double size[COST_SIZES], seen[COST_SIZES];
     size_t sized_at;                 /* length at which passes were timed last */
-    struct { size_t budget, n; double seconds; } draft[CACHES_MAX];
+    struct cache_costs { size_t budget, n; double seconds; } draft[CACHES_MAX];
     struct { size_t n; double seconds; } ask[ASKS];
     double speed, drafted, var[3];   /* logarithms of the two corrections; their variances and covariance */
 
     /* What chances are made from: fading counts. */
-    struct { double hits, trials; } cache[CACHES_MAX];
+    struct cache_hits { double hits, trials; } cache[CACHES_MAX];
     double usual;                    /* hit rate of the cache in use */
     struct gain { double gain, n; } gain[2][ASKS];
     struct { double made, planned; } tokens[2];
@@ -103,7 +103,7 @@ struct planner {
 
     /* This round, as it goes: its length, predicted seconds, expected tokens. */
     size_t length;
-    double predicted;
+    double predicted; bool alone; size_t rows;
     size_t rounds;
     double seconds, calibrating;     /* since the start; of it in timing passes, after the first time */
 };
@@ -113,9 +113,11 @@ struct planner {
 struct planner_setup { bool on; size_t rows_max, n_caches, budget[CACHES_MAX]; double weight_bytes, draft_bytes, kv_bytes, heads_share; };
 void planner_start(struct planner *p, const struct planner_setup *s);
 
-/* How many of the sizes cost_rows[0..] to time now, `left` tokens before the end of the text; then planner_timed for each. */
+/* How many of the sizes cost_rows[0..] to time now, `left` tokens before the end of the text; each planner_times() times; then planner_timed for each
+ * with the shortest time. */
 size_t planner_sizes_due(const struct planner *p, size_t length, size_t left);
-void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
+size_t planner_times(const struct planner *p);
+void planner_timed(struct planner *p, size_t i, size_t length, double seconds, size_t times);
 
 /* A round begins at this length: sets p->plan. */
 void planner_begin(struct planner *p, size_t length, const struct plan_state *s);
@@ -130,7 +132,9 @@ void planner_asked(struct planner *p, size_t ask, double value_before, double va
 void planner_passed(struct planner *p, double seconds);
 void planner_guessed(struct planner *p, bool hit);
 /* The verification pass took so long. The round took so long and made so many tokens, of which `expected` were accepted candidates by the tree's estimates. */
-void planner_verified(struct planner *p, size_t rows, double seconds);
+void planner_verified(struct planner *p, size_t rows, double seconds, bool typical);
 void planner_done(struct planner *p, size_t tokens, double expected, double seconds);
+/* `writer` wrote a stretch of the text that p has not seen: p takes the costs from it and doubts its own chances. */
+void planner_catch_up(struct planner *p, const struct planner *writer);
 /* Seconds of a pass of one row. */
 double planner_pass_seconds(const struct planner *p, size_t length);
