@@ -1,11 +1,11 @@
-/* The corpus of a fuzzer, replayed. */
+/* Replays a corpus: calls a fuzz target with every file of a folder. */
 #pragma once
 #include <dirent.h>
 
 #include "src/base/base.h"
 #include "tests/test.h"
 
-static inline void replay(const char *folder, int (*target)(const uint8_t *data, size_t n))
+static inline void replay_corpus(const char *folder, int (*target)(const uint8_t *data, size_t n))
 {
     DIR *d = opendir(folder);
     struct dirent *entry;
@@ -21,7 +21,7 @@ static inline void replay(const char *folder, int (*target)(const uint8_t *data,
             CHECK(0, "%s", e.msg);
             continue;
         }
-        /* An allocation of exactly this size, so that a sanitizer sees a read behind it. */
+        /* An allocation of exactly n bytes lets a sanitizer see a read after its end. */
         uint8_t *exact = malloc(n ? n : 1);
         memcpy(exact, data, n);
         free(data);

@@ -1,6 +1,6 @@
-/* Fuzz target: the JSON checker against a recursive reading of RFC 8259's grammar. Both accept the same
- * texts; an accepted text can be walked to its end; and the writer's copy of it is accepted, with as many
- * values. */
+/* Fuzz target: compares the JSON reader with a recursive reading of the grammar of RFC 8259. Both must
+ * accept the same texts. An accepted text can be walked to its end, and the writer's copy of it is
+ * accepted with as many values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void grammar_space(struct grammar *g)
         g->p++;
 }
 
-static bool grammar_take(struct grammar *g, const char *word)
+static bool grammar_accept(struct grammar *g, const char *word)
 {
     const size_t n = strlen(word);
     bool found = (size_t)(g->end - g->p) >= n && memcmp(g->p, word, n) == 0;
@@ -25,26 +25,26 @@ static bool grammar_take(struct grammar *g, const char *word)
     return found;
 }
 
-static void grammar_must(struct grammar *g, bool right) { g->bad |= !right; }
+static void grammar_require(struct grammar *g, bool right) { g->bad |= !right; }
 
 static void grammar_digits(struct grammar *g)
 {
     const unsigned char *from = g->p;
     while (g->p < g->end && *g->p >= '0' && *g->p <= '9')
         g->p++;
-    grammar_must(g, g->p > from);
+    grammar_require(g, g->p > from);
 }
 
 static void grammar_number(struct grammar *g)
 {
-    grammar_take(g, "-");
-    if (!grammar_take(g, "0"))
+    grammar_accept(g, "-");
+    if (!grammar_accept(g, "0"))
         grammar_digits(g);
-    if (grammar_take(g, "."))
+    if (grammar_accept(g, "."))
         grammar_digits(g);
-    if (grammar_take(g, "e") || grammar_take(g, "E")) {
-        if (!grammar_take(g, "+"))
-            grammar_take(g, "-");
+    if (grammar_accept(g, "e") || grammar_accept(g, "E")) {
+        if (!grammar_accept(g, "+"))
+            grammar_accept(g, "-");
         grammar_digits(g);
     }
 }
@@ -55,27 +55,27 @@ static unsigned grammar_hex(struct grammar *g)
     for (int i = 0; i < 4 && g->p < g->end; i++)
         digits[i] = (char)*g->p++;
     unsigned x = (unsigned)strtoul(digits, &end, 16);
-    grammar_must(g, end == digits + 4 && strspn(digits, "0123456789abcdefABCDEF") == 4);
+    grammar_require(g, end == digits + 4 && strspn(digits, "0123456789abcdefABCDEF") == 4);
     return x;
 }
 
 static void grammar_escape(struct grammar *g)
 {
-    if (!grammar_take(g, "u")) {
-        grammar_must(g, g->p < g->end && *g->p && strchr("\"\\/bfnrt", *g->p));
+    if (!grammar_accept(g, "u")) {
+        grammar_require(g, g->p < g->end && *g->p && strchr("\"\\/bfnrt", *g->p));
         g->p += g->p < g->end;
         return;
     }
     unsigned x = grammar_hex(g);
-    grammar_must(g, x != 0 && !(x >= 0xdc00 && x <= 0xdfff));
+    grammar_require(g, x != 0 && !(x >= 0xdc00 && x <= 0xdfff));
     if (x >= 0xd800 && x <= 0xdbff) {
-        grammar_must(g, grammar_take(g, "\\u"));
+        grammar_require(g, grammar_accept(g, "\\u"));
         x = grammar_hex(g);
-        grammar_must(g, x >= 0xdc00 && x <= 0xdfff);
+        grammar_require(g, x >= 0xdc00 && x <= 0xdfff);
     }
 }
 
-/* One character of UTF-8 in its shortest form, no surrogate. */
+/* Reads one character of UTF-8 in its shortest form, which must not be a surrogate. */
 static void grammar_character(struct grammar *g)
 {
     static const unsigned least[] = { 0, 0x80, 0x800, 0x10000 };
@@ -86,24 +86,24 @@ static void grammar_character(struct grammar *g)
                           : lead < 0xf0 ? 2
                           : lead < 0xf8 ? 3
                                         : 9;
-    grammar_must(g, more != 9 && (size_t)(g->end - g->p) >= more);
+    grammar_require(g, more != 9 && (size_t)(g->end - g->p) >= more);
     if (g->bad)
         return;
     unsigned x = more ? lead & (0x3fu >> more) : lead;
     for (unsigned i = 0; i < more; i++, g->p++) {
-        grammar_must(g, (*g->p & 0xc0) == 0x80);
+        grammar_require(g, (*g->p & 0xc0) == 0x80);
         x = x << 6 | (*g->p & 0x3fu);
     }
-    grammar_must(g, x >= least[more] && x <= 0x10ffff && !(x >= 0xd800 && x <= 0xdfff));
+    grammar_require(g, x >= least[more] && x <= 0x10ffff && !(x >= 0xd800 && x <= 0xdfff));
 }
 
 static void grammar_string(struct grammar *g)
 {
-    while (!g->bad && !grammar_take(g, "\"")) {
-        grammar_must(g, g->p < g->end && *g->p >= 0x20);
+    while (!g->bad && !grammar_accept(g, "\"")) {
+        grammar_require(g, g->p < g->end && *g->p >= 0x20);
         if (g->bad)
             return;
-        if (grammar_take(g, "\\"))
+        if (grammar_accept(g, "\\"))
             grammar_escape(g);
         else
             grammar_character(g);
@@ -112,36 +112,36 @@ static void grammar_string(struct grammar *g)
 
 static void grammar_value(struct grammar *g, size_t depth)
 {
-    const bool object = grammar_take(g, "{"), array = !object && grammar_take(g, "[");
+    const bool object = grammar_accept(g, "{"), array = !object && grammar_accept(g, "[");
     g->values++;
     if (object || array) {
         const char *end = object ? "}" : "]";
-        grammar_must(g, depth < JS_DEPTH_MAX);
+        grammar_require(g, depth < JS_DEPTH_MAX);
         grammar_space(g);
-        if (grammar_take(g, end))
+        if (grammar_accept(g, end))
             return;
         do {
             grammar_space(g);
             if (object) {
-                grammar_must(g, grammar_take(g, "\""));
+                grammar_require(g, grammar_accept(g, "\""));
                 grammar_string(g);
                 grammar_space(g);
-                grammar_must(g, grammar_take(g, ":"));
+                grammar_require(g, grammar_accept(g, ":"));
                 grammar_space(g);
             }
             if (!g->bad)
                 grammar_value(g, depth + 1);
             grammar_space(g);
-        } while (!g->bad && grammar_take(g, ","));
-        grammar_must(g, grammar_take(g, end));
-    } else if (grammar_take(g, "\"")) {
+        } while (!g->bad && grammar_accept(g, ","));
+        grammar_require(g, grammar_accept(g, end));
+    } else if (grammar_accept(g, "\"")) {
         grammar_string(g);
-    } else if (!grammar_take(g, "null") && !grammar_take(g, "true") && !grammar_take(g, "false")) {
+    } else if (!grammar_accept(g, "null") && !grammar_accept(g, "true") && !grammar_accept(g, "false")) {
         grammar_number(g);
     }
 }
 
-/* The number of values, 0 for a text that is no JSON. */
+/* The number of values; 0 for a text that is not JSON. */
 static size_t grammar_check(const uint8_t *data, size_t n)
 {
     struct grammar g = { .p = data, .end = data + n };

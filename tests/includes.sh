@@ -1,12 +1,13 @@
 #!/bin/bash
-# The order of the folders (docs/architecture.md). A folder may include itself and the folders above it in ORDER.
+# The order of the folders (docs/architecture.md). A folder may include itself and the folders above it in
+# ORDER.
 #
 #     includes    every #include of the product that names a folder further down
 #     symbols     every object file that needs a symbol from a folder further down
 #     circles     every set of object files that need each other's symbols, directly or through further files
 #
-# The script prints each violation and the symbols that cause it. Then it plants an include that runs upwards and
-# two files that call each other in a copy of the tree, and checks that it finds them.
+# The script prints each violation and the symbols that cause it. Then it plants an include that runs
+# upwards and two files that call each other in a copy of the tree, and checks that it finds them.
 ORDER="src/base kernels ngram kvmgr src/model src/text src/sample src/decode src/train
        runs/store src/request runs/work runs/report src/bench src/cli"
 # Until the last circles are gone, `no` prints circles without failing.
@@ -69,8 +70,9 @@ upward_needs()
         place[folder(to)] > place[folder($1)]'
 }
 
-# Of the lines of `needs`: those between files of one circle, that is where the second file reaches the first one.
-# For speed, files that no file needs, and files that need no file, are removed first, again and again.
+# Of the lines of `needs`: those between files of one circle, that is where the second file reaches the
+# first one. For speed, files that no file needs, and files that need no file, are removed first, again and
+# again.
 circles()
 {
     awk '

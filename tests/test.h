@@ -1,5 +1,5 @@
-/* What a test program needs: CHECK, RUN, SKIP. Result lines: "ok NAME", "FAIL NAME", "skip NAME (why)".
- * A program ends with `return test_end();`, which is 1 when anything failed. */
+/* The test framework: CHECK, RUN, SKIP. RUN prints "ok NAME", "FAIL NAME" or "skip NAME (why)". A program
+ * ends with `return test_end();`, which is 1 when a test failed. */
 #pragma once
 #include <math.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Built with a sanitizer; limits of time are for other builds, and times SLOWER for these. */
+/* Whether the build has a sanitizer. Time limits are multiplied by SLOWER. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
 #elif defined(__has_feature)
@@ -25,20 +25,20 @@ static const char *test_skipped_;
 
 #define CHECK(cond, ...) do { if (!(cond)) { test_failed_ = 1; \
     printf("    %s:%d: %s:", __FILE__, __LINE__, #cond); printf(" " __VA_ARGS__); printf("\n"); } } while (0)
-/* |got - want| <= atol + rtol*|want|; NaN and Inf never pass. */
+/* Whether |got - want| <= atol + rtol*|want|. NaN and infinity never pass. */
 static inline bool near(double got, double want, double atol, double rtol)
 {
     return isfinite(got) && isfinite(want) && fabs(got - want) <= atol + rtol * fabs(want);
 }
 #define SKIP(why) do { test_skipped_ = (why); return; } while (0)
-/* TEST_ONLY=words: of a program's tests only those that have these in their name. */
+/* TEST_ONLY=WORD runs only the tests whose names contain WORD. */
 static inline bool test_left_out(const char *name)
 {
     const char *only = getenv("TEST_ONLY");
     return only && !strstr(name, only);
 }
-/* TEST_SHARD=2/3: only every third test of a program, from the second one on. scripts/run-tests.sh runs all three
- * shards side by side. A test of another shard prints nothing. */
+/* TEST_SHARD=2/3: only every third test of a program, from the second one on. scripts/run-tests.sh runs
+ * all three shards side by side. A test of another shard prints nothing. */
 static int test_index_;
 static inline bool test_in_shard(void)
 {

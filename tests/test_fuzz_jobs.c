@@ -15,18 +15,18 @@
 /* A refused input shows little, so each test checks that some inputs were accepted. */
 static void snapshot(void)
 {
-    replay("tests/corpus/snapshot", fuzz_snapshot);
+    replay_corpus("tests/corpus/snapshot", fuzz_snapshot);
     CHECK(snap_good > 0, "no file was accepted");
 }
 static void batch(void)
 {
-    replay("tests/corpus/batch", fuzz_batch);
+    replay_corpus("tests/corpus/batch", fuzz_batch);
     CHECK(batch_rendered > 0 && batch_ready > 0, "%zu chats rendered, %zu requests ready", batch_rendered,
           batch_ready);
 }
 static void job(void)
 {
-    replay("tests/corpus/job", fuzz_job);
+    replay_corpus("tests/corpus/job", fuzz_job);
     CHECK(job_written > 0, "no text was begun");
 }
 

@@ -1,5 +1,5 @@
-/* main: exit codes and messages of calls that fail. The program's main is compiled in under another name, and one
- * verb is replaced by a verb that fails without a message. */
+/* main: exit codes and messages of calls that fail. The program's main is compiled in under another name,
+ * and one verb is replaced by a verb that fails without a message. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -7,8 +7,8 @@
 #include "src/base/output.h"
 #include "tests/test.h"
 
-/* Stands in front of the C library's function. Nothing may set the process's mask even for a moment: a file that
- * another thread creates then would be open to everybody. */
+/* Stands in front of the C library's function. Nothing may set the process's mask even for a moment: a
+ * file that another thread creates then would be open to everybody. */
 static int mask_calls;
 mode_t umask(mode_t mask)
 {

@@ -1,31 +1,39 @@
 #!/bin/bash
-# What is made from the option table for shells and for man, and `make install`: every verb and option is there, and the scripts complete.
+# Completion scripts and man page, which are generated from the option table, and `make install`. Every verb
+# and option must appear in them, and the scripts must complete.
 . tests/cli/lib.inc
 L=$LONGHAND
-for shell in bash zsh fish; do check completion_for_$shell 0 '' help --completion $shell; cp "$TMP/out" "$TMP/c.$shell"; done
+for shell in bash zsh fish; do
+    check completion_for_$shell 0 '' help --completion $shell; cp "$TMP/out" "$TMP/c.$shell"
+done
 check completion_for_another_shell 2 "'csh' is not one of bash\|zsh\|fish" help --completion csh
 check help_of_two_kinds 2 'only one of them' help --man --all
 check man_page 0 '' help --man
 cp "$TMP/out" "$TMP/longhand.1"
 "$L" help | sed -n '/^  longhand run/,/^[A-Z]/s/^  \([a-z]*\) .*/\1/p' | grep -v longhand >"$TMP/verbs"
 "$L" help --all | grep -oE '^  (-., )*--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u >"$TMP/options"
-[ "$(wc -l <"$TMP/verbs")" -ge 22 ] && [ "$(wc -l <"$TMP/options")" -ge 90 ]; result the_help_lists_verbs_and_options $? "$(wc -l "$TMP/verbs" "$TMP/options")"
+[ "$(wc -l <"$TMP/verbs")" -ge 22 ] && [ "$(wc -l <"$TMP/options")" -ge 90 ]
+result the_help_lists_verbs_and_options $? "$(wc -l "$TMP/verbs" "$TMP/options")"
 
-# everything is everywhere
+# Every verb and option appears in every script and in the man page.
 missing=
 while read -r v; do
-    grep -q "^\\\\fB$v\\\\fR" "$TMP/longhand.1" && grep -q "^    $v)" "$TMP/c.bash" && grep -q "^    $v)" "$TMP/c.zsh" && grep -q "use_subcommand -a $v " "$TMP/c.fish" || missing+=" $v"
+    grep -q "^\\\\fB$v\\\\fR" "$TMP/longhand.1" && grep -q "^    $v)" "$TMP/c.bash" &&
+        grep -q "^    $v)" "$TMP/c.zsh" && grep -q "use_subcommand -a $v " "$TMP/c.fish" || missing+=" $v"
 done <"$TMP/verbs"
 while read -r o; do
     o=${o#--}
-    grep -qF "\\-\\-${o//-/\\-}\\fR" "$TMP/longhand.1" && grep -q -- "--$o[ ']" "$TMP/c.bash" && grep -qE -- "'\*?--$o=?\[" "$TMP/c.zsh" && grep -q -- "-l $o " "$TMP/c.fish" || missing+=" --$o"
+    grep -qF "\\-\\-${o//-/\\-}\\fR" "$TMP/longhand.1" && grep -q -- "--$o[ ']" "$TMP/c.bash" &&
+        grep -qE -- "'\*?--$o=?\[" "$TMP/c.zsh" && grep -q -- "-l $o " "$TMP/c.fish" || missing+=" --$o"
 done <"$TMP/options"
-[ -z "$missing" ]; result every_verb_and_option_is_there $? "missing:$missing"
+[ -z "$missing" ]; result every_verb_and_option_appears $? "missing:$missing"
 
-# bash, as it calls the function
-complete_line() # words of the line, the last one is being typed -> what is offered, one a line
+# bash: the completion function is called as bash calls it.
+complete_line() # WORDS of the line, the last being typed: prints the completions
 {
-    bash --norc --noprofile -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _longhand; printf "%s\n" "${COMPREPLY[@]}"' _ "$TMP/c.bash" longhand "$@"
+    bash --norc --noprofile -c \
+        '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _longhand
+         printf "%s\n" "${COMPREPLY[@]}"' _ "$TMP/c.bash" longhand "$@"
 }
 offers() # NAME WANTED WORDS...
 {
@@ -34,10 +42,12 @@ offers() # NAME WANTED WORDS...
     got=$(complete_line "$@" | tr '\n' ' ')
     [ "$got" = "$want" ]; result "$name" $? "longhand $*: '$got', not '$want'"
 }
-(cat "$TMP/verbs"; printf -- '--help\n--version\n') | sort >"$TMP/a"; complete_line '' | sort >"$TMP/b"; same bash_offers_every_verb "$TMP/a" "$TMP/b"
+(cat "$TMP/verbs"; printf -- '--help\n--version\n') | sort >"$TMP/a"; complete_line '' | sort >"$TMP/b"
+same bash_offers_every_verb "$TMP/a" "$TMP/b"
 wrong=
 while read -r v; do
-    "$L" help "$v" | grep -E '^  (-., )*--' | grep -oE -- '(^  -|, -|--)[a-z-]+' | sed 's/^[ ,]*//' | sort -u >"$TMP/a"
+    "$L" help "$v" | grep -E '^  (-., )*--' | grep -oE -- '(^  -|, -|--)[a-z-]+' | sed 's/^[ ,]*//' |
+        sort -u >"$TMP/a"
     complete_line "$v" - | sort -u >"$TMP/b"
     [ -s "$TMP/a" ] || echo >"$TMP/a"
     cmp -s "$TMP/a" "$TMP/b" || wrong+=" $v: $(diff "$TMP/a" "$TMP/b" | grep '^[<>]' | head -3 | tr '\n' ' ')"
@@ -48,7 +58,7 @@ offers bash_completes_a_verb 'extend ' ext
 offers bash_completes_choices 'bf16 f32 ' run --compute ''
 offers bash_completes_devices 'auto cpu cuda ' run --device ''
 offers bash_completes_drafters 'auto none heads partial ngram suffix ' run --drafter ''
-offers bash_completes_behind_equals 'f32 ' run --compute = f
+offers bash_completes_after_equals 'f32 ' run --compute = f
 offers bash_completes_at_equals 'auto plain json none ' work --progress =
 offers bash_completes_states 'queued ' list --state q
 offers bash_completes_presets 'table11-llama3.1-8b ' run --preset table11-l
@@ -56,50 +66,67 @@ offers bash_completes_templates 'llama3 llama3-first llama3.1 ' run --chat-templ
 offers bash_completes_files 'README.md ' run -f READ
 offers bash_completes_folders 'models ' run --model mod
 offers bash_completes_many_files 'Makefile ' train heads --data README.md Make
-offers bash_options_behind_files '--data ' train heads --data README.md --dat
-offers bash_tells_options_of_one_name_apart ' ' tail --from READ
-offers bash_tells_options_of_one_name_apart_2 'README.md ' train --from READ
+offers bash_completes_options_after_files '--data ' train heads --data README.md --dat
+offers bash_separates_options_of_one_name ' ' tail --from READ
+offers bash_separates_options_of_one_name_2 'README.md ' train --from READ
 offers bash_words_of_a_verb 'heads ' train ''
 offers bash_files_of_a_verb 'README.md ' distinct READ
 offers bash_verbs_for_help 'tokenize ' help to
 offers bash_knows_the_alias '--state ' retry --st
 
-# the other shells
+# The other shells complete on a terminal of their own.
 if command -v zsh >/dev/null; then
-    printf '%s\t%s\n' '2004h' "PS1=':'; autoload -Uz compinit; compinit -u -D; . $TMP/c.zsh; echo read''y\\r" 'ready' 'longhand submit --compute=b\t' 'f16' '\x15longhand ver\t\t' 'verify   -- ' '\x15longhand distinct READ\t' \
+    printf '%s\t%s\n' '2004h' \
+        "PS1=':'; autoload -Uz compinit; compinit -u -D; . $TMP/c.zsh; echo read''y\\r" 'ready' \
+        'longhand submit --compute=b\t' 'f16' '\x15longhand ver\t\t' 'verify   -- ' \
+        '\x15longhand distinct READ\t' \
         'README.md' '\x15exit\r' >"$TMP/steps"
     TERM=xterm timeout 90 python3 tests/cli/terminal.py zsh -f -i <"$TMP/steps" >"$TMP/zsh" 2>&1
     rc=$?; [ $rc = 0 ]; result zsh_completes $? "exit $rc: $(tail -c 300 "$TMP/zsh" | cat -v)"
 else
-    skip zsh_completes "no zsh here"
+    skip zsh_completes "zsh is not installed"
 fi
 if command -v fish >/dev/null; then
-    HOME=$TMP fish -c "source $TMP/c.fish; for l in 'longhand exte' 'longhand run --compute ' 'longhand list --state q' 'longhand distinct READ' 'longhand extend --at'; complete -C \$l; end" 2>"$TMP/err" | cut -f1 >"$TMP/fish"
-    [ "$(tr '\n' ' ' <"$TMP/fish")" = 'extend bf16 f32 queued README.md ' ] && [ ! -s "$TMP/err" ]; result fish_completes $? "$(head -5 "$TMP/fish" "$TMP/err")"
+    HOME=$TMP fish -c "source $TMP/c.fish
+        for l in 'longhand exte' 'longhand run --compute ' 'longhand list --state q' \\
+            'longhand distinct READ' 'longhand extend --at'
+            complete -C \$l
+        end" 2>"$TMP/err" | cut -f1 >"$TMP/fish"
+    [ "$(tr '\n' ' ' <"$TMP/fish")" = 'extend bf16 f32 queued README.md ' ] && [ ! -s "$TMP/err" ]
+    result fish_completes $? "$(head -5 "$TMP/fish" "$TMP/err")"
 else
-    skip fish_completes "no fish here"
+    skip fish_completes "fish is not installed"
 fi
 
-# the page, without a warning
+# The man page has no warnings.
 if command -v groff >/dev/null; then
     groff -man -Tutf8 -ww "$TMP/longhand.1" >"$TMP/page" 2>"$TMP/err"
-    [ $? = 0 ] && [ ! -s "$TMP/err" ] && [ "$(wc -l <"$TMP/page")" -gt 300 ]; result groff_takes_the_page $? "$(head -3 "$TMP/err")"
+    [ $? = 0 ] && [ ! -s "$TMP/err" ] && [ "$(wc -l <"$TMP/page")" -gt 300 ]
+    result groff_formats_the_page $? "$(head -3 "$TMP/err")"
 else
-    skip groff_takes_the_page "no groff here"
+    skip groff_formats_the_page "groff is not installed"
 fi
 if command -v man >/dev/null && man --help >/dev/null 2>&1; then
     LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$TMP/longhand.1" >"$TMP/page" 2>"$TMP/err"
-    [ $? = 0 ] && [ ! -s "$TMP/err" ] && grep -qi 'exit status' "$TMP/page"; result man_takes_the_page $? "$(head -3 "$TMP/err")"
+    [ $? = 0 ] && [ ! -s "$TMP/err" ] && grep -qi 'exit status' "$TMP/page"
+    result man_formats_the_page $? "$(head -3 "$TMP/err")"
 else
-    skip man_takes_the_page "no man here"
+    skip man_formats_the_page "man is not installed"
 fi
 
 # make install
 build=$(dirname "$(readlink -f "$L")")
-env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" DESTDIR="$TMP/root" PREFIX=/opt/l >"$TMP/err" 2>&1; rc=$?
+env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory install BUILD="$build" DESTDIR="$TMP/root" \
+    PREFIX=/opt/l >"$TMP/err" 2>&1; rc=$?
 (cd "$TMP/root/opt/l" 2>/dev/null && find . -type f | sort) >"$TMP/a"
-printf '%s\n' ./bin/longhand ./share/bash-completion/completions/longhand ./share/fish/vendor_completions.d/longhand.fish ./share/man/man1/longhand.1 ./share/zsh/site-functions/_longhand >"$TMP/b"
+printf '%s\n' ./bin/longhand ./share/bash-completion/completions/longhand \
+    ./share/fish/vendor_completions.d/longhand.fish ./share/man/man1/longhand.1 \
+    ./share/zsh/site-functions/_longhand >"$TMP/b"
 [ $rc = 0 ]; result make_install $? "$(cat "$TMP/err")"; same make_install_puts_five_files "$TMP/b" "$TMP/a"
-"$TMP/root/opt/l/bin/longhand" help --man >"$TMP/a" && cmp -s "$TMP/a" "$TMP/root/opt/l/share/man/man1/longhand.1"; result the_installed_program_runs $? "help --man"
-env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory uninstall BUILD="$build" DESTDIR="$TMP/root" PREFIX=/opt/l && [ -z "$(find "$TMP/root" -type f)" ]; result make_uninstall $? "$(find "$TMP/root" -type f)"
+"$TMP/root/opt/l/bin/longhand" help --man >"$TMP/a" &&
+    cmp -s "$TMP/a" "$TMP/root/opt/l/share/man/man1/longhand.1"
+result the_installed_program_runs $? "help --man"
+env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory uninstall BUILD="$build" DESTDIR="$TMP/root" \
+    PREFIX=/opt/l && [ -z "$(find "$TMP/root" -type f)" ]
+result make_uninstall $? "$(find "$TMP/root" -type f)"
 exit $failed
