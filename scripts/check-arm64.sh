@@ -1,8 +1,9 @@
 #!/bin/bash
-# Compile the engine for Arm64 and run the tests of operations and the golden hashes under qemu: the plain C twin gives the
-# same bits there. Needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user (Debian's names); without them it says so
-# and exits 0. What needs a library that is not there for Arm64 (JSON output of the commands) is left out.
-# An emulated fused multiply-add takes about 100 ns, so the texts and the attention test are run only with --all (an hour).
+# Compiles the engine for Arm64 and runs the tests of operations and the golden hashes under qemu: the plain C
+# twin gives the same bits there. Needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user (Debian's
+# names); without them the script says so and exits 0. It omits the parts that need libraries for Arm64 (the
+# store, the commands). An emulated fused multiply-add takes about 100 ns, so the texts and the attention
+# tests run only with --all, in about an hour.
 #     scripts/check-arm64.sh [--all] [BUILD_DIR]
 set -u
 tests="test_ops test_kv test_pool test_coin test_op_matmul test_golden" golden=--logits
@@ -10,9 +11,12 @@ tests="test_ops test_kv test_pool test_coin test_op_matmul test_golden" golden=-
 build=${1:-build/arm64}
 cc=aarch64-linux-gnu-gcc
 skip() { echo "skip check-arm64 ($1)"; exit 0; }
-command -v $cc >/dev/null || skip "no $cc: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
-qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || skip "no qemu-aarch64: apt-get install qemu-user"
-echo 'int main(void) { return 0; }' | $cc -static -x c - -o /dev/null 2>/dev/null || skip "no C library for Arm64: apt-get install libc6-dev-arm64-cross"
+command -v $cc >/dev/null ||
+    skip "no $cc: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) ||
+    skip "no qemu-aarch64: apt-get install qemu-user"
+echo 'int main(void) { return 0; }' | $cc -static -x c - -o /dev/null 2>/dev/null ||
+    skip "no C library for Arm64: apt-get install libc6-dev-arm64-cross"
 
 warn="-Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith"
 flags="-std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $warn -I."

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The GPU's kernels, compiled as C, under the verbs: texts, queue, kills and all. DEVICE=cuda runs the same on a GPU.
+# The commands on the emulated GPU: texts, queue, kills. DEVICE=cuda runs the same tests on a GPU.
 . tests/cli/lib.inc
 D=${DEVICE:-emulated}
 M=tests/data/models/llama3-old-bf16
@@ -13,25 +13,36 @@ state_of() { "$L" list "$1" | awk 'NR == 3 { print $2 }'; }
 numerics_of() { "$L" show "$1" | awk '$1 == "numerics:" { print $2 }'; }
 case $D in emulated) ID='^emulated-1$' N=${TOKENS:-60};; *) ID='^cuda-' N=${TOKENS:-400};; esac
 
-# speculation and sampling settings: the text of plain decoding
+# Speculation under several settings writes the text of plain decoding.
 "$L" run $G -n $N -s 7 --drafter none --format ids >"$TMP/plain" 2>"$TMP/err"; r=$?
-[ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ] && numerics_of 1 | grep -q "$ID"; result device_writes_a_text $? "exit $r: $(cat "$TMP/err"), $(numerics_of 1)"
+[ $r = 0 ] && [ "$(wc -l <"$TMP/plain")" = $N ] && numerics_of 1 | grep -q "$ID"
+result device_writes_a_text $? "exit $r: $(cat "$TMP/err"), $(numerics_of 1)"
 "$L" run $G -n $N -s 7 --format ids -q >"$TMP/a"; same device_drafting_is_plain "$TMP/plain" "$TMP/a"
-"$L" run $G -n $N -s 7 --drafter partial,ngram,suffix --tree 2,2,1 --draft-passes 2 --kv-sinks 2 --kv-budget 40 --format ids -q >"$TMP/a"; same device_fixed_tree_is_plain "$TMP/plain" "$TMP/a"
-"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter none --format ids -q >"$TMP/b"; [ "$(wc -l <"$TMP/b")" = $N ]; result device_writes_a_greedy_text $? "$(wc -l <"$TMP/b")"
-"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter ngram,suffix --format ids -q >"$TMP/a"; same device_greedy_drafting_is_plain "$TMP/b" "$TMP/a"
+"$L" run $G -n $N -s 7 --drafter partial,ngram,suffix --tree 2,2,1 --draft-passes 2 --kv-sinks 2 \
+    --kv-budget 40 --format ids -q >"$TMP/a"
+same device_fixed_tree_is_plain "$TMP/plain" "$TMP/a"
+"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter none --format ids -q \
+    >"$TMP/b"
+[ "$(wc -l <"$TMP/b")" = $N ]; result device_writes_a_greedy_text $? "$(wc -l <"$TMP/b")"
+"$L" run $G -n $N -s 8 --temperature 0 --penalty 1.2 --dry-multiplier 0.8 --drafter ngram,suffix \
+    --format ids -q >"$TMP/a"
+same device_greedy_drafting_is_plain "$TMP/b" "$TMP/a"
 differ device_settings_matter "$TMP/plain" "$TMP/b"
 S="-n 20 -s 9 --samples 2 --min-p 0.02 --presence-penalty 0.3 --format ids -q"
 "$L" run $G $S --drafter none -o "$TMP/one"
 "$L" run $G $S --tree 3,2 --drafter partial,ngram -o "$TMP/two" --json-stats "$TMP/stats"
-same device_sample_is_plain "$TMP/one.0" "$TMP/two.0"; same device_other_sample_is_plain "$TMP/one.1" "$TMP/two.1"
+same device_sample_is_plain "$TMP/one.0" "$TMP/two.0"
+same device_other_sample_is_plain "$TMP/one.1" "$TMP/two.1"
 
-# what crosses to the host in a round: ids and scores, where a row of logits has thousands of bytes
+# Ids and scores cross to the host in a round; a row of logits would have thousands of bytes.
 per_round=$(grep -o '"device_to_host_bytes_per_round": [0-9.]*' "$TMP/stats.0" | awk '{ print $2 }')
-awk -v n="$per_round" 'BEGIN { exit !(n >= 16 && n < 600) }'; result device_logits_stay_there $? "$per_round bytes a round"
-"$L" run $G --device cpu -n 4 --json-stats "$TMP/stats" -q >/dev/null && grep -q '"verified_rows"' "$TMP/stats" && ! grep -q device_to_host "$TMP/stats"; result device_cpu_has_nothing_to_bring $? "$(cat "$TMP/stats")"
+awk -v n="$per_round" 'BEGIN { exit !(n >= 16 && n < 600) }'
+result device_logits_stay_there $? "$per_round bytes a round"
+"$L" run $G --device cpu -n 4 --json-stats "$TMP/stats" -q >/dev/null &&
+    grep -q '"verified_rows"' "$TMP/stats" && ! grep -q device_to_host "$TMP/stats"
+result device_cpu_downloads_nothing $? "$(cat "$TMP/stats")"
 
-# killed again and again, gone on with: nothing is lost, the text is the same
+# Repeated kills lose no token and do not change the text.
 id=$("$L" submit $G -n $N -s 7)
 before=0 lost=0 kills=0
 for i in 1 2 3; do
@@ -47,59 +58,105 @@ done 2>/dev/null
 "$L" text $id --format ids >"$TMP/a"; same device_killed_text_is_the_undisturbed_one "$TMP/plain" "$TMP/a"
 [ ! -s "$TMP/err" ]; result device_quiet_is_quiet $? "$(cat "$TMP/err")"
 
-# arithmetic stays with the text
+# A text keeps its arithmetic.
 id=$("$L" submit $G -n $N -s 7)
 "$L" work -q --device $D 2>/dev/null & pid=$!
 wait_for "[ \$(tokens_of $id) -gt 0 ]"; kill -TERM $pid; wait $pid 2>/dev/null
-if [ "$(state_of $id)" = done ]; then skip device_other_arithmetic_refuses "the text was written before it could be stopped"; else
+if [ "$(state_of $id)" = done ]; then skip device_other_arithmetic_refuses \
+    "the text was written before it could be stopped"; else
     "$L" pause $id -q 2>/dev/null
-    check device_other_arithmetic_refuses 2 "tokens made with numerics id .* here it is cpu-1-int16" run --resume $id --device cpu
-    "$L" run --resume $id --device $D --format ids -q >"$TMP/a" 2>"$TMP/err"; same device_resume_goes_on "$TMP/plain" "$TMP/a"
+    check device_other_arithmetic_refuses 2 "tokens made with numerics id .* here it is cpu-1-int16" run \
+        --resume $id --device cpu
+    "$L" run --resume $id --device $D --format ids -q >"$TMP/a" 2>"$TMP/err"
+    same device_resume_continues "$TMP/plain" "$TMP/a"
 fi
-"$L" verify 1 --device $D --sample 5 >"$TMP/out" 2>"$TMP/err" && grep -q ', 5 derived again: identical' "$TMP/out"; result device_verifies_its_text $? "$(cat "$TMP/out" "$TMP/err")"
+"$L" verify 1 --device $D --sample 5 >"$TMP/out" 2>"$TMP/err" &&
+    grep -q ', 5 derived again: identical' "$TMP/out"
+result device_verifies_its_text $? "$(cat "$TMP/out" "$TMP/err")"
 check device_cpu_cannot_verify_it 2 "made with numerics .* here it is cpu-1-int16" verify 1 --device cpu
 
-# snapshots of the cache on the device: killed, gone on with, the same bytes; a damaged one is not used (one of other arithmetic: test_snapshot)
+# Snapshots of the device's cache: a killed job ends with the same bytes; a damaged snapshot is not used.
+# (test_snapshot tests snapshots of other arithmetic.)
 shown() { "$L" show "$1" | grep -c "$2"; }
-snapped() { "$L" work -q --device $D --kv-snapshot on --max-attempts 0 & pid=$!; wait_for "[ \$(shown $1 'snapshot of the KV cache') = 1 ] && [ \$(tokens_of $1) -gt 10 ] || ! kill -0 $pid 2>/dev/null"; kill -9 $pid; wait $pid; } 2>/dev/null
+killed_after_snapshot()
+{
+    "$L" work -q --device $D --kv-snapshot on --max-attempts 0 & pid=$!
+    wait_for "[ \$(shown $1 'snapshot of the KV cache') = 1 ] && [ \$(tokens_of $1) -gt 10 ] ||
+        ! kill -0 $pid 2>/dev/null"
+    kill -9 $pid; wait $pid
+} 2>/dev/null
 for how in kept damaged; do
-    id=$("$L" submit $G -n $N -s 7); snapped $id; file=$(ls "$LONGHAND_DB.snapshots/$id"-*.kv 2>/dev/null)
-    if [ "$(state_of $id)" = done ]; then skip device_snapshot_$how "the text was written before it could be killed"; continue; fi
+    id=$("$L" submit $G -n $N -s 7); killed_after_snapshot $id
+    file=$(ls "$LONGHAND_DB.snapshots/$id"-*.kv 2>/dev/null)
+    if [ "$(state_of $id)" = done ]; then
+        skip device_snapshot_$how "the text was written before it could be killed"; continue
+    fi
     [ -s "$file" ]; result device_snapshot_is_there_$how $? "$("$L" show $id | tail -5)"
-    [ $how = kept ] || printf longhand | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc status=none
-    "$L" work -q --device $D --kv-snapshot on --max-attempts 0; [ "$(shown $id ' restored: [0-9]* of [0-9]* tokens of prompt and text from a snapshot')" = $([ $how = kept ] && echo 1 || echo 0) ]; result device_snapshot_used_$how $? "$("$L" show $id | tail -5)"
-    [ $how = kept ] || { [ "$(shown $id 'notice: the snapshot is not used, the text is read again')" = 1 ]; result device_snapshot_notice_$how $? "$("$L" show $id | tail -5)"; }
+    [ $how = kept ] ||
+        printf longhand | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc status=none
+    "$L" work -q --device $D --kv-snapshot on --max-attempts 0
+    [ "$(shown $id ' restored: [0-9]* of [0-9]* tokens of prompt and text from a snapshot')" = \
+        $([ $how = kept ] && echo 1 || echo 0) ]
+    result device_snapshot_used_$how $? "$("$L" show $id | tail -5)"
+    if [ $how = damaged ]; then
+        [ "$(shown $id 'notice: the snapshot is not used, the text is read again')" = 1 ]
+        result device_snapshot_notice_$how $? "$("$L" show $id | tail -5)"
+    fi
     "$L" text $id --format ids >"$TMP/a"; same device_snapshot_same_bytes_$how "$TMP/plain" "$TMP/a"
 done
 
-# other verbs
+# Other commands.
 head -c 400 tests/data/models/short.txt >"$TMP/text"
 "$L" score -m $M "$TMP/text" -q --device cpu >"$TMP/a"; "$L" score -m $M "$TMP/text" -q --device $D >"$TMP/b"
-cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] } END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
+cat "$TMP/a" "$TMP/b" | awk '{ n[NR] = $1; nll[NR] = $4; d = nll[1] - nll[NR] }
+    END { exit !(NR == 2 && n[1] == n[2] && n[1] > 50 && nll[1] > 0 && d * d < (0.005 * nll[1]) ^ 2) }'
 result device_scores_as_the_cpu $? "$(cat "$TMP/a" "$TMP/b")"
 check device_has_no_f32 2 "--compute f32 is not supported on this device" run $G -n 2 --compute f32
-check device_has_no_means 2 "--kv-policy mean is not supported on this device; --device cpu supports it" run $G -n 2 --kv-policy mean
+check device_has_no_means 2 "--kv-policy mean is not supported on this device; --device cpu supports it" \
+    run $G -n 2 --kv-policy mean
 
-# training of heads: the losses of the CPU; killed and gone on with, the same bytes; a checkpoint stays where it began
-if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 --device $D --out "$TMP/h" -q >/dev/null 2>"$TMP/err" && grep -q cuBLAS "$TMP/err"; then
-    [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q -e '--device cpu' "$TMP/err"; result device_training_says_what_it_needs $? "$(cat "$TMP/err")"
+# Training of heads: the losses are the CPU's; a killed training ends with the same bytes; a checkpoint stays
+# on its kind of device.
+if ! "$L" train heads -m $M --data "$TMP/text" --window 64 --heads 1 --steps 1 --device $D --out "$TMP/h" -q \
+    >/dev/null 2>"$TMP/err" && grep -q cuBLAS "$TMP/err"; then
+    [ "$(wc -l <"$TMP/err")" = 1 ] && grep -q -e '--device cpu' "$TMP/err"
+    result device_training_names_missing_cublas $? "$(cat "$TMP/err")"
     skip device_trains_heads "$(cat "$TMP/err")"; exit $failed
 fi
 T="train heads -m $M --data $TMP/text --window 64 --heads 2 --steps 5 --batch-windows 1 --lr 0.02 --seed 3 -q"
-"$L" $T --device cpu --out "$TMP/c" --curves "$TMP/c.csv" >/dev/null; "$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"; result device_trains_heads $? "$(cat "$TMP/err")"
-paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 { n++; d = $6 - $15; if ($3 != $12 || $5 != $14 || d * d > 0.005 ^ 2) bad = 1; if (n == 1) first = $15; last = $15 } END { exit bad || n != 10 || !(last < first) }'
+"$L" $T --device cpu --out "$TMP/c" --curves "$TMP/c.csv" >/dev/null
+"$L" $T --device $D --out "$TMP/g" --curves "$TMP/g.csv" >/dev/null 2>"$TMP/err"
+result device_trains_heads $? "$(cat "$TMP/err")"
+paste -d, "$TMP/c.csv" "$TMP/g.csv" | awk -F, 'NR > 1 {
+        n++; d = $6 - $15; if ($3 != $12 || $5 != $14 || d * d > 0.005 ^ 2) bad = 1
+        if (n == 1) first = $15
+        last = $15
+    }
+    END { exit bad || n != 10 || !(last < first) }'
 result device_learns_as_the_cpu $? "$(paste -d' ' "$TMP/c.csv" "$TMP/g.csv")"
 "$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" --checkpoint-every 0 >/dev/null 2>&1 & pid=$!
-wait_for "[ \$(grep -c train,0 '$TMP/h.csv') -ge 2 ] && [ -e '$TMP/h.checkpoint' ] || ! kill -0 $pid" 2>/dev/null; kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
-if [ ! -e "$TMP/h.checkpoint" ]; then skip device_checkpoint_is_not_the_cpus "the heads were trained before it could be killed"
-else check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" --curves "$TMP/h.csv"; fi
-"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null; same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"; same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
-if [ $D = emulated ]; then
-    LONGHAND_EMULATED_MEMORY=3000000 check device_training_is_sized_first 2 "this needs .* MiB of memory on emulated GPU .weights .*, heads .*, .* free there" $T --device $D --out "$TMP/x"
-    LONGHAND_EMULATED_FAIL=200 check device_error_stops_a_training 1 "emulated GPU: .* call 200" $T --device $D --out "$TMP/x"
-    [ -e "$TMP/x.checkpoint" ] && [ ! -e "$TMP/x" ]; result device_error_leaves_the_checkpoint $? "$(ls "$TMP")"
-    "$L" $T --device $D --out "$TMP/x" >/dev/null; same device_goes_on_behind_an_error "$TMP/g" "$TMP/x"
+wait_for "[ \$(grep -c train,0 '$TMP/h.csv') -ge 2 ] && [ -e '$TMP/h.checkpoint' ] || ! kill -0 $pid" \
+    2>/dev/null
+kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null
+if [ ! -e "$TMP/h.checkpoint" ]; then skip device_checkpoint_is_not_the_cpus \
+    "the heads were trained before it could be killed"
+else check device_checkpoint_is_not_the_cpus 2 "or on another kind of device" $T --device cpu --out "$TMP/h" \
+    --curves "$TMP/h.csv"
 fi
-"$L" $T --device $D --from "$TMP/g" --steps 1 --lr 0 --out "$TMP/i" >/dev/null; for f in g i; do tail -c $((2 * (48 * 48 * 2 + 2 * 48 * 4))) "$TMP/$f" >"$TMP/$f.w"; done
+"$L" $T --device $D --out "$TMP/h" --curves "$TMP/h.csv" >/dev/null
+same device_killed_training_ends_with_the_same_heads "$TMP/g" "$TMP/h"
+same device_killed_training_ends_with_the_same_curves "$TMP/g.csv" "$TMP/h.csv"
+if [ $D = emulated ]; then
+    LONGHAND_EMULATED_MEMORY=3000000 check device_training_is_sized_first 2 \
+        "this needs .* MiB of memory on emulated GPU .weights .*, heads .*, .* free there" $T --device $D \
+        --out "$TMP/x"
+    LONGHAND_EMULATED_FAIL=200 check device_error_stops_a_training 1 "emulated GPU: .* call 200" $T \
+        --device $D --out "$TMP/x"
+    [ -e "$TMP/x.checkpoint" ] && [ ! -e "$TMP/x" ]
+    result device_error_leaves_the_checkpoint $? "$(ls "$TMP")"
+    "$L" $T --device $D --out "$TMP/x" >/dev/null; same device_continues_after_an_error "$TMP/g" "$TMP/x"
+fi
+"$L" $T --device $D --from "$TMP/g" --steps 1 --lr 0 --out "$TMP/i" >/dev/null
+for f in g i; do tail -c $((2 * (48 * 48 * 2 + 2 * 48 * 4))) "$TMP/$f" >"$TMP/$f.w"; done
 same device_training_begins_with_the_heads_of_a_file "$TMP/g.w" "$TMP/i.w"
 exit $failed
