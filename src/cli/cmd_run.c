@@ -284,7 +284,7 @@ static int run_resume(struct run *r, struct store **s, struct err *e)
     if (store_from_options(s, o, STORE_WRITE, e) || job_from_word(*s, o->resume, &named, e))
         return -1;
     const int64_t id = named.v[0].id;
-    int rc = outputs_check_model(o, named.v[0].model, e);
+    int rc = output_check_model(o, named.v[0].model, e);
     job_list_free(&named);
     if (rc || open_output(r, 0, e))
         return -1;

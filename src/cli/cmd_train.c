@@ -125,8 +125,8 @@ static int read_settings(struct job *j, struct err *e)
     snprintf(j->out[0], PATH_BYTES, "%s", o->output);
     second_name(j->out[1], o->output);
     snprintf(j->checkpoint, PATH_BYTES, "%s.checkpoint", o->output);
-    if ((o->train_kind == KIND_BOTH && output_check(o, "out", j->out[1], e)) ||
-        output_check(o, "out", j->checkpoint, e))
+    if ((o->train_kind == KIND_BOTH && output_check_one(o, "out", j->out[1], e)) ||
+        output_check_one(o, "out", j->checkpoint, e))
         return -1;
     j->train.s = (struct train_settings){
         .window = window, .batch = o->train_batch,

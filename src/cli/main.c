@@ -16,7 +16,7 @@ static int run_verb(const struct options *o, struct err *e)
         options_help(stdout, o->verb->bit == VERB_HELP ? NULL : o->verb, o->all);
         return stdout_finish(e);
     }
-    if (outputs_check(o, e))
+    if (output_check_all(o, e))
         return -1;
     switch (o->verb->bit) {
     case VERB_RUN:      return cmd_run(o, e);

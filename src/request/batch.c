@@ -1,3 +1,6 @@
+/* A batch file: opens the models that its lines name, turns every line into a request, and stores the
+ * requests as jobs. Start at batch_open; read_line is the path of one line. The fields of a line are read
+ * in batch_line.c. */
 #include "src/request/batch.h"
 
 #include <errno.h>
@@ -21,10 +24,10 @@
 
 struct batch_request { char *custom_id, *prompt, *parameters, *metadata, *identity; int32_t *ids; };
 struct batch_seen { size_t line; UT_hash_handle hh; char custom_id[]; };
-/* parameters that hold for this model up to n_max tokens */
+/* parameters that request_check has accepted for this model and texts of at most n_max tokens */
 struct checked { size_t n_max; UT_hash_handle hh; char parameters[]; };
 
-/* One of the models that requests name; opened by the first. */
+/* A model that requests name. The first request opens it. */
 struct batch_model {
     char *name;
     struct engine engine;
@@ -46,7 +49,7 @@ static int check_options(const struct options *o, struct err *e)
     return request_check_stop("--stop", &o->stop, e);
 }
 
-/* --shard I/N; 1/1 without it. */
+/* Parses --shard I/N; without the option I and N are 1. */
 static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err *e)
 {
     char first[24];
@@ -63,7 +66,7 @@ static int parse_shard(const struct options *o, size_t *i, size_t *n, struct err
                : 0;
 }
 
-/* --name, else the file's name without folders and .jsonl. */
+/* The batch is called --name, else like the file without folders and .jsonl. */
 static int name_batch(struct batch *b, struct err *e)
 {
     static const char end[] = ".jsonl";
@@ -84,8 +87,8 @@ static int name_batch(struct batch *b, struct err *e)
 
 /* ---- models ---- */
 
-/* The model of a line; a model that cannot be opened fails every line that names it. */
-static int model_for(struct batch *b, struct batch_model **out, const char *name, const char *what,
+/* Finds or opens the model of a line. A model that cannot be opened fails every line that names it. */
+static int find_model(struct batch *b, struct batch_model **out, const char *name, const char *what,
                      struct err *e)
 {
     struct batch_model *m = b->model;
@@ -105,7 +108,7 @@ static int model_for(struct batch *b, struct batch_model **out, const char *name
         b->n_models++;
         const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads,
                                           b->o->device, NULL, kv_of(b->o->kv_dtype) };
-        m->failed = model_dir_of(dir, name, what, &m->why) || outputs_check_model(b->o, dir, &m->why) ||
+        m->failed = model_dir_of(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_open_spec(&m->engine, &spec, &m->why);
     }
     if (m->failed)
@@ -113,8 +116,9 @@ static int model_for(struct batch *b, struct batch_model **out, const char *name
     return m->failed ? -1 : 0;
 }
 
-/* The chat template that a line wants: its own, that of --chat-template, or the model's (opened once). */
-static int chat_for(struct batch_model *m, const struct batch_line *l, struct chat *own,
+/* Finds the chat template of a line: its own, the one of --chat-template, or the model's, which is opened
+ * once. */
+static int find_template(struct batch_model *m, const struct batch_line *l, struct chat *own,
                     const struct chat **out, struct err *e)
 {
     const char *dir = m->engine.dir;
@@ -134,7 +138,7 @@ static int chat_for(struct batch_model *m, const struct batch_line *l, struct ch
 
 /* ---- prompts ---- */
 
-static int take_copy(struct request *r, const char *text, size_t n, struct err *e)
+static int copy_prompt(struct request *r, const char *text, size_t n, struct err *e)
 {
     r->prompt = malloc(n + 1);
     if (!r->prompt)
@@ -151,7 +155,7 @@ static int read_chat(struct batch_model *m, struct batch_line *l, struct request
     struct chat own = {0};
     struct chat_message *messages = NULL;
     size_t n;
-    if (chat_for(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
+    if (find_template(m, l, &own, &c, e) || batch_line_messages(l, &messages, &n, e))
         goto fail;
     if (!l->thinks && options_given(&l->o, "thinking")) {
         l->thinks = true;
@@ -193,8 +197,10 @@ static int read_prompt(const struct batch_model *m, struct batch_line *l, struct
     if (rc < 0)
         return -1;
     if (rc == 0)
-        return take_copy(r, text, n, e) || tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes,
-            !l->no_specials, e) ? -1 : 0;
+        return copy_prompt(r, text, n, e) ||
+                       tokenizer_encode(t, &r->ids, &r->n_ids, r->prompt, r->prompt_bytes, !l->no_specials, e)
+                   ? -1
+                   : 0;
     return tokenizer_decode(t, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, true, e);
 }
 
@@ -216,7 +222,7 @@ static uint64_t line_seed(uint64_t seed, const char *custom_id)
 
 /* ---- lines ---- */
 
-/* Room for one more of a growing array. */
+/* Makes room for one more element of a growing array. */
 static int grow(void **v, size_t n, size_t *room, size_t size, struct err *e)
 {
     if (n < *room)
@@ -236,7 +242,7 @@ static int check_unique(struct batch *b, const char *custom_id, size_t line, str
     size_t n = strlen(custom_id);
     HASH_FIND(hh, b->seen, custom_id, n, s);
     if (s)
-        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is that of line %zu too; each line needs its own",
+        return err_set(e, ERR_INPUT, "custom_id: \"%s\" is also in line %zu; each line needs its own",
                        custom_id, s->line);
     s = malloc(sizeof *s + n + 1);
     if (!s)
@@ -247,15 +253,16 @@ static int check_unique(struct batch *b, const char *custom_id, size_t line, str
     return 0;
 }
 
-/* What is to be stored of a request; takes prompt, ids and parameters out of r. */
-static int keep(struct batch *b, const struct batch_line *l, struct request *r, const struct batch_model *m,
-                size_t line, struct err *e)
+/* Adds a request to the jobs of the batch. Takes prompt, ids and parameters out of r. */
+static int add_request(struct batch *b, const struct batch_line *l, struct request *r,
+                       const struct batch_model *m, size_t line, struct err *e)
 {
     size_t n_identity;
     if (grow((void **)&b->v, b->n_requests, &b->room, sizeof *b->v, e))
         return -1;
     struct batch_request *q = &b->v[b->n_requests++];
-    *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt, .parameters = r->parameters, .ids = r->ids,
+    *q = (struct batch_request){ .custom_id = strdup(l->custom_id), .prompt = r->prompt,
+                                 .parameters = r->parameters, .ids = r->ids,
                                  .metadata = l->metadata ? strndup(l->metadata, l->n_metadata) : NULL };
     r->prompt = r->parameters = NULL;
     r->ids = NULL;
@@ -278,7 +285,7 @@ static int keep(struct batch *b, const struct batch_line *l, struct request *r, 
     return 0;
 }
 
-/* As request_check, once for all lines of the same parameters. */
+/* request_check, once for all lines with the same parameters. */
 static int check_once(struct batch_model *m, const struct request *r, struct err *e)
 {
     struct checked *c;
@@ -298,7 +305,7 @@ static int check_once(struct batch_model *m, const struct request *r, struct err
     return 0;
 }
 
-static void forget_checked(struct batch_model *m)
+static void free_checked(struct batch_model *m)
 {
     struct checked *c, *next;
     HASH_ITER(hh, m->checked, c, next) {
@@ -307,11 +314,11 @@ static void forget_checked(struct batch_model *m)
     }
 }
 
-static int describe(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m,
+static int describe_request(struct batch *b, struct batch_line *l, struct request *r, struct batch_model **m,
                     struct err *e)
 {
     char seed[24];
-    if (model_for(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
+    if (find_model(b, m, b->o->model ? b->o->model : l->model, b->o->model ? "--model" : "body.model", e))
         return -1;
     if (l->chat ? read_chat(*m, l, r, e) : read_prompt(*m, l, r, e))
         return -1;
@@ -340,14 +347,14 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
     struct request r = {0};
     snprintf(where, sizeof where, "%s: line %zu", b->file, line);
     int rc = batch_line_read(&l, b->o, where, text, n, notes, e);
-    if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe(b, &l, &r, &m, e))) {
+    if (rc == 0 && (check_unique(b, l.custom_id, line, e) || describe_request(b, &l, &r, &m, e))) {
         rc = -1;
-        /* what the line's own reader says begins with it */
+        /* messages of batch_line_read begin with the line already */
         if (strncmp(e->msg, where, strlen(where)))
             err_while(e, "%s", where);
     }
     if (rc == 0 && mine)
-        rc = keep(b, &l, &r, m, line, e);
+        rc = add_request(b, &l, &r, m, line, e);
     request_close(&r);
     batch_line_close(&l);
     return rc;
@@ -355,73 +362,83 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
 
 /* ---- the file ---- */
 
-static void say_notes(const struct batch *b, const struct batch_notes *notes)
+static void report_ignored(const struct batch *b, const struct batch_notes *notes)
 {
     char names[800];
+    struct json_writer w = { .f = stderr };
     batch_notes_text(names, sizeof names, notes);
     if (!*names || b->o->quiet)
         return;
-    if (b->o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"fields passed over\", \"lines\": %zu, \"fields\": \"%s\"}\n",
+    if (b->o->progress != PROGRESS_JSON) {
+        fprintf(stderr, "%s: ignored in %zu lines, because they do not change a text: %s\n", b->file,
                 notes->lines, names);
-    else
-        fprintf(stderr, "%s: passed over in %zu lines, as it does not change a text: %s\n", b->file,
-                notes->lines, names);
+        return;
+    }
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "phase", "fields passed over");
+    jw_uint(&w, "lines", notes->lines);
+    jw_text(&w, "fields", names);
+    jw_close(&w, '}');
+    fputc('\n', stderr);
 }
 
-static void say_submitted_json(const struct batch *b)
+static void report_submitted_json(const struct batch *b)
 {
     char own[256];
-    fputs("{\"phase\": \"submitted\", \"name\": ", stderr);
-    jw_string(stderr, b->name, strlen(b->name));
-    fprintf(stderr, ", \"jobs\": %zu, \"new\": %zu", b->n, b->n_new);
+    struct json_writer w = { .f = stderr };
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "phase", "submitted");
+    jw_text(&w, "name", b->name);
+    jw_uint(&w, "jobs", b->n);
+    jw_uint(&w, "new", b->n_new);
     if (b->n_new)
-        fprintf(stderr, ", \"seed\": %" PRIu64, b->seed);
-    fputs("}\n", stderr);
+        jw_uint(&w, "seed", b->seed);
+    jw_close(&w, '}');
+    fputc('\n', stderr);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
-        *own = 0;
+        w = (struct json_writer){ .f = stderr };
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
-        fputs("{\"phase\": \"settings\", \"model\": ", stderr);
-        jw_string(stderr, b->model[i].name, strlen(b->model[i].name));
-        fputs(", \"generation_config\": ", stderr);
-        jw_string(stderr, own, strlen(own));
-        fputs("}\n", stderr);
+        jw_open(&w, NULL, '{');
+        jw_text(&w, "phase", "settings");
+        jw_text(&w, "model", b->model[i].name);
+        jw_text(&w, "generation_config", own);
+        jw_close(&w, '}');
+        fputc('\n', stderr);
     }
 }
 
-/* What became of the submission, and what decides the new texts beside the lines. */
-static void say_submitted(const struct batch *b)
+/* Reports how many jobs are new, and the settings of the new texts that are not in the lines. */
+static void report_submitted(const struct batch *b)
 {
-    char own[256] = "";
+    char own[256];
     if (b->o->quiet)
         return;
     if (b->o->progress == PROGRESS_JSON) {
-        say_submitted_json(b);
+        report_submitted_json(b);
         return;
     }
     fprintf(stderr, "@%s: %zu new jobs", b->name, b->n_new);
     if (b->n_new < b->n)
-        fprintf(stderr, ", %zu were there already and stay as they are", b->n - b->n_new);
+        fprintf(stderr, ", %zu exist already and stay unchanged", b->n - b->n_new);
     fputc('\n', stderr);
-    if (!b->n_new)
-        return;
-    for (size_t i = 0; i < b->n_models; i++) {
+    for (size_t i = 0; i < b->n_models && b->n_new; i++) {
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
         if (*own)
             fprintf(stderr, "the model's own settings (generation_config.json)%s%s: %s\n",
                     b->n_models > 1 ? " of " : "", b->n_models > 1 ? b->model[i].name : "", own);
     }
-    if (!options_given(b->o, "seed"))
+    if (b->n_new && !options_given(b->o, "seed"))
         fprintf(stderr, "seed: %" PRIu64 "\n", b->seed);
 }
 
-/* Every line; bad ones are counted, and the first ones shown (when there is a second one: a single one is the caller's to tell). */
+/* Reads every line. With two or more bad lines the first ones go to stderr and *e is their number; a
+ * single bad line is *e alone. */
 static int read_lines(struct batch *b, const char *text, size_t n, size_t shard, size_t shards, struct err *e)
 {
     struct batch_notes notes = {0};
     struct err one = {0};
     size_t line = 0, requests = 0, bad = 0;
-    /* a byte order mark: of the file, not of its first line */
+    /* a byte order mark belongs to the file, not to its first line */
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         n -= 3;
@@ -456,8 +473,8 @@ static int read_lines(struct batch *b, const char *text, size_t n, size_t shard,
         return err_set(e, ERR_INPUT, "%s: %zu of %zu lines are bad%s; nothing was queued", b->file, bad,
                        requests, bad > BATCH_ERRORS_SHOWN ? ", the first 20 are above" : "");
     if (!requests)
-        return err_set(e, ERR_INPUT, "%s: there is no request in it", b->file);
-    say_notes(b, &notes);
+        return err_set(e, ERR_INPUT, "%s: the file contains no request", b->file);
+    report_ignored(b, &notes);
     return 0;
 }
 
@@ -467,14 +484,16 @@ int batch_open(struct batch *b, const struct options *o, struct err *e)
     size_t n, shard, shards;
     struct batch_model *m;
     _Static_assert(BATCH_ERRORS_SHOWN == 20, "read_lines names the number");
-    *b = (struct batch){ .o = o, .file = strcmp(o->batch, "-") ? o->batch : "standard input", .seed = o->seed };
+    *b = (struct batch){ .o = o,
+                         .file = strcmp(o->batch, "-") ? o->batch : "standard input",
+                         .seed = o->seed };
     if (check_options(o, e) || parse_shard(o, &shard, &shards, e) || name_batch(b, e))
         return -1;
     if (!options_given(o, "seed") && getrandom(&b->seed, sizeof b->seed, 0) != sizeof b->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
     if (!(b->model = calloc(BATCH_MODELS_MAX, sizeof *b->model)))
         return no_memory(e);
-    if (o->model && model_for(b, &m, o->model, "--model", e))
+    if (o->model && find_model(b, &m, o->model, "--model", e))
         return -1;
     if (text_read(&text, &n, o->batch, e))
         return -1;
@@ -497,7 +516,7 @@ int batch_submit(struct batch *b, struct store *s, struct err *e)
     for (size_t i = 0; rc == 0 && i < b->n; i++)
         b->n_new += is_new[i];
     if (rc == 0)
-        say_submitted(b);
+        report_submitted(b);
     free(is_new);
     return rc;
 }
@@ -519,7 +538,7 @@ void batch_close(struct batch *b)
         free(q->ids);
     }
     for (size_t i = 0; i < b->n_models; i++) {
-        forget_checked(&b->model[i]);
+        free_checked(&b->model[i]);
         chat_close(&b->model[i].chat);
         engine_close(&b->model[i].engine);
         free(b->model[i].name);

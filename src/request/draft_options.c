@@ -1,10 +1,12 @@
+/* Reads the options of drafting into struct draft_settings. Start at draft_from_options. */
 #include "src/request/draft_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The paper's drafting and the rows of its Table 11; 0: not said. Its code keeps 20 tokens through every filter, which changes texts. */
+/* The drafting of the TokenSwift paper, and the rows of its Table 11; 0 means that the paper gives no
+ * value. The paper's code keeps 20 tokens through every filter, which changes texts. */
 static const struct preset { const char *name; double temperature, top_p, min_p,
                              penalty; long window; } presets[] = {
     { "tokenswift", 0, 0, 0, 0, 0 },
@@ -73,7 +75,7 @@ static int parse_tree(struct draft_settings *s, const char *text, struct err *e)
     }
 }
 
-/* A list of drafters: heads[:FILE], partial, ngram, suffix. */
+/* Parses a list of drafters: heads[:FILE], partial, ngram, suffix. */
 static int parse_drafters(struct draft_settings *s, char heads_file[PATH_BYTES], const char *text,
                           struct err *e)
 {

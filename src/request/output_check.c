@@ -1,5 +1,5 @@
-/* Files that a command writes take the place of what stands under their names: before hours of work it is said where one of them cannot be written, is one that
- * the command reads, or is another one too. */
+/* The checks of output files. Start at output_check_all. check_reads compares an output with the inputs,
+ * check_model with the files of a model, check_place asks whether the file can be written. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static bool is_regular(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The folder of `path`; its last part. */
+/* Copies the folder of `path` to `to` and returns the last part of the path. */
 static const char *folder_of(char to[PATH_BYTES], const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -29,7 +29,7 @@ static const char *folder_of(char to[PATH_BYTES], const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* One regular file, be it there or not. */
+/* Whether both paths name one regular file, which need not exist yet. */
 static bool same_place(const char *a, const char *b)
 {
     char x[PATH_BYTES], y[PATH_BYTES];
@@ -39,7 +39,7 @@ static bool same_place(const char *a, const char *b)
            same_file(x, y);
 }
 
-/* `dir` is a model's folder: of the files in it that are read, only the heads may be made again, by training. */
+/* Refuses the files that a model in `dir` consists of. Training may replace the model's heads. */
 static int check_model(const char *dir, const char *option, const char *path, struct err *e)
 {
     char file[PATH_BYTES + 260];
@@ -57,6 +57,7 @@ static int check_model(const char *dir, const char *option, const char *path, st
     return rc;
 }
 
+/* Refuses the files that the command reads. */
 static int check_reads(const struct options *o, const char *option, const char *path, struct err *e)
 {
     const char *heads = o->drafter ? strstr(o->drafter, "heads:") : NULL;
@@ -65,10 +66,11 @@ static int check_reads(const struct options *o, const char *option, const char *
              heads ? heads + 6 : "");
     snprintf(in_folder, sizeof in_folder, "%s/" HEADS_FILE, heads_file);
     const struct { const char *option, *const *file; size_t n; } in[] = {
-        { "prompt-file", &o->prompt_file, 1 }, { "batch", &o->batch, 1 }, { "drafter", (const char *[]){ heads
-            ? heads_file : NULL, heads ? in_folder : NULL }, 2 },
-        { "data", (const char *const *)o->data.v, o->data.n }, { "valid", (const char *const *)o->valid.v,
-            o->valid.n },
+        { "prompt-file", &o->prompt_file, 1 },
+        { "batch", &o->batch, 1 },
+        { "drafter", (const char *[]){ heads ? heads_file : NULL, heads ? in_folder : NULL }, 2 },
+        { "data", (const char *const *)o->data.v, o->data.n },
+        { "valid", (const char *const *)o->valid.v, o->valid.n },
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         for (size_t k = 0; k < in[i].n; k++)
@@ -78,44 +80,44 @@ static int check_reads(const struct options *o, const char *option, const char *
     return 0;
 }
 
-/* Whether a file can be made or replaced there; of what is written aside and renamed the folder decides. What is no regular file (a pipe, a device) is left to
- * who opens it. */
+/* Checks that a file can be made or replaced at `path`. For an output that is written under a temporary
+ * name and renamed, the permissions of its folder decide. A pipe or a device is not checked. */
 static int check_place(const char *option, const char *path, struct err *e)
 {
     char folder[PATH_BYTES], *real = realpath(path, NULL);
     struct stat st;
-    const bool there = stat(path, &st) == 0,
-               aside = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
+    const bool exists = stat(path, &st) == 0,
+               renamed = strcmp(option, "output") == 0 || strcmp(option, "out") == 0;
     folder_of(folder, real && strlen(real) < PATH_BYTES ? real : path);
     free(real);
-    if (there && S_ISDIR(st.st_mode))
+    if (exists && S_ISDIR(st.st_mode))
         errno = EISDIR;
-    else if (there && !S_ISREG(st.st_mode))
+    else if (exists && !S_ISREG(st.st_mode))
         return 0;
-    else if (access(there && !aside ? path : folder, there && !aside ? W_OK : W_OK | X_OK) == 0)
+    else if (access(exists && !renamed ? path : folder, exists && !renamed ? W_OK : W_OK | X_OK) == 0)
         return 0;
     return err_set(e, ERR_INPUT, "--%s: %s: cannot write: %s", option, path, strerror(errno));
 }
 
-/* What the options name to be written: text I of several goes to FILE.I, and so do its statistics. */
+/* The outputs that the options name. Text I of several texts, and its statistics, go to FILE.I. */
 enum { OUTPUTS = 3 };
-static const char *const *names_of(const struct options *o, const char *file[OUTPUTS])
+static const char *const *output_options(const struct options *o, const char *file[OUTPUTS])
 {
     static const char *const train[OUTPUTS] = { "out", "json-stats", "curves" },
         *const other[OUTPUTS] = { "output", "json-stats", "curves" };
     const bool trains = o->verb->bit == VERB_TRAIN;
-    /* standard output, or what sink_open refuses */
+    /* NULL for standard output, and for an empty name, which sink_open refuses */
     file[0] = o->output && !trains && (!*o->output || strcmp(o->output, "-") == 0) ? NULL : o->output;
     file[1] = o->json_stats;
     file[2] = o->curves;
     return trains ? train : other;
 }
-static size_t texts_of(const struct options *o)
+static size_t n_texts(const struct options *o)
 {
     return o->verb->bit == VERB_RUN && !o->batch && o->samples > 1 ? o->samples : 1;
 }
 
-static int name_of(char to[PATH_BYTES], const struct options *o, const char *option, const char *file,
+static int output_name(char to[PATH_BYTES], const struct options *o, const char *option, const char *file,
                    size_t text, struct err *e)
 {
     if (!*file || strcmp(file, "-") == 0)
@@ -123,24 +125,24 @@ static int name_of(char to[PATH_BYTES], const struct options *o, const char *opt
     if (strlen(file) >= PATH_BYTES - 24)
         return err_set(e, ERR_INPUT, "--%s: a path of %zu bytes, at most %d are allowed", option,
                        strlen(file), PATH_BYTES - 25);
-    snprintf(to, PATH_BYTES, texts_of(o) > 1 ? "%s.%zu" : "%s", file, text);
+    snprintf(to, PATH_BYTES, n_texts(o) > 1 ? "%s.%zu" : "%s", file, text);
     return 0;
 }
 
-int outputs_check_model(const struct options *o, const char *dir, struct err *e)
+int output_check_model(const struct options *o, const char *dir, struct err *e)
 {
-    const char *file[OUTPUTS], *const *option = names_of(o, file);
+    const char *file[OUTPUTS], *const *option = output_options(o, file);
     char path[PATH_BYTES];
     for (size_t i = 0; i < OUTPUTS; i++)
-        for (size_t k = 0; file[i] && k < texts_of(o); k++)
-            if (name_of(path, o, option[i], file[i], k, e) || check_model(dir, option[i], path, e))
+        for (size_t k = 0; file[i] && k < n_texts(o); k++)
+            if (output_name(path, o, option[i], file[i], k, e) || check_model(dir, option[i], path, e))
                 return -1;
     return 0;
 }
 
-int output_check(const struct options *o, const char *option, const char *path, struct err *e)
+int output_check_one(const struct options *o, const char *option, const char *path, struct err *e)
 {
-    const char *file[OUTPUTS], *const *name = names_of(o, file);
+    const char *file[OUTPUTS], *const *name = output_options(o, file);
     for (size_t i = 0; i < OUTPUTS; i++)
         if (file[i] && strcmp(name[i], option) && same_place(path, file[i]))
             return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed", option,
@@ -148,21 +150,21 @@ int output_check(const struct options *o, const char *option, const char *path, 
     return check_reads(o, option, path, e) || check_place(option, path, e) ? -1 : 0;
 }
 
-int outputs_check(const struct options *o, struct err *e)
+int output_check_all(const struct options *o, struct err *e)
 {
-    const char *file[OUTPUTS], *const *option = names_of(o, file);
+    const char *file[OUTPUTS], *const *option = output_options(o, file);
     char path[PATH_BYTES], other[PATH_BYTES], dir[PATH_BYTES];
     struct err ignored;
     for (size_t i = 0; i < OUTPUTS; i++)
-        for (size_t k = 0; file[i] && k < texts_of(o); k++) {
-            if (name_of(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) ||
+        for (size_t k = 0; file[i] && k < n_texts(o); k++) {
+            if (output_name(path, o, option[i], file[i], k, e) || check_reads(o, option[i], path, e) ||
                 check_place(option[i], path, e))
                 return -1;
             for (size_t j = i + 1; j < OUTPUTS; j++)
-                if (file[j] && name_of(other, o, option[j], file[j], k, &ignored) == 0 &&
+                if (file[j] && output_name(other, o, option[j], file[j], k, &ignored) == 0 &&
                     same_place(path, other))
                     return err_set(e, ERR_INPUT, "--%s: %s is the file of --%s; any other file is allowed",
                                    option[i], path, option[j]);
         }
-    return o->model && model_dir(dir, o, &ignored) == 0 ? outputs_check_model(o, dir, e) : 0;
+    return o->model && model_dir(dir, o, &ignored) == 0 ? output_check_model(o, dir, e) : 0;
 }

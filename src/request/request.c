@@ -1,3 +1,5 @@
+/* Requests: prompt and ids from the command line, the checks, and the jobs in the store. Start at
+ * request_open. */
 #include "src/request/request.h"
 
 #include <stdlib.h>
@@ -53,7 +55,7 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (text_read_utf8(&text, &r->prompt_bytes, o->prompt_file, e))
             return -1;
         r->prompt = text;
-        /* a mark of the file, and no part of the text */
+        /* the byte order mark belongs to the file, not to the text */
         if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
             memmove(text, text + 3, (r->prompt_bytes -= 3) + 1);
     }
@@ -68,7 +70,7 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
     return 0;
 }
 
-/* The stored form is read back, as a worker will: what it refuses is refused now. */
+/* Reads the stored parameters back, so that a mistake fails here and not in a worker. */
 int request_check(const struct request *r, const struct engine *g, struct err *e)
 {
     struct job_params p = {0};

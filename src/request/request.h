@@ -1,4 +1,5 @@
-/* A request for a text from the command line or a line of a batch, checked and ready to be stored: `submit` and `run` begin alike. */
+/* A request for a text, checked and ready to be stored. `submit`, `run` and every line of a batch make
+ * one. */
 #pragma once
 #include "runs/store/store.h"
 #include "src/request/job_params.h"
@@ -8,19 +9,21 @@ struct request {                     /* {0} is closed */
     char *prompt; size_t prompt_bytes;
     int32_t *ids; size_t n_ids;
     const char *chat_template;       /* its name; NULL: no chat */
-    struct sampling sampling;        /* as the command line says, seed drawn or given */
-    char *parameters;                /* JSON */
+    struct sampling sampling;        /* with the seed, drawn or given */
+    char *parameters;                /* stored parameters: see job_params.h */
 };
 
-/* Opens g (headers, configuration, tokenizer; no weights) and checks everything that can be checked without weights. */
+/* Opens g (configuration, tokenizer and headers; no weights) and checks everything that needs no weights. */
 int  request_open(struct request *r, const struct options *o, struct engine *g, struct err *e);
-/* The second half of it, in two: with prompt and ids there, the length, the parameters; then all that a worker would refuse. The latter depends on parameters
- * and length alone, and with DRY it takes a walk over the vocabulary. */
+void request_close(struct request *r);
+
+/* The two steps of request_open that follow prompt and ids. request_describe checks the length and writes
+ * the parameters. request_check refuses what a worker would refuse; it depends only on parameters and
+ * length, and with DRY it walks over the vocabulary. */
 int  request_describe(struct request *r, const struct engine *g, struct err *e);
 int  request_check(const struct request *r, const struct engine *g, struct err *e);
-void request_close(struct request *r);
-/* --samples jobs in one transaction; ids [o->samples]. */
+/* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);
-/* What stop strings must be; `name` is what messages call them. */
+/* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
