@@ -1,3 +1,5 @@
+/* Reads one line of a batch file. Four tables say what happens to each field of the body; read_body walks
+ * over the fields. Start at batch_line_read. */
 #include "src/request/batch_line.h"
 
 #include <stdio.h>
@@ -10,84 +12,74 @@
 /* ---- the fields ---- */
 
 enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
-enum take { NUMBER, SWITCH, WORD };                  /* JSON kinds of fields that are an option */
+enum field_kind { NUMBER, SWITCH, WORD };            /* the JSON kinds of fields that stand for an option */
 
-static const struct { const char *name, *option; enum take take; unsigned urls; } plain[] = {
-    { "max_tokens", "tokens", NUMBER, BOTH }, { "max_completion_tokens", "tokens", NUMBER, BOTH },
-    { "n", "samples", NUMBER, BOTH },
-    { "seed", "seed", NUMBER, BOTH }, { "temperature", "temperature", NUMBER, BOTH }, { "top_p", "top-p",
-        NUMBER, BOTH },
-    { "top_k", "top-k", NUMBER, BOTH }, { "min_p", "min-p", NUMBER, BOTH }, { "eta", "eta", NUMBER, BOTH },
-    { "min_keep", "min-keep", NUMBER, BOTH },
-    { "repetition_penalty", "penalty", NUMBER, BOTH }, { "repeat_penalty", "penalty", NUMBER, BOTH },
-    { "repeat_last_n", "penalty-window", NUMBER, BOTH }, { "penalty_window", "penalty-window", NUMBER, BOTH },
-    { "presence_penalty", "presence-penalty", NUMBER, BOTH }, { "frequency_penalty", "frequency-penalty",
-        NUMBER, BOTH },
-    { "dry_multiplier", "dry-multiplier", NUMBER, BOTH }, { "dry_base", "dry-base", NUMBER, BOTH },
-    { "dry_allowed_length", "dry-allowed-length", NUMBER, BOTH }, { "dry_penalty_last_n",
-        "dry-penalty-last-n", NUMBER, BOTH },
-    { "min_tokens", "min-tokens", NUMBER, BOTH }, { "ignore_eos", "ignore-eos", SWITCH, BOTH }, { "on_loop",
-        "on-loop", WORD, BOTH },
+static const struct { const char *name, *option; enum field_kind kind; } option_fields[] = {
+    { "max_tokens", "tokens", NUMBER }, { "max_completion_tokens", "tokens", NUMBER },
+    { "n", "samples", NUMBER }, { "seed", "seed", NUMBER }, { "temperature", "temperature", NUMBER },
+    { "top_p", "top-p", NUMBER }, { "top_k", "top-k", NUMBER }, { "min_p", "min-p", NUMBER },
+    { "eta", "eta", NUMBER }, { "min_keep", "min-keep", NUMBER },
+    { "repetition_penalty", "penalty", NUMBER }, { "repeat_penalty", "penalty", NUMBER },
+    { "repeat_last_n", "penalty-window", NUMBER }, { "penalty_window", "penalty-window", NUMBER },
+    { "presence_penalty", "presence-penalty", NUMBER },
+    { "frequency_penalty", "frequency-penalty", NUMBER }, { "dry_multiplier", "dry-multiplier", NUMBER },
+    { "dry_base", "dry-base", NUMBER }, { "dry_allowed_length", "dry-allowed-length", NUMBER },
+    { "dry_penalty_last_n", "dry-penalty-last-n", NUMBER }, { "min_tokens", "min-tokens", NUMBER },
+    { "ignore_eos", "ignore-eos", SWITCH }, { "on_loop", "on-loop", WORD },
 };
-enum { N_PLAIN = sizeof plain / sizeof *plain };
+enum { N_OPTION = sizeof option_fields / sizeof *option_fields };
 
 enum special { MODEL, PROMPT, MESSAGES, STOP, BREAKERS, BIAS, METADATA, SPECIALS, GENERATION_PROMPT, CONTINUE,
                TEMPLATE, TEMPLATE_ARGS, RESPONSE_FORMAT };
-static const struct { const char *name; enum special what; unsigned urls; } special[] = {
+static const struct { const char *name; enum special what; unsigned urls; } special_fields[] = {
     { "model", MODEL, BOTH }, { "prompt", PROMPT, COMPLETIONS }, { "messages", MESSAGES, CHAT },
-    { "stop", STOP, BOTH },
-    { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH }, { "metadata", METADATA, BOTH },
-    { "add_special_tokens", SPECIALS, BOTH },
+    { "stop", STOP, BOTH }, { "dry_sequence_breakers", BREAKERS, BOTH }, { "logit_bias", BIAS, BOTH },
+    { "metadata", METADATA, BOTH }, { "add_special_tokens", SPECIALS, BOTH },
     { "add_generation_prompt", GENERATION_PROMPT, CHAT }, { "continue_final_message", CONTINUE, CHAT },
-    { "chat_template", TEMPLATE, CHAT },
-    { "chat_template_kwargs", TEMPLATE_ARGS, CHAT }, { "response_format", RESPONSE_FORMAT, BOTH },
+    { "chat_template", TEMPLATE, CHAT }, { "chat_template_kwargs", TEMPLATE_ARGS, CHAT },
+    { "response_format", RESPONSE_FORMAT, BOTH },
 };
-enum { N_SPECIAL = sizeof special / sizeof *special };
+enum { N_SPECIAL = sizeof special_fields / sizeof *special_fields };
 
-/* Fields that would change the text, and the values that do not. */
-static const struct { const char *name, *neutral[2]; } fixed[] = {
-    { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } }, { "use_beam_search",
-        { "false" } },
-    { "stop_token_ids", { "[]" } }, { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens",
-        { "true" } },
+/* Fields that would change the text, and their neutral values. */
+static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
+    { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } },
+    { "use_beam_search", { "false" } }, { "stop_token_ids", { "[]" } },
+    { "include_stop_str_in_output", { "false" } }, { "skip_special_tokens", { "true" } },
     { "truncate_prompt_tokens", { NULL } }, { "bad_words", { "[]" } }, { "allowed_token_ids", { "[]" } },
-    { "tools", { "[]" } },
-    { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } }, { "function_call", { "\"none\"",
-        "\"auto\"" } },
-    { "modalities", { "[\"text\"]" } }, { "audio", { NULL } }, { "documents", { "[]" } },
-    { "reasoning_effort", { NULL } }, { "verbosity", { NULL } },
-    { "web_search_options", { NULL } }, { "structured_outputs", { NULL } }, { "guided_json", { NULL } },
-    { "guided_regex", { NULL } },
-    { "guided_choice", { NULL } }, { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } },
-    { "vllm_xargs", { "{}" } },
-    { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } }, { "thinking_token_budget",
-        { NULL } },
+    { "tools", { "[]" } }, { "tool_choice", { "\"none\"", "\"auto\"" } }, { "functions", { "[]" } },
+    { "function_call", { "\"none\"", "\"auto\"" } }, { "modalities", { "[\"text\"]" } },
+    { "audio", { NULL } }, { "documents", { "[]" } }, { "reasoning_effort", { NULL } },
+    { "verbosity", { NULL } }, { "web_search_options", { NULL } }, { "structured_outputs", { NULL } },
+    { "guided_json", { NULL } }, { "guided_regex", { NULL } }, { "guided_choice", { NULL } },
+    { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
+    { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } },
+    { "thinking_token_budget", { NULL } },
 };
-enum { N_FIXED = sizeof fixed / sizeof *fixed };
+enum { N_NEUTRAL = sizeof neutral_fields / sizeof *neutral_fields };
 
-static const char *const harmless[] = {
+static const char *const ignored_fields[] = {
     "user", "store", "stream", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
-        "prompt_cache_retention", "safety_identifier",
-    "request_id", "priority", "cache_salt", "logprobs", "top_logprobs", "prompt_logprobs",
-        "return_tokens_as_token_ids", "return_token_ids",
+    "prompt_cache_retention", "safety_identifier", "request_id", "priority", "cache_salt", "logprobs",
+    "top_logprobs", "prompt_logprobs", "return_tokens_as_token_ids", "return_token_ids",
     "spaces_between_special_tokens", "detokenize", "prediction", "length_penalty", "include_reasoning",
-        "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
+    "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
 };
-enum { N_HARMLESS = sizeof harmless / sizeof *harmless };
-_Static_assert(N_HARMLESS <= 64, "one bit each");
+enum { N_IGNORED = sizeof ignored_fields / sizeof *ignored_fields };
+_Static_assert(N_IGNORED <= 64, "one bit each");
 
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n)
 {
     size_t at = 0;
     *out = 0;
-    for (size_t i = 0; i < N_HARMLESS && at < size; i++)
+    for (size_t i = 0; i < N_IGNORED && at < size; i++)
         if (n->ignored >> i & 1)
-            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", harmless[i]);
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", ignored_fields[i]);
 }
 
 /* ---- values ---- */
 
-/* Room in the line for n bytes and a NUL. */
+/* Takes n bytes and a NUL from the line's room. */
 static char *take_room(struct batch_line *l, size_t n)
 {
     assert(l->size - l->used > n);
@@ -104,7 +96,7 @@ static char *copy_raw(struct batch_line *l, const struct json *v)
     return memcpy(p, v->s, n);
 }
 
-/* A string, unescaped. NULL: it is none, and e is set. */
+/* Copies a string without its escapes. NULL: v is no string, and e is set. */
 static char *copy_string(struct batch_line *l, const struct json *v, struct err *e)
 {
     bool control;
@@ -117,18 +109,18 @@ static char *copy_string(struct batch_line *l, const struct json *v, struct err 
     return p;
 }
 
-static int take_plain(struct batch_line *l, size_t i, const struct json *v, struct err *e)
+static int read_option_field(struct batch_line *l, size_t i, const struct json *v, struct err *e)
 {
     static const char *const kinds[] = { "a number", "true or false", "a text" };
     const enum js_kind kind = js_kind(v);
-    const bool fits = plain[i].take == NUMBER   ? kind == JS_NUMBER
-                      : plain[i].take == SWITCH ? kind == JS_TRUE || kind == JS_FALSE
+    const bool fits = option_fields[i].kind == NUMBER   ? kind == JS_NUMBER
+                      : option_fields[i].kind == SWITCH ? kind == JS_TRUE || kind == JS_FALSE
                                                 : kind == JS_STRING;
     char spelled[64], number[JS_NUMBER_MAX + 1];
     const char *value;
     if (!fits)
-        return js_bad(v, e, "allowed is %s", kinds[plain[i].take]);
-    if (plain[i].take == WORD) {
+        return js_bad(v, e, "allowed is %s", kinds[option_fields[i].kind]);
+    if (option_fields[i].kind == WORD) {
         value = copy_string(l, v, e);
     } else {
         size_t n = (size_t)(v->end - v->s);
@@ -138,15 +130,15 @@ static int take_plain(struct batch_line *l, size_t i, const struct json *v, stru
         number[n] = 0;
         value = number;
     }
-    snprintf(spelled, sizeof spelled, "body.%s", plain[i].name);
-    if (options_assign(&l->o, plain[i].option, spelled, value, e))
+    snprintf(spelled, sizeof spelled, "body.%s", option_fields[i].name);
+    if (options_assign(&l->o, option_fields[i].option, spelled, value, e))
         return err_while(e, "%s", v->file);
-    l->seeded |= strcmp(plain[i].name, "seed") == 0;
+    l->seeded |= strcmp(option_fields[i].name, "seed") == 0;
     return 0;
 }
 
-/* A text or an array of them. */
-static int take_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out,
+/* Reads a text or an array of texts. */
+static int read_texts(struct batch_line *l, const struct json *v, const char **list, struct text_list *out,
                       struct err *e)
 {
     struct json one;
@@ -168,10 +160,11 @@ static int take_texts(struct batch_line *l, const struct json *v, const char **l
     return 0;
 }
 
-/* JSON has said already what its escapes mean: a backslash that is left is one. No breakers are "none", as --dry-sequence-breaker calls them. */
-static int take_breakers(struct batch_line *l, const struct json *v, struct err *e)
+/* The escapes of JSON are resolved already, so a backslash that is left stands for itself, and the
+ * option's syntax needs two. An empty list becomes "none", as in --dry-sequence-breaker. */
+static int read_breakers(struct batch_line *l, const struct json *v, struct err *e)
 {
-    if (take_texts(l, v, l->breaker, &l->o.dry_breakers, e))
+    if (read_texts(l, v, l->breaker, &l->o.dry_breakers, e))
         return -1;
     for (size_t i = 0; i < l->o.dry_breakers.n; i++) {
         const char *text = l->breaker[i];
@@ -180,7 +173,7 @@ static int take_breakers(struct batch_line *l, const struct json *v, struct err 
             more += *p == '\\';
         if (!more)
             continue;
-        char *out = take_room(l, strlen(text) + more);           /* the line has two bytes for each of them */
+        char *out = take_room(l, strlen(text) + more); /* `room` has two bytes for each byte of the line */
         l->breaker[i] = out;
         for (; *text; *out++ = *text++)
             if (*text == '\\')
@@ -193,8 +186,8 @@ static int take_breakers(struct batch_line *l, const struct json *v, struct err 
     return 0;
 }
 
-/* A name of a known template, or the text of one. */
-static int take_template(struct batch_line *l, const struct json *v, struct err *e)
+/* Reads the name of a known template, or the text of one. */
+static int read_template(struct batch_line *l, const struct json *v, struct err *e)
 {
     char *text = copy_string(l, v, e);
     if (!text)
@@ -209,7 +202,7 @@ static int take_template(struct batch_line *l, const struct json *v, struct err 
     return 0;
 }
 
-static int take_template_args(struct batch_line *l, const struct json *v, struct err *e)
+static int read_template_args(struct batch_line *l, const struct json *v, struct err *e)
 {
     struct json key, one;
     bool on;
@@ -233,7 +226,7 @@ static int take_template_args(struct batch_line *l, const struct json *v, struct
     return 0;
 }
 
-static int take_response_format(const struct json *v, struct err *e)
+static int check_response_format(const struct json *v, struct err *e)
 {
     struct json type;
     int found = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
@@ -242,8 +235,8 @@ static int take_response_format(const struct json *v, struct err *e)
     return found && js_is(&type, "text") ? 0 : js_bad(v, e, "only {\"type\": \"text\"} is supported");
 }
 
-/* Values that only chat lines have room for: no BOS twice. */
-static int take_specials(struct batch_line *l, const struct json *v, struct err *e)
+/* A chat template writes BOS itself, so a chat line must not add it again. */
+static int read_special_tokens(struct batch_line *l, const struct json *v, struct err *e)
 {
     bool on;
     if (js_bool(v, &on, e))
@@ -256,15 +249,15 @@ static int take_specials(struct batch_line *l, const struct json *v, struct err 
 
 struct chat_flags { bool prompt_given, prompt, open; };
 
-static int take_special(struct batch_line *l, enum special what, const struct json *v, struct chat_flags *f,
-                        struct err *e)
+static int read_special_field(struct batch_line *l, enum special what, const struct json *v,
+                              struct chat_flags *f, struct err *e)
 {
     switch (what) {
     case MODEL:    return (l->model = copy_string(l, v, e)) ? 0 : -1;
     case PROMPT:   l->prompt = *v; return 0;
     case MESSAGES: l->messages = *v; return 0;
-    case STOP:     return take_texts(l, v, l->stop, &l->o.stop, e);
-    case BREAKERS: return take_breakers(l, v, e);
+    case STOP:     return read_texts(l, v, l->stop, &l->o.stop, e);
+    case BREAKERS: return read_breakers(l, v, e);
     case BIAS:
         if (js_kind(v) != JS_OBJECT)
             return js_bad(v, e, "allowed is an object {\"ID\": BIAS, ..}");
@@ -273,16 +266,16 @@ static int take_special(struct batch_line *l, enum special what, const struct js
         return 0;
     case METADATA:
         if (l->metadata)
-            return js_bad(v, e, "there is one beside custom_id too, and only one is allowed");
+            return js_bad(v, e, "custom_id has metadata beside it, too; only one of them is allowed");
         l->metadata = v->s;
         l->n_metadata = (size_t)(v->end - v->s);
         return 0;
-    case SPECIALS:          return take_specials(l, v, e);
+    case SPECIALS:          return read_special_tokens(l, v, e);
     case GENERATION_PROMPT: f->prompt_given = true; return js_bool(v, &f->prompt, e);
     case CONTINUE:          return js_bool(v, &f->open, e);
-    case TEMPLATE:          return take_template(l, v, e);
-    case TEMPLATE_ARGS:     return take_template_args(l, v, e);
-    case RESPONSE_FORMAT:   return take_response_format(v, e);
+    case TEMPLATE:          return read_template(l, v, e);
+    case TEMPLATE_ARGS:     return read_template_args(l, v, e);
+    case RESPONSE_FORMAT:   return check_response_format(v, e);
     }
     return 0;
 }
@@ -302,9 +295,9 @@ static bool is_value(const struct json *v, const char *text)
 }
 
 /* The value must be one that does not change the text. */
-static int check_fixed(size_t i, const struct json *v, struct err *e)
+static int check_neutral(size_t i, const struct json *v, struct err *e)
 {
-    const char *const *neutral = fixed[i].neutral;
+    const char *const *neutral = neutral_fields[i].neutral;
     for (size_t k = 0; k < 2 && neutral[k]; k++)
         if (is_value(v, neutral[k]))
             return 0;
@@ -316,25 +309,24 @@ static int check_fixed(size_t i, const struct json *v, struct err *e)
 
 /* ---- the body ---- */
 
-enum { N_FIELDS = N_PLAIN + N_SPECIAL + N_FIXED + N_HARMLESS };
+enum { N_FIELDS = N_OPTION + N_SPECIAL + N_NEUTRAL + N_IGNORED };
 
 static const char *field_name(size_t i)
 {
-    return i < N_PLAIN ? plain[i].name : (i -= N_PLAIN) < N_SPECIAL ? special[i].name
-        : (i -= N_SPECIAL) < N_FIXED ? fixed[i].name : harmless[i - N_FIXED];
+    return i < N_OPTION ? option_fields[i].name : (i -= N_OPTION) < N_SPECIAL ? special_fields[i].name
+        : (i -= N_SPECIAL) < N_NEUTRAL ? neutral_fields[i].name : ignored_fields[i - N_NEUTRAL];
 }
 
-/* The number of a field; N_FIELDS: there is none of that name here. */
+/* The number of a field; N_FIELDS if the url has no such field. */
 static size_t find_field(const struct batch_line *l, const struct json *key)
 {
     const unsigned url = l->chat ? CHAT : COMPLETIONS;
     size_t i = 0;
     while (i < N_FIELDS && !js_is(key, field_name(i)))
         i++;
-    if ((i < N_PLAIN && !(plain[i].urls & url)) ||
-        (i >= N_PLAIN && i < N_PLAIN + N_SPECIAL && !(special[i - N_PLAIN].urls & url)))
-        return N_FIELDS;
-    return i;
+    const bool other_url =
+        i >= N_OPTION && i < N_OPTION + N_SPECIAL && !(special_fields[i - N_OPTION].urls & url);
+    return other_url ? N_FIELDS : i;
 }
 
 static int unknown_field(const struct batch_line *l, const struct json *key, struct err *e)
@@ -342,26 +334,29 @@ static int unknown_field(const struct batch_line *l, const struct json *key, str
     size_t n = (size_t)(key->end - key->s);
     int shown = (int)(n > 60 ? utf8_valid_prefix(key->s, 60) : n);
     return err_set(
-        e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is not known for %s, and it may change the text",
+        e, ERR_INPUT, "%s: body (offset %zu): the field %.*s is unknown for %s, and it may change the text",
         key->file, js_offset(key), shown, key->s, l->chat ? "/v1/chat/completions" : "/v1/completions");
 }
 
-enum { LENGTH = 0, LENGTH_OF_ANSWER = 1 };           /* of `plain`: the second one wins */
+enum {
+    MAX_TOKENS = 0,
+    MAX_COMPLETION_TOKENS = 1
+}; /* rows of option_fields; the second overrides the first */
 
-/* Some fields have two names; a line has one of them. */
-static int check_other_names(size_t i, const bool set[N_PLAIN], const struct json *v, struct err *e)
+/* Some fields have two names; a line must use only one. */
+static int check_other_names(size_t i, const bool set[N_OPTION], const struct json *v, struct err *e)
 {
-    for (size_t k = LENGTH_OF_ANSWER + 1; k < N_PLAIN; k++)
-        if (set[k] && k != i && strcmp(plain[k].option, plain[i].option) == 0)
-            return js_bad(v, e, "body.%s means the same, and only one of them is allowed", plain[k].name);
+    for (size_t k = MAX_COMPLETION_TOKENS + 1; k < N_OPTION; k++)
+        if (set[k] && k != i && strcmp(option_fields[k].option, option_fields[i].option) == 0)
+            return js_bad(v, e, "body.%s means the same; only one of them is allowed", option_fields[k].name);
     return 0;
 }
 
-static int take_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
+static int read_body(struct batch_line *l, struct batch_notes *notes, struct err *e)
 {
     struct chat_flags f = { .prompt = true };
     struct json key, v;
-    bool seen[N_FIELDS] = { false }, set[N_PLAIN] = { false };       /* set: and not null */
+    bool seen[N_FIELDS] = { false }, set[N_OPTION] = { false };       /* set: seen and not null */
     uint64_t ignored = 0;
     for (struct js_walk w = js_walk(&l->body); js_next(&w, &key, &v);) {
         size_t i = find_field(l, &key);
@@ -377,17 +372,17 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
             continue;
         }
         int rc = 0;
-        if (i < N_PLAIN) {
-            rc = i == LENGTH && set[LENGTH_OF_ANSWER]                          ? 0
-                 : check_other_names(i, set, &v, e) || take_plain(l, i, &v, e) ? -1
+        if (i < N_OPTION) {
+            rc = i == MAX_TOKENS && set[MAX_COMPLETION_TOKENS]                          ? 0
+                 : check_other_names(i, set, &v, e) || read_option_field(l, i, &v, e) ? -1
                                                                                : 0;
             set[i] = true;
-        } else if (i < N_PLAIN + N_SPECIAL)
-            rc = take_special(l, special[i - N_PLAIN].what, &v, &f, e);
-        else if (i < N_PLAIN + N_SPECIAL + N_FIXED)
-            rc = check_fixed(i - N_PLAIN - N_SPECIAL, &v, e);
+        } else if (i < N_OPTION + N_SPECIAL)
+            rc = read_special_field(l, special_fields[i - N_OPTION].what, &v, &f, e);
+        else if (i < N_OPTION + N_SPECIAL + N_NEUTRAL)
+            rc = check_neutral(i - N_OPTION - N_SPECIAL, &v, e);
         else
-            ignored |= (uint64_t)1 << (i - N_PLAIN - N_SPECIAL - N_FIXED);
+            ignored |= (uint64_t)1 << (i - N_OPTION - N_SPECIAL - N_NEUTRAL);
         if (rc)
             return -1;
     }
@@ -404,43 +399,43 @@ static int take_body(struct batch_line *l, struct batch_notes *notes, struct err
 
 /* ---- the line ---- */
 
-static int must(int found, const struct json *line, const char *key, const char *allowed, struct err *e)
+static int require(int found, const struct json *line, const char *key, const char *allowed, struct err *e)
 {
     return found < 0 ? -1
            : found   ? 0
                      : err_set(e, ERR_INPUT, "%s: %s is missing, %s", line->file, key, allowed);
 }
 
-/* Beside the body nothing reads its fields. */
+/* Refuses fields of the body that stand outside the body, where they would have no effect. */
 static int check_misplaced(const struct json *line, struct err *e)
 {
     struct json key, v;
     for (struct js_walk w = js_walk(line); js_next(&w, &key, &v);)
-        for (size_t i = 0; i < N_FIELDS - N_HARMLESS; i++)
+        for (size_t i = 0; i < N_FIELDS - N_IGNORED; i++)
             if (js_is(&key, field_name(i)) && !js_is(&key, "metadata"))
                 return err_set(
                     e, ERR_INPUT,
-                    "%s: offset %zu: the field \"%s\" stands beside body; only in it is it allowed",
+                    "%s: offset %zu: the field \"%s\" stands beside body; it is allowed only inside body",
                     line->file, js_offset(&key), field_name(i));
     return 0;
 }
 
-static int take_head(struct batch_line *l, const struct json *line, struct err *e)
+static int read_head(struct batch_line *l, const struct json *line, struct err *e)
 {
     struct json v;
     bool control = false;
-    if (must(js_get(line, "custom_id", &v, e), line, "custom_id", "a text is needed", e))
+    if (require(js_get(line, "custom_id", &v, e), line, "custom_id", "a text is needed", e))
         return -1;
     size_t n = js_kind(&v) == JS_STRING ? js_length(&v, &control) : 0;
     if (n == 0 || n > BATCH_CUSTOM_ID_BYTES_MAX || control)
         return js_bad(&v, e, "allowed is a text of 1 to %d bytes without control characters",
                       BATCH_CUSTOM_ID_BYTES_MAX);
     l->custom_id = copy_string(l, &v, e);
-    if (must(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
+    if (require(js_get(line, "method", &v, e), line, "method", "\"POST\" is allowed", e))
         return -1;
     if (!js_is(&v, "POST"))
         return js_bad(&v, e, "only \"POST\" is allowed");
-    if (must(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed",
+    if (require(js_get(line, "url", &v, e), line, "url", "/v1/completions or /v1/chat/completions is allowed",
              e))
         return -1;
     l->chat = js_is(&v, "/v1/chat/completions");
@@ -453,7 +448,7 @@ static int take_head(struct batch_line *l, const struct json *line, struct err *
         l->metadata = v.s;
         l->n_metadata = (size_t)(v.end - v.s);
     }
-    if (must(js_get(line, "body", &l->body, e), line, "body", "an object is needed", e))
+    if (require(js_get(line, "body", &l->body, e), line, "body", "an object is needed", e))
         return -1;
     return js_kind(&l->body) == JS_OBJECT ? 0 : js_bad(&l->body, e, "allowed is an object");
 }
@@ -469,7 +464,7 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return js_bad(&line, e, "allowed is an object with custom_id, method, url and body");
     if (!(l->room = malloc(l->size)))
         return err_set(e, ERR_FAILED, "out of memory for a line of %zu bytes", n);
-    if (take_head(l, &line, e) || check_misplaced(&line, e) || take_body(l, notes, e))
+    if (read_head(l, &line, e) || check_misplaced(&line, e) || read_body(l, notes, e))
         return -1;
     const struct json *need = l->chat ? &l->messages : &l->prompt;
     if (!need->s)
@@ -490,11 +485,11 @@ void batch_line_close(struct batch_line *l)
 
 /* ---- prompts ---- */
 
-/* An array of text parts as one text. */
+/* Joins an array of text parts into one text. */
 static char *join_parts(struct batch_line *l, const struct json *v, struct err *e)
 {
     struct json part, type, text;
-    char *start = l->room + l->used;                 /* what is copied next follows at once */
+    char *start = l->room + l->used;                 /* the next copy starts here */
     bool any = false;
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &part);) {
         int found = js_kind(&part) == JS_OBJECT ? js_get(&part, "type", &type, e) : 0;
@@ -512,7 +507,7 @@ static char *join_parts(struct batch_line *l, const struct json *v, struct err *
     return any ? start : take_room(l, 0);
 }
 
-static int take_message(struct batch_line *l, struct chat_message *m, const struct json *v, struct err *e)
+static int read_message(struct batch_line *l, struct chat_message *m, const struct json *v, struct err *e)
 {
     struct json key, one, role = { .s = NULL }, content = { .s = NULL };
     if (js_kind(v) != JS_OBJECT)
@@ -523,7 +518,7 @@ static int take_message(struct batch_line *l, struct chat_message *m, const stru
             return js_bad(v, e, "a message has one role and one content");
         if (place)
             *place = one;
-        /* known templates do not look at names */
+        /* no known template uses names */
         else if (js_kind(&one) != JS_NULL && !js_is(&key, "name"))
             return js_bad(v, e, "a message has role, content and name, nothing else is supported");
     }
@@ -550,7 +545,7 @@ int batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n
     if (!*m)
         return err_set(e, ERR_FAILED, "out of memory for %zu messages", room);
     for (struct js_walk w = js_walk(&l->messages); js_next(&w, NULL, &one);)
-        if (take_message(l, &(*m)[(*n)++], &one, e)) {
+        if (read_message(l, &(*m)[(*n)++], &one, e)) {
             free(*m);
             *m = NULL;
             return -1;
@@ -558,7 +553,7 @@ int batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n
     return 0;
 }
 
-static int take_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
+static int read_ids(const struct json *v, size_t vocab, int32_t **ids, size_t *n_ids, struct err *e)
 {
     struct json one;
     size_t n = 0, id;
@@ -601,7 +596,7 @@ int batch_line_prompt(struct batch_line *l, size_t vocab, int32_t **ids, size_t 
             v = one;
     }
     if (js_kind(&v) == JS_ARRAY)
-        return take_ids(&v, vocab, ids, n_ids, e);
+        return read_ids(&v, vocab, ids, n_ids, e);
     if (js_kind(&v) != JS_STRING)
         return js_bad(&v, e, "allowed are a text, or an array of token ids from 0 to %zu", vocab - 1);
     if (!(*text = copy_string(l, &v, e)))
@@ -635,7 +630,7 @@ static int put_string(FILE *f, const struct json *v)
     return 0;
 }
 
-/* Members by name; those of the body that are null are none. */
+/* Writes members sorted by name. At the top level null members are omitted. */
 static int put_object(FILE *f, const struct json *v, bool top)
 {
     struct json key, one;
@@ -669,7 +664,7 @@ static int put_object(FILE *f, const struct json *v, bool top)
     return rc;
 }
 
-/* At most JS_DEPTH_MAX levels. */
+/* The recursion is at most JS_DEPTH_MAX deep. */
 static int put_value(FILE *f, const struct json *v, bool top)
 {
     struct json one;
