@@ -40,8 +40,8 @@ static int cached_model(char dir[PATH_BYTES], const char *name, const char *what
              slash + 1);
     if (access(ref, F_OK))
         return err_set(e, ERR_INPUT,
-                       "%s: '%s' is not a directory here, and is not in the Hugging Face cache %s", what, name,
-                       cache);
+                       "%s: '%s' is not a directory here, and is not in the Hugging Face cache %s", what,
+                       name, cache);
     if (file_read(&hash, &n, ref, 256, e))
         return -1;
     hash[strcspn(hash, " \r\n\t")] = 0;
@@ -72,8 +72,8 @@ int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct e
     if (slash && slash != m && slash[1] && !strchr(slash + 1, '/') && m[0] != '.')
         return cached_model(dir, m, what, e);
     if (n > 5 && strcmp(m + n - 5, ".gguf") == 0)
-        return err_set(e, ERR_INPUT, "%s: %s: .gguf files are not supported in this version of longhand", what,
-                       m);
+        return err_set(e, ERR_INPUT, "%s: %s: .gguf files are not supported in this version of longhand",
+                       what, m);
     return err_set(e, ERR_INPUT, "%s: %s: %s", what, m,
                    access(m, F_OK) ? strerror(errno) : "not a directory");
 }
