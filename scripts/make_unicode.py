@@ -133,17 +133,17 @@ def main():
         out.append("};")
         out.append("")
 
-    out += ["/* From each code point on, up to the next one: its class bits. */"]
+    out += ["/* The class bits of the code points from `from` up to the next row. */"]
     table("static const struct { uint32_t from; uint8_t bits; } class_runs[]", list(runs(lambda c: flags[c])),
           "{0x%x,%d}", 10)
-    out += ["/* From each code point on: the rank of its canonical combining class (0: a starter). */"]
+    out += ["/* The rank of the canonical combining class of the code points from `from` up to the next row; 0: a starter. */"]
     table("static const struct { uint32_t from; uint8_t ccc; } ccc_runs[]",
           list(runs(lambda c: ccc.get(c, 0))), "{0x%x,%d}", 10)
-    out += ["/* Full canonical decompositions, Hangul aside. */"]
+    out += ["/* Full canonical decompositions, without Hangul syllables. */"]
     table("static const struct { uint32_t from, to[4]; } decompositions[]",
           [(c, ",".join("0x%x" % ord(x) for x in s)) for c, s in sorted(decomposed.items())], "{0x%x,{%s}}",
           4)
-    out += ["/* Primary composites: first and second make whole. */"]
+    out += ["/* Primary composites: `first` and `second` compose to `whole`. */"]
     table("static const struct { uint32_t first, second, whole; } compositions[]",
           [(a, b, c) for (a, b), c in sorted(pairs.items())], "{0x%x,0x%x,0x%x}", 6)
     sys.stdout.write("\n".join(out[:-1]) + "\n")

@@ -23,7 +23,7 @@ empty() { if [ -s "$2" ]; then failed=1; sed 's/^/    /' "$2"; echo "FAIL $1"; e
 found() { if grep -qE "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi; }
 
 # FOLDER: the product's files, by path.
-sources() { (cd "$1" && for d in $ORDER; do find "$d" -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu*'; done); }
+sources() { (cd "$1" && find $ORDER -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu*'); }
 
 # FOLDER: its includes that run upwards, and folders that ORDER does not have.
 upward_includes()
@@ -52,9 +52,10 @@ needs()
         { owner[$NF] = file }
         END {
             for (i = 1; i <= n; i++)
-                if (symbol[i] in owner && owner[symbol[i]] != from[i])
-                    list[from[i] " needs " owner[symbol[i]] ":"] = list[from[i] " needs " owner[symbol[i]] ":"] \
-                        " " symbol[i]
+                if (symbol[i] in owner && owner[symbol[i]] != from[i]) {
+                    pair = from[i] " needs " owner[symbol[i]] ":"
+                    list[pair] = list[pair] " " symbol[i]
+                }
             for (k in list)
                 print k list[k]
         }' | sort

@@ -10,7 +10,7 @@
 /* A text from outside as one line of at most `size` bytes. */
 static const char *plain(struct err *buffer, const char *s, size_t size)
 {
-    printable(buffer->msg, size + 1, s ? s : "");
+    terminal_text(buffer->msg, size + 1, s ? s : "");
     return buffer->msg;
 }
 

@@ -97,7 +97,7 @@ int stdout_finish(struct err *e)
     return 0;
 }
 
-void printable(char *out, size_t size, const char *s)
+void terminal_text(char *out, size_t size, const char *s)
 {
     struct err e;
     err_set(&e, 0, "%s", s);

@@ -19,7 +19,7 @@ int  stdout_finish(struct err *e);
 
 /* Copies s as one line for a terminal: bytes that are not printable UTF-8 become \xNN, and a text that is
  * too long for `size` ends in "...". */
-void printable(char *out, size_t size, const char *s);
+void terminal_text(char *out, size_t size, const char *s);
 
 /* 75 -> "1:15", 4000 -> "1:06:40" */
 void duration_text(char out[32], double seconds);

@@ -515,8 +515,8 @@ int cmd_bench(const struct options *o, struct err *e)
     if (o->tokens)
         while (r->points.n_depth > 1 && r->points.depth[r->points.n_depth - 1] > o->tokens)
             r->points.n_depth--;
-    b->compute = compute_of(o);
-    if (device_choice_cpu_kv(&b->kv, b->compute, kv_of(o->kv_dtype), e))
+    b->compute = option_compute(o);
+    if (device_choice_cpu_kv(&b->kv, b->compute, option_kv(o->kv_dtype), e))
         goto out;
     b->ops = ops_for_cpu(&why);
     if (!b->ops) {

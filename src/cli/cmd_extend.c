@@ -115,7 +115,7 @@ static int extend(struct edit *d, struct err *e)
     bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
     if (stopped && !(d->o->append && *d->o->append)) {
         char why[80];
-        printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
+        terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
         return err_set(e, ERR_INPUT,
                        "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would end again; "
                        "--append TEXT adds text after its end",
@@ -154,7 +154,7 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
     free(rest);
     if (keep == j->tokens)               /* the text ended with an end-of-text token, which is not stored */
         return 0;
-    printable(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
+    terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
     return err_set(
         e, ERR_INPUT,
         "--at %zu: job %" PRId64

@@ -138,7 +138,7 @@ static int examine(struct inspect *s, struct err *e)
     struct engine *g = &s->engine;
     const char *why = "";
     enum dtype kv;
-    g->compute = compute_of(s->o);
+    g->compute = option_compute(s->o);
     if (model_dir(g->dir, s->o, e) || config_read(&g->config, g->dir, e))
         return -1;
     if (s->o->context_scaling && config_scale_context(&g->config, s->o->context_scaling, e))
@@ -153,7 +153,7 @@ static int examine(struct inspect *s, struct err *e)
     g->model.compute = g->compute;
     g->model.ops = g->ops;
     g->model.pool = g->pool;
-    if (device_choice_cpu_kv(&kv, g->compute, kv_of(s->o->kv_dtype), e))
+    if (device_choice_cpu_kv(&kv, g->compute, option_kv(s->o->kv_dtype), e))
         return -1;
     if (device_cpu_open(&g->dev, g->ops, g->pool, kv, e->msg, sizeof e->msg))
         return err_set(e, ERR_FAILED, "out of memory");

@@ -136,14 +136,14 @@ static void job_label(char *out, size_t size, const struct job *j)
                  j->custom_id ? j->custom_id : "");
     else if (j->parent)
         snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
-    printable(out, size, name);
+    terminal_text(out, size, name);
 }
 
 static void print_job_row(const struct job *j)
 {
     char name[80], error[100], rate[16] = "", tokens[48];
     job_label(name, sizeof name, j);
-    printable(error, sizeof error,
+    terminal_text(error, sizeof error,
               j->gone    ? "its process has ended, longhand work goes on with it"
               : j->error ? j->error
                          : "");
@@ -168,7 +168,7 @@ static void list_text(const struct store_counts *n, const struct store_parts *p)
     for (size_t i = 0; i < p->n; i++) {
         const struct job_list *jobs = &p->v[i].jobs;
         if (p->n > 1) {
-            printable(path, sizeof path, store_path(p->v[i].store));
+            terminal_text(path, sizeof path, store_path(p->v[i].store));
             printf("%s\n", path);
         }
         if (jobs->n)
@@ -243,17 +243,17 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
            j->tokens, j->wanted, j->given, j->finish_reason ? ", finish reason " : "",
            j->finish_reason ? j->finish_reason : "");
     if (j->stop_reason) {
-        printable(text, sizeof text, j->stop_reason);
+        terminal_text(text, sizeof text, j->stop_reason);
         printf("  stop reason: %s\n", text);
     }
     job_label(text, sizeof text, j);
     if (*text)
         printf("  name: %s\n", text);
     if (j->error) {
-        printable(text, sizeof text, j->error);
+        terminal_text(text, sizeof text, j->error);
         printf("  error: %s\n", text);
     }
-    printable(text, sizeof text, j->model);
+    terminal_text(text, sizeof text, j->model);
     printf("  model: %s\n  fingerprint: %s\n  numerics: %s\n", text, j->fingerprint ? j->fingerprint : "-",
            j->numerics ? j->numerics : "-");
     printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
@@ -268,12 +268,12 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
            j->resumes);
     if (snapshot)
         printf("  snapshot of the KV cache: the first %zu tokens of prompt and text\n", snapshot);
-    printable(text, 200, in->prompt);
+    terminal_text(text, 200, in->prompt);
     printf("  prompt: %zu tokens, %zu bytes: %s\n  parameters: %s\n", j->prompt_tokens, in->prompt_bytes,
            text, in->parameters);
     for (size_t i = 0; i < events->n; i++) {
         const struct event *v = &events->v[i];
-        printable(text, sizeof text, v->text ? v->text : "");
+        terminal_text(text, sizeof text, v->text ? v->text : "");
         printf("  %s  %s%s%s\n", time_text(when, v->at), v->kind, *text ? ": " : "", text);
     }
 }

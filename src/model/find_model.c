@@ -1,4 +1,4 @@
-/* Finds the folder of a model. model_dir_of is the entry: a name that is a directory is used as it is; a name
+/* Finds the folder of a model. find_model_dir is the entry: a name that is a directory is used as it is; a name
  * of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
 #include "src/model/find_model.h"
 
@@ -56,7 +56,7 @@ static int cached_model(char dir[PATH_BYTES], const char *name, const char *what
     return 0;
 }
 
-int model_dir_of(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
+int find_model_dir(char dir[PATH_BYTES], const char *m, const char *what, struct err *e)
 {
     size_t n = strlen(m);
     if (n >= PATH_BYTES)

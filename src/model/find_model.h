@@ -4,4 +4,4 @@
 
 /* Writes the folder that `name` means to `dir`. Messages call the name `what` ("--model"). ERR_INPUT when
  * no such folder exists; longhand never downloads a model. */
-int model_dir_of(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);
+int find_model_dir(char dir[PATH_BYTES], const char *name, const char *what, struct err *e);

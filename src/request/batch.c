@@ -106,9 +106,9 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         if (!m->name)
             return no_memory(e);
         b->n_models++;
-        const struct engine_spec spec = { dir, compute_of(b->o), b->o->context_scaling, b->o->threads,
-                                          b->o->device, NULL, kv_of(b->o->kv_dtype) };
-        m->failed = model_dir_of(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
+        const struct engine_spec spec = { dir, option_compute(b->o), b->o->context_scaling, b->o->threads,
+                                          b->o->device, NULL, option_kv(b->o->kv_dtype) };
+        m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_open_spec(&m->engine, &spec, &m->why);
     }
     if (m->failed)

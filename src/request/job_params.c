@@ -321,7 +321,7 @@ static void members_of(struct reader *r, struct job_params *p)
     p->compute = WORD_OF(r, "compute", job_compute_names) ? DT_F32 : DT_BF16;
     p->kv = p->compute == DT_F32 ? DT_OTHER : DT_BF16;       /* of a job that an older version stored */
     if (has(r, "kv_dtype"))
-        p->kv = kv_of(WORD_OF(r, "kv_dtype", job_kv_names));
+        p->kv = option_kv(WORD_OF(r, "kv_dtype", job_kv_names));
     p->scaling = text_of(r, "context_scaling");
     p->allow_beyond_context = bool_of(r, "allow_beyond_context");
     struct reader d = *r;

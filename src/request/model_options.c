@@ -11,12 +11,12 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e)
 {
     if (!o->model || !*o->model)
         return err_set(e, ERR_INPUT, "%s: --model DIR is missing", o->verb->name);
-    return model_dir_of(dir, o->model, "--model", e);
+    return find_model_dir(dir, o->model, "--model", e);
 }
 
-enum dtype compute_of(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
+enum dtype option_compute(const struct options *o) { return o->compute == COMPUTE_F32 ? DT_F32 : DT_BF16; }
 
-enum dtype kv_of(int kv_dtype)
+enum dtype option_kv(int kv_dtype)
 {
     return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
 }
@@ -26,8 +26,8 @@ int engine_open(struct engine *g, const struct options *o, struct err *e)
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, compute_of(o), o->context_scaling, o->threads,
-        o->device, NULL, kv_of(o->kv_dtype) }, e);
+    return engine_open_spec(g, &(struct engine_spec){ dir, option_compute(o), o->context_scaling, o->threads,
+        o->device, NULL, option_kv(o->kv_dtype) }, e);
 }
 
 static int check_chat_options(const struct options *o, struct err *e)

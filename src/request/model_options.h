@@ -8,8 +8,8 @@ int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
 /* engine_open_spec with the model, --compute, --kv-dtype, --context-scaling, --threads and --device. */
 int engine_open(struct engine *g, const struct options *o, struct err *e);
 
-enum dtype compute_of(const struct options *o);    /* --compute */
-enum dtype kv_of(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */
+enum dtype option_compute(const struct options *o);    /* --compute */
+enum dtype option_kv(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */
 
 /* The token ids of a prompt; free(*ids). With --chat the text is a user's message, and it goes through the
  * chat template of the model in `dir`, whose name goes to *template. Without --chat the text is encoded as it

@@ -2,8 +2,8 @@
 
     terminal.py COMMAND...  < STEPS
 
-Each line of STEPS is "WAIT<tab>SEND". When WAIT has appeared in the output since the step before (within 20 s),
-SEND is typed. Both may contain \\t, \\r and \\x03. The exit status is that of the command."""
+Each line of STEPS is "WAIT<tab>SEND". When WAIT has appeared in the output since the step before (within
+20 s), SEND is typed. Both may contain \\t, \\r and \\x03. The exit status is that of the command."""
 import os
 import pty
 import select
