@@ -87,10 +87,10 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     tensors_close(&g->tensors);
     g->tensors = (struct tensors){0};
     progress_phase(p, "loading", "bytes", g->weight_bytes);
-    if (model_open(&g->model, g->dir, &(struct model_setup){ &g->config, g->compute, g->dev, g->ops, g->pool, loading, p },
-                   e) == 0)
+    const struct model_setup setup = { &g->config, g->compute, g->dev, g->ops, g->pool, loading, p };
+    if (model_open(&g->model, g->dir, &setup, e) == 0)
         return 0;
-    g->model = sizes_only(g);            /* the next job is sized by it, and reads it again */
+    g->model = sizes_only(g);            /* the next job computes its sizes from it, and reads the weights again */
     return e->code == ERR_AGAIN
                ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir)
                : -1;

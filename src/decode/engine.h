@@ -1,5 +1,5 @@
-/* The engine: everything that computes with one model. It holds the model, its tokenizer, the drafting heads,
- * the threads and the device.
+/* The engine: everything that computes with one model. It holds the model, its tokenizer, the drafting
+ * heads, the threads and the device.
  *
  *     engine_open_spec    configuration, tokenizer, device, threads; reads only the headers of the weights
  *     engine_plan         what a decoder will need, to be checked before the weights are read
@@ -41,8 +41,8 @@ struct engine_spec {
     enum dtype kv;                                 /* DT_OTHER: auto */
 };
 
-/* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers of
- * the weights. After a failure the engine is closed. */
+/* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers
+ * of the weights. After a failure the engine is closed. */
 int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
 /* Reads the weights, with progress. ERR_FAILED when a stop signal interrupts it. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);
@@ -50,6 +50,7 @@ int engine_load(struct engine *g, struct progress *p, struct err *e);
 int engine_int8(struct engine *g, struct progress *p, struct err *e);
 void engine_close(struct engine *g);
 
-/* Adds to `plan` the weights, KV cache, workspace, logits and tokenizer of one decoder with n_max positions
- * and `rows` rows in a pass. `want` rows have logits; more than one means a tree, whose nodes need scratch. */
+/* Adds to `plan` the weights, KV cache, workspace, logits and tokenizer of one decoder with n_max
+ * positions and `rows` rows in a pass. `want` rows have logits; more than one means a tree, whose nodes
+ * need scratch. */
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);

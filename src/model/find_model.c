@@ -1,5 +1,5 @@
-/* Finds the folder of a model. find_model_dir is the entry: a name that is a directory is used as it is; a name
- * of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
+/* Finds the folder of a model. find_model_dir is the entry: a name that is a directory is used as it is; a
+ * name of the form org/name is looked up in the hub cache, where refs/main names the snapshot. */
 #include "src/model/find_model.h"
 
 #include <errno.h>
