@@ -110,6 +110,23 @@ struct device_selection {
 /* head_dim: of the model; padded: by device->head_dim */
 struct device_heads { size_t n_heads, n_kv_heads, head_dim, padded; };
 
+/* Arguments of the operations `product` and `rope`, described there. */
+struct device_product {
+    float *y; size_t ldy;
+    const void *x; size_t n;
+    const struct mat *w;
+    const float *bias;
+    bool add;
+    size_t place;
+};
+struct device_rope {
+    void *q; float *qkv;
+    const struct device_heads *heads;
+    size_t layer;
+    const float *q_norm, *k_norm; float eps;
+    float *q_tap;
+};
+
 /* n_max: slots of the longest cache; n_out_max, n_in_max: largest sizes of products */
 struct device_limits { size_t rows_max, n_max, node_max, n_out_max,
                        vocab; struct device_heads heads; size_t n_in_max; };
@@ -205,14 +222,12 @@ struct device {
                     size_t place);
     /* y[r*ldy + i] = (add ? y : 0) + (x[r] . w[i] + bias[i]), x act [n][w->k]; bias may be NULL. A result
      * that is not finite is reported under `place` unless `place` is SIZE_MAX. */
-    void (*product)(struct device *, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
-                    const float *bias, bool add, size_t place);
+    void (*product)(struct device *, const struct device_product *);
     /* qkv [n][n_heads + 2 n_kv_heads][padded]. Applies the norms of q and k if given ([head_dim], else NULL)
      * and RoPE, and stores K and V into the caches or their scratch. Writes q = act(q *
      * log2(e)/sqrt(head_dim)) in the order that attend needs (n * n_heads * padded act). q_tap: NULL, or
      * receives the queries, rotated and unscaled, [n][n_heads][head_dim]. */
-    void (*rope)(struct device *, void *q, float *qkv, const struct device_heads *, size_t layer,
-                 const float *q_norm, const float *k_norm, float eps, float *q_tap);
+    void (*rope)(struct device *, const struct device_rope *);
     /* out = act [n][n_heads][padded]: attention of every row over its cache. window 0: over the whole
      * cache. */
     void (*attend)(struct device *, void *out, const void *q, const struct device_heads *, size_t layer,

@@ -325,38 +325,33 @@ void pool_product(struct pool *pool, const struct ops *ops, float *y, enum dtype
                                          .rows = rows, .w = w, .add = add });
 }
 
-static void cpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
-                        const float *bias, bool add, size_t place)
+static void cpu_product(struct device *d, const struct device_product *a)
 {
     struct cpu *c = (struct cpu *)d;
     const enum dtype act = d->compute_f32 ? DT_F32 : DT_BF16;
-    struct product p = { c->ops, y, ldy, act, x, w->k, n, w, bias, add, 1, place, place == SIZE_MAX ? NULL
-                         : c };
-    if (w->type != DT_I8) {
+    const size_t k = a->w->k;
+    struct product p = { c->ops, a->y, a->ldy, act, a->x, k, a->n, a->w, a->bias, a->add, 1, a->place,
+                         a->place == SIZE_MAX ? NULL : c };
+    if (a->w->type != DT_I8) {
         run_product(c->pool, &p);
         return;
     }
-    const size_t row = quantized_row(w->k);
-    assert(w->k <= c->limits.n_in_max);
+    const size_t row = quantized_row(k);
+    assert(k <= c->limits.n_in_max);
     p.act = DT_I16, p.x = c->quantized, p.ldx = row;
     /* A value that is not finite is reported under some row of the lot: drafts are discarded as a whole. */
-    for (size_t r = 0; r < n; r += p.rows, p.y += p.rows * ldy) {
-        p.rows = MIN(n - r, (size_t)QUANTIZED_ROWS);
+    for (size_t r = 0; r < a->n; r += p.rows, p.y += p.rows * a->ldy) {
+        p.rows = MIN(a->n - r, (size_t)QUANTIZED_ROWS);
         for (size_t i = 0; i < p.rows; i++)
-            c->ops->quantize(c->quantized + i * row, act, (const char *)x + (r + i) * w->k * dtype_size(act),
-                             w->k);
+            c->ops->quantize(c->quantized + i * row, act, (const char *)a->x + (r + i) * k * dtype_size(act),
+                             k);
         run_product(c->pool, &p);
     }
 }
 
 /* ---- attention ---- */
 
-struct rope_args {
-    char *q; float *qkv, *q_tap;
-    const struct device_heads *h;
-    size_t layer;
-    const float *q_norm, *k_norm; float eps, scale;
-};
+struct rope_args { const struct device_rope *a; float scale; };
 
 static void *block_at(const struct device_kv *kv, size_t l, size_t h, size_t pos)
 {
@@ -369,12 +364,13 @@ static char *node_at(const struct device_kv *kv, size_t l, size_t node)
 }
 
 /* Stores k and v of row r in the form of the cache, before any attention reads them. */
-static void store_kv(const struct cpu *c, const struct rope_args *p, size_t r, const float *k, const float *v)
+static void store_kv(const struct cpu *c, const struct device_rope *p, size_t r, const float *k,
+                     const float *v)
 {
     const struct device_seq *s = &c->rows->seq[c->seq_of[r]];
-    const size_t dp = p->h->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
+    const size_t dp = p->heads->padded, pos = c->rows->pos[r], bytes = kv_row_bytes(s->kv->type, dp);
     char *node = s->tree ? node_at(s->kv, p->layer, r - s->row0) : NULL;
-    for (size_t h = 0; h < p->h->n_kv_heads; h++, k += dp, v += dp) {
+    for (size_t h = 0; h < p->heads->n_kv_heads; h++, k += dp, v += dp) {
         if (node) {
             kv_store(node + h * bytes, s->kv->type, k, v, dp);
         } else {
@@ -389,8 +385,10 @@ static void store_kv(const struct cpu *c, const struct rope_args *p, size_t r, c
  * head][row][group][head_dim]. */
 static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r1)
 {
-    const struct rope_args *p = args;
-    const struct device_heads *g = p->h;
+    const struct rope_args *job = args;
+    const struct device_rope *p = job->a;
+    const float scale = job->scale;
+    const struct device_heads *g = p->heads;
     const enum dtype type = c->d.kv_type;
     const size_t d = g->head_dim, dp = g->padded, heads = g->n_heads + 2 * g->n_kv_heads, half = d / 2,
                  group = g->n_heads / g->n_kv_heads;
@@ -412,20 +410,18 @@ static void rope_rows(const struct cpu *c, const void *args, size_t r0, size_t r
         for (size_t h = 0; h < g->n_heads; h++) {
             const size_t at = first * g->n_heads + (h / group * rows + in_slab) * group + h % group;
             if (type == DT_I16)
-                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * dp, p->scale, dp);
+                kv_query((int16_t *)p->q + at * dp, &c->q_scale[at], q + h * dp, scale, dp);
             else
-                c->ops->round(p->q + at * dp * dtype_size(type), type, q + h * dp, p->scale, dp);
+                c->ops->round((char *)p->q + at * dp * dtype_size(type), type, q + h * dp, scale, dp);
         }
     }
 }
 
-static void cpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer,
-                     const float *q_norm, const float *k_norm, float eps, float *q_tap)
+static void cpu_rope(struct device *d, const struct device_rope *a)
 {
     struct cpu *c = (struct cpu *)d;
     /* log2(e)/sqrt(head_dim): scores are then exponents of 2 */
-    const struct rope_args p = { q, qkv, q_tap, h, layer, q_norm, k_norm, eps,
-                            (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)) };
+    const struct rope_args p = { a, (float)(0x1.71547652b82fep0 / sqrt((double)a->heads->head_dim)) };
     each_row(c, rope_rows, &p, c->rows->n);
 }
 

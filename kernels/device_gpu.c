@@ -415,32 +415,32 @@ static void gpu_rmsnorm(struct device *d, void *y, const float *x, const float *
     launch(g, CU_rmsnorm, &a, n, 1, 1, CU_NORM_THREADS, CU_NORM_THREADS / 32 * sizeof(float));
 }
 
-static void gpu_product(struct device *d, float *y, size_t ldy, const void *x, size_t n, const struct mat *w,
-                        const float *bias, bool add, size_t place)
+static void gpu_product(struct device *d, const struct device_product *p)
 {
     struct gpu *g = (struct gpu *)d;
-    const size_t tile = n <= CU_ROWS_FEW ? CU_ROWS_FEW : CU_ROWS_MANY, pieces = mat_pieces(w->n, w->k),
+    const struct mat *w = p->w;
+    const size_t tile = p->n <= CU_ROWS_FEW ? CU_ROWS_FEW : CU_ROWS_MANY, pieces = mat_pieces(w->n, w->k),
                  some = ROW_TILES * tile;
-    assert(w->n <= g->limits.n_out_max && n <= g->limits.rows_max);
-    for (size_t r = 0; r < n; r += some) {
-        const size_t rows = MIN(some, n - r);
-        const struct cu_product a = { y + r * ldy, ldy, (const uint16_t *)x + r * w->k, w->w, bias,
-                                      g->product_part, g->ticket, (uint64_t *)(void *)g->table,
-                                      place_of(place), (uint32_t)rows, (uint32_t)w->n, (uint32_t)w->k, add,
-                                          (uint32_t)pieces, 0 };
+    assert(w->n <= g->limits.n_out_max && p->n <= g->limits.rows_max);
+    for (size_t r = 0; r < p->n; r += some) {
+        const size_t rows = MIN(some, p->n - r);
+        const struct cu_product a = {
+            p->y + r * p->ldy, p->ldy, (const uint16_t *)p->x + r * w->k, w->w, p->bias, g->product_part,
+            g->ticket, (uint64_t *)(void *)g->table, place_of(p->place), (uint32_t)rows, (uint32_t)w->n,
+            (uint32_t)w->k, p->add, (uint32_t)pieces, 0 };
         launch(g, tile == CU_ROWS_FEW ? CU_product_few : CU_product_many, &a, (rows + tile - 1) / tile,
                pieces, 1, 128, CU_STAGES * (CU_TILE * 2 + tile * 128) + 16);
     }
 }
 
-static void gpu_rope(struct device *d, void *q, float *qkv, const struct device_heads *h, size_t layer,
-                     const float *q_norm, const float *k_norm, float eps, float *q_tap)
+static void gpu_rope(struct device *d, const struct device_rope *p)
 {
     struct gpu *g = (struct gpu *)d;
-    const struct cu_rope a = { g->rows, q, qkv, q_tap, q_norm, k_norm, eps,
+    const struct device_heads *h = p->heads;
+    const struct cu_rope a = { g->rows, p->q, p->qkv, p->q_tap, p->q_norm, p->k_norm, p->eps,
                                (float)(0x1.71547652b82fep0 / sqrt((double)h->head_dim)), (uint32_t)g->n,
                                (uint32_t)h->n_heads, (uint32_t)h->n_kv_heads, (uint32_t)h->head_dim,
-                                   (uint32_t)h->padded, (uint32_t)layer };
+                               (uint32_t)h->padded, (uint32_t)p->layer };
     launch(g, CU_rope, &a, (g->n * (h->n_heads + 2 * h->n_kv_heads) + 3) / 4, 1, 1, 128, 0);
 }
 

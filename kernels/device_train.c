@@ -67,10 +67,9 @@ double device_squares(struct device *d, const float *g, size_t n, double *part)
     return sum;
 }
 
-void device_adamw(struct device *d, float *w, float *m, float *v, float *g, void *w16, size_t n,
-                  size_t n_matrix, const struct adamw *p)
+void device_adamw(struct device *d, const struct device_weights *w, const struct adamw *p)
 {
-    const struct cu_adamw a = { w, m, v, g, w16, n, n_matrix, p->beta1, p->beta2, p->eps, p->scale, p->keep,
-                                p->rate, p->root, 0 };
-    LAUNCH(d, CU_adamw, a, (n + 255) / 256, 256, 0);
+    const struct cu_adamw a = { w->w, w->m, w->v, w->g, w->w16, w->n, w->n_matrix, p->beta1, p->beta2, p->eps,
+                                p->scale, p->keep, p->rate, p->root, 0 };
+    LAUNCH(d, CU_adamw, a, (w->n + 255) / 256, 256, 0);
 }

@@ -33,5 +33,5 @@ void device_xent(struct device *, struct xent *loss, void *g, const float *logit
 size_t device_squares_bytes(size_t n);
 double device_squares(struct device *, const float *g, size_t n, double *part);
 /* One step of AdamW. The first n_matrix weights decay by a->keep and are rounded to w16. g becomes 0. */
-void device_adamw(struct device *, float *w, float *m, float *v, float *g, void *w16, size_t n,
-                  size_t n_matrix, const struct adamw *a);
+struct device_weights { float *w, *m, *v, *g; void *w16; size_t n, n_matrix; };
+void device_adamw(struct device *, const struct device_weights *, const struct adamw *a);

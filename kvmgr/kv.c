@@ -5,44 +5,41 @@
 #include <string.h>
 
 /* Bytes of the cache and of the node scratch; false when their sum does not fit size_t. */
-static bool sizes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
-                  size_t node_max, size_t *cache, size_t *scratch)
+static bool sizes(const struct kv_size *z, size_t *cache, size_t *scratch)
 {
-    size_t blocks = n_max / KV_BLOCK + (n_max % KV_BLOCK != 0), heads, per_block, n;
-    return mul_size(KV_BLOCK, kv_row_bytes(t, head_dim), &per_block) &&
-           mul_size(n_layers, n_kv_heads, &heads) && mul_size(heads, per_block, &n) &&
-           mul_size(n, blocks, cache) && mul_size(heads, kv_row_bytes(t, head_dim), &n) &&
-           mul_size(n, node_max, scratch) && add_size(*cache, *scratch, &n);
+    const size_t row = kv_row_bytes(z->type, z->head_dim),
+                 blocks = z->n_max / KV_BLOCK + (z->n_max % KV_BLOCK != 0);
+    size_t heads, per_block, n;
+    return mul_size(KV_BLOCK, row, &per_block) && mul_size(z->n_layers, z->n_kv_heads, &heads) &&
+           mul_size(heads, per_block, &n) && mul_size(n, blocks, cache) && mul_size(heads, row, &n) &&
+           mul_size(n, z->node_max, scratch) && add_size(*cache, *scratch, &n);
 }
 
-size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
-                size_t node_max)
+size_t kv_bytes(const struct kv_size *z)
 {
     size_t cache, scratch;
-    return sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch) ? cache + scratch
-                                                                                       : SIZE_MAX;
+    return sizes(z, &cache, &scratch) ? cache + scratch : SIZE_MAX;
 }
 
 static bool on_host(const struct kv *kv) { return !kv->dev || kv->dev->host_memory; }
 
-int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads,
-            size_t head_dim, size_t n_max, size_t node_max, struct err *e)
+int kv_open(struct kv *kv, struct device *dev, const struct kv_size *z, struct err *e)
 {
     size_t cache, scratch;
-    assert((t == DT_I16 || t == DT_BF16 || t == DT_F32) && head_dim % 16 == 0);
-    *kv = (struct kv){ .dev = dev, .type = t, .n_layers = n_layers, .n_kv_heads = n_kv_heads,
-                      .head_dim = head_dim, .n_max = n_max, .node_max = node_max };
-    if (!sizes(t, n_layers, n_kv_heads, head_dim, n_max, node_max, &cache, &scratch))
+    assert((z->type == DT_I16 || z->type == DT_BF16 || z->type == DT_F32) && z->head_dim % 16 == 0);
+    *kv = (struct kv){ .dev = dev, .type = z->type, .n_layers = z->n_layers, .n_kv_heads = z->n_kv_heads,
+                      .head_dim = z->head_dim, .n_max = z->n_max, .node_max = z->node_max };
+    if (!sizes(z, &cache, &scratch))
         return err_set(e, ERR_INPUT, "KV cache of %zu positions: its size does not fit in memory addresses",
-                       n_max);
-    kv->block_bytes = kv_block_bytes(t, head_dim);
-    kv->head_bytes = kv->block_bytes * ((n_max + KV_BLOCK - 1) / KV_BLOCK);
-    kv->layer_bytes = kv->head_bytes * n_kv_heads;
+                       z->n_max);
+    kv->block_bytes = kv_block_bytes(z->type, z->head_dim);
+    kv->head_bytes = kv->block_bytes * ((z->n_max + KV_BLOCK - 1) / KV_BLOCK);
+    kv->layer_bytes = kv->head_bytes * z->n_kv_heads;
     kv->base = on_host(kv) ? mem_alloc(cache) : dev->alloc(dev, cache);
     kv->scratch = on_host(kv) || !scratch ? mem_alloc(scratch) : dev->alloc(dev, scratch);
     if (!kv->base || !kv->scratch) {
         kv_close(kv);
-        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", n_max,
+        return err_set(e, ERR_FAILED, "KV cache of %zu positions: out of memory (%zu bytes%s%s)", z->n_max,
                        cache + scratch, dev ? " on " : "", dev ? dev->name : "");
     }
     return 0;

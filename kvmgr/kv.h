@@ -27,10 +27,14 @@ struct kv {                        /* {0} is closed */
     const float *bias;
 };
 
-size_t kv_bytes(enum dtype t, size_t n_layers, size_t n_kv_heads, size_t head_dim, size_t n_max,
-                size_t node_max);
-int kv_open(struct kv *kv, struct device *dev, enum dtype t, size_t n_layers, size_t n_kv_heads,
-            size_t head_dim, size_t n_max, size_t node_max, struct err *e);
+struct kv_size {
+    enum dtype type;
+    size_t n_layers, n_kv_heads, head_dim;   /* head_dim: padded to a multiple of 16 */
+    size_t n_max, node_max;                  /* positions; rows of the node scratch, 0: none */
+};
+/* Bytes of the cache and its scratch; SIZE_MAX when they do not fit size_t. */
+size_t kv_bytes(const struct kv_size *);
+int kv_open(struct kv *kv, struct device *dev, const struct kv_size *, struct err *e);
 void kv_close(struct kv *kv);
 
 /* The cache in the form that passes on its device use. */

@@ -42,7 +42,8 @@ size_t partial_bytes(const struct kv *full, enum kv_policy policy, size_t budget
     size_t n, bytes, rows;
     if (policy == KV_FULL || budget >= n_max)
         return 0;
-    n = kv_bytes(full->type, full->n_layers, full->n_kv_heads, full->head_dim, budget + PARTIAL_ROWS_MAX, 0);
+    n = kv_bytes(&(struct kv_size){ full->type, full->n_layers, full->n_kv_heads, full->head_dim,
+                                    budget + PARTIAL_ROWS_MAX, 0 });
     if (!in_host_memory(full))
         bytes = full->dev->select_bytes(full->dev, full->n_layers, full->n_kv_heads, budget);
     else if (!mul_size(n_max, full->n_kv_heads * sizeof(uint32_t), &bytes))
@@ -76,8 +77,8 @@ int partial_open(struct partial *p, struct kv *full, struct pool *pool, enum kv_
         partial_close(p);
         return -1;
     }
-    if (kv_open(&p->kv, full->dev, full->type, full->n_layers, full->n_kv_heads, full->head_dim,
-                budget + PARTIAL_ROWS_MAX, 0, e)) {
+    if (kv_open(&p->kv, full->dev, &(struct kv_size){ full->type, full->n_layers, full->n_kv_heads,
+                                                      full->head_dim, budget + PARTIAL_ROWS_MAX, 0 }, e)) {
         partial_close(p);
         return -1;
     }

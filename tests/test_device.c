@@ -42,11 +42,13 @@ static void product_case(size_t n, size_t k, const size_t *rows, size_t n_rows, 
         float *dy = rig_put(dev, before, 128 * n * sizeof *before);
         /* another block is the last to add up shared outputs */
         emulate_set_order(EMULATE_DESCENDING);
-        dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
+        dev->product(dev, &(struct device_product){ dy, n, dx, rows[i], &m, biased ? db : NULL, biased,
+                                                    SIZE_MAX });
         emulate_set_order(EMULATE_ASCENDING);
         float *again = rig_get(dev, dy, rows[i] * n * sizeof *again);
         dev->upload(dev, dy, before, 128 * n * sizeof *before);
-        dev->product(dev, dy, n, dx, rows[i], &m, biased ? db : NULL, biased, SIZE_MAX);
+        dev->product(dev, &(struct device_product){ dy, n, dx, rows[i], &m, biased ? db : NULL, biased,
+                                                    SIZE_MAX });
         float *y = rig_get(dev, dy, rows[i] * n * sizeof *y);
         for (size_t r = 0; i == 0 && r < rows[0]; r++)
             for (size_t c = 0; c < n; c++) {

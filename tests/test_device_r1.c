@@ -59,7 +59,8 @@ static void same(size_t at, size_t n, bool tree)
 {
     for (size_t r = 0; r < n && !test_failed_; r++)
         CHECK(memcmp(got + r * config.vocab, one + r * config.vocab, config.vocab * sizeof *got) == 0,
-              "row %zu of %zu%s after %zu rows differs from the row alone", r, n, tree ? " in a tree" : "", at);
+              "row %zu of %zu%s after %zu rows differs from the row alone", r, n, tree ? " in a tree" : "",
+                  at);
 }
 
 static void rows_are_the_rows_alone_at(size_t at, const size_t *sizes, size_t n_sizes, size_t most)
@@ -109,7 +110,8 @@ int main(void)
     memset(all, 1, sizeof all);
     if (config_parse(&config, "model", json, strlen(json), NULL, NULL, 0, &e) ||
         model_random(&model, &config, dev, NULL, NULL, 1, &e) ||
-        kv_open(&kv, dev, DT_BF16, config.n_layers, config.n_kv_heads, model.head_dim, n_max, TREE_MAX, &e) ||
+        kv_open(&kv, dev, &(struct kv_size){ DT_BF16, config.n_layers, config.n_kv_heads, model.head_dim,
+                                             n_max, TREE_MAX }, &e) ||
         workspace_open(&work, &model, rows, n_max, &e)) {
         printf("FAIL test_device_r1 (%s)\n", e.msg);
         return 1;

@@ -51,17 +51,19 @@ static void check_rows(const struct kv *kv, const unsigned char *truth, const ch
 
 static void sizes_are_checked(void)
 {
-    CHECK(kv_bytes(DT_BF16, 6, 2, 64, 100000, 0) ==
+    CHECK(kv_bytes(&(struct kv_size){ DT_BF16, 6, 2, 64, 100000, 0 }) ==
               (size_t)6 * 2 * ((100000 + 63) / 64) * kv_block_bytes(DT_BF16, 64),
-          "%zu", kv_bytes(DT_BF16, 6, 2, 64, 100000, 0));
-    CHECK(kv_bytes(DT_F32, 2, 3, 16, 64, 5) == 2 * 3 * kv_block_bytes(DT_F32, 16) + 2 * 5 * 3 * 2 * 16 * 4,
-          "%zu", kv_bytes(DT_F32, 2, 3, 16, 64, 5));
+          "%zu", kv_bytes(&(struct kv_size){ DT_BF16, 6, 2, 64, 100000, 0 }));
+    CHECK(kv_bytes(&(struct kv_size){ DT_F32, 2, 3, 16, 64, 5 }) == 2 * 3 * kv_block_bytes(DT_F32, 16) + 2 *
+          5 * 3 * 2 * 16 * 4,
+          "%zu", kv_bytes(&(struct kv_size){ DT_F32, 2, 3, 16, 64, 5 }));
     struct err e = { 0 };
     struct kv kv;
-    CHECK(kv_open(&kv, NULL, DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0, &e) == -1 && e.code && e.msg[0] &&
+    CHECK(kv_open(&kv, NULL, &(struct kv_size){ DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0 }, &e) == -1 &&
+          e.code && e.msg[0] &&
               !strchr(e.msg, '\n'),
           "%s", e.msg);
-    CHECK(kv_bytes(DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0) == SIZE_MAX);
+    CHECK(kv_bytes(&(struct kv_size){ DT_F32, 1000, 1000, 512, SIZE_MAX / 4096, 0 }) == SIZE_MAX);
     kv_close(&kv);
     kv = (struct kv){ 0 };
     kv_close(&kv);
@@ -72,7 +74,7 @@ static void blocks_do_not_overlap(void)
     for (int t = 0; t < 3; t++) {
         struct kv kv;
         struct err e;
-        CHECK(!kv_open(&kv, NULL, types[t], 3, 2, 48, 200, 7, &e), "%s", e.msg);
+        CHECK(!kv_open(&kv, NULL, &(struct kv_size){ types[t], 3, 2, 48, 200, 7 }, &e), "%s", e.msg);
         size_t bb = kv_block_bytes(types[t], 48), blocks = 4, i = 0;
         CHECK(kv.n_past == 0 && kv.n_max == 200);
         for (size_t l = 0; l < 3; l++)
@@ -113,7 +115,8 @@ static void a_path_is_copied_byte_for_byte(void)
         struct kv kv;
         struct err e;
         size_t layers = 1 + k % 3, heads = 1 + k % 2, d = k % 4 ? 16 : 128, n_max = 400;
-        CHECK(!kv_open(&kv, NULL, types[k % 3], layers, heads, d, n_max, 160, &e), "%s", e.msg);
+        CHECK(!kv_open(&kv, NULL, &(struct kv_size){ types[k % 3], layers, heads, d, n_max, 160 }, &e), "%s",
+              e.msg);
         size_t bytes = row_bytes(&kv);
         unsigned char *truth = must_alloc(layers * heads * n_max * bytes);
         append(&kv, (size_t)(k * 7) % 130, &rng, truth);
@@ -146,7 +149,7 @@ static void truncation_forgets(void)
         for (size_t i = 0; i < 8; i++) {
             struct kv kv;
             struct err e;
-            CHECK(!kv_open(&kv, NULL, types[t], 2, 2, 32, 200, 0, &e), "%s", e.msg);
+            CHECK(!kv_open(&kv, NULL, &(struct kv_size){ types[t], 2, 2, 32, 200, 0 }, &e), "%s", e.msg);
             unsigned char *truth = must_alloc(2 * 2 * 200 * row_bytes(&kv)), row[2 * 128 * 4];
             append(&kv, 191, &rng, truth);
             kv_truncate(&kv, lengths[i]);

@@ -88,8 +88,8 @@ static int forward_text(const struct model *m, const struct fixture *f, row_fn *
     struct workspace *w = NULL;
     uint8_t want[CHUNK_ROWS];
     float *logits = malloc(CHUNK_ROWS * (size_t)f->vocab * sizeof *logits);
-    int rc = kv_open(&kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
-                     f->n, 0, e);
+    int rc = kv_open(&kv, m->dev, &(struct kv_size){ m->dev->kv_type, m->config.n_layers,
+                                                     m->config.n_kv_heads, m->head_dim, f->n, 0 }, e);
     if (rc == 0)
         rc = workspace_open(&w, m, CHUNK_ROWS, f->n, e);
     memset(want, 1, sizeof want);

@@ -80,7 +80,7 @@ static void both_open(struct both *b, enum dtype t, enum kv_policy policy, size_
 {
     struct err e = { 0 };
     *b = (struct both){ .r = { .policy = policy, .sinks = sinks, .budget = budget }, .rng = { seed } };
-    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
+    if (kv_open(&b->full, NULL, &(struct kv_size){ t, LAYERS, HEADS, DIM, N_MAX, 0 }, &e) ||
         partial_open(&b->p, &b->full, NULL, policy, sinks, budget, &e))
         rig_die("cache", &e);
 }
@@ -286,7 +286,8 @@ static void no_copy_without_need(void)
     both_close(&b);
     both_open(&b, DT_BF16, KV_DYNAMIC, 16, 64, 1);
     CHECK(partial_bytes(&b.full, KV_DYNAMIC, 64, N_MAX) >=
-          kv_bytes(DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0) + b.p.work_bytes);
+          kv_bytes(&(struct kv_size){ DT_BF16, LAYERS, HEADS, DIM, 64 + PARTIAL_ROWS_MAX, 0 }) +
+              b.p.work_bytes);
     both_close(&b);
 }
 
@@ -368,7 +369,7 @@ static void mean_open(struct both *b, enum dtype t, size_t c, struct pool *pool)
 {
     struct err e = { 0 };
     *b = (struct both){ .rng = { 90 + c } };
-    if (kv_open(&b->full, NULL, t, LAYERS, HEADS, DIM, N_MAX, 0, &e) ||
+    if (kv_open(&b->full, NULL, &(struct kv_size){ t, LAYERS, HEADS, DIM, N_MAX, 0 }, &e) ||
         partial_open(&b->p, &b->full, pool, KV_MEAN, mean_cases[c].sinks, mean_cases[c].budget, &e))
         rig_die("cache", &e);
 }

@@ -149,7 +149,7 @@ static void the_optimiser_is_the_twins(void)
     uint16_t *w16 = dev->alloc(dev, n * 2);
     const double sum = device_squares(dev, d[3], n, part);
     CHECK(near(sum, want, 0, 1e-13), "sum of squares %.17g, exact %.17g", sum, want);
-    device_adamw(dev, d[0], d[1], d[2], d[3], w16, n, n_matrix, &a);
+    device_adamw(dev, &(struct device_weights){ d[0], d[1], d[2], d[3], w16, n, n_matrix }, &a);
     plain.keep = 1;
     ops_all[0]->adamw(x[0], x[1], x[2], x[3], n_matrix, &a);
     ops_all[0]->adamw(x[0] + n_matrix, x[1] + n_matrix, x[2] + n_matrix, x[3] + n_matrix, n - n_matrix,

@@ -171,7 +171,8 @@ static int plan_check(const struct config *c, const char *dir, enum dtype comput
         return -1;
     memory_plan_add(&plan, "weights", weights);
     memory_plan_add(&plan, "KV cache",
-               kv_bytes(dev->kv_type, c->n_layers, c->n_kv_heads, dev->head_dim(dev, c->head_dim), n_max, 0));
+               kv_bytes(&(struct kv_size){ dev->kv_type, c->n_layers, c->n_kv_heads,
+                                           dev->head_dim(dev, c->head_dim), n_max, 0 }));
     memory_plan_add(&plan, "logits and noise", extra);
     return memory_plan_check(&plan, "--tokens N (the deepest point)", e);
 }
@@ -203,8 +204,8 @@ int bench_open(struct bench_target *t, const struct bench *b, const char *name, 
     fill_normal(t->noise, t->noise_bytes / 2, 1.0f, &t->random);
     for (size_t i = 0; i < BENCH_PREFILL; i++)
         t->token[i] = (int32_t)(next_random(&t->random) % config.vocab);
-    if (kv_open(&t->kv, t->dev, t->dev->kv_type, config.n_layers, config.n_kv_heads, t->model.head_dim, n_max,
-                0, e) ||
+    if (kv_open(&t->kv, t->dev, &(struct kv_size){ t->dev->kv_type, config.n_layers, config.n_kv_heads,
+                                                   t->model.head_dim, n_max, 0 }, e) ||
         workspace_open(&t->pass, &t->model, BENCH_ROWS_MAX, n_max, e) ||
         workspace_open(&t->prefill, &t->model, BENCH_PREFILL_CHUNK, n_max, e))
         goto fail;

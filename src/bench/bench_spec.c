@@ -473,8 +473,8 @@ static int open_decoders(struct session *b, struct err *e)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
     memcpy(b->tokens, b->t->prompt, b->t->n_prompt * sizeof *b->tokens);
     b->n_tokens = b->t->n_prompt;
-    if (kv_open(&b->kv, m->dev, m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads, m->head_dim,
-                b->n_max, 0, e))
+    if (kv_open(&b->kv, m->dev, &(struct kv_size){ m->dev->kv_type, m->config.n_layers, m->config.n_kv_heads,
+                                                   m->head_dim, b->n_max, 0 }, e))
         return -1;
     for (size_t i = 0; i < s->n_settings; i++) {
         if (read_setting(s, i, b->t->n_prompt, e))
@@ -569,8 +569,8 @@ static int check(struct spec *s, struct err *e)
             one.device_total,
             workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
             rows * c->vocab * sizeof(float),
-            kv_bytes(s->engine.dev->kv_type, c->n_layers, c->n_kv_heads, s->engine.model.head_dim,
-                     KV_BLOCK, rows),
+            kv_bytes(&(struct kv_size){ s->engine.dev->kv_type, c->n_layers, c->n_kv_heads,
+                                        s->engine.model.head_dim, KV_BLOCK, rows }),
         };
         for (size_t j = 0; j < 4; j++)
             if (!add_size(all, part[j], &all))

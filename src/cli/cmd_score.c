@@ -121,7 +121,8 @@ static int open_buffers(struct score *s, struct err *e)
         return err_set(e, ERR_FAILED, "out of memory for %zu tokens", s->n);
     for (size_t i = 0; i < s->n; i++)
         s->nll[i] = NAN;
-    if (kv_open(&s->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, s->piece, 0, e) ||
+    if (kv_open(&s->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
+                                                   s->piece, 0 }, e) ||
         workspace_open(&s->work, m, SCORE_ROWS, s->piece, e))
         return -1;
     return 0;

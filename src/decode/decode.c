@@ -52,8 +52,8 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
-    if (kv_open(&d->kv, m->dev, m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, n_max,
-                d->rows_max > 1 ? d->rows_max : 0, e) ||
+    if (kv_open(&d->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
+                                                   n_max, d->rows_max > 1 ? d->rows_max : 0 }, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
         draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->sampler,

@@ -106,7 +106,8 @@ static void start_planner(struct drafting *g)
 {
     const struct config *c = &g->model->config;
     const double read = g->heads ? (double)(c->hidden * (c->vocab + g->heads->n * c->hidden)) : 0;
-    const size_t block = kv_bytes(g->model->dev->kv_type, c->n_layers, c->n_kv_heads, g->model->head_dim, KV_BLOCK, 0);
+    const size_t block = kv_bytes(&(struct kv_size){ g->model->dev->kv_type, c->n_layers, c->n_kv_heads,
+                                                     g->model->head_dim, KV_BLOCK, 0 });
     struct planner_setup s = { .on = g->set.drafters && !g->set.n_width, .rows_max = draft_rows(&g->set), .n_caches = g->n_caches,
                                .weight_bytes = (double)g->model->weight_bytes, .draft_bytes = (double)g->small->weight_bytes,
                                .kv_bytes = (double)block / KV_BLOCK, .heads_share = read / (double)g->model->n_params };

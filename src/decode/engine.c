@@ -66,7 +66,8 @@ void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max,
     memory_plan_add_on(plan, g->dev, "weights", g->weight_bytes);
     memory_plan_add_on(
         plan, g->dev, "KV cache",
-        kv_bytes(g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max, want > 1 ? want : 0));
+        kv_bytes(&(struct kv_size){ g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max,
+                                    want > 1 ? want : 0 }));
     memory_plan_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_plan_add_on(plan, g->dev, "logits", logits);
     if (g->dev->graph_bytes)

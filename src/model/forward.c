@@ -274,19 +274,20 @@ static void run_layer(const struct pass *p, size_t l)
     tap_fetch(p, TAP_RESIDUAL, l, w->x, c->hidden);
     /* also checks that the residual of the layer before is finite */
     d->rmsnorm(d, w->xn, w->x, y->norm_attn, n, c->hidden, eps, l ? l - 1 : none);
-    d->product(d, w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none);
-    d->rope(d, w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL, c->qk_norm ? y->k_norm : NULL, eps,
-            q_tap);
+    d->product(d, &(struct device_product){ w->qkv, y->qkv.n, w->xn, n, &y->qkv, y->qkv_bias, false, none });
+    d->rope(d, &(struct device_rope){ w->q, w->qkv, &p->heads, l, c->qk_norm ? y->q_norm : NULL,
+                                      c->qk_norm ? y->k_norm : NULL, eps, q_tap });
     if (queries)
         tap_fetch(p, TAP_QUERY, l, q_tap, c->n_heads * c->head_dim);
     d->attend(d, w->attn, w->q, &p->heads, l, c->windowed[l] ? c->window : 0);
     if (d->host_memory)
         report_scores(p, l);
-    d->product(d, w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none);
+    d->product(d, &(struct device_product){ w->x, c->hidden, w->attn, n, &y->o, y->o_bias, true, none });
     d->rmsnorm(d, w->xn, w->x, y->norm_mlp, n, c->hidden, eps, none);
-    d->product(d, w->gate_up, y->gate_up.n, w->xn, n, &y->gate_up, y->gate_up_bias, false, none);
+    d->product(d, &(struct device_product){ w->gate_up, y->gate_up.n, w->xn, n, &y->gate_up, y->gate_up_bias,
+                                            false, none });
     d->swiglu(d, w->h, w->gate_up, n, c->ffn);
-    d->product(d, w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none);
+    d->product(d, &(struct device_product){ w->x, c->hidden, w->h, n, &y->down, y->down_bias, true, none });
 }
 
 /* Computes the wanted logits. Their rows are gathered, so one product reads the LM head once for all
@@ -310,7 +311,8 @@ static void logits(const struct pass *p)
         for (size_t j = 0; j < s->n; j++)
             more += wanted(s, j);
         if (n && more && s->logits != to + n * vocab) {
-            d->product(d, to, vocab, x + from * row, n, &m->lm_head, NULL, false, place);
+            d->product(d, &(struct device_product){ to, vocab, x + from * row, n, &m->lm_head, NULL, false,
+                                                    place });
             from += n;
             n = 0;
         }
@@ -319,7 +321,8 @@ static void logits(const struct pass *p)
         n += more;
     }
     if (n)
-        d->product(d, to, vocab, x + from * row, n, &m->lm_head, NULL, false, place);
+        d->product(d, &(struct device_product){ to, vocab, x + from * row, n, &m->lm_head, NULL, false,
+                                                place });
 }
 
 static void run(const struct pass *p)

@@ -347,9 +347,10 @@ void heads_forward(const struct heads *h, const struct model *m, const float *h0
         if (k == 0 || !h->chained)
             dev->copy(dev, hi, h0, rows * d * sizeof *hi);
         dev->rmsnorm(dev, x, hi, h->head[k].norm_in, rows, d, eps, SIZE_MAX);
-        dev->product(dev, hi, d, x, rows, &h->head[k].w, NULL, true, SIZE_MAX);
+        dev->product(dev, &(struct device_product){ hi, d, x, rows, &h->head[k].w, NULL, true, SIZE_MAX });
         for (size_t r = 0; r < rows; r++)
             dev->rmsnorm(dev, y + (r * n + k) * row, hi + r * d, h->head[k].norm_out, 1, d, eps, SIZE_MAX);
     }
-    dev->product(dev, logits, m->config.vocab, y, rows * n, &m->lm_head, NULL, false, SIZE_MAX);
+    dev->product(dev, &(struct device_product){ logits, m->config.vocab, y, rows * n, &m->lm_head, NULL,
+                                                false, SIZE_MAX });
 }

@@ -187,7 +187,8 @@ static double gpu_squares(struct module *u)
 static void gpu_adamw(struct module *u, const struct adamw *a)
 {
     const struct gpu_trainer *o = ((const struct trainer *)u->self)->gpu;
-    device_adamw(o->dev, o->p[W], o->p[M], o->p[V], o->p[GRAD], o->w16, u->n_params, u->n_matrix, a);
+    device_adamw(o->dev, &(struct device_weights){ o->p[W], o->p[M], o->p[V], o->p[GRAD], o->w16, u->n_params,
+                                                   u->n_matrix }, a);
 }
 
 /* ---- a window ---- */

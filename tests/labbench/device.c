@@ -253,7 +253,8 @@ static size_t depths_that_fit(struct lab *b, struct target *t, const char *name)
     const struct config *c = &t->model.config;
     const size_t room = b->dev->bytes_free(b->dev), most = room - room / 16;
     const size_t row =
-        kv_bytes(DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim, KV_BLOCK, 0) / KV_BLOCK;
+        kv_bytes(&(struct kv_size){ DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim, KV_BLOCK,
+                                    0 }) / KV_BLOCK;
     size_t n = b->n_depth;
     for (; n > 1; n--) {
         const size_t n_max = b->depth[n - 1] + TOKENS + PREFILL_ROWS;
@@ -354,8 +355,9 @@ static int after_depths(struct lab *b, struct target *t, struct lab_model *f, st
     const size_t deepest = f->at[f->n - 1].depth;
     f->partial = MIN((size_t)4096, deepest);
     if (b->points[DRAFT] && f->partial) {
-        if (kv_open(&t->partial, b->dev, DT_BF16, c->n_layers, c->n_kv_heads, t->model.head_dim,
-                    f->partial + PARTIAL_ROWS_MAX, 0, e))
+        if (kv_open(&t->partial, b->dev, &(struct kv_size){ DT_BF16, c->n_layers, c->n_kv_heads,
+                                                            t->model.head_dim, f->partial + PARTIAL_ROWS_MAX,
+                                                            0 }, e))
             return -1;
         fill(t, &t->partial, 0, f->partial);
         t->depth = deepest - f->partial;         /* the shift */

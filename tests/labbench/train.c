@@ -60,7 +60,8 @@ static int measure(struct lab *b, struct training *t, struct err *e)
         return err_set(e, ERR_FAILED, "bench: %s: out of memory for training", dev->name);
     for (size_t i = 0; i < t->n; i++)
         t->token[i] = (int32_t)(i * 2654435761u % c->vocab);
-    if (kv_open(&t->kv, dev, dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim, t->n, 0, e) ||
+    if (kv_open(&t->kv, dev, &(struct kv_size){ dev->kv_type, c->n_layers, c->n_kv_heads, t->m->head_dim,
+                                                t->n, 0 }, e) ||
         workspace_open(&t->work, t->m, CHUNK, t->n, e) || lm_back_open(&t->back, t->m, e) ||
         train_heads_open(&t->u, t->m, &t->back, N_HEADS, true, 1, NULL, e) || module_open(&t->u, e))
         return -1;
