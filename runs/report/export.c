@@ -1,3 +1,5 @@
+/* Exports texts of jobs. Start at export_jobs: it puts the jobs in order and writes them one request at a
+ * time. The formats of JSON have a section each. */
 #include "runs/report/export.h"
 
 #include <inttypes.h>
@@ -13,8 +15,16 @@
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 
-/* first: of its batch, or itself */
-struct item { struct store *store; size_t source; const struct job *job; size_t first_source; int64_t first; };
+/* A job to export. first, first_source: the first job of its batch, or the job itself. */
+struct item {
+    struct store *store;
+    size_t source;
+    const struct job *job;
+    size_t first_source;
+    int64_t first;
+};
+
+enum { DIGITS = 6 };                     /* of speeds and rates */
 
 struct exporter {
     const struct export_options *o;
@@ -104,15 +114,15 @@ static bool same_request(const struct item *a, const struct item *b)
 
 /* ---- one job ---- */
 
-/* What its counters say; sums over windows. */
+/* The job's counters, summed over its windows. */
 struct speculation {
-    bool on;                             /* any drafter was allowed */
+    bool on;                             /* the job may use some drafter */
     double tokens, rounds, rows, accepted, seconds;
     double histogram[TREE_DEPTH_MAX + 2];            /* rounds by accepted candidates */
     size_t depth;                        /* the deepest candidate that was verified */
 };
 
-struct taken {                           /* of one job, to be shown; {0} is closed */
+struct exported {                        /* everything that is exported of one job; {0} is closed */
     struct job_input in;
     struct job_params params;
     char *text; size_t n_text;
@@ -134,7 +144,7 @@ static void add_metric(struct speculation *s, const struct metric *m)
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         if (strcmp(m->name, sums[i].name) == 0)
             *(double *)(void *)((char *)s + sums[i].at) += m->value;
-    /* counted by tokens, the bonus included */
+    /* the store counts rounds by their tokens, including the bonus token */
     if (strcmp(m->name, "histogram") == 0 && m->index >= 1 && m->index <= TREE_DEPTH_MAX + 1) {
         s->histogram[m->index - 1] += m->value;
         if (m->value > 0)
@@ -155,17 +165,17 @@ static int add_metrics(struct speculation *s, struct store *store, int64_t job, 
     return 0;
 }
 
-static void give_back(struct taken *t)
+static void exported_close(struct exported *t)
 {
     job_input_free(&t->in);
     job_close(&t->params);
     free(t->text);
-    *t = (struct taken){0};
+    *t = (struct exported){0};
 }
 
-static int take(struct exporter *x, const struct item *i, struct taken *t, struct err *e)
+static int read_exported(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
 {
-    *t = (struct taken){0};
+    *t = (struct exported){0};
     if (store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
         job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
         add_metrics(&t->spec, i->store, i->job->id, e))
@@ -174,34 +184,20 @@ static int take(struct exporter *x, const struct item *i, struct taken *t, struc
     return 0;
 }
 
-static void put_text(FILE *f, const char *s)
+/* A stop string is a text, an end-of-text token is its number. */
+static void put_stop_reason(struct json_writer *w, const struct job *j, const struct job_params *p,
+                            bool openai)
 {
-    if (s)
-        jw_string(f, s, strlen(s));
-    else
-        fputs("null", f);
-}
-
-static void put_number(FILE *f, double v)
-{
-    if (isfinite(v))
-        fprintf(f, "%.6g", v);
-    else
-        fputs("null", f);
-}
-
-/* A stop string as a text, an end-of-text token as its number. */
-static void put_stop_reason(FILE *f, const struct job *j, const struct job_params *p, bool openai)
-{
-    bool is_text = j->stop_reason && strspn(j->stop_reason, "0123456789") < strlen(j->stop_reason);
-    for (size_t i = 0; j->stop_reason && i < p->stop.n; i++)
-        is_text |= strcmp(p->stop.v[i], j->stop_reason) == 0;
+    const char *why = j->stop_reason;
+    bool is_text = why && strspn(why, "0123456789") < strlen(why);
+    for (size_t i = 0; why && i < p->stop.n; i++)
+        is_text |= strcmp(p->stop.v[i], why) == 0;
     if (openai && j->finish_reason && strcmp(j->finish_reason, "repetition") == 0)
-        fputs("\"repetition\"", f);
-    else if (is_text || !j->stop_reason)
-        put_text(f, j->stop_reason);
+        jw_text(w, "stop_reason", "repetition");
+    else if (is_text || !why)
+        jw_text(w, "stop_reason", why);
     else
-        fputs(j->stop_reason, f);
+        jw_raw(w, "stop_reason", why, strlen(why));
 }
 
 /* ---- jsonl ---- */
@@ -210,8 +206,8 @@ static const char *const flat_names[] = { "custom_id", "prompt", "text", "tokens
                                           "tokens_per_second", "stop_reason", "prompt_tokens", "sample",
                                           "job", "name", "db", "state", "error", "metadata" };
 
-/* The metadata as it came, and its members beside the others, but for those whose names are taken. */
-static int put_metadata(FILE *f, const struct taken *t, struct err *e)
+/* Writes the metadata as it is, and its members beside the others, except those whose names are taken. */
+static int put_metadata(struct json_writer *w, const struct exported *t, struct err *e)
 {
     struct json all, key, v;
     const char *text = t->in.metadata;
@@ -219,153 +215,177 @@ static int put_metadata(FILE *f, const struct taken *t, struct err *e)
         return 0;
     if (js_check(&all, "metadata", text, strlen(text), e))
         return -1;
-    fprintf(f, ", \"metadata\": %s", text);
+    jw_raw(w, "metadata", text, strlen(text));
     if (js_kind(&all) != JS_OBJECT)
         return 0;
-    for (struct js_walk w = js_walk(&all); js_next(&w, &key, &v);) {
+    for (struct js_walk walk = js_walk(&all); js_next(&walk, &key, &v);) {
         bool taken = false;
         for (size_t i = 0; i < sizeof flat_names / sizeof *flat_names; i++)
             taken |= js_is(&key, flat_names[i]);
-        if (!taken)
-            fprintf(f, ", %.*s: %.*s", (int)(key.end - key.s), key.s, (int)(v.end - v.s), v.s);
+        char *name = taken ? NULL : js_strdup(&key);
+        if (name)
+            jw_raw(w, name, v.s, (size_t)(v.end - v.s));
+        else if (!taken)
+            return no_memory(e);
+        free(name);
     }
     return 0;
 }
 
-static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct taken *t,
+static int put_flat(const struct exporter *x, FILE *f, const struct item *i, const struct exported *t,
                     struct err *e)
 {
     const struct job *j = i->job;
-    fputs("{\"custom_id\": ", f);
-    put_text(f, j->custom_id);
-    fputs(", \"prompt\": ", f);
-    jw_string(f, t->in.prompt, t->in.prompt_bytes);
-    fputs(", \"text\": ", f);
-    jw_string(f, t->text, t->n_text);
-    fprintf(f, ", \"tokens\": %zu, \"finish_reason\": ", j->tokens - j->given);
-    put_text(f, j->finish_reason);
-    fprintf(f, ", \"seed\": %" PRIu64 ", \"tokens_per_second\": ", j->seed);
-    put_number(f, t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
-    fputs(", \"stop_reason\": ", f);
-    put_stop_reason(f, j, &t->params, false);
-    fprintf(f, ", \"prompt_tokens\": %zu, \"sample\": %" PRIu32 ", \"job\": %" PRId64 ", \"name\": ",
-            j->prompt_tokens, j->sample, j->id);
-    put_text(f, j->batch);
-    if (x->n_sources > 1) {
-        fputs(", \"db\": ", f);
-        put_text(f, store_path(i->store));
-    }
-    fprintf(f, ", \"state\": \"%s\", \"error\": ", job_state_name(j->state));
-    put_text(f, j->error);
-    if (put_metadata(f, t, e))
+    struct json_writer w = { .f = f, .digits = DIGITS };
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "custom_id", j->custom_id);
+    jw_bytes(&w, "prompt", t->in.prompt, t->in.prompt_bytes);
+    jw_bytes(&w, "text", t->text, t->n_text);
+    jw_uint(&w, "tokens", j->tokens - j->given);
+    jw_text(&w, "finish_reason", j->finish_reason);
+    jw_uint(&w, "seed", j->seed);
+    jw_number(&w, "tokens_per_second", t->spec.seconds > 0 ? t->spec.tokens / t->spec.seconds : NAN);
+    put_stop_reason(&w, j, &t->params, false);
+    jw_uint(&w, "prompt_tokens", j->prompt_tokens);
+    jw_uint(&w, "sample", j->sample);
+    jw_int(&w, "job", j->id);
+    jw_text(&w, "name", j->batch);
+    if (x->n_sources > 1)
+        jw_text(&w, "db", store_path(i->store));
+    jw_text(&w, "state", job_state_name(j->state));
+    jw_text(&w, "error", j->error);
+    if (put_metadata(&w, t, e))
         return -1;
-    fputs("}\n", f);
+    jw_close(&w, '}');
+    fputc('\n', f);
     return 0;
 }
 
 /* ---- openai-batch ---- */
 
-static void put_metrics(FILE *f, const struct speculation *s, uint64_t seed)
+static void put_metrics(struct json_writer *w, const struct speculation *s, uint64_t seed)
 {
-    double drafted = s->rows - s->rounds;            /* candidates that were verified */
-    fprintf(f, ", \"metrics\": {\"seed\": %" PRIu64 ", \"speculative_decoding\": ", seed);
+    const double drafted = s->rows - s->rounds;      /* candidates that were verified */
+    jw_open(w, "metrics", '{');
+    jw_uint(w, "seed", seed);
     if (!s->on || !(s->rounds > 0)) {
-        fputs("null}", f);
+        jw_null(w, "speculative_decoding");
+        jw_close(w, '}');
         return;
     }
-    fputs("{\"mean_acceptance_length\": ", f);
-    put_number(f, s->tokens / s->rounds);
-    fputs(", \"draft_acceptance_rate\": ", f);
-    put_number(f, drafted > 0 ? s->accepted / drafted : 0);
-    fputs(", \"acceptance_histogram\": [", f);
+    jw_open(w, "speculative_decoding", '{');
+    jw_number(w, "mean_acceptance_length", s->tokens / s->rounds);
+    jw_number(w, "draft_acceptance_rate", drafted > 0 ? s->accepted / drafted : 0);
+    jw_open(w, "acceptance_histogram", '[');
     for (size_t i = 0; i <= s->depth; i++)
-        fprintf(f, "%s%.0f", i ? ", " : "", s->histogram[i]);
-    fprintf(f,
-            "], \"num_spec_steps\": %.0f, \"num_accepted_draft_tokens\": %.0f, \"num_draft_tokens\": %.0f, "
-            "\"num_spec_tokens\": %zu}}",
-            s->rounds, s->accepted, drafted, s->depth);
+        jw_number(w, NULL, s->histogram[i]);
+    jw_close(w, ']');
+    jw_number(w, "num_spec_steps", s->rounds);
+    jw_number(w, "num_accepted_draft_tokens", s->accepted);
+    jw_number(w, "num_draft_tokens", drafted);
+    jw_uint(w, "num_spec_tokens", s->depth);
+    jw_close(w, '}');
+    jw_close(w, '}');
 }
 
-static void put_choice(FILE *f, const struct job *j, const struct taken *t)
+static void put_choice(struct json_writer *w, const struct job *j, const struct exported *t)
 {
-    const bool chat = t->params.chat;
-    fprintf(f, "{\"index\": %" PRIu32 ", %s", j->sample,
-            chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
-    jw_string(f, t->text, t->n_text);
-    fputs(chat ? ", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": "
-               : ", \"logprobs\": null, \"finish_reason\": ",
-          f);
-    put_text(f, j->finish_reason && strcmp(j->finish_reason, "repetition") == 0 ? "stop" : j->finish_reason);
-    fputs(", \"stop_reason\": ", f);
-    put_stop_reason(f, j, &t->params, true);
-    fputc('}', f);
+    const bool repeats = j->finish_reason && strcmp(j->finish_reason, "repetition") == 0;
+    jw_open(w, NULL, '{');
+    jw_uint(w, "index", j->sample);
+    if (t->params.chat) {
+        jw_open(w, "message", '{');
+        jw_text(w, "role", "assistant");
+        jw_bytes(w, "content", t->text, t->n_text);
+        jw_null(w, "refusal");
+        jw_close(w, '}');
+    } else {
+        jw_bytes(w, "text", t->text, t->n_text);
+    }
+    jw_null(w, "logprobs");
+    jw_text(w, "finish_reason", repeats ? "stop" : j->finish_reason);
+    put_stop_reason(w, j, &t->params, true);
+    jw_close(w, '}');
 }
 
-/* v[0..n): the samples of a request that are shown. */
-static int put_response(struct exporter *x, FILE *f, const struct item *v, size_t n, const char *id,
-                        struct err *e)
+/* Opens "response", its body, and the list of choices. */
+static void begin_response(struct json_writer *w, const struct job *j, const char *id, bool chat)
+{
+    char text[80];
+    jw_open(w, "response", '{');
+    jw_int(w, "status_code", 200);
+    snprintf(text, sizeof text, "longhand-batch-%s", id);
+    jw_text(w, "request_id", text);
+    jw_open(w, "body", '{');
+    snprintf(text, sizeof text, "%s-%s", chat ? "chatcmpl" : "cmpl", id);
+    jw_text(w, "id", text);
+    jw_text(w, "object", chat ? "chat.completion" : "text_completion");
+    jw_number(w, "created", floor(j->created));
+    jw_text(w, "model", j->model);
+    jw_open(w, "choices", '[');
+}
+
+/* v[0..n): the samples of the request. */
+static int put_response(struct exporter *x, struct json_writer *w, const struct item *v, size_t n,
+                        const char *id, struct err *e)
 {
     struct speculation all = {0};
     size_t made = 0;
-    bool chat = false;
     for (size_t i = 0; i < n; i++) {
-        struct taken t;
-        if (take(x, &v[i], &t, e)) {
-            give_back(&t);
-            return -1;
-        }
-        if (i == 0) {
-            chat = t.params.chat;
-            fprintf(f,
-                    "\"response\": {\"status_code\": 200, \"request_id\": \"longhand-batch-%s\", \"body\": "
-                    "{\"id\": \"%s-%s\", \"object\": \"%s\", \"created\": %.0f, \"model\": ",
-                    id, chat ? "chatcmpl" : "cmpl", id, chat ? "chat.completion" : "text_completion",
-                    floor(v->job->created));
-            put_text(f, v->job->model);
-            fputs(", \"choices\": [", f);
-        }
-        fputs(i ? ", " : "", f);
-        put_choice(f, v[i].job, &t);
+        struct exported t;
+        int rc = read_exported(x, &v[i], &t, e);
+        if (rc == 0 && i == 0)
+            begin_response(w, v->job, id, t.params.chat);
+        if (rc == 0)
+            put_choice(w, v[i].job, &t);
         made += v[i].job->tokens - v[i].job->given;
         all.on |= t.spec.on;
-        int rc = n > 1 ? add_metrics(&all, v[i].store, v[i].job->id, e) : 0;
         if (n == 1)
             all = t.spec;
-        give_back(&t);
+        else if (rc == 0)
+            rc = add_metrics(&all, v[i].store, v[i].job->id, e);
+        exported_close(&t);
         if (rc)
             return -1;
     }
-    fprintf(f, "], \"usage\": {\"prompt_tokens\": %zu, \"completion_tokens\": %zu, \"total_tokens\": %zu}",
-            v->job->prompt_tokens, made, v->job->prompt_tokens + made);
-    put_metrics(f, &all, v->job->seed);
-    fputs("}}, \"error\": null", f);
+    jw_close(w, ']');
+    jw_open(w, "usage", '{');
+    jw_uint(w, "prompt_tokens", v->job->prompt_tokens);
+    jw_uint(w, "completion_tokens", made);
+    jw_uint(w, "total_tokens", v->job->prompt_tokens + made);
+    jw_close(w, '}');
+    put_metrics(w, &all, v->job->seed);
+    jw_close(w, '}');
+    jw_close(w, '}');
+    jw_null(w, "error");
     return 0;
 }
 
 static bool is_over(const struct job *j) { return j->state == JOB_FAILED || j->state == JOB_CANCELLED; }
 
-static void put_error(FILE *f, const struct job *j, size_t n)
+static void put_error(struct json_writer *w, const struct job *j, size_t n)
 {
-    char of[40] = "", text[1200];
+    char sample[40] = "", text[1200];
     if (n > 1)
-        snprintf(of, sizeof of, "sample %" PRIu32 ": ", j->sample);
-    snprintf(text, sizeof text, "%s%.1100s", of,
+        snprintf(sample, sizeof sample, "sample %" PRIu32 ": ", j->sample);
+    snprintf(text, sizeof text, "%s%.1100s", sample,
              j->error                    ? j->error
              : j->state == JOB_CANCELLED ? "the job was cancelled"
                                          : "the job failed");
-    text[utf8_valid_prefix(text, strlen(text))] = 0;
-    fprintf(f, "\"response\": null, \"error\": {\"code\": \"%s\", \"message\": ", job_state_name(j->state));
-    put_text(f, text);
-    fputc('}', f);
+    jw_null(w, "response");
+    jw_open(w, "error", '{');
+    jw_text(w, "code", job_state_name(j->state));
+    jw_bytes(w, "message", text, utf8_valid_prefix(text, strlen(text)));
+    jw_close(w, '}');
 }
 
-/* One line for v[0..n), the samples of a request. *shown: whether there is one. */
+/* The line of a request with the samples v[0..n). *shown: whether the request is exported. */
 static int put_request(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown,
                        struct err *e)
 {
     const struct job *bad = NULL;
     size_t done = 0;
-    char id[40];
+    char id[40], text[60];
     for (size_t i = 0; i < n; i++) {
         done += v[i].job->state == JOB_DONE;
         bad = bad || !is_over(v[i].job) ? bad : v[i].job;
@@ -377,23 +397,26 @@ static int put_request(struct exporter *x, FILE *f, const struct item *v, size_t
         snprintf(id, sizeof id, "%zu-%" PRId64, v->source + 1, v->job->id);
     else
         snprintf(id, sizeof id, "%" PRId64, v->job->id);
-    fprintf(f, "{\"id\": \"longhand-%s\", \"custom_id\": ", id);
-    put_text(f, v->job->custom_id);
-    fputs(", ", f);
+    struct json_writer w = { .f = f, .digits = DIGITS };
+    snprintf(text, sizeof text, "longhand-%s", id);
+    jw_open(&w, NULL, '{');
+    jw_text(&w, "id", text);
+    jw_text(&w, "custom_id", v->job->custom_id);
     if (bad)
-        put_error(f, bad, n);
-    else if (put_response(x, f, v, n, id, e))
+        put_error(&w, bad, n);
+    else if (put_response(x, &w, v, n, id, e))
         return -1;
-    fputs("}\n", f);
+    jw_close(&w, '}');
+    fputc('\n', f);
     return 0;
 }
 
-/* ---- all ---- */
+/* ---- all formats ---- */
 
-/* The bytes of v[0..n): one job, or the samples of one request. */
+/* Writes v[0..n): one job, or the samples of one request. */
 static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, bool *shown, struct err *e)
 {
-    struct taken t = {0};
+    struct exported t = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
     int rc = 0;
@@ -412,9 +435,9 @@ static int render(struct exporter *x, FILE *f, const struct item *v, size_t n, b
         if (rc == 0)
             fwrite(t.text, 1, t.n_text, f);
     } else {
-        rc = take(x, v, &t, e) || put_flat(x, f, v, &t, e) ? -1 : 0;
+        rc = read_exported(x, v, &t, e) || put_flat(x, f, v, &t, e) ? -1 : 0;
     }
-    give_back(&t);
+    exported_close(&t);
     return rc;
 }
 
@@ -476,7 +499,7 @@ int export_jobs(const struct export_options *o, const struct export_source *v, s
         if (rc == 0 && x.deflating)
             rc = deflate_out(&x, "", 0, Z_FINISH, e);
         if (rc && x.out.temporary[0])
-            remove(x.out.temporary);                 /* the store has it all: half an export is of no use */
+            remove(x.out.temporary); /* the store still has everything, so half an export is of no use */
         rc = rc ? rc : sink_finish(&x.out, e);
         sink_abandon(&x.out);
     }

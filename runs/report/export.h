@@ -1,25 +1,28 @@
 /* Texts of jobs as files for other programs: text, ids, jsonl, openai-batch (INTERFACES).
  *
- * Jobs come in the order of their lines in the batch file, also where its parts are in several databases (--shard); batches and single jobs in the order of
- * their first number. `text` and `ids` are the bytes of
- * `longhand text`, one job after the other. `openai-batch` has one line for each request: the samples of one custom_id are its choices. A request
- * is told when all its samples are done; with a failed or cancelled one its response is null and its error says which. Others are left
- * out, but for `partial`, which shows what is there (finish_reason null). The other formats have texts that are done; with `partial` all.
+ * Jobs have the order of their lines in the batch file, even if --shard spread the batch over several
+ * databases. Batches and single jobs are ordered by their first number. `text` and `ids` are the bytes of
+ * `longhand text`, one job after the other. `openai-batch` has one line for each request: the samples of
+ * one custom_id are its choices. A request is exported when all its samples are done. If a sample failed
+ * or was cancelled, the response is null and the error names the sample. Other requests are left out,
+ * unless `partial` is set: then their texts so far are exported, with finish_reason null. The other
+ * formats export finished texts, and with `partial` all texts.
  *
- * Nothing in the output depends on when it is written: the same jobs give the same bytes. The output is written line by line, aside, and takes its
- * name when it is whole. */
+ * The output depends only on the jobs, not on the time of the export. It is written line by line to a
+ * temporary file, which takes its name when it is complete. */
 #pragma once
 #include "runs/work/read_text.h"
 
 struct export_source {                   /* of one database */
     struct store *store;
-    const struct job_list *jobs;         /* one that was removed since is an error */
+    const struct job_list *jobs;         /* a job that was removed meanwhile is an error */
 };
 
 /* FORMAT_TEXT ..; output NULL: standard output */
 struct export_options { int format; bool partial, gzip; const char *output; };
 struct export_counts { size_t exported, left_out; };                                 /* jobs */
 
-/* Several sources: jsonl lines have the path of the database under "db", ids of openai-batch begin with the source's number. */
+/* With several sources jsonl lines have the path of the database under "db", and ids of openai-batch begin
+ * with the number of the source. */
 int export_jobs(const struct export_options *o, const struct export_source *v, size_t n,
                 struct export_counts *c, struct err *e);

@@ -130,6 +130,14 @@ void jw_real(struct json_writer *w, const char *key, double x)
     jw_raw(w, key, text, strlen(text));
 }
 
+void jw_number(struct json_writer *w, const char *key, double x)
+{
+    if (x == floor(x) && fabs(x) < 1e15)
+        jw_int(w, key, (int64_t)x);
+    else
+        jw_real(w, key, x);
+}
+
 void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n)
 {
     begin(w, key);

@@ -38,6 +38,8 @@ void jw_bool(struct json_writer *w, const char *key, bool x);
 void jw_int(struct json_writer *w, const char *key, int64_t x);
 void jw_uint(struct json_writer *w, const char *key, uint64_t x);
 void jw_real(struct json_writer *w, const char *key, double x);
+/* A whole number without a point, any other as jw_real writes it. */
+void jw_number(struct json_writer *w, const char *key, double x);
 void jw_text(struct json_writer *w, const char *key, const char *s);          /* NULL: null */
 void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n);
 /* n bytes that are a JSON value already. */

@@ -20,7 +20,7 @@
  *     "logit_bias"             {"ID": number or "-inf"}
  *     "order"                  ["bias", ..]: the steps of the sampling chain
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
- *     "chat"                   null, or how the prompt was rendered: {"template", "system", "thinking", "date"}
+ *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date"}
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"

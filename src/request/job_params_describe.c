@@ -23,15 +23,6 @@ struct description {
     const char *heads_file, *chat_template;
 };
 
-/* Whole numbers are written without a point. */
-static void number(struct json_writer *w, const char *key, double v)
-{
-    if (v == floor(v) && fabs(v) < 1e15)
-        jw_int(w, key, (int64_t)v);
-    else
-        jw_real(w, key, v);
-}
-
 static void texts(struct json_writer *w, const char *key, const struct text_list *l)
 {
     jw_open(w, key, '[');
@@ -62,7 +53,7 @@ static int biases(struct json_writer *w, const struct sampling *s)
         if (isinf(b[i].bias))
             jw_text(w, b[i].id, "-inf");
         else
-            number(w, b[i].id, (double)b[i].bias);
+            jw_number(w, b[i].id, (double)b[i].bias);
     jw_close(w, '}');
     free(b);
     return 0;
@@ -130,34 +121,34 @@ static int members(struct json_writer *w, const struct description *x)
     jw_text(w, "context_scaling", x->g->scaling[0] ? x->g->scaling : NULL);
     drafting(w, x);
     jw_uint(w, "dry_allowed_length", s->dry_allowed);
-    number(w, "dry_base", s->dry_base);
-    number(w, "dry_multiplier", s->dry_multiplier);
+    jw_number(w, "dry_base", s->dry_base);
+    jw_number(w, "dry_multiplier", s->dry_multiplier);
     jw_int(w, "dry_penalty_last_n", s->dry_last_n);
     if (o->dry_breakers.n)
         texts(w, "dry_sequence_breakers", &o->dry_breakers);
     else
         jw_null(w, "dry_sequence_breakers");
-    number(w, "eta", s->eta);
-    number(w, "frequency_penalty", s->frequency);
+    jw_number(w, "eta", s->eta);
+    jw_number(w, "frequency_penalty", s->frequency);
     jw_bool(w, "ignore_eos", s->ignore_eos);
     jw_text(w, "kv_dtype", job_kv_names[o->kv_dtype]);
     if (biases(w, s))
         return -1;
     jw_uint(w, "min_keep", s->min_keep);
-    number(w, "min_p", s->min_p);
+    jw_number(w, "min_p", s->min_p);
     jw_uint(w, "min_tokens", s->min_tokens);
     jw_text(w, "on_loop", on_loop_names[o->on_loop]);
     jw_open(w, "order", '[');
     for (size_t i = 0; i < s->n_order; i++)
         jw_text(w, NULL, job_step_names[s->order[i]]);
     jw_close(w, ']');
-    number(w, "penalty", s->penalty);
+    jw_number(w, "penalty", s->penalty);
     jw_int(w, "penalty_window", s->penalty_window);
-    number(w, "presence_penalty", s->presence);
+    jw_number(w, "presence_penalty", s->presence);
     texts(w, "stop", &o->stop);
-    number(w, "temperature", s->temperature);
+    jw_number(w, "temperature", s->temperature);
     jw_int(w, "top_k", s->top_k);
-    number(w, "top_p", s->top_p);
+    jw_number(w, "top_p", s->top_p);
     jw_close(w, '}');
     return 0;
 }
