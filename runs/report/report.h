@@ -1,7 +1,7 @@
 /* How jobs were written and how their texts read: figures from the store, as a table, JSON, CSV or a page.
  *
  *     reports_open(&l, sources, n, &options, &e)      jobs of one database or of several
- *     report_table | report_json | report_csv | report_html (f, &l)      grouped by options.by where it is set
+ *     report_table | report_json | report_csv | report_html (f, &l)      grouped by options.by if it is set
  *     reports_close(&l)
  *
  * Only committed tokens count, and all figures of one job are from one moment. The store keeps counters by

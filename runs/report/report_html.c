@@ -1,4 +1,5 @@
-/* report --html: one page that needs nothing else. */
+/* report --html: one page in one file that needs nothing else. Start at report_html; `section` writes one
+ * job. The pieces are in report_page.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 enum { SECTIONS_MAX = 24, ROUNDS_SHOWN = 5000, SOURCES_SHOWN = 6 };
 
-/* ---- what comes first ---- */
+/* ---- the head of a job ---- */
 
 static void title(FILE *f, const struct report *r)
 {
@@ -22,7 +23,8 @@ static void title(FILE *f, const struct report *r)
         fprintf(f, "Job %" PRId64, r->job->id);
 }
 
-/* Where the page has a job; with several databases numbers come again, so their paths take part. */
+/* The anchor of a job on the page. With several databases job numbers repeat, so the path is part of the
+ * anchor. */
 static void anchor(FILE *f, const struct report *r)
 {
     fprintf(f, "job-%" PRId64, r->job->id);
@@ -41,54 +43,55 @@ static void when(FILE *f, double t)
 
 static void tile(FILE *f, const char *name) { fprintf(f, "<div class=\"tile\"><span>%s</span><b>", name); }
 
+static void length_tile(FILE *f, const struct report *r)
+{
+    const struct job *j = r->job;
+    tile(f, "Length");
+    page_format(f, "@c</b><small>tokens", (double)j->tokens);
+    if (j->tokens != j->wanted)
+        page_format(f, " of @c", (double)j->wanted);
+    if (r->given)
+        page_format(f, ", @c of them given", (double)r->given);
+    if (r->has_words)
+        page_format(f, "; @c words", (double)r->n_words);
+    fputs("</small></div>", f);
+}
+
+static void speed_tile(FILE *f, const struct report *r)
+{
+    const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
+    if (!isfinite(speedup)) {
+        tile(f, "Speed");
+        page_format(f, "@1</b><small>tokens/s; @2 tokens per verification pass</small></div>", speed,
+                    report_acceptance(&r->sum));
+        return;
+    }
+    tile(f, "Speedup");
+    page_format(f, "@2&times;</b><small>", speedup);
+    if (isfinite(r->speedup))
+        fprintf(f, "against job %" PRId64 ", one token at a time; ", r->plain);
+    else
+        fputs("estimated, against one token at a time; ", f);
+    page_format(f, "@1 tokens/s</small></div>", speed);
+}
+
 static void tiles(FILE *f, const struct report *r)
 {
     const struct job *j = r->job;
     fputs("<div class=\"tiles\">", f);
-    tile(f, "Length");
-    page_count(f, (double)j->tokens);
-    fputs("</b><small>tokens", f);
-    if (j->tokens != j->wanted) {
-        fputs(" of ", f);
-        page_count(f, (double)j->wanted);
-    }
-    if (r->given) {
-        fputs(", ", f);
-        page_count(f, (double)r->given);
-        fputs(" of them given", f);
-    }
-    if (r->has_words) {
-        fputs("; ", f);
-        page_count(f, (double)r->n_words);
-        fputs(" words", f);
-    }
-    fputs("</small></div>", f);
+    length_tile(f, r);
     tile(f, "Time");
-    page_duration(f, r->sum.seconds);
-    fputs("</b><small>writing; ", f);
-    page_duration(f, r->sum.prefill_seconds);
-    fputs(" reading before", f);
+    page_format(f, "@d</b><small>writing, after a prefill of @d", r->sum.seconds, r->sum.prefill_seconds);
     if (j->resumes)
         fprintf(f, "; resumed %zu&times;", j->resumes);
     fputs("</small></div>", f);
-    const double speed = report_speed(&r->sum), speedup = isfinite(r->speedup) ? r->speedup : r->estimate;
-    tile(f, isfinite(speedup) ? "Speedup" : "Speed");
-    page_real(f, isfinite(speedup) ? speedup : speed, isfinite(speedup) ? 2 : 1);
-    if (isfinite(r->speedup))
-        fprintf(f, "&times;</b><small>against job %" PRId64 ", one token at a time; ", r->plain);
-    else
-        fputs(isfinite(speedup) ? "&times;</b><small>estimated, against one token at a time; "
-                                : "</b><small>tokens/s; ",
-              f);
-    page_real(f, isfinite(speedup) ? speed : report_acceptance(&r->sum), isfinite(speedup) ? 1 : 2);
-    fputs(isfinite(speedup) ? " tokens/s</small></div>" : " tokens per pass of the model</small></div>", f);
+    speed_tile(f, r);
     tile(f, "Ended by");
-    page_text(f, j->finish_reason ? j->finish_reason : job_state_name(j->state));
-    fputs("</b><small>", f);
-    page_text(f, j->stop_reason     ? j->stop_reason
-                 : j->finish_reason ? job_state_name(j->state)
-                                    : "not finished");
-    fputs("</small></div>", f);
+    page_format(f, "@t</b><small>@t</small></div>",
+                j->finish_reason ? j->finish_reason : job_state_name(j->state),
+                j->stop_reason     ? j->stop_reason
+                : j->finish_reason ? job_state_name(j->state)
+                                   : "not finished");
     tile(f, "Repetition");
     if (r->n_repetitions)
         fprintf(f, "%zu found</b><small>from token %zu on</small></div>", r->n_repetitions,
@@ -102,20 +105,12 @@ static void repetitions(FILE *f, const struct report *r)
 {
     for (size_t i = 0; i < r->n_repetitions; i++) {
         const struct report_repetition *p = &r->repetition[i];
-        fputs("<div class=\"card warn\"><b>Repetition</b> from token ", f);
-        page_count(f, (double)p->at.start);
-        fputs(p->open ? " to the end (" : " to ", f);
-        page_count(f, (double)p->at.end);
-        fputs(p->open ? "), about every " : ", about every ", f);
-        page_count(f, (double)p->at.period);
-        fputs(" tokens; noticed at token ", f);
-        page_count(f, (double)p->at.found);
-        fputs(".", f);
-        if (p->excerpt) {
-            fputs("<blockquote><bdi>", f);
-            page_text(f, p->excerpt + strspn(p->excerpt, " \n"));
-            fputs("</bdi></blockquote>", f);
-        }
+        page_format(f, "<div class=\"card warn\"><b>Repetition</b> from token @c", (double)p->at.start);
+        page_format(f, p->open ? " to the end (@c), about every @c tokens" : " to @c, about every @c tokens",
+                    (double)p->at.end, (double)p->at.period);
+        page_format(f, "; noticed at token @c.", (double)p->at.found);
+        if (p->excerpt)
+            page_format(f, "<blockquote><bdi>@t</bdi></blockquote>", p->excerpt + strspn(p->excerpt, " \n"));
         fputs("</div>\n", f);
     }
 }
@@ -124,8 +119,8 @@ static void repetitions(FILE *f, const struct report *r)
 
 enum { ROWS = 16 };
 
-/* Values by window of several lines. */
-struct lines { size_t n; double *x, *end, *y[ROWS]; };     /* x: the middle of a window, end: behind it */
+/* Several lines of values by window. x: the middle of a window; end: the first token after it. */
+struct lines { size_t n; double *x, *end, *y[ROWS]; };
 
 static bool lines_open(struct lines *v, const struct report *r)
 {
@@ -166,8 +161,8 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
     }
     if (any)
         page_plot(f, (double)r->job->tokens, "Share by source",
-                  "tokens of the text that a drafter had guessed; some are guessed by several", v->x, v->n, s,
-                  n, 0, UNIT_SHARE);
+                  "tokens of the text that a drafter guessed; several drafters may guess a token", v->x, v->n,
+                  s, n, 0, UNIT_SHARE);
     free(y);
 }
 
@@ -186,11 +181,11 @@ static bool plots(FILE *f, const struct report *r)
     fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div "
           "class=\"plots\">",
           f);
-    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n, &(struct series){ "tokens/s",
-        v.y[0] }, 1, 0, UNIT_NUMBER);
+    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n,
+              &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
     page_plot(f, (double)r->job->tokens, "Mean acceptance length",
-              "tokens per pass of the model; 1 without drafting", v.x, v.n, &(struct series){ "length",
-                  v.y[1] }, 1, 1, UNIT_NUMBER);
+              "tokens per verification pass; 1 without drafting", v.x, v.n,
+              &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
     if (drafted) {
         struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] },
                                { "beta: of these, covered by one 4-gram chain", v.y[3] } };
@@ -202,7 +197,7 @@ static bool plots(FILE *f, const struct report *r)
         source_plot(f, r, &v);
     }
     page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens",
-              "different n-grams of tokens / all of them", v.x, v.n, d, 4, 0, UNIT_SHARE);
+              "different n-grams of tokens / all n-grams", v.x, v.n, d, 4, 0, UNIT_SHARE);
     page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4,
               0, UNIT_SHARE);
     fputs("</div>\n", f);
@@ -214,9 +209,7 @@ static bool plots(FILE *f, const struct report *r)
 
 static void td_count(FILE *f, double x)
 {
-    fputs("<td>", f);
-    page_count(f, x);
-    fputs("</td>", f);
+    page_format(f, "<td>@c</td>", x);
 }
 
 static void td_real(FILE *f, double x, int digits)
@@ -239,31 +232,20 @@ static void drafting(FILE *f, const struct report *r)
     const struct report_sum *s = &r->sum;
     if (s->drafted <= 0)
         return;
-    fputs("<h2>Drafting</h2><p>", f);
-    page_count(f, s->rounds);
-    fputs(" rounds made ", f);
-    page_count(f, s->tokens);
-    fputs(" tokens: ", f);
-    page_count(f, s->accepted);
-    fputs(" of them had been guessed. ", f);
-    page_count(f, s->drafted);
-    fputs(" candidates were proposed, ", f);
-    page_count(f, s->rows);
-    fputs(" rows verified; ", f);
-    page_count(f, s->draft_passes);
-    fputs(" draft passes; refreshes of the partial cache: ", f);
-    page_count(f, s->refreshes);
-    fputs(".</p><div class=\"two\"><div class=\"card "
-          "scroll\"><table><tr><th>source</th><th>proposed</th><th>accepted</th><th>share</th></tr>",
+    page_format(f,
+                "<h2>Drafting</h2><p>@c rounds made @c tokens, of which drafters guessed @c. @c candidates "
+                "were "
+                "proposed, and @c rows verified, with @c draft passes and @c refreshes of the partial "
+                "cache.</p>",
+                s->rounds, s->tokens, s->accepted, s->drafted, s->rows, s->draft_passes, s->refreshes);
+    fputs("<div class=\"two\"><div class=\"card scroll\"><table><tr><th>source</th><th>proposed</th>"
+          "<th>accepted</th><th>share</th></tr>",
           f);
     for (size_t i = 0; i < r->n_sources; i++)
         if (r->source[i].drafted > 0) {
-            fputs("<tr><td>", f);
-            page_text(f, r->source[i].name);
-            fputs("</td>", f);
-            td_count(f, r->source[i].drafted);
-            td_count(f, r->source[i].accepted);
-            fprintf(f, "<td>%.1f %%</td></tr>", 100 * r->source[i].accepted / r->source[i].drafted);
+            page_format(f, "<tr><td>@t</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", r->source[i].name,
+                        r->source[i].drafted, r->source[i].accepted,
+                        100 * r->source[i].accepted / r->source[i].drafted);
         }
     fputs("</table></div>", f);
     page_bars(f, "Tokens per round", "share of the rounds", r->histogram + 1, filled(r->histogram) - 1, 1);
@@ -271,12 +253,8 @@ static void drafting(FILE *f, const struct report *r)
           "scroll\"><table><tr><th>depth</th><th>reached</th><th>accepted</th><th>share</th></tr>",
           f);
     for (size_t d = 1; d < filled(r->reached); d++) {
-        fprintf(f, "<tr><td>%zu</td>", d);
-        td_count(f, r->reached[d]);
-        td_count(f, r->accepted_at[d]);
-        fputs("<td>", f);
-        page_real(f, r->reached[d] > 0 ? 100 * r->accepted_at[d] / r->reached[d] : NAN, 1);
-        fputs(" %</td></tr>", f);
+        page_format(f, "<tr><td>@0</td><td>@c</td><td>@c</td><td>@1 %</td></tr>", (double)d, r->reached[d],
+                    r->accepted_at[d], r->reached[d] > 0 ? 100 * r->accepted_at[d] / r->reached[d] : NAN);
     }
     fputs("</table></div></div>\n", f);
 }
@@ -285,44 +263,29 @@ static void costs(FILE *f, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
     double other = s->seconds - s->draft - s->verify - s->control;
-    const struct part parts[] = { { "model", s->verify }, { "drafts", s->draft }, { "controller",
-        s->control }, { "reading", s->prefill_seconds }, { "checkpoints", s->put },
-                                  { "other", MAX(other, 0) } };
+    const struct part parts[] = { { "model", s->verify },           { "drafts", s->draft },
+                                  { "controller", s->control },     { "prefill", s->prefill_seconds },
+                                  { "checkpoints", s->put },        { "other", MAX(other, 0) } };
     fputs("<h2>Where the time went</h2><div class=\"card\">", f);
     page_parts(f, parts, sizeof parts / sizeof *parts);
-    fputs("<p><b>Checkpoints:</b> ", f);
-    page_count(f, s->commits);
-    fputs(" commits; the text waited ", f);
-    page_duration(f, s->put);
-    fputs(" for them, the thread beside it computed ", f);
-    page_duration(f, s->commit_cpu);
-    fputs(" (of ", f);
-    page_duration(f, s->commit_seconds);
-    fputs(" on the disk): ", f);
-    page_real(f, 100 * report_checkpoint_share(r), 2);
-    fputs(" % of the time.</p><p><b>Controller:</b> ", f);
-    page_real(f, s->seconds > 0 ? 100 * s->control / s->seconds : NAN, 2);
-    fprintf(f,
-            " %% of the writing. <b>Resumes:</b> %zu; reading prompt and text before writing, all attempts "
-            "together: ",
-            r->job->resumes);
-    page_count(f, s->prefill_tokens);
-    fputs(" tokens in ", f);
-    page_duration(f, s->prefill_seconds);
-    if (s->snapshots > 0 || s->restored > 0) {
-        fputs(".</p><p><b>Snapshots of the KV cache:</b> ", f);
-        page_count(f, s->snapshots);
-        fputs(" made, ", f);
-        page_real(f, 100 * report_snapshot_share(r), 2);
-        fputs(" % of the time; ", f);
-        page_count(f, s->restored);
-        fputs(" tokens came from them, in ", f);
-        page_duration(f, s->restore_seconds);
-        fputs(", which saved about ", f);
-        page_duration(f, MAX(s->saved, 0));
-        fputs(" of reading", f);
-    }
-    fputs(".</p></div>\n", f);
+    page_format(f,
+                "<p><b>Checkpoints:</b> @c commits. The decode loop waited @d, and the writing thread "
+                "computed @d "
+                "(of @d on the disk): @2 % of the time.</p>",
+                s->commits, s->put, s->commit_cpu, s->commit_seconds, 100 * report_checkpoint_share(r));
+    page_format(f,
+                "<p><b>Controller:</b> @2 % of the writing. <b>Resumes:</b> @0; the prefill of all attempts "
+                "processed @c tokens of prompt and text in @d.</p>",
+                s->seconds > 0 ? 100 * s->control / s->seconds : NAN, (double)r->job->resumes,
+                s->prefill_tokens, s->prefill_seconds);
+    if (s->snapshots > 0 || s->restored > 0)
+        page_format(f,
+                    "<p><b>Snapshots of the KV cache:</b> @c made, @2 % of the time. @c tokens came from "
+                    "snapshots, "
+                    "in @d, which saved about @d of prefill.</p>",
+                    s->snapshots, 100 * report_snapshot_share(r), s->restored, s->restore_seconds,
+                    MAX(s->saved, 0));
+    fputs("</div>\n", f);
 }
 
 static void diversity(FILE *f, const struct report *r)
@@ -347,11 +310,7 @@ static void diversity(FILE *f, const struct report *r)
 
 static void pair(FILE *f, const char *name, const char *value)
 {
-    fputs("<div><span>", f);
-    page_text(f, name);
-    fputs("</span><b><bdi>", f);
-    page_text(f, value);
-    fputs("</bdi></b></div>", f);
+    page_format(f, "<div><span>@t</span><b><bdi>@t</bdi></b></div>", name, value);
 }
 
 static void parameters(FILE *f, const struct report *r)
@@ -385,11 +344,8 @@ static void history(FILE *f, const struct report *r)
     for (size_t i = 0; i < r->events.n; i++) {
         fputs("<tr><td>", f);
         when(f, r->events.v[i].at);
-        fputs("</td><td class=\"l\">", f);
-        page_text(f, r->events.v[i].kind);
-        fputs("</td><td class=\"wrap\"><bdi>", f);
-        page_text(f, r->events.v[i].text);
-        fputs("</bdi></td></tr>", f);
+        page_format(f, "</td><td class=\"l\">@t</td><td class=\"wrap\"><bdi>@t</bdi></td></tr>",
+                    r->events.v[i].kind, r->events.v[i].text);
     }
     fputs("</table></div>\n", f);
 }
@@ -397,16 +353,13 @@ static void history(FILE *f, const struct report *r)
 static void numbers(FILE *f, const struct report *r)
 {
     fputs(
-        "<details><summary>The numbers behind the plots</summary><div class=\"card "
+        "<details><summary>The numbers of the plots</summary><div class=\"card "
         "scroll\"><table><tr><th>from "
         "token</th><th>tokens</th><th>seconds</th><th>tokens/s</th><th>length</th><th>alpha</th><th>beta</th>"
         "<th>D-1</th><th>D-2</th><th>D-3</th><th>D-4</th>",
         f);
-    for (size_t k = 0; k < r->n_sources; k++) {
-        fputs("<th>", f);
-        page_text(f, r->source[k].name);
-        fputs("</th>", f);
-    }
+    for (size_t k = 0; k < r->n_sources; k++)
+        page_format(f, "<th>@t</th>", r->source[k].name);
     fputs("</tr>", f);
     for (size_t i = 0; i < r->n_windows; i++) {
         const struct report_window *w = &r->window[i];
@@ -459,11 +412,8 @@ static bool section(FILE *f, const struct report *r)
     page_text(f, j->model);
     fprintf(f, " &middot; seed %" PRIu64 "</p>\n", j->seed);
     tiles(f, r);
-    if (j->error) {
-        fputs("<div class=\"card warn\"><b>Failed:</b> <bdi>", f);
-        page_text(f, j->error);
-        fputs("</bdi></div>\n", f);
-    }
+    if (j->error)
+        page_format(f, "<div class=\"card warn\"><b>Failed:</b> <bdi>@t</bdi></div>\n", j->error);
     repetitions(f, r);
     if (!plots(f, r))
         return false;
@@ -478,25 +428,22 @@ static bool section(FILE *f, const struct report *r)
     return true;
 }
 
-/* ---- several ---- */
+/* ---- several jobs ---- */
 
 static void groups(FILE *f, const struct reports *l)
 {
-    fputs("<h2>By ", f);
-    page_text(f, l->o.by);
-    fputs("</h2><p class=\"note\">Mean &plusmn; standard deviation over the jobs with one value.", f);
+    page_format(f,
+                "<h2>By @t</h2><p class=\"note\">Mean &plusmn; standard deviation over the jobs with one "
+                "value.",
+                l->o.by);
     fputs(l->equal_lengths ? "" : " The texts differ in length, so Distinct-n is not compared.", f);
-    fputs("</p><div class=\"card scroll\"><table><tr><th>", f);
-    page_text(f, l->o.by);
-    fputs("</th><th>n</th>", f);
+    page_format(f, "</p><div class=\"card scroll\"><table><tr><th>@t</th><th>n</th>", l->o.by);
     for (size_t k = 0; k < FIGURES; k++)
         if (k < FIGURE_DISTINCT || l->equal_lengths)
             fprintf(f, "<th>%s</th>", report_figure_names[k]);
     fputs("</tr>", f);
     for (size_t i = 0; i < l->n_groups; i++) {
-        fputs("<tr><td>", f);
-        page_text(f, l->group[i].value);
-        fprintf(f, "</td><td>%zu</td>", l->group[i].n);
+        page_format(f, "<tr><td>@t</td><td>@0</td>", l->group[i].value, (double)l->group[i].n);
         for (size_t k = 0; k < FIGURES; k++) {
             int digits = k == FIGURE_SPEED ? 1 : k == FIGURE_LENGTH ? 2 : 4;
             if (k >= FIGURE_DISTINCT && !l->equal_lengths)
@@ -532,12 +479,10 @@ static void overview(FILE *f, const struct reports *l, bool sections)
         if (sections)
             anchor(f, r);
         fprintf(f, sections ? "\">%" PRId64 "</a></td>" : "%" PRId64 "</td>", r->job->id);
-        fputs("<td class=\"wrap\"><bdi>", f);
-        page_text(f, name);
-        fprintf(f, "</bdi></td><td class=\"l\">%s</td><td class=\"l\">", job_state_name(r->job->state));
-        page_text(f, r->job->finish_reason);
-        fputs("</td>", f);
-        td_count(f, (double)r->job->tokens);
+        page_format(f,
+                    "<td class=\"wrap\"><bdi>@t</bdi></td><td class=\"l\">@t</td><td "
+                    "class=\"l\">@t</td><td>@c</td>",
+                    name, job_state_name(r->job->state), r->job->finish_reason, (double)r->job->tokens);
         td_real(f, report_speed(&r->sum), 1);
         td_real(f, r->speedup, 2);
         td_real(f, report_acceptance(&r->sum), 2);
@@ -549,10 +494,8 @@ static void overview(FILE *f, const struct reports *l, bool sections)
     }
     fputs("</table></div>\n", f);
     if (!sections)
-        fprintf(
-            f,
-            "<p class=\"note\">Each of up to %d jobs gets plots of its own; select fewer to see them.</p>\n",
-            SECTIONS_MAX);
+        fprintf(f, "<p class=\"note\">With at most %d jobs each job has plots of its own.</p>\n",
+                SECTIONS_MAX);
 }
 
 int report_html(FILE *f, const struct reports *l, struct err *e)
@@ -577,10 +520,11 @@ int report_html(FILE *f, const struct reports *l, struct err *e)
         ok = section(f, &l->v[i]);
     fputs("<footer>Written by longhand, ", f);
     when(f, (double)time(NULL));
-    fputs(". Acceptance length: tokens per verification pass, the bonus token included. Alpha: accepted "
-          "tokens / drafted depth. Distinct-n: different n-grams / n-grams, over generated "
-          "token ids; given tokens are left out. Repetition: the same for the fifth time, at least 128 "
-          "tokens of it.</footer></main></body></html>\n",
+    fputs(". Acceptance length: tokens per verification pass, including the bonus token. Alpha: accepted "
+          "tokens / drafted depth. Distinct-n: different n-grams / all n-grams of the generated token ids, "
+          "without given tokens. Repetition: a passage that occurs for the fifth time, at least 128 tokens "
+          "in "
+          "all.</footer></main></body></html>\n",
           f);
     return ok ? 0 : err_set(e, ERR_FAILED, "out of memory for the report");
 }

@@ -1,3 +1,4 @@
+/* The style of the page, its escaping, and its plots. */
 #include "runs/report/report_page.h"
 
 #include <math.h>
@@ -5,41 +6,63 @@
 
 #include "src/base/unicode.h"
 
-/* Colours are told apart by dashes too, for readers without them and for black and white print. */
+/* Lines differ in their dashes, too, for readers who do not see the colours and for print in black and
+ * white. */
 const char page_style[] =
 "*{box-sizing:border-box}"
-":root{color-scheme:light dark;--bg:#f7f6f2;--card:#fff;--fg:#1e2023;--dim:#62666d;--line:#dddad2;--warn:#9a3412;--warnbg:#fff3e8;"
+":root{color-scheme:light dark;--bg:#f7f6f2;--card:#fff;--fg:#1e2023;--dim:#62666d;--line:#dddad2;"
+"--warn:#9a3412;--warnbg:#fff3e8;"
 "--c0:#1f66b0;--c1:#bf4f0c;--c2:#2b7f3f;--c3:#8440b0;--c4:#a8324f;--c5:#5d6470}"
-"@media (prefers-color-scheme:dark){:root{--bg:#15171a;--card:#1d2024;--fg:#e6e7e9;--dim:#9ba1aa;--line:#343940;--warn:#ffb98a;--warnbg:#33231a;"
+"@media (prefers-color-scheme:dark){:root{--bg:#15171a;--card:#1d2024;--fg:#e6e7e9;--dim:#9ba1aa;"
+"--line:#343940;--warn:#ffb98a;--warnbg:#33231a;"
 "--c0:#78b2f2;--c1:#f59a5f;--c2:#72cc86;--c3:#c79aee;--c4:#f2889f;--c5:#a9b0bb}}"
-"body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
+"body{margin:0;background:var(--bg);color:var(--fg);"
+"font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
 "main{max-width:1120px;margin:0 auto;padding:28px 20px 60px}"
-"h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:34px 0 10px}h3{font-size:.95rem;margin:0 0 2px}"
-"p{margin:.3em 0}.sub,.note,small{color:var(--dim)}.sub{overflow-wrap:anywhere}.note{font-size:.85rem;margin:0 0 4px}"
+"h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:1.15rem;"
+"margin:34px 0 10px}h3{font-size:.95rem;margin:0 0 2px}"
+"p{margin:.3em 0}.sub,.note,small{color:var(--dim)}.sub{overflow-wrap:anywhere}.note{font-size:.85rem;"
+"margin:0 0 4px}"
 "article:not(:first-child){margin-top:56px;border-top:3px solid var(--line);padding-top:28px}"
 ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0}"
 ".tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px}"
-".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;overflow-wrap:anywhere}"
+".tile span{display:block;color:var(--dim);font-size:.8rem}.tile b{display:block;font-size:1.45rem;"
+"line-height:1.25;font-weight:650;overflow-wrap:anywhere}"
 ".tile small{display:block;font-size:.8rem;line-height:1.35;overflow-wrap:anywhere}"
 ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px}"
-".plots .card{display:flex;flex-direction:column}.plots svg{margin-top:auto}.card{break-inside:avoid}svg{display:block;width:100%;height:auto}svg.strip{height:20px;margin:4px 0 8px;border-radius:4px}svg text{font-size:11px;fill:var(--dim)}"
+".plots .card{display:flex;flex-direction:column}.plots svg{margin-top:auto}.card{break-inside:avoid}svg{"
+"display:block;width:100%;height:auto}svg.strip{height:20px;margin:4px 0 8px;border-radius:4px}svg text{"
+"font-size:11px;fill:var(--dim)}"
 ".grid{stroke:var(--line);stroke-width:1}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}"
 ".s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}"
-".line{stroke:var(--c)}.dot,.bar{fill:var(--c)}.line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}.line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
-".legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.82rem;margin:2px 0 4px}.legend i{display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
-".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{border-top-style:dashed}.legend .s5 i{border-top-style:dotted}"
+".line{stroke:var(--c)}.dot,.bar{fill:var(--c)}.line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 3}"
+".line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:1 4}"
+".legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.82rem;margin:2px 0 4px}.legend i{"
+"display:inline-block;width:22px;margin-right:5px;vertical-align:middle;border-top:3px solid var(--c)}"
+".legend .s1 i{border-top-style:dashed}.legend .s2 i{border-top-style:dotted}.legend .s3 i,.legend .s4 i{"
+"border-top-style:dashed}.legend .s5 i{border-top-style:dotted}"
 ".parts i{width:11px;height:11px;border:0;background:var(--c)}"
-".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
-"th{color:var(--dim);font-weight:600}th:first-child,td:first-child,.l{text-align:left!important}td.wrap{white-space:normal;overflow-wrap:anywhere;text-align:left}"
-".par{columns:2 330px;column-gap:36px}.par div{display:flex;justify-content:space-between;gap:16px;border-bottom:1px solid var(--line);padding:3px 0;font-size:.88rem;break-inside:avoid}"
+".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.88rem;width:100%}th,td{"
+"padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
+"th{color:var(--dim);font-weight:600}th:first-child,td:first-child,.l{text-align:left!important}td.wrap{"
+"white-space:normal;overflow-wrap:anywhere;text-align:left}"
+".par{columns:2 330px;column-gap:36px}.par div{display:flex;justify-content:space-between;gap:16px;"
+"border-bottom:1px solid var(--line);padding:3px 0;font-size:.88rem;break-inside:avoid}"
 ".par span{color:var(--dim)}.par b{font-weight:500;text-align:right;overflow-wrap:anywhere}"
-".warn{border-color:var(--warn);background:var(--warnbg);margin:12px 0}.warn b{color:var(--warn)}blockquote{margin:6px 0 0;padding-left:12px;border-left:3px solid var(--warn);overflow-wrap:anywhere;white-space:pre-wrap;font-family:Georgia,'DejaVu Serif',serif}"
-".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;align-items:start}"
-"a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;color:var(--dim);font-size:.82rem}"
-"@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
-"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}h2{break-after:avoid}.tiles{grid-template-columns:repeat(5,1fr)}.tile b{font-size:1.1rem}.plots,.two{grid-template-columns:1fr 1fr}}";
+".warn{border-color:var(--warn);background:var(--warnbg);margin:12px 0}.warn b{color:var(--warn)}"
+"blockquote{margin:6px 0 0;padding-left:12px;border-left:3px solid var(--warn);overflow-wrap:anywhere;"
+"white-space:pre-wrap;font-family:Georgia,'DejaVu Serif',serif}"
+".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:14px;"
+"align-items:start}"
+"a{color:var(--c0)}summary{cursor:pointer;color:var(--dim);margin:10px 0}footer{margin-top:48px;"
+"color:var(--dim);font-size:.82rem}"
+"@media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--fg:#000;--dim:#444;--line:#bbb}body{"
+"font-size:11pt}main{max-width:none;padding:0}.tile,.card{border-color:#999}"
+"article:not(:first-child){break-before:page;border:0;margin:0}details:not([open]){display:none}h2{"
+"break-after:avoid}.tiles{grid-template-columns:repeat(5,1fr)}.tile b{font-size:1.1rem}.plots,.two{"
+"grid-template-columns:1fr 1fr}}";
 
-/* Whether a reader would not see the character, or see others in another order because of it. */
+/* Whether a reader does not see the character, or sees other characters in another order because of it. */
 static bool unseen(uint32_t c)
 {
     return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c ||
@@ -100,11 +123,29 @@ void page_real(FILE *f, double x, int digits)
         fputs("&ndash;", f);
 }
 
+void page_format(FILE *f, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    for (const char *p = format; *p; p++)
+        if (*p != '@')
+            fputc(*p, f);
+        else if (*++p == 'c')
+            page_count(f, va_arg(ap, double));
+        else if (*p == 'd')
+            page_duration(f, va_arg(ap, double));
+        else if (*p == 't')
+            page_text(f, va_arg(ap, const char *));
+        else
+            page_real(f, va_arg(ap, double), *p - '0');
+    va_end(ap);
+}
+
 /* ---- plots ---- */
 
 enum { WIDE = 420, HIGH = 210, LEFT = 44, RIGHT = 12, TOP = 8, BOTTOM = 26 };
 
-/* The step of 1, 2 or 5 times a power of ten that cuts `range` into at most `n` parts. */
+/* The step, 1, 2 or 5 times a power of ten, that cuts `range` into at most `n` parts. */
 static double nice_step(double range, double n)
 {
     double raw = range / n, p = pow(10, floor(log10(raw)));
@@ -205,7 +246,7 @@ void page_plot(FILE *f, double length, const char *title, const char *note, cons
                 high = v[k].y[i];
     if (!isfinite(high))
         return;                                  /* nothing was measured */
-    high = low > 0 ? MAX(high, 1.5 * low) : high > 0 ? high : 1;   /* a hundredth more is no mountain */
+    high = low > 0 ? MAX(high, 1.5 * low) : high > 0 ? high : 1;   /* so that small differences look small */
     double step = nice_step(high - low, 5);
     if (low > 0 && step >= 1) {                  /* whole numbers from 0 are easier to read */
         low = 0;

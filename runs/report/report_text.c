@@ -1,4 +1,4 @@
-/* report without a format: for people, on a terminal. */
+/* report without a format: tables for a terminal. Start at report_table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void value(FILE *f, int width, int digits, double x)
 
 static void windows(FILE *f, const struct report *r)
 {
-    /* about twenty lines, however long the text is */
+    /* about twenty lines for a text of any length */
     size_t each = r->n_windows / 20 + 1;
     fprintf(f, "\n  %8s %9s %8s %7s %10s %10s", "token", "tokens/s", "length", "alpha", "distinct-1",
             "distinct-4");
@@ -85,7 +85,7 @@ static void windows(FILE *f, const struct report *r)
         }
         fputc('\n', f);
     }
-    fputs("  (sources: tokens of the text that they had guessed; one may be guessed by several)\n", f);
+    fputs("  (sources: share of tokens that each drafter guessed; several drafters may guess a token)\n", f);
 }
 
 static void head(FILE *f, const struct report *r)
@@ -111,11 +111,10 @@ static void head(FILE *f, const struct report *r)
             j->numerics ? ", numerics " : "", plain(&b, j->numerics, 60));
 }
 
-static void one(FILE *f, const struct report *r)
+static void drafting(FILE *f, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
     struct err b;
-    head(f, r);
     fputs("  speed       ", f);
     value(f, 0, 1, report_speed(s));
     fputs(" tokens/s, ", f);
@@ -123,7 +122,7 @@ static void one(FILE *f, const struct report *r)
     if (isfinite(r->speedup))
         fprintf(f, "; %.2f times job %" PRId64 ", one token at a time", r->speedup, r->plain);
     else if (isfinite(r->estimate))
-        fprintf(f, "; about %.2f times one token at a time (estimated from passes measured on the way)",
+        fprintf(f, "; about %.2f times one token at a time (estimated from one-row passes)",
                 r->estimate);
     fprintf(f, "\n  drafting    %.0f rounds, acceptance length ", s->rounds);
     value(f, 0, 2, report_acceptance(s));
@@ -140,19 +139,24 @@ static void one(FILE *f, const struct report *r)
     for (size_t i = 0; i < r->n_sources; i++)
         fprintf(f, "              %-8s %.0f of %.0f candidates accepted\n", plain(&b, r->source[i].name, 40),
                 r->source[i].accepted, r->source[i].drafted);
+}
+
+static void times(FILE *f, const struct report *r)
+{
+    const struct report_sum *s = &r->sum;
     share(f, "  time        model ", s->verify, s->seconds);
     share(f, ", drafts ", s->draft, s->seconds);
     share(f, ", controller ", s->control, s->seconds);
     fprintf(f, "\n  checkpoints %.0f", s->commits);
     share(f, ": the decode loop waited ", s->put, s->seconds);
-    share(f, ", the thread beside it worked ", s->commit_cpu, s->seconds);
-    fprintf(f, "\n  reading     %.0f tokens of prompt and text before writing, ", s->prefill_tokens);
+    share(f, ", the writing thread computed ", s->commit_cpu, s->seconds);
+    fprintf(f, "\n  prefill     %.0f tokens of prompt and text, ", s->prefill_tokens);
     duration(f, s->prefill_seconds);
     fprintf(f, "; resumed %zu times\n", r->job->resumes);
     if (s->snapshots > 0) {
         fprintf(f, "  snapshots   %.0f of the KV cache, %.0f MB", s->snapshots, s->snapshot_bytes / 1e6);
         share(f, ": the decode loop waited ", s->snapshot_put, s->seconds);
-        share(f, ", the thread beside it worked ", s->snapshot_cpu, s->seconds);
+        share(f, ", the writing thread computed ", s->snapshot_cpu, s->seconds);
         fputc('\n', f);
     }
     if (s->restored > 0) {
@@ -160,15 +164,23 @@ static void one(FILE *f, const struct report *r)
         duration(f, s->restore_seconds);
         fputs(", which saved about ", f);
         duration(f, MAX(s->saved, 0));
-        fputs(" of reading\n", f);
+        fputs(" of prefill\n", f);
     }
+}
+
+static void one(FILE *f, const struct report *r)
+{
+    struct err b;
+    head(f, r);
+    drafting(f, r);
+    times(f, r);
     fprintf(f, "  distinct-n  %9s%9s%9s%9s\n    tokens    ", "1", "2", "3", "4");
     four(f, r->distinct);
     fputs("    words     ", f);
     if (r->has_words)
         four(f, r->words);
     else
-        fprintf(f, "not known: %s\n", r->no_text ? r->no_text : "no text");
+        fprintf(f, "unknown: %s\n", r->no_text ? r->no_text : "no text");
     if (!r->n_repetitions)
         fputs("  repetition  none found\n", f);
     for (size_t i = 0; i < r->n_repetitions; i++) {
@@ -200,7 +212,7 @@ static void rounds(FILE *f, const struct report *r)
                 plain(&b, q->sources, 60));
     }
     if (!r->rounds.n)
-        fputs("  no rounds were kept; run and work keep them with --rounds\n", f);
+        fputs("  no rounds are stored; run and work store them with --rounds\n", f);
 }
 
 static void many(FILE *f, const struct reports *l)
