@@ -33,8 +33,8 @@ void link_next(struct chain_link *out, const struct chain_link *before, const in
     sha256_end(&h, out->v);
 }
 
-/* Compress raw[0..n) into out[0..*size). A small input uses a small window: zlib then needs 20 KB of memory
- * instead of 260 KB, which the C library would map and unmap for every chunk. */
+/* Compress raw[0..n) into out[0..*size). A small input uses a small window: zlib then needs 20 KB of
+ * memory instead of 260 KB, which the C library would map and unmap for every chunk. */
 static int deflate_all(uint8_t *out, uLong *size, const uint8_t *raw, size_t n)
 {
     bool small = n <= 4096;

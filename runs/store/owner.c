@@ -28,8 +28,8 @@ static int read_small(char *buf, size_t size, const char *path)
     return 0;
 }
 
-/* Read the state and start time of a process: fields 3 and 22 of /proc/PID/stat (proc(5)). Field 2 is a name
- * in parentheses, which may itself contain parentheses: the last one ends it. */
+/* Read the state and start time of a process: fields 3 and 22 of /proc/PID/stat (proc(5)). Field 2 is a
+ * name in parentheses, which may itself contain parentheses: the last one ends it. */
 static int read_stat(char *state, uint64_t *start, const char *pid)
 {
     char path[64], buf[2048];

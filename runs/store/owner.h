@@ -1,14 +1,14 @@
 /* Which process works on a job, and whether it still lives.
  *
- * A process is named by the boot of its machine, its pid and time namespaces, its pid and its start time. So
- * a reused pid is never mistaken for the old process.
+ * A process is named by the boot of its machine, its pid and time namespaces, its pid and its start time.
+ * So a reused pid is never mistaken for the old process.
  *
  * For a process of the same boot and namespaces the kernel says whether it lives. For any other process
  * (another host, another container) an observer sees only its beat: a number in the store that the process
- * raises. The process counts as dead when the beat has stood still for a lease. No wall clock and no clock of
- * another machine is read: the lease runs on the observer's monotonic clock. The time between two
- * observations counts at most a quarter of the lease, so an observer that was itself stopped observes again
- * before it judges. A wrong judgement does no harm, because the writes of the process are fenced
+ * raises. The process counts as dead when the beat has stood still for a lease. No wall clock and no clock
+ * of another machine is read: the lease runs on the observer's monotonic clock. The time between two
+ * observations counts at most a quarter of the lease, so an observer that was itself stopped observes
+ * again before it judges. A wrong judgement does no harm, because the writes of the process are fenced
  * (runs/store/store.h). */
 #pragma once
 #include "src/base/base.h"
@@ -26,8 +26,8 @@ enum liveness { OWNER_DEAD, OWNER_ALIVE, OWNER_UNSEEN };
 /* This process. Fails if /proc is missing. */
 int owner_self(struct owner *o, struct err *e);
 
-/* Whether *o lives, as *self sees it. `one_host`: the store is on a local file system, so another boot is a
- * past boot. OWNER_UNSEEN: the kernel cannot tell; use a lease. A zombie is dead. */
+/* Whether *o lives, as *self sees it. `one_host`: the store is on a local file system, so another boot is
+ * a past boot. OWNER_UNSEEN: the kernel cannot tell; use a lease. A zombie is dead. */
 enum liveness owner_liveness(const struct owner *o, const struct owner *self, bool one_host);
 
 /* The beats that one observer has seen. {0} is empty. */

@@ -29,8 +29,8 @@ struct selection {
 };
 
 /* Parse the words of a command line. The words are borrowed and must outlive the selection. No words, no
- * state and no `all` is an error; a verb whose default is every job passes `all`. `all` together with words
- * is an error. Call selection_free also after a failure. */
+ * state and no `all` is an error; a verb whose default is every job passes `all`. `all` together with
+ * words is an error. Call selection_free also after a failure. */
 int selection_parse(struct selection *sel, const char *const *words, size_t n, const char *state, bool all,
                     struct err *e);
 void selection_free(struct selection *sel);

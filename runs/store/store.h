@@ -21,23 +21,24 @@
  *     verify        store_tokens (checks the chain), then plain passes over the tokens
  *
  * Connections. A struct store is one connection. One thread uses it at a time, and it does not survive
- * fork(). Other threads of the process call store_reopen. Writers wait for each other with jitter, by default
- * for five minutes. Then they fail with ERR_AGAIN and change nothing. While a store is open, nothing in the
- * process may open the file by other means: closing that descriptor would drop SQLite's locks.
+ * fork(). Other threads of the process call store_reopen. Writers wait for each other with jitter, by
+ * default for five minutes. Then they fail with ERR_AGAIN and change nothing. While a store is open,
+ * nothing in the process may open the file by other means: closing that descriptor would drop SQLite's
+ * locks.
  *
  * Tokens. A text is a list of token ids; token 0 follows the prompt. The job sampled most of them. A span
  * (struct text_span) marks tokens that were given (extend --append) or shared with another job (fork).
  * `tokens` of a job counts all of them, `given` counts those in spans of kind "given".
  *
- * Counters. Every measurement is a sum: a row (window, source, name, index) -> value. The window is the 1,000
- * tokens in which a round began. The source is the drafter, or "" for the whole. The index is a depth or a
- * bucket, or 0. Later attempts add to the values. The total of a job is the sum over its windows. Callers
- * choose the names, so a new drafter needs no new column.
+ * Counters. Every measurement is a sum: a row (window, source, name, index) -> value. The window is the
+ * 1,000 tokens in which a round began. The source is the drafter, or "" for the whole. The index is a
+ * depth or a bucket, or 0. Later attempts add to the values. The total of a job is the sum over its
+ * windows. Callers choose the names, so a new drafter needs no new column.
  *
- * Errors are struct err: ERR_INPUT for a wrong request, ERR_AGAIN for a database that stays busy, ERR_FAILED
- * for the rest. After a failed write to the disk every connection of the process refuses further writes to
- * the file: a failed fsync must not be repeated. The worker stops, and the next process begins with the state
- * on the disk.
+ * Errors are struct err: ERR_INPUT for a wrong request, ERR_AGAIN for a database that stays busy,
+ * ERR_FAILED for the rest. After a failed write to the disk every connection of the process refuses
+ * further writes to the file: a failed fsync must not be repeated. The worker stops, and the next process
+ * begins with the state on the disk.
  *
  * Texts and names come from outside: escape them for terminals (err_set does), HTML and CSV. */
 #pragma once
@@ -72,8 +73,8 @@ struct store_options {
 };
 
 /* Open a store. Refuses, with one line, a file that is not a database of longhand, has a newer version, is
- * damaged, or is read-only in a writing mode. A refused file stays as it is, byte for byte. The writing modes
- * bring an older version up to date in one transaction. */
+ * damaged, or is read-only in a writing mode. A refused file stays as it is, byte for byte. The writing
+ * modes bring an older version up to date in one transaction. */
 int  store_open(struct store **s, const char *path, const struct store_options *o, struct err *e);
 /* A further connection to the same file, for another thread. */
 int  store_reopen(struct store **out, const struct store *s, struct err *e);
@@ -117,9 +118,9 @@ struct job_spec {
  * every job has a custom_id.
  *
  * A (batch, custom_id, sample) that exists with the same identity is not stored again; its line number is
- * updated. With ERR_INPUT the call stores nothing, and *bad (may be NULL) is the index of the job that caused
- * it: the triple exists with another identity, occurs twice with different identities in v, or adds a sample
- * to an older custom_id (its seed would differ from the others). For other failures *bad is n.
+ * updated. With ERR_INPUT the call stores nothing, and *bad (may be NULL) is the index of the job that
+ * caused it: the triple exists with another identity, occurs twice with different identities in v, or adds
+ * a sample to an older custom_id (its seed would differ from the others). For other failures *bad is n.
  *
  * ids[n] receives the job numbers; is_new[n] (may be NULL) says which jobs were added. */
 int store_submit(struct store *s, const char *batch, const struct job_spec *v, size_t n, int64_t *ids,
@@ -152,8 +153,8 @@ struct job {
 
 struct job_list { struct job *v; size_t n; struct strings *text; };   /* the list owns its strings */
 
-/* The numbers of the selected jobs, ascending; free(*ids). A number, name or custom_id that does not exist is
- * an error; a range selects the jobs that exist. */
+/* The numbers of the selected jobs, ascending; free(*ids). A number, name or custom_id that does not exist
+ * is an error; a range selects the jobs that exist. */
 int  store_select(struct store *s, const struct selection *sel, int64_t **ids, size_t *n, struct err *e);
 /* The rows of these jobs in this order, all of one moment. Leaves out jobs that no longer exist. */
 int  store_jobs(struct store *s, const int64_t *ids, size_t n, struct job_list *out, struct err *e);
@@ -179,9 +180,9 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 /* ---- changing jobs ---- */
 
 /* Change n jobs in one transaction. pause applies to queued and running jobs, resume to paused and failed
- * ones, cancel to all but done and cancelled ones, remove to all. *changed (may be NULL) counts the jobs that
- * changed; the call leaves the others as they are. Each change raises the attempt. resume also clears the
- * error and the idle attempts. remove leaves nothing of the job in the file. After cancel and remove,
+ * ones, cancel to all but done and cancelled ones, remove to all. *changed (may be NULL) counts the jobs
+ * that changed; the call leaves the others as they are. Each change raises the attempt. resume also clears
+ * the error and the idle attempts. remove leaves nothing of the job in the file. After cancel and remove,
  * snapshot_files_collect deletes the snapshot files. */
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
@@ -194,8 +195,8 @@ struct given_text {                      /* text that extend or fork appends */
 };
 
 /* Continue a job that is neither queued nor running: keep its first `keep` tokens, append `add` (NULL:
- * nothing), and write until the text has `wanted` tokens. `keep` below the job's tokens serves only to drop
- * an end such as EOS; the tokens after it are deleted. The job is queued, or paused with `paused`. */
+ * nothing), and write until the text has `wanted` tokens. `keep` below the job's tokens serves only to
+ * drop an end such as EOS; the tokens after it are deleted. The job is queued, or paused with `paused`. */
 int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
                  bool paused, struct err *e);
 
@@ -212,18 +213,18 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
 
 /* ---- reading texts and figures ---- */
 
-/* All reads between these two calls see the database at one moment. Keep the time short: no writer can commit
- * meanwhile. Nothing may be written before store_read_end. */
+/* All reads between these two calls see the database at one moment. Keep the time short: no writer can
+ * commit meanwhile. Nothing may be written before store_read_end. */
 int  store_read_begin(struct store *s, struct err *e);
 void store_read_end(struct store *s);
 
-/* Tokens [from, to) of a job, limited to those that exist: *n of them, free(*ids). Checks each chunk that it
- * touches against its sum and the link before it; a failure names job, chunk and tokens. */
+/* Tokens [from, to) of a job, limited to those that exist: *n of them, free(*ids). Checks each chunk that
+ * it touches against its sum and the link before it; a failure names job, chunk and tokens. */
 int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n,
                  struct err *e);
 
-/* kind "given": put in by extend or fork, with its text (NULL if its end was cut off later). kind "shared":
- * made by `parent`. Given spans may lie inside shared ones. Lists are in order of `start`. */
+/* kind "given": put in by extend or fork, with its text (NULL if its end was cut off later). kind
+ * "shared": made by `parent`. Given spans may lie inside shared ones. Lists are in order of `start`. */
 struct text_span { size_t start, n; const char *kind; int64_t parent; const char *text; size_t bytes; };
 struct span_list { struct text_span *v; size_t n; struct strings *text; };
 int  store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e);
@@ -253,8 +254,8 @@ void event_list_free(struct event_list *l);
 
 /* ---- working ---- */
 
-/* Register this process as worker number *worker. On a network file system a second host is refused, unless
- * shared_db is set and a test of the locks passes. */
+/* Register this process as worker number *worker. On a network file system a second host is refused,
+ * unless shared_db is set and a test of the locks passes. */
 int store_worker_start(struct store *s, int64_t *worker, struct err *e);
 /* Raise the beat. */
 int store_beat(struct store *s, int64_t worker, struct err *e);
@@ -287,19 +288,19 @@ struct claim {
     struct text_end end;                 /* end.tokens: in the store after the last commit */
 };
 
-/* Claim a job, after store_worker_start. 1: *c is the claim. 0: no job is available now, though jobs of other
- * workers may come back. -1: failed, or the job of request.job is not available.
+/* Claim a job, after store_worker_start. 1: *c is the claim. 0: no job is available now, though jobs of
+ * other workers may come back. -1: failed, or the job of request.job is not available.
  *
- * First, jobs of dead workers return to the queue: at once if the kernel knows that the worker has ended or
- * no row names the worker, else after the lease. To measure the lease, call again on the same store, about
- * once a second. A job fails when max_attempts consecutive claims ended without a token, without a longer
- * snapshot, and without a release. The queue is ordered by priority, loaded model, number. */
+ * First, jobs of dead workers return to the queue: at once if the kernel knows that the worker has ended
+ * or no row names the worker, else after the lease. To measure the lease, call again on the same store,
+ * about once a second. A job fails when max_attempts consecutive claims ended without a token, without a
+ * longer snapshot, and without a release. The queue is ordered by priority, loaded model, number. */
 int store_claim(struct store *s, const struct claim_request *request, struct claim *c, struct err *e);
 
-/* Check a claim before the first token. A new job receives the worker's numerics id and model fingerprint. A
- * job with tokens must have the same ones; otherwise the call fails with ERR_INPUT and the difference, or,
- * with `accept_change`, records an event. *ids receives the c->end.tokens tokens so far, with sums and chain
- * checked; free(*ids). 1: the worker has lost the job. */
+/* Check a claim before the first token. A new job receives the worker's numerics id and model fingerprint.
+ * A job with tokens must have the same ones; otherwise the call fails with ERR_INPUT and the difference,
+ * or, with `accept_change`, records an event. *ids receives the c->end.tokens tokens so far, with sums and
+ * chain checked; free(*ids). 1: the worker has lost the job. */
 int store_begin(struct store *s, struct claim *c, const char *numerics, const char *fingerprint,
                 bool accept_change, int32_t **ids, struct err *e);
 
@@ -321,8 +322,8 @@ struct commit {                          /* the additions of one commit */
 };
 
 /* Commit all of it in one transaction. 0: it is on the disk. 1: the worker has lost the job; nothing was
- * written, and e says what became of the job. -1: nothing was written, or, if the very last step failed, all
- * of it. */
+ * written, and e says what became of the job. -1: nothing was written, or, if the very last step failed,
+ * all of it. */
 int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e);
 
 /* Whether the claim still holds: 0 yes; 1 no, and e says why; -1 failed. Reads only. */
@@ -334,8 +335,8 @@ enum { STORE_SNAPSHOTS_MAX = 64 };
 /* holds rows start .. tokens-1 of the caches */
 struct snapshot_row { char name[96]; size_t start, tokens; };
 /* Record a file that is complete on the disk. It replaces all rows from r->start on. Fenced like
- * store_commit. A file that ends after all earlier ones counts as progress, as a token does (max_attempts).
- * The end of the job (done, failed, cancelled, removed) deletes its rows. */
+ * store_commit. A file that ends after all earlier ones counts as progress, as a token does
+ * (max_attempts). The end of the job (done, failed, cancelled, removed) deletes its rows. */
 int store_snapshot_set(struct store *s, const struct claim *c, const struct snapshot_row *r, uint64_t bytes,
                        struct err *e);
 /* The job's rows in order: *n of them, each starts where the previous one ends, the first at 0. -1: they

@@ -22,7 +22,15 @@ double wall_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- columns ---- */
+/* ---- lists ---- */
+
+void *db_grow(void *v, size_t n, size_t size)
+{
+    size_t bytes;
+    if (n && (n & (n - 1)))
+        return v;
+    return mul_size(n ? 2 * n : 1, size, &bytes) ? realloc(v, bytes) : NULL;
+}
 
 void strings_free(struct strings *t)
 {
@@ -73,8 +81,8 @@ void column_owner(sqlite3_stmt *q, int i, struct owner *o)
  * it. So only the first connection of a process may read the file by other means.
  *
  * After a failed write of one connection no other connection may begin: the kernel may have dropped pages
- * that it could not write, and reports that once. So writers of one process take turns, and each turn records
- * how it ended. */
+ * that it could not write, and reports that once. So writers of one process take turns, and each turn
+ * records how it ended. */
 struct open_file { uint64_t dev, ino; size_t n; char broken[400]; pthread_mutex_t turn; };
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct open_file open_files[64];
@@ -315,8 +323,8 @@ int db_get(struct store *s, struct err *e, int64_t *out, const char *sql, const 
 
 static atomic_bool wait_timed_out;       /* after the process was told to stop */
 
-/* SQLite's busy handler: another process holds the lock. Sleep for 1 to 50 ms, later up to 250 ms. The time
- * is random, so that waiting workers do not move in step. Returns 0 to give up. */
+/* SQLite's busy handler: another process holds the lock. Sleep for 1 to 50 ms, later up to 250 ms. The
+ * time is random, so that waiting workers do not move in step. Returns 0 to give up. */
 static int wait_for_lock(void *ctx, int n)
 {
     struct store *s = ctx;

@@ -1,8 +1,8 @@
-/* The connection to the store's file, shared by the files of runs/store. Only store_*.c include this header
- * and sqlite3.h.
+/* The connection to the store's file, shared by the files of runs/store. Only store_*.c include this
+ * header and sqlite3.h.
  *
- * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL text
- * is a literal. A format string has one letter for each argument:
+ * SQL. Each connection prepares a statement once and keeps it by the address of its text, so every SQL
+ * text is a literal. A format string has one letter for each argument:
  *     i int64_t   d int   z size_t   r double   t const char * (NULL binds NULL)
  *     b const void *, size_t (NULL binds NULL)
  *
@@ -45,8 +45,8 @@ struct store {
 
 /* ---- connections ---- */
 
-/* Register s->file for (s->dev, s->ino). The first connection of this process to the file runs `check` before
- * SQLite opens the file; *first says so. */
+/* Register s->file for (s->dev, s->ino). The first connection of this process to the file runs `check`
+ * before SQLite opens the file; *first says so. */
 int  db_register(struct store *s, int (*check)(struct store *s, struct err *e), bool *first, struct err *e);
 /* Open s->path with longhand's settings: rollback journal, synchronous=EXTRA, foreign keys, secure delete. */
 int  db_connect(struct store *s, struct err *e);
@@ -77,7 +77,11 @@ int  db_rollback(struct store *s);                   /* always -1 */
 /* rc 0: db_commit. Otherwise roll back and return rc; *e stays. */
 int  db_end(struct store *s, int rc, struct err *e);
 
-/* ---- columns ---- */
+/* ---- lists ---- */
+
+/* Room for one more element of `size` bytes after n elements of v; the room doubles. NULL: no memory, v
+ * stays. */
+void *db_grow(void *v, size_t n, size_t size);
 
 /* Blocks of strings that live until their list is freed. */
 struct strings { struct strings *next; size_t used, size; char v[]; };

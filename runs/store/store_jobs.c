@@ -86,8 +86,8 @@ static int check_all_new(struct store *s, const struct batch *b, const struct jo
                    j->custom_id, b->name, other, j->sample, b->name, j->custom_id);
 }
 
-/* 1: the batch has this job; 0: it does not; -1: failed, with ERR_INPUT if it has a different request under
- * this name. */
+/* 1: the batch has this job; 0: it does not; -1: failed, with ERR_INPUT if it has a different request
+ * under this name. */
 static int find_same(struct store *s, const struct batch *b, const struct job_spec *j,
                      const uint8_t identity[SHA256_BYTES], int64_t *id, struct err *e)
 {
@@ -152,18 +152,14 @@ int store_submit(struct store *s, const char *batch, const struct job_spec *v, s
 
 /* ---- finding ---- */
 
-struct id_list { int64_t *v; size_t n, room; };
+struct id_list { int64_t *v; size_t n; };
 
 static int id_add(struct id_list *l, int64_t id, struct err *e)
 {
-    if (l->n == l->room) {
-        size_t room = l->room ? 2 * l->room : 64;
-        int64_t *v = realloc(l->v, room * sizeof *v);
-        if (!v)
-            return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
-        l->v = v;
-        l->room = room;
-    }
+    int64_t *v = db_grow(l->v, l->n, sizeof *v);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory for a list of jobs");
+    l->v = v;
     l->v[l->n++] = id;
     return 0;
 }

@@ -77,8 +77,8 @@ static int sync_folder(const char *path, const char *shown, struct err *e)
 }
 
 /* Make the missing folders of `path`, mode 0700. A power cut must not lose the folder of a store, so every
- * folder on the way is synced before the store exists. Folders that another process made before it was killed
- * are synced too. */
+ * folder on the way is synced before the store exists. Folders that another process made before it was
+ * killed are synced too. */
 static int make_folders(const char *path, const char *shown, struct err *e)
 {
     char p[PATH_BYTES_MAX + 1];
@@ -165,8 +165,8 @@ static ssize_t read_start(const char *path, uint8_t *buf, size_t n)
     return r < 0 ? -1 : (ssize_t)done;
 }
 
-/* Whether a rollback journal says that the file was empty: a process was killed while it made the file, and
- * SQLite will empty it. */
+/* Whether a rollback journal says that the file was empty: a process was killed while it made the file,
+ * and SQLite will empty it. */
 static bool creation_was_interrupted(const char *path)
 {
     static const uint8_t magic[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };
@@ -270,8 +270,8 @@ static int set_paths(struct store *s, const char *path, struct err *e)
     char here[PATH_MAX] = "";
     if (path[0] && path[0] != '/' && (!getcwd(here, sizeof here) || here[0] != '/'))
         return err_set(e, ERR_INPUT,
-                       "%s: the working folder has no absolute path: %s; --db /absolute/path is allowed", path,
-                       strerror(errno));
+                       "%s: the working folder has no absolute path: %s; --db /absolute/path is allowed",
+                       path, strerror(errno));
     size_t n = strlen(here) + (here[0] != 0) + strlen(path);
     if (!path[0] || n > PATH_BYTES_MAX)
         return err_set(e, ERR_INPUT, "--db: a path of %zu bytes, 1 to %d are allowed", n, PATH_BYTES_MAX);

@@ -1,4 +1,5 @@
-/* Texts in the store: appending chunks, reading and checking them, extend and fork, and the lists of a job.
+/* Texts in the store: appending chunks, reading and checking them, extend and fork, and the lists of a
+ * job.
  *
  * Owns the tables chunk and span. A text is written as chunks of CHUNK_TOKENS ids (runs/store/chunk.h);
  * struct text_end says where it ends. Start at chunks_append and chunks_read. */
@@ -59,55 +60,6 @@ int chunks_append(struct store *s, int64_t job, struct text_end *end, const int3
 
 /* ---- reading ---- */
 
-struct raw_chunk { size_t start, n; uint32_t crc; struct chain_link link; size_t at, size; };
-/* Copies of rows, so that the read transaction can end before they are unpacked. */
-struct raw_text {
-    struct raw_chunk *v; size_t n, room;
-    uint8_t *data; size_t used, size;    /* v[i] has data[at .. at + size - 1] */
-};
-
-static void raw_free(struct raw_text *r)
-{
-    free(r->v);
-    free(r->data);
-}
-
-static int raw_add(struct raw_text *r, sqlite3_stmt *q)
-{
-    const void *link = sqlite3_column_blob(q, 3), *data = sqlite3_column_blob(q, 4);
-    int64_t start = sqlite3_column_int64(q, 0), n = sqlite3_column_int64(q, 1);
-    size_t size = (size_t)sqlite3_column_bytes(q, 4);
-    if (r->n == r->room) {
-        size_t room = r->room ? 2 * r->room : 64;
-        struct raw_chunk *v = realloc(r->v, room * sizeof *v);
-        if (!v)
-            return -1;
-        r->v = v;
-        r->room = room;
-    }
-    if (r->size - r->used < size) {
-        size_t bytes = 2 * r->size + size;
-        uint8_t *p = realloc(r->data, bytes);
-        if (!p)
-            return -1;
-        r->data = p;
-        r->size = bytes;
-    }
-    struct raw_chunk *c = &r->v[r->n++];
-    *c = (struct raw_chunk){ .start = start < 0 ? SIZE_MAX : (size_t)start,
-                             .n = n < 0 ? SIZE_MAX : (size_t)n,
-                             .at = r->used,
-                             .size = size,
-                             .crc = (uint32_t)sqlite3_column_int64(q, 2) };
-    if (link && sqlite3_column_bytes(q, 3) == sizeof c->link)
-        memcpy(c->link.v, link, sizeof c->link);
-    if (size)
-        memcpy(r->data + r->used, data, size);
-    r->used += size;
-    return 0;
-}
-
-/* start: the link before the first chunk */
 struct text_facts { size_t tokens; struct chain_link link, start; };
 
 /* Read the length and the links of a text. Part of the caller's transaction. */
@@ -137,8 +89,8 @@ static int read_facts(struct store *s, int64_t job, struct text_facts *f, struct
     return rc;
 }
 
-/* The link before the chunk that begins at token `start`. 0; -1: failed. A missing row gives a link that no
- * chunk follows from. */
+/* The link before the chunk that begins at token `start`. 0; -1: failed. A missing row gives a link that
+ * no chunk follows from. */
 static int read_link_before(struct store *s, int64_t job, size_t start, const struct text_facts *f,
                             struct chain_link *link, struct err *e)
 {
@@ -156,135 +108,106 @@ static int read_link_before(struct store *s, int64_t job, size_t start, const st
     return rc < 0 ? -1 : 0;
 }
 
-/* The rows of chunks that touch [from, to), and the link before the first of them. */
-static int read_rows(struct store *s, int64_t job, size_t from, size_t to, const struct text_facts *f,
-                     struct raw_text *r, struct chain_link *before, struct err *e)
+/* Unpack the chunk of a row (start, n, crc, link, data) and check it. It must have the n tokens from
+ * `start` on and follow *link, which becomes its own link. */
+static int unpack_row(sqlite3_stmt *q, size_t start, size_t n, struct chain_link *link, int32_t *ids,
+                      struct err *e)
 {
-    size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS;
-    int rc;
-    if (read_link_before(s, job, first, f, before, e))
+    if (sqlite3_column_int64(q, 0) != (int64_t)start)
+        return err_set(e, ERR_FAILED, "tokens from %zu on were expected, a chunk is missing", start);
+    if (sqlite3_column_int64(q, 1) != (int64_t)n)
+        return err_set(e, ERR_FAILED, "it has %" PRId64 " tokens, %zu were expected",
+                       (int64_t)sqlite3_column_int64(q, 1), n);
+    if (chunk_unpack(ids, n, sqlite3_column_blob(q, 4), (size_t)sqlite3_column_bytes(q, 4),
+                     (uint32_t)sqlite3_column_int64(q, 2), e))
         return -1;
-    sqlite3_stmt *q =
-        db_query(s, e,
-                 "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND start >= ?2 AND start < ?3 "
-                 "ORDER BY start",
-                 "izz", job, first, to);
-    while ((rc = db_step(s, q, e)) == 1)
-        if (raw_add(r, q)) {
-            db_reset(q);
-            return err_set(e, ERR_FAILED, "out of memory while the text of job %" PRId64 " is read", job);
-        }
-    return rc;
-}
-
-/* Unpack chunks first, first + 1, ... into ids. They have `tokens` tokens and follow the link `before`. */
-static int unpack(struct store *s, int64_t job, const struct raw_text *r, size_t first,
-                  struct chain_link before, int32_t *ids, size_t tokens, struct err *e)
-{
-    size_t done = 0;
-    for (size_t i = 0; i < r->n; i++) {
-        const struct raw_chunk *c = &r->v[i];
-        struct chain_link link;
-        size_t start = (first + i) * CHUNK_TOKENS, want = MIN(tokens - done, (size_t)CHUNK_TOKENS);
-        int rc = c->start != start
-                     ? err_set(e, ERR_FAILED, "tokens from %zu on were expected, a chunk is missing", start)
-                 : c->n != want
-                     ? err_set(e, ERR_FAILED, "it has %zu tokens, %zu were expected", c->n, want)
-                     : chunk_unpack(ids + done, c->n, r->data + c->at, c->size, c->crc, e);
-        if (rc == 0) {
-            link_next(&link, &before, ids + done, c->n);
-            if (memcmp(&link, &c->link, sizeof link))
-                rc = err_set(e, ERR_FAILED, "its hash does not follow from the one before and its tokens");
-        }
-        if (rc)
-            return err_while(e, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged", s->shown,
-                             job, first + i, c->start);
-        before = link;
-        done += c->n;
-    }
-    if (done != tokens)
-        return err_set(e, ERR_FAILED,
-                       "%s: job %" PRId64 ": tokens %zu to %zu are missing, %zu chunks exist", s->shown, job,
-                       first * CHUNK_TOKENS + done, first * CHUNK_TOKENS + tokens, r->n);
+    link_next(link, link, ids, n);
+    const void *stored = sqlite3_column_blob(q, 3);
+    if (sqlite3_column_bytes(q, 3) != sizeof *link || memcmp(link, stored, sizeof *link))
+        return err_set(e, ERR_FAILED, "its hash does not follow from the one before and its tokens");
     return 0;
 }
 
-static int check_last_link(struct store *s, int64_t job, const struct text_facts *f,
-                           const struct chain_link *last, struct err *e)
+/* Read tokens [from, to), limited to those that exist, into *ids [*n]; free(*ids). Checks every chunk that
+ * it touches. With `end`, from is 0 and to is SIZE_MAX; *end becomes the end of the text. Part of the
+ * caller's transaction. */
+static int read_range(struct store *s, int64_t job, size_t from, size_t to, struct text_end *end,
+                      int32_t **ids, size_t *n, struct err *e)
 {
-    return memcmp(last, &f->link, sizeof *last) == 0
-               ? 0
-               : err_set(e, ERR_FAILED,
-                         "%s: job %" PRId64 ": the hash of its %zu tokens differs from the hash in its row",
-                         s->shown, job, f->tokens);
+    struct text_facts f;
+    struct chain_link link, full;
+    *ids = NULL;
+    if (read_facts(s, job, &f, e))
+        return -1;
+    to = MIN(to, f.tokens);
+    from = MIN(from, to);
+    *n = to - from;
+    /* whole chunks: tokens [first, until) */
+    const size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS,
+                 until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
+    size_t at = first;
+    int32_t *v = malloc((until - first + 1) * sizeof *v);
+    if (!v)
+        return err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", until - first);
+    int rc = read_link_before(s, job, first, &f, &link, e);
+    full = link;
+    sqlite3_stmt *q = rc ? NULL
+                         : db_query(s, e,
+                                    "SELECT start, n, crc, link, data FROM chunk WHERE job = ?1 AND "
+                                    "start >= ?2 AND start < ?3 ORDER BY start",
+                                    "izz", job, first, end ? SIZE_MAX / 4 : *n ? until : first);
+    while ((rc = db_step(s, q, e)) == 1) {
+        size_t some = MIN(until - at, (size_t)CHUNK_TOKENS);
+        if (unpack_row(q, at, some, &link, v + (at - first), e)) {
+            rc = err_while(e, "%s: job %" PRId64 ": chunk %zu (tokens from %zu on) is damaged", s->shown, job,
+                           at / CHUNK_TOKENS, at);
+            db_reset(q);
+            break;
+        }
+        at += some;
+        if (some == CHUNK_TOKENS)
+            full = link;
+    }
+    if (rc == 0 && at < until && (*n || end))
+        rc = err_set(e, ERR_FAILED, "%s: job %" PRId64 ": tokens %zu to %zu are missing", s->shown, job, at,
+                     until);
+    if (rc == 0 && at == f.tokens && (at > first || end) && memcmp(&link, &f.link, sizeof link))
+        rc = err_set(e, ERR_FAILED,
+                     "%s: job %" PRId64 ": the hash of its %zu tokens differs from the hash in its row",
+                     s->shown, job, f.tokens);
+    if (rc) {
+        free(v);
+        return rc;
+    }
+    if (end) {
+        *end = (struct text_end){ .tokens = f.tokens, .link = full, .n_part = f.tokens % CHUNK_TOKENS };
+        memcpy(end->part, v + (f.tokens - end->n_part), end->n_part * sizeof *v);
+    }
+    memmove(v, v + (from - first), *n * sizeof *v);
+    *ids = v;
+    return 0;
 }
 
 int chunks_read(struct store *s, int64_t job, int32_t **ids, struct text_end *end, struct err *e)
 {
-    struct text_facts f;
-    struct raw_text r = {0};
-    struct chain_link before;
-    *ids = NULL;
-    if (read_facts(s, job, &f, e))
-        return -1;
-    int32_t *v = malloc((f.tokens + 1) * sizeof *v);
-    int rc = v ? read_rows(s, job, 0, SIZE_MAX / 4, &f, &r, &before, e)
-               : err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", f.tokens);
-    if (rc == 0)
-        rc = unpack(s, job, &r, 0, before, v, f.tokens, e);
-    if (rc == 0) {
-        size_t full = f.tokens / CHUNK_TOKENS;
-        end->tokens = f.tokens;
-        end->n_part = f.tokens % CHUNK_TOKENS;
-        end->link = full ? r.v[full - 1].link : f.start;
-        memcpy(end->part, v + full * CHUNK_TOKENS, end->n_part * sizeof *v);
-        struct chain_link link = chunks_link(end);
-        rc = check_last_link(s, job, &f, &link, e);
-    }
-    raw_free(&r);
-    if (rc)
-        free(v);
-    else
-        *ids = v;
-    return rc;
+    size_t n;
+    return read_range(s, job, 0, SIZE_MAX, end, ids, &n, e);
 }
 
 int store_tokens(struct store *s, int64_t job, size_t from, size_t to, int32_t **ids, size_t *n,
                  struct err *e)
 {
-    struct text_facts f;
-    struct raw_text r = {0};
-    struct chain_link before;
-    int32_t *v = NULL;
     *ids = NULL;
     *n = 0;
     if (db_begin_read(s, e))
         return -1;
-    if (read_facts(s, job, &f, e))
-        return db_rollback(s);
-    to = MIN(to, f.tokens);
-    from = MIN(from, to);
-    int rc = db_end(s, from < to ? read_rows(s, job, from, to, &f, &r, &before, e) : 0, e);
-    /* whole chunks are read: tokens [first, until) */
-    size_t first = from / CHUNK_TOKENS * CHUNK_TOKENS,
-           until = MIN((to + CHUNK_TOKENS - 1) / CHUNK_TOKENS * CHUNK_TOKENS, f.tokens);
-    size_t whole = from < to ? until - first : 0;
-    if (rc == 0 && !(v = malloc((whole + 1) * sizeof *v)))
-        rc = err_set(e, ERR_FAILED, "out of memory for a text of %zu tokens", whole);
-    if (rc == 0 && whole)
-        rc = unpack(s, job, &r, first / CHUNK_TOKENS, before, v, whole, e);
-    if (rc == 0 && until == f.tokens && r.n)
-        rc = check_last_link(s, job, &f, &r.v[r.n - 1].link, e);
-    raw_free(&r);
+    int rc = db_end(s, read_range(s, job, from, to, NULL, ids, n, e), e);
     if (rc) {
-        free(v);
-        return -1;
+        free(*ids);
+        *ids = NULL;
+        *n = 0;
     }
-    if (from < to)
-        memmove(v, v + (from - first), (to - from) * sizeof *v);
-    *ids = v;
-    *n = to - from;
-    return 0;
+    return rc;
 }
 
 /* ---- extend and fork ---- */
@@ -383,8 +306,8 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct given_t
     return db_end(s, rc, e);
 }
 
-/* Give the fork its spans: the parent's given and shared spans before token `at`, and one more for the tokens
- * after them that the parent made. */
+/* Give the fork its spans: the parent's given and shared spans before token `at`, and one more for the
+ * tokens after them that the parent made. */
 static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, struct err *e)
 {
     int64_t shared = 0;
@@ -445,15 +368,6 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
 
 /* ---- lists ---- */
 
-/* Room for one more element of `size` bytes after n elements; the room doubles. */
-static void *grow(void *v, size_t n, size_t size)
-{
-    size_t bytes;
-    if (n && (n & (n - 1)))
-        return v;
-    return mul_size(n ? 2 * n : 1, size, &bytes) ? realloc(v, bytes) : NULL;
-}
-
 /* Step q. When it gives a row, make room for the row in *v, a pointer to n elements of `size` bytes.
  * `failed`: a string of the previous row found no memory. */
 static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size_t n, size_t size,
@@ -462,7 +376,7 @@ static int next_row(struct store *s, int64_t job, sqlite3_stmt *q, void *v, size
     void *old, *grown;
     int rc = db_step(s, q, e);
     memcpy(&old, v, sizeof old);
-    grown = rc == 1 && !failed ? grow(old, n, size) : old;
+    grown = rc == 1 && !failed ? db_grow(old, n, size) : old;
     if (grown)
         memcpy(v, &grown, sizeof grown);
     if (rc >= 0 && (failed || (rc == 1 && !grown))) {

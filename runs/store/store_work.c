@@ -20,8 +20,8 @@ static bool lock_first_byte(int fd, short type)
     return fd >= 0 && fcntl(fd, F_OFD_SETLK, &l) == 0;
 }
 
-/* Two open file descriptions of one file exclude each other (fcntl(2)). The file system handles these locks
- * with the same code as the locks that SQLite takes. */
+/* Two open file descriptions of one file exclude each other (fcntl(2)). The file system handles these
+ * locks with the same code as the locks that SQLite takes. */
 static int test_locks(struct store *s, struct err *e)
 {
     char path[PATH_MAX];
@@ -171,8 +171,8 @@ static int remove_dead(struct store *s, const struct dead_list *dead, struct err
     return 0;
 }
 
-/* A running job always names a row of `worker`. If that row is missing (lost, or deleted by hand), no process
- * can be working on the job. */
+/* A running job always names a row of `worker`. If that row is missing (lost, or deleted by hand), no
+ * process can be working on the job. */
 #define ORPHAN \
     "state = 'running' AND (worker IS NULL OR " \
     "NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = job.worker))"

@@ -12,29 +12,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNTER(name, field, real) { name, offsetof(struct draft_stats, field), 0, 1, real }
-/* The counters of source "": fields of struct draft_stats. n > 1: an array of size_t, from index `first`
- * on. `real`: a double. */
-static const struct counter { const char *name; size_t offset; size_t first, n; bool real; } counters[] = {
-    COUNTER("tokens", tokens, false),
-    COUNTER("rounds", rounds, false),
-    COUNTER("drafted", drafted, false),
-    COUNTER("verified_rows", verified_rows, false),
-    COUNTER("accepted", accepted, false),
-    COUNTER("drafted_depth", drafted_depth, false),
-    COUNTER("beta_accepted", beta_accepted, false),
-    COUNTER("draft_passes", draft_passes, false),
-    COUNTER("refreshes", refreshes, false),
-    COUNTER("seconds", seconds, true),
-    COUNTER("draft_seconds", draft, true),
-    COUNTER("verify_seconds", verify, true),
-    COUNTER("control_seconds", control, true),
-    COUNTER("plain_seconds", plain, true),
-    { "reached", offsetof(struct draft_stats, reached), 1, TREE_DEPTH_MAX + 1, false },
-    { "accepted_at", offsetof(struct draft_stats, accepted_at), 1, TREE_DEPTH_MAX + 1, false },
-    { "histogram", offsetof(struct draft_stats, histogram), 1, TREE_DEPTH_MAX + 2, false },
-    { NULL, 0, 0, 0, false },
+/* The counters of the store that are fields of struct draft_stats: a number, a double of seconds, an array
+ * of numbers from depth 1 on, or an array of numbers per drafter. */
+enum counter_kind { NUMBER, SECONDS, PER_DEPTH, PER_SOURCE };
+#define COUNTER(name, field, kind, n) { name, offsetof(struct draft_stats, field), kind, n }
+static const struct counter {
+    const char *name;
+    size_t offset;
+    enum counter_kind kind;
+    size_t n;
+} counters[] = {
+    COUNTER("tokens", tokens, NUMBER, 1),
+    COUNTER("rounds", rounds, NUMBER, 1),
+    COUNTER("drafted", drafted, NUMBER, 1),
+    COUNTER("verified_rows", verified_rows, NUMBER, 1),
+    COUNTER("accepted", accepted, NUMBER, 1),
+    COUNTER("drafted_depth", drafted_depth, NUMBER, 1),
+    COUNTER("beta_accepted", beta_accepted, NUMBER, 1),
+    COUNTER("draft_passes", draft_passes, NUMBER, 1),
+    COUNTER("refreshes", refreshes, NUMBER, 1),
+    COUNTER("seconds", seconds, SECONDS, 1),
+    COUNTER("draft_seconds", draft, SECONDS, 1),
+    COUNTER("verify_seconds", verify, SECONDS, 1),
+    COUNTER("control_seconds", control, SECONDS, 1),
+    COUNTER("plain_seconds", plain, SECONDS, 1),
+    COUNTER("reached", reached, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("accepted_at", accepted_at, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("histogram", histogram, PER_DEPTH, TREE_DEPTH_MAX + 2),
+    COUNTER("drafted", source_drafted, PER_SOURCE, N_SOURCES),
+    COUNTER("accepted", source_accepted, PER_SOURCE, N_SOURCES),
+    { NULL, 0, NUMBER, 0 },
 };
+
+static double counter_value(const struct draft_stats *s, const struct counter *c, size_t i)
+{
+    const void *field = (const char *)s + c->offset;
+    return c->kind == SECONDS ? *(const double *)field : (double)((const size_t *)field)[i];
+}
 
 /* ---- the worker ---- */
 
@@ -148,7 +162,7 @@ struct task {
     char no_heads[512];                  /* why drafting goes without heads; "": no notice */
     int32_t *ids;                        /* tokens of earlier attempts */
     int counter[CHECKPOINT_METRICS_MAX];
-    int drafted[N_SOURCES], accepted[N_SOURCES], prefill_tokens, prefill_seconds;
+    int prefill_tokens, prefill_seconds;
     struct draft_stats before;
     struct job_end end;
 };
@@ -421,12 +435,10 @@ static void open_counters(struct task *t)
 {
     size_t k = 0;
     for (const struct counter *c = counters; c->name; c++)
-        for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++)
-            t->counter[k++] = checkpoint_metric(t->checkpoint, "", c->name, (unsigned)i);
-    for (size_t i = 0; i < N_SOURCES; i++) {
-        t->drafted[i] = checkpoint_metric(t->checkpoint, source_names[i], "drafted", 0);
-        t->accepted[i] = checkpoint_metric(t->checkpoint, source_names[i], "accepted", 0);
-    }
+        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++)
+            t->counter[k++] = c->kind == PER_SOURCE
+                                  ? checkpoint_metric(t->checkpoint, source_names[i], c->name, 0)
+                                  : checkpoint_metric(t->checkpoint, "", c->name, (unsigned)i);
     t->prefill_tokens = checkpoint_metric(t->checkpoint, "", "prefill_tokens", 0);
     t->prefill_seconds = checkpoint_metric(t->checkpoint, "", "prefill_seconds", 0);
 }
@@ -437,23 +449,11 @@ static void add_counters(struct task *t)
     const struct draft_stats *now = &t->decoder.stats;
     size_t k = 0;
     for (const struct counter *c = counters; c->name; c++)
-        for (size_t i = c->n > 1 ? c->first : 0; i < c->n; i++, k++) {
-            const char *a = (const char *)now + c->offset, *b = (const char *)&t->before + c->offset;
-            double add =
-                c->real
-                    ? *(const double *)(const void *)a - *(const double *)(const void *)b
-                    : (double)(((const size_t *)(const void *)a)[i] - ((const size_t *)(const void *)b)[i]);
-            if (add != 0)
-                checkpoint_add(t->checkpoint, t->counter[k], add);
+        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++, k++) {
+            double added = counter_value(now, c, i) - counter_value(&t->before, c, i);
+            if (added != 0)
+                checkpoint_add(t->checkpoint, t->counter[k], added);
         }
-    for (size_t i = 0; i < N_SOURCES; i++) {
-        if (now->source_drafted[i] > t->before.source_drafted[i])
-            checkpoint_add(t->checkpoint, t->drafted[i],
-                           (double)(now->source_drafted[i] - t->before.source_drafted[i]));
-        if (now->source_accepted[i] > t->before.source_accepted[i])
-            checkpoint_add(t->checkpoint, t->accepted[i],
-                           (double)(now->source_accepted[i] - t->before.source_accepted[i]));
-    }
     t->before = *now;
 }
 

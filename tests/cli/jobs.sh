@@ -141,7 +141,8 @@ printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": %
     '{"prompt": "x", "max_tokens": 3}' '{"seed": null, "seed_text": "none"}' >"$TMP/seed.jsonl"
 "$L" submit --batch "$TMP/seed.jsonl" -m $MODEL -q >/dev/null
 assert_json metadata_called_seed_stay \
-    'j["metadata"] == {"seed": None, "seed_text": "none"} and str(j["seed"]) == j["seed_text"]' show @seed --json
+    'j["metadata"] == {"seed": None, "seed_text": "none"} and str(j["seed"]) == j["seed_text"]' \
+    show @seed --json
 "$L" remove -q @seed
 
 # limits of a shift
@@ -215,10 +216,12 @@ begins()
     [ "$n" -gt 0 ] && cmp -s -n $((n < m ? n : m)) "$TMP/a" "$TMP/long"
 }
 begins; result text_of_a_failed_job_is_readable $? "$n bytes"
-check run_with_another_model_names_the_difference 2 'made with model .*--accept-numerics-change' run --resume \
+check run_with_another_model_names_the_difference 2 'made with model .*--accept-numerics-change' \
+    run --resume \
     $id -q
 before=$(tokens_of $id); "$L" retry $id -q; "$L" work -q --accept-numerics-change --max-time 3 2>/dev/null
-[ "$(tokens_of $id)" -gt "$before" ] && begins; result an_accepted_change_continues $? "$before, $(tokens_of $id)"
+[ "$(tokens_of $id)" -gt "$before" ] && begins
+result an_accepted_change_continues $? "$before, $(tokens_of $id)"
 "$L" cancel $id -q
 "$L" show $id | grep -q 'numerics changed\|instead of'
 result accepted_change_is_recorded $? "$("$L" show $id | tail -4)"
@@ -232,8 +235,8 @@ c.execute("UPDATE job SET numerics = \"cuda-9-bf16\" WHERE id = ?", (sys.argv[2]
 c.commit()' "$LONGHAND_DB" $id
 check work_names_jobs_of_other_arithmetic 0 \
     "^1 job stays queued that other arithmetic began \(job $id: cuda-9-bf16, here it is cpu-1-int16\)" work
-check work_names_jobs_of_other_arithmetic_in_json 0 '^\{"phase": "not for this worker", "jobs": 1, "job": '$id', ' work --progress \
-    json
+check work_names_jobs_of_other_arithmetic_in_json 0 \
+    '^\{"phase": "not for this worker", "jobs": 1, "job": '$id', ' work --progress json
 [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" = 40 ]
 result other_arithmetic_stays $? "$(state_of $id)"
 "$L" work -q --accept-numerics-change
