@@ -69,7 +69,7 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
         if (!worked)
             err_set(e, ERR_AGAIN,
                     "@%s: %zu jobs are paused, %zu queued, %zu running, %zu were removed; longhand resume "
-                    "@%s and the same command go on",
+                    "@%s and the same command continue",
                     b->name, count[JOB_PAUSED], count[JOB_QUEUED], count[JOB_RUNNING], b->n - jobs.n,
                     b->name);
         rc = -1;
@@ -80,7 +80,7 @@ static int export_batch(const struct options *o, const struct batch *b, struct s
     if (rc == 0 && count[JOB_FAILED] + count[JOB_CANCELLED])
         rc = err_set(e, ERR_FAILED,
                      "@%s: %zu of %zu jobs failed, %zu were cancelled; longhand resume @%s queues failed "
-                     "ones again, and the same command goes on",
+                     "jobs again, and the same command continues",
                      b->name, count[JOB_FAILED], jobs.n, count[JOB_CANCELLED], b->name);
     job_list_free(&jobs);
     return rc;
@@ -96,7 +96,7 @@ int cmd_run_batch(const struct options *o, struct err *e)
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0)
-            err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command goes on",
+            err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs of @%s are left, the same command continues",
                     stop_signal_name(), n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING], b.name);
         if (rc == 0 || e->code == ERR_FAILED)
             rc = export_batch(o, &b, s, rc, e);

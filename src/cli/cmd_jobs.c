@@ -144,7 +144,7 @@ static void print_job_row(const struct job *j)
     char name[80], error[100], rate[16] = "", tokens[48];
     job_label(name, sizeof name, j);
     terminal_text(error, sizeof error,
-              j->gone    ? "its process has ended, longhand work goes on with it"
+              j->gone    ? "its process has ended, longhand work continues it"
               : j->error ? j->error
                          : "");
     if (j->rate > 0)
@@ -258,7 +258,7 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
            j->numerics ? j->numerics : "-");
     printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
     if (j->gone)
-        printf("  worker: its process has ended; longhand work goes on with it\n");
+        printf("  worker: its process has ended; longhand work continues it\n");
     else if (j->host)
         printf("  worker: process %" PRId64 " on %s, %.1f tokens/s\n", j->pid, j->host, j->rate);
     printf("  created %s", time_text(when, j->created));
@@ -339,7 +339,7 @@ int cmd_change(const struct options *o, struct err *e)
     if (rc == 0 && changed == 0 && jobs.n == 1)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
                      job_state_name(jobs.v[0].state), verbs[k].needed,
-                     jobs.v[0].gone ? "; its process has ended, and longhand work goes on with it" : "");
+                     jobs.v[0].gone ? "; its process has ended, and longhand work continues it" : "");
     else if (rc == 0 && !o->quiet)
         fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
                 changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");

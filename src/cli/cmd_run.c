@@ -107,7 +107,7 @@ static void print_end(const struct run *r, const struct work_result *w)
     else if (w->finish == FINISH_STOP)
         fprintf(
             stderr,
-            "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N goes on\n",
+            "end of text (token %s) after %zu of %zu tokens, %s; --ignore-eos or --min-tokens N continues\n",
             w->stop_reason, w->tokens, wanted, speed);
     else if (r->o->progress != PROGRESS_NONE)
         fprintf(stderr, "%zu tokens, %s\n", w->tokens, speed);
@@ -208,7 +208,7 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
     }
     return err_set(e, w->why.code == ERR_AGAIN ? ERR_AGAIN : ERR_FAILED,
                    "%.400s after %zu of %zu tokens%.300s; longhand run --resume %" PRId64
-                   " goes on, or longhand resume %" PRId64 " and longhand work",
+                   " continues it, or longhand resume %" PRId64 " and longhand work",
                    w->why.msg, w->tokens, r->job->wanted, more, id, id);
 }
 
@@ -234,7 +234,8 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     if (rc == 0)
         rc = conclude(r, &w, e);
     else if (stop_signal)                        /* the store failed while the process was stopping */
-        err_while(e, "stopped by %s, and longhand run --resume %" PRId64 " goes on from the last checkpoint",
+        err_while(e,
+                  "stopped by %s, and longhand run --resume %" PRId64 " continues from the last checkpoint",
                   stop_signal_name(), id);
     stats_close(&w.stats);
     job_list_free(&r->jobs);

@@ -69,7 +69,8 @@ static int work_on_job(struct shift *h, struct claim *c, struct err *e)
         stats_close(&r.stats);
         return err_set(e, ERR_FAILED,
                        "job %" PRId64
-                       ": %.700s, after %zu of %zu tokens; it is queued again, longhand work goes on",
+                       ": %.700s, after %zu of %zu tokens; it is queued again, and longhand work "
+                       "continues it",
                        id, r.why.msg, r.tokens, wanted);
     }
     print_result(h, id, &r, wanted);
@@ -164,7 +165,8 @@ static int report_jobs_left(const struct shift *h, struct err *e)
     else if (first)
         fprintf(stderr,
                 "%zu %s queued that other arithmetic began (job %" PRId64
-                ": %s, here it is %s): a worker that has it goes on with them, or --accept-numerics-change\n",
+                ": %s, here it is %s): a worker with that arithmetic continues them, or any worker with "
+                "--accept-numerics-change\n",
                 others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics,
                 h->worker.numerics[0]);
     job_list_free(&jobs);
@@ -181,10 +183,11 @@ static int conclude(const struct shift *h, struct err *e)
         return -1;
     const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
     if (stop_signal)
-        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work goes on",
+        return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work continues them",
                        stop_signal_name(), left);
     if (h->late && left)
-        return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work goes on", left);
+        return err_set(e, ERR_AGAIN, "stopped at --max-time; %zu jobs are left, longhand work continues them",
+                       left);
     if (n.jobs[JOB_PAUSED])
         snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)

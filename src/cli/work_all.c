@@ -119,7 +119,7 @@ int work_all(const struct options *o, work_fn *work, struct err *e)
             if (pid[i] == ended) {
                 const int code = WIFEXITED(status) ? WEXITSTATUS(status) : ERR_FAILED;
                 if (WIFSIGNALED(status))
-                    fprintf(stderr, "longhand: %.*s%zu: ended by signal %d; its job goes on where it was\n",
+                    fprintf(stderr, "longhand: %.*s%zu: ended by signal %d; its job can be continued\n",
                             (int)(strlen(o->device) - 3), o->device, i, WTERMSIG(status));
                 pid[i] = 0;
                 bad += code != 0;

@@ -91,7 +91,7 @@ int engine_load(struct engine *g, struct progress *p, struct err *e)
     const struct model_setup setup = { &g->config, g->compute, g->dev, g->ops, g->pool, loading, p };
     if (model_open(&g->model, g->dir, &setup, e) == 0)
         return 0;
-    g->model = sizes_only(g);            /* the next job computes its sizes from it, and reads the weights again */
+    g->model = sizes_only(g);     /* sizes for the next job, which reads the weights again */
     return e->code == ERR_AGAIN
                ? err_set(e, ERR_FAILED, "stopped by %s before %s was read", stop_signal_name(), g->dir)
                : -1;

@@ -11,8 +11,11 @@ int engine_open(struct engine *g, const struct options *o, struct err *e);
 enum dtype option_compute(const struct options *o);    /* --compute */
 enum dtype option_kv(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */
 
-/* The token ids of a prompt; free(*ids). With --chat the text is a user's message, and it goes through the
- * chat template of the model in `dir`, whose name goes to *template. Without --chat the text is encoded as it
- * stands, and *template is NULL. */
+/* A text of n bytes, to become the prompt of the model in `dir`. */
+struct prompt_text { const char *dir; const struct tokenizer *tokenizer; const char *text; size_t n; };
+
+/* Encodes a prompt; free(*ids). With --chat the text is a user's message, and it goes through the chat
+ * template of the model, whose name goes to *template. Without --chat the text is encoded as it stands, and
+ * *template is NULL. */
 int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const struct options *o,
-                  const char *dir, const struct tokenizer *t, const char *text, size_t n, struct err *e);
+                  const struct prompt_text *p, struct err *e);

@@ -59,8 +59,8 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
             memmove(text, text + 3, (r->prompt_bytes -= 3) + 1);
     }
-    if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, g->dir, g->tokenizer, r->prompt,
-                      r->prompt_bytes, e))
+    const struct prompt_text p = { g->dir, g->tokenizer, r->prompt, r->prompt_bytes };
+    if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, &p, e))
         return -1;
     if (r->n_ids == 0)
         return err_set(e, ERR_INPUT,

@@ -130,7 +130,7 @@ cp $MODEL/model.safetensors "$TMP/model/"; "$L" run --batch "$TMP/fails.jsonl" -
 [ $r = 1 ] && [ "$(wc -l <"$TMP/f.jsonl")" = 3 ] && sed -n 3p "$TMP/f.jsonl" | grep -q '"custom_id": "broken", "response": null, "error": {"code": "failed", "message": ".*safetensors' && [ "$(grep -c '"error": null' "$TMP/f.jsonl")" = 2 ]
 result failed_line_is_an_error $? "exit $r: $(cat "$TMP/err")"
 
-# killed again and again, and stopped by a signal: the same command goes on, and writes what an undisturbed one writes
+# killed again and again, and stopped by a signal: the same command continues, and writes what an undisturbed one writes
 python3 $B line k 10 | sed 's/"max_tokens": [0-9]*/"max_tokens": 300, "ignore_eos": true/' >"$TMP/k.jsonl"
 "$L" run --batch "$TMP/k.jsonl" -o "$TMP/calm.jsonl" -m $MODEL -s 5 -q --db "$TMP/calm.db"
 again="run --batch $TMP/k.jsonl -o $TMP/k.out -m $MODEL -s 5 -q --db $TMP/k.db"
@@ -152,7 +152,7 @@ rm -f "$TMP/s.db" "$TMP/s.out"
 env --default-signal=INT "$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db" 2>"$TMP/err" & pid=$!
 wait_for '[ "$(tokens_of s.db)" -gt 0 ]'
 kill -INT $pid; wait $pid; r=$?
-[ $r = 75 ] && grep -q 'jobs of @k are left, the same command goes on' "$TMP/err" && [ ! -e "$TMP/s.out" ]; result stopped_batch_says_how_it_goes_on $? "exit $r: $(cat "$TMP/err")"
+[ $r = 75 ] && grep -q 'jobs of @k are left, the same command continues' "$TMP/err" && [ ! -e "$TMP/s.out" ]; result stopped_batch_says_how_it_goes_on $? "exit $r: $(cat "$TMP/err")"
 "$L" export @k --format openai-batch --partial --db "$TMP/s.db" >"$TMP/a"; [ "$(wc -l <"$TMP/a")" = 10 ] && grep -q '"finish_reason": null' "$TMP/a"; result partial_shows_what_is_there $? "$(wc -l <"$TMP/a")"
 "$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db"; normal "$TMP/s.out" >"$TMP/a"; same stopped_batch_goes_on "$TMP/b" "$TMP/a"
 

@@ -45,7 +45,7 @@ check a_changed_template_is_refused 2 'chat_template.jinja: .*does not know.*--c
 check an_unknown_name_is_refused 2 "'chatMl'.*allowed are chatml" $R --chat --chat-template chatMl -p x
 
 for o in "--system x" "--chat-template chatml" "--thinking off" "--chat-date x"; do
-    check "${o// /_}_needs_chat" 2 "goes with --chat" $R $o -p x
+    check "${o// /_}_needs_chat" 2 "needs --chat" $R $o -p x
 done
 "$LONGHAND" $R --chat --chat-template qwen3 -p "Tell me of the sea." >"$TMP/on"
 "$LONGHAND" $R --chat --chat-template qwen3 --thinking off -p "Tell me of the sea." >"$TMP/off"

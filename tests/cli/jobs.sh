@@ -89,7 +89,7 @@ done
 env --default-signal=INT "$L" run $G -n 2000 -s 8 --ignore-eos >"$TMP/first" 2>"$TMP/err" & pid=$!
 wait_for "[ -s '$TMP/first' ]"; kill -INT $pid; wait $pid; r=$?
 id=$(sed -n 's/^job: //p' "$TMP/err")
-[ $r = 75 ] && grep -q "longhand run --resume $id goes on" "$TMP/err" && [ "$(state_of $id)" = paused ]
+[ $r = 75 ] && grep -q "longhand run --resume $id continues" "$TMP/err" && [ "$(state_of $id)" = paused ]
 result run_names_the_command_to_resume $? "exit $r: $(cat "$TMP/err")"
 check work_names_paused_jobs 0 ': no job is waiting; longhand resume queues paused ones \(1\)' work
 "$L" work -q; [ "$(state_of $id)" = paused ]
@@ -120,7 +120,7 @@ assert_json list_json_knows_a_living_worker \
     'j["jobs"][0]["state"] == "running" and j["jobs"][0]["worker_ended"] is False' list $id --json
 kill -9 $pid; wait $pid 2>/dev/null
 "$L" list $id >"$TMP/a"
-[ "$(state_of $id)" = running ] && grep -q 'its process has ended, longhand work goes on with it' "$TMP/a" &&
+[ "$(state_of $id)" = running ] && grep -q 'its process has ended, longhand work continues it' "$TMP/a" &&
     ! grep -q 'tokens/s,' "$TMP/a"; result list_knows_a_dead_worker $? "$(cat "$TMP/a")"
 assert_json list_json_knows_a_dead_worker \
     'j["jobs"][0]["worker_ended"] is True and j["jobs"][0]["tokens_per_second"] is None' list $id --json
@@ -128,7 +128,7 @@ assert_json list_json_has_no_eta_of_a_dead_worker \
     'not j["tokens_per_second"] and j["eta_seconds"] is None' list $id --json
 "$L" show $id | grep -q 'worker: its process has ended'; result show_knows_a_dead_worker $?
 check resume_of_a_dead_worker_names_work 2 \
-    'is running, not paused or failed; its process has ended, and longhand work goes on with it' resume $id
+    'is running, not paused or failed; its process has ended, and longhand work continues it' resume $id
 "$L" cancel $id -q
 
 # seeds of 64 bits are numbers in JSON
