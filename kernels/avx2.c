@@ -31,20 +31,8 @@ static inline v16 v16_max(v16 a, v16 b)
 {
     return (v16){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) };
 }
-static inline float v16_top(v16 a)
-{
-    __m256 m = _mm256_max_ps(a.lo, a.hi);
-    __m128 n = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    n = _mm_max_ps(n, _mm_movehl_ps(n, n));
-    return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
-}
-static inline float v16_sum(v16 a)
-{
-    __m256 m = _mm256_add_ps(a.lo, a.hi);
-    __m128 n = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    n = _mm_add_ps(n, _mm_movehl_ps(n, n));
-    return _mm_cvtss_f32(_mm_add_ss(n, _mm_movehdup_ps(n)));
-}
+static inline float v16_top(v16 a) { return top_of_8(_mm256_max_ps(a.lo, a.hi)); }
+static inline float v16_sum(v16 a) { return sum_of_8(_mm256_add_ps(a.lo, a.hi)); }
 static inline __m256 pow2(__m256 t)
 {
     return _mm256_castsi256_ps(

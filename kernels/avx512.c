@@ -19,17 +19,11 @@ static inline v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
 static inline v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
 static inline float v16_top(v16 a)
 {
-    __m256 m = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-    __m128 n = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    n = _mm_max_ps(n, _mm_movehl_ps(n, n));
-    return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
+    return top_of_8(_mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
 }
 static inline float v16_sum(v16 a)
 {
-    __m256 m = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-    __m128 n = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    n = _mm_add_ps(n, _mm_movehl_ps(n, n));
-    return _mm_cvtss_f32(_mm_add_ss(n, _mm_movehdup_ps(n)));
+    return sum_of_8(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
 }
 static inline v16 v16_pow2(v16 t)
 {

@@ -76,7 +76,7 @@ FN float sample_bound(uint64_t word)
     return 109.51725f - (float)(int32_t)as_bits((float)(int32_t)(word >> 33)) * 8.2629582e-8f;
 }
 
-FN bool sample_is(float x) { return x >= -FLT_MAX; }
+FN bool is_candidate(float x) { return x >= -FLT_MAX; }
 /* Loads a thread's values i, i + threads(), .. It issues SAMPLE_AT_ONCE loads before it uses one, because a
  * block alone on its SM cannot hide their latency otherwise. Values from n on are no candidates. */
 FN void sample_load(float v[SAMPLE_AT_ONCE], const float *x, uint32_t i, uint32_t n)
@@ -87,20 +87,20 @@ FN void sample_load(float v[SAMPLE_AT_ONCE], const float *x, uint32_t i, uint32_
 }
 #define SAMPLE_EACH(i, n) for (uint32_t i = tid(); i < (n); i += SAMPLE_AT_ONCE * threads())
 /* A bit for each of these values that is a candidate, for loops with much work on few candidates. */
-FN unsigned sample_which(const float *x, uint32_t i, uint32_t n)
+FN unsigned candidate_bits(const float *x, uint32_t i, uint32_t n)
 {
     float v[SAMPLE_AT_ONCE];
     unsigned which = 0;
     sample_load(v, x, i, n);
     UNROLL_ALL
     for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++)
-        which |= sample_is(v[j]) ? 1u << j : 0;
+        which |= is_candidate(v[j]) ? 1u << j : 0;
     return which;
 }
 /* Runs the following statement for each candidate `i` of the thread, ascending. */
 #define SAMPLE_CANDIDATES(i, x, n) \
     SAMPLE_EACH(base_, n) \
-        for (unsigned which_ = sample_which(x, base_, n), i; \
+        for (unsigned which_ = candidate_bits(x, base_, n), i; \
              which_ && (i = base_ + low_bit(which_) * threads(), true); which_ &= which_ - 1)
 
 /* The key orders candidates by logit, the lower id first on ties. Keys are unique. */
@@ -147,7 +147,7 @@ FN bool sample_top(struct sample_shared *c, const float *x, uint32_t n)
         sample_load(v, x, i, n);
         UNROLL_ALL
         for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++)
-            if (sample_is(v[j]) && (id == UINT32_MAX || v[j] > top)) {
+            if (is_candidate(v[j]) && (id == UINT32_MAX || v[j] > top)) {
                 top = v[j];
                 id = i + j * threads();
             }
@@ -245,7 +245,7 @@ FN void sample_keep(struct sample_shared *c, float *x, const struct cu_sample *a
         UNROLL_ALL
         for (unsigned j = 0; j < SAMPLE_AT_ONCE; j++) {
             const uint64_t key = sample_key(v[j], i + j * threads());
-            if (sample_is(v[j]) && key < cut && key < least && !((double)v[j] - (double)c->top >= d))
+            if (is_candidate(v[j]) && key < cut && key < least && !((double)v[j] - (double)c->top >= d))
                 x[i + j * threads()] = -INFINITY;
         }
     }

@@ -14,14 +14,6 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 enum { ROW_TILES = 4, LIST_MAX = 4096, STAGING = 8 << 20, SLAB_ROWS = 64 };
-const struct device_kind *device_added;
-
-bool device_is_added(const char *word)
-{
-    const size_t n = device_added ? strlen(device_added->name) : 0;
-    return n && strncmp(word, device_added->name, n) == 0 && (!word[n] || word[n] == ':');
-}
-
 #define PART_BYTES ((size_t)64 << 20)        /* bound on the chunk states of a slab of rows */
 
 struct gpu {
@@ -49,6 +41,14 @@ static size_t power_of_two(size_t n)         /* the least power of two >= n */
     while (p < n)
         p *= 2;
     return p;
+}
+
+const struct device_kind *device_added;
+
+bool device_is_added(const char *word)
+{
+    const size_t n = device_added ? strlen(device_added->name) : 0;
+    return n && strncmp(word, device_added->name, n) == 0 && (!word[n] || word[n] == ':');
 }
 
 /* ---- errors, launches, memory ---- */

@@ -445,7 +445,7 @@ INLINE v16 v16_exp2(v16 x)
 
 /* Updates the maximum m of one row's state. Returns the factor for l and o. Slots outside [from, to) are
  * invisible. */
-INLINE float raise_top(float *state, float *s, size_t from, size_t to)
+INLINE float update_maximum(float *state, float *s, size_t from, size_t to)
 {
     if (from > 0 || to < KV_BLOCK)
         for (size_t i = 0; i < KV_BLOCK; i++)
@@ -461,7 +461,7 @@ INLINE float raise_top(float *state, float *s, size_t from, size_t to)
 
 /* Turns the scores of one row into weights and updates l. p = weights in act. int16: s = weights times scale;
  * returns their unit. */
-INLINE float soften(float *state, float a, float *s, void *p, enum dtype act, const float *scale)
+INLINE float softmax_weights(float *state, float a, float *s, void *p, enum dtype act, const float *scale)
 {
     float *l = state + 16;
     const v16 top = v16_set1(state[0]);
@@ -564,15 +564,16 @@ static __attribute__((noinline)) void tile_weights(const struct tile_rows *t, si
             score_block(t, b, s, t->t0 + (size_t)j == 0);
         for (size_t i = 0; t->a->bias && i < KV_BLOCK; i++)
             s[i] += t->a->bias[begin + i];
-        w->alpha[j] = raise_top(t->state + (size_t)j * st, s, from, to);
+        w->alpha[j] = update_maximum(t->state + (size_t)j * st, s, from, to);
     }
     for (int j = 0; j < t->rows; j++) {
         float *state = t->state + (size_t)j * st, *s = w->s[turn][j];
-        w->unit[j] = type == DT_I16 ? soften(state, w->alpha[j], s, NULL, DT_I16, scale)
-                   : type == DT_BF16 ? soften(state, w->alpha[j], s,
-                                              WIDE ? (void *)w->p[j] : (void *)(p16 + j * KV_BLOCK), DT_BF16,
-                                              NULL)
-                                     : soften(state, w->alpha[j], s, w->p[j], DT_F32, NULL);
+        w->unit[j] =
+            type == DT_I16    ? softmax_weights(state, w->alpha[j], s, NULL, DT_I16, scale)
+            : type == DT_BF16 ? softmax_weights(state, w->alpha[j], s,
+                                                WIDE ? (void *)w->p[j] : (void *)(p16 + j * KV_BLOCK),
+                                                DT_BF16, NULL)
+                              : softmax_weights(state, w->alpha[j], s, w->p[j], DT_F32, NULL);
     }
     for (int j = 0; type == DT_I16 && j < t->rows; j++) {
         const v16 inverse = v16_set1(1.0f / w->unit[j]);
@@ -639,7 +640,7 @@ static void build_block(const struct attn *a, size_t h, size_t b, size_t r, char
 }
 
 /* Whether row r sees committed block b through the cache itself. */
-INLINE bool sees(const struct attn *a, size_t r, size_t b)
+INLINE bool row_sees_block(const struct attn *a, size_t r, size_t b)
 {
     size_t hi = a->hi[r];
     bool tree = a->n_node && a->n_node[r] > 0;
@@ -648,9 +649,9 @@ INLINE bool sees(const struct attn *a, size_t r, size_t b)
     return b * KV_BLOCK < hi && (b + 1) * KV_BLOCK > a->lo[r];
 }
 
-static bool all_see(const struct attn *a, size_t r0, size_t r1, size_t b)
+static bool rows_see_block(const struct attn *a, size_t r0, size_t r1, size_t b)
 {
-    while (r0 < r1 && sees(a, r0, b))
+    while (r0 < r1 && row_sees_block(a, r0, b))
         r0++;
     return r0 == r1;
 }
@@ -672,7 +673,7 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
     const bool overlap = SCORES_FIRST && (r1 - r0) * group > FEW_ROWS && (r1 - r0) * group <= ATTN_ROWS_MAX;
     for (size_t b = first > b0 ? first : b0, n; b < last; b += n) {
         const char *block = a->kv + h * a->head_bytes + b * a->block_bytes;
-        for (n = 0; overlap && b + n < last && all_see(a, r0, r1, b + n);)
+        for (n = 0; overlap && b + n < last && rows_see_block(a, r0, r1, b + n);)
             n++;
         if (n > 0) {
             attend_blocks(a, h, b, n, block, 0, a->block_bytes, r0 * group, r1 * group, state, w);
@@ -680,8 +681,8 @@ static void attend_committed(const struct attn *a, size_t h, size_t c, size_t r0
         }
         n = 1;
         for (size_t r = r0, end; r < r1; r = end) {
-            while (r < r1 && !sees(a, r, b)) r++;
-            for (end = r; end < r1 && sees(a, end, b);) end++;
+            while (r < r1 && !row_sees_block(a, r, b)) r++;
+            for (end = r; end < r1 && row_sees_block(a, end, b);) end++;
             if (end > r)
                 attend_blocks(a, h, b, 1, block, 0, a->block_bytes, r * group, end * group, state, w);
         }

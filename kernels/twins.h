@@ -33,3 +33,20 @@ enum { MXCSR_DEFAULT = 0x1f80, MXCSR_FLUSH = 0x9fc0, MXCSR_FLAGS = 0x3f };
     __asm__ volatile("ldmxcsr %0" :: "m"(on_) : "memory")
 #define FTZ_END __asm__ volatile("ldmxcsr %0" :: "m"(off_) : "memory")
 #endif
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+/* The largest and the sum of 8 floats, by halves. */
+static inline float top_of_8(__m256 m)
+{
+    __m128 n = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_max_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_max_ss(n, _mm_movehdup_ps(n)));
+}
+static inline float sum_of_8(__m256 m)
+{
+    __m128 n = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+    n = _mm_add_ps(n, _mm_movehl_ps(n, n));
+    return _mm_cvtss_f32(_mm_add_ss(n, _mm_movehdup_ps(n)));
+}
+#endif

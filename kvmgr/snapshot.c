@@ -208,7 +208,8 @@ static int check_header(const struct header *h, const char *page, uint64_t file_
     if (memcmp(h->magic, MAGIC, sizeof MAGIC))
         return err_set(e, ERR_FAILED, "%s: not a snapshot, or an unfinished one", path);
     if (h->version != VERSION)
-        return err_set(e, ERR_FAILED, "%s: snapshot version %u; this program reads version %d", path, h->version, VERSION);
+        return err_set(e, ERR_FAILED, "%s: snapshot version %u; this program reads version %d", path,
+                       h->version, VERSION);
     if (h->crc != crc_of(0, h, offsetof(struct header, crc)))
         return err_set(e, ERR_FAILED, "%s: the header is damaged", path);
     for (size_t i = sizeof *h; i < HEADER; i++)

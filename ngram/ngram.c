@@ -143,7 +143,7 @@ static struct group *new_group(struct ngram *t, uint32_t frequency)
 }
 
 /* Moves x, which has just occurred once more, to the front of the group of its new frequency. */
-static void count_on(struct ngram *t, struct lead *l, struct entry *x)
+static void raise_frequency(struct ngram *t, struct lead *l, struct entry *x)
 {
     struct group *old = x->group, *g;
     if (!old) {  /* first occurrence: frequency 1 is the last group */
@@ -182,7 +182,7 @@ void ngram_follow(struct ngram *t, const int32_t *tokens, size_t n_visible)
             memcpy(x->gram, gram, sizeof x->gram);
             HASH_ADD(hh, t->by_gram, gram, sizeof x->gram, x);
         }
-        count_on(t, lead_of(t, gram[0]), x);
+        raise_frequency(t, lead_of(t, gram[0]), x);
     }
 }
 

@@ -1,5 +1,5 @@
-/* The oracle: a drafter for tests that knows the text. It proposes the true continuation down to a given depth and then
- * one wrong token. A program that links oracle.c has it as the drafter of SOURCE_ADDED. */
+/* The oracle: a drafter for tests that knows the text. It proposes the true continuation down to a given
+ * depth and then one wrong token. A program that links oracle.c has it as the drafter of SOURCE_ADDED. */
 #pragma once
 #include "src/decode/draft.h"
 
@@ -9,8 +9,8 @@ struct oracle {
     size_t n_tokens;                 /* 0: the oracle proposes nothing */
 };
 
-/* Gives the settings this oracle, which must outlive every decoder opened with them. The caller sets the bit of
- * SOURCE_ADDED in s->drafters. */
+/* Gives the settings this oracle, which must outlive every decoder opened with them. The caller sets the bit
+ * of SOURCE_ADDED in s->drafters. */
 static inline void oracle_set(struct draft_settings *s, const struct oracle *o)
 {
     s->added = o;

@@ -224,7 +224,8 @@ static void sampled_on_the_host(const struct rig *r, const struct sampling *p, i
 }
 
 /* Writes the known text again. A round downloads ids, scores and the word that all values are finite. */
-static void sampled_on_the_device(const struct rig *r, const struct sampling_case *a, const struct decode_setup *setup,
+static void sampled_on_the_device(const struct rig *r, const struct sampling_case *a,
+                                  const struct decode_setup *setup,
                                  const char *how, const int32_t *text)
 {
     struct err e = { 0 };
@@ -243,8 +244,8 @@ static void sampled_on_the_device(const struct rig *r, const struct sampling_cas
     }
     CHECK(memcmp(d.tokens, text, (PROMPT + CHOSEN) * sizeof *text) == 0,
           "%s, %s: another text than the host's sampler writes", a->name, how);
-    CHECK(d.draft.planner.on || (setup ? rounds < CHOSEN : rounds == CHOSEN), "%s, %s: %zu rounds", a->name, how,
-          rounds);
+    CHECK(d.draft.planner.on || (setup ? rounds < CHOSEN : rounds == CHOSEN),
+          "%s, %s: %zu rounds", a->name, how, rounds);
     decode_close(&d);
 }
 

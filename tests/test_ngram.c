@@ -103,7 +103,8 @@ static void equals_brute_force(void)
     }
     ngram_close(t);
     CHECK(right == queries, "%zu of %zu answers", right, queries);
-    CHECK(ranked > queries / 100, "only %zu of %zu had more continuations than are proposed", ranked, queries);
+    CHECK(ranked > queries / 100, "only %zu of %zu had more continuations than are proposed", ranked,
+          queries);
     printf("    %zu operations, %zu of them look-ups\n", operations, queries);
 }
 

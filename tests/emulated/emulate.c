@@ -50,12 +50,12 @@ struct pending { void *dst; const void *src; bool valid; unsigned group; };
 struct fiber { context at; enum state state; unsigned n_pending,
                group; struct pending pending[PENDING_MAX]; };
 /* arguments of one lane in a common step, and its result */
-union given {
+union lane_data {
     struct { float x; int from; } shfl;
     struct { const void *p; uint32_t r[4]; bool trans; } matrix;
     struct { float c[4]; uint32_t a[4], b[2]; } mma;
 };
-struct warp { unsigned arrived; uint64_t steps; union given lane[LANES], out[LANES]; };
+struct warp { unsigned arrived; uint64_t steps; union lane_data lane[LANES], out[LANES]; };
 
 static struct fiber *fiber_;
 static struct warp warp_[THREADS_MAX / LANES];
@@ -69,7 +69,7 @@ static const void *args_;
 void emulate_set_order(enum emulate_order order) { order_ = order; }
 
 /* Switches to the next thread of this warp that is not at the barrier, or else back to emulate_launch. */
-static void leave(void)
+static void next_thread(void)
 {
     const unsigned me = emulate_at.tid, base = me / LANES * LANES;
     for (unsigned i = 1; i < LANES; i++) {
@@ -89,7 +89,7 @@ static void entry(void)
     kernel_(args_);
     assert(warp_[emulate_at.tid / LANES].arrived == 0 && "a thread ended while its warp waits for it");
     fiber_[emulate_at.tid].state = ENDED;
-    leave();
+    next_thread();
     abort();
 }
 
@@ -98,7 +98,7 @@ void emulate_barrier(void)
     assert(warp_[emulate_at.tid / LANES].arrived == 0 &&
            "a thread is at the barrier while its warp waits for it");
     fiber_[emulate_at.tid].state = AT_BARRIER;
-    leave();
+    next_thread();
 }
 
 static void run_block(unsigned block)
@@ -164,7 +164,7 @@ void emulate_launch(void (*kernel)(const void *args), const void *args, const un
 
 /* Adds the arguments `mine`. The last lane to arrive executes the step for all lanes. Returns this lane's
  * result. */
-static const union given *together(const union given *mine, void (*step)(struct warp *))
+static const union lane_data *warp_step(const union lane_data *mine, void (*step)(struct warp *))
 {
     struct warp *w = &warp_[emulate_at.tid / LANES];
     const unsigned me = emulate_at.tid % LANES;
@@ -177,14 +177,14 @@ static const union given *together(const union given *mine, void (*step)(struct 
         w->steps++;
     } else {
         for (uint64_t now = w->steps; w->steps == now; ) {
-            leave();
+            next_thread();
             assert(fiber_[emulate_at.tid].state == RUNS);
         }
     }
     return &w->out[me];
 }
 
-void emulate_warp_sync(void) { together(NULL, NULL); }
+void emulate_warp_sync(void) { warp_step(NULL, NULL); }
 
 static void step_shfl(struct warp *w)
 {
@@ -196,8 +196,8 @@ static void step_shfl(struct warp *w)
 
 float emulate_shfl(float x, int from)
 {
-    const union given g = { .shfl = { x, from } };
-    return together(&g, step_shfl)->shfl.x;
+    const union lane_data g = { .shfl = { x, from } };
+    return warp_step(&g, step_shfl)->shfl.x;
 }
 
 static void step_matrix(struct warp *w)
@@ -218,8 +218,8 @@ static void step_matrix(struct warp *w)
 
 void emulate_ldmatrix4(uint32_t r[4], const void *p, bool trans)
 {
-    const union given g = { .matrix = { .p = p, .trans = trans } };
-    memcpy(r, together(&g, step_matrix)->matrix.r, 16);
+    const union lane_data g = { .matrix = { .p = p, .trans = trans } };
+    memcpy(r, warp_step(&g, step_matrix)->matrix.r, 16);
 }
 
 static void step_mma(struct warp *w)
@@ -248,11 +248,11 @@ static void step_mma(struct warp *w)
 
 void emulate_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    union given g;
+    union lane_data g;
     memcpy(g.mma.c, c, 16);
     memcpy(g.mma.a, a, 16);
     g.mma.b[0] = b0, g.mma.b[1] = b1;
-    memcpy(c, together(&g, step_mma)->mma.c, 16);
+    memcpy(c, warp_step(&g, step_mma)->mma.c, 16);
 }
 
 /* ---- cp.async ---- */

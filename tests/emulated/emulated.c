@@ -66,24 +66,24 @@ static int call_as(struct gpu_driver *d, const char *what, bool is_kernel)
 }
 static int call(struct gpu_driver *d, const char *what) { return call_as(d, what, false); }
 
-static void forget(struct recorded *r)
+static void recorded_free(struct recorded *r)
 {
     if (r)
         free(r->launch);
     free(r);
 }
 
-static void forget_graphs(struct emulated *m)
+static void destroy_graphs(struct emulated *m)
 {
     for (size_t i = 0; i < m->graphs.n; i++)
-        forget(m->graphs.at[i].graph);
+        recorded_free(m->graphs.at[i].graph);
     m->graphs.n = m->graphs.bytes = 0;
 }
 
 static void emulated_close(struct gpu_driver *d)
 {
-    forget(((struct emulated *)d)->recording);
-    forget_graphs((struct emulated *)d);
+    recorded_free(((struct emulated *)d)->recording);
+    destroy_graphs((struct emulated *)d);
     free(d);
 }
 static void *emulated_alloc(struct gpu_driver *d, size_t bytes)
@@ -103,7 +103,7 @@ static void emulated_free(struct gpu_driver *d, void *p)
 {
     struct emulated *m = (struct emulated *)d;
     size_t all;
-    forget_graphs(m);                            /* they may hold this address */
+    destroy_graphs(m);                            /* they may hold this address */
     memcpy(&all, (char *)p - HEAD, sizeof all);
     m->used -= all;
     free((char *)p - HEAD);
@@ -233,7 +233,7 @@ static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key)
         return true;
     }
     const bool room = graphs_room(&m->graphs, &old);
-    forget(old);
+    recorded_free(old);
     if (!room)
         return false;
     m->key = key;
@@ -249,8 +249,8 @@ static int emulated_graph_end(struct gpu_driver *d)
     if (!r)
         return 0;
     if (*d->error || m->graphs_left == 0) {
-        forget(r);
-        forget_graphs(m);
+        recorded_free(r);
+        destroy_graphs(m);
         m->graphs_off = true;
         return *d->error ? -1 : 1;
     }
