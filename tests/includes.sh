@@ -21,7 +21,7 @@ empty() { if [ -s "$2" ]; then failed=1; sed 's/^/    /' "$2"; echo "FAIL $1"; e
 found() { if grep -qE "$2" "$3"; then echo "ok $1"; else failed=1; sed 's/^/    /' "$3"; echo "FAIL $1"; fi; }
 
 # FOLDER: the product's files, by path.
-sources() { (cd "$1" && find $ORDER -maxdepth 1 -name '*.[ch]' -o -maxdepth 1 -name '*.cu*'); }
+sources() { (cd "$1" && find $ORDER -maxdepth 1 '(' -name '*.[ch]' -o -name '*.cu*' ')'); }
 
 # FOLDER: its includes that run upwards, and folders that ORDER does not have.
 upward_includes()
