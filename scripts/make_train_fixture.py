@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Make tests/data/train_fixture.txt: drafting heads trained by PyTorch, in double precision, for tests/test_train.c.
+"""Make tests/data/train_fixture.txt: drafting heads that PyTorch trains in double precision, for
+tests/test_train.c.
 
     python3 scripts/make_train_fixture.py          needs torch
 
-The file is words: "name count" and then the numbers. Inputs are rounded to float first, so that both sides begin with the same. Parameters lie
-as in src/train/train_heads.c: the matrices, then input and output gain of each head. Per kind: losses and gradient of the first step, then
-the norm of the gradient of every step and the parameters after the last.
+The file has entries "name count", each followed by that many numbers. Inputs are rounded to float first, so
+that PyTorch and longhand start from equal numbers. Parameters are ordered as in
+src/train/train_heads_impl.h: all matrices, then the input and output gain of each head. For both kinds of
+heads the file has the losses and the gradient of the first step, the norm of the gradient of every step, and
+the parameters after the last step.
 """
 import math
 import torch
@@ -41,8 +44,8 @@ put("first", torch.cat([w0.reshape(-1), gain0.reshape(-1)]))
 
 for kind in "chained", "independent":
     w, gain = w0.clone().requires_grad_(), gain0.clone().requires_grad_()
-    optimiser = torch.optim.AdamW([{"params": [w], "weight_decay": DECAY}, {"params": [gain], "weight_decay": 0}],
-                                  lr=RATE, betas=(0.9, 0.999), eps=1e-8)
+    groups = [{"params": [w], "weight_decay": DECAY}, {"params": [gain], "weight_decay": 0}]
+    optimiser = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.999), eps=1e-8)
     norms = []
     for step in range(STEPS):
         h, losses = hidden, []
@@ -57,7 +60,9 @@ for kind in "chained", "independent":
             put(kind + "_losses", torch.stack(losses).detach())
             put(kind + "_gradient", torch.cat([w.grad.reshape(-1), gain.grad.reshape(-1)]))
         norms.append(torch.nn.utils.clip_grad_norm_([w, gain], CLIP))
-        rate = RATE * (step + 1) / WARMUP if step < WARMUP else RATE * 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP)))
+        rate = RATE * (step + 1) / WARMUP
+        if step >= WARMUP:
+            rate = RATE * 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP)))
         for group in optimiser.param_groups:
             group["lr"] = rate
         optimiser.step()

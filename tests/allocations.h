@@ -1,7 +1,8 @@
-/* Counts the allocations of a test program, and lets one fail, by replacing functions of the C library (glibc).
- * allocations() is the number of calls so far, in any thread, of malloc, calloc, realloc, aligned_alloc,
- * posix_memalign and mmap. The call with number allocation_to_fail returns NULL, unless it is mmap. Sanitizers
- * replace these functions themselves: then ALLOCATIONS_COUNTED is 0. Include in one file of the program. */
+/* Counts the allocations of a test program, and lets one fail, by replacing functions of the C library
+ * (glibc). allocations() is the number of calls so far, in any thread, of malloc, calloc, realloc,
+ * aligned_alloc, posix_memalign and mmap. The call with number allocation_to_fail returns NULL, unless it
+ * is mmap. Sanitizers replace these functions themselves: then ALLOCATIONS_COUNTED is 0. Include in one
+ * file of the program. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>

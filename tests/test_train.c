@@ -1,6 +1,7 @@
-/* Training: every twin gives the same bits; operations and gradients against double precision, finite differences and PyTorch
- * (tests/data/train_fixture.txt, scripts/make_train_fixture.py); a small training whose loss falls, and which ends with the same bytes
- * whatever the twin, the number of threads, and wherever it was interrupted. */
+/* Training on the CPU. Every twin gives the same bits. Operations and gradients are compared with double
+ * precision, finite differences and PyTorch (tests/data/train_fixture.txt, scripts/make_train_fixture.py).
+ * A small training lowers its loss, and ends with the same bytes for every twin and number of threads, and
+ * wherever it was interrupted. */
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
@@ -49,7 +50,7 @@ static void rmsnorm_back_twins_and_differences(void)
             } else
                 first = dx, first_dw = dw;
         }
-        /* sum(dy y(x)) by central differences, in double: the gradient with respect to every x and w */
+        /* the gradient of sum(dy y(x)) with respect to every x and w, by central differences in double */
         for (size_t j = 0; j < dim && plain && dim < 40; j++) {
             double dw = 0;
             for (size_t r = 0; r < m; r++) {
@@ -241,7 +242,8 @@ static void training_equals_pytorch(void)
     }
 }
 
-/* Along random directions, and along the gradient itself: (loss(w + a d) - loss(w - a d)) / 2a = d . gradient. */
+/* Along the gradient itself, random directions and single parameters: (loss(w + a d) - loss(w - a d)) / 2a
+ * = d . gradient. */
 static void gradients_equal_finite_differences(void)
 {
     struct rng rng = { 65 };
@@ -275,7 +277,8 @@ static void gradients_equal_finite_differences(void)
     }
 }
 
-/* bf16 operands: the same direction, and the same bits for every twin and number of threads. */
+/* bf16 operands: a gradient of nearly the same direction, with equal bits for every twin and number of
+ * threads. */
 static void gradients_in_bf16(void)
 {
     for (int chained = 0; chained < 2; chained++) {
@@ -327,7 +330,7 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
     s->resumed = t->resumed;
     if (s->stop_at && step == s->stop_at && !valid) s->stop = SIGTERM;
 }
-/* Texts that repeat a sentence with a few words changed: what comes two tokens on can be known. */
+/* Texts that repeat a sentence with a few words changed: the token two positions ahead is predictable. */
 static void make_text(struct train_text *t, size_t n_texts, size_t len, uint64_t seed)
 {
     struct rng rng = { seed };
@@ -400,8 +403,8 @@ static void runs_learn_and_end_with_the_same_bytes(void)
     printf("    loss %.3f -> %.3f, held-out text %.3f -> %.3f, top-1 %zu %%\n", s.first, s.last,
            s.valid_first, s.valid_last, s.top1);
     CHECK(s.last < 0.7 * s.first && s.valid_last < 0.7 * s.valid_first && s.top1 >= 50 && s.reports == 45);
-    CHECK(access(p, F_OK), "the checkpoint is still there");
-    /* what was saved can be used, by the model it was made for */
+    CHECK(access(p, F_OK), "the checkpoint still exists");
+    /* the model can use its saved heads */
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 1, 64);
     CHECK(heads_open(&h, a, &r.m, &e) == 0 && h.n == 3 && h.chained && !h.foreign, "%s", e.msg);
     heads_close(&h), rig_close(&r);
@@ -415,7 +418,8 @@ static void runs_learn_and_end_with_the_same_bytes(void)
               "%s, %zu threads: other bytes", o->name, x.threads);
         remove_all(b);
     }
-    /* interrupted twice, at a look at held-out text and elsewhere, gone on with other numbers of threads */
+    /* interrupted twice, where held-out text is scored and elsewhere, and continued with other numbers of
+     * threads */
     const size_t stops[] = { 10, 23, 0 };
     for (size_t i = 0; i < 3; i++) {
         struct session x = { .ops = best_twin(), .threads = 1 + i, .stop_at = stops[i] };
@@ -428,7 +432,7 @@ static void runs_learn_and_end_with_the_same_bytes(void)
     }
     CHECK(same_file(a, b, "") && same_file(a, b, ".2") && same_file(a, b, ".csv"),
           "other bytes after interruptions");
-    CHECK(!same_file(a, a, ".2") || !same_file(a, b, "x"), "files that are not there are equal");
+    CHECK(!same_file(a, a, ".2") || !same_file(a, b, "x"), "missing files are equal");
     remove_all(a), remove_all(b), tiny_remove(dir);
 }
 
@@ -485,7 +489,8 @@ static void a_save_without_memory_leaks_nothing(void)
     tiny_write(&model_shape, dir);
     snprintf(out, sizeof out, "%s/a", dir);
     rig_open(&r, dir, DT_BF16, best_twin(), 1, 1, 64);
-    if (lm_back_open(&back, &r.m, &e) || train_heads_open(&u, &r.m, &back, 2, true, 1, NULL, &e) || module_open(&u, &e))
+    if (lm_back_open(&back, &r.m, &e) || train_heads_open(&u, &r.m, &back, 2, true, 1, NULL, &e) ||
+        module_open(&u, &e))
         rig_die("module", &e);
     for (int round = 0; round < 20; round++) {
         int rc = -1;
@@ -524,7 +529,7 @@ static void checkpoints_are_checked(void)
         if (k == 2) bad[0] ^= 1;
         if (k == 3) {
             uint64_t h;
-            bad[25] ^= 1;                        /* of the identity, and a hash that fits */
+            bad[25] ^= 1;                        /* a byte of the identity, with a matching hash */
             h = hash64(HASH64_INIT, bad, n - 8), memcpy(bad + n - 8, &h, 8);
         }
         struct slice part = { bad, k == 1 ? n - 100 : n };

@@ -1,5 +1,7 @@
-/* Training on a device: products of every shape and orientation against double precision, the steps between them against the plain C twin, gradients of
- * a window against the CPU's trainer and PyTorch (tests/data/train_fixture.txt). On the emulated device; LONGHAND_TEST_DEVICE=cuda: on a GPU. */
+/* Training on a GPU. Products of every shape and orientation are compared with double precision, the steps
+ * between them with the plain C twin, and the gradients of a window with the CPU's trainer and PyTorch
+ * (tests/data/train_fixture.txt). The device is the emulated GPU, or with LONGHAND_TEST_DEVICE=cuda a real
+ * one. */
 #include "kernels/cu_args.h"
 #include "kernels/cublas.h"
 #include "kernels/device_train.h"
@@ -56,7 +58,7 @@ static void products_of_every_orientation(void)
                       "%zu x %zu x %zu a_t %d b_t %d add %d: (%zu, %zu) %g, exact %g", m, n, k, a_t, b_t, add,
                       i, j, (double)c[i * n + j], want);
             }
-        CHECK(!memcmp(c + m * n, cf + m * n, 32), "written behind the end");
+        CHECK(!memcmp(c + m * n, cf + m * n, 32), "bytes after the end were written");
         drop(ad), drop(bd), drop(cd), free(af), free(bf), free(cf), free(a), free(b), free(c);
     }
 }
@@ -104,12 +106,12 @@ static void losses_as_the_twin(void)
         uint16_t *gd = dev->alloc(dev, ROWS * vocab * 2);
         struct xent *ld = dev->alloc(dev, ROWS * sizeof *ld), *l;
         uint16_t *g, *none, *twin = must_alloc(vocab * 2);
-        /* not 0 before */
+        /* the gradient buffer holds other bytes before */
         dev->upload(dev, gd, x, ROWS * vocab * 2);
         none = get(gd, ROWS * vocab * 2);
         device_xent(dev, ld, NULL, xd, td, ROWS, vocab);
         g = get(gd, ROWS * vocab * 2);
-        CHECK(!memcmp(g, none, ROWS * vocab * 2), "a gradient that nobody wanted");
+        CHECK(!memcmp(g, none, ROWS * vocab * 2), "a gradient was written without being asked for");
         free(g);
         device_xent(dev, ld, gd, xd, td, ROWS, vocab);
         g = get(gd, ROWS * vocab * 2), l = get(ld, ROWS * sizeof *l);
@@ -209,7 +211,7 @@ static void gradients_as_on_the_cpu(void)
         printf("    %s: gradients differ by at most %.2g (typical size %.2g); PyTorch's in float by %.2g of "
                "its norm\n",
                kinds[chained], worst, typical, sqrt(pt / aa));
-        /* a step: the gradient is 0 behind it, the weights moved as on the CPU */
+        /* after a step the gradient is 0, and the weights have moved as on the CPU */
         const struct train_settings s = { .steps = 10, .warmup = 2, .rate = 0.01, .decay = 0.1, .clip = 0.5 };
         const double n0 = train_step(&cpu.u, &s, 0, &cpu.m), n1 = train_step(&gpu.u, &s, 0, &gpu.m);
         CHECK(near(n0, n1, 0, 1e-3) && gpu.u.kind->fetch(&gpu.u, &e) == 0, "norms %g %g", n0, n1);
@@ -218,15 +220,15 @@ static void gradients_as_on_the_cpu(void)
             far += !near((double)gpu.u.w[i], (double)cpu.u.w[i], 1e-4, 1e-4);
             CHECK(gpu.u.grad[i] == 0, "a gradient is left");
         }
-        CHECK(far * 100 <= cpu.u.n_params, "%zu of %zu weights moved otherwise", far, cpu.u.n_params);
-        /* nothing but scores without a weight */
+        CHECK(far * 100 <= cpu.u.n_params, "%zu of %zu weights moved differently", far, cpu.u.n_params);
+        /* with weight 0 the gradient stays untouched */
         gpu.u.kind->window(&gpu.u, &gpu.win, 0, score[1]);
         CHECK(gpu.u.kind->squares(&gpu.u) == 0, "scoring alone touched the gradient");
         fixture_bench_close(&cpu), fixture_bench_close(&gpu), free(torch.v);
     }
 }
 
-/* Without the library one line says so; with it and without a GPU it does not start. */
+/* Without the library the reason is one line. With the library but without a GPU, opening fails, too. */
 static void cublas_says_what_is_missing(void)
 {
     struct cublas *b;

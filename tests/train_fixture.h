@@ -1,8 +1,10 @@
-/* The window that tests/data/train_fixture.txt has PyTorch's results for, as a model that has only what heads need and a module over it. */
+/* The window of tests/data/train_fixture.txt, for which that file has PyTorch's results: a model that has
+ * only the parts that heads need, and a module that trains heads on it. */
 #pragma once
 #include "src/train/train_heads.h"
 #include "tests/rig.h"
 
+/* The n numbers of one entry of the file; free(v). */
 struct fixture { double *v; size_t n; };
 
 static inline struct fixture fixture(const char *name)
@@ -23,10 +25,13 @@ static inline struct fixture fixture(const char *name)
     return x;
 }
 
-/* A model that has only what heads need, a window, and a module over them. */
-struct fixture_bench { struct model m; struct lm_back back; struct module u; struct train_window win; float *hidden, *hidden_there; int32_t *token; size_t n, steps, warmup; };
+struct fixture_bench {
+    struct model m; struct lm_back back; struct module u; struct train_window win;
+    float *hidden, *hidden_dev; int32_t *token;      /* the window: on the host, and on the device */
+    size_t n, steps, warmup;
+};
 
-/* dev: a device, where the model lies on one; NULL: the host. */
+/* dev: the device that the model is on; NULL: the host. */
 static inline void fixture_bench_open(struct fixture_bench *b, enum dtype compute, const struct ops *o,
                                       size_t threads, bool chained, struct device *dev)
 {
@@ -54,10 +59,10 @@ static inline void fixture_bench_open(struct fixture_bench *b, enum dtype comput
     for (size_t i = 0; i < h.n; i++) b->hidden[i] = (float)h.v[i];
     for (size_t i = 0; i < len; i++) b->token[i] = (int32_t)tok.v[i];
     if (dev) {
-        b->hidden_there = dev->alloc(dev, h.n * 4);
-        dev->upload(dev, b->hidden_there, b->hidden, h.n * 4);
+        b->hidden_dev = dev->alloc(dev, h.n * 4);
+        dev->upload(dev, b->hidden_dev, b->hidden, h.n * 4);
     }
-    b->win = (struct train_window){ b->token, len, dev ? b->hidden_there : b->hidden };
+    b->win = (struct train_window){ b->token, len, dev ? b->hidden_dev : b->hidden };
     b->u.name = "test";
     if (lm_back_open(&b->back, &b->m, &e) ||
         train_heads_open(&b->u, &b->m, &b->back, b->n, chained, 42, NULL, &e) || module_open(&b->u, &e))
@@ -71,7 +76,7 @@ static inline void fixture_bench_close(struct fixture_bench *b)
 {
     module_close(&b->u), train_heads_close(&b->u), lm_back_close(&b->back), pool_close(b->m.pool);
     if (b->m.dev)
-        b->m.dev->free(b->m.dev, b->m.lm_head.w, 0), b->m.dev->free(b->m.dev, b->hidden_there, 0);
+        b->m.dev->free(b->m.dev, b->m.lm_head.w, 0), b->m.dev->free(b->m.dev, b->hidden_dev, 0);
     else
         free(b->m.lm_head.w);
     free(b->hidden), free(b->token);

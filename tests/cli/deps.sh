@@ -8,10 +8,15 @@ fakes=${TMP:?}/bin
 mkdir "$fakes"
 {
     echo '#!/bin/sh'
-    echo 'case "$*" in *"-E -"*) read -r line; [ "$line" != "#include <zlib.h>" ]; exit ;; esac'
-    echo "exec $(command -v cc) \"\$@\""
+    echo 'case "$*" in'
+    echo '*"-E -"*) read -r line; [ "$line" != "#include <zlib.h>" ] ;;'
+    echo "-dumpmachine) echo $(cc -dumpmachine) ;;"
+    echo '*) exit 1 ;;'
+    echo 'esac'
 } >"$fakes/cc"
-for tool in apt-get sudo; do printf '#!/bin/sh\necho %s "$@" >>%s\n' $tool "$TMP/installed" >"$fakes/$tool"; done
+for tool in apt-get sudo; do
+    printf '#!/bin/sh\necho %s "$@" >>%s\n' $tool "$TMP/installed" >"$fakes/$tool"
+done
 chmod +x "$fakes"/cc "$fakes"/apt-get "$fakes"/sudo
 export PATH=$fakes:$PATH
 fake_make() # GOALS...

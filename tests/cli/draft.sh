@@ -1,8 +1,11 @@
 #!/bin/bash
-# Drafting from the command line: a text ends where plain decoding ends it, whatever round its end falls into; what --json-stats says.
+# Drafting from the command line: a text ends where plain decoding ends it, in whatever part of a round its
+# end falls, and --json-stats has its fields.
 . tests/cli/lib.inc
 P=$TMP/prompt
-for i in 1 2 3 4 5 6; do echo "The king sat in his hall, and the lords sat beside him; and the king said: who will go with me to the sea?"; done >"$P"
+sentence="The king sat in his hall, and the lords sat beside him; and the king said:"
+sentence+=" who will go with me to the sea?"
+for i in 1 2 3 4 5 6; do echo "$sentence"; done >"$P"
 G="run -m $MODEL -f $P -s 5 -q --temperature 0.6"
 declare -A how=(
     [auto]="--drafter auto"
@@ -10,7 +13,7 @@ declare -A how=(
     [passes]="--drafter partial,suffix --tree 2,2 --draft-passes 5 --kv-budget 64 --kv-policy window"
 )
 
-# stop strings that end anywhere in a round, also inside a token; ids and text
+# Stop strings that end anywhere in a round, also inside a token, with output as text and as ids.
 "$LONGHAND" $G -n 120 --drafter none >"$TMP/whole"
 "$LONGHAND" $G -n 120 --drafter none --format ids >"$TMP/whole_ids"
 n=$(wc -c <"$TMP/whole")
@@ -21,122 +24,186 @@ for at in 40 97 151 230; do
         "$LONGHAND" $G -n 120 --drafter none --stop "$stop" --format $f >"$TMP/want"
         bad=
         for h in auto tree passes; do
-            "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
+            "$LONGHAND" $G -n 120 ${how[$h]} --stop "$stop" --format $f --json-stats "$TMP/stats" >"$TMP/t" &&
+                cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
             [ $f = text ] || grep -q "\"tokens\": $(wc -l <"$TMP/want")," "$TMP/stats" || bad+=" $h(tokens)"
-            [ -s "$TMP/want" ] && ! cmp -s "$TMP/want" "$TMP/whole" && ! cmp -s "$TMP/want" "$TMP/whole_ids" || bad+=" (no stop)"
+            [ -s "$TMP/want" ] && ! cmp -s "$TMP/want" "$TMP/whole" &&
+                ! cmp -s "$TMP/want" "$TMP/whole_ids" || bad+=" (no stop)"
         done
         [ -z "$bad" ]; result stop_at_byte_${at}_${f}_is_that_of_plain_decoding $? "stop '$stop':$bad"
     done
 done
 
-# an end of text in the middle of a round, and a length that ends there
+# An end of text, or the last wanted token, in the middle of a round.
 for bias in 8 9.5 11; do
     "$LONGHAND" $G -n 200 --drafter none --logit-bias 4095:$bias --format ids >"$TMP/want"
     bad=
     for h in auto tree passes; do
-        "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
+        "$LONGHAND" $G -n 200 ${how[$h]} --logit-bias 4095:$bias --format ids >"$TMP/t" &&
+            cmp -s "$TMP/want" "$TMP/t" || bad+=" $h"
     done
     n=$(wc -l <"$TMP/want")
-    [ -z "$bad" ] && [ "$n" -gt 0 ] && [ "$n" -lt 200 ]; result end_of_text_with_bias_${bias} $? "after $n tokens:$bad"
+    [ -z "$bad" ] && [ "$n" -gt 0 ] && [ "$n" -lt 200 ]
+    result end_of_text_with_bias_${bias} $? "after $n tokens:$bad"
 done
 bad=
 for n in 1 2 3 5 8 13; do
     head -$n "$TMP/whole_ids" >"$TMP/want"
-    for h in auto tree passes; do "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"; done
+    for h in auto tree passes; do
+        "$LONGHAND" $G -n $n ${how[$h]} --format ids >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $n:$h"
+    done
 done
 "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 --drafter none >"$TMP/want"
-for h in auto tree passes; do "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" empty:$h"; done
+for h in auto tree passes; do
+    "$LONGHAND" run -m $MODEL -p "" -s 5 -q -n 40 ${how[$h]} >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" ||
+        bad+=" empty:$h"
+done
 [ -z "$bad" ]; result short_texts_are_the_beginning_of_long_ones $? "$bad"
 
-# several texts: each its own, with its own statistics
+# Several samples: each has its own text and its own statistics.
 "$LONGHAND" $G -n 60 --drafter none --samples 3 -o "$TMP/plain"
 for h in auto tree passes; do
     "$LONGHAND" $G -n 60 ${how[$h]} --samples 3 -o "$TMP/many" --json-stats "$TMP/many.json"
-    cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" && cmp -s "$TMP/plain.2" "$TMP/many.2"; result samples_with_$h $? "differ"
-    [ "$(cat "$TMP/many.json.0" "$TMP/many.json.1" "$TMP/many.json.2" | grep -c '"tokens": 60,')" = 3 ]; result samples_have_their_statistics_with_$h $? "$(ls "$TMP")"
+    cmp -s "$TMP/plain.0" "$TMP/many.0" && cmp -s "$TMP/plain.1" "$TMP/many.1" &&
+        cmp -s "$TMP/plain.2" "$TMP/many.2"
+    result samples_with_$h $? "differ"
+    [ "$(cat "$TMP/many.json.0" "$TMP/many.json.1" "$TMP/many.json.2" | grep -c '"tokens": 60,')" = 3 ]
+    result samples_have_their_statistics_with_$h $? "$(ls "$TMP")"
 done
 differ samples_differ "$TMP/plain.1" "$TMP/plain.2"
-"$LONGHAND" $G -n 60 --compute f32 --drafter none >"$TMP/want"; "$LONGHAND" $G -n 60 --compute f32 --tree 2,2 >"$TMP/t"; same f32_drafted_is_f32_plain "$TMP/want" "$TMP/t"
+"$LONGHAND" $G -n 60 --compute f32 --drafter none >"$TMP/want"
+"$LONGHAND" $G -n 60 --compute f32 --tree 2,2 >"$TMP/t"
+same f32_drafted_is_f32_plain "$TMP/want" "$TMP/t"
 
-# the fields that INTERFACES names, and those of plain decoding
+# --json-stats has every documented field, also for plain decoding.
 "$LONGHAND" $G -n 120 ${how[tree]} --json-stats "$TMP/s" >/dev/null
 "$LONGHAND" $G -n 120 ${how[auto]} --json-stats "$TMP/a" >/dev/null
 "$LONGHAND" $G -n 120 --drafter none --json-stats "$TMP/p" >/dev/null
 missing=
-for f in finish_reason model seed prompt_tokens tokens seconds prefill_seconds tokens_per_second rounds mean_acceptance_length alpha beta drafted verified_rows accepted \
-         reached_per_depth accepted_per_depth acceptance_histogram sources time draft verify checkpoint controller other refreshes windows start; do
+for f in finish_reason model seed prompt_tokens tokens seconds prefill_seconds tokens_per_second rounds \
+    mean_acceptance_length alpha beta drafted verified_rows accepted reached_per_depth accepted_per_depth \
+    acceptance_histogram sources time draft verify checkpoint controller other refreshes windows start; do
     for s in s a p; do grep -q "\"$f\": " "$TMP/$s" || missing+=" $f($s)"; done
 done
 [ -z "$missing" ]; result json_stats_has_the_fields_of_a_report $? "$missing"
-grep -q '"rounds": 120, "mean_acceptance_length": 1.0000, "alpha": null, .*"accepted": 0,.*"sources": {}' "$TMP/p"; result plain_decoding_has_a_round_per_token $? "$(cat "$TMP/p")"
-grep -q '"beta": null' "$TMP/a" && grep -qE '"beta": [0-9.]+' "$TMP/s"; result beta_is_for_fixed_trees $? "$(cat "$TMP/a")"
+grep -q '"rounds": 120, "mean_acceptance_length": 1.0000, "alpha": null, .*"accepted": 0,.*"sources": {}' \
+    "$TMP/p"
+result plain_decoding_has_a_round_per_token $? "$(cat "$TMP/p")"
+grep -q '"beta": null' "$TMP/a" && grep -qE '"beta": [0-9.]+' "$TMP/s"
+result beta_is_for_fixed_trees $? "$(cat "$TMP/a")"
 rounds=$(sed -nE 's/.*"rounds": ([0-9]+),.*/\1/p' "$TMP/s")
-[ "$rounds" -gt 0 ] && [ "$rounds" -lt 100 ] && grep -qE '"partial": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"; result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
+[ "$rounds" -gt 0 ] && [ "$rounds" -lt 100 ] &&
+    grep -qE '"partial": \{"drafted": [1-9][0-9]*, "accepted": [1-9]' "$TMP/s"
+result a_repeating_text_takes_fewer_rounds $? "$(head -c 600 "$TMP/s")"
 
-# guesses for which nothing is finite end no text: every token that the text does not have, with an infinite embedding
-cp -r tests/data/models/mistral-nowindow-f16 "$TMP/inf"; I="run -m $TMP/inf -s 3 -n 200 --ignore-eos --temperature 0.3 -q"
-"$LONGHAND" $I -p "the cat sat on the mat" --drafter none --format ids >"$TMP/ids"; "$LONGHAND" $I -p "the cat sat on the mat" --drafter none >"$TMP/want"
-echo "the cat sat on the mat" | python3 -c 'import json,sys; print(json.dumps(sys.stdin.read().strip()))' | "$LONGHAND" tokenize -m "$TMP/inf" --jsonl - | tr -d '[] ' | tr , '\n' >>"$TMP/ids"
+# Drafted tokens with infinite hidden states do not end a text: every token that is not in the text gets an
+# infinite embedding.
+cp -r tests/data/models/mistral-nowindow-f16 "$TMP/inf"
+I="run -m $TMP/inf -s 3 -n 200 --ignore-eos --temperature 0.3 -q"
+"$LONGHAND" $I -p "the cat sat on the mat" --drafter none --format ids >"$TMP/ids"
+"$LONGHAND" $I -p "the cat sat on the mat" --drafter none >"$TMP/want"
+echo "the cat sat on the mat" | python3 -c 'import json,sys; print(json.dumps(sys.stdin.read().strip()))' |
+    "$LONGHAND" tokenize -m "$TMP/inf" --jsonl - | tr -d '[] ' | tr , '\n' >>"$TMP/ids"
 python3 - "$TMP/inf/model.safetensors" "$TMP/ids" <<'E'
 import json, struct, sys
-b = bytearray(open(sys.argv[1], "rb").read()); n = struct.unpack("<Q", b[:8])[0]; t = json.loads(b[8:8 + n])["model.embed_tokens.weight"]
-used = {int(x) for x in open(sys.argv[2]) if x.strip()}; rows, width = t["shape"]; at = 8 + n + t["data_offsets"][0]
+b = bytearray(open(sys.argv[1], "rb").read())
+n = struct.unpack("<Q", b[:8])[0]
+t = json.loads(b[8:8 + n])["model.embed_tokens.weight"]
+used = {int(x) for x in open(sys.argv[2]) if x.strip()}
+rows, width = t["shape"]
+at = 8 + n + t["data_offsets"][0]
 for i in set(range(rows)) - used: b[at + 2 * width * i:at + 2 * width * i + 2] = b"\x00\x7c"
 open(sys.argv[1], "wb").write(b)
 E
 bad=
-for h in "--drafter none" "--drafter auto" "--drafter partial --tree 29" "--drafter partial,ngram,suffix --tree 5,3" "--drafter partial --tree 1,1"; do
-    "$LONGHAND" $I -p "the cat sat on the mat" $h >"$TMP/t" 2>"$TMP/err" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $h: $(head -c 200 "$TMP/err")"
+for h in "--drafter none" "--drafter auto" "--drafter partial --tree 29" \
+    "--drafter partial,ngram,suffix --tree 5,3" "--drafter partial --tree 1,1"; do
+    "$LONGHAND" $I -p "the cat sat on the mat" $h >"$TMP/t" 2>"$TMP/err" && cmp -s "$TMP/want" "$TMP/t" ||
+        bad+=" $h: $(head -c 200 "$TMP/err")"
 done
 [ -z "$bad" ]; result infinite_guesses_end_no_text $? "$bad"
 
-# of an attempt that goes on: its own rounds, in the windows of the text
-"$LONGHAND" run -m $MODEL -p x -s 5 --ignore-eos -n 2600 --tree 1,1 -q 2>/dev/null | head -c 5000 >"$TMP/t"     # a closed pipe: 75
-id=$("$LONGHAND" list --state paused --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
+# Statistics of a resumed job: the rounds of this attempt, in the windows of the whole text.
+"$LONGHAND" run -m $MODEL -p x -s 5 --ignore-eos -n 2600 --tree 1,1 -q 2>/dev/null |
+    head -c 5000 >"$TMP/t"     # the pipe closes, and the job is paused
+id=$("$LONGHAND" list --state paused --json |
+    python3 -c 'import json,sys; print(json.load(sys.stdin)["jobs"][-1]["job"])')
 "$LONGHAND" run --resume "$id" -q --json-stats "$TMP/s" >/dev/null && python3 - "$TMP/s" 2>"$TMP/err" <<'E'
 import json, sys
 s = json.load(open(sys.argv[1])); w = s["windows"]; made = sum(x["tokens"] for x in w)
 assert 0 < s["from"] < 2600 and s["tokens"] == 2600 and made == 2600 - s["from"], s
-assert w[0]["start"] == s["from"] and all(x["start"] % 1000 == 0 for x in w[1:]) and w[-1]["start"] + w[-1]["tokens"] == 2600, w
-assert abs(s["mean_acceptance_length"] - made / s["rounds"]) < 1e-3 and abs(s["tokens_per_second"] - made / s["seconds"]) < 1 and s["time"]["checkpoint"] > 0, s
+assert w[0]["start"] == s["from"] and all(x["start"] % 1000 == 0 for x in w[1:]), w
+assert w[-1]["start"] + w[-1]["tokens"] == 2600, w
+assert abs(s["mean_acceptance_length"] - made / s["rounds"]) < 1e-3, s
+assert abs(s["tokens_per_second"] - made / s["seconds"]) < 1 and s["time"]["checkpoint"] > 0, s
 E
 result statistics_of_an_attempt_that_goes_on $? "$(tail -1 "$TMP/err")"
 
-# the published rule: with several candidates another text, and it says so
+# The published verifier: with several candidates it writes another text, and its statistics say so.
 "$LONGHAND" $G -n 60 --tree 3,2 --verifier paper --json-stats "$TMP/s" >"$TMP/t"; r=$?
-[ $r = 0 ] && grep -q '"lossless": false' "$TMP/s" && grep -q '"lossless": true' "$TMP/a"; result the_published_rule_is_marked $? "exit $r: $(head -c 200 "$TMP/s")"
+[ $r = 0 ] && grep -q '"lossless": false' "$TMP/s" && grep -q '"lossless": true' "$TMP/a"
+result the_published_rule_is_marked $? "exit $r: $(head -c 200 "$TMP/s")"
 for a in "--tree 1 --drafter partial,ngram,suffix --ngram-lead all" "--preset tokenswift"; do
     "$LONGHAND" $G -n 60 $a --verifier paper >"$TMP/t" 2>"$TMP/err"; r=$?
-    [ $r = 0 ] && [ -s "$TMP/t" ]; result "the_published_rule_runs_with_${a// /_}" $? "exit $r: $(head -c 300 "$TMP/err")"
+    [ $r = 0 ] && [ -s "$TMP/t" ]
+    result "the_published_rule_runs_with_${a// /_}" $? "exit $r: $(head -c 300 "$TMP/err")"
 done
-check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
-check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
-check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
-# a heads file that a worker would refuse queues nothing
+check heads_of_a_file_that_is_not_there 2 'heads:/nonexistent: cannot open' \
+    run -m $MODEL -p x -n 5 --drafter heads:/nonexistent
+check heads_that_the_model_does_not_have 2 '^longhand: --drafter: .* has no drafting heads' \
+    submit -m tests/data/models/llama3-new-f16 -p x -n 5 --drafter ngram,heads
+check heads_that_the_preset_needs 2 '^longhand: --preset: .* has no drafting heads' \
+    submit -m tests/data/models/llama3-new-f16 -p x -n 5 --preset tokenswift
+# A heads file that a worker would reject queues nothing.
 before=$("$LONGHAND" list | tail -1)
-check heads_of_another_kind_of_file 2 'README.md: header length' submit -m $MODEL -p x -n 5 --drafter heads:README.md
-check heads_that_are_a_model 2 'model.safetensors: no tensor "heads.0.linear.weight"' run -m $MODEL -p x -n 5 --drafter "heads:$MODEL/model.safetensors"
-check heads_of_another_size 2 'heads of a model with hidden_size 256, this model has' submit -m tests/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
-[ "$("$LONGHAND" list | tail -1)" = "$before" ]; result nothing_was_queued_for_them $? "$("$LONGHAND" list | tail -3)"
-# heads of another model: said, and the same text; nothing is said of one's own
+check heads_of_another_kind_of_file 2 'README.md: header length' \
+    submit -m $MODEL -p x -n 5 --drafter heads:README.md
+check heads_that_are_a_model 2 'model.safetensors: no tensor "heads.0.linear.weight"' \
+    run -m $MODEL -p x -n 5 --drafter "heads:$MODEL/model.safetensors"
+check heads_of_another_size 2 'heads of a model with hidden_size 256, this model has' \
+    submit -m tests/data/models/llama2-bf16 -p x -n 5 --drafter "partial,heads:$MODEL/heads.safetensors"
+[ "$("$LONGHAND" list | tail -1)" = "$before" ]
+result nothing_was_queued_for_them $? "$("$LONGHAND" list | tail -3)"
+# Heads of another model: a notice, and the same text. The model's own heads: no notice.
 LC_ALL=C sed 's/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' $MODEL/heads.safetensors >"$TMP/foreign"
-check heads_of_another_model_are_told_of 0 'trained for another model' ${G/ -q/} -n 60 --drafter "heads:$TMP/foreign"
+check heads_of_another_model_are_told_of 0 'trained for another model' \
+    ${G/ -q/} -n 60 --drafter "heads:$TMP/foreign"
 cp "$TMP/out" "$TMP/t"
-"$LONGHAND" $G -n 60 --drafter none >"$TMP/want"; same heads_of_another_model_write_the_same_text "$TMP/want" "$TMP/t"
-"$LONGHAND" ${G/ -q/} -n 60 --drafter heads 2>&1 >"$TMP/t" | grep -q 'another model'; [ $? = 1 ] && cmp -s "$TMP/want" "$TMP/t"; result heads_of_the_model_are_not $?
-"$LONGHAND" $G -n 120 --drafter partial,heads --tree 1,2 --draft-passes 1 --draft-weights model --json-stats "$TMP/s" >"$TMP/t" && cmp -s "$TMP/whole" "$TMP/t" && ! grep -q '"draft_passes": 0,' "$TMP/s"; result drafts_of_the_model_itself_write_the_same_text $?
-limited() { (ulimit -s 256; ulimit -v $((mib * 1024)); GLIBC_TUNABLES=glibc.malloc.arena_max=1 "$LONGHAND" "$@" 2>"$TMP/err"); }
+"$LONGHAND" $G -n 60 --drafter none >"$TMP/want"
+same heads_of_another_model_write_the_same_text "$TMP/want" "$TMP/t"
+"$LONGHAND" ${G/ -q/} -n 60 --drafter heads 2>&1 >"$TMP/t" | grep -q 'another model'
+[ $? = 1 ] && cmp -s "$TMP/want" "$TMP/t"; result heads_of_the_model_are_not $?
+"$LONGHAND" $G -n 120 --drafter partial,heads --tree 1,2 --draft-passes 1 --draft-weights model --json-stats \
+    "$TMP/s" >"$TMP/t" && cmp -s "$TMP/whole" "$TMP/t" && ! grep -q '"draft_passes": 0,' "$TMP/s"
+result drafts_of_the_model_itself_write_the_same_text $?
+limited() # run the program with $mib MiB of address space
+{
+    (
+        ulimit -s 256
+        ulimit -v $((mib * 1024))
+        GLIBC_TUNABLES=glibc.malloc.arena_max=1 "$LONGHAND" "$@" 2>"$TMP/err"
+    )
+}
 if [ $slower != 1 ]; then skip heads_are_planned "sanitizers need more address space"
-else mib=48; limited $G -n 90000 --drafter heads; [ $? = 2 ] && grep -q 'this needs .* MiB of memory (weights .*, heads 0\.[5-9].*ulimit -v' "$TMP/err"; result heads_are_planned $? "$(tail -c 300 "$TMP/err")"; fi
+else mib=48; limited $G -n 90000 --drafter heads
+[ $? = 2 ] && grep -q 'this needs .* MiB of memory (weights .*, heads 0\.[5-9].*ulimit -v' "$TMP/err"
+result heads_are_planned $? "$(tail -c 300 "$TMP/err")"; fi
 check draft_weights_of_4_bits 2 "draft-weights: 'int4' is not one of int8|model" $G -n 5 --draft-weights int4
-# less memory every time, until there is too little: before that drafts go without the model in 8 bits, and say so. Nothing fails for it, not even behind a job that had room
+# Less memory every time, until the job does not fit. Before that point drafts do without the 8-bit copy of
+# the model, and a notice says so. No job fails for that reason, not even after a job that had room for the
+# copy.
 "$LONGHAND" $G -n 20000 --stop "and" --drafter none >"$TMP/want"
 L="${G/ -q/} -n 20000 --stop and --threads 1 --drafter partial"
-three()                                     # a job with these draft weights, a short one, and a long one with the model's own
+# three WEIGHTS: work on a long and a short job with these draft weights, and a job that drafts with the
+# weights of the model.
+three()
 {
     rm -rf "$TMP/three.db"*; export LONGHAND_DB=$TMP/three.db
-    for a in "--draft-weights $1" "--draft-weights $1 -n 20" "--draft-weights model"; do "$LONGHAND" submit ${L#run} $a -q >/dev/null; done
-    limited work --threads 1 >/dev/null && [ "$("$LONGHAND" list --json | grep -o '"state": "done"' | wc -l)" = 3 ]
+    for a in "--draft-weights $1" "--draft-weights $1 -n 20" "--draft-weights model"; do
+        "$LONGHAND" submit ${L#run} $a -q >/dev/null
+    done
+    limited work --threads 1 >/dev/null &&
+        [ "$("$LONGHAND" list --json | grep -o '"state": "done"' | wc -l)" = 3 ]
 }
 told=; first=; bad=; threes=0
 for mib in $(seq 176 -4 60); do
@@ -144,12 +211,14 @@ for mib in $(seq 176 -4 60); do
     first=${first:-$mib}
     limited $L >"$TMP/t" && cmp -s "$TMP/want" "$TMP/t" || bad+=" $mib:$(tail -c 200 "$TMP/err")"
     grep -q 'no room to spare for the model in 8 bits' "$TMP/err" && told+=" $mib"
-    three model || continue                 # too little for three jobs without it, too
+    three model || continue                 # too little for three jobs even without the copy
     three int8 && threes=$((threes + 1)) || bad+=" three at $mib:$(tail -c 300 "$TMP/err")"
 done
 export LONGHAND_DB=$TMP/longhand.db
 if [ -z "$first" ]; then skip without_room_for_8_bits_drafts_ask_the_model "$(head -c 200 "$TMP/err")"
-else [ -n "$told" ] && [[ "$told" != *" $first"* ]] && [ -z "$bad" ] && [ $threes -gt 2 ]; result without_room_for_8_bits_drafts_ask_the_model $? "from $first to $mib MiB, told at$told, three jobs $threes times, failed at$bad"; fi
+else [ -n "$told" ] && [[ "$told" != *" $first"* ]] && [ -z "$bad" ] && [ $threes -gt 2 ]
+result without_room_for_8_bits_drafts_ask_the_model $? \
+    "from $first to $mib MiB, told at$told, three jobs $threes times, failed at$bad"; fi
 check verifier_needs_a_tree 2 'verifier paper: needs a fixed --tree' $G -n 5 --verifier paper
 check verifier_needs_drafts 2 'nothing to verify' $G -n 5 --verifier paper --drafter none
 check sinks_below_the_budget 2 'kv-sinks 16: must be 1 to 9' $G -n 5 --kv-budget 10

@@ -59,8 +59,8 @@ interrupt()
     status=$?
 }
 interrupt TERM "$TMP/d" 1 --steps 100000
-[ $status = 75 ] && grep -q 'stopped after step [0-9]* of 100000; the same command continues from' "$TMP/d.err" &&
-    [ -e "$TMP/d.safetensors.checkpoint" ]
+grep -q 'stopped after step [0-9]* of 100000; the same command continues from' "$TMP/d.err" &&
+    [ $status = 75 ] && [ -e "$TMP/d.safetensors.checkpoint" ]
 result a_stopped_training_exits_with_75 $? "exit $status: $(cat "$TMP/d.err")"
 
 # Killed between steps 3 and 11, and again, with other numbers of threads.
