@@ -1,6 +1,6 @@
-/* Chat templates. A template is a struct chat_template with its writer function, which reads a struct
- * scene. The table `templates` lists all; src/text/chat_known.h maps hashes of real templates to their
- * names. Start at chat_open and chat_render. */
+/* Chat templates. The table `templates` describes each one; write_chat writes the messages of a struct scene
+ * with it. src/text/chat_known.h maps hashes of real templates to their names. Start at chat_open and
+ * chat_render. */
 #include "src/text/chat.h"
 
 #include <stdio.h>
@@ -20,25 +20,35 @@ static const char *const role_names[] = { "system", "user", "assistant" };
 struct span { const char *s; size_t n; };
 struct turn { enum role role; struct span text; };
 
+/* A template: the forms of its turns, and the chats that it accepts. put_form writes a form, in which these
+ * letters stand for texts: %t the message, %s the message stripped, %y the system message, %b BOS, %e EOS, %d
+ * the date; %r two newlines and the message stripped on the right, or nothing if no text remains. */
+struct chat_template {
+    const char *name;
+    const char *turn[3];             /* by role */
+    const char *front;               /* a system message at the front; NULL: as turn[SYSTEM] */
+    const char *with_system;         /* the user turn that holds the system message of the front */
+    bool system_last;                /* that is the last message, if it is the user's; else the first turn */
+    const char *system;              /* written at the front if the chat has no system message */
+    const char *opening;             /* of the assistant's turn to generate */
+    const char *order;               /* the refusal unless user and assistant alternate; NULL: any order */
+    const char *no_system;           /* the refusal of a system message after the front; NULL: none */
+    bool order_first;                /* the order of all messages is checked before their roles */
+    enum { BOS_NONE, BOS_FRONT, BOS_TURNS } bos;     /* written once, or by the forms of turns */
+    bool eos;                        /* the template writes EOS */
+    bool always;                     /* llama3-first: always opens the assistant's turn */
+    bool around;                     /* chatml-bos: BOS unless an answer begins the chat; EOS after an answer
+                                      * that ends it */
+    bool thinks;                     /* qwen3: answers have thoughts */
+};
+
 /* The input of a template, and its output file. */
 struct scene {
     const struct chat *c;
     const struct chat_options *o;
     const struct turn *m; size_t n;
+    const struct span *system;       /* the system message at the front, or NULL */
     FILE *out;
-};
-typedef int write_fn(const struct scene *x, struct err *e);
-
-struct chat_template {
-    const char *name;
-    write_fn *write;
-    const char *system;              /* written if the chat has no system message */
-    bool bos, eos;                   /* the template writes them */
-    bool always;                     /* llama3: always opens the assistant's turn */
-    const char *open, *close;        /* mistral: written around a user message */
-    const char *before, *after;      /* mistral: written around an assistant message; `after` follows EOS */
-    bool system_first;               /* mistral: the system message is in the first user turn */
-    bool strips;                     /* mistral: answers are stripped */
 };
 
 /* ---- Python's strings ---- */
@@ -117,56 +127,68 @@ static struct span after_last(struct span t, const char *mark)
 
 /* ---- writing ---- */
 
+static struct span span_of(const char *s) { return (struct span){ s, strlen(s) }; }
 static void put(const struct scene *x, const char *s) { fputs(s, x->out); }
 static void put_text(const struct scene *x, struct span t) { fwrite(t.s, 1, t.n, x->out); }
-static void put_bos(const struct scene *x) { put(x, x->c->bos); }
-static void put_eos(const struct scene *x) { put(x, x->c->eos); }
+
+static void put_form(const struct scene *x, const char *form, struct span text)
+{
+    for (const char *f = form; *f; f++) {
+        if (*f != '%') {
+            fputc(*f, x->out);
+            continue;
+        }
+        switch (*++f) {
+        case 't': put_text(x, text); break;
+        case 's': put_text(x, strip(text)); break;
+        case 'r':
+            text = strip_right(text);
+            put(x, text.n ? "\n\n" : "");
+            put_text(x, text);
+            break;
+        case 'y': put_text(x, *x->system); break;
+        case 'b': put(x, x->c->bos); break;
+        case 'e': put(x, x->c->eos); break;
+        case 'd': put(x, x->o->date ? x->o->date : "26 Jul 2024"); break;
+        default: assert(!"a form has only these letters");
+        }
+    }
+}
 
 static int refuse(const struct scene *x, const char *words, struct err *e)
 {
     return err_set(e, ERR_INPUT, "chat template %s: %s", x->c->t->name, words);
 }
 
-/* The system message at the front, or NULL. *from: the index of the next message. */
-static const struct span *front_system(const struct scene *x, size_t *from)
+/* Checks the messages from `from` on, which is the user's. */
+static int check_turns(const struct scene *x, size_t from, struct err *e)
 {
-    *from = x->m[0].role == SYSTEM;
-    return *from ? &x->m[0].text : NULL;
-}
-
-/* Whether message i keeps the order user, assistant, user, .. counted from message `from`. */
-static bool in_turns(const struct scene *x, size_t i, size_t from)
-{
-    return (x->m[i].role == USER) == ((i - from) % 2 == 0);
-}
-
-static void put_chatml_turn(const struct scene *x, const char *role, struct span text)
-{
-    put(x, "<|im_start|>");
-    put(x, role);
-    put(x, "\n");
-    put_text(x, text);
-    put(x, "<|im_end|>\n");
-}
-
-/* ---- the templates ---- */
-
-/* ChatML; Qwen2 and Qwen2.5 add a default system message. */
-static int write_chatml(const struct scene *x, struct err *e)
-{
-    (void)e;
-    const char *system = x->c->t->system;
-    if (x->c->t->bos && x->m[0].role != ASSISTANT)
-        put_bos(x);
-    if (system && x->m[0].role != SYSTEM)
-        put_chatml_turn(x, "system", (struct span){ system, strlen(system) });
-    for (size_t i = 0; i < x->n; i++)
-        put_chatml_turn(x, role_names[x->m[i].role], x->m[i].text);
-    if (x->o->add_generation_prompt)
-        put(x, "<|im_start|>assistant\n");
-    else if (x->c->t->bos && x->m[x->n - 1].role == ASSISTANT)
-        put_eos(x);
+    const struct chat_template *t = x->c->t;
+    for (int roles = !t->order_first; roles < 2; roles++)
+        for (size_t i = from; i < x->n; i++) {
+            if (t->order && (x->m[i].role == USER) != ((i - from) % 2 == 0))
+                return refuse(x, t->order, e);
+            if (roles && t->no_system && x->m[i].role == SYSTEM)
+                return refuse(x, t->no_system, e);
+        }
     return 0;
+}
+
+static bool is_tool_response(struct span t)
+{
+    static const char open[] = "<tool_response>", close[] = "</tool_response>";
+    const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
+    return t.n >= n_open && t.n >= n_close && !memcmp(t.s, open, n_open) &&
+           !memcmp(t.s + t.n - n_close, close, n_close);
+}
+
+/* The last message that asks; without one: the last message. */
+static size_t last_question(const struct scene *x)
+{
+    for (size_t i = x->n; i-- > 0;)
+        if (x->m[i].role == USER && !is_tool_response(x->m[i].text))
+            return i;
+    return x->n - 1;
 }
 
 /* Qwen3 keeps the assistant's thoughts only after the last question. There it writes the thought block
@@ -181,291 +203,99 @@ static void put_qwen3_answer(const struct scene *x, size_t i, bool after_questio
     }
     put(x, "<|im_start|>assistant\n");
     if (after_question && (i + 1 == x->n || thoughts.n > 0)) {
-        put(x, "<think>\n");
-        put_text(x, strip_newlines(thoughts, true, true));
-        put(x, "\n</think>\n\n");
+        put_form(x, "<think>\n%t\n</think>\n\n", strip_newlines(thoughts, true, true));
         text = strip_newlines(text, true, false);
     }
-    put_text(x, text);
-    put(x, "<|im_end|>\n");
+    put_form(x, "%t<|im_end|>\n", text);
 }
 
-static bool is_tool_response(struct span t)
+static int write_chat(struct scene *x, struct err *e)
 {
-    static const char open[] = "<tool_response>", close[] = "</tool_response>";
-    const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
-    return t.n >= n_open && t.n >= n_close && !memcmp(t.s, open, n_open) &&
-           !memcmp(t.s + t.n - n_close, close, n_close);
-}
-
-static int write_qwen3(const struct scene *x, struct err *e)
-{
-    (void)e;
-    size_t question = x->n - 1;
-    for (size_t i = x->n; i-- > 0;)
-        if (x->m[i].role == USER && !is_tool_response(x->m[i].text)) {
-            question = i;
-            break;
-        }
-    for (size_t i = 0; i < x->n; i++)
-        if (x->m[i].role == ASSISTANT)
-            put_qwen3_answer(x, i, i > question);
-        else
-            put_chatml_turn(x, role_names[x->m[i].role], x->m[i].text);
-    if (x->o->add_generation_prompt)
-        put(x,
-            x->o->no_thinking ? "<|im_start|>assistant\n<think>\n\n</think>\n\n" : "<|im_start|>assistant\n");
-    return 0;
-}
-
-/* Llama 2 writes the system message inside the first user turn. Later ones write nothing, as in the
- * original. */
-static int write_llama2(const struct scene *x, struct err *e)
-{
-    size_t from;
-    const struct span *system = front_system(x, &from);
+    const struct chat_template *t = x->c->t;
+    const size_t from = (t->front || t->with_system) && x->m[0].role == SYSTEM, question = last_question(x);
+    x->system = from ? &x->m[0].text : NULL;
+    if (check_turns(x, from, e))
+        return -1;
+    if (t->bos == BOS_FRONT && !(t->around && x->m[0].role == ASSISTANT))
+        put(x, x->c->bos);
+    if (t->front && (x->system || t->system))
+        put_form(x, t->front, x->system ? *x->system : span_of(t->system));
     for (size_t i = from; i < x->n; i++) {
-        struct span text = x->m[i].text;
-        if (!in_turns(x, i, from))
-            return refuse(x, "Conversation roles must alternate user/assistant/user/assistant/...", e);
-        if (x->m[i].role == USER) {
-            put_bos(x);
-            put(x, "[INST] ");
-            /* the original strips system and user text together, so the user text only on the right */
-            if (i == from && system) {
-                text = strip_right(text);
-                put(x, "<<SYS>>\n");
-                put_text(x, *system);
-                put(x, text.n > 0 ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
-            } else {
-                text = strip(text);
-            }
-            put_text(x, text);
-            put(x, " [/INST]");
-        } else if (x->m[i].role == ASSISTANT) {
-            put(x, " ");
-            put_text(x, strip(text));
-            put(x, " ");
-            put_eos(x);
-        }
-    }
-    return 0;
-}
-
-static void put_llama3_turn(const struct scene *x, const struct turn *t)
-{
-    put(x, "<|start_header_id|>");
-    put(x, role_names[t->role]);
-    put(x, "<|end_header_id|>\n\n");
-    put_text(x, strip(t->text));
-    put(x, "<|eot_id|>");
-}
-
-static void open_llama3_answer(const struct scene *x)
-{
-    if (x->o->add_generation_prompt || x->c->t->always)
-        put(x, "<|start_header_id|>assistant<|end_header_id|>\n\n");
-}
-
-static int write_llama3(const struct scene *x, struct err *e)
-{
-    (void)e;
-    put_bos(x);
-    for (size_t i = 0; i < x->n; i++)
-        put_llama3_turn(x, &x->m[i]);
-    open_llama3_answer(x);
-    return 0;
-}
-
-static int write_llama31(const struct scene *x, struct err *e)
-{
-    (void)e;
-    size_t from;
-    const struct span *system = front_system(x, &from);
-    put_bos(x);
-    put(x,
-        "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: ");
-    put(x, x->o->date ? x->o->date : "26 Jul 2024");
-    put(x, "\n\n");
-    if (system)
-        put_text(x, strip(*system));
-    put(x, "<|eot_id|>");
-    for (size_t i = from; i < x->n; i++)
-        put_llama3_turn(x, &x->m[i]);
-    open_llama3_answer(x);
-    return 0;
-}
-
-/* Mistral without system messages (v0.1 and v0.2 of the 7B, Mixtral). */
-static int write_mistral_plain(const struct scene *x, struct err *e)
-{
-    const struct chat_template *t = x->c->t;
-    put_bos(x);
-    for (size_t i = 0; i < x->n; i++) {
-        if (!in_turns(x, i, 0))
-            return refuse(x, "Conversation roles must alternate user/assistant/user/assistant/...", e);
-        if (x->m[i].role == SYSTEM)
-            return refuse(x, "Only user and assistant roles are supported!", e);
-        put(x, x->m[i].role == USER ? t->open : t->before);
-        put_text(x, x->m[i].text);
-        if (x->m[i].role == ASSISTANT)
-            put_eos(x);
-        put(x, x->m[i].role == USER ? t->close : t->after);
-    }
-    return 0;
-}
-
-/* Mistral v1 writes the system message into the first user turn. v3 and v3-tekken write it into the last
- * message if that is the user's, and else drop it. v1 checks one message after the other; the others check
- * the order first. */
-static int write_mistral(const struct scene *x, struct err *e)
-{
-    static const char order[] = "After the optional system message, conversation roles must alternate "
-                                "user/assistant/user/assistant/...";
-    const struct chat_template *t = x->c->t;
-    size_t from;
-    const struct span *system = front_system(x, &from);
-    for (size_t i = from; i < x->n && !t->system_first; i++)
-        if (!in_turns(x, i, from))
-            return refuse(x, order, e);
-    put_bos(x);
-    for (size_t i = from; i < x->n; i++) {
-        const bool user = x->m[i].role == USER;
-        if (!in_turns(x, i, from))
-            return refuse(x, order, e);
-        if (x->m[i].role == SYSTEM)
-            return refuse(x,
-                          "Only user and assistant roles are supported, with the exception of an initial "
-                          "optional system message!",
-                          e);
-        put(x, user ? t->open : t->before);
-        if (user && system && i == (t->system_first ? from : x->n - 1)) {
-            put_text(x, *system);
-            put(x, "\n\n");
-        }
-        put_text(x, !user && t->strips ? strip(x->m[i].text) : x->m[i].text);
-        if (user)
-            put(x, t->close);
-        else
-            put_eos(x);
-    }
-    return 0;
-}
-
-/* Mistral v7 has a turn for system messages, which may stand anywhere, and checks no order. */
-static int write_mistral_v7(const struct scene *x, struct err *e)
-{
-    (void)e;
-    const struct chat_template *t = x->c->t;
-    put_bos(x);
-    for (size_t i = 0; i < x->n; i++) {
         const enum role r = x->m[i].role;
-        put(x, r == USER ? t->open : r == SYSTEM ? "[SYSTEM_PROMPT] " : t->before);
-        put_text(x, x->m[i].text);
-        if (r == ASSISTANT)
-            put_eos(x);
+        if (t->thinks && r == ASSISTANT)
+            put_qwen3_answer(x, i, i > question);
+        else if (t->with_system && x->system && r == USER && i == (t->system_last ? x->n - 1 : from))
+            put_form(x, t->with_system, x->m[i].text);
         else
-            put(x, r == USER ? t->close : "[/SYSTEM_PROMPT]");
+            put_form(x, t->turn[r], x->m[i].text);
     }
+    if (t->opening && (x->o->add_generation_prompt || t->always))
+        put(x, t->opening);
+    else if (t->around && x->m[x->n - 1].role == ASSISTANT)
+        put(x, x->c->eos);
+    if (t->thinks && x->o->add_generation_prompt && x->o->no_thinking)
+        put(x, "<think>\n\n</think>\n\n");
     return 0;
 }
 
-/* Vicuna v1.1 and later, as FastChat writes it (the models ship no template): one line, turns separated by
- * spaces. */
-static int write_vicuna(const struct scene *x, struct err *e)
-{
-    size_t from;
-    const struct span *system = front_system(x, &from);
-    put_bos(x);
-    put_text(x, system ? *system : (struct span){ x->c->t->system, strlen(x->c->t->system) });
-    put(x, " ");
-    for (size_t i = from; i < x->n; i++) {
-        if (!in_turns(x, i, from) || x->m[i].role == SYSTEM)
-            return refuse(x, "Conversation roles must alternate user/assistant/user/assistant/...", e);
-        put(x, x->m[i].role == USER ? "USER: " : "ASSISTANT: ");
-        put_text(x, x->m[i].text);
-        if (x->m[i].role == USER)
-            put(x, " ");
-        else
-            put_eos(x);
-    }
-    if (x->o->add_generation_prompt)
-        put(x, "ASSISTANT:");
-    return 0;
-}
+/* ---- the templates ---- */
 
-/* Another template in use for Vicuna: one line for each turn. A system message in the middle writes
- * nothing. */
-static int write_vicuna_lines(const struct scene *x, struct err *e)
-{
-    size_t from;
-    const struct span *system = front_system(x, &from);
-    put_bos(x);
-    if (system) {
-        put_text(x, strip(*system));
-        put(x, "\n\n");
-    }
-    for (size_t i = from; i < x->n; i++) {
-        if (!in_turns(x, i, from))
-            return refuse(x, "Conversation roles must alternate user/assistant/user/assistant/...", e);
-        if (x->m[i].role == SYSTEM)
-            continue;
-        put(x, x->m[i].role == USER ? "USER: " : "ASSISTANT: ");
-        put_text(x, strip(x->m[i].text));
-        if (x->m[i].role == ASSISTANT)
-            put_eos(x);
-        put(x, "\n");
-    }
-    if (x->o->add_generation_prompt)
-        put(x, "ASSISTANT:");
-    return 0;
-}
-
-static int write_zephyr(const struct scene *x, struct err *e)
-{
-    (void)e;
-    for (size_t i = 0; i < x->n; i++) {
-        put(x, x->m[i].role == SYSTEM ? "<|system|>\n"
-               : x->m[i].role == USER ? "<|user|>\n"
-                                      : "<|assistant|>\n");
-        put_text(x, x->m[i].text);
-        put_eos(x);
-        put(x, "\n");
-    }
-    if (x->o->add_generation_prompt)
-        put(x, "<|assistant|>\n");
-    return 0;
-}
+#define ROLES_ALTERNATE "onversation roles must alternate user/assistant/user/assistant/..."
+#define IM_TURN(role) "<|im_start|>" role "\n%t<|im_end|>\n"
+#define CHATML \
+    .turn = { IM_TURN("system"), IM_TURN("user"), IM_TURN("assistant") }, .opening = "<|im_start|>assistant\n"
+#define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define HEADER_TURN(role) HEADER(role) "%s<|eot_id|>"
+#define LLAMA3 \
+    .bos = BOS_FRONT, .opening = HEADER("assistant"), \
+    .turn = { HEADER_TURN("system"), HEADER_TURN("user"), HEADER_TURN("assistant") }
+/* Mistral without system messages: v0.1 and v0.2 of the 7B, Mixtral. */
+#define MISTRAL_V0 \
+    .bos = BOS_FRONT, .eos = true, .order = "C" ROLES_ALTERNATE, \
+    .no_system = "Only user and assistant roles are supported!"
+#define MISTRAL \
+    .bos = BOS_FRONT, .eos = true, .order = "After the optional system message, c" ROLES_ALTERNATE, \
+    .no_system = "Only user and assistant roles are supported, with the exception of an initial " \
+                 "optional system message!"
 
 static const struct chat_template templates[] = {
-    { .name = "chatml", .write = write_chatml },
-    { .name = "chatml-bos", .write = write_chatml, .bos = true, .eos = true },
-    { .name = "llama2", .write = write_llama2, .bos = true, .eos = true },
-    { .name = "llama3", .write = write_llama3, .bos = true },
-    { .name = "llama3-first", .write = write_llama3, .bos = true, .always = true },
-    { .name = "llama3.1", .write = write_llama31, .bos = true },
-    { .name = "mistral-v0.1", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ",
-      .close = " [/INST]", .before = "", .after = " " },
-    { .name = "mistral-v0.2", .write = write_mistral_plain, .bos = true, .eos = true, .open = "[INST] ",
-      .close = " [/INST]", .before = "", .after = "" },
-    { .name = "mistral-v1", .write = write_mistral, .bos = true, .eos = true, .open = " [INST] ",
-      .close = " [/INST]", .before = " ", .system_first = true },
-    { .name = "mistral-v3", .write = write_mistral, .bos = true, .eos = true, .open = "[INST] ",
-      .close = "[/INST]", .before = " ", .strips = true },
-    { .name = "mistral-v3-tekken", .write = write_mistral, .bos = true, .eos = true, .open = "[INST]",
-      .close = "[/INST]", .before = "" },
-    { .name = "mistral-v7", .write = write_mistral_v7, .bos = true, .eos = true, .open = "[INST] ",
-      .close = "[/INST]", .before = " " },
-    { .name = "qwen1.5", .write = write_chatml, .system = "You are a helpful assistant" },
-    { .name = "qwen2", .write = write_chatml, .system = "You are a helpful assistant." },
-    { .name = "qwen2.5", .write = write_chatml,
+    { .name = "chatml", CHATML },
+    { .name = "chatml-bos", CHATML, .bos = BOS_FRONT, .eos = true, .around = true },
+    /* A system message after the front writes nothing, as in the original, which also strips system and
+     * user text together: the user text of that turn only on the right. */
+    { .name = "llama2", .bos = BOS_TURNS, .eos = true, .order = "C" ROLES_ALTERNATE,
+      .turn = { "", "%b[INST] %s [/INST]", " %s %e" },
+      .with_system = "%b[INST] <<SYS>>\n%y\n<</SYS>>%r [/INST]" },
+    { .name = "llama3", LLAMA3 },
+    { .name = "llama3-first", LLAMA3, .always = true },
+    { .name = "llama3.1", LLAMA3, .system = "",
+      .front = HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: %d\n\n%s<|eot_id|>" },
+    { .name = "mistral-v0.1", MISTRAL_V0, .turn = { "", "[INST] %t [/INST]", "%t%e " } },
+    { .name = "mistral-v0.2", MISTRAL_V0, .turn = { "", "[INST] %t [/INST]", "%t%e" } },
+    { .name = "mistral-v1", MISTRAL, .turn = { "", " [INST] %t [/INST]", " %t%e" },
+      .with_system = " [INST] %y\n\n%t [/INST]" },
+    { .name = "mistral-v3", MISTRAL, .turn = { "", "[INST] %t[/INST]", " %s%e" }, .order_first = true,
+      .with_system = "[INST] %y\n\n%t[/INST]", .system_last = true },
+    { .name = "mistral-v3-tekken", MISTRAL, .turn = { "", "[INST]%t[/INST]", "%t%e" }, .order_first = true,
+      .with_system = "[INST]%y\n\n%t[/INST]", .system_last = true },
+    { .name = "mistral-v7", .bos = BOS_FRONT, .eos = true,
+      .turn = { "[SYSTEM_PROMPT] %t[/SYSTEM_PROMPT]", "[INST] %t[/INST]", " %t%e" } },
+    { .name = "qwen1.5", CHATML, .front = IM_TURN("system"), .system = "You are a helpful assistant" },
+    { .name = "qwen2", CHATML, .front = IM_TURN("system"), .system = "You are a helpful assistant." },
+    { .name = "qwen2.5", CHATML, .front = IM_TURN("system"),
       .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant." },
-    { .name = "qwen3", .write = write_qwen3 },
-    { .name = "vicuna", .write = write_vicuna, .bos = true, .eos = true,
+    { .name = "qwen3", CHATML, .thinks = true },
+    /* v1.1 and later, as FastChat writes it: the models ship no template */
+    { .name = "vicuna", .bos = BOS_FRONT, .eos = true, .order = "C" ROLES_ALTERNATE,
+      .no_system = "C" ROLES_ALTERNATE, .turn = { "", "USER: %t ", "ASSISTANT: %t%e" }, .front = "%t ",
+      .opening = "ASSISTANT:",
       .system = "A chat between a curious user and an artificial intelligence assistant. "
       "The assistant gives helpful, detailed, and polite answers to the user's questions." },
-    { .name = "vicuna-lines", .write = write_vicuna_lines, .bos = true, .eos = true },
-    { .name = "zephyr", .write = write_zephyr, .eos = true },
+    /* another template in use for Vicuna */
+    { .name = "vicuna-lines", .bos = BOS_FRONT, .eos = true, .order = "C" ROLES_ALTERNATE,
+      .turn = { "", "USER: %s\n", "ASSISTANT: %s%e\n" }, .front = "%s\n\n", .opening = "ASSISTANT:" },
+    { .name = "zephyr", .eos = true, .opening = "<|assistant|>\n",
+      .turn = { "<|system|>\n%t%e\n", "<|user|>\n%t%e\n", "<|assistant|>\n%t%e\n" } },
 };
 
 /* ---- recognising a template ---- */
@@ -479,8 +309,8 @@ static const struct chat_template *by_name(const char *name)
 }
 
 const char *chat_name(const struct chat *c) { return c->t->name; }
-bool chat_has_thinking(const struct chat *c) { return c->t->write == write_qwen3; }
-bool chat_has_date(const struct chat *c) { return c->t->write == write_llama31; }
+bool chat_has_thinking(const struct chat *c) { return c->t->thinks; }
+bool chat_has_date(const struct chat *c) { return c->t->front && strstr(c->t->front, "%d"); }
 
 const char *chat_template_name_of_hash(const char *sha256)
 {
@@ -716,7 +546,7 @@ static int render(const struct scene *in, char **text, size_t *size, struct err 
     x.out = memory_file(text, size);
     if (!x.out)
         return err_set(e, ERR_FAILED, "no memory for a chat");
-    int rc = x.c->t->write(&x, e);
+    int rc = write_chat(&x, e);
     if (ferror(x.out) | fclose(x.out))
         rc = err_set(e, ERR_FAILED, "no memory for a chat");
     if (rc == 0)

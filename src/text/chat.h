@@ -7,15 +7,15 @@
  *     if (chat_encode(&c, tokenizer, m, 1, &o, &ids, &n_ids, e)) ...
  *     chat_close(&c);
  *
- * A chat template is a Jinja program. longhand does not interpret it. The well-known templates are written in
- * C (src/text/chat.c), one function for each layout, and a model's template is recognised by the SHA-256 of
+ * A chat template is a Jinja program. longhand does not interpret it. A table describes the well-known templates
+ * (src/text/chat.c), and a model's template is recognised by the SHA-256 of
  * its whole text. A template that differs from a known one in a default system message, a space or a newline
  * makes other prompts. The model answers those worse, and nobody notices. A template that is not known byte
  * for byte is therefore refused with the list of names, and --chat-template NAME selects one of them. Two
  * differences do not count, because Jinja itself removes them: line ends become \n, and one newline at the
  * very end is dropped.
  *
- * Each function equals transformers' apply_chat_template (text, ids, refusals) on the cases of
+ * Each template equals transformers' apply_chat_template (text, ids, refusals) on the cases of
  * tests/data/chat. scripts/make_chat_fixtures.py renders those cases with the real templates.
  *
  * Equality with transformers has these consequences:
