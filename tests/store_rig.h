@@ -1,4 +1,4 @@
-/* What the tests of the store share: a folder of their own, small jobs, and raw SQL beside the store. */
+/* Shared by the tests of the store: a folder of their own, small jobs, and raw SQL beside the store. */
 #pragma once
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "runs/store/store.h"
 #include "tests/test.h"
 
-/* in memory where there is such a place: fsync costs nothing there */
+/* in /dev/shm if it exists: fsync is free there */
 static char rig_dir[64], rig_path[96];
 
 static inline void rig_end(void)
@@ -25,7 +25,7 @@ static inline void rig_end(void)
     rig_dir[0] = 0;
 }
 
-/* An empty folder; rig_path is a file in it that is not there. The folder before is removed. */
+/* Make an empty folder; rig_path is a missing file in it. Removes the previous folder. */
 static inline void rig_new(void)
 {
     rig_end();
@@ -36,14 +36,14 @@ static inline void rig_new(void)
     snprintf(rig_path, sizeof rig_path, "%s/t.db", rig_dir);
 }
 
-/* The store's file is these bytes. */
+/* Write these bytes to the store's file. */
 static inline void rig_write(const void *p, size_t n)
 {
     FILE *f = fopen(rig_path, "wb");
     CHECK(f && fwrite(p, 1, n, f) == n && fclose(f) == 0, "%s", rig_path);
 }
 
-/* 0: it cannot be read. */
+/* The hash of a file; 0: it cannot be read. */
 static inline uint64_t file_hash(const char *path)
 {
     char *data;
@@ -68,7 +68,7 @@ static inline struct store *rig_open(enum store_mode mode)
     return s;
 }
 
-/* Raw SQL on the file, through a connection of its own; the first column of the last row. */
+/* Run raw SQL on the file, through its own connection. Returns the first column of the last row. */
 static inline int64_t rig_sql(const char *sql)
 {
     sqlite3 *db;

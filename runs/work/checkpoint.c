@@ -327,13 +327,7 @@ void checkpoint_close(struct checkpoint *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
-    c->stop = true;
-    pthread_cond_signal(&c->work);
-    pthread_mutex_unlock(&c->lock);
-    pthread_join(c->thread, NULL);
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->work);
+    thread_stop(c->thread, &c->lock, &c->work, &c->stop);
     pthread_cond_destroy(&c->done);
     free_all(c);
 }

@@ -80,13 +80,7 @@ void heartbeat_stop(struct heartbeat *h)
 {
     if (!h)
         return;
-    pthread_mutex_lock(&h->lock);
-    h->stop = true;
-    pthread_cond_signal(&h->wake);
-    pthread_mutex_unlock(&h->lock);
-    pthread_join(h->thread, NULL);
-    pthread_mutex_destroy(&h->lock);
-    pthread_cond_destroy(&h->wake);
+    thread_stop(h->thread, &h->lock, &h->wake, &h->stop);
     store_close(h->store);
     free(h);
 }

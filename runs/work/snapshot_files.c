@@ -324,13 +324,7 @@ void snapshot_files_close(struct snapshot_files *x)
     if (!x)
         return;
     snapshot_files_wait(x, 0);
-    pthread_mutex_lock(&x->lock);
-    x->close = true;
-    pthread_cond_signal(&x->work);
-    pthread_mutex_unlock(&x->lock);
-    pthread_join(x->thread, NULL);
-    pthread_mutex_destroy(&x->lock);
-    pthread_cond_destroy(&x->work);
+    thread_stop(x->thread, &x->lock, &x->work, &x->close);
     pthread_cond_destroy(&x->done);
     store_close(x->store);
     free(x);

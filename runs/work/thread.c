@@ -16,6 +16,17 @@ int thread_start(pthread_t *t, void *(*run)(void *ctx), void *ctx, const char *p
     return rc ? err_set(e, ERR_FAILED, "no thread for %s: %s", purpose, strerror(rc)) : 0;
 }
 
+void thread_stop(pthread_t t, pthread_mutex_t *lock, pthread_cond_t *wake, bool *stop)
+{
+    pthread_mutex_lock(lock);
+    *stop = true;
+    pthread_cond_signal(wake);
+    pthread_mutex_unlock(lock);
+    pthread_join(t, NULL);
+    pthread_mutex_destroy(lock);
+    pthread_cond_destroy(wake);
+}
+
 void cond_init(pthread_cond_t *c)
 {
     pthread_condattr_t monotonic;
