@@ -36,7 +36,7 @@ struct checkpoint {
     size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
     double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows]: not committed yet */
     size_t dirty_from, dirty_to;         /* windows with sums that are not committed */
-    size_t flushes_asked, flushes_done;
+    size_t flushes_requested, flushes_done;
     const struct job_end *end;
     bool stop, ended;
     int status;                          /* 0; 1: the job is lost; -1: failed, see `err` */
@@ -74,7 +74,7 @@ static bool wait_for_work(struct checkpoint *c)
     while (!c->stop && c->status == 0) {
         const bool first = c->n_committed == 0 && c->n_put > 0;
         double due = first ? 0 : c->last_start + c->o.seconds, now = clock_seconds();
-        if (c->end || c->flushes_asked > c->flushes_done || (pending(c) && now >= due))
+        if (c->end || c->flushes_requested > c->flushes_done || (pending(c) && now >= due))
             return true;
         if (pending(c))
             cond_wait_until(&c->work, &c->lock, due);
@@ -129,7 +129,7 @@ static void *checkpoint_thread(void *p)
     struct err e;
     pthread_mutex_lock(&c->lock);
     while (wait_for_work(c)) {
-        size_t flushes = c->flushes_asked, n_put = c->n_put, n_rounds = c->n_rounds, n_notes = c->n_notes;
+        size_t flushes = c->flushes_requested, n_put = c->n_put, n_rounds = c->n_rounds, n_notes = c->n_notes;
         gather(c, &b);
         pthread_mutex_unlock(&c->lock);
         double start = clock_seconds(), cpu = thread_cpu_seconds();
@@ -308,7 +308,7 @@ int checkpoint_flush(struct checkpoint *c, struct err *e)
     double start = clock_seconds();
     pthread_mutex_lock(&c->lock);
     assert(!c->end);
-    int rc = wait_done(c, ++c->flushes_asked, e);
+    int rc = wait_done(c, ++c->flushes_requested, e);
     c->put_seconds += clock_seconds() - start;
     return rc;
 }

@@ -487,10 +487,13 @@ static int write_round(struct task *t, struct err *e)
     decode_count(d, m->n - first);
     add_counters(t);
     const struct round_stats *s = &d->round;
-    struct round_row row = { .tokens = m->n - first, .sources = path_sources(s),
-                             .depth = (unsigned)s->drafted_depth, .drafted = (unsigned)s->drafted,
-                             .rows = (unsigned)s->rows, .accepted = (unsigned)MIN(m->n - first,
-                                 s->tokens - 1), .draft_seconds = (float)s->draft,
+    struct round_row row = { .tokens = m->n - first,
+                             .sources = path_sources(s),
+                             .depth = (unsigned)s->drafted_depth,
+                             .drafted = (unsigned)s->drafted,
+                             .rows = (unsigned)s->rows,
+                             .accepted = (unsigned)MIN(m->n - first, s->tokens - 1),
+                             .draft_seconds = (float)s->draft,
                              .verify_seconds = (float)s->verify };
     struct err why;
     int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);

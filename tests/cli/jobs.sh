@@ -217,8 +217,7 @@ begins()
 }
 begins; result text_of_a_failed_job_is_readable $? "$n bytes"
 check run_with_another_model_names_the_difference 2 'made with model .*--accept-numerics-change' \
-    run --resume \
-    $id -q
+    run --resume $id -q
 before=$(tokens_of $id); "$L" retry $id -q; "$L" work -q --accept-numerics-change --max-time 3 2>/dev/null
 [ "$(tokens_of $id)" -gt "$before" ] && begins
 result an_accepted_change_continues $? "$before, $(tokens_of $id)"
