@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad command lines exit with 2 and one line that names what is wrong, where, the value, and what is allowed. Then
-# the help.
+# Bad command lines exit with 2 and one line that names what is wrong, where, the value, and what is allowed.
+# Then the help.
 . tests/cli/lib.inc
 R="run --model $MODEL --prompt x --tokens 5"
 check unknown_verb_is_named_with_the_nearest 2 "unknown verb 'rum': did you mean 'run'" rum
@@ -23,16 +23,22 @@ check tree_with_a_hole 2 "is not a list of whole numbers" $R --tree 1,,3
 check budget_below_sinks 2 "must be 1 to 9, below --kv-budget 10" $R --kv-budget 10
 check verifier_without_a_tree 2 "needs a fixed --tree" $R --verifier paper
 check verifier_without_a_drafter 2 "nothing to verify" $R --verifier paper --drafter none
-check cuda_that_is_not_here 2 "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are available" $R --device cuda:63
+check cuda_that_is_not_here 2 \
+    "^longhand: --device cuda:63: .*(no CUDA|driver|no GPU|no cuda:63).*auto and cpu are available" $R \
+    --device cuda:63
 check all_gpus_are_for_work 2 "--device cuda:all: several GPUs are for .longhand work." $R --device cuda:all
-check all_gpus_that_are_not_here 2 "--device cuda:all: .*(no CUDA|driver|no GPU).*auto and cpu are available" work --device cuda:all
+check all_gpus_that_are_not_here 2 \
+    "--device cuda:all: .*(no CUDA|driver|no GPU).*auto and cpu are available" work --device cuda:all
 check unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $R --device tpu
 check device_of_no_number 2 "--device: 'cuda:x' is not one of" work --device cuda:x
 check worker_without_its_gpu 2 "--device cuda:63: .*auto and cpu are available" work --device cuda:63
 T="train heads --model $MODEL --data $MODEL/openings/portrait.txt --out $TMP/h"
-check training_without_its_gpu 2 "^longhand: --device cuda:63: .*auto and cpu are available" $T --device cuda:63
-check training_is_not_for_all_gpus 2 "--device cuda:all: several GPUs are for .longhand work." $T --device cuda:all
-check training_on_an_unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $T --device tpu
+check training_without_its_gpu 2 "^longhand: --device cuda:63: .*auto and cpu are available" $T --device \
+    cuda:63
+check training_is_not_for_all_gpus 2 "--device cuda:all: several GPUs are for .longhand work." $T --device \
+    cuda:all
+check training_on_an_unknown_device 2 "--device: 'tpu' is not one of auto, cpu, cuda, cuda:N, cuda:all" $T \
+    --device tpu
 check bad_choice_lists_choices 2 "'html' is not one of text\|ids" $R --format html
 check tokens_zero 2 "'0' is not a whole number from 1 to" run --tokens 0
 check tokens_with_a_tail 2 "'12x' is not a whole number" run -n 12x
@@ -55,15 +61,21 @@ check prompt_twice 2 "only one of them" $R --prompt-file x
 check tokens_missing 2 "--tokens N is missing" run --model $MODEL --prompt x
 check model_missing 2 "--model DIR is missing" run --prompt x --tokens 5
 check model_not_there 2 "/nonexistent: No such file" run --prompt x --tokens 5 --model /nonexistent
-check model_not_in_the_cache 2 "'no/such' is not a directory here, and is not in the Hugging Face cache" run --prompt x --tokens 5 --model no/such
-check prompt_file_not_there 2 "/nonexistent: cannot open" run --model $MODEL --tokens 5 --prompt-file /nonexistent
-check prompt_file_is_a_folder 2 "cannot read: Is a directory" run --model $MODEL --tokens 5 --prompt-file tests
+check model_not_in_the_cache 2 "'no/such' is not a directory here, and is not in the Hugging Face cache" run \
+    --prompt x --tokens 5 --model no/such
+check prompt_file_not_there 2 "/nonexistent: cannot open" run --model $MODEL --tokens 5 --prompt-file \
+    /nonexistent
+check prompt_file_is_a_folder 2 "cannot read: Is a directory" run --model $MODEL --tokens 5 --prompt-file \
+    tests
 printf 'ab\xc3\xa9\xffcd' >"$TMP/bad.txt"
-check prompt_file_invalid_utf8 2 "invalid UTF-8 at offset 4" run --model $MODEL --tokens 5 --prompt-file "$TMP/bad.txt"
-check prompt_invalid_utf8 2 "--prompt: invalid UTF-8 at offset 1" run --model $MODEL --tokens 5 --prompt $'a\x80'
+check prompt_file_invalid_utf8 2 "invalid UTF-8 at offset 4" run --model $MODEL --tokens 5 --prompt-file \
+    "$TMP/bad.txt"
+check prompt_invalid_utf8 2 "--prompt: invalid UTF-8 at offset 1" run --model $MODEL --tokens 5 --prompt \
+    $'a\x80'
 check beyond_the_context 2 "2 prompt tokens \+ --tokens 131071 are beyond this model's context of 131072.*--context-scaling.*--allow-beyond-context" \
     run --model $MODEL --prompt x --tokens 131071
-check memory_names_numbers 2 "needs [0-9.]+ MiB .*KV cache [0-9.]+.*are available" run --model $MODEL --prompt x --tokens 900000000 --allow-beyond-context
+check memory_names_numbers 2 "needs [0-9.]+ MiB .*KV cache [0-9.]+.*are available" run --model $MODEL \
+    --prompt x --tokens 900000000 --allow-beyond-context
 check samples_need_files 2 "more than one text needs -o" $R --samples 2
 check output_folder_not_there 2 "cannot write" $R -o /nonexistent/out.txt
 LONGHAND_ISA=z80 check unknown_twin 2 "z80" $R
@@ -80,6 +92,7 @@ result help_all_shows_the_rest_but_no_aliases $? "help --all"
 same help_verb_equals_verb_help "$TMP/a" "$TMP/b"
 check help_of_an_unknown_verb 2 "unknown verb 'xx'" help xx
 check version_works 0 '' --version
-grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" && grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a compute_80)$' "$TMP/out"
+grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" &&
+    grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a compute_80)$' "$TMP/out"
 result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
 exit $failed
