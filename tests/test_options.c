@@ -20,7 +20,8 @@ static int parse(const char *line)
 
 #define GOOD(line) CHECK(parse(line) == 0, "%s: %s", line, e.msg)
 #define BAD(line, part) do { int r = parse(line); \
-    CHECK(r == -1 && e.code == ERR_INPUT && strstr(e.msg, part) && !strchr(e.msg, '\n'), "%s: %d '%s'", line, r, e.msg); \
+    CHECK(r == -1 && e.code == ERR_INPUT && strstr(e.msg, part) && !strchr(e.msg, '\n'), "%s: %d '%s'", line, \
+          r, e.msg); \
     if (r == 0) options_free(&o); } while (0)
 
 static void options_have_their_defaults(void)

@@ -1,19 +1,19 @@
-/* The worker where the store is not to be had. */
+/* A worker while another program holds the database. */
 #include <pthread.h>
 
 #include "runs/work/worker.h"
 #include "tests/store_rig.h"
 
-enum { BUSY = 2 };                       /* seconds that a held database is waited for here */
+enum { BUSY = 2 };                       /* seconds that the worker waits for the database */
 
-static void *let_go(void *db)
+static void *release_later(void *db)
 {
     sleep(BUSY + 1);
     sqlite3_close(db);
     return NULL;
 }
 
-/* While another program holds the database the worker cannot read its job, and then can write again: the job is no worse for it. */
+/* A worker that cannot read its job, because another program holds the database, leaves the job in the queue. */
 static void a_held_database_fails_no_job(void)
 {
     const struct work_options how = { .stopped = JOB_QUEUED };
@@ -33,14 +33,14 @@ static void a_held_database_fails_no_job(void)
     CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == job, "%s", e.msg);
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_busy_timeout(other, 60000) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
-    pthread_create(&t, NULL, let_go, other);
+    pthread_create(&t, NULL, release_later, other);
     CHECK(worker_run(&w, &c, &how, NULL, &r, &e) == -1 && e.code == ERR_AGAIN &&
               strstr(e.msg, "held the database"),
           "%d %s", e.code, e.msg);
     pthread_join(t, NULL);
     stats_close(&r.stats);
     CHECK(rig_sql("SELECT state = 'queued' AND error IS NULL AND worker IS NULL AND idle = 0 FROM job") == 1);
-    CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == job, "and it is had again: %s", e.msg);
+    CHECK(store_claim(s, &wish, &c, &e) == 1 && c.job == job, "the job can be claimed again: %s", e.msg);
     worker_close(&w);
     store_close(s);
 }

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Batches: files of the OpenAI Batch API in, the same out; bad lines; names; interruptions; exports.
+# Batches: the input and output files of the OpenAI Batch API, bad lines, names, interruptions, exports.
 . tests/cli/lib.inc
 L="$LONGHAND"
 B=tests/batch_files.py
 python3 $B good 200 >"$TMP/in.jsonl" || { fail batch_files "python3 cannot make the files"; exit 1; }
 normal() { python3 $B normal "$1"; }
 
-# 200 lines there and back; the same command again is the same file, and goes through what was there
+# 200 lines and their results. The same command again writes the same file without new jobs.
 "$L" run --batch "$TMP/in.jsonl" -o "$TMP/out.jsonl" -m $MODEL -n 7 --seed 11 -q 2>"$TMP/err"; r=$?
 [ $r = 0 ] && [ ! -s "$TMP/err" ]; result run_batch $? "exit $r: $(head -c 300 "$TMP/err")"
 python3 $B check "$TMP/in.jsonl" "$TMP/out.jsonl" 7 11 >"$TMP/err" 2>&1
@@ -16,12 +16,13 @@ same run_batch_again_is_the_same_file "$TMP/first" "$TMP/out.jsonl"
 out=$(python3 scripts/check_openai_batch.py "$TMP/out.jsonl" 2>&1); r=$?
 if [ $r = 77 ]; then skip outputs_parse_with_the_openai_package "$out"; else result \
     outputs_parse_with_the_openai_package $r "$out"; fi
-id=$("$L" list --json | python3 -c 'import json,sys; print(next(j["job"] for j in json.load(sys.stdin)["jobs"] if j["custom_id"] == "r0"))')
+id=$("$L" list --json | python3 -c 'import json, sys
+print(next(j["job"] for j in json.load(sys.stdin)["jobs"] if j["custom_id"] == "r0"))')
 seed=$("$L" show "@in/r0" --json | sed -n 's/.*"seed_text": "\([0-9]*\)".*/\1/p')
 "$L" run -m $MODEL -p "Chapter 0. It was a dark night and" -n 7 --seed "$seed" -q >"$TMP/a"
 "$L" text "@in/r0" >"$TMP/b"; same line_writes_what_run_writes "$TMP/a" "$TMP/b"
 
-# exports: texts and ids are those of `text`; selection, order, gzip, partial
+# exports: texts and ids equal those of `text`; selection, order, gzip, partial
 "$L" export @in --format ids >"$TMP/a"; "$L" text @in --format ids >"$TMP/b"
 same export_ids "$TMP/a" "$TMP/b"
 "$L" export @in --format text -o "$TMP/a"; "$L" text @in >"$TMP/b"; same export_text "$TMP/a" "$TMP/b"
@@ -40,7 +41,7 @@ check export_of_nothing 2 'no job is selected by "@in/none"' export @in/none --f
 python3 $B distinct "$TMP/flat" "$L" "@in" >"$TMP/err" 2>&1
 result distinct_n_of_a_report_is_that_of_the_exported_ids $? "$(tail -3 "$TMP/err")"
 
-# outputs replace a file: never the database, nor the batch itself; what cannot be one is said before the work
+# An output replaces a file, but never the database or the batch itself. A bad output fails before the work.
 cp "$LONGHAND_DB" "$TMP/kept.db"; cp "$TMP/in.jsonl" "$TMP/kept.jsonl"; ln -s "$LONGHAND_DB" "$TMP/link.db"
 check output_is_the_database 2 'longhand.db is the database' export @in --format jsonl -o "$LONGHAND_DB"
 check output_is_a_link_to_the_database 2 'link.db is the database' run -m $MODEL -p x -n 2 -q -o \
@@ -55,7 +56,7 @@ check output_without_a_name 2 "output: '' is not the name of a file" run --batch
     $MODEL -n 7 -q --db "$TMP/unmade.db"
 [ ! -e "$TMP/unmade.db" ]; result nothing_is_made_then $? ""
 
-# names: only what is new is added, another body is refused with its line, and nothing is added then
+# names: only new requests are added; a line with another body is refused, and then nothing is added
 (cat "$TMP/in.jsonl"; python3 $B line new 1) >"$TMP/more.jsonl"
 [ "$("$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err")" = in ] &&
     grep -q '@in: 1 new jobs, ' "$TMP/err" && [ "$("$L" list --state queued | grep -c '@in/new')" = 1 ]
@@ -80,9 +81,11 @@ check quiet_export 0 '' export @in/new --format openai-batch -q
 "$L" cancel @in/new -q
 "$L" export @in/new --format openai-batch | grep -q '"response": null, "error": {"code": "cancelled"'
 result cancelled_line_is_an_error $? ""
-(P=$(readlink -f "$L"); cd "$TMP" && cp in.jsonl books.jsonl && "$P" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"; [ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
+(P=$(readlink -f "$L"); cd "$TMP" && cp in.jsonl books.jsonl &&
+    "$P" submit --batch books.jsonl -m "$OLDPWD/$MODEL" -n 7 -q --db "$TMP/names.db") >"$TMP/a"
+[ "$(cat "$TMP/a")" = books ]; result batch_is_named_after_its_file $? "$(cat "$TMP/a")"
 
-# a second submission says nothing of settings that it did not use; a request keeps its samples
+# A second submission reports no settings that it did not use. A request keeps its samples.
 "$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>"$TMP/err" >/dev/null
 [ "$(wc -l <"$TMP/err")" = 2 ] && ! grep -q 'seed\|own settings' "$TMP/err"
 result nothing_new_has_no_seed $? "$(cat "$TMP/err")"
@@ -93,7 +96,7 @@ check samples_stay 2 \
 "$L" submit --batch "$TMP/more.jsonl" --name in -m $MODEL -n 7 2>&1 >/dev/null | grep -q '@in: 1 new jobs'
 result removed_line_is_queued_again $? ""; "$L" cancel @in/new -q
 
-# shards: every line in one of them, numbered over all lines of the file
+# shards: every line is in one of them; lines are numbered over the whole file
 for i in 1 2 3; do "$L" submit --batch "$TMP/in.jsonl" --shard $i/3 -m $MODEL -n 7 -s 11 -q --db \
     "$TMP/shard$i.db" >/dev/null; done
 "$L" list --db "$TMP/shard1.db" --db "$TMP/shard2.db" --db "$TMP/shard3.db" --json | python3 -c '
@@ -103,11 +106,14 @@ for j in d["jobs"]: n.setdefault(j["db"], set()).add(int(j["custom_id"][1:]))
 a, b, c = (n[p] for p in sorted(n))
 assert a | b | c == set(range(200)) and not a & b and not b & c and not a & c, n
 assert 0 in a and 1 in b and 2 in c and 3 in a, n
-assert d["counts"]["queued"] == len(d["jobs"]) > 200 and len(d["databases"]) == 3, d["counts"]' 2>"$TMP/err"; result shards_share_the_lines $? "$(tail -2 "$TMP/err")"
+assert d["counts"]["queued"] == len(d["jobs"]) > 200 and len(d["databases"]) == 3, d["counts"]' 2>"$TMP/err"
+result shards_share_the_lines $? "$(tail -2 "$TMP/err")"
 "$L" report 1 2 --db "$TMP/shard1.db" --db "$TMP/shard2.db" --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
-assert [(j["job"], j["db"][-9:]) for j in r] == [(1, "shard1.db"), (2, "shard1.db"), (1, "shard2.db"), (2, "shard2.db")], r' 2>"$TMP/err"; result report_of_several_databases $? "$(tail -1 "$TMP/err")"
+assert [(j["job"], j["db"][-9:]) for j in r] == [(1, "shard1.db"), (2, "shard1.db"),
+                                                  (1, "shard2.db"), (2, "shard2.db")], r' 2>"$TMP/err"
+result report_of_several_databases $? "$(tail -1 "$TMP/err")"
 "$L" report @in/r0 @in/r1 --db "$TMP/shard1.db" --db "$TMP/shard2.db" >"$TMP/a"
 grep -q "@in/r0 in .*/shard1.db" "$TMP/a" && grep -q "@in/r1 in .*/shard2.db" "$TMP/a" &&
     [ "$(wc -l <"$TMP/a")" = 3 ]; result a_name_may_be_in_one_of_them $? "$(cat "$TMP/a")"
@@ -121,21 +127,30 @@ check a_name_in_none_of_them 2 'no job is selected by "@in/r2"' report @in/r2 --
     "$TMP/shard2.db"
 check the_same_database_twice 2 'is given twice' list --db "$TMP/shard1.db" --db \
     "$TMP/../$(basename "$TMP")/shard1.db"
-"$L" export @in --format openai-batch --partial --db "$TMP/shard3.db" --db "$TMP/shard1.db" --db "$TMP/shard2.db" >"$TMP/a"; python3 -c '
+"$L" export @in --format openai-batch --partial --db "$TMP/shard3.db" --db "$TMP/shard1.db" \
+    --db "$TMP/shard2.db" >"$TMP/a"
+python3 -c '
 import json, sys
-assert [json.loads(l)["custom_id"] for l in open(sys.argv[1])] == [f"r{i}" for i in range(200)]' "$TMP/a" 2>"$TMP/err"; result shards_come_out_as_one_batch $? "$(tail -1 "$TMP/err")"
+assert [json.loads(l)["custom_id"] for l in open(sys.argv[1])] == [f"r{i}" for i in range(200)]' "$TMP/a" \
+    2>"$TMP/err"
+result shards_come_out_as_one_batch $? "$(tail -1 "$TMP/err")"
 check shard_beyond 2 "shard: I: '4' is not a whole number from 1 to 3" submit --batch "$TMP/in.jsonl" \
     --shard 4/3 -m $MODEL
 check several_databases_are_for_reading 2 'is given 2 times, one database is allowed' pause --all --db \
     "$TMP/shard1.db" --db "$TMP/shard2.db"
 
-# what stands in the body is instead of the command line's, also an empty list; JSON's escapes are the only
-# ones
+# A field of the body replaces the option, even if it is an empty list. Only JSON's escapes are decoded.
 lists() { "$L" show "$1" --json |
     python3 -c \
-    'import json, sys; p = json.load(sys.stdin); p = p[0] if isinstance(p, list) else p; p = p["parameters"]; print(p["dry_sequence_breakers"], p["stop"])'; }
+    'import json, sys
+p = json.load(sys.stdin)
+p = (p[0] if isinstance(p, list) else p)["parameters"]
+print(p["dry_sequence_breakers"], p["stop"])'; }
 python3 -c 'import json
-for i, (b, s) in enumerate([([], []), (["\n", "\\n"], ["x"]), (None, None)]): print(json.dumps({"custom_id": f"l{i}", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "dry_multiplier": 1, "dry_sequence_breakers": b, "stop": s}}))' >"$TMP/lists.jsonl"
+for i, (b, s) in enumerate([([], []), (["\n", "\\n"], ["x"]), (None, None)]):
+    body = {"prompt": "x", "dry_multiplier": 1, "dry_sequence_breakers": b, "stop": s}
+    print(json.dumps({"custom_id": f"l{i}", "method": "POST", "url": "/v1/completions", "body": body}))' \
+    >"$TMP/lists.jsonl"
 "$L" submit --batch "$TMP/lists.jsonl" -m $MODEL -n 3 --stop end --dry-sequence-breaker ';' -q >/dev/null
 [ "$(lists @lists/l0)$(lists @lists/l1)$(lists @lists/l2)" = \
     "['none'] []['\\n', '\\\\\\\\n'] ['x'][';'] ['end']" ]
@@ -149,22 +164,33 @@ python3 -c \
     "$TMP/a" && grep -q '"metadata": {"id": 12345678901234567890}' "$TMP/b"
     result large_numbers_stay_in_metadata $? "$(grep metadata "$TMP/a")"
 
-# chat: options of the command line are the defaults of a line; the template decides what the model reads
-(echo '{"custom_id": "t", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}], "chat_template_kwargs": {"enable_thinking": true}}}'
- echo '{"custom_id": "o", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}]}}') >"$TMP/chat.jsonl"
-"$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q >/dev/null && "$L" export @chat --format jsonl --partial | python3 -c '
+# chat: options of the command line are defaults for the lines; the template decides what the model reads
+chat_line() # ID FIELDS
+{
+    echo "{\"custom_id\": \"$1\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\"," \
+        "\"body\": {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]$2}}"
+}
+(chat_line t ', "chat_template_kwargs": {"enable_thinking": true}'; chat_line o '') >"$TMP/chat.jsonl"
+"$L" submit --batch "$TMP/chat.jsonl" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q >/dev/null &&
+    "$L" export @chat --format jsonl --partial | python3 -c '
 import json, sys
 a, b = (json.loads(l)["prompt"] for l in sys.stdin)
-assert a == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n" and b == a + "<think>\n\n</think>\n\n", (a, b)' 2>"$TMP/err"; result options_are_defaults_of_chat_lines $? "$(tail -1 "$TMP/err")"
+assert a == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", a
+assert b == a + "<think>\n\n</think>\n\n", b' \
+    2>"$TMP/err"
+result options_are_defaults_of_chat_lines $? "$(tail -1 "$TMP/err")"
 "$L" run --chat --chat-template qwen3 --thinking off -p Hi -m $MODEL -n 3 -s 2 -q >"$TMP/a"
 python3 -c \
-    'import json, sys; l = json.loads(open(sys.argv[1]).readlines()[1]); l["body"]["seed"] = 2; print(json.dumps(l))' "$TMP/chat.jsonl" >"$TMP/chat2.jsonl"
+    'import json, sys
+l = json.loads(open(sys.argv[1]).readlines()[1])
+l["body"]["seed"] = 2
+print(json.dumps(l))' "$TMP/chat.jsonl" >"$TMP/chat2.jsonl"
 "$L" run --batch "$TMP/chat2.jsonl" -o "$TMP/out2" -m $MODEL -n 3 --chat-template qwen3 --thinking off -q
 "$L" text @chat2 >"$TMP/b"; same chat_line_writes_what_run_writes "$TMP/a" "$TMP/b"
 check chat_switch_that_a_template_lacks 2 'line 1: enable_thinking .*template zephyr has no such switch' \
     submit --batch <(head -1 "$TMP/chat.jsonl") --name sw -m $MODEL -n 3 --chat-template zephyr
 
-# bad lines: each is named with what is wrong, and nothing is queued
+# bad lines: a message names each line and what is wrong, and nothing is queued
 for i in 20 0; do
     python3 $B bad $i >"$TMP/bad.jsonl"
     "$L" submit --batch "$TMP/bad.jsonl" -m $MODEL -n 7 --db "$TMP/bad.db" >"$TMP/out" 2>"$TMP/err"; r=$?
@@ -183,7 +209,7 @@ check batch_and_prompt 2 'batch and --prompt' submit --batch "$TMP/in.jsonl" -p 
 check batch_of_no_file 2 'none.jsonl: cannot open' submit --batch "$TMP/none.jsonl" -m $MODEL
 check name_with_a_slash 2 'without /' submit --batch "$TMP/in.jsonl" --name a/b -m $MODEL
 
-# a failed job is an error of its line; the rest is there
+# A failed job is the error of its line; the other lines have texts.
 mkdir "$TMP/model"; cp $MODEL/*.json $MODEL/model.safetensors "$TMP/model/"
 python3 $B line x 2 >"$TMP/fails.jsonl"
 sed "s#\"max_tokens\"#\"model\": \"$TMP/model\", \"max_tokens\"#;s/r0/broken/" <(python3 $B line broken 1) \
@@ -198,8 +224,8 @@ cp $MODEL/model.safetensors "$TMP/model/"
     && [ "$(grep -c '"error": null' "$TMP/f.jsonl")" = 2 ]
 result failed_line_is_an_error $? "exit $r: $(cat "$TMP/err")"
 
-# killed again and again, and stopped by a signal: the same command goes on, and writes what an undisturbed
-# one writes
+# Killed again and again, and stopped by a signal: the same command continues, and writes what an undisturbed
+# command writes.
 python3 $B line k 10 | sed 's/"max_tokens": [0-9]*/"max_tokens": 300, "ignore_eos": true/' >"$TMP/k.jsonl"
 "$L" run --batch "$TMP/k.jsonl" -o "$TMP/calm.jsonl" -m $MODEL -s 5 -q --db "$TMP/calm.db"
 again="run --batch $TMP/k.jsonl -o $TMP/k.out -m $MODEL -s 5 -q --db $TMP/k.db"
@@ -233,7 +259,7 @@ result partial_shows_what_is_there $? "$(wc -l <"$TMP/a")"
 "$L" run --batch "$TMP/k.jsonl" -o "$TMP/s.out" -m $MODEL -s 5 -q --db "$TMP/s.db"
 normal "$TMP/s.out" >"$TMP/a"; same stopped_batch_goes_on "$TMP/b" "$TMP/a"
 
-# large ones: one transaction, the model read once. Seconds of processors: a busy machine makes them no slower
+# Large batches: one transaction, and the model is read once. Processor seconds do not depend on other load.
 n=1000; [ -z "${LONG:-}" ] || n=10000
 python3 $B line big $n >"$TMP/big.jsonl"
 timed() { local TIMEFORMAT='%U %S'; time_of=$({ time "$@" >"$TMP/out" 2>"$TMP/err" </dev/null; } 2>&1)
@@ -248,8 +274,10 @@ timed "$L" export @big --format openai-batch --partial --db "$TMP/big.db"
 [ $r = 0 ] && [ "$ms" -lt $((10000 * slower)) ] && [ "$(wc -l <"$TMP/out")" = $n ]
 result large_batch_is_exported_in_seconds $? "$r, $ms ms"
 echo "    $n lines: submit $a ms, list $b ms, export $ms ms of processors"
-# what Windows writes: a byte order mark, and lines that end with CR LF
-(printf '\357\273\277'; printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 4}}\r\n' a b) >"$TMP/windows.jsonl"
+# A file from Windows has a byte order mark, and its lines end with CR LF.
+(printf '\357\273\277'
+ printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": %s}\r\n' \
+     a '{"prompt": "x", "max_tokens": 4}' b '{"prompt": "x", "max_tokens": 4}') >"$TMP/windows.jsonl"
 "$LONGHAND" run --batch "$TMP/windows.jsonl" -m $MODEL -o "$TMP/windows.out" -q 2>"$TMP/err" &&
     [ "$(grep -c '"status_code": 200' "$TMP/windows.out")" = 2 ]
     result a_batch_file_from_windows $? "$(cat "$TMP/err")"

@@ -72,7 +72,8 @@ check prompt_file_invalid_utf8 2 "invalid UTF-8 at offset 4" run --model $MODEL 
     "$TMP/bad.txt"
 check prompt_invalid_utf8 2 "--prompt: invalid UTF-8 at offset 1" run --model $MODEL --tokens 5 --prompt \
     $'a\x80'
-check beyond_the_context 2 "2 prompt tokens \+ --tokens 131071 are beyond this model's context of 131072.*--context-scaling.*--allow-beyond-context" \
+beyond="2 prompt tokens \+ --tokens 131071 are beyond this model's context of 131072"
+check beyond_the_context 2 "$beyond.*--context-scaling.*--allow-beyond-context" \
     run --model $MODEL --prompt x --tokens 131071
 check memory_names_numbers 2 "needs [0-9.]+ MiB .*KV cache [0-9.]+.*are available" run --model $MODEL \
     --prompt x --tokens 900000000 --allow-beyond-context

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Files that a command is to write: none that it reads, no two the same, and what cannot be written is said
-# before the work.
+# The files that a command writes must be writable, distinct, and not inputs. A mistake fails before the work.
 . tests/cli/lib.inc
 cp -r $MODEL "$TMP/model"; head -c 3000 README.md >"$TMP/text"; cp "$TMP/text" "$TMP/other"
 ln -s model/config.json "$TMP/link"; mkdir "$TMP/dir"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The page of a report in a browser: its plots hold their data, what was hostile is text, nothing is loaded.
-# And the verb's usage.
+# The page of a report in a browser: its plots contain their data, hostile names are text, nothing is loaded.
+# Then the usage of the verb.
 . tests/cli/lib.inc
 check report_of_no_store 2 "no store here" report 1 --db "$TMP/none.db"
 check report_one_format 2 "only one of them" report 1 --json --csv --db "$TMP/none.db"

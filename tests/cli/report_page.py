@@ -1,10 +1,14 @@
-"""Compare what a browser makes of a report's page with the report's JSON: report_page.py DOM.html REPORT.json
+"""Compare the page of a report in a browser with the report's JSON: report_page.py DOM.html REPORT.json
 
-Every plotted line is read twice: from its data-y, and from the points that are drawn, by way of the labels at the axes. Prints what is wrong."""
+Every plotted line is read twice: from its attribute data-y, and from the points that are drawn, with the labels
+of the axes as the scale. Prints what is wrong."""
 import html.parser
 import json
 import re
 import sys
+
+
+LINKS = ("src", "href", "xlink:href", "srcset", "action", "data", "background", "poster", "ping")
 
 
 class Page(html.parser.HTMLParser):
@@ -15,7 +19,7 @@ class Page(html.parser.HTMLParser):
     def handle_starttag(self, tag, attributes):
         a = dict(attributes)
         self.tags.append(tag)
-        self.links += [(tag, k, v) for k, v in attributes if k in ("src", "href", "xlink:href", "srcset", "action", "data", "background", "poster", "ping") or k.startswith("on")]
+        self.links += [(tag, k, v) for k, v in attributes if k in LINKS or k.startswith("on")]
         if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy":
             self.policy = a["content"]
         if tag == "svg" and a.get("role") == "img":
@@ -39,14 +43,20 @@ class Page(html.parser.HTMLParser):
 
 def number(label):
     label = label.replace(",", "")
-    return float(label[:-2]) / 100 if label.endswith(" %") else float(label[:-1]) * 1000 if label.endswith("k") else float(label)
+    if label.endswith(" %"):
+        return float(label[:-2]) / 100
+    return float(label[:-1]) * 1000 if label.endswith("k") else float(label)
 
 
 def scale(labels, axis):
-    """The straight line through the labels of an axis: place -> value. Labels of y stand 4 below their line."""
+    """The straight line through the labels of an axis: place -> value. Labels of y are 4 below their line."""
     pairs = [((x, y - 4)[axis], number(t)) for x, y, t in labels]
     (p, v), (q, w) = min(pairs), max(pairs)
     return lambda at: v + (at - p) * (w - v) / (q - p), abs((w - v) / (q - p))
+
+
+def differ(a, b, by):
+    return (a is None) != (b is None) or (a is not None and abs(a - b) > by)
 
 
 def main():
@@ -57,11 +67,13 @@ def main():
     page, wrong = Page(), []
     page.feed(source)
     windows = report["windows"]
-    want = {"Speed": [[w["tokens_per_second"] for w in windows]], "Mean acceptance length": [[w["mean_acceptance_length"] for w in windows]],
+    want = {"Speed": [[w["tokens_per_second"] for w in windows]],
+            "Mean acceptance length": [[w["mean_acceptance_length"] for w in windows]],
             "Distinct-n of each 1,000 tokens": [[w["distinct"][n] for w in windows] for n in "1234"],
             "Distinct-n so far": [[w["distinct_so_far"][n] for w in windows] for n in "1234"]}
     if report["drafted"]:
-        want["Alpha and beta" if report["beta"] is not None else "Alpha"] = [[w["alpha"] for w in windows]] + ([[w["beta"] for w in windows]] if report["beta"] is not None else [])
+        lines = ("alpha", "beta") if report["beta"] is not None else ("alpha",)
+        want[" and ".join(lines).capitalize()] = [[w[k] for w in windows] for k in lines]
         want["Share by source"] = [[w["sources"][s]["share"] for w in windows] for s in report["sources"]]
     found = {p["title"]: p for p in page.plots if p["lines"]}
     if set(found) != set(want):
@@ -74,10 +86,12 @@ def main():
         to_y, fine = scale([p for p in plot["labels"] if p[0] == edge], 1)
         for line, values in zip(plot["lines"], want[title]):
             told = [None if s == "-" else float(s) for s in line["data-y"].split(" ")]
-            if len(told) != len(values) or any((a is None) != (b is None) or (a is not None and abs(a - b) > 1e-5 * max(1, abs(b))) for a, b in zip(told, values)):
+            pairs = zip(told, values)
+            if len(told) != len(values) or any(differ(a, b, 1e-5 * max(1, abs(b or 0))) for a, b in pairs):
                 wrong.append(f"{title}, {line['data-name']}: data-y {told[:5]}, not {values[:5]}")
             drawn = [to_y(float(y)) for _, y in re.findall(r"[ML]([-0-9.]+) ([-0-9.]+)", line["d"])]
-            if len(drawn) != sum(v is not None for v in values) or any(abs(a - b) > 0.2 * fine for a, b in zip(drawn, [v for v in values if v is not None])):
+            present = [v for v in values if v is not None]
+            if len(drawn) != len(present) or any(differ(a, b, 0.2 * fine) for a, b in zip(drawn, present)):
                 wrong.append(f"{title}, {line['data-name']}: drawn {drawn[:5]}, not {values[:5]}")
     if [l for l in page.links if not (l[1] == "href" and l[2].startswith("#"))]:
         wrong.append(f"leaves the page or runs something: {page.links[:3]}")

@@ -1,13 +1,15 @@
 #!/bin/bash
-# The HTML report of jobs that the worker made, opened in headless Chromium, which gives its plots' data back.
-# Texts in it are hostile.
+# The HTML report of jobs of a worker, opened in headless Chromium, which returns the data of the plots. Some
+# texts in it are hostile.
 . tests/cli/lib.inc
 L=$LONGHAND
 hostile=$TMP/$'m<b onclick=alert(1)>\xe2\x80\xaetxt'
 cp -r "$MODEL" "$hostile"
 P=(--prompt-file "$MODEL/openings/portrait.txt" --ignore-eos -s 3 -q)
-"$L" run --model "$hostile" "${P[@]}" -n 2300 --tree 1,2 --ngram-k 4 --stop '</script></style><script>document.title="owned"</script>' --stop $'\x01\x1b[31m' --stop '=1+1' \
-    --stop $'\xe2\x80\xab\xe2\x80\xaegpj.exe' -o "$TMP/text" </dev/null || fail a_job_for_the_page "longhand run"
+"$L" run --model "$hostile" "${P[@]}" -n 2300 --tree 1,2 --ngram-k 4 \
+    --stop '</script></style><script>document.title="owned"</script>' --stop $'\x01\x1b[31m' --stop '=1+1' \
+    --stop $'\xe2\x80\xab\xe2\x80\xaegpj.exe' -o "$TMP/text" </dev/null ||
+    fail a_job_for_the_page "longhand run"
 "$L" run --model "$MODEL" "${P[@]}" -n 1400 --penalty 1 --temperature 0 --drafter none -o "$TMP/text" \
     </dev/null || fail a_plain_job_for_the_page "longhand run"
 "$L" submit --model "$MODEL" "${P[@]}" -n 1400 --temperature 0 >/dev/null 2>&1; "$L" work -q
@@ -15,12 +17,13 @@ for i in 1 2 3; do "$L" report $i --html -o "$TMP/$i.html" && "$L" report $i --j
     fail report_$i "longhand report"; done
 "$L" report 1 2 3 --html -o "$TMP/all.html"; "$L" report 1 2 3 --by temperature --html -o "$TMP/by.html"
 
-# what a person sees first, from the JSON: length, time, speedup, end, repetition
+# the first figures of the page, from the JSON: length, time, speedup, end, repetition
 python3 - "$TMP" <<'PY' 2>"$TMP/err"
 import json, sys
 j = [json.load(open(f"{sys.argv[1]}/{i}.json")) for i in (1, 2, 3)]
 assert [x["tokens"] for x in j] == [2300, 1400, 1400] and all(x["finish_reason"] == "length" for x in j)
-assert j[0]["beta"] is not None and j[1]["beta"] is None and j[1]["drafted"] == 0 and j[1]["speedup_estimate"] is None
+assert j[0]["beta"] is not None and j[1]["beta"] is None
+assert j[1]["drafted"] == 0 and j[1]["speedup_estimate"] is None
 assert j[2]["speedup_estimate"] is None or 0.05 < j[2]["speedup_estimate"] < 50
 assert len(j[0]["windows"]) == 3 and j[0]["checkpoints"]["commits"] >= 1
 assert j[1]["repetition"] and j[1]["repetition"][0]["excerpt"], "greedy text without a penalty repeats itself"

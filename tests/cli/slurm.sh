@@ -1,12 +1,16 @@
 #!/bin/bash
-# scripts/longhand.sbatch: an array over one batch file, out before the time limit, requeued. First as Slurm
-# would call it, with a scontrol that only takes notes; then, with LONG=1, under slurmctld and slurmd on this
-# machine.
+# scripts/longhand.sbatch: an array over one batch file that stops before the time limit and is queued again.
+# First the script alone, with a scontrol that only records its arguments; then, with LONG=1, under slurmctld
+# and slurmd on this machine.
 . tests/cli/lib.inc
 LONGHAND=$(readlink -f "$LONGHAND")
 model=$(readlink -f "$MODEL")
-for i in 0 1 2 3; do echo \
-    "{\"custom_id\": \"r$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Day $i of the voyage began with rain.\"}}"; done >"$TMP/book.jsonl"
+line() # ID PROMPT
+{
+    echo "{\"custom_id\": \"$1\", \"method\": \"POST\", \"url\": \"/v1/completions\"," \
+        "\"body\": {\"prompt\": \"$2\"}}"
+}
+for i in 0 1 2 3; do line "r$i" "Day $i of the voyage began with rain."; done >"$TMP/book.jsonl"
 G=(--model "$model" --ignore-eos --seed 5 --drafter none)
 T=(--tokens 2500)
 LONGHAND_DB=$TMP/whole.db "$LONGHAND" run --batch "$TMP/book.jsonl" -o "$TMP/whole.jsonl" "${G[@]}" \
@@ -15,7 +19,8 @@ LONGHAND_DB=$TMP/whole.db "$LONGHAND" run --batch "$TMP/book.jsonl" -o "$TMP/who
 texts() # FILES: custom_id and text, in order
 {
     python3 -c 'import json,sys
-for r in sorted((json.loads(l) for f in sys.argv[1:] for l in open(f)), key=lambda r: r["custom_id"]): print(r["custom_id"], json.dumps(r["response"]["body"]["choices"][0]["text"]))' "$@"
+for r in sorted((json.loads(l) for f in sys.argv[1:] for l in open(f)), key=lambda r: r["custom_id"]):
+    print(r["custom_id"], json.dumps(r["response"]["body"]["choices"][0]["text"]))' "$@"
 }
 texts "$TMP/whole.jsonl" >"$TMP/want"
 [ "$(awk 'length > 1000' "$TMP/want" | wc -l)" = 4 ]
@@ -24,12 +29,14 @@ result there_are_four_texts_to_compare_with $? "$(cut -c1-80 "$TMP/want")"
 # ---- the script alone ----
 mkdir "$TMP/bin" "$TMP/alone"
 printf '#!/bin/sh\necho "$@" >>"%s/asked"\n' "$TMP" >"$TMP/bin/scontrol"; chmod +x "$TMP/bin/scontrol"
-element() # I [ARGS]: as Slurm starts element I of 2
+element() # I [ARGS]: starts element I of 2 as Slurm does
 {
     local i=$1
     shift
-    exec env PATH="$TMP/bin:$PATH" LONGHAND="$LONGHAND" LONGHAND_DIR="$TMP/alone" SLURM_SUBMIT_DIR="$TMP" SLURM_ARRAY_JOB_ID=77 SLURM_ARRAY_TASK_ID="$i" SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=1 \
-        SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" "${T[@]}"
+    exec env PATH="$TMP/bin:$PATH" LONGHAND="$LONGHAND" LONGHAND_DIR="$TMP/alone" \
+        SLURM_SUBMIT_DIR="$TMP" SLURM_ARRAY_JOB_ID=77 SLURM_ARRAY_TASK_ID="$i" SLURM_ARRAY_TASK_COUNT=2 \
+        SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=2 SLURM_CPUS_PER_TASK=1 "$@" \
+        bash scripts/longhand.sbatch "$TMP/book.jsonl" "${G[@]}" "${T[@]}"
 }
 element 1 >"$TMP/log" 2>&1 & script=$!
 for _ in $(seq $((200 * slower))); do [ \
@@ -65,8 +72,8 @@ if [ -z "${LONG:-}" ]; then skip slurm_requeues_until_all_is_done "takes minutes
 exit $failed; fi
 S=$TMP/slurm host=$(hostname -s)
 mkdir -p "$S/state" "$S/spool"; chmod 755 "$TMP" "$S"
-# Whatever happens: the jobs first, then the daemons, then what Slurm started and would leave behind. All of
-# it has this folder in its environment or its command line
+# In any case end the jobs first, then the daemons, then the processes that Slurm started. All of them have
+# this folder in their environment or on their command line.
 daemons=
 clean()
 {
@@ -84,11 +91,10 @@ clean()
 trap clean EXIT
 trap 'exit 1' INT TERM
 
-# A text for each element, so long that none is written between Slurm's start and its signal: what a minute of
-# a processor wrote undisturbed, whatever else the machine had to do. Both at the same time, as Slurm runs
-# them; then the shorter one's length is asked for, and these are the texts to have
-for i in 1 2; do echo \
-    "{\"custom_id\": \"long$i\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"Night $i of the voyage began with rain.\"}}"; done >"$TMP/voyage.jsonl"
+# A text for each element, too long to be finished between Slurm's start and its signal: the text that one
+# minute of processor time writes. Both texts are written at the same time, as Slurm runs them. The jobs under
+# Slurm then ask for the length of the shorter text and must write the same texts.
+for i in 1 2; do line "long$i" "Night $i of the voyage began with rain."; done >"$TMP/voyage.jsonl"
 written=()
 for i in 1 2; do
     export LONGHAND_DB=$S/calm-$i.db
@@ -143,12 +149,13 @@ ready 'scontrol ping | grep -q UP'
 slurmd -D -f "$SLURM_CONF" >"$S/slurmd.log" 2>&1 & daemons="$! $daemons"
 ready '[ "$(sinfo -h -o %T)" = idle ]'
 
-# Slurm looks at time limits twice a minute, and sends a signal up to half a minute early: here 15 to 45 s
-# behind the start, with more than a minute left. Who has left twice has a limit that it does not reach, so
-# that a slow machine needs no more starts than a quick one
+# Slurm checks time limits twice a minute and sends the signal up to half a minute early: here 15 to 45 s
+# after the start, with more than a minute left. An element that has stopped twice gets a limit that it does
+# not reach, so that a slow machine needs no more starts than a fast one.
 export LONGHAND LONGHAND_DIR=$S
 start=$SECONDS
-id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=2 --signal=B:USR1@75 -o "$S/log-%a" scripts/longhand.sbatch "$TMP/voyage.jsonl" "${G[@]}" --tokens "$tokens" 2>"$TMP/err")
+id=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --time=2 --signal=B:USR1@75 -o "$S/log-%a" \
+    scripts/longhand.sbatch "$TMP/voyage.jsonl" "${G[@]}" --tokens "$tokens" 2>"$TMP/err")
 [ -n "$id" ]; result sbatch_takes_the_script $? "$(cat "$TMP/err")"
 [ -n "$id" ] || exit 1
 left() { cat "$S/log-$1" 2>/dev/null | grep -c 'queued again'; }
@@ -160,7 +167,7 @@ while [ $((SECONDS - start)) -lt 1800 ]; do
         ! scontrol update JobId="${id}_$i" TimeLimit=600 2>/dev/null || more[$i]=1; done
     sleep 1
 done
-echo "    left with 75: $(left 1) and $(left 2) times, all done behind $((SECONDS - start)) s"
+echo "    left with 75: $(left 1) and $(left 2) times, all done after $((SECONDS - start)) s"
 [ "$(left 1)" -ge 1 ] && [ "$(left 2)" -ge 1 ] &&
     [ "$(cat "$S"/log-? | grep -c 'done, exit status 0')" = 2 ]
     result slurm_requeues_until_all_is_done $? "$(tail -n 5 "$S"/log-? "$S/slurmctld.log")"
@@ -170,7 +177,7 @@ for i in 1 2; do
     export LONGHAND_DB=$S/voyage-$i-of-2.db
     [ "$("$LONGHAND" list | grep -c ' done ')" = 1 ]
     result "the_store_of_element_$i" $? "$("$LONGHAND" list 2>&1; ls "$S")"
-    # where the long text was left: further each time, and in its middle; and it was gone on with behind each
+    # Each start left the long text further on, and before its end; the next start continued it.
     at=$("$LONGHAND" show 1 | sed -n 's/.*  released: at token \([0-9]*\).*/\1/p')
     echo "    the long text of element $i was left at tokens $(echo $at) of $tokens"
     echo "$at" |
@@ -180,7 +187,9 @@ for i in 1 2; do
     "$LONGHAND" show 1 --json | python3 -c '
 import json, sys
 j, left = json.load(sys.stdin), len(sys.argv[2:])
-assert left >= 1 and j["state"] == "done" and j["resumes"] == left and j["tokens"] == int(sys.argv[1]), (j["state"], j["resumes"], j["tokens"])' "$tokens" $at 2>"$TMP/err"; result "a_text_of_element_${i}_was_gone_on_with" $? "$(tail -1 "$TMP/err")"
+found = (j["state"], j["resumes"], j["tokens"])
+assert left >= 1 and found == ("done", left, int(sys.argv[1])), found' "$tokens" $at 2>"$TMP/err"
+    result "a_text_of_element_${i}_was_gone_on_with" $? "$(tail -1 "$TMP/err")"
     head -n "$tokens" "$S/calm-$i" >"$TMP/want"; ids "$LONGHAND_DB" >"$TMP/got"
     [ "$(wc -l <"$TMP/got")" = "$tokens" ] &&
         [ "$(grep -c "\"custom_id\": \"long$i\"" "$S/voyage-$i-of-2.out.jsonl")" = 1 ]
