@@ -116,7 +116,7 @@ static void nothing_is_allocated_in_a_round(void)
 
 static bool cache_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
 {
-    return g->cache[i].policy == policy && g->cache[i].budget == budget && g->planner.draft[i].budget == budget;
+    return g->cache[i].policy == policy && g->cache[i].budget == budget && g->planner.cache[i].budget == budget;
 }
 static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
 {
@@ -136,11 +136,11 @@ static void know_caches(struct decoder *d, size_t better)
     struct planner *p = &d->draft.planner;
     p->price = 1, p->credit = 0, p->exploring = false, p->speed = p->drafted = 0;
     for (size_t i = 0; i < COST_SIZES; i++) {
-        p->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows[i]) / (p->weight_bytes + 700 * p->kv_bytes);
+        p->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / (p->weight_bytes + 700 * p->kv_bytes);
         p->seen[i] = 100;
     }
     for (size_t i = 0; i < d->draft.n_caches; i++) {
-        p->draft[i].n = 40, p->draft[i].seconds = 1e-4;
+        p->cache[i].n = 40, p->cache[i].seconds = 1e-4;
         p->cache[i].trials = 400, p->cache[i].hits = i == better ? 360 : 160;
     }
 }
@@ -297,7 +297,7 @@ static void unlikely_proposals_are_looked_at(void)
     while (d.n_tokens < d.n_max) {
         struct planner *c = &d.draft.planner;
         for (size_t i = 1; i < COST_SIZES; i++)
-            c->size[i] = (double)cost_rows[i] * c->size[0];
+            c->size[i] = (double)cost_rows(i) * c->size[0];
         /* a look is a small part of a round, as it is of a real model's */
         c->credit = 1;
         step(&d);

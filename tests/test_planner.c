@@ -37,7 +37,7 @@ static struct sim {
     bool found; double match_p[2], head_p[2];              /* fading hits and trials */
     double mean_rows, mean_passes, mean_cache, timing;
     double window_seconds[1024], window_plain[1024];
-    size_t seed, trials; bool was_exploring;
+    size_t trials; bool was_exploring;
 } sim;
 
 static double exact_pass(const struct machine *m, size_t rows, size_t length)
@@ -113,7 +113,7 @@ static int make_pass(struct drafting *g, bool *more, struct err *e)
     (void)e;
     planner_passed(&g->planner, spend(exact_draft(sim.m, cache, sim.length)));
     g->passes++, g->pass_node = node;
-    *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL, (float)g->planner.chances.hit[cache], 0) != 0;
+    *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL, (float)g->planner.used.hit[cache], 0) != 0;
     return 0;
 }
 static const struct drafter_ops sim_suffix = { .source = SOURCE_SUFFIX, .expand = propose_match },
@@ -140,15 +140,11 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
 static void time_passes(size_t left)
 {
     struct planner *p = &sim.g.planner;
-    const size_t n = planner_sizes_due(p, sim.length, left), times = planner_times(p);
-    double best[COST_SIZES];
-    for (size_t again = 0; again < times; again++)
-        for (size_t i = 0; i < n; i++) {
-            const double s = spend_pass(cost_rows[i], false);
-            sim.timing += s;
-            best[i] = again ? MIN(best[i], s) : s;
-        }
-    for (size_t i = 0; i < n; i++) planner_timed(p, i, sim.length, best[i], times);
+    for (size_t i; (i = planner_size_due(p, left)) < COST_SIZES;) {
+        const double s = spend_pass(cost_rows(i), false);
+        sim.timing += s;
+        planner_timed(p, i, sim.length, s);
+    }
 }
 
 /* Walks down the text's own tokens; drafters learn which of their guesses were right. */
@@ -181,7 +177,7 @@ static size_t run_round(size_t left)
     sim.found = uniform() < sim.text->often;
     tree_start(&sim.tree, 0, left - 1);
     draft_round(&sim.g, sim_drafters, sim.length, &e);
-    planner_verified(p, sim.tree.n_kept, spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
+    planner_verified(p, sim.length, sim.tree.n_kept, spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
     double expected = 0;
     for (size_t k = 1; k < sim.tree.n_kept; k++) expected += (double)sim.tree.node[sim.tree.kept[k]].reach;
     const size_t tokens = accept();
@@ -190,9 +186,6 @@ static size_t run_round(size_t left)
     sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
     sim.mean_passes += 0.003 * ((double)sim.g.passes - sim.mean_passes);
     sim.mean_cache += 0.003 * ((double)p->plan.way - sim.mean_cache);
-    if (getenv("TRACE") && p->seconds < atof(getenv("TRACE")) && (!getenv("SEED") || (size_t)atoi(getenv("SEED")) == sim.seed))
-        printf("%zu t=%.4f len %zu way %zu passes %zu/%zu rows %zu tok %zu %s credit %.2f price*t1 %.3f ask %x g %.2f n %.1f speed %.3f drafted %.3f sd %.3f hit %.2f %.2f rate*t1 %.3f made %.3f %.3f\n", p->rounds, p->seconds, sim.length, p->plan.way, sim.g.passes, p->plan.passes, sim.tree.n_kept, tokens,
-            p->exploring ? "EXP" : "", p->credit, p->price * p->costs.pass[1], p->plan.ask, p->gain[0][SOURCE_HEADS].gain, p->gain[0][SOURCE_HEADS].n, p->speed, p->drafted, sqrt(p->var[2]), p->chances.hit[0], p->chances.hit[1], p->plan.rate * p->costs.pass[1], p->chances.made[0], p->chances.made[1]);
     for (size_t i = 0; i < tokens; i++) {
         const size_t w = MIN((sim.length + i) / WINDOW, (size_t)1023);
         sim.window_seconds[w] += (sim.clock - begin) / (double)tokens;
@@ -269,7 +262,6 @@ static void forty_machines(void)
 {
     double lowest = 10, sum = 0;
     for (size_t i = 0; i < sizeof forty / sizeof *forty; i++) {
-        if (getenv("ONLY") && (size_t)atoi(getenv("ONLY")) != i) continue;
         const struct machine *m = &forty[i].m;
         struct fixed best = { 0 };
         double share = 0, at_first = 0, worst = 10, mean_passes = 0, mean_rows = 0, mean_cache = 0, timing = 0, trials = 0;
@@ -319,13 +311,11 @@ static void costs_nothing_where_drafting_is_useless(void)
             for (size_t s = 0; s < RUNS; s++) {
                 rng.s = 200 + i + 100 * s;
                 start(cases[i].m, &cases[i].text, 2000, n_caches);
-                    sim.seed = i * 100 + s;
                 mean += run_windows(60000, &low) / RUNS;
-                if (getenv("SHOW")) printf("seed %zu caches %zu %.3f\n", sim.seed, n_caches, low);
                 worst = MIN(worst, low), timing += sim.timing / sim.clock / RUNS;
             }
             printf("    %-18s %zu caches: %.3f of plain, the worst 1,000 tokens %.3f; timing %.2f %%\n", cases[i].name, n_caches, mean, worst, 100 * timing);
-            CHECK(mean > 0.98 && worst >= 0.95 && timing < 0.01, "%s", cases[i].name);
+            CHECK(mean > 0.98 && worst >= 0.98 && timing < 0.01, "%s", cases[i].name);
         }
 }
 
@@ -339,9 +329,7 @@ static void a_machine_that_others_use_too(void)
             struct fixed best;
             rng.s = 500 + i;
             start(&busy, &texts[k], 20000, 1);
-            sim.seed = i;
             const double found = run_windows(40000, &low) / (best_fixed(&busy, &texts[k], 40000, 1, &best) * exact_pass(&busy, 1, 40000));
-            if (getenv("SHOW") && found < 0.93) printf("seed %zu: %.3f passes %.2f\n", i, found, sim.mean_passes);
             mean += found / SEEDS, worst = MIN(worst, found);
         }
         printf("    guesses come true %.2f times: %.3f of the best, the worst of %d %.3f\n", texts[k].pass, mean, SEEDS, worst);
@@ -364,7 +352,7 @@ static void a_machine_that_is_slow_after_its_prompt(void)
     best_fixed(&cold, &text, 10000, 1, &best);
     printf("    best %zu passes (one would give %.3f of plain); tokens 100 to 1,100: %.3f of plain\n", best.passes,
            fixed_rate(&cold, &text, 10000, &two) * exact_pass(&cold, 1, 10000), mean);
-    CHECK(mean > 0.93, "%g", mean);
+    CHECK(mean > 0.97, "%g", mean);
 }
 
 static void learns_again(void)
@@ -385,11 +373,125 @@ static void learns_again(void)
     }
 }
 
-int main(int argc, char **argv)
+/* ---- the plan of a round, from tables ---- */
+
+/* One row takes 1, each further one 0.1; a draft pass 0.2 or 0.3; heads 0.1. */
+static struct costs table_of_costs(void)
 {
-    (void)argv;
+    struct costs c = { .rows_max = 20, .n_caches = 2, .draft = { 0.2, 0.3 }, .drafted = 1 };
+    for (size_t r = 1; r <= c.rows_max; r++) c.pass[r] = 0.9 + 0.1 * (double)r;
+    for (size_t a = 0; a < ASKS; a++) c.ask[a] = 0.1;
+    return c;
+}
+static void the_plan_of_the_highest_rate(void)
+{
+    const struct costs c = table_of_costs();
+    const unsigned heads = 1u << SOURCE_HEADS, match = 1u << SOURCE_SUFFIX;
+    const struct plan_state all = { .ways = 7, .asks = heads | match, .passes = -1, .deepest = 30 };
+    static const struct { double hit[2], heads[2], match; size_t way, passes; bool ask_heads, ask_match; } table[] = {
+        { { 0, 0 }, { 0, 0 }, 0, 0, 0, false, false },
+        { { 0.2, 0.2 }, { 0, 0 }, 0, 0, 0, false, false },          /* 1.2 tokens in 1.3 */
+        { { 0.5, 0.5 }, { 0, 0 }, 0, 1, 1, false, false },          /* 1.5 in 1.3; 1.75 in 1.6 */
+        { { 0.8, 0.8 }, { 0, 0 }, 0, 1, 3, false, false },          /* 2.44 in 1.6 is 1.525, 2.952 in 1.9 is 1.554, 3.36 in 2.2 1.528 */
+        { { 0.5, 0.9 }, { 0, 0 }, 0, 2, 4, false, false },
+        { { 0.2, 0.2 }, { 0.3, 0 }, 0, 0, 0, true, false },         /* 1.3 in 1.1 */
+        { { 0.2, 0.2 }, { 0.05, 0 }, 0, 0, 0, false, false },       /* 1.05 in 1.1 */
+        { { 0.5, 0.5 }, { 0, 0.4 }, 0, 1, 1, true, false },         /* 1.9 in 1.4 */
+        { { 0, 0 }, { 0, 0 }, 0.15, 0, 0, false, true },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct chances h = { .hit = { table[i].hit[0], table[i].hit[1] }, .made = { 1, 1 } };
+        for (size_t d = 0; d < 2; d++)
+            h.gain[d][SOURCE_HEADS] = table[i].heads[d], h.gain[d][SOURCE_SUFFIX] = table[i].match;
+        const struct plan p = plan_round(&c, &h, &all), again = plan_round(&c, &h, &all);
+        CHECK(p.way == table[i].way && p.passes == table[i].passes && p.ask == (table[i].ask_heads ? heads : 0) + (table[i].ask_match ? match : 0),
+              "case %zu: way %zu, %zu passes, ask %x", i, p.way, p.passes, p.ask);
+        CHECK(near(p.rate, p.tokens / p.seconds, 0, 1e-12) && p.rate == again.rate && p.passes == again.passes);
+        /* by hand, over all numbers of passes */
+        for (size_t way = 0; way <= 2 && !table[i].ask_heads && !table[i].ask_match; way++)
+            for (size_t k = way ? 1 : 0; k <= (way ? PASSES_MAX : 0); k++) {
+                double tokens = 1;
+                for (size_t j = 1; j <= k; j++) tokens += pow(table[i].hit[way - 1], (double)j);
+                CHECK(tokens / (c.pass[k + 1] + (double)k * (way ? c.draft[way - 1] : 0)) <= p.rate * 1.05 + 1e-12, "case %zu way %zu passes %zu", i, way, k);
+            }
+    }
+}
+
+static void what_a_plan_may_do(void)
+{
+    struct costs c = table_of_costs();
+    struct chances h = { .hit = { 0.9, 0.9 }, .made = { 1, 1 } };
+    struct plan_state s = { .ways = 7, .passes = -1, .deepest = 30 };
+    struct plan p = plan_round(&c, &h, &s);
+    CHECK(p.way == 1 && p.passes > 3);
+    s.deepest = 2;
+    CHECK(plan_round(&c, &h, &s).passes == 2, "the text ends");
+    s.deepest = 0;
+    CHECK(plan_round(&c, &h, &s).passes == 0);
+    s.deepest = 30, s.ways = 1;
+    CHECK(plan_round(&c, &h, &s).way == 0, "no cache is allowed");
+    s.ways = 4;
+    CHECK(plan_round(&c, &h, &s).way == 2, "one cache is allowed");
+    s.ways = 2, s.passes = 5, h.hit[0] = 0;
+    CHECK(plan_round(&c, &h, &s).passes == 5, "a fixed number of passes, useful or not");
+    s.ways = 7, s.passes = -1, h.hit[0] = h.hit[1] = 0.5;
+    c.drafted = 1.3;
+    CHECK(plan_round(&c, &h, &s).way == 0, "rounds with draft passes take longer than their parts");
+    h.made[1] = 1.3;
+    CHECK(plan_round(&c, &h, &s).way == 1, "and make more than was expected");
+    c.drafted = 1, h.made[1] = 0.88;                        /* 1.5 in 1.3 is 1.154 */
+    CHECK(plan_round(&c, &h, &s).way == 0, "a change has to be worth it");
+    s.last = (struct plan){ .way = 1, .passes = 1 };
+    CHECK(plan_round(&c, &h, &s).way == 1, "where it drafts already, drafting goes on");
+    s.asks = s.forced = 1u << SOURCE_HEADS, h.made[1] = 1;
+    CHECK(plan_round(&c, &h, &s).ask == 1u << SOURCE_HEADS, "heads that must be asked");
+}
+
+static void sizes_of_passes(void)
+{
+    static const size_t want[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 };
+    _Static_assert(sizeof want / sizeof *want == COST_SIZES, "sizes");
+    for (size_t i = 0; i < COST_SIZES; i++) CHECK(cost_rows(i) == want[i] && want[i] <= COST_ROWS_MAX);
+}
+
+/* Off, the planner measures nothing and asks what it is told. On, it begins with the text's own drafters. */
+static void off_and_short_texts(void)
+{
+    static struct planner p;
+    struct planner_setup setup = { .rows_max = 48, .n_caches = 1, .budget = { 256 }, .weight_bytes = 1e7, .draft_bytes = 1e7, .kv_bytes = 1000 };
+    struct plan_state s = { .ways = 3, .asks = 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM, .passes = 4, .deepest = 9 };
+    planner_start(&p, &setup);
+    CHECK(planner_size_due(&p, 100000) == COST_SIZES);
+    planner_begin(&p, 100, s);
+    CHECK(p.plan.passes == 4 && p.plan.ask == s.asks);
+    planner_done(&p, 1, 0, 0.1);
+    setup.on = true, s.passes = -1;
+    planner_start(&p, &setup);
+    CHECK(planner_size_due(&p, 100000) == COST_SIZES, "the first round says what one row costs");
+    planner_begin(&p, 100, s);
+    CHECK(p.plan.ask == 1u << SOURCE_NGRAM);
+    planner_done(&p, 1, 0, 0.1);
+    CHECK(planner_size_due(&p, 100000) == 0, "it did not, beside other texts");
+    planner_timed(&p, 0, 100, 0.01);
+    CHECK(near(planner_pass_seconds(&p, 100), 0.01, 0, 1e-9) && planner_size_due(&p, 100000) == COST_SIZES);
+    planner_begin(&p, 100, s);
+    CHECK(!plan_drafts(&p.plan) && planner_size_due(&p, 100000) == COST_SIZES, "nothing is known of draft passes yet");
+    p.plan.passes = 1;                                      /* as exploration has it */
+    CHECK(planner_size_due(&p, 999) == COST_SIZES, "a short text does not pay for timing");
+    for (size_t i = 1; i <= 3; i++) {
+        CHECK(planner_size_due(&p, 1000) == i, "then what drafting needs");
+        planner_timed(&p, i, 100, 0.01 + 0.001 * (double)i);
+    }
+    CHECK(planner_size_due(&p, 1000) == COST_SIZES, "and no more for a while");
+}
+
+int main(void)
+{
+    RUN(the_plan_of_the_highest_rate);
+    RUN(what_a_plan_may_do);
+    RUN(sizes_of_passes);
+    RUN(off_and_short_texts);
     RUN(forty_machines);
-    if (argc > 1) return test_end();
     RUN(costs_nothing_where_drafting_is_useless);
     RUN(a_machine_that_others_use_too);
     RUN(a_machine_that_is_slow_after_its_prompt);

@@ -479,7 +479,7 @@ static void guesses_that_are_not_finite(void)
         device_true.failing = false, device_true.failed = 0;
         open_at(&d, &r, &p, &s, &t);
         for (size_t round = 0; d.n_tokens < t.n; round++) {
-            device_true.failing = round % 3 == 0 || !d.draft.planner.sized_at;
+            device_true.failing = round % 3 == 0 || !d.draft.planner.timed;
             if (decode_step(&d, &e)) rig_die(settings[k].name, &e);
         }
         CHECK(device_true.failed > 1, "%s: %zu passes failed", settings[k].name, device_true.failed);

@@ -131,24 +131,18 @@ static struct history history_of(const struct decoder *d)
     return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
 }
 
-/* Times passes of the sizes that the planner wants, after the text; their rows are forgotten. */
+/* Times the passes that the planner asks for, after the text; their rows are forgotten. */
 static int time_passes(struct decoder *d, struct err *e)
 {
-    static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };      /* logits of every row, as verification wants them */
+    static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };  /* every row has logits */
     static const int32_t parent[COST_ROWS_MAX] = { -1 };    /* all but the first below the root */
     struct planner *p = &d->draft.planner;
-    const size_t left = d->n_max - d->n_tokens;
-    size_t n = planner_sizes_due(p, d->kv.n_past, left);
     int32_t token[COST_ROWS_MAX];
-    double best[COST_SIZES];
-    while (n > 0 && (cost_rows[n - 1] > d->rows_max || cost_rows[n - 1] > left))
-        n--;
-    for (size_t j = 0; n && j < cost_rows[n - 1]; j++)
-        token[j] = d->tokens[d->n_tokens - 1];
-    /* All sizes, then all again: a disturbance of the machine hits several sizes in a row. The first time, the text is short and time dear. */
-    const size_t times = planner_times(p);
-    for (size_t i = 0; i < n * times; i++) {
-        struct pass_seq seq = { .kv = &d->kv, .n = cost_rows[i % n], .token = token, .want = all, .logits = d->logits };
+    for (size_t i; (i = planner_size_due(p, d->n_max - d->n_tokens)) < COST_SIZES;) {
+        for (size_t j = 0; j < cost_rows(i); j++)
+            token[j] = d->tokens[d->n_tokens - 1];
+        struct pass_seq seq = { .kv = &d->kv, .n = cost_rows(i), .token = token, .want = all,
+                                .logits = d->logits };
         const struct history h = history_of(d);
         const double start = clock_seconds();
         int rc = model_forward_begin(d->model, d->work, &seq, 1, e);
@@ -158,13 +152,10 @@ static int time_passes(struct decoder *d, struct err *e)
         }
         if (rc && *d->model->dev->error)
             return -1;
-        if (rc)
-            kv_truncate(&d->kv, d->kv.n_past);      /* rows that are no text: values that are not finite took their time all the same */
-        const double seconds = clock_seconds() - start;
-        best[i % n] = i >= n ? MIN(best[i % n], seconds) : seconds;
+        if (rc)                                  /* values that are not finite: the pass took its time all the same */
+            kv_truncate(&d->kv, d->kv.n_past);
+        planner_timed(p, i, d->kv.n_past, clock_seconds() - start);
     }
-    for (size_t i = 0; i < n; i++)
-        planner_timed(p, i, d->kv.n_past, best[i], times);
     return 0;
 }
 
@@ -219,7 +210,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         x->round.verify = clock_seconds() - start;
         x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
         if (n == 1)
-            planner_verified(&x->draft.planner, x->draft.tree->n_kept, x->round.verify, !x->round.refreshes);
+            planner_verified(&x->draft.planner, x->kv.n_past, x->draft.tree->n_kept, x->round.verify, !x->round.refreshes);
     }
     return 0;
 }

@@ -176,7 +176,7 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
 /* The selection, and what was learned about each cache. */
-struct known { struct cache_costs draft[CACHES_MAX]; struct cache_hits hits[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
+struct known { struct cache_known cache[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
                size_t n_caches, at_cache, weight_bytes; };
 
 static size_t known_bytes(const struct drafting *g)
@@ -189,8 +189,7 @@ static struct known known_of(const struct drafting *g)
 {
     struct known k;
     memset(&k, 0, sizeof k);
-    memcpy(k.draft, g->planner.draft, sizeof k.draft);
-    memcpy(k.hits, g->planner.cache, sizeof k.hits);
+    memcpy(k.cache, g->planner.cache, sizeof k.cache);
     for (size_t i = 0; i < g->n_caches; i++)
         k.policy[i] = g->cache[i].policy;
     k.n_caches = g->n_caches;
@@ -217,11 +216,10 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     bool same = k.n_caches == g->n_caches && k.at_cache < k.n_caches && k.weight_bytes == mine.weight_bytes &&
                 memcmp(k.policy, mine.policy, sizeof k.policy) == 0;
     for (size_t i = 0; i < g->n_caches && same; i++)
-        same = k.draft[i].budget == mine.draft[i].budget;
+        same = k.cache[i].budget == mine.cache[i].budget;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
         return false;
-    memcpy(g->planner.draft, k.draft, sizeof k.draft);
-    memcpy(g->planner.cache, k.hits, sizeof k.hits);
+    memcpy(g->planner.cache, k.cache, sizeof k.cache);
     g->at_cache = k.at_cache;
     return true;
 }

@@ -53,14 +53,14 @@ static int ask_passes(struct drafting *g, const struct drafter_ops *ops, struct 
 int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e)
 {
     struct planner *p = &g->planner;
-    size_t rows = ROWS_MAX;
+    size_t rows = TREE_ROWS_MAX;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
     const bool fixed = !p->on && g->set.drafters >> SOURCE_PARTIAL & 1;
     const unsigned not_asked = 1u << SOURCE_PARTIAL | (fixed || !g->heads) << SOURCE_HEADS;
     const double start = g->clock();
-    const struct plan_state s = { .ways = ways(g, length), .asks = g->set.drafters & ~not_asked, .passes = fixed && g->set.draft_passes < 0 ? 1 : g->set.drafters >> SOURCE_PARTIAL & 1 ? g->set.draft_passes : 0, .deepest = g->tree->max_depth, .way = p->plan.way };
+    const struct plan_state s = { .ways = ways(g, length), .asks = g->set.drafters & ~not_asked, .passes = fixed && g->set.draft_passes < 0 ? 1 : g->set.drafters >> SOURCE_PARTIAL & 1 ? g->set.draft_passes : 0, .deepest = g->tree->max_depth };
     g->passes = 0;
-    planner_begin(p, length, &s);
+    planner_begin(p, length, s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
     g->looks = p->on && p->plan.look;
     g->planning = g->clock() - start;
