@@ -195,7 +195,7 @@ struct device {
     int   (*fetch)(struct device *, void *dst, const void *src, size_t bytes, char *why, size_t why_size);
 
     /* Writes n bf16 values of about a normal distribution with this deviation, a function of seed and index.
-     * NULL with host_memory. For measurements, not for sampling. */
+     * For measurements, not for sampling. */
     void  (*noise)(struct device *, void *dst, size_t n, uint64_t seed, float deviation);
 
     /* head_dim padded as caches and attention need it; 0: not supported */

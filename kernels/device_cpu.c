@@ -61,6 +61,30 @@ static int cpu_download(struct device *d, void *dst, const void *src, size_t byt
     return 0;
 }
 
+struct noise { uint16_t *y; size_t n; uint64_t seed; float scale; };
+enum { NOISE_PIECE = 1 << 16 };
+
+/* The sum of four uniform numbers less its mean. It is never 0, so a pair of bf16 values is also a normal
+ * float. */
+static void noise_item(void *ctx, size_t i, size_t thread)
+{
+    const struct noise *a = ctx;
+    (void)thread;
+    for (size_t j = i * NOISE_PIECE; j < MIN(a->n, (i + 1) * NOISE_PIECE); j++) {
+        uint64_t h = (a->seed + j) * UINT64_C(0xbf58476d1ce4e5b9);
+        h = (h ^ h >> 31) * UINT64_C(0x94d049bb133111eb);
+        h ^= h >> 29;
+        const uint32_t sum = (uint32_t)((h & 0xffff) + (h >> 16 & 0xffff) + (h >> 32 & 0xffff) + (h >> 48));
+        a->y[j] = f32_to_bf16(((float)sum - 131069.5f) / 65536 * a->scale);
+    }
+}
+
+static void cpu_noise(struct device *d, void *dst, size_t n, uint64_t seed, float deviation)
+{
+    struct noise a = { dst, n, seed * UINT64_C(0x9e3779b97f4a7c15), deviation * sqrtf(3) };
+    pool_run(((struct cpu *)d)->pool, (n + NOISE_PIECE - 1) / NOISE_PIECE, noise_item, &a);
+}
+
 static size_t cpu_head_dim(const struct device *d,
                            size_t head_dim) { (void)d; return (head_dim + 15) / 16 * 16; }
 
@@ -528,7 +552,7 @@ int device_cpu_open(struct device **out, const struct ops *ops, struct pool *poo
                             .host_memory = true,
         .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free, .bytes_free = cpu_bytes_free,
         .upload = cpu_copy, .download = cpu_download, .copy = cpu_copy, .zero = cpu_zero,
-        .head_dim = cpu_head_dim,
+        .noise = cpu_noise, .head_dim = cpu_head_dim,
         .mat_type = cpu_mat_type, .mat_size = cpu_mat_size, .mat_put = cpu_mat_put, .begin = cpu_begin,
         .graph_begin = cpu_graph_begin,
         .graph_end = cpu_graph_end, .end = cpu_end, .embed = cpu_embed, .rmsnorm = cpu_rmsnorm,

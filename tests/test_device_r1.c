@@ -109,7 +109,7 @@ int main(void)
     const size_t rows = sizes[n_sizes - 1], n_max = lengths[n_lengths - 1] + rows;
     memset(all, 1, sizeof all);
     if (config_parse(&config, "model", json, strlen(json), NULL, NULL, 0, &e) ||
-        model_random(&model, &config, dev, NULL, NULL, 1, &e) ||
+        model_random(&model, &(struct model_setup){ &config, DT_BF16, dev }, 1, &e) ||
         kv_open(&kv, dev, &(struct kv_size){ DT_BF16, config.n_layers, config.n_kv_heads, model.head_dim,
                                              n_max, TREE_MAX }, &e) ||
         workspace_open(&work, &model, rows, n_max, &e)) {

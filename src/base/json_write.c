@@ -138,6 +138,14 @@ void jw_number(struct json_writer *w, const char *key, double x)
         jw_real(w, key, x);
 }
 
+void jw_reals(struct json_writer *w, const char *key, const double *x, size_t n)
+{
+    jw_open(w, key, '[');
+    for (size_t i = 0; i < n; i++)
+        jw_real(w, NULL, x[i]);
+    jw_close(w, ']');
+}
+
 void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n)
 {
     begin(w, key);

@@ -40,6 +40,7 @@ void jw_uint(struct json_writer *w, const char *key, uint64_t x);
 void jw_real(struct json_writer *w, const char *key, double x);
 /* A whole number without a point, any other as jw_real writes it. */
 void jw_number(struct json_writer *w, const char *key, double x);
+void jw_reals(struct json_writer *w, const char *key, const double *x, size_t n);      /* an array */
 void jw_text(struct json_writer *w, const char *key, const char *s);          /* NULL: null */
 void jw_bytes(struct json_writer *w, const char *key, const char *s, size_t n);
 /* n bytes that are a JSON value already. */

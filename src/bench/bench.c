@@ -1,5 +1,5 @@
-/* Owns the verb `bench`: it reads --points (struct points), measures the machine and the models (struct
- * report), and prints tables or JSON. Start at cmd_bench. */
+/* Owns the verb `bench`: it reads --points, measures the machine and the models (struct report), and prints
+ * tables or JSON. Start at cmd_bench. */
 #include "src/bench/bench.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -17,156 +17,147 @@
 
 enum { POINTS_MAX = 256, LIST_MAX = 16, TRIES = 3 };
 
-static const size_t ALL_DEPTHS[] = { 0, 4096, 16384, 32768, 65536, 100000 }, QUICK_DEPTHS[] = { 0, 4096,
-    32768 };
-static const size_t ALL_ROWS[] = { 2, 4, 8, 16, 32, 64 }, QUICK_ROWS[] = { 8, 32 };
+/* The words of --points. The first BENCH_KINDS of them are also the names of the kinds of points. */
+enum { MACHINE = BENCH_KINDS, DEMO, RANDOM, QUICK, WORDS };
+static const char *const words[WORDS] = { "decode", "rows", "prefill", "sampler", "machine", "demo", "random",
+                                          "quick" };
 
-/* The points of --points. */
-struct points {
-    bool machine, kind[BENCH_KINDS], demo, random, quick;
-    size_t depth[LIST_MAX], n_depth, rows[LIST_MAX], n_rows;
-};
+struct list { size_t v[LIST_MAX], n; };      /* ascending */
+static const struct list all_depths = { { 0, 4096, 16384, 32768, 65536, 100000 }, 6 },
+                         quick_depths = { { 0, 4096, 32768 }, 3 },
+                         all_rows = { { 2, 4, 8, 16, 32, 64 }, 6 }, quick_rows = { { 8, 32 }, 2 };
 
 struct report {
+    const struct options *o;
     struct bench bench;
-    struct points points;
+    bool wanted[WORDS];
+    struct list depths, rows;
     struct bench_point point[POINTS_MAX]; size_t n;
-    char names[2][64];
-    bool json, quiet;
+    char name[64];                       /* of the model that --model names */
     size_t impossible, missed, noisy;
-    double peak[PROBE_MULS][2];          /* one thread, all */
-    struct { size_t bytes; double rate[2]; } read[16]; size_t n_read;
+    struct { size_t bytes; double rate[2]; } read[16]; size_t n_read;    /* by one thread, by all */
     double dispatch;
     const char *skipped[4]; size_t n_skipped;
 };
 
 /* ---- which points ---- */
 
-static int list_add(size_t *list, size_t *n, const char *word, size_t max, struct err *e)
+static int list_add(struct list *l, const char *word, size_t max, struct err *e)
 {
-    if (*n == LIST_MAX)
+    size_t x, i = l->n;
+    if (i == LIST_MAX)
         return err_set(e, ERR_INPUT, "--points: more than %d values of one kind", LIST_MAX);
-    return parse_size(&list[(*n)++], "--points", word, 0, max, e);
+    if (parse_size(&x, "--points", word, 0, max, e))
+        return -1;
+    for (l->n++; i && l->v[i - 1] > x; i--)
+        l->v[i] = l->v[i - 1];
+    l->v[i] = x;
+    return 0;
 }
 
-static int by_size(const void *a, const void *b)
+static int parse_points(struct report *r, struct err *e)
 {
-    size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int parse_points(struct points *w, const char *list, struct err *e)
-{
-    static const char *const kinds[BENCH_KINDS] = { "decode", "rows", "prefill", "sampler" };
-    bool any_kind = false;
-    *w = (struct points){ 0 };
-    while (list && *list) {
+    bool *on = r->wanted, any = false;
+    for (const char *list = r->o->bench_points; list && *list; ) {
         char word[64];
         size_t len = strcspn(list, ","), k = 0;
         if (len >= sizeof word)
             return err_set(e, ERR_INPUT, "--points: a word of %zu bytes", len);
-        memcpy(word, list, len);
-        word[len] = 0;
+        snprintf(word, sizeof word, "%.*s", (int)len, list);
         list += len + (list[len] == ',');
-        while (k < BENCH_KINDS && strcmp(word, kinds[k]))
+        while (k < WORDS && strcmp(word, words[k]))
             k++;
-        if (k < BENCH_KINDS)
-            any_kind = w->kind[k] = true;
-        else if (strcmp(word, "machine") == 0)
-            any_kind = w->machine = true;
-        else if (strcmp(word, "demo") == 0)
-            w->demo = true;
-        else if (strcmp(word, "random") == 0)
-            w->random = true;
-        else if (strcmp(word, "quick") == 0)
-            w->quick = true;
-        else if (strncmp(word, "depth=", 6) == 0
-                     ? list_add(w->depth, &w->n_depth, word + 6, BENCH_DEPTH_MAX, e)
-                 : strncmp(word, "m=", 2) == 0
-                     ? list_add(w->rows, &w->n_rows, word + 2, BENCH_ROWS_MAX, e)
-                     : err_set(e, ERR_INPUT,
-                               "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
-                               "random, quick, "
-                               "depth=N, m=N; or resume[,at=N]; or spec, spec-short, spec-copy, spec-windows",
-                               word))
+        if (k < WORDS)
+            on[k] = true;
+        else if (strncmp(word, "depth=", 6) == 0 ? list_add(&r->depths, word + 6, BENCH_DEPTH_MAX, e)
+                 : strncmp(word, "m=", 2) == 0   ? list_add(&r->rows, word + 2, BENCH_ROWS_MAX, e)
+                 : err_set(e, ERR_INPUT,
+                           "--points: \"%s\"; allowed: machine, decode, rows, prefill, sampler, demo, "
+                           "random, quick, depth=N, m=N; or resume[,at=N]; or spec, spec-short, spec-copy, "
+                           "spec-windows",
+                           word))
             return -1;
     }
-    if (!any_kind)
-        for (size_t k = 0; k < BENCH_KINDS; k++)
-            w->machine = w->kind[k] = true;
-    if (!w->demo && !w->random)
-        w->demo = w->random = true;
-    if (!w->n_depth) {
-        w->n_depth =
-            w->quick ? sizeof QUICK_DEPTHS / sizeof *QUICK_DEPTHS : sizeof ALL_DEPTHS / sizeof *ALL_DEPTHS;
-        memcpy(w->depth, w->quick ? QUICK_DEPTHS : ALL_DEPTHS, w->n_depth * sizeof *w->depth);
-    }
-    if (!w->n_rows) {
-        w->n_rows = w->quick ? sizeof QUICK_ROWS / sizeof *QUICK_ROWS : sizeof ALL_ROWS / sizeof *ALL_ROWS;
-        memcpy(w->rows, w->quick ? QUICK_ROWS : ALL_ROWS, w->n_rows * sizeof *w->rows);
-    }
-    qsort(w->depth, w->n_depth, sizeof *w->depth, by_size);
+    for (size_t k = 0; k <= MACHINE; k++)
+        any |= on[k];
+    for (size_t k = 0; k <= MACHINE && !any; k++)
+        on[k] = true;
+    if (!on[DEMO] && !on[RANDOM])
+        on[DEMO] = on[RANDOM] = true;
+    if (!r->depths.n)
+        r->depths = on[QUICK] ? quick_depths : all_depths;
+    if (!r->rows.n)
+        r->rows = on[QUICK] ? quick_rows : all_rows;
+    while (r->o->tokens && r->depths.n > 1 && r->depths.v[r->depths.n - 1] > r->o->tokens)
+        r->depths.n--;
     return 0;
 }
 
 /* ---- the machine ---- */
 
-static int measure_machine(struct report *r, struct err *e)
+/* The table of bandwidths: working sets from the first cache level to main memory. */
+static int measure_reads(struct report *r, struct err *e)
 {
     static const size_t mib[] = { 1, 2, 4, 8, 16, 24, 32, 64, 256, 1024 };
-    struct bench *b = &r->bench;
-    const size_t threads = pool_threads(b->pool), most = (size_t)1 << 30;
-    for (int round = 0; round < 3; round++)
-        for (int k = 0; k < PROBE_MULS; k++)
-            for (int all = 0; all < 2 && probe_mul_supported((enum probe_mul)k); all++) {
-                double f = probe_mul_peak((enum probe_mul)k, all ? b->pool : NULL, 0.02);
-                r->peak[k][all] = MAX(r->peak[k][all], f);
-            }
-    b->reference = r->peak[b->used][1];
-    for (int k = 0; k < PROBE_I16_YMM; k++)
-        if (r->peak[k][0] > 1.02 * r->peak[b->best][0])    /* one thread: less disturbed */
-            b->best = (enum probe_mul)k;
-    b->used_peak = r->peak[b->used][1];
-    b->best_peak = r->peak[b->best][1];
-    b->int16_peak = strcmp(b->ops->name, "avx512") == 0 ? r->peak[PROBE_I16_ZMM][1]
-                    : strcmp(b->ops->name, "avx2") == 0 ? r->peak[PROBE_I16_YMM][1]
-                                                        : 0;
-    b->costs = probe_costs(strcmp(b->ops->name, "avx512") == 0 ? PROBE_ISA_AVX512
-                           : strcmp(b->ops->name, "avx2") == 0 ? PROBE_ISA_AVX2
-                                                               : PROBE_ISA_PLAIN,
-                           0.03);
-    r->dispatch = probe_dispatch(b->pool, 0.02);
-    if (!r->points.machine)
-        return 0;
+    const size_t most = (size_t)1 << 30;
     const char *limit;
     char *buffer = memory_available(&limit) / 2 > most ? mem_alloc(most) : NULL;
+    int rc = 0;
     if (!buffer) {
         r->skipped[r->n_skipped++] = "the table of bandwidths (less than 2 GiB of memory is free)";
         return 0;
     }
     memset(buffer, 1, most);
-    int rc = 0;
-    for (size_t i = 0; i < sizeof mib / sizeof *mib; i++) {
-        struct probe_piece seg = { buffer, mib[i] << 20 };
-        for (int all = 0; all < 2; all++) {
-            size_t n = probe_cut(NULL, &seg, 1, all ? threads : 1);
-            struct probe_piece *piece = malloc(n * sizeof *piece);
-            if (!piece) {
-                rc = err_set(e, ERR_FAILED, "bench: out of memory for %zu pieces", n);
-                break;
-            }
-            probe_cut(piece, &seg, 1, all ? threads : 1);
-            struct pool *pool = all ? b->pool : NULL;
-            enum probe_read how = probe_read_best(piece, n, pool, 0.01);
-            r->read[i].bytes = seg.bytes;
-            for (int k = 0; k < 5; k++)
-                r->read[i].rate[all] = MAX(r->read[i].rate[all], probe_read_rate(piece, n, how, pool, 0.02));
-            free(piece);
+    for (size_t i = 0; i < 2 * sizeof mib / sizeof *mib && rc == 0; i++) {
+        const size_t all = i % 2, bytes = mib[i / 2] << 20;
+        struct pool *pool = all ? r->bench.pool : NULL;
+        struct probe_piece whole = { buffer, bytes };
+        struct probe_pieces m;
+        rc = probe_cut(&m, &(struct probe_pieces){ &whole, 1 }, pool ? pool_threads(pool) : 1, e);
+        if (rc)
+            break;
+        enum probe_read how = probe_read_best(&m, pool, 0.01);
+        double *rate = &r->read[i / 2].rate[all];
+        for (int k = 0; k < 5; k++) {
+            const double now = probe_read_rate(&m, how, pool, 0.02);
+            *rate = MAX(*rate, now);
         }
-        r->n_read = i + 1;
+        free(m.v);
+        r->read[i / 2].bytes = bytes;
+        r->n_read = i / 2 + 1;
     }
     mem_free(buffer, most);
     return rc;
+}
+
+/* The instructions of each twin: products of f32, bf16 and int16. */
+static const struct twin { const char *name; enum probe_mul f32, bf16, int16; } twins[] = {
+    { "avx512", PROBE_FMA_ZMM, PROBE_BF16_ZMM, PROBE_I16_ZMM },
+    { "avx2", PROBE_FMA_YMM, PROBE_FMA_YMM, PROBE_I16_YMM },
+    { "generic", PROBE_MUL_PLAIN, PROBE_MUL_PLAIN, PROBE_MUL_PLAIN },
+};
+
+static int measure_machine(struct report *r, struct err *e)
+{
+    struct bench *b = &r->bench;
+    const struct twin *twin = twins;
+    while (strcmp(twin->name, b->ops->name))
+        twin++;
+    b->used = b->compute == DT_BF16 ? twin->bf16 : twin->f32;
+    b->int16 = twin->int16;
+    for (int round = 0; round < 3; round++)
+        for (int k = 0; k < PROBE_MULS; k++)
+            for (int all = 0; all < 2 && probe_mul_supported((enum probe_mul)k); all++) {
+                double f = probe_mul_peak((enum probe_mul)k, all ? b->pool : NULL, 0.02);
+                b->peak[k][all] = MAX(b->peak[k][all], f);
+            }
+    b->reference = b->peak[b->used][1];
+    for (int k = 0; k < PROBE_I16_YMM; k++)
+        if (b->peak[k][0] > 1.02 * b->peak[b->best][0])    /* one thread: less disturbed */
+            b->best = (enum probe_mul)k;
+    b->costs = probe_costs(twin->f32, 0.03);
+    r->dispatch = probe_dispatch(b->pool, 0.02);
+    return r->wanted[MACHINE] ? measure_reads(r, e) : 0;
 }
 
 static void print_machine(const struct report *r)
@@ -177,9 +168,9 @@ static void print_machine(const struct report *r)
            probe_mul_name(b->best));
     printf("  %-22s %10s %10s GFLOP/s\n", "multiply-add", "1 thread", "all");
     for (int k = 0; k < PROBE_MULS; k++)
-        if (r->peak[k][1] > 0)
-            printf("  %-22s %10.1f %10.1f\n", probe_mul_name((enum probe_mul)k), r->peak[k][0] / 1e9,
-                   r->peak[k][1] / 1e9);
+        if (b->peak[k][1] > 0)
+            printf("  %-22s %10.1f %10.1f\n", probe_mul_name((enum probe_mul)k), b->peak[k][0] / 1e9,
+                   b->peak[k][1] / 1e9);
     if (r->n_read)
         printf("  %-22s %10s %10s GB/s\n", "read, working set", "1 thread", "all");
     for (size_t i = 0; i < r->n_read; i++)
@@ -191,8 +182,6 @@ static void print_machine(const struct report *r)
 }
 
 /* ---- points ---- */
-
-static const char *const kind_name[BENCH_KINDS] = { "decode", "rows", "prefill", "sampler" };
 
 static void print_header(void)
 {
@@ -221,7 +210,7 @@ static void print_point(const struct bench_point *p)
         snprintf(goal, sizeof goal, "%.0f%s", 100 * p->goal, meets(p) ? "" : "!");
     printf("%-14s %-7s %6zu %5zu %9.4f %9.1f %8.1f %7.1f %7.1f %9.4f %3s %5.1f%% %5s  %5.1f%% %5.1f%% "
            "%5.1f%% %7s %4.2fus%s\n",
-           p->model, kind_name[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds,
+           p->model, words[p->kind], p->depth, p->rows, p->seconds * 1e3, (double)p->rows / p->seconds,
            p->work.bytes / 1e6, p->bandwidth / 1e9, p->peak / 1e9, p->roof * 1e3,
            p->memory_bound ? "mem" : "mul", 100 * p->share, goal, 100 * p->exp / p->seconds,
            100 * p->max / p->seconds, 100 * p->convert / p->seconds, product, p->step * 1e6,
@@ -234,9 +223,8 @@ static void finish_point(struct report *r, struct bench_point *p)
     r->missed += p->goal > 0 && !meets(p);
     r->noisy += p->noisy;
     r->n++;
-    if (r->json)
-        return;
-    print_point(p);
+    if (!r->o->json)
+        print_point(p);
     fflush(stdout);
 }
 
@@ -248,7 +236,7 @@ static int measure_point(struct report *r, struct bench_target *t, struct bench_
         return err_set(e, ERR_INPUT, "--points: more than %d points", POINTS_MAX);
     for (int i = 0; i < TRIES; i++) {
         if (bench_measure(&r->bench, t, &p, e))
-            return err_while(e, "%s, %s at depth %zu", t->name, kind_name[p.kind], p.depth);
+            return err_while(e, "%s, %s at depth %zu", p.model, words[p.kind], p.depth);
         if (p.share <= 1)
             break;
     }
@@ -259,7 +247,8 @@ static int measure_point(struct report *r, struct bench_target *t, struct bench_
     return 0;
 }
 
-static int measure_samplers(struct report *r, struct bench_target *t, double pass, struct err *e)
+static int measure_samplers(struct report *r, struct bench_target *t, const char *name, double pass,
+                            struct err *e)
 {
     static const struct { const char *name; double temperature, top_p, min_p, penalty; long top_k;
     } set[] = {
@@ -272,8 +261,8 @@ static int measure_samplers(struct report *r, struct bench_target *t, double pas
     for (size_t i = 0; i < sizeof set / sizeof *set && r->n < POINTS_MAX; i++) {
         struct bench_point *p = &r->point[r->n];
         struct sampling s;
-        *p = (struct bench_point){ .model = t->name, .kind = BENCH_SAMPLING, .rows = 1, .goal = 0.05 };
-        snprintf(p->settings, sizeof p->settings, "%s", set[i].name);
+        *p = (struct bench_point){ .model = name, .kind = BENCH_SAMPLING, .rows = 1, .goal = 0.05,
+                                   .settings = set[i].name };
         sampling_defaults(&s);
         s.seed = 1;
         s.temperature = set[i].temperature;
@@ -289,91 +278,75 @@ static int measure_samplers(struct report *r, struct bench_target *t, double pas
     return 0;
 }
 
-/* large: decoding at depth 0, prefill and the sampler have goals too. */
-static int measure_model(struct report *r, struct bench_target *t, const char *name, const char *dir,
-                         bool large, struct err *e)
+/* With goals decoding at depth 0 and prefill have goals too, and the sampler is measured. */
+static int measure_points(struct report *r, struct bench_target *t, struct bench_point p, bool goals,
+                          size_t n_depths, struct err *e)
 {
-    const struct points *w = &r->points;
-    struct config c;
-    if (config_read(&c, dir, e))
-        return -1;
-    size_t deepest = 0, n_max = BENCH_PREFILL, most = c.context;
-    for (size_t i = 0; i < w->n_depth; i++)
-        if (w->depth[i] + BENCH_ROWS_MAX <= most)
-            deepest = w->depth[i];
-    n_max = MAX(n_max, deepest + BENCH_ROWS_MAX);
-    if (bench_open(t, &r->bench, name, dir, n_max, e))
-        return -1;
+    const bool samplers = r->wanted[BENCH_SAMPLING] && goals;
     double pass = 0;
-    struct bench_point p = { .model = name };
-    bool need_pass = w->kind[BENCH_SAMPLING] && large;
-    if (w->kind[BENCH_PREFILLING] && n_max >= BENCH_PREFILL) {
+    if (r->wanted[BENCH_PREFILLING]) {
         p.kind = BENCH_PREFILLING;
         p.rows = BENCH_PREFILL;
-        p.goal = large ? 0.60 : 0;
+        p.goal = goals ? 0.60 : 0;
         if (measure_point(r, t, p, e))
             return -1;
     }
-    for (size_t i = 0; i < w->n_depth && w->depth[i] <= deepest; i++) {
-        bench_depth(t, w->depth[i]);
-        p.depth = w->depth[i];
-        if (w->kind[BENCH_DECODE] || (need_pass && p.depth == 0)) {
+    for (size_t i = 0; i < n_depths; i++) {
+        p.depth = r->depths.v[i];
+        bench_depth(t, p.depth);
+        if (r->wanted[BENCH_DECODE] || (samplers && p.depth == 0)) {
             p.kind = BENCH_DECODE;
             p.rows = 1;
-            p.goal = p.depth || large ? 0.80 : 0;
+            p.goal = p.depth || goals ? 0.80 : 0;
             if (measure_point(r, t, p, e))
                 return -1;
             if (pass == 0)
                 pass = r->point[r->n - 1].seconds;
         }
-        for (size_t j = 0; j < w->n_rows && w->kind[BENCH_ROWS]; j++) {
-            p.kind = BENCH_ROWS;
-            p.rows = w->rows[j];
-            p.goal = 0;
+        p.kind = BENCH_ROWS;
+        p.goal = 0;
+        for (size_t j = 0; j < r->rows.n && r->wanted[BENCH_ROWS]; j++) {
+            p.rows = r->rows.v[j];
             if (p.rows && measure_point(r, t, p, e))
                 return -1;
         }
     }
-    return need_pass ? measure_samplers(r, t, pass, e) : 0;
+    return samplers ? measure_samplers(r, t, p.model, pass, e) : 0;
 }
 
-static int measure_random(struct report *r, struct err *e)
+/* dir NULL: the random model, which is as large as the models that goals are for. */
+static int measure_model(struct report *r, const char *name, const char *dir, struct err *e)
 {
-    char dir[PATH_BYTES];
+    struct config c;
     struct bench_target t = { 0 };
-    if (!r->quiet)
-        fprintf(stderr, "bench: writing a random model with the body of Qwen2.5-0.5B (988 MB)\n");
-    if (bench_random_model(dir, 1, e))
+    size_t n = r->depths.n;
+    if (bench_config(&c, dir, e))
         return -1;
-    snprintf(r->names[1], sizeof r->names[1], "0.5B random");
-    int rc = measure_model(r, &t, r->names[1], dir, true, e);
+    while (n && r->depths.v[n - 1] + BENCH_ROWS_MAX > c.context)
+        n--;
+    const size_t n_max = MAX((size_t)BENCH_PREFILL, (n ? r->depths.v[n - 1] : 0) + BENCH_ROWS_MAX);
+    int rc = bench_open(&t, &r->bench, &c, dir, n_max, e) ||
+             measure_points(r, &t, (struct bench_point){ .model = name }, !dir, n, e);
     bench_close(&t);
-    bench_random_remove(dir);
-    return rc;
+    return rc ? -1 : 0;
 }
 
-static int measure_models(struct report *r, const struct options *o, struct err *e)
+static int measure_models(struct report *r, struct err *e)
 {
     char dir[PATH_BYTES];
-    struct bench_target t = { 0 };
     int rc = 0;
-    if (o->model) {
-        if (model_dir(dir, o, e))
+    if (r->o->model) {
+        if (model_dir(dir, r->o, e))
             return -1;
         const char *base = strrchr(dir, '/');
-        snprintf(r->names[0], sizeof r->names[0], "%.63s", base && base[1] ? base + 1 : dir);
-        rc = measure_model(r, &t, r->names[0], dir, false, e);
-        bench_close(&t);
-        return rc;
+        snprintf(r->name, sizeof r->name, "%.63s", base && base[1] ? base + 1 : dir);
+        return measure_model(r, r->name, dir, e);
     }
-    if (r->points.demo && bench_find_demo(dir)) {
-        snprintf(r->names[0], sizeof r->names[0], "demo");
-        rc = measure_model(r, &t, r->names[0], dir, false, e);
-        bench_close(&t);
-    } else if (r->points.demo) {
+    if (r->wanted[DEMO] && bench_find_demo(dir))
+        rc = measure_model(r, "demo", dir, e);
+    else if (r->wanted[DEMO])
         r->skipped[r->n_skipped++] = "models/demo (not found from here or from the program)";
-    }
-    return rc || !r->points.random ? rc : measure_random(r, e);
+    return rc || !r->wanted[RANDOM] ? rc : measure_model(r, "0.5B random", NULL, e);
 }
 
 /* ---- JSON ---- */
@@ -389,7 +362,7 @@ static void json_point(struct json_writer *w, const struct bench_point *p)
     };
     jw_open(w, NULL, '{');
     jw_text(w, "model", p->model);
-    jw_text(w, "point", kind_name[p->kind]);
+    jw_text(w, "point", words[p->kind]);
     jw_uint(w, "depth", p->depth);
     jw_uint(w, "rows", p->rows);
     jw_real(w, "seconds", p->seconds);
@@ -399,10 +372,7 @@ static void json_point(struct json_writer *w, const struct bench_point *p)
     } else {
         for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
             jw_real(w, reals[i].key, reals[i].value);
-        jw_open(w, "bandwidth_range", '[');
-        jw_real(w, NULL, p->worst_bandwidth);
-        jw_real(w, NULL, p->best_bandwidth);
-        jw_close(w, ']');
+        jw_reals(w, "bandwidth_range", p->bandwidth_range, 2);
         jw_text(w, "read", probe_read_name(p->how));
         jw_text(w, "instruction", probe_mul_name(p->mul));
         jw_text(w, "bound", p->memory_bound ? "memory" : "compute");
@@ -427,12 +397,8 @@ static void print_json(const struct report *r)
     jw_text(&w, "kv_dtype", kv_type_name(b->kv));
     jw_open(&w, "peak", '{');
     for (int k = 0; k < PROBE_MULS; k++)
-        if (r->peak[k][1] > 0) {
-            jw_open(&w, probe_mul_name((enum probe_mul)k), '[');
-            jw_real(&w, NULL, r->peak[k][0]);
-            jw_real(&w, NULL, r->peak[k][1]);
-            jw_close(&w, ']');
-        }
+        if (b->peak[k][1] > 0)
+            jw_reals(&w, probe_mul_name((enum probe_mul)k), b->peak[k], 2);
     jw_close(&w, '}');
     jw_open(&w, "bandwidth", '[');
     for (size_t i = 0; i < r->n_read; i++) {
@@ -460,17 +426,10 @@ static void print_json(const struct report *r)
 
 /* ---- the verb ---- */
 
-static enum probe_mul instruction_of(const struct ops *ops, enum dtype compute)
-{
-    if (strcmp(ops->name, "avx512") == 0)
-        return compute == DT_BF16 ? PROBE_BF16_ZMM : PROBE_FMA_ZMM;
-    return strcmp(ops->name, "avx2") == 0 ? PROBE_FMA_YMM : PROBE_MUL_PLAIN;
-}
-
 static int finish(const struct report *r, struct err *e)
 {
     const struct bench_point *first = r->point;
-    if (r->json) {
+    if (r->o->json) {
         print_json(r);
     } else {
         for (size_t i = 0; i < r->n_skipped; i++)
@@ -488,7 +447,7 @@ static int finish(const struct report *r, struct err *e)
         e, ERR_FAILED,
         "bench: %zu points above 100 %% of the roofline, the first: %s, %s, depth %zu, %zu rows: %.1f %%; "
         "the probes missed the machine's speed",
-        r->impossible, first->model, kind_name[first->kind], first->depth, first->rows, 100 * first->share);
+        r->impossible, first->model, words[first->kind], first->depth, first->rows, 100 * first->share);
 }
 
 int cmd_bench(const struct options *o, struct err *e)
@@ -502,44 +461,28 @@ int cmd_bench(const struct options *o, struct err *e)
                        "bench: --device %s: only the spec points run on a GPU; labbench (make bench) "
                        "measures GPUs",
                        o->device);
-    const char *why = NULL;
-    struct report *r = calloc(1, sizeof *r);
-    int rc = -1;
-    if (!r)
-        return err_set(e, ERR_FAILED, "bench: out of memory");
+    static struct report report;
+    struct report *r = &report;
     struct bench *b = &r->bench;
-    r->json = o->json;
-    r->quiet = o->quiet;
-    if (parse_points(&r->points, o->bench_points, e))
-        goto out;
-    if (o->tokens)
-        while (r->points.n_depth > 1 && r->points.depth[r->points.n_depth - 1] > o->tokens)
-            r->points.n_depth--;
+    const char *why = NULL;
+    r->o = o;
     b->compute = option_compute(o);
-    if (device_choice_cpu_kv(&b->kv, b->compute, option_kv(o->kv_dtype), e))
-        goto out;
+    if (parse_points(r, e) || device_choice_cpu_kv(&b->kv, b->compute, option_kv(o->kv_dtype), e))
+        return -1;
     b->ops = ops_for_cpu(&why);
-    if (!b->ops) {
-        err_set(e, ERR_INPUT, "%s", why);
-        goto out;
-    }
-    b->used = instruction_of(b->ops, b->compute);
-    b->repeat = o->repeat ? MIN(o->repeat, 60) : r->points.quick ? 3 : 7;
-    b->patience = r->points.quick ? 1.0 : 4.0;
+    if (!b->ops)
+        return err_set(e, ERR_INPUT, "%s", why);
+    b->repeat = o->repeat ? MIN(o->repeat, 60) : r->wanted[QUICK] ? 3 : 7;
+    b->patience = r->wanted[QUICK] ? 1.0 : 4.0;
     b->pool = pool_open(o->threads ? o->threads : pool_default_threads());
-    if (!b->pool) {
-        err_set(e, ERR_FAILED, "bench: cannot make threads");
-        goto out;
-    }
-    if (measure_machine(r, e))
-        goto out;
-    if (!r->json) {
+    if (!b->pool)
+        return err_set(e, ERR_FAILED, "bench: cannot make threads");
+    int rc = measure_machine(r, e);
+    if (rc == 0 && !o->json) {
         print_machine(r);
         print_header();
     }
-    rc = measure_models(r, o, e) || finish(r, e) ? -1 : 0;
-out:
+    rc = rc || measure_models(r, e) || finish(r, e) ? -1 : 0;
     pool_close(b->pool);
-    free(r);
     return rc;
 }

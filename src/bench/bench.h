@@ -14,8 +14,7 @@
 #include "src/decode/decode.h"
 #include "src/request/options.h"
 
-enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048,
-       BENCH_PREFILL_CHUNK = PREFILL_ROWS };
+enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048 };
 
 /* The work of a pass. bytes: packed weights once, visible keys and values once. flops: 2 per multiply-add
  * of products and attention; int16: the part of flops that is done in int16. exps, maxes: elements of
@@ -23,40 +22,38 @@ enum { BENCH_ROWS_MAX = 64, BENCH_DEPTH_MAX = 100000, BENCH_PREFILL = 2048,
 struct bench_work { double bytes, flops, int16, exps, maxes, converts; };
 
 struct bench_target {                /* {0} is closed */
-    char name[64];
     struct device *dev;
     struct model model;
     struct kv kv;                    /* random values up to n_past, see bench_depth */
-    struct workspace *pass, *prefill;
-    /* [BENCH_PREFILL], [BENCH_PREFILL_CHUNK], [BENCH_ROWS_MAX][vocab] */
-    int32_t *token; uint8_t *want; float *logits;
-    uint16_t *noise;                 /* finite bf16 normal values, 1 MiB and a block more */
-    size_t logits_bytes, noise_bytes;
-    uint64_t random;
+    struct workspace *work;
+    float *logits; size_t logits_bytes;      /* [BENCH_ROWS_MAX][vocab] */
+    uint64_t seed;                   /* of the next random values */
+    int32_t token[BENCH_PREFILL];
 };
 
 /* `longhand bench`. Returns 0, or -1 with the line and the exit code, as every verb does. */
 int cmd_bench(const struct options *o, struct err *e);
 
 struct bench;
-/* Opens the model in `dir` with a cache of n_max positions, after a check of memory. */
-int  bench_open(struct bench_target *t, const struct bench *b, const char *name, const char *dir,
+/* dir NULL: a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936). */
+int  bench_config(struct config *c, const char *dir, struct err *e);
+/* Opens the model with a cache of n_max positions, after a check of memory. Call bench_close even after a
+ * failure. */
+int  bench_open(struct bench_target *t, const struct bench *b, const struct config *c, const char *dir,
                 size_t n_max, struct err *e);
 void bench_close(struct bench_target *t);
-/* Writes a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936) into a new directory. */
-int  bench_random_model(char dir[PATH_BYTES], uint64_t seed, struct err *e);
-void bench_random_remove(const char *dir);
-/* Finds models/demo of the source tree, from the working directory or from the program. */
+/* Finds models/demo below the working directory, or below a folder that holds the program. */
 bool bench_find_demo(char dir[PATH_BYTES]);
-/* Fills the cache up to `depth` positions with random keys and values. depth may only grow, or be 0. */
+/* The model that --model names, else models/demo. */
+int  bench_model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
+/* Fills the cache up to `depth` positions with random keys and values. The depth may only grow. */
 void bench_depth(struct bench_target *t, size_t depth);
-/* One pass of `rows` rows after the cached ones, with logits of all; a prefill of BENCH_PREFILL tokens. */
+/* Runs `rows` rows after the cached ones: one pass with logits of all rows; more than BENCH_ROWS_MAX rows are
+ * a prefill in chunks of PREFILL_ROWS, with logits of the last row. The cache does not grow. */
 int  bench_pass(struct bench_target *t, size_t rows, struct err *e);
-int  bench_prefill(struct bench_target *t, struct err *e);
-struct bench_work bench_pass_work(const struct bench_target *t, size_t depth, size_t rows, size_t want);
-struct bench_work bench_prefill_work(const struct bench_target *t);
-/* The memory that a pass at this depth reads, as *n segments; free(). NULL when out of memory. */
-struct probe_piece *bench_segments(const struct bench_target *t, size_t depth, size_t *n);
+struct bench_work bench_work(const struct bench_target *t, size_t depth, size_t rows);
+/* The memory that a pass at this depth reads, cut for all threads; free(p->v). */
+int  bench_pieces(struct probe_pieces *p, const struct bench_target *t, size_t depth, struct err *e);
 
 enum bench_kind { BENCH_DECODE, BENCH_ROWS, BENCH_PREFILLING, BENCH_SAMPLING, BENCH_KINDS };
 
@@ -68,14 +65,14 @@ struct bench_point {
     enum probe_mul mul;              /* the instruction of the peak */
     enum probe_read how;
     double seconds, bandwidth, peak; /* medians of the clean samples */
-    double worst_bandwidth, best_bandwidth;
+    double bandwidth_range[2];
     double step;                     /* seconds of an empty step; short where cores share a cache */
     double roof, share; bool memory_bound;
     double exp, max, convert;        /* least seconds of these, all threads busy */
     double product_share;            /* of compute-bound points: roof / (seconds without the three); else 0 */
     double goal;                     /* 0: none */
     size_t samples, clean; bool noisy;
-    char settings[64];               /* of the sampler */
+    const char *settings;            /* of the sampler */
     double of_pass;                  /* the sampler's share of a one-row pass */
 };
 
@@ -84,9 +81,9 @@ struct bench {
     const struct ops *ops;
     enum dtype compute, kv;
     enum probe_mul used, best;       /* by this twin's products; the fastest of this CPU */
+    enum probe_mul int16;            /* of this twin's int16 products; PROBE_MUL_PLAIN: as fast as `used` */
     struct probe_costs costs;
-    double used_peak, best_peak;     /* of all threads, when the machine was measured */
-    double int16_peak;               /* of this twin's int16 products; 0: as fast as `used` */
+    double peak[PROBE_MULS][2];      /* one thread, all; when the machine was measured */
     double reference;                /* the best peak of `used` seen so far: an undisturbed machine */
     size_t repeat;                   /* clean samples wanted */
     double patience;                 /* seconds that a point may wait for clean samples */
@@ -96,7 +93,10 @@ struct bench {
 int bench_measure(struct bench *b, struct bench_target *t, struct bench_point *p, struct err *e);
 /* Measures the sampler on random logits of the target's vocabulary. pass: seconds of a one-row pass. */
 struct sampling;
-int bench_measure_sampler(struct bench *b, struct bench_target *t, struct bench_point *p,
+int bench_measure_sampler(const struct bench *b, struct bench_target *t, struct bench_point *p,
                           const struct sampling *s, double pass, struct err *e);
 /* Sorts v and returns its median. */
 double bench_median(double *v, size_t n);
+/* The median of n <= BENCH_MEDIAN_MAX doubles that lie `stride` bytes apart. */
+enum { BENCH_MEDIAN_MAX = 1000 };
+double bench_median_of(const double *x, size_t stride, size_t n);

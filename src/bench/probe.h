@@ -20,24 +20,21 @@ double probe_mul_peak(enum probe_mul k, struct pool *p, double seconds);
 /* Reading. A piece begins on a 64-byte boundary and its size is a multiple of 64 bytes. Threads get pieces in
  * order, so the pieces of one thread are neighbours in the list (probe_cut). */
 struct probe_piece { const char *p; size_t bytes; };
+struct probe_pieces { struct probe_piece *v; size_t n; };
 enum probe_read { PROBE_READ_PLAIN, PROBE_READ_PREFETCH, PROBE_READ_4_STREAMS, PROBE_READS };
 const char *probe_read_name(enum probe_read how);
 /* Bytes/s of whole sweeps over all pieces, repeated for about `seconds` (at least once), without a warm-up.
  */
-double probe_read_rate(const struct probe_piece *piece, size_t n, enum probe_read how, struct pool *p,
-                       double seconds);
+double probe_read_rate(const struct probe_pieces *m, enum probe_read how, struct pool *p, double seconds);
 /* The fastest way to read these pieces now. As a side effect, what fits the caches is in them afterwards. */
-enum probe_read probe_read_best(const struct probe_piece *piece, size_t n, struct pool *p, double seconds);
-/* Cuts n_seg segments into pieces of at most PROBE_PIECE_MAX bytes; every thread gets its share of each
- * segment. Returns the number of pieces; out == NULL only counts them. */
-enum { PROBE_PIECE_MAX = 512 << 10 };
-size_t probe_cut(struct probe_piece *out, const struct probe_piece *seg, size_t n_seg, size_t n_threads);
+enum probe_read probe_read_best(const struct probe_pieces *m, struct pool *p, double seconds);
+/* Cuts segments into small pieces; every thread gets its share of each segment. free(m->v). */
+int probe_cut(struct probe_pieces *m, const struct probe_pieces *segments, size_t n_threads, struct err *e);
 
-/* Seconds per element on one thread, operands in the first cache level, with the vectors of an instruction
- * set. */
-enum probe_isa { PROBE_ISA_PLAIN, PROBE_ISA_AVX2, PROBE_ISA_AVX512 };
+/* Seconds per element on one thread, operands in the first cache level, with the vectors of the instruction
+ * `like` (FMA_ZMM, FMA_YMM or MUL_PLAIN). */
 struct probe_costs { double exp2, max, convert; };
-struct probe_costs probe_costs(enum probe_isa isa, double seconds);
+struct probe_costs probe_costs(enum probe_mul like, double seconds);
 
 /* Seconds of an empty pool_run with one item per thread: the fixed price of every step of a pass. */
 double probe_dispatch(struct pool *p, double seconds);

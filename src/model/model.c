@@ -159,7 +159,7 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
         if (!t) {
             assert(rows <= SLAB_BYTES / sizeof *to);
             for (size_t j = 0; j < rows; j++)
-                to[j] = 1;
+                to[j] = strcmp(kind, "weight") == 0;
             l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
             at += rows;
             continue;
@@ -333,13 +333,11 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
     return rc;
 }
 
-int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops,
-                 struct pool *pool, uint64_t seed, struct err *e)
+int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e)
 {
-    struct loader l = { .model = m, .seed = seed, .dev = dev, .e = e };
-    assert(dev->noise);
-    *m = (struct model){ .config = *config, .compute = DT_BF16, .dev = dev, .ops = ops, .pool = pool,
-                         .head_dim = dev->head_dim(dev, config->head_dim) };
+    struct loader l = { .model = m, .seed = seed, .dev = s->dev, .e = e };
+    *m = (struct model){ .config = *s->config, .compute = s->compute, .dev = s->dev, .ops = s->ops,
+                         .pool = s->pool, .head_dim = s->dev->head_dim(s->dev, s->config->head_dim) };
     snprintf(m->path, sizeof m->path, "random weights");
     if (build(&l, m->path) == 0)
         return 0;

@@ -52,15 +52,14 @@ struct model_setup {
     model_progress *progress; void *ctx; /* progress may be NULL */
 };
 
-/* The bytes that model_open will hold, from the configuration alone. */
+/* The bytes that model_open or, with ts NULL, model_random will hold, from the configuration alone. */
 int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtype compute,
                      const struct device *dev, size_t *bytes, struct err *e);
 /* Reads the weights of `dir` into the device's form. */
 int model_open(struct model *m, const char *dir, const struct model_setup *s, struct err *e);
 /* Makes a model with random weights on the device, for measuring: normal values with deviation 1/sqrt(k),
- * norms 1, no biases. Not for a device with host_memory. */
-int model_random(struct model *m, const struct config *config, struct device *dev, const struct ops *ops,
-                 struct pool *pool, uint64_t seed, struct err *e);
+ * norms 1, biases 0. */
+int model_random(struct model *m, const struct model_setup *s, uint64_t seed, struct err *e);
 void model_close(struct model *m);
 
 /* A copy of a model for draft passes, which need not be exact: its matrices have 8 bits (mat_quantize),

@@ -425,7 +425,7 @@ static int measure_random(struct lab *b, struct err *e)
     if (config_parse(&c, "random model", json, strlen(json), NULL, NULL, 0, e))
         return -1;
     const double start = clock_seconds();
-    int rc = model_random(&t.model, &c, b->dev, b->ops, b->pool, 1, e);
+    int rc = model_random(&t.model, &(struct model_setup){ &c, DT_BF16, b->dev, b->ops, b->pool }, 1, e);
     if (rc)
         return -1;
     rc = wait_for(b->dev, t.model.mem, e);
