@@ -1,6 +1,6 @@
-/* Fuzz target: a line of a batch file, up to the checks of a worker. An accepted line keeps the promises of
- * src/request/batch_line.h: every template renders or refuses its chat, its parameters can be read back, and its
- * identity does not depend on the spelling of the JSON. */
+/* Fuzz target: a line of a batch file, up to the checks of a worker. An accepted line keeps the promises
+ * of src/request/batch_line.h: every template renders or refuses its chat, its parameters can be read
+ * back, and its identity does not depend on the spelling of the JSON. */
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/request/batch_line.h"

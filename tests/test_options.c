@@ -19,10 +19,14 @@ static int parse(const char *line)
 }
 
 #define GOOD(line) CHECK(parse(line) == 0, "%s: %s", line, e.msg)
-#define BAD(line, part) do { int r = parse(line); \
-    CHECK(r == -1 && e.code == ERR_INPUT && strstr(e.msg, part) && !strchr(e.msg, '\n'), "%s: %d '%s'", line, \
-          r, e.msg); \
-    if (r == 0) options_free(&o); } while (0)
+static void check_refused(const char *line, const char *part)
+{
+    int rc = parse(line);
+    CHECK(rc == -1 && e.code == ERR_INPUT && strstr(e.msg, part) && !strchr(e.msg, '\n'), "%s: %d '%s'", line,
+          rc, e.msg);
+    if (rc == 0)
+        options_free(&o);
+}
 
 static void options_have_their_defaults(void)
 {
@@ -79,33 +83,33 @@ static void options_are_spelled_in_every_way(void)
 
 static void options_refuse_what_they_do_not_take(void)
 {
-    BAD("run --tokens 0", "'0' is not a whole number from 1 to");
-    BAD("run --tokens +5", "'+5'");
-    BAD("run --tokens 1e3", "'1e3'");
-    BAD("run --seed -1", "'-1' is not a whole number from 0 to 18446744073709551615");
-    BAD("run --seed 18446744073709551616", "18446744073709551616");
-    BAD("run --temp inf", "'inf' is not a number from 0 to");
-    BAD("run --temp 1x", "'1x'");
-    BAD("run --temp .", "'.'");
-    BAD("run --top-p 1.0001", "from 0 to 1");
-    BAD("run --threads 513", "from 1 to 512");
-    BAD("run --penalty 0", "--penalty");
-    BAD("run --progress fancy", "auto|plain|json|none");
-    BAD("run --kv-dtype int8", "'int8' is not one of");
-    BAD("run --weights int4", "not one of");
-    BAD("run --per-token", "is an option of score");
-    BAD("tokenize --device cpu", "is an option of");
-    BAD("train heads --device", "--device needs a value");
-    BAD("run --tempature 1", "did you mean '--temperature'");
-    BAD("run -x", "unknown option '-x'");
-    BAD("run a", "one word too many");
-    BAD("tokenize a b", "one word too many");
-    BAD("distinct", "a word is missing");
-    BAD("plan", "unknown verb 'plan'");
-    BAD("tokenise", "did you mean 'tokenize'");
-    BAD("run --ngram-lead none", "first|all|root");
-    BAD("run --kv-policy some", "full|static|dynamic|window|mean");
-    BAD("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1",
+    check_refused("run --tokens 0", "'0' is not a whole number from 1 to");
+    check_refused("run --tokens +5", "'+5'");
+    check_refused("run --tokens 1e3", "'1e3'");
+    check_refused("run --seed -1", "'-1' is not a whole number from 0 to 18446744073709551615");
+    check_refused("run --seed 18446744073709551616", "18446744073709551616");
+    check_refused("run --temp inf", "'inf' is not a number from 0 to");
+    check_refused("run --temp 1x", "'1x'");
+    check_refused("run --temp .", "'.'");
+    check_refused("run --top-p 1.0001", "from 0 to 1");
+    check_refused("run --threads 513", "from 1 to 512");
+    check_refused("run --penalty 0", "--penalty");
+    check_refused("run --progress fancy", "auto|plain|json|none");
+    check_refused("run --kv-dtype int8", "'int8' is not one of");
+    check_refused("run --weights int4", "not one of");
+    check_refused("run --per-token", "is an option of score");
+    check_refused("tokenize --device cpu", "is an option of");
+    check_refused("train heads --device", "--device needs a value");
+    check_refused("run --tempature 1", "did you mean '--temperature'");
+    check_refused("run -x", "unknown option '-x'");
+    check_refused("run a", "one word too many");
+    check_refused("tokenize a b", "one word too many");
+    check_refused("distinct", "a word is missing");
+    check_refused("plan", "unknown verb 'plan'");
+    check_refused("tokenise", "did you mean 'tokenize'");
+    check_refused("run --ngram-lead none", "first|all|root");
+    check_refused("run --kv-policy some", "full|static|dynamic|window|mean");
+    check_refused("run --an-option-with-a-name-that-is-much-longer-than-any-that-could-be-meant-by-it 1",
         "unknown option");
 }
 
@@ -129,9 +133,9 @@ static void scaling_is_joined_from_its_parts(void)
     GOOD("run --rope-scaling none");
     CHECK(!o.context_scaling);
     options_free(&o);
-    BAD("run --yarn-orig-ctx 1024", "needs --rope-scale");
-    BAD("run --rope-scale 0.5", "from 1 to");
-    BAD("run --rope-scaling yarn:2 --rope-scale 4", "together with");
+    check_refused("run --yarn-orig-ctx 1024", "needs --rope-scale");
+    check_refused("run --rope-scale 0.5", "from 1 to");
+    check_refused("run --rope-scaling yarn:2 --rope-scale 4", "together with");
 }
 
 /* Every listed option has a help sentence, and every verb's help can be printed. */

@@ -13,7 +13,8 @@ static void *release_later(void *db)
     return NULL;
 }
 
-/* A worker that cannot read its job, because another program holds the database, leaves the job in the queue. */
+/* A worker that cannot read its job, because another program holds the database, leaves the job in the
+ * queue. */
 static void a_held_database_fails_no_job(void)
 {
     const struct work_options how = { .stopped = JOB_QUEUED };

@@ -160,9 +160,13 @@ static void source_plot(FILE *f, const struct report *r, struct lines *v)
         s[k] = (struct series){ r->source[k].name, y + k * v->n };
     }
     if (any)
-        page_plot(f, (double)r->job->tokens, "Share by source",
-                  "tokens of the text that a drafter guessed; several drafters may guess a token", v->x, v->n,
-                  s, n, 0, UNIT_SHARE);
+        page_plot(f,
+                  &(struct page_plot){ "Share by source",
+                                       "tokens of the text that a drafter guessed; several drafters may "
+                                       "guess "
+                                       "a token",
+                                       v->x, v->n, (double)r->job->tokens, .shares = true },
+                  s, n);
     free(y);
 }
 
@@ -181,25 +185,30 @@ static bool plots(FILE *f, const struct report *r)
     fputs("<h2>Over the length</h2><p class=\"note\">One point for every 1,000 tokens.</p><div "
           "class=\"plots\">",
           f);
-    page_plot(f, (double)r->job->tokens, "Speed", "tokens per second", v.x, v.n,
-              &(struct series){ "tokens/s", v.y[0] }, 1, 0, UNIT_NUMBER);
-    page_plot(f, (double)r->job->tokens, "Mean acceptance length",
-              "tokens per verification pass; 1 without drafting", v.x, v.n,
-              &(struct series){ "length", v.y[1] }, 1, 1, UNIT_NUMBER);
+    struct page_plot p = { "Speed", "tokens per second", v.x, v.n, (double)r->job->tokens };
+    page_plot(f, &p, &(struct series){ "tokens/s", v.y[0] }, 1);
+    p.title = "Mean acceptance length";
+    p.note = "tokens per verification pass; 1 without drafting";
+    p.low = 1;
+    page_plot(f, &p, &(struct series){ "length", v.y[1] }, 1);
+    p.low = 0;
+    p.shares = true;
     if (drafted) {
         struct series s[2] = { { "alpha: accepted of the depth drafted", v.y[2] },
                                { "beta: of these, covered by one 4-gram chain", v.y[3] } };
-        page_plot(f, (double)r->job->tokens, r->tree_fixed ? "Alpha and beta" : "Alpha",
-                  r->tree_fixed
-                      ? "shares of the depth that was drafted"
-                      : "accepted share of the depth that was drafted; beta is defined for a fixed tree only",
-                  v.x, v.n, s, r->tree_fixed ? 2 : 1, 0, UNIT_SHARE);
+        p.title = r->tree_fixed ? "Alpha and beta" : "Alpha";
+        p.note = r->tree_fixed ? "shares of the depth that was drafted"
+                               : "accepted share of the depth that was drafted; beta needs a fixed tree";
+        page_plot(f, &p, s, r->tree_fixed ? 2 : 1);
         source_plot(f, r, &v);
     }
-    page_plot(f, (double)r->job->tokens, "Distinct-n of each 1,000 tokens",
-              "different n-grams of tokens / all n-grams", v.x, v.n, d, 4, 0, UNIT_SHARE);
-    page_plot(f, (double)r->job->tokens, "Distinct-n so far", "from the first token on", v.end, v.n, far, 4,
-              0, UNIT_SHARE);
+    p.title = "Distinct-n of each 1,000 tokens";
+    p.note = "different n-grams of tokens / all n-grams";
+    page_plot(f, &p, d, 4);
+    p.title = "Distinct-n so far";
+    p.note = "from the first token on";
+    p.x = v.end;
+    page_plot(f, &p, far, 4);
     fputs("</div>\n", f);
     free(v.x);
     return true;

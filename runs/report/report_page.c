@@ -152,12 +152,12 @@ static double nice_step(double range, double n)
     return (raw <= p * 1.0001 ? 1 : raw <= 2.0001 * p ? 2 : raw <= 5.0001 * p ? 5 : 10) * p;
 }
 
-static void tick(FILE *f, double v, double step, enum page_unit unit)
+static void tick(FILE *f, double v, double step, bool shares)
 {
-    if (unit == UNIT_SHARE)
+    if (shares)
         step *= 100;
     int digits = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
-    if (unit == UNIT_SHARE)
+    if (shares)
         fprintf(f, "%.*f %%", digits, 100 * v);
     else if (step >= 1000)
         fprintf(f, "%gk", v / 1000);
@@ -171,14 +171,14 @@ static double at_y(double y, double low, double high)
     return TOP + (high - y) / (high - low) * (HIGH - TOP - BOTTOM);
 }
 
-static void axes(FILE *f, double last, double low, double high, double step, enum page_unit unit)
+static void axes(FILE *f, double last, double low, double high, double step, bool shares)
 {
     for (double y = low; y <= high + step / 100; y += step) {
         fprintf(f,
                 "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
                 "text-anchor=\"end\">",
                 LEFT, WIDE - RIGHT, at_y(y, low, high), at_y(y, low, high), LEFT - 6, at_y(y, low, high) + 4);
-        tick(f, y, step, unit);
+        tick(f, y, step, shares);
         fputs("</text>", f);
     }
     step = nice_step(last, 5);
@@ -236,12 +236,11 @@ static void card(FILE *f, const char *title, const char *note)
     fputs("</p>", f);
 }
 
-void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n,
-               const struct series *v, size_t n_series, double low, enum page_unit unit)
+void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series)
 {
-    double high = NAN, last = MAX(length, 1);
+    double high = NAN, low = p->low, last = MAX(p->length, 1);
     for (size_t k = 0; k < n_series; k++)
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < p->n; i++)
             if (isfinite(v[k].y[i]) && !(v[k].y[i] <= high))
                 high = v[k].y[i];
     if (!isfinite(high))
@@ -253,14 +252,13 @@ void page_plot(FILE *f, double length, const char *title, const char *note, cons
         step = nice_step(high, 5);
     }
     high = low + ceil((high - low) / step - 1e-9) * step;
-    card(f, title, note);
+    card(f, p->title, p->note);
     legend(f, v, n_series);
-    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDE, HIGH);
-    page_text(f, title);
-    fputs("\">", f);
-    axes(f, last, low, high, step, unit);
+    fprintf(f, "<svg viewBox=\"0 0 %d %d\" role=\"img\"", WIDE, HIGH);
+    page_format(f, " aria-label=\"@t\">", p->title);
+    axes(f, last, low, high, step, p->shares);
     for (size_t k = 0; k < n_series; k++)
-        draw_line(f, &v[k], k, x, n, last, low, high);
+        draw_line(f, &v[k], k, p->x, p->n, last, low, high);
     fputs("</svg></div>\n", f);
 }
 
@@ -284,7 +282,7 @@ void page_bars(FILE *f, const char *title, const char *note, const double *v, si
                 "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
                 "text-anchor=\"end\">",
                 LEFT, WIDE - RIGHT, at_y(y, 0, top), at_y(y, 0, top), LEFT - 6, at_y(y, 0, top) + 4);
-        tick(f, y, step, UNIT_SHARE);
+        tick(f, y, step, true);
         fputs("</text>", f);
     }
     for (size_t i = 0; i < n; i++) {

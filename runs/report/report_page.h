@@ -19,14 +19,18 @@ void page_real(FILE *f, double x, int digits);
  * @9 a double for page_real, @t a const char * for page_text. */
 void page_format(FILE *f, const char *format, ...);
 
-enum page_unit { UNIT_NUMBER, UNIT_SHARE };      /* a share is 0..1 and shown in percent */
-
 struct series { const char *name; const double *y; };    /* y [n]; NAN: a gap */
 
-/* Lines over a text of `length` tokens, with points at x[n]. The axis begins at `low`, or at 0 where 0 is
- * easier to read. Each line has its values in the attribute data-y. */
-void page_plot(FILE *f, double length, const char *title, const char *note, const double *x, size_t n,
-               const struct series *v, size_t n_series, double low, enum page_unit unit);
+/* Lines over a text of `length` tokens, with points at x[n]. */
+struct page_plot {
+    const char *title, *note;
+    const double *x; size_t n;
+    double length;
+    double low;                      /* where the axis begins, unless 0 is easier to read */
+    bool shares;                     /* values are 0..1 and shown in percent */
+};
+/* Each line has its values in the attribute data-y. */
+void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series);
 /* Bars side by side, one for each of v[n]; `from` is the number of the first. */
 void page_bars(FILE *f, const char *title, const char *note, const double *v, size_t n, size_t from);
 /* One bar cut into parts, with a legend that shows their shares. */
