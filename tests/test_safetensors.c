@@ -341,7 +341,7 @@ static void out_of_memory(void)
             if (!r)
                 tensors_close(&ts);
         }
-        CHECK(errors >= 8, "%ld allocations, %ld errors", i, errors);
+        CHECK(errors >= 7, "%ld allocations, %ld errors", i, errors);
     }
     free(file);
     unlink(shard);

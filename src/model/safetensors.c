@@ -13,7 +13,10 @@
 
 _Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
 
-enum { NAME_SHOWN = 200 };       /* bytes of a tensor's name in messages */
+enum {
+    NAME_SHOWN = 200,                    /* bytes of a tensor's name in messages */
+    DIR_PATH_MAX = PATH_BYTES + 256,     /* folder and file name; the kernel opens no longer path */
+};
 
 static const struct { char name[12]; uint8_t bits; enum dtype dtype;
 } dtypes[] = {
@@ -76,7 +79,7 @@ static int entry_shape(const struct json *key, const struct json *v, struct tens
     if (js_kind(v) != JS_ARRAY)
         return entry_bad(key, "shape", v, "allowed is an array of whole numbers", e);
     for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); t->n_dims++) {
-        uint64_t d;
+        size_t d;
         if (t->n_dims == TENSOR_DIMS_MAX)
             return entry_bad(key, "shape", v, "allowed are at most 8 dimensions", e);
         if (!js_u64(&x, &d))
@@ -86,15 +89,14 @@ static int entry_shape(const struct json *key, const struct json *v, struct tens
     return 0;
 }
 
-static int entry_offsets(const struct json *key, const struct json *v, uint64_t at[2], struct err *e)
+static int entry_offsets(const struct json *key, const struct json *v, size_t at[2], struct err *e)
 {
     struct json x;
     size_t n = 0;
     if (js_kind(v) != JS_ARRAY)
         return entry_bad(key, "data_offsets", v, "allowed is [begin, end]", e);
-    for (struct js_walk w = js_walk(v); js_next(&w, NULL, &x); n++)
-        if (n == 2 || !js_u64(&x, &at[n]))
-            return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
+    for (struct js_walk w = js_walk(v); n < 3 && js_next(&w, NULL, &x);)
+        n = n < 2 && js_u64(&x, &at[n]) ? n + 1 : 3;
     if (n != 2)
         return entry_bad(key, "data_offsets", v, "allowed are two whole numbers, [begin, end]", e);
     return at[0] <= at[1] ? 0 : entry_bad(key, "data_offsets", v, "begin may not be after end", e);
@@ -105,11 +107,11 @@ static int entry_offsets(const struct json *key, const struct json *v, uint64_t 
 static int entry_bytes(const struct json *key, const struct json *shape, size_t bits, struct tensor *t,
                        struct err *e)
 {
-    uint64_t n = bits;
+    size_t n = bits;
     bool empty = false;
     for (size_t i = 0; i < t->n_dims; i++) {
         empty |= t->dim[i] == 0;
-        if (t->dim[i] && __builtin_mul_overflow(n, (uint64_t)t->dim[i], &n))
+        if (t->dim[i] && __builtin_mul_overflow(n, t->dim[i], &n))
             return entry_bad(key, "shape", shape, "the size in bits must be below 2^64", e);
     }
     if (n % 8 && !empty)
@@ -121,12 +123,12 @@ static int entry_bytes(const struct json *key, const struct json *shape, size_t 
 
 /* Parses an entry of the header into *t, except name and shard. Its offset counts from the start of the
  * data. */
-static int entry_parse(const struct json *key, const struct json *value, uint64_t data_bytes,
+static int entry_parse(const struct json *key, const struct json *value, size_t data_bytes,
                        struct tensor *t, struct err *e)
 {
     struct json field, v, part[3] = { 0 };
     static const char *const names[] = { "dtype", "shape", "data_offsets" };
-    uint64_t at[2] = { 0 };
+    size_t at[2] = { 0 };
     size_t type;
     *t = (struct tensor){ 0 };
     if (js_kind(value) != JS_OBJECT)
@@ -149,17 +151,13 @@ static int entry_parse(const struct json *key, const struct json *value, uint64_
         entry_bytes(key, &part[1], dtypes[type].bits, t, e) || entry_offsets(key, &part[2], at, e))
         return -1;
     if (at[1] - at[0] != t->bytes)
-        return err_set(
-            e, ERR_INPUT,
-            "%s: tensor \"%.*s\" (offset %zu): data_offsets span %llu bytes, dtype and shape need %zu",
-            key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)(at[1] - at[0]),
-            t->bytes);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets span %zu bytes, "
+                                     "dtype and shape need %zu",
+                       key->file, shown(key), key->s + 1, js_offset(&part[2]), at[1] - at[0], t->bytes);
     if (at[1] > data_bytes)
-        return err_set(
-            e, ERR_INPUT,
-            "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %llu, the file has %llu bytes of data",
-            key->file, shown(key), key->s + 1, js_offset(&part[2]), (unsigned long long)at[1],
-            (unsigned long long)data_bytes);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" (offset %zu): data_offsets end at %zu, the "
+                                     "file has %zu bytes of data",
+                       key->file, shown(key), key->s + 1, js_offset(&part[2]), at[1], data_bytes);
     t->dtype = dtypes[type].dtype;
     t->dtype_name = dtypes[type].name;
     t->offset = at[0];
@@ -180,7 +178,7 @@ static int check_metadata(const struct json *v, struct err *e)
 /* ---- a header ---- */
 
 /* Checks every entry and measures. Nothing is allocated before the whole header is valid. */
-static int header_measure(const struct json *root, uint64_t data_bytes, size_t *n, size_t *name_bytes,
+static int header_measure(const struct json *root, size_t data_bytes, size_t *n, size_t *name_bytes,
                           struct err *e)
 {
     struct json key, v;
@@ -212,17 +210,17 @@ static int header_measure(const struct json *root, uint64_t data_bytes, size_t *
 static int by_offset(const void *a, const void *b)
 {
     const struct tensor *x = *(const struct tensor *const *)a, *y = *(const struct tensor *const *)b;
-    uint64_t xe = x->offset + x->bytes, ye = y->offset + y->bytes;
+    size_t xe = x->offset + x->bytes, ye = y->offset + y->bytes;
     return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (xe > ye) - (xe < ye);
 }
 
 /* Checks that the tensors of a file cover [0, data_bytes) exactly. Offsets count from the start of its
  * data. */
-static int check_tiling(const struct tensor *t, size_t n, const char *file, uint64_t data_bytes,
+static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes,
                         struct err *e)
 {
     const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
-    uint64_t end = 0;
+    size_t end = 0;
     int r = 0;
     if (!p)
         return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, n);
@@ -232,22 +230,22 @@ static int check_tiling(const struct tensor *t, size_t n, const char *file, uint
     for (size_t i = 0; i < n && !r; i++) {
         if (p[i]->offset != end)
             r = err_set(e, ERR_INPUT,
-                        "%s: tensor \"%.*s\": data begin at %llu, %s: the data before end at %llu", file,
-                        NAME_SHOWN, p[i]->name, (unsigned long long)p[i]->offset,
-                        p[i]->offset > end ? "a hole" : "an overlap", (unsigned long long)end);
+                        "%s: tensor \"%.*s\": data begin at %zu, %s: the data before end at %zu", file,
+                        NAME_SHOWN, p[i]->name, p[i]->offset,
+                        p[i]->offset > end ? "a hole" : "an overlap", end);
         end = p[i]->offset + p[i]->bytes;
     }
     if (!r && end != data_bytes)
         r = err_set(e, ERR_INPUT,
-                    "%s: the tensors end at byte %llu of %llu bytes of data, nothing may follow", file,
-                    (unsigned long long)end, (unsigned long long)data_bytes);
+                    "%s: the tensors end at byte %zu of %zu bytes of data, nothing may follow", file,
+                    end, data_bytes);
     free(p);
     return r;
 }
 
 /* Appends the tensors of one header, as shard `shard`. */
 static int header_append(struct tensors *ts, int shard, const char *file, const char *json, size_t n,
-                         uint64_t data_bytes, struct err *e)
+                         size_t data_bytes, struct err *e)
 {
     struct json root, key, v;
     size_t count, name_bytes, all;
@@ -326,20 +324,19 @@ static int shards_alloc(struct tensors *ts, size_t n, const char *what, struct e
     return 0;
 }
 
-int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
+static int set_path(struct tensors *ts, size_t i, const char *path, struct err *e)
+{
+    ts->path[i] = strdup(path);
+    return ts->path[i] ? 0 : err_set(e, ERR_FAILED, "%s: out of memory", path);
+}
+
+int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, size_t data_bytes,
                   struct err *e)
 {
     *ts = (struct tensors){ 0 };
-    if (shards_alloc(ts, 1, file, e))
-        goto fail;
-    if (!(ts->path[0] = strdup(file))) {
-        err_set(e, ERR_FAILED, "%s: out of memory", file);
-        goto fail;
-    }
-    if (header_append(ts, 0, file, json, n, data_bytes, e) || sort_names(ts, e))
-        goto fail;
-    return 0;
-fail:
+    if (shards_alloc(ts, 1, file, e) == 0 && set_path(ts, 0, file, e) == 0 &&
+        header_append(ts, 0, file, json, n, data_bytes, e) == 0 && sort_names(ts, e) == 0)
+        return 0;
     tensors_close(ts);
     return -1;
 }
@@ -347,7 +344,7 @@ fail:
 /* ---- files ---- */
 
 /* Reads all of [at, at + n). */
-static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, struct err *e)
+static int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e)
 {
     char *p = dst;
     while (n) {
@@ -355,23 +352,23 @@ static int read_at(int fd, const char *path, void *dst, uint64_t at, size_t n, s
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return err_set(e, ERR_FAILED, "%s: cannot read at offset %llu: %s", path, (unsigned long long)at,
+            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at,
                            strerror(errno));
         if (r == 0)
-            return err_set(e, ERR_INPUT, "%s: the file ends at offset %llu, %zu more bytes are needed", path,
-                           (unsigned long long)at, n);
+            return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
+                           at, n);
         p += r;
-        at += (uint64_t)r;
+        at += (size_t)r;
         n -= (size_t)r;
     }
     return 0;
 }
 
 /* Checks the first 8 bytes: the header length, or the start of some other kind of file. */
-static int header_length(const char *path, const unsigned char b[8], uint64_t size, uint64_t *length,
+static int header_length(const char *path, const unsigned char b[8], size_t size, size_t *length,
                          struct err *e)
 {
-    uint64_t n = 0;
+    size_t n = 0;
     for (int i = 7; i >= 0; i--)
         n = n << 8 | b[i];
     if (memcmp(b, "version ", 8) == 0)
@@ -381,47 +378,42 @@ static int header_length(const char *path, const unsigned char b[8], uint64_t si
         return err_set(e, ERR_INPUT, "%s: a %s file, allowed is safetensors", path,
                        *b == 'G' ? "GGUF" : "zip (PyTorch)");
     if (n < 2 || n > HEADER_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, allowed are 2 to %d", path,
-                       (unsigned long long)n, HEADER_BYTES_MAX);
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, allowed are 2 to %d", path,
+                       n, HEADER_BYTES_MAX);
     if (n > size - 8)
-        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %llu, but only %llu bytes follow",
-                       path, (unsigned long long)n, (unsigned long long)(size - 8));
+        return err_set(e, ERR_INPUT, "%s: header length (offset 0): found %zu, but only %zu bytes follow",
+                       path, n, (size - 8));
     *length = n;
     return 0;
 }
 
-static int shard_read(struct tensors *ts, int i, struct err *e)
+static int shard_read(struct tensors *ts, int i, const char *path, struct err *e)
 {
-    const char *path = ts->path[i];
     struct stat st;
     unsigned char b[8];
-    uint64_t n = 0;
+    size_t n = 0;
+    if (set_path(ts, (size_t)i, path, e))
+        return -1;
     int fd = ts->fd[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
         return err_set(e, ERR_INPUT, "%s: not a regular file", path);
-    uint64_t size = (uint64_t)st.st_size;
+    const size_t size = (size_t)st.st_size;
     if (size < 8)
-        return err_set(e, ERR_INPUT, "%s: %llu bytes, a safetensors file has at least 8", path,
-                       (unsigned long long)size);
+        return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8", path,
+                       size);
     if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path,
-                       (unsigned long long)n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path,
+                       n);
     int r = read_at(fd, path, json, 8, n, e);
     if (!r)
         r = header_append(ts, i, path, json, n, size - 8 - n, e);
     free(json);
     return r;
-}
-
-static char *path_join(const char *dir, const char *name)
-{
-    char *p = NULL;
-    return asprintf(&p, "%s/%s", dir, name) < 0 ? NULL : p;
 }
 
 /* ---- an index and its shards ---- */
@@ -542,9 +534,9 @@ static int index_read(struct tensors *ts, const char *dir, const struct json *ro
     if (index_shards(&map, l, e) || shards_alloc(ts, l->n, root->file, e))
         return -1;
     for (size_t i = 0; i < l->n; i++) {
-        if (!(ts->path[i] = path_join(dir, l->name[i])))
-            return err_set(e, ERR_FAILED, "%s: out of memory", root->file);
-        if (shard_read(ts, (int)i, e))
+        char path[DIR_PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", dir, l->name[i]);
+        if (shard_read(ts, (int)i, path, e))
             return -1;
     }
     if (sort_names(ts, e))
@@ -577,47 +569,28 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
 
 /* ---- the interface ---- */
 
-/* Opens the file *path, and takes ownership of that string. */
-static int open_one(struct tensors *ts, char **path, struct err *e)
-{
-    if (shards_alloc(ts, 1, *path, e))
-        return -1;
-    ts->path[0] = *path;
-    *path = NULL;
-    return shard_read(ts, 0, e) || sort_names(ts, e) ? -1 : 0;
-}
-
 int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
 {
-    char *own = strdup(path);
     *ts = (struct tensors){ 0 };
-    int r = own ? open_one(ts, &own, e) : err_set(e, ERR_FAILED, "%s: out of memory", path);
-    free(own);
-    if (r)
-        tensors_close(ts);
-    return r;
+    if (shards_alloc(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 && sort_names(ts, e) == 0)
+        return 0;
+    tensors_close(ts);
+    return -1;
 }
 
 int tensors_open(struct tensors *ts, const char *dir, struct err *e)
 {
-    char *one = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
+    char path[DIR_PATH_MAX];
     struct stat st;
-    int r;
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    if (lstat(path, &st) == 0)
+        return tensors_open_file(ts, path, e);
     *ts = (struct tensors){ 0 };
-    if (!one || !index) {
-        r = err_set(e, ERR_FAILED, "%s: out of memory", dir);
-    } else if (lstat(one, &st) == 0) {
-        r = open_one(ts, &one, e);
-    } else if (lstat(index, &st) == 0) {
-        r = open_index(ts, dir, index, e);
-    } else {
-        r = err_set(
-            e, ERR_INPUT,
-            "%s: neither model.safetensors nor model.safetensors.index.json exists, one of them is needed",
-            dir);
-    }
-    free(one);
-    free(index);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    int r = lstat(path, &st) == 0
+                ? open_index(ts, dir, path, e)
+                : err_set(e, ERR_INPUT, "%s: neither model.safetensors nor model.safetensors.index.json "
+                                        "exists, one of them is needed", dir);
     if (r)
         tensors_close(ts);
     return r;
@@ -688,15 +661,15 @@ int tensors_metadata(const struct tensors *ts, const char *key, char *value, siz
 {
     const char *path = ts->path[0];
     unsigned char b[8];
-    uint64_t n = 0;
+    size_t n = 0;
     struct json root, metadata, v;
     assert(room > 0 && ts->fd[0] >= 0);
-    if (read_at(ts->fd[0], path, b, 0, 8, e) || header_length(path, b, UINT64_MAX, &n, e))
+    if (read_at(ts->fd[0], path, b, 0, 8, e) || header_length(path, b, SIZE_MAX, &n, e))
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %llu bytes", path,
-                       (unsigned long long)n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path,
+                       n);
     int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
     if (found == 0 && js_kind(&root) == JS_OBJECT &&
         (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {
@@ -704,13 +677,10 @@ int tensors_metadata(const struct tensors *ts, const char *key, char *value, siz
         found = found > 0 && js_kind(&v) != JS_STRING ? 0 : found;
     }
     if (found > 0) {
-        char *text = malloc(js_length(&v, &(bool){ false }) + 1);
-        if (text) {
-            size_t len = js_unescape(&v, text);
-            len = len < room ? len : utf8_valid_prefix(text, room - 1);
-            memcpy(value, text, len);
-            value[len] = 0;
-        } else
+        char *text = js_strdup(&v);
+        if (text)
+            snprintf(value, room, "%.*s", (int)utf8_valid_prefix(text, MIN(strlen(text), room - 1)), text);
+        else
             found = err_set(e, ERR_FAILED, "%s: out of memory", path);
         free(text);
     }

@@ -32,7 +32,7 @@ struct tensor {
     size_t n_dims, dim[TENSOR_DIMS_MAX];
     size_t n_elements, bytes;
     int shard;                   /* index of the file */
-    uint64_t offset;             /* of its first byte in that file */
+    size_t offset;             /* of its first byte in that file */
 };
 
 struct tensors {                 /* {0} is closed */
@@ -48,7 +48,7 @@ int  tensors_open(struct tensors *ts, const char *dir, struct err *e);
 int  tensors_open_file(struct tensors *ts, const char *path, struct err *e);
 /* Parses a header in memory (`n` bytes of JSON, followed by `data_bytes` of data in its file), for tests
  * and the fuzzer. No data can be read from the result. */
-int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, uint64_t data_bytes,
+int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, size_t data_bytes,
                   struct err *e);
 void tensors_close(struct tensors *ts);
 /* Returns NULL if no tensor has that name. */

@@ -83,19 +83,8 @@ static int check_ids(const struct sampling *s, size_t vocab, struct err *e)
     return 0;
 }
 
-static int check_dry(const struct sampling *s, size_t vocab, struct err *e)
+static int check_breakers(const struct sampling *s, size_t vocab, struct err *e)
 {
-    if (!(s->dry_multiplier >= 0 && s->dry_multiplier <= 1000))
-        return err_set(e, ERR_INPUT, "--dry-multiplier %g: must be 0 (off) to 1000", s->dry_multiplier);
-    if (!(s->dry_base >= 1 && s->dry_base <= 100))
-        return err_set(e, ERR_INPUT, "--dry-base %g: must be 1 to 100", s->dry_base);
-    if (s->dry_allowed < 1 || s->dry_allowed > DRY_ALLOWED_MAX)
-        return err_set(e, ERR_INPUT, "--dry-allowed-length %zu: must be 1 to %d", s->dry_allowed,
-                       DRY_ALLOWED_MAX);
-    if (s->dry_last_n < -1)
-        return err_set(e, ERR_INPUT,
-                       "--dry-penalty-last-n %ld: must be -1 (all), 0 (none) or a number of tokens",
-                       s->dry_last_n);
     for (size_t i = 0; i < s->n_dry_breakers; i++) {
         const struct dry_breaker *b = &s->dry_breakers[i];
         if (b->n < 1 || b->n > DRY_BREAKER_MAX)
@@ -121,27 +110,32 @@ int sampling_check(const struct sampling *s, size_t vocab, struct err *e)
 {
     if (vocab < 1 || vocab > SELECT_MAX)
         return err_set(e, ERR_INPUT, "vocabulary of %zu tokens, allowed are 1 to %d", vocab, SELECT_MAX);
-    if (!(s->temperature == 0 || (s->temperature >= 1e-4 && s->temperature <= 1e4)))
-        return err_set(e, ERR_INPUT, "--temperature %g: must be 0 (greedy) or 0.0001 to 10000",
-                       s->temperature);
-    if (!(s->top_p > 0 && s->top_p <= 1))
-        return err_set(e, ERR_INPUT, "--top-p %g: must be above 0 and at most 1 (off)", s->top_p);
-    if (!(s->min_p >= 0 && s->min_p <= 1))
-        return err_set(e, ERR_INPUT, "--min-p %g: must be 0 (off) to 1", s->min_p);
-    if (!(s->eta >= 0 && s->eta < 1))
-        return err_set(e, ERR_INPUT, "--eta %g: must be at least 0 (off) and below 1", s->eta);
-    if (s->min_keep < 1)
-        return err_set(e, ERR_INPUT, "--min-keep 0: must be at least 1");
-    if (!(s->penalty >= 0.01 && s->penalty <= 100))
-        return err_set(e, ERR_INPUT, "--penalty %g: must be 0.01 to 100, 1 is off", s->penalty);
-    if (s->penalty_window < -1)
-        return err_set(e, ERR_INPUT, "--penalty-window %ld: must be -1 (all), 0 (none) or a number of tokens",
-                       s->penalty_window);
-    if (!(s->presence >= -100 && s->presence <= 100))
-        return err_set(e, ERR_INPUT, "--presence-penalty %g: must be -100 to 100", s->presence);
-    if (!(s->frequency >= -100 && s->frequency <= 100))
-        return err_set(e, ERR_INPUT, "--frequency-penalty %g: must be -100 to 100", s->frequency);
-    return check_dry(s, vocab, e) || check_order(s, e) || check_ids(s, vocab, e) ? -1 : 0;
+    static_assert(DRY_ALLOWED_MAX == 65536, "a message says so");
+    const double t = s->temperature;
+    const struct { const char *flag; double x; bool ok; const char *allowed; } check[] = {
+        { "temperature", t, t == 0 || (t >= 1e-4 && t <= 1e4), "0 (greedy) or 0.0001 to 10000" },
+        { "top-p", s->top_p, s->top_p > 0 && s->top_p <= 1, "above 0 and at most 1 (off)" },
+        { "min-p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 (off) to 1" },
+        { "eta", s->eta, s->eta >= 0 && s->eta < 1, "at least 0 (off) and below 1" },
+        { "min-keep", (double)s->min_keep, s->min_keep >= 1, "at least 1" },
+        { "penalty", s->penalty, s->penalty >= 0.01 && s->penalty <= 100, "0.01 to 100, 1 is off" },
+        { "penalty-window", (double)s->penalty_window, s->penalty_window >= -1,
+          "-1 (all), 0 (none) or a number of tokens" },
+        { "presence-penalty", s->presence, fabs(s->presence) <= 100, "-100 to 100" },
+        { "frequency-penalty", s->frequency, fabs(s->frequency) <= 100, "-100 to 100" },
+        { "dry-multiplier", s->dry_multiplier, s->dry_multiplier >= 0 && s->dry_multiplier <= 1000,
+          "0 (off) to 1000" },
+        { "dry-base", s->dry_base, s->dry_base >= 1 && s->dry_base <= 100, "1 to 100" },
+        { "dry-allowed-length", (double)s->dry_allowed,
+          s->dry_allowed >= 1 && s->dry_allowed <= DRY_ALLOWED_MAX, "1 to 65536" },
+        { "dry-penalty-last-n", (double)s->dry_last_n, s->dry_last_n >= -1,
+          "-1 (all), 0 (none) or a number of tokens" },
+    };
+    for (size_t i = 0; i < sizeof check / sizeof *check; i++)
+        if (!check[i].ok)
+            return err_set(e, ERR_INPUT, "--%s %.15g: must be %s", check[i].flag, check[i].x,
+                           check[i].allowed);
+    return check_breakers(s, vocab, e) || check_order(s, e) || check_ids(s, vocab, e) ? -1 : 0;
 }
 
 bool sampling_has_penalty(const struct sampling *s) { return s->penalty != 1 && s->penalty_window != 0; }

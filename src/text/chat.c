@@ -366,13 +366,9 @@ static int read_json(char **data, struct json *root, char *path, size_t size, co
 
 static int copy_string(char **out, const struct json *v, struct err *e)
 {
-    bool control;
     free(*out);
-    *out = calloc(js_length(v, &control) + 1, 1);
-    if (!*out)
-        return err_set(e, ERR_FAILED, "%s: no memory for a string", v->file);
-    js_unescape(v, *out);
-    return 0;
+    *out = js_strdup(v);
+    return *out ? 0 : err_set(e, ERR_FAILED, "%s: no memory for a string", v->file);
 }
 
 /* Reads bos_token or eos_token: a string, an added token with its content, or null. */

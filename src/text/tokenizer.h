@@ -42,8 +42,9 @@ struct decode_stream {
     bool skip_special;
     /* private to tokenizer_decode.c */
     bool first; int run;
-    size_t strip;
-    size_t n_held; char held[DECODE_HELD_MAX];
+    size_t strip, n_held, n_valid;
+    char *room; size_t room_max;     /* room != NULL: instead of held */
+    char held[DECODE_HELD_MAX];
 };
 void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start,
                          bool skip_special);

@@ -153,24 +153,24 @@ static size_t put_text(struct decode_stream *s, char *out, const char *text, siz
     return n;
 }
 
-/* Writes one byte of a byte-level text. held[] is empty or begins a code point. */
+static char *held_bytes(struct decode_stream *s) { return s->room ? s->room : s->held; }
+
+/* Writes one byte of a byte-level text. The held bytes begin a code point, if there are any. */
 static size_t put_byte(struct decode_stream *s, char *out, char b)
 {
-    size_t w = 0;
-    s->held[s->n_held++] = b;
-    if (utf8_incomplete(s->held, s->n_held))
+    char *held = held_bytes(s);
+    const size_t n = s->n_held + 1;
+    held[n - 1] = b;
+    s->n_held = utf8_incomplete(held, n) ? n : 0;
+    if (s->n_held)
         return 0;
-    if (utf8_valid_prefix(s->held, s->n_held) == s->n_held) {
-        memcpy(out, s->held, s->n_held);
-        w = s->n_held;
-        s->n_held = 0;
-        return w;
+    if (utf8_valid_prefix(held, n) == n) {
+        memcpy(out, held, n);
+        return n;
     }
     /* this byte cannot complete the held ones, but may begin another code point */
-    bool again = s->n_held > 1;
     memcpy(out, REPLACEMENT, 3);
-    s->n_held = 0;
-    return again ? 3 + put_byte(s, out + 3, b) : 3;
+    return n > 1 ? 3 + put_byte(s, out + 3, b) : 3;
 }
 
 static size_t put_replacements(struct decode_stream *s, char *out, size_t n)
@@ -185,23 +185,24 @@ static size_t put_replacements(struct decode_stream *s, char *out, size_t n)
 static size_t put_byte_token(struct decode_stream *s, char *out, char b)
 {
     size_t w = 0;
+    char *held = held_bytes(s);
     if (s->run == RUN_BAD)
         return put_replacements(s, out, 1);
     s->run = RUN_GOOD;
     /* the run is too long to wait for: release the complete part */
-    if (s->n_held == DECODE_HELD_MAX) {
-        size_t valid = utf8_valid_prefix(s->held, s->n_held);
-        w = put_text(s, out, s->held, valid);
-        s->n_held -= valid;
-        memmove(s->held, s->held + valid, s->n_held);
+    if (s->n_held == (s->room ? s->room_max : DECODE_HELD_MAX)) {
+        w = put_text(s, out, held, s->n_valid);
+        s->n_held -= s->n_valid;
+        memmove(held, held + s->n_valid, s->n_held);
+        s->n_valid = 0;
     }
-    s->held[s->n_held++] = b;
-    size_t valid = utf8_valid_prefix(s->held, s->n_held);
-    if (valid == s->n_held || utf8_incomplete(s->held + valid, s->n_held - valid))
+    held[s->n_held++] = b;
+    s->n_valid += utf8_valid_prefix(held + s->n_valid, s->n_held - s->n_valid);
+    if (s->n_valid == s->n_held || utf8_incomplete(held + s->n_valid, s->n_held - s->n_valid))
         return w;
     s->run = RUN_BAD;
     w += put_replacements(s, out + w, s->n_held);
-    s->n_held = 0;
+    s->n_held = s->n_valid = 0;
     return w;
 }
 
@@ -209,13 +210,14 @@ static size_t put_byte_token(struct decode_stream *s, char *out, char b)
 static size_t end_run(struct decode_stream *s, char *out)
 {
     size_t n = s->n_held;
-    bool text = utf8_valid_prefix(s->held, n) == n;
-    s->n_held = 0;
+    const char *held = held_bytes(s);
+    bool text = utf8_valid_prefix(held, n) == n;
+    s->n_held = s->n_valid = 0;
     s->run = RUN_NONE;
     if (s->t->decoder == DECODE_BYTES && !text)
         n = 1;                                   /* an unfinished code point is one U+FFFD, not one for
                                                   * each byte */
-    return text ? put_text(s, out, s->held, n) : put_replacements(s, out, n);
+    return text ? put_text(s, out, held, n) : put_replacements(s, out, n);
 }
 
 size_t decode_stream_push(struct decode_stream *s, int32_t id, char *out)
@@ -258,54 +260,6 @@ size_t decode_stream_flush(struct decode_stream *s, char *out)
     return s->n_held ? end_run(s, out) : 0;
 }
 
-/* ---- whole lists ---- */
-
-/* Appends the run of byte tokens that begins at ids[i]. Returns the index after it. Omitted tokens do not
- * end a run. */
-static size_t whole_run(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t i,
-                        size_t n_ids, bool skip_special)
-{
-    size_t start = b->n;
-    for (; i < n_ids; i++) {
-        if ((size_t)ids[i] >= t->n)
-            continue;
-        uint8_t flags = t->shown_flags[ids[i]];
-        if (skip_special && (flags & SHOWN_SPECIAL))
-            continue;
-        if (!(flags & SHOWN_BYTE))
-            break;
-        bytes_add(b, t->shown_pool.s + t->shown[ids[i]].at, 1);
-    }
-    size_t n = b->n - start;
-    if (!b->failed && utf8_valid_prefix(b->s + start, n) < n) {
-        b->n = start;
-        for (size_t k = 0; k < n; k++)
-            bytes_add(b, REPLACEMENT, 3);
-    }
-    return i;
-}
-
-static void whole_sentence(const struct tokenizer *t, struct bytes *b, const int32_t *ids, size_t n_ids,
-                           bool skip_special)
-{
-    for (size_t i = 0; i < n_ids && !b->failed;) {
-        if ((size_t)ids[i] >= t->n || (skip_special && (t->shown_flags[ids[i]] & SHOWN_SPECIAL))) {
-            i++;
-        } else if (t->shown_flags[ids[i]] & SHOWN_BYTE) {
-            i = whole_run(t, b, ids, i, n_ids, skip_special);
-        } else {
-            bytes_add(b, t->shown_pool.s + t->shown[ids[i]].at, t->shown[ids[i]].n);
-            i++;
-        }
-    }
-    size_t cut = 0;
-    for (size_t k = 0;
-         k < t->strip_n && b->n - cut >= t->strip.n && !memcmp(b->s + cut, t->strip.s, t->strip.n); k++)
-        cut += t->strip.n;
-    if (cut)
-        memmove(b->s, b->s + cut, b->n -= cut);
-}
-
 int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const int32_t *ids, size_t n_ids,
                      bool skip_special, struct err *e)
 {
@@ -313,16 +267,15 @@ int tokenizer_decode(const struct tokenizer *t, char **text, size_t *n, const in
         if (ids[i] < 0 || (size_t)ids[i] >= t->vocab)
             return err_set(e, ERR_INPUT, "ids[%zu]: found %d, allowed are ids from 0 to %zu", i, ids[i],
                            t->vocab - 1);
+    struct decode_stream s;
     struct bytes b = { 0 };
-    bytes_reserve(&b, 1);
-    if (t->decoder == DECODE_SENTENCE) {
-        whole_sentence(t, &b, ids, n_ids, skip_special);
-    } else {
-        struct decode_stream s;
-        decode_stream_start(&s, t, true, skip_special);
-        for (size_t i = 0; i <= n_ids && bytes_reserve(&b, decode_stream_max(t)); i++)
-            b.n += i < n_ids ? decode_stream_push(&s, ids[i], b.s + b.n) : decode_stream_flush(&s, b.s + b.n);
-    }
+    decode_stream_start(&s, t, true, skip_special);
+    s.room_max = MAX(n_ids, sizeof s.held);
+    s.room = malloc(s.room_max);
+    b.failed = !s.room;
+    for (size_t i = 0; i <= n_ids && bytes_reserve(&b, 3 * (s.n_held + t->shown_max + 1)); i++)
+        b.n += i < n_ids ? decode_stream_push(&s, ids[i], b.s + b.n) : decode_stream_flush(&s, b.s + b.n);
+    free(s.room);
     if (bytes_reserve(&b, 1)) {
         b.s[b.n] = 0;
         *text = b.s;

@@ -30,7 +30,7 @@ static int read_char(const struct json *v, struct text *x, struct err *e)
 /* Reads {"String": "x"}. Any other kind of pattern is refused. */
 static int read_string_pattern(const struct json *v, struct text *x, struct err *e)
 {
-    struct field f[] = { { .name = "String" }, { .name = "Regex" }, { 0 } };
+    struct field f[] = { { "String" }, { "Regex" }, { 0 } };
     if (tok_fields(v, f, e))
         return -1;
     if (!f[0].given || f[1].given)
@@ -63,7 +63,7 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
         return -1;
     if (!js_is(&type, "Sequence"))
         return step(t, v, &type, e);
-    struct field f[] = { { .name = "type" }, { .name = list, .required = true }, { 0 } };
+    struct field f[] = { { "type" }, { list, true }, { 0 } };
     if (tok_fields(v, f, e))
         return -1;
     if (js_kind(&f[1].v) != JS_ARRAY)
@@ -81,8 +81,7 @@ static int each_step(struct tokenizer *t, const struct json *v, const char *list
 /* Reads a Replace component, of normalizers and decoders. */
 static int read_replace(const struct json *v, struct norm_step *s, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true },
-                         { .name = "content", .required = true }, { 0 } };
+    struct field f[] = { { "type" }, { "pattern", true }, { "content", true }, { 0 } };
     return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e)
                ? -1
                : 0;
@@ -97,12 +96,12 @@ static int normalizer_step(struct tokenizer *t, const struct json *v, const stru
         return js_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
     struct norm_step *s = &t->norm[t->n_norm++];
     if (js_is(type, "NFC")) {
-        struct field f[] = { { .name = "type" }, { 0 } };
+        struct field f[] = { { "type" }, { 0 } };
         s->kind = NORM_NFC;
         return tok_fields(v, f, e);
     }
     if (js_is(type, "Prepend")) {
-        struct field f[] = { { .name = "type" }, { .name = "prepend", .required = true }, { 0 } };
+        struct field f[] = { { "type" }, { "prepend", true }, { 0 } };
         s->kind = NORM_PREPEND;
         return tok_fields(v, f, e) || read_text(&f[1].v, &s->to, e) ? -1 : 0;
     }
@@ -134,10 +133,8 @@ static int add_split(struct tokenizer *t, enum split s, const struct json *v, st
 
 static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "pattern", .required = true },
-                         { .name = "behavior", .required = true }, { .name = "invert", .required = true },
-                         { 0 } };
-    struct field p[] = { { .name = "Regex" }, { .name = "String" }, { 0 } };
+    struct field f[] = { { "type" }, { "pattern", true }, { "behavior", true }, { "invert", true }, { 0 } };
+    struct field p[] = { { "Regex" }, { "String" }, { 0 } };
     bool invert;
     if (tok_fields(v, f, e) || tok_fields(&f[1].v, p, e) || js_bool(&f[3].v, &invert, e))
         return -1;
@@ -154,9 +151,8 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
 
 static int read_metaspace(struct tokenizer *t, const struct json *v, bool decoder, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "replacement", .required = true },
-                         { .name = "add_prefix_space" },
-                         { .name = "prepend_scheme" }, { .name = "split" }, { .name = "str_rep" }, { 0 } };
+    struct field f[] = { { "type" }, { "replacement", true }, { "add_prefix_space" }, { "prepend_scheme" },
+                         { "split" }, { "str_rep" }, { 0 } };
     bool prefix, split;
     enum prepend prepend = PREPEND_ALWAYS;
     struct text c;
@@ -187,8 +183,8 @@ static int read_metaspace(struct tokenizer *t, const struct json *v, bool decode
 
 static int read_byte_level(const struct json *v, bool *prefix, bool *regex, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "add_prefix_space", .required = true },
-                         { .name = "trim_offsets", .required = true }, { .name = "use_regex" }, { 0 } };
+    struct field f[] = { { "type" }, { "add_prefix_space", true }, { "trim_offsets", true }, { "use_regex" },
+                         { 0 } };
     bool trim;
     *regex = true;
     return tok_fields(v, f, e) || js_bool(&f[1].v, prefix, e) || js_bool(&f[2].v, &trim, e) ||
@@ -222,9 +218,8 @@ static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const s
 static int template_token(struct tokenizer *t, const struct json *piece, const struct json *tokens,
                           bool after_text, struct err *e)
 {
-    struct field f[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true }, { 0 } };
-    struct field tok[] = { { .name = "id", .required = true }, { .name = "ids", .required = true },
-                           { .name = "tokens", .required = true }, { 0 } };
+    struct field f[] = { { "id", true }, { "type_id", true }, { 0 } };
+    struct field tok[] = { { "id", true }, { "ids", true }, { "tokens", true }, { 0 } };
     struct json k, v, id, found = { 0 };
     int32_t *to = after_text ? t->suffix : t->prefix;
     size_t *n = after_text ? &t->n_suffix : &t->n_prefix, x;
@@ -260,8 +255,7 @@ static int template_token(struct tokenizer *t, const struct json *piece, const s
 
 static int read_template(struct tokenizer *t, const struct json *v, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "single", .required = true },
-                         { .name = "pair", .required = true }, { .name = "special_tokens", .required = true },
+    struct field f[] = { { "type" }, { "single", true }, { "pair", true }, { "special_tokens", true },
                          { 0 } };
     struct json piece;
     bool text = false;
@@ -270,9 +264,8 @@ static int read_template(struct tokenizer *t, const struct json *v, struct err *
     if (js_kind(&f[1].v) != JS_ARRAY || js_kind(&f[3].v) != JS_OBJECT)
         return js_bad(v, e, "\"single\" must be a list and \"special_tokens\" an object");
     for (struct js_walk w = js_walk(&f[1].v); js_next(&w, NULL, &piece);) {
-        struct field p[] = { { .name = "SpecialToken" }, { .name = "Sequence" }, { 0 } };
-        struct field s[] = { { .name = "id", .required = true }, { .name = "type_id", .required = true },
-                             { 0 } };
+        struct field p[] = { { "SpecialToken" }, { "Sequence" }, { 0 } };
+        struct field s[] = { { "id", true }, { "type_id", true }, { 0 } };
         piece.key[1] = "single";
         if (tok_fields(&piece, p, e))
             return -1;
@@ -341,16 +334,14 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
         return read_replace(v, &t->replace[t->n_replace++], e);
     }
     if (stage == STAGE_STRIP) {
-        struct field f[] = { { .name = "type" }, { .name = "content", .required = true },
-                             { .name = "start", .required = true }, { .name = "stop", .required = true },
-                             { 0 } };
+        struct field f[] = { { "type" }, { "content", true }, { "start", true }, { "stop", true }, { 0 } };
         size_t stop;
         return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) ||
                        js_size(&f[2].v, 0, 1024, &t->strip_n, e) || js_size(&f[3].v, 0, 0, &stop, e)
                    ? -1
                    : 0;
     }
-    struct field f[] = { { .name = "type" }, { 0 } };
+    struct field f[] = { { "type" }, { 0 } };
     t->byte_tokens |= stage == STAGE_BYTES;
     return tok_fields(v, f, e);
 }
@@ -381,10 +372,8 @@ static int check_alphabet(const struct tokenizer *t, const char *file, struct er
 
 static int read_file(struct tokenizer *t, const struct json *root, struct err *e)
 {
-    struct field f[] = { { .name = "version" }, { .name = "truncation" }, { .name = "padding" },
-                         { .name = "added_tokens" },
-                         { .name = "normalizer" }, { .name = "pre_tokenizer" }, { .name = "post_processor" },
-                         { .name = "decoder", .required = true }, { .name = "model", .required = true },
+    struct field f[] = { { "version" }, { "truncation" }, { "padding" }, { "added_tokens" }, { "normalizer" },
+                         { "pre_tokenizer" }, { "post_processor" }, { "decoder", true }, { "model", true },
                          { 0 } };
     size_t n_added;
     if (tok_fields(root, f, e))

@@ -4,7 +4,7 @@
 #include "src/base/json.h"
 #include "src/text/tokenizer_tables.h"
 
-struct field { const char *name; struct json v; bool given, required; };
+struct field { const char *name; bool required, given; struct json v; };
 
 /* Reads the members of an object into the fields of their names; a NULL name ends the fields. An unknown
  * key, a repeated key and a missing required key are errors. */

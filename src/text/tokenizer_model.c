@@ -173,12 +173,9 @@ static int refuse_text(const struct field *f, struct err *e)
 
 int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, struct err *e)
 {
-    struct field f[] = { { .name = "type" }, { .name = "dropout" }, { .name = "unk_token" },
-                         { .name = "continuing_subword_prefix" },
-                         { .name = "end_of_word_suffix" }, { .name = "fuse_unk" },
-                         { .name = "byte_fallback" }, { .name = "ignore_merges" },
-                         { .name = "vocab", .required = true }, { .name = "merges", .required = true },
-                         { 0 } };
+    struct field f[] = { { "type" }, { "dropout" }, { "unk_token" }, { "continuing_subword_prefix" },
+                         { "end_of_word_suffix" }, { "fuse_unk" }, { "byte_fallback" }, { "ignore_merges" },
+                         { "vocab", true }, { "merges", true }, { 0 } };
     double dropout = 0;
     struct json type;
     int has_type = js_kind(v) == JS_OBJECT ? js_get(v, "type", &type, e) : 0;
@@ -269,10 +266,8 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
 
 static int read_one_added(struct tokenizer *t, const struct json *v, struct added *a, struct err *e)
 {
-    struct field f[] = { { .name = "id", .required = true }, { .name = "content", .required = true },
-                         { .name = "single_word", .required = true }, { .name = "lstrip", .required = true },
-                         { .name = "rstrip", .required = true }, { .name = "normalized", .required = true },
-                         { .name = "special", .required = true }, { 0 } };
+    struct field f[] = { { "id", true }, { "content", true }, { "single_word", true }, { "lstrip", true },
+                         { "rstrip", true }, { "normalized", true }, { "special", true }, { 0 } };
     size_t id;
     bool flag;
     if (tok_fields(v, f, e) || js_size(&f[0].v, 0, TOK_IDS_MAX - 1, &id, e) ||
