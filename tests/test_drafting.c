@@ -116,7 +116,8 @@ static void nothing_is_allocated_in_a_round(void)
 
 static bool cache_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
 {
-    return g->cache[i].policy == policy && g->cache[i].budget == budget && g->planner.cache[i].budget == budget;
+    return g->cache[i].policy == policy && g->cache[i].budget == budget &&
+           g->planner.cache[i].budget == budget;
 }
 static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size_t budget)
 {
@@ -130,7 +131,8 @@ static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size
     prompt_of(prompt, 700, rig.c.vocab, 6);
     open_decoder(d, &rig, &p, &s, prompt, 700, 900);
 }
-/* Cache `better` is known to guess well and the others badly, at one price; further rows cost a tenth. Whatever this machine's passes cost. */
+/* Cache `better` is known to guess well and the others badly, at one price; further rows cost a tenth.
+ * Whatever this machine's passes cost. */
 static void know_caches(struct decoder *d, size_t better)
 {
     struct planner *p = &d->draft.planner;
@@ -162,14 +164,16 @@ static void the_cache_that_guesses_best_is_taken(void)
     CHECK(g->at_cache == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
     step(&d);
     for (size_t better = 0; better < 4; better++) {
-        for (size_t round = 0; (round == 0 || partial_kv(&g->partial) == g->kv) && d.n_tokens < d.n_max; round++) {
+        for (size_t round = 0; (round == 0 || partial_kv(&g->partial) == g->kv) && d.n_tokens < d.n_max;
+             round++) {
             know_caches(&d, better);
             step(&d);
             CHECK(g->at_cache == better && g->partial.policy == g->cache[better].policy &&
                       g->partial.budget == g->cache[better].budget,
                   "cache %zu instead of %zu", g->at_cache, better);
         }
-        CHECK(g->partial.filled && (better != 1 || g->partial.refreshes > 0), "%zu: %zu selections", better, g->partial.refreshes);
+        CHECK(g->partial.filled && (better != 1 || g->partial.refreshes > 0), "%zu: %zu selections", better,
+              g->partial.refreshes);
     }
     CHECK(d.n_tokens < d.n_max);
     decode_close(&d);

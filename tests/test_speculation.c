@@ -1,6 +1,6 @@
-/* Speculation never changes the text: tokens of every drafter, tree and cache policy equal those of plain decoding, at every
- * temperature, with every filter and penalty. A mismatch tells the position, the node of the tree that stood there, and the first layer
- * whose rows differ from plain decoding's.
+/* Speculation never changes the text: tokens of every drafter, tree and cache policy equal those of plain
+ * decoding, at every temperature, with every filter and penalty. A mismatch tells the position, the node of
+ * the tree that stood there, and the first layer whose rows differ from plain decoding's.
  *
  * And that this can fail: the published acceptance rule (several candidates, temperature above 0) does. */
 #include "src/decode/decode.h"
@@ -357,7 +357,8 @@ static void several_decoders_in_one_round(void)
     done_with(&r);
 }
 
-/* The published rule: with several candidates and a temperature above 0 the text is pulled to the guesses. At temperature 0 it is exact. */
+/* The published rule: with several candidates and a temperature above 0 the text is pulled to the guesses. At
+ * temperature 0 it is exact. */
 static void the_published_rule_is_not_lossless(void)
 {
     struct rig r;
@@ -439,8 +440,8 @@ static void one_hundred_thousand_tokens(void)
     done_with(&r);
 }
 
-/* Guesses for which something is not finite, and passes that the controller times: neither is part of the text. As long as `failing`, every pass of
- * several rows says that it is not finite. */
+/* Guesses for which something is not finite, and passes that the controller times: neither is part of the
+ * text. As long as `failing`, every pass of several rows says that it is not finite. */
 static struct { int (*end)(struct device *, struct device_bad *); void (*begin)(struct device *,
     const struct device_rows *); size_t rows, failed; bool failing; } device_true;
 static void begin_counting(struct device *d, const struct device_rows *rows)

@@ -1,12 +1,19 @@
-/* The token tree against a naive one: a list of candidates, each with its whole path, its largest chance and the product of those
- * down from the root. Random proposals of small vocabularies, so that prefixes are shared; chances with many ties. */
+/* The token tree against a naive one: a list of candidates, each with its whole path, its largest chance and
+ * the product of those down from the root. Random proposals of small vocabularies, so that prefixes are
+ * shared; chances with many ties. */
 #include "src/decode/tree.h"
 #include "tests/reference.h"
 #include "tests/test.h"
 
 /* ---- the naive tree: one entry per different path, in the order of first proposal ---- */
 
-struct entry { int32_t path[TREE_DEPTH_MAX]; size_t depth; unsigned sources; float p; uint16_t slot[N_SOURCES]; };
+struct entry {
+    int32_t path[TREE_DEPTH_MAX];
+    size_t depth;
+    unsigned sources;
+    float p;
+    uint16_t slot[N_SOURCES];
+};
 static struct entry list[TREE_POOL_MAX];
 static size_t n_list;
 
@@ -133,7 +140,8 @@ static void random_proposals_equal_the_naive_tree(void)
     }
 }
 
-/* All chances equal: nodes are kept as they were proposed, and an ancestor is among them whatever the number of rows. */
+/* All chances equal: nodes are kept as they were proposed, and an ancestor is among them whatever the number
+ * of rows. */
 static void ties_go_to_the_first_proposed(void)
 {
     tree_start(&tree, 1, 32);
@@ -198,7 +206,8 @@ static void limits(void)
     CHECK(tree.n_kept == TREE_ROWS_MAX && tree.kept[TREE_DEPTH_MAX] == TREE_DEPTH_MAX);
 }
 
-/* Chains end at the nodes they were told, internal ones and the same one twice included; too many are left out. */
+/* Chains end at the nodes they were told, internal ones and the same one twice included; too many are left
+ * out. */
 static void chains_are_kept_as_proposed(void)
 {
     tree_start(&tree, 1, 8);

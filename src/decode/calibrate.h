@@ -1,5 +1,6 @@
-/* How often guesses of a kind come true: online counts, one cell per kind of guess and what is known of it. A cell's
- * estimate is (hits + prior) / (trials + prior weight); old counts fade, so that it follows the text. */
+/* How often guesses of a kind come true: online counts, one cell per kind of guess and what is known of it. A
+ * cell's estimate is (hits + prior) / (trials + prior weight); old counts fade, so that it follows the text.
+ * */
 #pragma once
 #include "src/decode/tree.h"
 
@@ -15,8 +16,9 @@ enum { CELLS_PER_GUESS = 128, CELLS = N_GUESSES * CELLS_PER_GUESS };
 struct calibration { struct { float trials, hits; } cell[CELLS]; };
 
 void calibrate_start(struct calibration *c);
-/* Cells. Of a ranked candidate: tokens between the hidden state and the guess, and how far its score is above the next one (rank 0) or below
- * the best (others: negative). Of a 4-gram: its place among the continuations, its frequency, and 0..2. Of a match: its length and 0.. . */
+/* Cells. Of a ranked candidate: tokens between the hidden state and the guess, and how far its score is above
+ * the next one (rank 0) or below the best (others: negative). Of a 4-gram: its place among the continuations,
+ * its frequency, and 0..2. Of a match: its length and 0.. . */
 uint16_t cell_ranked(enum guess kind, size_t ahead, double lead);
 uint16_t cell_ngram(size_t rank, uint32_t frequency, size_t i);
 uint16_t cell_suffix(size_t match, size_t i);

@@ -26,11 +26,13 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
             n = SIZE_MAX;
     memory_plan_add(plan, "decoder", n);
     if (!m->dev->host_memory)
-        memory_plan_add_on(plan, m->dev, "choosing tokens", device_sampler_device_bytes(m, decode_verify_rows(setup)));
+        memory_plan_add_on(plan, m->dev, "choosing tokens",
+                           device_sampler_device_bytes(m, decode_verify_rows(setup)));
     for (size_t i = 0; drafters_all[i]; i++)
         if (draft->drafters >> drafters_all[i]->source & 1 && drafters_all[i]->bytes)
             drafters_all[i]->source == SOURCE_PARTIAL
-                ? memory_plan_add_on(plan, m->dev, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max))
+                ? memory_plan_add_on(plan, m->dev, drafters_all[i]->item,
+                                     drafters_all[i]->bytes(draft, m, n_max))
                 : memory_plan_add(plan, drafters_all[i]->item, drafters_all[i]->bytes(draft, m, n_max));
 }
 
@@ -41,7 +43,11 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     const struct config *c = &m->config;
     setup = setup ? setup : &plain;
     assert(n_prompt >= 1 && n_prompt <= n_max);
-    *d = (struct decoder){ .model = m, .n_prompt = n_prompt, .n_tokens = n_prompt, .n_max = n_max, .rows_max = decode_verify_rows(setup) };
+    *d = (struct decoder){ .model = m,
+                           .n_prompt = n_prompt,
+                           .n_tokens = n_prompt,
+                           .n_max = n_max,
+                           .rows_max = decode_verify_rows(setup) };
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
     d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
@@ -88,7 +94,8 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
     }
 }
 
-/* What drafters may know from here on: the text, and the hidden state (the device's) of its last committed row. */
+/* What drafters may know from here on: the text, and the hidden state (the device's) of its last committed
+ * row. */
 static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
 {
     const struct observed o = { d->n_tokens, hidden, path, n_path };
@@ -152,7 +159,8 @@ static int time_passes(struct decoder *d, struct err *e)
         }
         if (rc && *d->model->dev->error)
             return -1;
-        if (rc)                                  /* values that are not finite: the pass took its time all the same */
+        /* values that are not finite: the pass took its time all the same */
+        if (rc)
             kv_truncate(&d->kv, d->kv.n_past);
         planner_timed(p, i, d->kv.n_past, clock_seconds() - start);
     }
@@ -178,8 +186,8 @@ static int draft(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* One pass of the model over the kept nodes of all decoders, and where the device chooses what it samples behind each of them. A chain is written
- * straight behind the cache. */
+/* One pass of the model over the kept nodes of all decoders, and where the device chooses what it samples
+ * behind each of them. A chain is written straight behind the cache. */
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
@@ -201,7 +209,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         const struct tree *t = d[i]->draft.tree;
         const struct history h = history_of(d[i]);
         if (d[i]->draft.set.verifier != VERIFY_PAPER)
-            device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent, t->kept_token);
+            device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent,
+                                    t->kept_token);
     }
     if (rc || model_forward_end(d[0]->model, d[0]->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
@@ -210,13 +219,14 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
         x->round.verify = clock_seconds() - start;
         x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
         if (n == 1)
-            planner_verified(&x->draft.planner, x->kv.n_past, x->draft.tree->n_kept, x->round.verify, !x->round.refreshes);
+            planner_verified(&x->draft.planner, x->kv.n_past, x->draft.tree->n_kept, x->round.verify,
+                             !x->round.refreshes);
     }
     return 0;
 }
 
-/* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it: the bonus. path: kept nodes, the
- * root first; returns how many. */
+/* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it:
+ * the bonus. path: kept nodes, the root first; returns how many. */
 static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     struct tree *t = d->draft.tree;
@@ -238,7 +248,8 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     }
 }
 
-/* Algorithm 1, lines 12 and 13: independent samples in every candidate row, the longest match wins, at random among equals. */
+/* Algorithm 1, lines 12 and 13: independent samples in every candidate row, the longest match wins, at random
+ * among equals. */
 static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     const struct tree *t = d->draft.tree;
@@ -263,8 +274,9 @@ static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus
             sample = device_sampler_token_row(d->sampler, d->logits, mine[n], &h, row);
         } while (n < depth && sample == token[n] && ++n <= depth);
         ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
-        bool wins = n + 1 > n_best ||
-                    (n + 1 == n_best && sampler_random_below(device_sampler_host(d->sampler), &text, row, ties) == 0);
+        bool wins =
+            n + 1 > n_best ||
+            (n + 1 == n_best && sampler_random_below(device_sampler_host(d->sampler), &text, row, ties) == 0);
         if (wins) {
             n_best = n + 1;
             memcpy(path, mine, n_best * sizeof *path);
@@ -320,7 +332,8 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     }
 }
 
-/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass. */
+/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass.
+ * */
 static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
     const struct tree *t = d->draft.tree;
@@ -337,8 +350,8 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     observe(d, residual + path[n - 1] * d->model->config.hidden, nodes, n);
 }
 
-/* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes beside the pass. Where no such
- * pass is known (a fixed tree), the token is as fast as it was. */
+/* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes
+ * beside the pass. Where no such pass is known (a fixed tree), the token is as fast as it was. */
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
     const struct round_stats *r = &d->round;
@@ -347,7 +360,8 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
-/* Behind a pass that failed: the text's own rows alone. A guess that is no part of the text, and for which something is not finite, must not end it. */
+/* Behind a pass that failed: the text's own rows alone. A guess that is no part of the text, and for which
+ * something is not finite, must not end it. */
 static bool forget_guesses(struct decoder *const *d, size_t n)
 {
     bool any = false;

@@ -5,15 +5,16 @@
  *     while (...) decode_step(&d, &e)       one round: 1 or more tokens behind tokens[n_tokens - 1]
  *     decode_close(&d)
  *
- * The token list is the run: everything else here (cache, sampler's tables, what drafters know) follows from it and the
- * parameters. Between steps kv.n_past == n_tokens - 1: the last token is the root of the next round, whose
- * row is written by the pass that also gives its logits. Nothing is allocated after decode_open.
+ * The token list is the run: everything else here (cache, sampler's tables, what drafters know) follows from
+ * it and the parameters. Between steps kv.n_past == n_tokens - 1: the last token is the root of the next
+ * round, whose row is written by the pass that also gives its logits. Nothing is allocated after decode_open.
  *
  * Words. root: the last token, not yet in the cache. node: a candidate behind it. path: the nodes that the
  * target's own samples agree with. bonus: the sample behind the path. committed: in `tokens`.
  *
- * With the exact verifier the tokens do not depend on drafting at all (DESIGN R1, R2). VERIFY_PAPER is Algorithm 1, lines 12
- * and 13, as published: every candidate row draws its own samples, the longest match wins; its text is not plain decoding's. */
+ * With the exact verifier the tokens do not depend on drafting at all (DESIGN R1, R2). VERIFY_PAPER is
+ * Algorithm 1, lines 12 and 13, as published: every candidate row draws its own samples, the longest match
+ * wins; its text is not plain decoding's. */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/decode/stats.h"
@@ -59,13 +60,15 @@ void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, con
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
 size_t decode_verify_rows(const struct decode_setup *setup);
 
-/* A text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max tokens. setup NULL: plain. */
+/* A text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max tokens.
+ * setup NULL: plain. */
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
                 const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
                 struct err *e);
 void decode_close(struct decoder *d);
 
-/* The n tokens (in the vocabulary) that a text already has, behind those that are there; before decode_prefill. They fit n_max (asserted). */
+/* The n tokens (in the vocabulary) that a text already has, behind those that are there; before
+ * decode_prefill. They fit n_max (asserted). */
 void decode_append(struct decoder *d, const int32_t *ids, size_t n);
 
 /* Called after every chunk with the tokens done; false stops. */
@@ -75,10 +78,13 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
 
 /* One round: appends 1 or more tokens. n_tokens < n_max (asserted). On failure nothing is appended. */
 int decode_step(struct decoder *d, struct err *e);
-/* The same for several decoders of one model, in one pass: their rows together and the longest of them fit the first one's workspace (asserted). */
+/* The same for several decoders of one model, in one pass: their rows together and the longest of them fit
+ * the first one's workspace (asserted). */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
-/* Of the last round's tokens the first `tokens` are part of the text (all but in the last round): into the statistics. */
+/* Of the last round's tokens the first `tokens` are part of the text (all but in the last round): into the
+ * statistics. */
 void decode_count(struct decoder *d, size_t tokens);
 
-/* Go back to the first n tokens, to write on with other parameters (another sample number, say). Statistics begin again. */
+/* Go back to the first n tokens, to write on with other parameters (another sample number, say). Statistics
+ * begin again. */
 int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e);

@@ -16,7 +16,9 @@ static bool keeps(const struct decoder *d, size_t i)
 
 int image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e)
 {
-    *m = (struct image){ .d = d, .owner = *owner, .part = calloc(d->kv.n_layers * d->kv.n_kv_heads, sizeof *m->part) };
+    *m = (struct image){ .d = d,
+                         .owner = *owner,
+                         .part = calloc(d->kv.n_layers * d->kv.n_kv_heads, sizeof *m->part) };
     bool ok = m->part != NULL;
     kv_shape(&d->kv, m->shape);
     for (size_t i = 0; drafters_all[i] && ok; i++)

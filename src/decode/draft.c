@@ -50,7 +50,8 @@ int draft_check(const struct draft_settings *s, struct err *e)
 int draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e)
 {
     if (s->drafters >> SOURCE_PARTIAL & 1 && s->kv_policy == KV_MEAN && !dev->host_memory)
-        return err_set(e, ERR_INPUT, "%s: --kv-policy mean is not supported on this device; --device cpu supports it",
+        return err_set(e, ERR_INPUT,
+                       "%s: --kv-policy mean is not supported on this device; --device cpu supports it",
                        dev->name);
     return 0;
 }
@@ -87,7 +88,8 @@ size_t draft_rows(const struct draft_settings *s)
     return rows;
 }
 
-/* The table of 4-grams and the matches are of all tokens; logits of a draft: the model's own and each head's. */
+/* The table of 4-grams and the matches are of all tokens; logits of a draft: the model's own and each head's.
+ * */
 static size_t n_logits(const struct heads *heads) { return 1 + (heads ? heads->n : 0); }
 
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads)
@@ -108,9 +110,13 @@ static void start_planner(struct drafting *g)
     const double read = g->heads ? (double)(c->hidden * (c->vocab + g->heads->n * c->hidden)) : 0;
     const size_t block = kv_bytes(&(struct kv_size){ g->model->dev->kv_type, c->n_layers, c->n_kv_heads,
                                                      g->model->head_dim, KV_BLOCK, 0 });
-    struct planner_setup s = { .on = g->set.drafters && !g->set.n_width, .rows_max = draft_rows(&g->set), .n_caches = g->n_caches,
-                               .weight_bytes = (double)g->model->weight_bytes, .draft_bytes = (double)g->small->weight_bytes,
-                               .kv_bytes = (double)block / KV_BLOCK, .heads_share = read / (double)g->model->n_params };
+    struct planner_setup s = { .on = g->set.drafters && !g->set.n_width,
+                               .rows_max = draft_rows(&g->set),
+                               .n_caches = g->n_caches,
+                               .weight_bytes = (double)g->model->weight_bytes,
+                               .draft_bytes = (double)g->small->weight_bytes,
+                               .kv_bytes = (double)block / KV_BLOCK,
+                               .heads_share = read / (double)g->model->n_params };
     for (size_t i = 0; i < g->n_caches; i++)
         s.budget[i] = g->cache[i].budget;
     planner_start(&g->planner, &s);
@@ -118,10 +124,17 @@ static void start_planner(struct drafting *g)
 
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
                const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e)
+               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max,
+               struct err *e)
 {
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    *g = (struct drafting){ .set = *s, .model = m, .small = small ? small : m, .heads = heads, .kv = kv, .work = work, .sampler = sampler };
+    *g = (struct drafting){ .set = *s,
+                            .model = m,
+                            .small = small ? small : m,
+                            .heads = heads,
+                            .kv = kv,
+                            .work = work,
+                            .sampler = sampler };
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

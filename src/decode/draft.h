@@ -1,17 +1,17 @@
-/* Drafting: what a decoder proposes before a pass verifies it. Nothing here can change the text (DESIGN R1, R2); it only
- * decides how many tokens a pass yields.
+/* Drafting: what a decoder proposes before a pass verifies it. Nothing here can change the text (DESIGN R1,
+ * R2); it only decides how many tokens a pass yields.
  *
- * A drafter is a table of functions (struct drafter_ops) over its own state. It sees the tree of the round, adds scored
- * candidates to it, and observes what was committed. Four come with longhand:
+ * A drafter is a table of functions (struct drafter_ops) over its own state. It sees the tree of the round,
+ * adds scored candidates to it, and observes what was committed. Four come with longhand:
  *
  *     heads     the model's drafting heads on the hidden state of the last verified row: no pass of their own
  *     partial   draft passes of the full model over the partial cache; its own next token, and the heads behind it (TokenSwift)
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
  *
- * Draft logits go through the target's chain of penalties and filters with the window of the node's own path, and candidates are
- * ranked with the coin of the position that they are for, so that at any temperature the likeliest guess is what the target
- * would sample if its logits were the draft's. */
+ * Draft logits go through the target's chain of penalties and filters with the window of the node's own path,
+ * and candidates are ranked with the coin of the position that they are for, so that at any temperature the
+ * likeliest guess is what the target would sample if its logits were the draft's. */
 #pragma once
 #include "kvmgr/partial.h"
 #include "ngram/ngram.h"
@@ -31,7 +31,8 @@ enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };
 
 struct draft_settings {              /* recorded with a job; all zero: plain decoding */
     unsigned drafters;               /* bit per enum source */
-    size_t width[TREE_WIDTHS_MAX], n_width;      /* --tree: candidates at each depth; n_width > 0 turns the controller off: every candidate is verified */
+    /* --tree: candidates at each depth; n_width > 0 turns the controller off: every candidate is verified */
+    size_t width[TREE_WIDTHS_MAX], n_width;
     size_t ngram_k;                  /* continuations of a leading token */
     enum ngram_lead ngram_lead;
     /* tokens that a 4-gram waits before it enters; -1: until it has left the penalty window, if a penalty is
@@ -43,7 +44,8 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
      * nothing: mean, on a device window */
     size_t kv_sinks, kv_budget; bool kv_fixed;
     enum draft_weights weights;      /* what draft passes and heads ask */
-    size_t rows_max;                 /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
+    /* nodes of a verification pass at most; 0: as the tree needs, or ROWS_AUTO */
+    size_t rows_max;
     enum verifier verifier;
     /* SOURCE_ADDED: most rows of its proposals, and its settings */
     size_t added_rows;
@@ -56,8 +58,9 @@ void draft_defaults(struct draft_settings *s);
 /* Ranges, as the flags name them. */
 int  draft_check(const struct draft_settings *s, struct err *e);
 int  draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e);
-/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such products. Not under VERIFY_PAPER, whose text is drawn towards
- * the candidates: it may not depend on how much memory there is. */
+/* Whether the model is worth having in 8 bits: there are drafts that ask it, on a device that has such
+ * products. Not under VERIFY_PAPER, whose text is drawn towards the candidates: it may not depend on how much
+ * memory there is. */
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
@@ -75,7 +78,9 @@ struct drafting {
     struct tree *tree;
     struct calibration calibration;
     float min_reach;                 /* candidates less likely than this would be trimmed anyway */
-    bool looks;                      /* this round those that the text itself proposes are looked at, however unlikely: so one learns how likely they are */
+    /* this round those that the text itself proposes are looked at, however unlikely: so one learns how
+     * likely they are */
+    bool looks;
     bool have_hidden;
     /* the device's [hidden]: residual of the last committed row, before the final norm */
     float *hidden;
@@ -84,7 +89,8 @@ struct drafting {
     struct partial partial;
     struct planner planner;
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
-    struct { enum kv_policy policy; size_t budget; } cache[CACHES_MAX];  /* what the planner may choose, by budget */
+    /* what the planner may choose, by budget */
+    struct { enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
     size_t n_caches, at_cache;       /* at_cache: what the partial cache is now */
     size_t passes;                   /* draft passes of this round */
     double planning;                 /* seconds of it in the planner */
@@ -98,60 +104,72 @@ struct drafting {
 /* Rows that were committed, with what the pass left of them. */
 struct observed {
     size_t n_tokens;                 /* of g->tokens, the bonus token included */
-    const float *hidden;             /* the device's [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
-    const uint32_t *path; size_t n_path;     /* accepted nodes of the tree, for drafters that keep state per node */
+    /* the device's [hidden] of the last committed row, or NULL (rebuilt from tokens alone) */
+    const float *hidden;
+    /* accepted nodes of the tree, for drafters that keep state per node */
+    const uint32_t *path; size_t n_path;
 };
 
 struct drafter_ops {
     enum source source;
     const char *item;                /* what its memory is called */
-    /* State of its own for a text of n_max tokens, where it has some: what it takes, made once, given back, emptied (another text). */
+    /* State of its own for a text of n_max tokens, where it has some: what it takes, made once, given back,
+     * emptied (another text). */
     size_t (*bytes)(const struct draft_settings *s, const struct model *m, size_t n_max);
     int  (*open)(struct drafting *g, size_t n_max, struct err *e);
     void (*close)(struct drafting *g);
     void (*reset)(struct drafting *g);
-    /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked now. May be NULL. */
+    /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
+     * now. May be NULL. */
     bool (*prepare)(struct drafting *g);
     /* One pass of proposals. *more: whether it is worth asking again this round. Returns -1 on failure. */
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
     /* Tokens were committed, by a round or all at once (a prompt, a resumed text). */
     void (*observe)(struct drafting *g, const struct observed *o);
-    /* For snapshots, where a drafter has something that the tokens alone do not give back cheaply: room for it; what there is now (0: nothing);
-     * taken over again, of the same text, behind observe. False, and nothing is changed, where it does not fit. */
+    /* For snapshots, where a drafter has something that the tokens alone do not give back cheaply: room for
+     * it; what there is now (0: nothing); taken over again, of the same text, behind observe. False, and
+     * nothing is changed, where it does not fit. */
     size_t (*state_bytes)(const struct drafting *g);
     size_t (*save)(const struct drafting *g, void *out);
     bool (*load)(struct drafting *g, const void *state, size_t n);
 };
 extern const struct drafter_ops draft_heads, draft_partial, draft_ngram, draft_suffix;
-/* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to a longer
- * list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text (tests/oracle.h). */
+/* The drafters in the order in which they are asked; NULL ends the list. A program may point drafters_all to
+ * a longer list with a drafter of SOURCE_ADDED. The product adds none; tests add one that knows the text
+ * (tests/oracle.h). */
 extern const struct drafter_ops *const *drafters_all;
 
 /* Bytes that drafters share; those of each are its own `bytes`. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
 int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
                const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max, struct err *e);
+               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max,
+               struct err *e);
 void draft_close(struct drafting *g);
 /* Another text, or the same from an earlier token on: everything derived is forgotten. */
 void draft_reset(struct drafting *g, struct device_sampler *sampler);
 
-/* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of one depth; `kind` and `ahead` (tokens between the hidden state
- * and the guess) choose the calibration. Returns how many were added. */
+/* For drafters: the `k` best of the device's `logits` (one row, kept) as children of each of n nodes, all of
+ * one depth; `kind` and `ahead` (tokens between the hidden state and the guess) choose the calibration.
+ * Returns how many were added. */
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum source source, enum guess kind, size_t ahead);
 /* Its two halves, for at most DEVICE_SAMPLER_RANKS nodes: a pass is looked at between them. */
-struct ranking { struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX]; size_t found[DEVICE_SAMPLER_RANKS], each; };
+struct ranking {
+    struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
+    size_t found[DEVICE_SAMPLER_RANKS], each;
+};
 void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r);
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
                  enum source source, enum guess kind, size_t ahead);
-/* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is nothing to ask. */
+/* The heads on the hidden state of the last draft pass (TokenSwift's way), below its guesses. false: there is
+ * nothing to ask. */
 bool draft_ahead(struct drafting *g);
 /* The target's sample behind a node is known. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* One round: plans it at `length` tokens of the cache, asks the drafters of the plan, and keeps the candidates that pay. tree_start() comes
- * first. -1: a drafter failed. */
+/* One round: plans it at `length` tokens of the cache, asks the drafters of the plan, and keeps the
+ * candidates that pay. tree_start() comes first. -1: a drafter failed. */
 int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e);
 /* Candidates at the depth of the children of `node`: --tree's, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);

@@ -1,4 +1,5 @@
-/* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial cache. */
+/* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial
+ * cache. */
 #include <string.h>
 
 #include "src/decode/draft.h"
@@ -32,7 +33,8 @@ const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads
 
 /* ---- draft passes over the partial cache ---- */
 
-/* Takes the cache of the plan and follows the text. Not ready while it waits for the selection that the next verification pass makes. */
+/* Takes the cache of the plan and follows the text. Not ready while it waits for the selection that the next
+ * verification pass makes. */
 static bool partial_prepare(struct drafting *g)
 {
     struct partial *p = &g->partial;
@@ -114,14 +116,15 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     const struct tree *t = g->tree;
     calibrate_learn(&g->calibration, t, node, sample);
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
-        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {      /* the pass's first choice */
+        /* the pass's first choice */
+        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {
             planner_guessed(&g->planner, t->node[i].token == sample);
             return;
         }
 }
 
-/* It follows in rounds that may have draft passes: 13 us beside a pass of 450, which rounds without them would pay for nothing. A cut has to be seen before the text has
- * grown again. */
+/* It follows in rounds that may have draft passes: 13 us beside a pass of 450, which rounds without them
+ * would pay for nothing. A cut has to be seen before the text has grown again. */
 static void partial_observe(struct drafting *g, const struct observed *o)
 {
     (void)o;
@@ -129,8 +132,9 @@ static void partial_observe(struct drafting *g, const struct observed *o)
         partial_follow(&g->partial);
 }
 
-/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the text (models/demo: it does not). Means beside these are worth more
- * still (docs/bench.md), but are not for layers whose window hides what they stand for. */
+/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the
+ * text (models/demo: it does not). Means beside these are worth more still (docs/bench.md), but are not for
+ * layers whose window hides what they stand for. */
 static enum kv_policy unselected(const struct drafting *g)
 {
     const struct config *c = &g->model->config;
@@ -225,8 +229,14 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
 }
 
 /* Another text from the same token on: partial_observe notices a cache that was cut. */
-const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL, .item = "partial cache",
-                                           .bytes = partial_size, .open = partial_begin, .close = partial_end,
-                                           .prepare = partial_prepare, .expand = partial_expand, .observe = partial_observe,
-                                           .state_bytes = known_bytes, .save = known_save,
+const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
+                                           .item = "partial cache",
+                                           .bytes = partial_size,
+                                           .open = partial_begin,
+                                           .close = partial_end,
+                                           .prepare = partial_prepare,
+                                           .expand = partial_expand,
+                                           .observe = partial_observe,
+                                           .state_bytes = known_bytes,
+                                           .save = known_save,
                                            .load = known_load };

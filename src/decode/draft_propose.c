@@ -1,4 +1,5 @@
-/* Candidates of a draft pass and of heads: ranked by the chain of penalties and filters, then added to the tree. */
+/* Candidates of a draft pass and of heads: ranked by the chain of penalties and filters, then added to the
+ * tree. */
 #include "src/decode/draft.h"
 
 #include <string.h>
@@ -6,8 +7,7 @@
 size_t draft_width(const struct drafting *g, uint32_t node)
 {
     size_t depth = g->tree->node[node].depth;
-    if (g->set.n_width)
-        return depth < g->set.n_width ? g->set.width[depth] : g->passes > 1 ? 1 : 0;
+    if (g->set.n_width) return depth < g->set.n_width ? g->set.width[depth] : g->passes > 1 ? 1 : 0;
     return g->tree->node[node].reach > g->min_reach ? 4 : 0;
 }
 
@@ -23,8 +23,7 @@ static size_t add_ranked(struct drafting *g, uint32_t node, const struct candida
                               : 1e9;
         uint16_t cell = cell_ranked(kind, ahead, i > 0 ? MIN(lead, -1e-6) : lead);
         float p = calibrate_p(&g->calibration, cell);
-        if (i > 0 && !g->set.n_width && p * reach < g->min_reach)
-            break;
+        if (i > 0 && !g->set.n_width && p * reach < g->min_reach) break;
         added += tree_add(g->tree, node, best[i].id, source, p, cell) != 0;
     }
     return added;
@@ -38,12 +37,12 @@ void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float 
     assert(n <= DEVICE_SAMPLER_RANKS);
     r->each = MIN(k + 1, (size_t)RANK_MAX);
     memset(r->found, 0, sizeof r->found);
-    if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth)
-        return;
+    if (k == 0 || n == 0 || g->tree->node[node[0]].depth >= g->tree->max_depth) return;
     for (size_t i = 0; i < n; i++) {
         tree_path(g->tree, node[i], path[i]);
-        h[i] = (struct history){ g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth,
-                                 .known = g->n_tokens };
+        h[i] = (struct history){
+            g->tokens, g->n_tokens, g->n_prompt, path[i], g->tree->node[node[i]].depth, .known = g->n_tokens
+        };
     }
     device_sampler_rank(g->sampler, logits, h, n, r->each, r->best, r->found);
 }
@@ -70,7 +69,8 @@ size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const f
     return added;
 }
 
-/* Level by level, so that the pool is in the order of depth; in a tree with a controller only nodes that may be kept get children. */
+/* Level by level, so that the pool is in the order of depth; in a tree with a controller only nodes that may
+ * be kept get children. */
 void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind)
 {
     const struct tree *t = g->tree;
@@ -83,8 +83,7 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
         uint32_t below[TREE_POOL_MAX], wide[TREE_POOL_MAX];
         size_t n_below = 0, n_wide = 0;
         for (size_t i = 0; i < n_level && rankings; i++) {
-            if (!draft_width(g, level[i]))
-                continue;
+            if (!draft_width(g, level[i])) continue;
             wide[n_wide++] = level[i];
             rankings--;
         }
@@ -95,18 +94,14 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
             size_t before = n_below;
             j += width;
             for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
-                if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX)
-                    below[n_below++] = c;
+                if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX) below[n_below++] = c;
             /* nothing is kept behind it, or the text ends: so does the row */
-            if (g->set.n_width && n_below == before && level[i])
-                tree_chain(g->tree, level[i]);
+            if (g->set.n_width && n_below == before && level[i]) tree_chain(g->tree, level[i]);
         }
         memcpy(level, below, n_below * sizeof *below);
         n_level = n_below;
-        if (g->set.n_width && k + 1 + base >= g->set.n_width)
-            break;
+        if (g->set.n_width && k + 1 + base >= g->set.n_width) break;
     }
     if (g->set.n_width)
-        for (size_t i = 0; i < n_level; i++)
-            tree_chain(g->tree, level[i]);
+        for (size_t i = 0; i < n_level; i++) tree_chain(g->tree, level[i]);
 }

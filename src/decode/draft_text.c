@@ -1,4 +1,5 @@
-/* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests that knows the answer. */
+/* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests
+ * that knows the answer. */
 #include "src/decode/draft.h"
 
 static bool trimmed(const struct drafting *g, float reach)
@@ -27,8 +28,9 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
     return node;
 }
 
-/* A text's tables take it in when they are asked, beside a controller by so many tokens at once: what they touch has left the caches since the last time, and comes
- * faster together. The longest match is found all the same (suffix.h), 4-grams wait that much longer, unless --ngram-delay says how long. */
+/* A text's tables take it in when they are asked, beside a controller by so many tokens at once: what they
+ * touch has left the caches since the last time, and comes faster together. The longest match is found all
+ * the same (suffix.h), 4-grams wait that much longer, unless --ngram-delay says how long. */
 enum { TOGETHER = 16 };
 
 /* ---- the table of 4-grams ---- */
@@ -43,7 +45,8 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
 {
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
-    /* None can be likely enough: the table, which the last pass has driven from the caches, is better left alone. */
+    /* None can be likely enough: the table, which the last pass has driven from the caches, is better left
+     * alone. */
     if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) *
                        g->tree->node[lead].reach))
         return;

@@ -1,16 +1,20 @@
-/* The planner (planner.h). plan_round() is the decision; costs, chances and exploration provide what it decides with. Start reading at
- * planner_begin(). */
+/* The planner (planner.h). plan_round() is the decision; costs, chances and exploration provide what it
+ * decides with. Start reading at planner_begin(). */
 #include "src/decode/planner.h"
 
 #include <math.h>
 #include <string.h>
 
 static const double EXPLORE_SHARE = 0.005, TIMING_SHARE = 0.002;          /* of the time */
-static const double MARGIN = 1.05;   /* what a change has to gain, and the hope that a run of exploration begins with */
-static const double HALF = 0.5;      /* a hit rate and a gain before anything is known; the limit of an outlier's logarithm */
-static const double GUESS = 0.25, TRIFLE = 0.01; /* cost of a further row before it was seen, in one-row passes; and at least */
-/* The filter: variances of the noise of a round, of the change of speed from round to round, and of the logarithm of `drafted`, which is
- * remembered with this factor; what a reader of the prompt's caches may be off by. */
+/* what a change has to gain, and the hope that a run of exploration begins with */
+static const double MARGIN = 1.05;
+/* a hit rate and a gain before anything is known; the limit of an outlier's logarithm */
+static const double HALF = 0.5;
+/* cost of a further row before it was seen, in one-row passes; and at least */
+static const double GUESS = 0.25, TRIFLE = 0.01;
+/* The filter: variances of the noise of a round, of the change of speed from round to round, and of the
+ * logarithm of `drafted`, which is remembered with this factor; what a reader of the prompt's caches may be
+ * off by. */
 static const double NOISE = 2.5e-3, DRIFT = 1e-4, SPREAD = 0.01, STEADY = 0.999, DOUBT = 0.1;
 enum {
     CREDIT = 6,                      /* one-row passes that a run of exploration may lose */
@@ -18,8 +22,10 @@ enum {
     LOOKS = 17,                      /* rounds between looks, no divisor of what texts repeat */
     AFTER_PROMPT = 128,              /* rounds in which caches still hold what reading the prompt left */
     RECENT = 200, LONG = 3000,       /* rounds that means remember; that idle drafters are remembered */
-    PRIOR = 4, CAREFUL = 32,         /* observations that a prior is worth: of chances, of corrections of tokens */
-    TIMED_SIZES = 3, SEEN = 16,      /* sizes timed before drafting; rounds that a measured size is worth, and remembers */
+    /* observations that a prior is worth: of chances, of corrections of tokens */
+    PRIOR = 4, CAREFUL = 32,
+    /* sizes timed before drafting; rounds that a measured size is worth, and remembers */
+    TIMED_SIZES = 3, SEEN = 16,
     WORTH_TIMING = 1000,             /* tokens: a shorter rest of a text does not pay for timing */
     HEADS = 1 << SOURCE_HEADS | 1 << HEADS_AHEAD,
 };
@@ -35,8 +41,10 @@ static void add_ask(struct plan *p, size_t a, const struct costs *c, const struc
     p->seconds += c->ask[a];
 }
 
-/* The best number of draft passes over one cache, with heads or without, and every other drafter that gains more than its time is worth. */
-static struct plan best_of_way(const struct costs *c, const struct chances *h, const struct plan_state *s, size_t way, bool heads)
+/* The best number of draft passes over one cache, with heads or without, and every other drafter that gains
+ * more than its time is worth. */
+static struct plan best_of_way(const struct costs *c, const struct chances *h, const struct plan_state *s,
+                               size_t way, bool heads)
 {
     const size_t most = way == NO_CACHE ? 0 : MIN(s->deepest, MIN(c->rows_max - 1, (size_t)PASSES_MAX)),
                  to = s->passes >= 0 ? MIN((size_t)s->passes, most) : most,
@@ -55,7 +63,8 @@ static struct plan best_of_way(const struct costs *c, const struct chances *h, c
     for (size_t a = 0; a < ASKS; a++) {
         const size_t source = a == HEADS_AHEAD ? SOURCE_HEADS : a;
         const bool may = s->asks >> source & 1 && a != SOURCE_HEADS && (a != HEADS_AHEAD || best.passes);
-        if (may && (s->forced >> a & 1 || h->gain[best.passes > 0][a] * best.seconds > best.tokens * c->ask[a]))
+        if (may &&
+            (s->forced >> a & 1 || h->gain[best.passes > 0][a] * best.seconds > best.tokens * c->ask[a]))
             add_ask(&best, a, c, h);
     }
     best.seconds *= plan_drafts(&best) ? c->drafted : 1;
@@ -84,9 +93,15 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
 
 /* ---- costs ---- */
 
-static double bytes(const struct planner *p, size_t length) { return p->weight_bytes + p->kv_bytes * (double)length; }
+static double bytes(const struct planner *p, size_t length)
+{
+    return p->weight_bytes + p->kv_bytes * (double)length;
+}
 
-double planner_pass_seconds(const struct planner *p, size_t length) { return exp(p->speed) * p->size[0] * bytes(p, length); }
+double planner_pass_seconds(const struct planner *p, size_t length)
+{
+    return exp(p->speed) * p->size[0] * bytes(p, length);
+}
 
 /* Limits what a pass or round that other programs interrupted can change. */
 static double clipped(double x) { return MAX(MIN(x, HALF), -HALF); }
@@ -97,18 +112,22 @@ static void set_costs(struct planner *p, size_t length)
     const double speed = exp(p->speed), all = bytes(p, length);
     for (size_t r = 1, i = 0; r <= c->rows_max; r++) {
         i += r > cost_rows(i + 1) && i + 2 < COST_SIZES;
-        const double from = (double)cost_rows(i), slope = (p->size[i + 1] - p->size[i]) / ((double)cost_rows(i + 1) - from);
+        const double from = (double)cost_rows(i),
+                     slope = (p->size[i + 1] - p->size[i]) / ((double)cost_rows(i + 1) - from);
         c->pass[r] = speed * all * (p->size[i] + slope * ((double)r - from));
     }
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
         const double read = p->draft_bytes + p->kv_bytes * (double)MIN(k->budget, length);
-        if (k->n == 0)               /* half of what fewer bytes of weights save: the rest of a pass takes as long as before */
+        /* half of what fewer bytes of weights save: the rest of a pass takes as long as before */
+        if (k->n == 0)
             k->seconds = p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
         c->draft[i] = speed * k->seconds;
     }
     for (size_t a = 0; a < ASKS; a++)
-        c->ask[a] = speed * (p->ask[a].n > 0 ? p->ask[a].seconds : HEADS >> a & 1 ? p->heads_share * p->size[0] * p->weight_bytes : 0);
+        c->ask[a] = speed * (p->ask[a].n > 0  ? p->ask[a].seconds
+                             : HEADS >> a & 1 ? p->heads_share * p->size[0] * p->weight_bytes
+                                              : 0);
     c->drafted = exp(p->drafted);
 }
 
@@ -120,15 +139,18 @@ static void fill_sizes(struct planner *p)
         if (p->seen[i] > 0 && p->seen[i + 1] > 0)
             s[i] = MIN(s[i], s[i + 1]);
     for (size_t i = 1; i < COST_SIZES; i++) {
-        const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;       /* one step may be the border of a tile */
-        const double slope = i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
+        /* one step may be the border of a tile */
+        const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;
+        const double slope =
+            i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
         if (p->seen[i] == 0)
             s[i] = s[i - 1] + (double)(cost_rows(i) - cost_rows(i - 1)) * MAX(slope, TRIFLE * s[0]);
         s[i] = MAX(s[i], s[i - 1]);
     }
 }
 
-/* Kalman filter of (speed, drafted): a round shows their sum, or speed alone. Returns what it did not foresee. */
+/* Kalman filter of (speed, drafted): a round shows their sum, or speed alone. Returns what it did not
+ * foresee. */
 static double follow(struct planner *p, double drafts, double seconds, double predicted)
 {
     double *v = p->var;
@@ -142,7 +164,8 @@ static double follow(struct planner *p, double drafts, double seconds, double pr
     return off;
 }
 
-/* The sizes around `rows` take over what the filter did not foresee. The cost of one row is the unit of speed. */
+/* The sizes around `rows` take over what the filter did not foresee. The cost of one row is the unit of
+ * speed. */
 static void correct_sizes(struct planner *p, double rows, double off)
 {
     for (size_t i = 1; i < COST_SIZES; i++) {
@@ -160,12 +183,15 @@ size_t planner_size_due(const struct planner *p, size_t left)
     if (p->on && p->seen[0] == 0)                /* the first round was not this text's alone */
         return p->rounds > 0 ? 0 : COST_SIZES;
     const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : p->seconds > p->next_timing;
-    return p->on && due && plan_drafts(&p->plan) && cost_rows(next) <= MIN(p->costs.rows_max, left) ? next : COST_SIZES;
+    return p->on && due && plan_drafts(&p->plan) && cost_rows(next) <= MIN(p->costs.rows_max, left)
+               ? next
+               : COST_SIZES;
 }
 
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
 {
-    const double now = seconds / exp(p->speed) / bytes(p, length), most = MIN(now, (double)cost_rows(i) * p->size[0]);
+    const double now = seconds / exp(p->speed) / bytes(p, length),
+                 most = MIN(now, (double)cost_rows(i) * p->size[0]);
     p->seconds += seconds;
     p->next_timing = p->seconds + seconds / TIMING_SHARE;
     p->timed += p->seen[0] > 0;
@@ -206,7 +232,8 @@ static struct chances optimistic(const struct planner *p, const struct plan_stat
     else {
         h.made[1] *= exp(sqrt(p->var[2]));
         for (size_t i = 0; i < p->costs.n_caches; i++)
-            h.hit[i] = MIN(h.hit[i] + 2 * sqrt(h.hit[i] * (1 - h.hit[i]) / (p->cache[i].trials + PRIOR)), 1 - TRIFLE);
+            h.hit[i] = MIN(h.hit[i] + 2 * sqrt(h.hit[i] * (1 - h.hit[i]) / (p->cache[i].trials + PRIOR)),
+                           1 - TRIFLE);
     }
     return h;
 }
@@ -229,7 +256,8 @@ static bool begins_run(struct planner *p, const struct plan_state *s, const stru
         const bool heads = i > p->costs.n_caches;
         x.ways = 1u << (heads ? best->way : i);
         x.forced |= heads ? HEADS : 0;
-        if (heads ? !(s->asks >> SOURCE_HEADS & 1) || best->ask & HEADS : !(s->ways & x.ways) || i == best->way)
+        if (heads ? !(s->asks >> SOURCE_HEADS & 1) || best->ask & HEADS
+                  : !(s->ways & x.ways) || i == best->way)
             continue;
         const double rate = optimistic_rate(p, &x);
         if (rate > most)
@@ -240,9 +268,11 @@ static bool begins_run(struct planner *p, const struct plan_state *s, const stru
 
 static bool goes_on(struct planner *p, const struct plan_state *s, const struct plan *best)
 {
-    const bool adopted = p->trial.ways >> best->way & 1 && (best->ask & p->trial.forced) == (p->trial.forced & s->asks);
+    const bool adopted =
+        p->trial.ways >> best->way & 1 && (best->ask & p->trial.forced) == (p->trial.forced & s->asks);
     p->trial.deepest = s->deepest;
-    return p->credit > 0 && (++p->run < RUN || (p->run < RECENT && !adopted && optimistic_rate(p, &p->trial) > best->rate * MARGIN));
+    return p->credit > 0 && (++p->run < RUN || (p->run < RECENT && !adopted &&
+                                                optimistic_rate(p, &p->trial) > best->rate * MARGIN));
 }
 
 void planner_begin(struct planner *p, size_t length, struct plan_state s)
@@ -252,7 +282,9 @@ void planner_begin(struct planner *p, size_t length, struct plan_state s)
     s.last = p->plan;
     if (!p->on || p->seen[0] == 0) {
         const size_t passes = MIN((size_t)MAX(s.passes, 0), (size_t)PASSES_MAX);
-        p->plan = (struct plan){ .way = passes > 0, .passes = passes, .ask = p->on ? s.asks & ~(unsigned)HEADS : s.asks };
+        p->plan = (struct plan){ .way = passes > 0,
+                                 .passes = passes,
+                                 .ask = p->on ? s.asks & ~(unsigned)HEADS : s.asks };
         return;
     }
     set_costs(p, length);
@@ -262,10 +294,12 @@ void planner_begin(struct planner *p, size_t length, struct plan_state s)
     p->credit = p->price > 0 ? p->credit : CREDIT;
     p->price = p->plan.rate;
     const bool look = p->rounds % LOOKS == 0 && p->credit > 0;
-    p->exploring = p->exploring ? goes_on(p, &s, &p->plan)
-                                : look && p->rounds >= SETTLED && p->credit >= CREDIT / 2 && begins_run(p, &s, &p->plan);
+    p->exploring =
+        p->exploring ? goes_on(p, &s, &p->plan)
+                     : look && p->rounds >= SETTLED && p->credit >= CREDIT / 2 && begins_run(p, &s, &p->plan);
     if (p->exploring) {
-        p->trial.deepest = MIN(s.deepest, p->run + 1);      /* the hope may be wrong: chains grow with the run */
+        /* the hope may be wrong: chains grow with the run */
+        p->trial.deepest = MIN(s.deepest, p->run + 1);
         p->used = optimistic(p, &p->trial);
         p->plan = plan_round(&p->costs, &p->used, &p->trial);
     }
@@ -280,7 +314,8 @@ static double factor(const struct planner *p) { return plan_drafts(&p->plan) ? p
 
 static double best_value(const struct planner *p, const float *reach, size_t n, size_t *rows)
 {
-    const double each = p->price * factor(p), honest = (p->candidates.made + CAREFUL) / (p->candidates.planned + CAREFUL);
+    const double each = p->price * factor(p),
+                 honest = (p->candidates.made + CAREFUL) / (p->candidates.planned + CAREFUL);
     double tokens = 1, best = 1 - each * p->costs.pass[1];
     *rows = 1;
     for (size_t i = 0; i < n && i + 2 <= p->costs.rows_max; i++) {
@@ -326,7 +361,9 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
 {
     struct gain *g = &p->gain[p->plan.passes > 0][a];
     const double now = seconds / exp(p->speed);
-    p->ask[a].seconds = p->ask[a].n > 0 ? p->ask[a].seconds * exp(clipped(log(now / p->ask[a].seconds)) / (p->ask[a].n + 1)) : now;
+    p->ask[a].seconds =
+        p->ask[a].n > 0 ? p->ask[a].seconds * exp(clipped(log(now / p->ask[a].seconds)) / (p->ask[a].n + 1))
+                        : now;
     p->ask[a].n = MIN(p->ask[a].n + 1, RECENT);
     g->n = MIN(g->n + 1, RECENT);
     g->mean += (after - before - g->mean) / (g->n + PRIOR);
@@ -368,7 +405,8 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
     const bool drafts = plan_drafts(&p->plan);
     const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG;
     p->seconds += seconds;
-    if (++p->rounds == AFTER_PROMPT)             /* a one-row pass may be faster now: nothing is known but the sum */
+    /* a one-row pass may be faster now: nothing is known but the sum */
+    if (++p->rounds == AFTER_PROMPT)
         p->var[0] += DOUBT, p->var[1] -= DOUBT, p->var[2] += DOUBT;
     p->candidates.planned = fade * p->candidates.planned + expected;
     p->candidates.made = fade * p->candidates.made + (double)(tokens - 1);
@@ -398,9 +436,14 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
 
 void planner_start(struct planner *p, const struct planner_setup *s)
 {
-    *p = (struct planner){ .on = s->on, .weight_bytes = s->weight_bytes, .draft_bytes = s->draft_bytes,
-                           .kv_bytes = s->kv_bytes, .heads_share = s->heads_share, .var = { 1, 0, SPREAD },
-                           .costs = { .rows_max = MIN(s->rows_max, (size_t)TREE_ROWS_MAX), .n_caches = s->n_caches } };
+    *p = (struct planner){ .on = s->on,
+                           .weight_bytes = s->weight_bytes,
+                           .draft_bytes = s->draft_bytes,
+                           .kv_bytes = s->kv_bytes,
+                           .heads_share = s->heads_share,
+                           .var = { 1, 0, SPREAD },
+                           .costs = { .rows_max = MIN(s->rows_max, (size_t)TREE_ROWS_MAX),
+                                      .n_caches = s->n_caches } };
     for (size_t i = 0; i < s->n_caches; i++)
         p->cache[i].budget = s->budget[i];
 }

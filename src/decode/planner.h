@@ -1,4 +1,5 @@
-/* The planner: what a round drafts and how many rows it verifies, so that the text grows as fast as the machine allows.
+/* The planner: what a round drafts and how many rows it verifies, so that the text grows as fast as the
+ * machine allows.
  *
  *     planner_start
  *     each round:
@@ -9,31 +10,35 @@
  *         planner_verified, planner_guessed    the verification pass; which first guesses came true
  *         planner_done                         what the round took and made
  *
- * plan_round() chooses the plan of the highest expected rate. The rate is SPIRe's throughput formula with measured terms:
+ * plan_round() chooses the plan of the highest expected rate. The rate is SPIRe's throughput formula with
+ * measured terms:
  *
  *     rate = expected tokens / (draft passes * seconds of one + seconds of the verification pass)
  *
- * Costs. Passes of a few sizes are timed when drafting begins, and one at a time later. Between measurements a cost scales with the
- * bytes that a pass reads. A Kalman filter over the rounds' times follows two corrections: the speed of the machine, which
- * other programs change all the time, and how much longer a round takes after draft passes, because a verification pass
- * finds different cache contents after draft passes than after another verification pass.
+ * Costs. Passes of a few sizes are timed when drafting begins, and one at a time later. Between measurements
+ * a cost scales with the bytes that a pass reads. A Kalman filter over the rounds' times follows two
+ * corrections: the speed of the machine, which other programs change all the time, and how much longer a
+ * round takes after draft passes, because a verification pass finds different cache contents after draft
+ * passes than after another verification pass.
  *
- * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of the time, and
- * spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of exploration ends when even the
- * optimistic rate is no better, or when its credit is spent. Text drafters that have not gained lately are asked
- * now and then from the same credit.
+ * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of
+ * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of
+ * exploration ends when even the optimistic rate is no better, or when its credit is spent. Text drafters
+ * that have not gained lately are asked now and then from the same credit.
  *
  * Plans depend on time. The text does not depend on plans (DESIGN R1, R2). */
 #pragma once
 #include "src/decode/tree.h"
 
 enum {
-    COST_SIZES = 12,                 /* sizes of passes with a cost of their own: cost_rows(0..) = 1 2 3 4 6 8 12 .. */
+    /* sizes of passes with a cost of their own: cost_rows(0..) = 1 2 3 4 6 8 12 .. */
+    COST_SIZES = 12,
     COST_ROWS_MAX = 1 << COST_SIZES / 2,
     CACHES_MAX = 6,                  /* budgets and policies of the partial cache */
     PASSES_MAX = 16,                 /* draft passes of a round */
     HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
-    ASKS = N_SOURCES + 1,            /* drafters that make no pass of their own: enum source, and HEADS_AHEAD */
+    /* drafters that make no pass of their own: enum source, and HEADS_AHEAD */
+    ASKS = N_SOURCES + 1,
     NO_CACHE = 0,                    /* a way of drafting: no draft passes; way w > 0: over cache w - 1 */
 };
 static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 2 : 3) << (i - 1) / 2; }
@@ -46,7 +51,8 @@ struct costs {                       /* seconds, in this round */
     double drafted;                  /* factor of all of them in a round with draft passes or heads */
 };
 
-struct chances {                     /* in this round; of two values, the second is for rounds with draft passes (made: or heads) */
+/* in this round; of two values, the second is for rounds with draft passes (made: or heads) */
+struct chances {
     double hit[CACHES_MAX];          /* the first guess of a draft pass comes true */
     double gain[2][ASKS];            /* tokens that a drafter adds, less what its rows cost */
     double made[2];                  /* tokens made for each token expected */
@@ -55,7 +61,8 @@ struct chances {                     /* in this round; of two values, the second
 struct plan {
     size_t way, passes;              /* passes: at most; a chain stops where the next pass does not pay */
     unsigned ask;                    /* bit per drafter */
-    bool look;                       /* text drafters propose unlikely candidates too, so that their chances are learned */
+    /* text drafters propose unlikely candidates too, so that their chances are learned */
+    bool look;
     double tokens, seconds, rate;    /* expected */
 };
 
@@ -77,12 +84,15 @@ struct planner {
     struct plan plan;                /* of this round */
     double price;                    /* tokens per second of the best plan: what a second is worth */
     struct costs costs;
-    struct chances known, used;      /* as estimated; what this round plans with: optimistic while exploring */
-    /* Costs at speed 1: seconds per byte of a pass of cost_rows(i) rows, and how often it was seen; seconds of drafters. */
+    /* as estimated; what this round plans with: optimistic while exploring */
+    struct chances known, used;
+    /* Costs at speed 1: seconds per byte of a pass of cost_rows(i) rows, and how often it was seen; seconds
+     * of drafters. */
     double weight_bytes, draft_bytes, kv_bytes, heads_share;
     double size[COST_SIZES], seen[COST_SIZES];
     struct { double seconds, n; } ask[ASKS];
-    double speed, drafted, var[3];   /* logarithms of the two corrections; variances of both, between them the covariance */
+    /* logarithms of the two corrections; variances of both, between them the covariance */
+    double speed, drafted, var[3];
     /* Chances: fading counts. */
     struct cache_known { size_t budget; double seconds, n, hits, trials; } cache[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
@@ -98,8 +108,8 @@ struct planner {
     double seconds, next_timing;     /* since the start; when a pass may be timed again */
 };
 
-/* Bytes that a verification pass and a draft pass read of weights, and of each cached position; heads_share: what asking the heads reads, as a
- * share of a pass's weights. */
+/* Bytes that a verification pass and a draft pass read of weights, and of each cached position; heads_share:
+ * what asking the heads reads, as a share of a pass's weights. */
 struct planner_setup {
     bool on;
     size_t rows_max, n_caches, budget[CACHES_MAX];
@@ -107,7 +117,8 @@ struct planner_setup {
 };
 void planner_start(struct planner *p, const struct planner_setup *s);
 
-/* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be asked again after planner_timed. */
+/* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be asked again after
+ * planner_timed. */
 size_t planner_size_due(const struct planner *p, size_t left);
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
 
@@ -117,17 +128,20 @@ void planner_begin(struct planner *p, size_t length, struct plan_state s);
 double planner_value(const struct planner *p, const struct tree *t, size_t *rows);
 /* A candidate less likely than this does not pay as a row. */
 double planner_min_reach(const struct planner *p);
-/* Whether a further draft pass pays, below a node that is reached with this chance: alone, or as the first of several. */
+/* Whether a further draft pass pays, below a node that is reached with this chance: alone, or as the first of
+ * several. */
 bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach);
 void planner_asked(struct planner *p, size_t ask, double value_before, double value_after, double seconds);
 void planner_passed(struct planner *p, double seconds);
 void planner_guessed(struct planner *p, bool hit);
-/* A verification pass for this text alone; typical: it did no other work, such as selecting rows of the partial cache. */
+/* A verification pass for this text alone; typical: it did no other work, such as selecting rows of the
+ * partial cache. */
 void planner_verified(struct planner *p, size_t length, size_t rows, double seconds, bool typical);
 /* `expected`: accepted candidates by the estimates in the tree. */
 void planner_done(struct planner *p, size_t tokens, double expected, double seconds);
 
 /* Seconds of a pass of one row. */
 double planner_pass_seconds(const struct planner *p, size_t length);
-/* `writer` wrote a stretch of the text that p has not seen: p takes the costs from it and doubts its own chances. */
+/* `writer` wrote a stretch of the text that p has not seen: p takes the costs from it and doubts its own
+ * chances. */
 void planner_catch_up(struct planner *p, const struct planner *writer);

@@ -1,6 +1,6 @@
-/* The candidates of one round: a token tree. Node 0 is the root, the last token of the text; every other node is a
- * candidate behind its parent. Equal prefixes share nodes, whoever proposed them. All proposed nodes make the pool;
- * those that the pass verifies are the kept ones, a set closed under ancestors. */
+/* The candidates of one round: a token tree. Node 0 is the root, the last token of the text; every other node
+ * is a candidate behind its parent. Equal prefixes share nodes, whoever proposed them. All proposed nodes
+ * make the pool; those that the pass verifies are the kept ones, a set closed under ancestors. */
 #pragma once
 #include "src/base/base.h"
 
@@ -19,9 +19,12 @@ struct node {
     uint32_t parent, depth;          /* of the root: 0, 0 */
     uint32_t first, next;            /* child, sibling; 0: none */
     uint32_t sources;                /* bit per enum source */
-    float p;                         /* estimated chance that the target's sample behind the parent is this token */
-    float reach;                     /* product of p down from the root: the chance that the node is accepted */
-    uint16_t slot[N_SOURCES];        /* of each source, valid where its bit is set: what its estimate was made from */
+    /* estimated chance that the target's sample behind the parent is this token */
+    float p;
+    /* product of p down from the root: the chance that the node is accepted */
+    float reach;
+    /* of each source, valid where its bit is set: what its estimate was made from */
+    uint16_t slot[N_SOURCES];
 };
 
 struct tree {
@@ -44,17 +47,19 @@ uint32_t tree_child(const struct tree *t, uint32_t parent, int32_t token);
 /* The likeliest child, 0: none. */
 uint32_t tree_best_child(const struct tree *t, uint32_t parent);
 
-/* Propose `token` behind `parent` with chance p (clamped to [0, 1]; of several proposals the largest counts). Returns the node, or 0 when the pool is
- * full or the depth reached. */
+/* Propose `token` behind `parent` with chance p (clamped to [0, 1]; of several proposals the largest counts).
+ * Returns the node, or 0 when the pool is full or the depth reached. */
 uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t slot);
 
 /* A candidate row ends at `node`. */
 void tree_chain(struct tree *t, uint32_t node);
 
-/* Keep the root and the `rows` - 1 nodes of the largest reach (ties: proposed first), which is a closed set as reach never grows downwards. */
+/* Keep the root and the `rows` - 1 nodes of the largest reach (ties: proposed first), which is a closed set
+ * as reach never grows downwards. */
 void tree_keep(struct tree *t, size_t rows);
 
-/* The candidate nodes by reach, largest first: reach[i] for i < n - 1; work for the choice of `rows`. Returns their number. */
+/* The candidate nodes by reach, largest first: reach[i] for i < n - 1; work for the choice of `rows`. Returns
+ * their number. */
 size_t tree_reaches(const struct tree *t, float *reach);
 
 /* The tokens of the nodes below the root down to `node`, into path[depth]. */
