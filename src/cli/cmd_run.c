@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/decode/verify_published.h"
 #include "runs/work/worker.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -42,7 +43,7 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     r->stops_loops = params->on_loop == ON_LOOP_STOP;
     r->fixed_tree = d->draft.set.n_width > 0;
     r->drafts = d->draft.set.drafters != 0;
-    r->lossless = d->draft.set.verifier != VERIFY_PAPER;
+    r->lossless = !verify_published(&d->draft.set);
     r->n_prompt = d->n_prompt;
     if (!o->resume)
         describe_generation_config(own, sizeof own, o, &r->worker.engine.config);
@@ -64,9 +65,7 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
         if (drawn)
             fprintf(stderr, "seed: %" PRIu64 "\n", r->job->seed);
         if (!r->lossless)
-            fprintf(
-                stderr,
-                "--verifier paper: not lossless, this is not the text that the model alone would write\n");
+            fprintf(stderr, "%s\n", verify_published_warning);
     }
     if (r->to_terminal && p->show == SHOW_LINE)
         progress_stop(p);                        /* text and progress would share the terminal */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "src/decode/verify_published.h"
 #include "runs/work/worker.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
@@ -64,10 +65,8 @@ static int check_open(struct check *c, struct err *e)
     c->job = &c->jobs.v[0];
     if (store_input(c->s, c->job->id, &c->in, e) || job_parse(&c->params, c->in.parameters, e))
         return -1;
-    if (c->params.draft.verifier == VERIFY_PAPER)
-        return err_set(e, ERR_INPUT,
-                       "job %" PRId64 " was made with --verifier paper: its text is not the model's own",
-                       c->job->id);
+    if (verify_published_refuse(&c->params.draft, c->job->id, e))
+        return -1;
     /* store_tokens checks the sums and the chain. */
     if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || select_tokens(c, e))
         return -1;

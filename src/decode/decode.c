@@ -1,4 +1,5 @@
 #include "src/decode/decode.h"
+#include "src/decode/verify_published.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,7 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     for (size_t i = 0; i < n && rc == 0; i++) {
         const struct tree *t = d[i]->draft.tree;
         const struct history h = history_of(d[i]);
-        if (d[i]->draft.set.verifier != VERIFY_PAPER)
+        if (!verify_published(&d[i]->draft.set))
             device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent,
                                     t->kept_token);
     }
@@ -233,6 +234,8 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     int32_t token[TREE_DEPTH_MAX + 1];
     struct history h = history_of(d);
     size_t n = 0, at = 0;
+    if (verify_published(&d->draft.set))
+        return verify_published_accept(t, &h, d->sampler, d->logits, path, bonus);
     for (;;) {
         path[n++] = (uint32_t)at;
         h.path = token, h.n_path = n - 1;
@@ -246,44 +249,6 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
         token[n - 1] = *bonus;
         at = next;
     }
-}
-
-/* Algorithm 1, lines 12 and 13: independent samples in every candidate row, the longest match wins, at random
- * among equals. */
-static size_t accept_published(struct decoder *d, uint32_t *path, int32_t *bonus)
-{
-    const struct tree *t = d->draft.tree;
-    const struct history text = history_of(d);
-    size_t n_best = 0, ties = 0;
-    int32_t kept_at[TREE_POOL_MAX];
-    assert(t->n_kept == t->n);                   /* every candidate row is verified */
-    memset(kept_at, -1, sizeof kept_at);
-    for (size_t i = 0; i < t->n_kept; i++)
-        kept_at[t->kept[i]] = (int32_t)i;
-    for (uint32_t row = 0; row < MAX(t->n_chains, (size_t)1); row++) {
-        int32_t token[TREE_DEPTH_MAX + 1], sample;
-        uint32_t mine[TREE_DEPTH_MAX + 1], end = t->n_chains ? t->chain[row] : 0;
-        size_t depth = t->node[end].depth, n = 0;
-        for (uint32_t i = end; i; i = t->node[i].parent)
-            mine[t->node[i].depth] = (uint32_t)kept_at[i];
-        mine[0] = 0;
-        tree_path(t, end, token);
-        do {
-            struct history h = text;
-            h.path = token, h.n_path = n;
-            sample = device_sampler_token_row(d->sampler, d->logits, mine[n], &h, row);
-        } while (n < depth && sample == token[n] && ++n <= depth);
-        ties = n + 1 == n_best ? ties + 1 : n + 1 > n_best ? 1 : ties;
-        bool wins =
-            n + 1 > n_best ||
-            (n + 1 == n_best && sampler_random_below(device_sampler_host(d->sampler), &text, row, ties) == 0);
-        if (wins) {
-            n_best = n + 1;
-            memcpy(path, mine, n_best * sizeof *path);
-            *bonus = sample;
-        }
-    }
-    return n_best;
 }
 
 /* Whether a candidate was proposed to be verified, and not only to be looked at. */
@@ -365,7 +330,7 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
 static bool forget_guesses(struct decoder *const *d, size_t n)
 {
     bool any = false;
-    for (size_t i = 0; i < n && d[i]->draft.set.verifier != VERIFY_PAPER && !*d[i]->model->dev->error; i++) {
+    for (size_t i = 0; i < n && !verify_published(&d[i]->draft.set) && !*d[i]->model->dev->error; i++) {
         any |= d[i]->draft.tree->n_kept > 1;
         tree_keep(d[i]->draft.tree, 1);
         /* what a chain wrote behind it: no weight makes a finite value of it */
@@ -397,8 +362,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
-        size_t n_path =
-            (d[i]->draft.set.verifier == VERIFY_PAPER ? accept_published : accept)(d[i], path, &bonus);
+        const size_t n_path = accept(d[i], path, &bonus);
         if (*dev->error)
             return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
         describe(d[i], path, n_path);

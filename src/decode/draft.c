@@ -1,4 +1,5 @@
 #include "src/decode/draft.h"
+#include "src/decode/verify_published.h"
 
 #include <string.h>
 
@@ -37,14 +38,7 @@ int draft_check(const struct draft_settings *s, struct err *e)
         return err_set(e, ERR_INPUT,
                        "--tree with --ngram-k %zu: %zu candidates in a pass, at most %d are allowed",
                        s->ngram_k, draft_rows(s), TREE_ROWS_MAX);
-    if (s->verifier == VERIFY_PAPER && !s->n_width)
-        return err_set(e, ERR_INPUT, "--verifier paper: needs a fixed --tree (or --preset tokenswift)");
-    if (s->verifier == VERIFY_PAPER && s->rows_max)
-        return err_set(
-            e, ERR_INPUT,
-            "--verifier paper: checks every candidate, a pass of at most %zu rows (rows_max) would not",
-            s->rows_max);
-    return 0;
+    return verify_published_check(s, e);
 }
 
 int draft_check_device(const struct draft_settings *s, const struct device *dev, struct err *e)
@@ -58,7 +52,7 @@ int draft_check_device(const struct draft_settings *s, const struct device *dev,
 
 bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 {
-    return s->weights == WEIGHTS_INT8 && s->verifier == VERIFY_EXACT &&
+    return s->weights == WEIGHTS_INT8 && !verify_published(s) &&
            s->drafters & (1u << SOURCE_PARTIAL | 1u << SOURCE_HEADS) && dev->host_memory;
 }
 

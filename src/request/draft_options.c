@@ -1,5 +1,6 @@
 /* Reads the options of drafting into struct draft_settings. Start at draft_from_options. */
 #include "src/request/draft_options.h"
+#include "src/decode/verify_published.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,16 +157,13 @@ int draft_from_options(struct draft_settings *s, char heads_file[PATH_BYTES], co
     static const enum kv_policy policy[] = { KV_FULL, KV_STATIC, KV_DYNAMIC, KV_WINDOW, KV_MEAN };
     if (options_given(o, "kv-policy")) s->kv_policy = policy[o->kv_policy];
     if (options_given(o, "draft-weights")) s->weights = (enum draft_weights)o->draft_weights;
-    s->verifier = o->verifier ? VERIFY_PAPER : VERIFY_EXACT;
+    s->verifier = (enum verifier)o->verifier;
     s->kv_fixed = preset || o->kv_budget || o->tree;
     if ((o->tree && parse_tree(s, o->tree, e)) ||
         (o->kv_budget && parse_budget(s, o->kv_budget, n_prompt, e)))
         return -1;
-    if (!s->drafters) {
-        if (s->verifier == VERIFY_PAPER)
-            return err_set(e, ERR_INPUT, "--verifier paper: there is nothing to verify with --drafter none");
-        return 0;
-    }
+    if (!s->drafters)
+        return verify_published_check(s, e);
     if (s->draft_passes == 0)
         s->drafters &= ~(1u << SOURCE_PARTIAL);
     return draft_check(s, e);
