@@ -1,7 +1,7 @@
 /* config.json and generation_config.json are understood as transformers does, with equal rope frequencies. */
 #include "src/model/config.h"
 #include "src/model/config_tensors.h"
-#include "src/model/rope.h"
+#include "src/model/config.h"
 #include "tests/bad.h"
 
 static int parse(struct config *c, const char *json, const char *generation, struct err *e)

@@ -61,3 +61,7 @@ int config_scale_context(struct config *c, const char *spec, struct err *e);
  * steps), and the factor on cos and sin. Powers and logarithms are longhand's own: the same bits on every
  * CPU. */
 void config_rope(const struct config *c, float *inv_freq, float *attention_factor);
+/* Its two steps, apart for its tests. rope_powers computes theta^(2i/head_dim), which libraries round
+ * differently. rope_frequencies computes everything after the powers and is exact. Arrays: [head_dim/2]. */
+void rope_powers(const struct config *c, float *power);
+void rope_frequencies(const struct config *c, const float *power, float *inv_freq, float *attention_factor);

@@ -10,10 +10,12 @@
 #include "kernels/device.h"
 #include "src/base/cgroup.h"
 
-static void add(struct memory_plan *p, const char *name, size_t bytes, bool on_device)
+void memory_plan_add_on(struct memory_plan *p, struct device *dev, const char *name, size_t bytes)
 {
+    const bool on_device = dev && !dev->host_memory;
     size_t *total = on_device ? &p->device_total : &p->total;
     assert(p->n < MEMORY_ITEMS_MAX);
+    p->dev = on_device ? dev : p->dev;
     p->item[p->n].name = name;
     p->item[p->n].on_device = on_device;
     p->item[p->n++].bytes = bytes;
@@ -21,13 +23,9 @@ static void add(struct memory_plan *p, const char *name, size_t bytes, bool on_d
         *total = SIZE_MAX;
 }
 
-void memory_plan_add(struct memory_plan *p, const char *name, size_t bytes) { add(p, name, bytes, false); }
-
-void memory_plan_add_on(struct memory_plan *p, struct device *dev, const char *name, size_t bytes)
+void memory_plan_add(struct memory_plan *p, const char *name, size_t bytes)
 {
-    if (!dev->host_memory)
-        p->dev = dev;
-    add(p, name, bytes, !dev->host_memory);
+    memory_plan_add_on(p, NULL, name, bytes);
 }
 
 void memory_plan_deduct(struct memory_plan *p, size_t i, size_t bytes)

@@ -271,28 +271,13 @@ int model_plan_bytes(const struct config *c, const struct tensors *ts, enum dtyp
     return 0;
 }
 
-/* Checks that the device supports the model's arithmetic and head size. */
-static int check_device(const struct model *m, struct err *e)
-{
-    const struct device *d = m->dev;
-    if (d->mat_type(d, DT_BF16, m->compute) == DT_OTHER)
-        return err_set(e, ERR_INPUT,
-                       "%s: --compute %s is not supported on this device; --device cpu supports it",
-                       d->name, m->compute == DT_F32 ? "f32" : "bf16");
-    if (!m->head_dim)
-        return err_set(e, ERR_INPUT,
-                       "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
-                       "them",
-                       d->name, m->config.head_dim);
-    return 0;
-}
-
 /* Measures, allocates and loads. After a failure the caller must call model_close. name: for messages. */
 static int build(struct loader *l, const char *name)
 {
     struct model *m = l->model;
     struct device *dev = m->dev;
-    if (check_device(m, l->e) || load_all(l))
+    assert(m->head_dim && dev->mat_type(dev, DT_BF16, m->compute) != DT_OTHER);      /* device_choice_open */
+    if (load_all(l))
         return -1;
     m->mem_bytes = m->weight_bytes = l->used;
     l->mem = m->mem = dev->alloc(dev, m->mem_bytes);

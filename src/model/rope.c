@@ -1,7 +1,7 @@
 /* Rotary frequencies, step by step as transformers' modeling_rope_utils computes them in float32. Powers
  * and logarithms come from longhand's own series in double, with errors of about 1e-15. They are rounded
  * where torch rounds. Start at config_rope. */
-#include "src/model/rope.h"
+#include "src/model/config.h"
 
 static const double pi = 3.14159265358979323846;
 static const double ln2_hi = 6.93147180369123816490e-01,

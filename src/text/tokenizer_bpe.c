@@ -16,24 +16,9 @@ void bpe_free(struct bpe *w)
     free(w->cache);
 }
 
-static bool grow(void **p, size_t *max, size_t need, size_t item, bool *failed)
-{
-    if (need <= *max)
-        return true;
-    size_t bytes, n = MAX(need, *max + *max / 2 + 64);
-    void *q = *failed || !mul_size(n, item, &bytes) ? NULL : realloc(*p, bytes);
-    if (!q) {
-        *failed = true;
-        return false;
-    }
-    *p = q;
-    *max = n;
-    return true;
-}
-
 void bpe_id(struct bpe *w, uint32_t id)
 {
-    if (grow((void **)&w->ids, &w->ids_max, w->n_ids + 1, sizeof *w->ids, &w->failed))
+    if (tok_grow((void **)&w->ids, &w->ids_max, w->n_ids + 1, sizeof *w->ids, &w->failed))
         w->ids[w->n_ids++] = (int32_t)id;
 }
 
@@ -41,7 +26,7 @@ static void add_symbol(struct bpe *w, uint32_t id)
 {
     if (w->n_sym >= INT32_MAX - 1)
         w->failed = true;                        /* more than positions can count */
-    if (!grow((void **)&w->sym, &w->sym_max, w->n_sym + 1, sizeof *w->sym, &w->failed))
+    if (!tok_grow((void **)&w->sym, &w->sym_max, w->n_sym + 1, sizeof *w->sym, &w->failed))
         return;
     int32_t at = (int32_t)w->n_sym++;
     w->sym[at] = (struct symbol){ id, at - 1, at + 1 };
@@ -125,7 +110,7 @@ static void heap_down(uint64_t *h, size_t n, size_t i)
 
 static void heap_push(struct bpe *w, const struct merge *m, size_t pos)
 {
-    if (!m || !grow((void **)&w->heap, &w->heap_max, w->n_heap + 1, sizeof *w->heap, &w->failed))
+    if (!m || !tok_grow((void **)&w->heap, &w->heap_max, w->n_heap + 1, sizeof *w->heap, &w->failed))
         return;
     uint64_t x = (uint64_t)m->rank << 32 | pos;
     size_t i = w->n_heap++;
@@ -151,7 +136,7 @@ static void merge_symbols(struct bpe *w)
     w->n_heap = 0;
     for (int32_t i = 0; i + 1 < n; i++) {
         const struct merge *m = tok_merge(t, sym[i].id, sym[i + 1].id);
-        if (m && grow((void **)&w->heap, &w->heap_max, w->n_heap + 1, sizeof *w->heap, &w->failed))
+        if (m && tok_grow((void **)&w->heap, &w->heap_max, w->n_heap + 1, sizeof *w->heap, &w->failed))
             w->heap[w->n_heap++] = (uint64_t)m->rank << 32 | (uint32_t)i;
     }
     for (size_t i = w->n_heap / 4 + 1; i-- > 0;)
@@ -225,7 +210,7 @@ static void cached_word(struct bpe *w, const char *s, size_t n)
     struct cached *c = &w->cache[(h ^ h >> 29) * 0x9e3779b97f4a7c15u >> 51];
     _Static_assert(CACHE_SLOTS == 1 << 13, "64 - 51 bits");
     if (c->len == n && !memcmp(c->key, key, sizeof key)) {
-        if (!grow((void **)&w->ids, &w->ids_max, w->n_ids + c->n, sizeof *w->ids, &w->failed))
+        if (!tok_grow((void **)&w->ids, &w->ids_max, w->n_ids + c->n, sizeof *w->ids, &w->failed))
             return;
         memcpy(w->ids + w->n_ids, w->ids + c->at, c->n * sizeof *w->ids);
         w->n_ids += c->n;
@@ -246,14 +231,6 @@ static bool known_character(const struct tokenizer *t, const char *s, size_t n)
     return (n == 1 ? t->byte_id[(unsigned char)*s] : tok_find(t, s, n)) < t->n_model;
 }
 
-static bool has_bigram(const struct tokenizer *t, uint64_t x)
-{
-    size_t i = tok_pair_hash((uint32_t)(x >> 32), (uint32_t)x) & t->bigram_mask;
-    while (t->bigram[i] != x && t->bigram[i] != NO_BIGRAM)
-        i = (i + 1) & t->bigram_mask;
-    return t->bigram[i] == x;
-}
-
 /* The end of the next part of a word that can be merged on its own. A whole text may be one word
  * (SentencePiece). If two known characters are neighbours in no result of a merge, no merge ever joins
  * them, so the word can be cut between them. The parts are short and mostly cached. */
@@ -264,8 +241,8 @@ static size_t segment_end(const struct tokenizer *t, const char *s, size_t i, si
     for (i += len; i < n; i += len, a = b) {
         size_t n_before = len;
         len = utf8_get(s + i, &b);
-        if (!has_bigram(t, tok_bigram(a, b)) && known_character(t, s + before, n_before) &&
-            known_character(t, s + i, len))
+        if (*tok_bigram_slot(t->bigram, t->bigram_mask, tok_bigram(a, b)) == NO_BIGRAM &&
+            known_character(t, s + before, n_before) && known_character(t, s + i, len))
             return i;
         before = i;
     }

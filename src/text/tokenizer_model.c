@@ -27,15 +27,10 @@ static int read_content(struct tokenizer *t, const struct json *v, size_t max, s
 /* Enters the content of id into the hash; false if the hash already holds it. */
 static bool enter(struct tokenizer *t, uint32_t id)
 {
-    const struct span *c = &t->content[id];
-    size_t i = tok_hash(t->pool.s + c->at, c->n) & t->slot_mask;
-    for (; t->slot[i] != NO_ID; i = (i + 1) & t->slot_mask) {
-        const struct span *o = &t->content[t->slot[i]];
-        if (o->n == c->n && !memcmp(t->pool.s + o->at, t->pool.s + c->at, c->n))
-            return false;
-    }
-    t->slot[i] = id;
-    return true;
+    uint32_t *slot = tok_slot(t, t->pool.s + t->content[id].at, t->content[id].n);
+    const bool free_slot = *slot == NO_ID;
+    *slot = free_slot ? id : *slot;
+    return free_slot;
 }
 
 static size_t hash_size(size_t n)
@@ -118,11 +113,8 @@ static int read_merge(struct tokenizer *t, const struct json *v, struct bytes *b
         return js_bad(v, e, "the %s part is not a token of the vocabulary", a == NO_ID ? "first" : "second");
     if (to == NO_ID)
         return js_bad(v, e, "the merged text is not a token of the vocabulary");
-    size_t i = tok_pair_hash(a, c) & t->merge_mask;
-    while (t->merge[i].a != NO_ID && (t->merge[i].a != a || t->merge[i].b != c))
-        i = (i + 1) & t->merge_mask;
     /* of two merges of one pair Hugging Face keeps the last */
-    t->merge[i] = (struct merge){ a, c, (uint32_t)t->n_merges, to };
+    *tok_merge_slot(t, a, c) = (struct merge){ a, c, (uint32_t)t->n_merges, to };
     t->merge_to[t->n_merges++] = to;
     return 0;
 }
@@ -206,11 +198,9 @@ int tok_read_model(struct tokenizer *t, const struct json *v, size_t n_added, st
 
 static void enter_bigram(uint64_t *table, size_t mask, uint64_t x, size_t *n)
 {
-    size_t i = tok_pair_hash((uint32_t)(x >> 32), (uint32_t)x) & mask;
-    while (table[i] != x && table[i] != NO_BIGRAM)
-        i = (i + 1) & mask;
-    *n += table[i] != x;
-    table[i] = x;
+    uint64_t *slot = tok_bigram_slot(table, mask, x);
+    *n += *slot != x;
+    *slot = x;
 }
 
 static bool grow_bigrams(struct tokenizer *t)

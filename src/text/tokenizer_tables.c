@@ -7,20 +7,27 @@
 
 /* ---- growing memory ---- */
 
+bool tok_grow(void **p, size_t *max, size_t need, size_t item, bool *failed)
+{
+    if (need <= *max)
+        return !*failed;
+    size_t bytes, n = MAX(need, *max + *max / 2 + 64);
+    void *q = *failed || !mul_size(n, item, &bytes) ? NULL : realloc(*p, bytes);
+    if (!q) {
+        *failed = true;
+        return false;
+    }
+    *p = q;
+    *max = n;
+    return true;
+}
+
 bool bytes_reserve(struct bytes *b, size_t more)
 {
     size_t need;
-    if (b->failed || !add_size(b->n, more, &need) || need > SIZE_MAX / 2)
-        return b->failed = true, false;
-    if (need <= b->max && b->s)
-        return true;
-    size_t max = MAX(need, b->max + b->max / 2 + 64);
-    char *s = realloc(b->s, max);
-    if (!s)
-        return b->failed = true, false;
-    b->s = s;
-    b->max = max;
-    return true;
+    if (!add_size(b->n, MAX(more, 1), &need) || need > SIZE_MAX / 2)
+        b->failed = true;
+    return !b->failed && tok_grow((void **)&b->s, &b->max, need, 1, &b->failed);
 }
 
 void bytes_add(struct bytes *b, const char *s, size_t n)
@@ -55,26 +62,30 @@ uint64_t tok_pair_hash(uint32_t a, uint32_t b)
     return h ^ h >> 29;
 }
 
-uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n)
+uint32_t *tok_slot(const struct tokenizer *t, const char *s, size_t n)
 {
     for (size_t i = tok_hash(s, n) & t->slot_mask;; i = (i + 1) & t->slot_mask) {
-        uint32_t id = t->slot[i];
-        if (id == NO_ID)
-            return NO_ID;
-        if (t->content[id].n == n && !memcmp(t->pool.s + t->content[id].at, s, n))
-            return id;
+        const uint32_t id = t->slot[i];
+        if (id == NO_ID || (t->content[id].n == n && !memcmp(t->pool.s + t->content[id].at, s, n)))
+            return &t->slot[i];
     }
 }
 
-const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
+struct merge *tok_merge_slot(const struct tokenizer *t, uint32_t a, uint32_t b)
 {
     for (size_t i = tok_pair_hash(a, b) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
-        const struct merge *m = &t->merge[i];
-        if (m->a == a && m->b == b)
+        struct merge *m = &t->merge[i];
+        if ((m->a == a && m->b == b) || m->a == NO_ID)
             return m;
-        if (m->a == NO_ID)
-            return NULL;
     }
+}
+
+uint64_t *tok_bigram_slot(uint64_t *table, size_t mask, uint64_t x)
+{
+    size_t i = tok_pair_hash((uint32_t)(x >> 32), (uint32_t)x) & mask;
+    while (table[i] != x && table[i] != NO_BIGRAM)
+        i = (i + 1) & mask;
+    return &table[i];
 }
 
 /* ---- the byte-level alphabet ---- */

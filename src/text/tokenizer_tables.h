@@ -32,6 +32,8 @@ struct text { char s[TOK_STRING_MAX]; size_t n; };
 /* Growing memory. After a failure `failed` stays set and appends do nothing. */
 struct bytes { char *s; size_t n, max; bool failed; };
 bool bytes_reserve(struct bytes *b, size_t more);
+/* Makes room for `need` items at *p, of which *max fit. */
+bool tok_grow(void **p, size_t *max, size_t need, size_t item, bool *failed);
 void bytes_add(struct bytes *b, const char *s, size_t n);
 
 enum normalizer { NORM_NFC, NORM_PREPEND, NORM_REPLACE };
@@ -101,9 +103,21 @@ struct tokenizer {
 };
 
 uint64_t tok_hash(const char *s, size_t n);
+/* The slot of a token's content, of a merge, of a bigram; or the free slot for it. */
+uint32_t *tok_slot(const struct tokenizer *t, const char *s, size_t n);
+struct merge *tok_merge_slot(const struct tokenizer *t, uint32_t a, uint32_t b);
+uint64_t *tok_bigram_slot(uint64_t *table, size_t mask, uint64_t x);
 /* The id of a token by content, NO_ID if there is none. */
-uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n);
-const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b);   /* NULL: none */
+static inline uint32_t tok_find(const struct tokenizer *t, const char *s, size_t n)
+{
+    return *tok_slot(t, s, n);
+}
+/* NULL: none */
+static inline const struct merge *tok_merge(const struct tokenizer *t, uint32_t a, uint32_t b)
+{
+    const struct merge *m = tok_merge_slot(t, a, b);
+    return m->a == NO_ID ? NULL : m;
+}
 uint64_t tok_pair_hash(uint32_t a, uint32_t b);
 #define NO_BIGRAM UINT64_MAX
 static inline uint64_t tok_bigram(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
