@@ -3,7 +3,6 @@
 #include "src/bench/bench.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
-#include "src/bench/bench_resume.h"
 #include "src/bench/bench_spec.h"
 #include "src/model/device_choice.h"
 #include "src/request/model_options.h"

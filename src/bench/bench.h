@@ -4,7 +4,7 @@
  *     bench_point.c     one point, measured between probes of the machine
  *     bench.c           which points; tables and JSON
  *
- * Drafting is measured by bench_spec.h, going on with a killed job by bench_resume.h.
+ * bench_spec.h measures drafting, bench_resume.c how a killed job continues.
  *
  * A point is a pass, or a sequence of passes, under the roofline max(bytes / bandwidth, FLOPs / peak). Both
  * limits are measured between its samples, on the same memory with the same threads, so share = roof / time
@@ -33,6 +33,9 @@ struct bench_target {                /* {0} is closed */
 
 /* `longhand bench`. Returns 0, or -1 with the line and the exit code, as every verb does. */
 int cmd_bench(const struct options *o, struct err *e);
+/* The point resume. */
+bool bench_resume_wanted(const char *points);
+int  bench_resume(const struct options *o, struct err *e);
 
 struct bench;
 /* dir NULL: a random model of Qwen2.5-0.5B's body (bf16, tied embeddings of 151,936). */

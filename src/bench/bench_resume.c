@@ -1,7 +1,13 @@
-/* Owns the resume point: a store in a temporary folder (struct resume), worker processes that it starts and
- * kills, and the comparison of both texts. Start at bench_resume. */
+/* Owns the resume point, `longhand bench --points resume[,at=N]`: how long a killed job takes to its next
+ * token, with and without a snapshot of its cache.
+ *
+ * `longhand work` writes a job of --tokens (100,000) in a process of its own, and SIGKILL ends it at token
+ * N (90,000). The store is copied. Then, --repeat times in turn, a worker continues the job under
+ * --kv-snapshot auto, and with the copy under off. The measured time begins with the process and ends when
+ * another process can read its first new token; then that worker is killed too. At the end both jobs are
+ * written to their end, and their texts are compared. Start at bench_resume. */
 #include "src/base/json_write.h"
-#include "src/bench/bench_resume.h"
+#include "src/bench/bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,8 +23,6 @@
 #include "runs/work/snapshot_files.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
-#include "src/bench/bench.h"
-#include "src/request/model_options.h"
 
 enum { WITH, WITHOUT, REPEAT_MAX = 32 };
 static const char *const mode_names[2] = { "auto", "off" };
@@ -32,8 +35,8 @@ struct resume {
     char dir[PATH_BYTES], model[PATH_BYTES], db[2][PATH_BYTES + 16];
     pid_t child;
     double written;                      /* seconds up to the kill */
-    double seconds[2][REPEAT_MAX]; size_t n[2];
-    double made, bytes, share, restored, restore_seconds;
+    double seconds[2][REPEAT_MAX]; size_t n[2];      /* to the next token */
+    double made, bytes, share;           /* snapshots: number, bytes, share of the time */
     size_t killed_at;
     bool same;
 };
@@ -93,36 +96,36 @@ static int work(struct resume *r, int mode, struct err *e)
     return start(r, argv, e);
 }
 
-/* ---- reading the store ---- */
+/* ---- the stores ---- */
 
-static int tokens_of(struct store *s, size_t *n, struct err *e)
+static int open_store(struct store **s, const struct resume *r, int mode, enum store_mode how, struct err *e)
 {
-    const int64_t id = 1;
-    struct job_list jobs;
-    if (store_jobs(s, &id, 1, &jobs, e))
-        return -1;
-    *n = jobs.n ? jobs.v[0].tokens : 0;
-    job_list_free(&jobs);
-    return 0;
+    return store_open(s, r->db[mode], &(struct store_options){ .mode = how }, e);
 }
 
-/* Waits until the job has `least` tokens. The child must not end before. */
+/* Waits until the job has `least` tokens; *n is their number. The child must not end before. */
 static int wait_tokens(struct resume *r, int mode, size_t least, double pace, size_t *n, struct err *e)
 {
+    const int64_t id = 1;
     struct store *s;
-    if (store_open(&s, r->db[mode], &(struct store_options){ .mode = STORE_READ }, e))
+    int rc = 0;
+    if (open_store(&s, r, mode, STORE_READ, e))
         return -1;
-    int rc = tokens_of(s, n, e);
-    while (rc == 0 && *n < least) {
-        if (stop_signal)
+    for (bool done = false; rc == 0 && !done; ) {
+        struct job_list jobs;
+        if ((rc = store_jobs(s, &id, 1, &jobs, e)))
+            break;
+        *n = jobs.n ? jobs.v[0].tokens : 0;
+        job_list_free(&jobs);
+        if (*n >= least)
+            done = true;
+        else if (stop_signal)
             rc = err_set(e, ERR_AGAIN, "stopped by %s", stop_signal_name());
         else if (waitpid(r->child, NULL, WNOHANG) == r->child) {
             r->child = 0;
             rc = err_set(e, ERR_FAILED, "bench: the worker ended at token %zu", *n);
-        } else {
+        } else
             nanosleep(&(struct timespec){ .tv_nsec = (long)(pace * 1e9) }, NULL);
-            rc = tokens_of(s, n, e);
-        }
     }
     store_close(s);
     return rc;
@@ -130,28 +133,21 @@ static int wait_tokens(struct resume *r, int mode, size_t least, double pace, si
 
 static int read_figures(struct resume *r, struct err *e)
 {
+    double seconds = 0, cost = 0;
+    const struct { const char *name; double *sum; } figures[] = {
+        { "seconds", &seconds }, { "prefill_seconds", &seconds },
+        { "snapshot_cpu_seconds", &cost }, { "snapshot_put_seconds", &cost },
+        { "snapshots", &r->made }, { "snapshot_bytes", &r->bytes },
+    };
     struct store *s;
     struct metric_list m;
-    double seconds = 0, cost = 0;
-    if (store_open(&s, r->db[WITH], &(struct store_options){ .mode = STORE_READ }, e))
+    if (open_store(&s, r, WITH, STORE_READ, e))
         return -1;
     int rc = store_metrics(s, 1, &m, e);
-    for (size_t i = 0; rc == 0 && i < m.n; i++) {
-        const char *name = m.v[i].name;
-        double v = m.v[i].value;
-        if (strcmp(name, "seconds") == 0 || strcmp(name, "prefill_seconds") == 0)
-            seconds += v;
-        else if (strcmp(name, "snapshot_cpu_seconds") == 0 || strcmp(name, "snapshot_put_seconds") == 0)
-            cost += v;
-        else if (strcmp(name, "snapshots") == 0)
-            r->made += v;
-        else if (strcmp(name, "snapshot_bytes") == 0)
-            r->bytes += v;
-        else if (strcmp(name, "restored_tokens") == 0)
-            r->restored += v;
-        else if (strcmp(name, "restore_seconds") == 0)
-            r->restore_seconds += v;
-    }
+    for (size_t i = 0; rc == 0 && i < m.n; i++)
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            if (strcmp(m.v[i].name, figures[k].name) == 0)
+                *figures[k].sum += m.v[i].value;
     if (rc == 0)
         metric_list_free(&m);
     store_close(s);
@@ -159,15 +155,13 @@ static int read_figures(struct resume *r, struct err *e)
     return rc;
 }
 
-/* ---- the measurement ---- */
-
 /* No process has the store open, and opening it has completed its recovery, so copying the file is enough. */
 static int copy_store(struct resume *r, struct err *e)
 {
     struct store *s;
     char *data;
     size_t n;
-    if (store_open(&s, r->db[WITH], &(struct store_options){ .mode = STORE_WRITE }, e))
+    if (open_store(&s, r, WITH, STORE_WRITE, e))
         return -1;
     store_close(s);
     if (file_read(&data, &n, r->db[WITH], (size_t)1 << 30, e))
@@ -176,6 +170,8 @@ static int copy_store(struct resume *r, struct err *e)
     free(data);
     return rc;
 }
+
+/* ---- the measurement ---- */
 
 static int write_and_kill(struct resume *r, struct err *e)
 {
@@ -196,14 +192,11 @@ static int write_and_kill(struct resume *r, struct err *e)
 
 static int measure(struct resume *r, int mode, struct err *e)
 {
-    struct store *s;
-    size_t before = 0, now;
-    if (store_open(&s, r->db[mode], &(struct store_options){ .mode = STORE_READ }, e))
+    size_t before, now;
+    if (wait_tokens(r, mode, 0, 0, &before, e))
         return -1;
-    int rc = tokens_of(s, &before, e);
-    store_close(s);
     double begin = clock_seconds();
-    if (rc || work(r, mode, e) || wait_tokens(r, mode, before + 1, 0.002, &now, e))
+    if (work(r, mode, e) || wait_tokens(r, mode, before + 1, 0.002, &now, e))
         return -1;
     r->seconds[mode][r->n[mode]++] = clock_seconds() - begin;
     kill_child(r);
@@ -220,9 +213,7 @@ static int compare(struct resume *r, struct err *e)
     int rc = 0;
     for (int mode = 0; mode < 2 && rc == 0; mode++) {
         struct store *s;
-        if (store_open(&s, r->db[mode], &(struct store_options){ .mode = STORE_READ }, e))
-            rc = -1;
-        else {
+        if ((rc = open_store(&s, r, mode, STORE_READ, e)) == 0) {
             rc = store_tokens(s, 1, 0, SIZE_MAX, &ids[mode], &n[mode], e);
             store_close(s);
         }
@@ -254,19 +245,9 @@ static int run_all(struct resume *r, struct err *e)
 
 /* ---- output ---- */
 
-static void json_times(struct json_writer *w, const char *key, const double *seconds, size_t n, double middle)
+static void print_json(const struct resume *r, const double middle[2])
 {
-    jw_open(w, key, '{');
-    jw_real(w, "seconds", middle);
-    jw_open(w, "range", '[');
-    jw_real(w, NULL, seconds[0]);
-    jw_real(w, NULL, seconds[n - 1]);
-    jw_close(w, ']');
-    jw_close(w, '}');
-}
-
-static void print_json(const struct resume *r, double with, double without)
-{
+    static const char *const key[2] = { "with", "without" };
     struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
     jw_open(&w, NULL, '{');
     jw_uint(&w, "tokens", r->tokens);
@@ -276,8 +257,12 @@ static void print_json(const struct resume *r, double with, double without)
     jw_uint(&w, "snapshots", (uint64_t)r->made);
     jw_uint(&w, "snapshot_bytes", (uint64_t)r->bytes);
     jw_real(&w, "snapshot_share", r->share);
-    json_times(&w, "with", r->seconds[WITH], r->n[WITH], with);
-    json_times(&w, "without", r->seconds[WITHOUT], r->n[WITHOUT], without);
+    for (int mode = 0; mode < 2; mode++) {
+        jw_open(&w, key[mode], '{');
+        jw_real(&w, "seconds", middle[mode]);
+        jw_reals(&w, "range", (double[]){ r->seconds[mode][0], r->seconds[mode][r->n[mode] - 1] }, 2);
+        jw_close(&w, '}');
+    }
     jw_bool(&w, "identical", r->same);
     jw_close(&w, '}');
     putchar('\n');
@@ -285,19 +270,21 @@ static void print_json(const struct resume *r, double with, double without)
 
 static int print_result(struct resume *r, struct err *e)
 {
-    const double with = bench_median(r->seconds[WITH], r->n[WITH]),
-                 without = bench_median(r->seconds[WITHOUT], r->n[WITHOUT]);
+    static const char *const label[2] = { "next token with snapshot ", "next token without       " };
+    double middle[2];
+    for (int mode = 0; mode < 2; mode++)
+        middle[mode] = bench_median(r->seconds[mode], r->n[mode]);       /* sorts them, too */
     if (r->o->json)
-        print_json(r, with, without);
+        print_json(r, middle);
     else
         printf("job of %zu tokens, killed at %zu after %.0f s\n"
-               "  snapshots on the way       %.0f, %.0f MB together, %.2f %% of the time\n"
-               "  next token with snapshot   %.2f s (%.2f to %.2f)\n"
-               "  next token without         %.2f s (%.2f to %.2f)\n"
-               "  both texts to the end      %s\n",
-               r->tokens, r->killed_at, r->written, r->made, r->bytes / 1e6, 100 * r->share, with,
-               r->seconds[WITH][0], r->seconds[WITH][r->n[WITH] - 1], without, r->seconds[WITHOUT][0],
-               r->seconds[WITHOUT][r->n[WITHOUT] - 1], r->same ? "identical" : "DIFFERENT");
+               "  snapshots on the way       %.0f, %.0f MB together, %.2f %% of the time\n",
+               r->tokens, r->killed_at, r->written, r->made, r->bytes / 1e6, 100 * r->share);
+    for (int mode = 0; mode < 2 && !r->o->json; mode++)
+        printf("  %s  %.2f s (%.2f to %.2f)\n", label[mode], middle[mode], r->seconds[mode][0],
+               r->seconds[mode][r->n[mode] - 1]);
+    if (!r->o->json)
+        printf("  both texts to the end      %s\n", r->same ? "identical" : "DIFFERENT");
     if (stdout_finish(e))
         return -1;
     return r->same ? 0 : err_set(e, ERR_FAILED, "bench: the texts with and without snapshots differ");
@@ -318,11 +305,7 @@ static int parse_points(struct resume *r, struct err *e)
         return err_set(e, ERR_INPUT,
                        "--points resume: killed at token %zu of %zu, the job has no tokens left", r->at,
                        r->tokens);
-    if (o->model)
-        return model_dir(r->model, o, e);
-    if (bench_find_demo(r->model))
-        return 0;
-    return err_set(e, ERR_INPUT, "bench: models/demo was not found; --model DIR names another model");
+    return bench_model_dir(r->model, o, e);
 }
 
 static void clean_up(struct resume *r)
@@ -333,8 +316,7 @@ static void clean_up(struct resume *r)
         struct err ignored;
         const int64_t id = 1;
         char journal[PATH_BYTES + 32];
-        if (access(r->db[mode], F_OK) == 0 && store_open(&s, r->db[mode],
-            &(struct store_options){ .mode = STORE_WRITE }, &ignored) == 0) {
+        if (access(r->db[mode], F_OK) == 0 && open_store(&s, r, mode, STORE_WRITE, &ignored) == 0) {
             store_remove(s, &id, 1, NULL, &ignored);
             snapshot_files_collect(s);
             store_close(s);

@@ -40,10 +40,9 @@ static const double PATIENCE = 2;    /* a setting this many times slower than pl
 
 /* ---- options ---- */
 
-static size_t word_length(const char *list) { return strcspn(list, ","); }
-
-static const struct spec_point *point_named(const struct spec_point *p, const char *word, size_t n)
+static const struct spec_point *point_named(const struct spec_point *p, const char *word)
 {
+    const size_t n = strcspn(word, ",");
     while (p->name && (strlen(p->name) != n || memcmp(word, p->name, n)))
         p++;
     return p->name ? p : NULL;
@@ -51,88 +50,93 @@ static const struct spec_point *point_named(const struct spec_point *p, const ch
 
 bool bench_spec_wanted(const char *points, const struct spec_point *table)
 {
-    for (const char *p = points; p && *p; p += word_length(p), p += *p == ',')
-        if (point_named(table, p, word_length(p)))
+    for (const char *p = points; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (point_named(table, p))
             return true;
     return false;
 }
 
-static int add_setting(struct spec *s, struct spec_setting x, struct err *e)
+/* Reads a word of the point: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME (several),
+ * full. */
+static int parse_word(struct spec *s, const char *word, struct err *e)
 {
-    if (s->n_settings == SPEC_SETTINGS_MAX)
-        return err_set(e, ERR_INPUT, "bench: more than %d settings", SPEC_SETTINGS_MAX);
-    s->setting[s->n_settings++] = x;
-    return 0;
-}
-
-static int select_settings(struct spec *s, const struct spec_point *k, struct err *e)
-{
-    static const char *const flags[] = { "drafter", "preset", "tree", "ngram-k", "ngram-lead", "ngram-delay",
-                                         "draft-passes", "kv-budget", "kv-sinks", "kv-policy",
-                                         "draft-weights" };
-    for (size_t i = 0; i < k->n_settings; i++) {
-        bool wanted = i < SPEC_OTHERS || !s->n_only;
-        for (size_t j = 0; j < s->n_only; j++)
-            wanted |= strcmp(s->only[j], k->setting[i].name) == 0;
-        if (wanted && add_setting(s, k->setting[i], e))
-            return -1;
+    struct spec_point *p = &s->point;
+    const struct { const char *name; size_t *to, least, most; } number[] = {
+        { "--points every", &p->every, 1, 1000000000 }, { "--points window", &p->size, 1, 1000000 },
+        { "--points slice", &s->slice, 2 * SETTLE, 1000000 }, { "--points lead", &p->lead, 0, 1000000 },
+        { "--points prompt", &p->prompt[s->n_prompts % 8], 1, 1000000 },
+    };
+    for (size_t k = 0; k < sizeof number / sizeof *number; k++) {
+        const char *key = strchr(number[k].name, ' ') + 1;
+        const size_t n = strlen(key);
+        if (strncmp(word, key, n) || word[n] != '=' || (s->n_prompts == 8 && number[k].to == p->prompt))
+            continue;
+        s->n_prompts += number[k].to == &p->prompt[s->n_prompts];
+        return parse_size(number[k].to, number[k].name, word + n + 1, number[k].least, number[k].most, e);
     }
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        /* one more setting, given by the flags of this command */
-        if (options_given(s->o, flags[i]) && strcmp(flags[i], "preset"))
-            return add_setting(s, (struct spec_setting){ "given", NULL }, e);
+    if (strcmp(word, "full") == 0)
+        s->full = true;
+    else if (strncmp(word, "set=", 4) == 0 && s->n_only < SPEC_SETTINGS_MAX)
+        s->only[s->n_only++] = word + 4;
+    else
+        return err_set(e, ERR_INPUT,
+                       "--points: \"%s\"; allowed with %s: every=N, window=N, slice=N, lead=N, prompt=N, "
+                       "set=NAME, full",
+                       word, p->name);
     return 0;
 }
 
-/* Reads the point and its words: every=N, window=N, slice=N, lead=N, prompt=N (several), set=NAME
- * (several), full. */
 static int parse_points(struct spec *s, char *list, const struct spec_point *table, struct err *e)
 {
-    const struct spec_point *k = NULL;
-    for (char *p = list, *next; *p; p = next) {
-        size_t n = word_length(p), at = s->n_prompts;
-        next = p + n + (p[n] == ',');
-        const struct spec_point *named = point_named(table, p, n);
-        p[n] = 0;
-        if (named && k)
-            return err_set(e, ERR_INPUT, "--points: %s and %s: only one spec point at a time", k->name,
-                           named->name);
-        if (named)
-            k = named;
-        else if (strcmp(p, "full") == 0)
-            s->full = true;
-        else if (strncmp(p, "set=", 4) == 0 && s->n_only < SPEC_SETTINGS_MAX)
-            s->only[s->n_only++] = p + 4;
-        else if (strncmp(p, "every=", 6) == 0
-                     ? parse_size(&s->every, "--points every", p + 6, 1, 1000000000, e)
-                 : strncmp(p, "window=", 7) == 0
-                     ? parse_size(&s->size, "--points window", p + 7, 1, 1000000, e)
-                 : strncmp(p, "slice=", 6) == 0
-                     ? parse_size(&s->slice, "--points slice", p + 6, 2 * SETTLE, 1000000, e)
-                 : strncmp(p, "lead=", 5) == 0 ? parse_size(&s->lead, "--points lead", p + 5, 0, 1000000, e)
-                 : strncmp(p, "prompt=", 7) == 0 && at < 8
-                     ? parse_size(&s->prompt[s->n_prompts++], "--points prompt", p + 7, 1, 1000000, e)
-                     : err_set(e, ERR_INPUT,
-                               "--points: \"%s\"; allowed with %s: every=N, window=N, slice=N, lead=N, "
-                               "prompt=N, set=NAME, full",
-                               p, k ? k->name : "spec"))
+    const struct spec_point *point = NULL, *named;
+    struct spec_point *p = &s->point;
+    char *at = NULL;
+    for (const char *w = list; *w; w += strcspn(w, ","), w += *w == ',')
+        if ((named = point_named(table, w))) {
+            if (point)
+                return err_set(e, ERR_INPUT, "--points: %s and %s: only one spec point at a time",
+                               point->name, named->name);
+            point = named;
+        }
+    *p = *point;
+    p->every = 0;
+    s->slice = SLICE;
+    for (char *word = strtok_r(list, ",", &at); word; word = strtok_r(NULL, ",", &at))
+        if (!point_named(table, word) && parse_word(s, word, e))
             return -1;
+    if (!s->n_prompts)
+        while (s->n_prompts < 8 && p->prompt[s->n_prompts])
+            s->n_prompts++;
+    p->length = s->o->tokens ? s->o->tokens : p->length;
+    p->size = MIN(p->size, p->length);
+    if (!p->every)
+        p->every = MIN(point->every, p->kind == SPEC_SHORT ? p->length : p->length / 5);
+    p->every = MAX(p->every, p->size);
+    p->repeat = s->o->repeat ? MIN(s->o->repeat, (size_t)BENCH_MEDIAN_MAX) : p->repeat;
+    return 0;
+}
+
+/* The settings of the point that --points wants and the device supports: a GPU supports no means of rows
+ * (draft_check_device). One more setting stands for the drafting flags of this command. */
+static void select_settings(struct spec *s)
+{
+    static const char *const flags[] = { "drafter", "tree", "ngram-k", "ngram-lead", "ngram-delay",
+                                         "draft-passes", "kv-budget", "kv-sinks", "kv-policy",
+                                         "draft-weights" };
+    bool given = false;
+    for (size_t i = 0; i < s->point.n_settings; i++) {
+        const struct spec_setting *x = &s->point.setting[i];
+        bool wanted = i < SPEC_OTHERS || !s->n_only;
+        for (size_t j = 0; j < s->n_only; j++)
+            wanted |= strcmp(s->only[j], x->name) == 0;
+        if (wanted && (s->engine.dev->host_memory || !strstr(x->flags, "--kv-policy mean")))
+            s->setting[s->n_settings++] = *x;
     }
-    s->kind = k->kind;
-    s->point = k->name;
-    s->print = k->print;
-    s->length = s->o->tokens ? s->o->tokens : k->length;
-    s->size = MIN(s->size ? s->size : k->size, s->length);
-    s->every =
-        MAX(s->every ? s->every : MIN(k->every, k->kind == SPEC_SHORT ? s->length : s->length / 5), s->size);
-    s->slice = s->slice ? s->slice : SLICE;
-    s->repeat = s->o->repeat ? s->o->repeat : k->repeat;
-    s->lead = s->lead ? s->lead : k->lead;
-    for (size_t i = 0; !s->n_prompts && i < 3 && k->prompt[i]; i++)
-        s->prompt[i] = k->prompt[i];
-    while (s->n_prompts < 3 && s->prompt[s->n_prompts])
-        s->n_prompts++;
-    return select_settings(s, k, e);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        given |= options_given(s->o, flags[i]);
+    if (given)
+        s->setting[s->n_settings++] = (struct spec_setting){ "given", NULL };
+    assert(s->n_settings <= SPEC_SETTINGS_MAX);
 }
 
 /* Drafting of one setting, from its flags by the parser of the command line. */
@@ -366,9 +370,9 @@ static size_t begin_at(const struct session *b, size_t i, size_t start, bool fir
     const struct spec *s = b->s;
     const struct draft_settings *draft = &s->setup[i].draft;
     const bool fixed = !draft->drafters || draft->n_width;
-    const size_t lead = fixed || i == SPEC_AUTO ? MIN(s->lead, (size_t)FIXED_LEAD)
-                        : first                 ? 4 * s->lead
-                                                : s->lead;
+    const size_t lead = fixed || i == SPEC_AUTO ? MIN(s->point.lead, (size_t)FIXED_LEAD)
+                        : first                 ? 4 * s->point.lead
+                                                : s->point.lead;
     return MAX(b->t->n_prompt, start - MIN(lead, start));
 }
 
@@ -386,18 +390,18 @@ static int measure_window(struct session *b, size_t k, struct err *e)
     const size_t start = MAX(at, b->d[SPEC_AUTO].n_tokens);
     for (size_t i = 0; i < n; i++) {
         begin[i] = i == SPEC_AUTO ? b->d[i].n_tokens : begin_at(b, i, start, k == 0);
-        for (size_t r = 0; r < s->repeat; r++) {
-            struct state *x = &b->state[i * s->repeat + r];
+        for (size_t r = 0; r < s->point.repeat; r++) {
+            struct state *x = &b->state[i * s->point.repeat + r];
             if (apart)
                 save_state(x, &b->d[i]);
             if (i != SPEC_AUTO)
-                catch_up(x, &b->d[i], &b->state[SPEC_AUTO * s->repeat + r], begin[i] - 1);
+                catch_up(x, &b->d[i], &b->state[SPEC_AUTO * s->point.repeat + r], begin[i] - 1);
         }
     }
-    for (size_t r = 0; r < s->repeat; r++) {
+    for (size_t r = 0; r < s->point.repeat; r++) {
         struct turn turn[SPEC_SETTINGS_MAX] = {0};
         for (size_t i = 0; i < n; i++)
-            if (place(b, &b->d[i], &b->state[i * s->repeat + r], begin[i], e) ||
+            if (place(b, &b->d[i], &b->state[i * s->point.repeat + r], begin[i], e) ||
                 run_slice(b, i, start, start, &turn[i], e))
                 return -1;
         for (size_t to = start, way = r; to < end; way++) {
@@ -411,8 +415,8 @@ static int measure_window(struct session *b, size_t k, struct err *e)
             }
         }
         for (size_t i = 0; i < n; i++) {
-            w->run[i * s->repeat + r] = run_of(&b->d[i], &turn[i]);
-            save_state(&b->state[i * s->repeat + r], &b->d[i]);
+            w->run[i * s->point.repeat + r] = run_of(&b->d[i], &turn[i]);
+            save_state(&b->state[i * s->point.repeat + r], &b->d[i]);
         }
     }
     if (!s->o->json)
@@ -423,15 +427,15 @@ static int measure_window(struct session *b, size_t k, struct err *e)
 /* Windows are the middles of stretches of `every` tokens. */
 static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
 {
-    size_t n = (s->length + s->every - 1) / s->every;
+    size_t n = (s->point.length + s->point.every - 1) / s->point.every;
     t->window = calloc(n, sizeof *t->window);
     for (size_t i = 0; t->window && i < n; i++) {
         struct spec_window *w = &t->window[t->n_windows++];
-        w->lo = i * s->every;
-        w->hi = MIN(w->lo + s->every, s->length);
-        w->tokens = MIN(s->size, w->hi - w->lo);
+        w->lo = i * s->point.every;
+        w->hi = MIN(w->lo + s->point.every, s->point.length);
+        w->tokens = MIN(s->point.size, w->hi - w->lo);
         w->from = w->lo + (w->hi - w->lo - w->tokens) / 2;
-        w->run = calloc(s->n_settings * s->repeat, sizeof *w->run);
+        w->run = calloc(s->n_settings * s->point.repeat, sizeof *w->run);
         if (!w->run)
             return err_set(e, ERR_FAILED, "bench: out of memory for windows");
     }
@@ -465,9 +469,9 @@ static int open_decoders(struct session *b, struct err *e)
     struct spec *s = b->s;
     const struct model *m = &s->engine.model;
     size_t rows = 1, work_rows = 1;
-    b->n_max = b->t->n_prompt + s->length + 4 * TREE_DEPTH_MAX;    /* no setting meets the end of the text */
+    b->n_max = b->t->n_prompt + s->point.length + 4 * TREE_DEPTH_MAX;   /* no setting meets the end */
     b->d = calloc(s->n_settings, sizeof *b->d);
-    b->state = calloc(s->n_settings * s->repeat, sizeof *b->state);
+    b->state = calloc(s->n_settings * s->point.repeat, sizeof *b->state);
     b->tokens = calloc(b->n_max, sizeof *b->tokens);
     if (!b->d || !b->state || !b->tokens)
         return err_set(e, ERR_FAILED, "bench: out of memory for %zu decoders", s->n_settings);
@@ -485,8 +489,8 @@ static int open_decoders(struct session *b, struct err *e)
             return -1;
         rows = MAX(rows, b->d[i].rows_max);
         work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
-        for (size_t r = 0; r < s->repeat; r++)
-            save_state(&b->state[i * s->repeat + r], &b->d[i]);
+        for (size_t r = 0; r < s->point.repeat; r++)
+            save_state(&b->state[i * s->point.repeat + r], &b->d[i]);
     }
     b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
     b->logits = mem_alloc(b->logits_bytes);
@@ -532,31 +536,20 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 
 /* ---- opening and running ---- */
 
-/* A GPU supports no means of rows (draft_check_device). */
-static void drop_means(struct spec *s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->n_settings; i++)
-        if (s->engine.dev->host_memory || !s->setting[i].flags ||
-            !strstr(s->setting[i].flags, "--kv-policy mean"))
-            s->setting[n++] = s->setting[i];
-    s->n_settings = n;
-}
-
 static int check(struct spec *s, struct err *e)
 {
     struct memory_plan plan = {0};
     const struct config *c = &s->engine.config;
     size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0, all = 0, host = 0;
     for (size_t i = 0; i < s->n_prompts; i++)
-        longest = MAX(longest, s->prompt[i]);
-    n_max += longest + s->length;
+        longest = MAX(longest, s->point.prompt[i]);
+    n_max += longest + s->point.length;
     if (n_max > c->context)
         return err_set(e, ERR_INPUT,
                        "bench: %zu prompt tokens + --tokens %zu are beyond this model's context of %zu",
-                       longest, s->length, c->context);
+                       longest, s->point.length, c->context);
     engine_plan(&plan, &s->engine, n_max, PREFILL_ROWS, 1);
-    drop_means(s);
+    select_settings(s);
     for (size_t i = 0; i < s->n_settings; i++) {
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
@@ -614,10 +607,8 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     }
     s->o = o;
     stop_signals_catch();
-    if (!o->model && !bench_find_demo(dir)) {
-        err_set(e, ERR_INPUT, "bench: models/demo was not found; --model DIR names another model");
+    if (bench_model_dir(dir, o, e))
         goto out;
-    }
     own.model = o->model ? o->model : dir;
     if (parse_points(s, list, table, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) ||
         load(s, e) || spec_prompts(s, e))

@@ -46,28 +46,28 @@ struct spec_text {
 struct spec_setting { const char *name, *flags; };     /* flags of the command line; "" is auto */
 
 struct spec;
-/* A word of --points. The name NULL ends a table. spec_points is the table of `longhand bench`. */
+/* A word of --points and its defaults, which flags and further words of --points replace. The name NULL ends
+ * a table. spec_points is the table of `longhand bench`. */
 struct spec_point {
     const char *name;
     enum spec_kind kind;
     const struct spec_setting *setting;
-    size_t n_settings, length, every, size, repeat, lead, prompt[3];
+    size_t n_settings;
+    size_t length;                   /* tokens of a text */
+    size_t every, size;              /* tokens between windows, of a window */
+    size_t repeat, lead;             /* runs of a window; unmeasured tokens before it */
+    size_t prompt[8];                /* tokens of the prompts; 0 ends the list */
     void (*print)(const struct spec *s, const struct spec_text *t);      /* or NULL: the cumulative table */
 };
 extern const struct spec_point spec_points[];
 #define SPEC_COMMON { "plain", "--drafter none" }, { "again", "--drafter none" }, { "auto", "" }
 
 struct spec {
-    enum spec_kind kind;
-    void (*print)(const struct spec *s, const struct spec_text *t);
-    const char *point;               /* its word */
+    struct spec_point point;
     const struct options *o;
     struct engine engine;
     struct sampling sampling;
-    size_t length;                   /* tokens of a text */
-    size_t every, size, slice;       /* tokens between windows, of a window, of a slice */
-    size_t repeat, lead;             /* runs of a window; unmeasured tokens before it */
-    size_t prompt[8], n_prompts;
+    size_t slice, n_prompts;         /* tokens of a slice; lengths in point.prompt */
     bool int8;                       /* drafts may ask the model in 8 bits */
     bool full;                       /* every file with every prompt length */
     const char *only[SPEC_SETTINGS_MAX]; size_t n_only;

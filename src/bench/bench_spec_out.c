@@ -9,28 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUN_FIELDS = sizeof(struct spec_run) / sizeof(double) };
 static const double WINDOW_GOAL = 0.98;
 
 /* ---- figures ---- */
 
 static const struct spec_run *runs_of(const struct spec *s, const struct spec_window *w, size_t setting)
 {
-    return &w->run[setting * s->repeat];
+    return &w->run[setting * s->point.repeat];
 }
 
 struct spec_run spec_setting_median(const struct spec *s, const struct spec_window *w, size_t setting)
 {
-    const struct spec_run *run = runs_of(s, w, setting);
-    struct spec_run m;
-    double v[1000];
-    for (size_t f = 0; f < RUN_FIELDS; f++) {
-        for (size_t r = 0; r < s->repeat; r++)
-            memcpy(&v[r], (const char *)&run[r] + f * sizeof *v, sizeof *v);
-        double x = bench_median(v, s->repeat);
-        memcpy((char *)&m + f * sizeof x, &x, sizeof x);
-    }
-    return m;
+    enum { FIELDS = sizeof(struct spec_run) / sizeof(double) };
+    union { struct spec_run run; double v[FIELDS]; } m;
+    for (size_t f = 0; f < FIELDS; f++)
+        m.v[f] = bench_median_of((const double *)runs_of(s, w, setting) + f, sizeof(struct spec_run),
+                                 s->point.repeat);
+    return m.run;
 }
 
 /* Seconds per token of plain decoding in run r: the mean of its two settings. */
@@ -41,68 +36,73 @@ static double plain_seconds(const struct spec *s, const struct spec_window *w, s
 
 double spec_plain_median(const struct spec *s, const struct spec_window *w)
 {
-    double v[1000];
-    for (size_t r = 0; r < s->repeat; r++)
+    double v[BENCH_MEDIAN_MAX];
+    for (size_t r = 0; r < s->point.repeat; r++)
         v[r] = plain_seconds(s, w, r);
-    return bench_median(v, s->repeat);
+    return bench_median(v, s->point.repeat);
 }
 
 /* The median of plain seconds / seconds in the same run. `again` is compared with the other plain setting. */
 static double window_speedup(const struct spec *s, const struct spec_window *w, size_t setting)
 {
-    double v[1000];
-    for (size_t r = 0; r < s->repeat; r++) {
-        double base = setting == SPEC_AGAIN ? runs_of(s, w, SPEC_PLAIN)[r].seconds : plain_seconds(s, w, r);
-        v[r] = base / runs_of(s, w, setting)[r].seconds;
-    }
-    return bench_median(v, s->repeat);
+    double v[BENCH_MEDIAN_MAX];
+    for (size_t r = 0; r < s->point.repeat; r++)
+        v[r] = (setting == SPEC_AGAIN ? runs_of(s, w, SPEC_PLAIN)[r].seconds : plain_seconds(s, w, r)) /
+               runs_of(s, w, setting)[r].seconds;
+    return bench_median(v, s->point.repeat);
 }
 
-/* Sums over the first `tokens` tokens of a text, where every window counts for its stretch. */
-struct total {
-    double plain, seconds, tokens, rounds, rows, accepted, depth, passes, control;
-    double row_cost, draft_cost, other_cost;     /* of a round, in one-row passes at its place */
+/* Figures over the first tokens of a text, where every window counts for its stretch. Costs are of a round,
+ * in one-row passes at the same place; OTHER_COST: sampling, commit and the rest. */
+enum { ALPHA, TOKENS, SPEEDUP, PLAIN_SECONDS, SECONDS, ROWS, ROW_COST, DRAFT_COST, PASSES, OTHER_COST,
+       CONTROLLER, FIGURES };
+static const char *const keys[FIGURES] = {
+    "alpha", "tokens_per_round", "speedup", "plain_seconds", "seconds", "rows_per_round", "row_cost",
+    "draft_cost", "draft_passes_per_round", "other_cost", "controller_share",
 };
+struct total { double v[FIGURES]; };
 
 static struct total total_of(const struct spec *s, const struct spec_text *t, size_t setting, size_t tokens)
 {
     struct total x = {0};
+    double rounds = 0, accepted = 0, depth = 0;
     for (size_t k = 0; k < t->n_windows && t->window[k].lo < tokens; k++) {
         const struct spec_window *w = &t->window[k];
         const struct spec_run m = spec_setting_median(s, w, setting);
         const double n = (double)(MIN(w->hi, tokens) - w->lo);
         const double pass = spec_setting_median(s, w, SPEC_PLAIN).verify;
-        x.plain += n * spec_plain_median(s, w);
-        x.seconds += n * m.seconds;
-        x.tokens += n;
-        x.rounds += n * m.rounds;
-        x.rows += n * m.rows;
-        x.accepted += n * m.accepted;
-        x.depth += n * m.depth;
-        x.passes += n * m.passes;
-        x.control += n * m.control;
-        x.row_cost += n * m.verify / pass;
-        x.draft_cost += n * m.draft / pass;
-        x.other_cost += n * (m.seconds - m.verify - m.draft) / pass;
+        rounds += n * m.rounds;
+        accepted += n * m.accepted;
+        depth += n * m.depth;
+        x.v[TOKENS] += n;
+        x.v[PLAIN_SECONDS] += n * spec_plain_median(s, w);
+        x.v[SECONDS] += n * m.seconds;
+        x.v[ROWS] += n * m.rows;
+        x.v[PASSES] += n * m.passes;
+        x.v[CONTROLLER] += n * m.control;
+        x.v[ROW_COST] += n * m.verify / pass;
+        x.v[DRAFT_COST] += n * m.draft / pass;
+        x.v[OTHER_COST] += n * (m.seconds - m.verify - m.draft) / pass;
     }
-    x.row_cost /= x.rounds, x.draft_cost /= x.rounds, x.other_cost /= x.rounds;
+    x.v[ALPHA] = depth > 0 ? accepted / depth : 0;       /* TokenSwift, eq. 4 */
+    x.v[SPEEDUP] = x.v[PLAIN_SECONDS] / x.v[SECONDS];
+    x.v[CONTROLLER] /= x.v[SECONDS];
+    x.v[TOKENS] /= rounds, x.v[ROWS] /= rounds, x.v[PASSES] /= rounds;
+    x.v[ROW_COST] /= rounds, x.v[DRAFT_COST] /= rounds, x.v[OTHER_COST] /= rounds;
     return x;
 }
-
-/* TokenSwift, eq. 4: accepted tokens by drafted depth. */
-static double alpha(const struct total *x) { return x->depth > 0 ? x->accepted / x->depth : 0; }
 
 /* Lengths at which cumulative figures are printed. */
 static size_t mark(const struct spec *s, size_t k)
 {
-    return s->kind == SPEC_SHORT ? s->length : s->length * (k + 1) / SPEC_MARKS;
+    return s->point.kind == SPEC_SHORT ? s->point.length : s->point.length * (k + 1) / SPEC_MARKS;
 }
-static size_t n_marks(const struct spec *s) { return s->kind == SPEC_SHORT ? 1 : SPEC_MARKS; }
+static size_t n_marks(const struct spec *s) { return s->point.kind == SPEC_SHORT ? 1 : SPEC_MARKS; }
 
 static double goal(const struct spec *s)
 {
     bool bf16 = strcmp(s->engine.ops->name, "avx512") == 0 && s->engine.compute == DT_BF16;
-    return s->kind == SPEC_SHORT ? 1.3 : s->kind == SPEC_LONG || s->kind == SPEC_COPY ? (bf16 ? 3 : 1.6) : 0;
+    return s->point.kind == SPEC_SHORT ? 1.3 : s->point.kind == SPEC_WINDOWS ? 0 : bf16 ? 3 : 1.6;
 }
 
 /* ---- tables ---- */
@@ -111,15 +111,14 @@ void spec_print_head(const struct spec *s, const struct spec_text *t)
 {
     const struct sampling *p = &s->sampling;
     printf("\n%s: %s, %zu prompt tokens (prefill %.2f s), %zu tokens, seed %llu, temperature %g, top-p %g, "
-           "min-p %g, penalty %g over %ld, min-keep %zu; %s, "
-           "twin %s, %zu threads, drafts with %s\n",
-           s->point, t->name, t->n_prompt, t->prefill_seconds, s->length, (unsigned long long)p->seed,
-           p->temperature, p->top_p, p->min_p, p->penalty, p->penalty_window, p->min_keep,
-           s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
+           "min-p %g, penalty %g over %ld, min-keep %zu; %s, twin %s, %zu threads, drafts with %s\n",
+           s->point.name, t->name, t->n_prompt, t->prefill_seconds, s->point.length,
+           (unsigned long long)p->seed, p->temperature, p->top_p, p->min_p, p->penalty, p->penalty_window,
+           p->min_keep, s->engine.model.path, s->engine.ops->name, pool_threads(s->engine.pool),
            s->int8 ? "the model in 8 bits" : "the model itself");
     printf("windows of %zu tokens, one for every %zu, in turns of %zu, %zu runs of each setting; speed "
            "relative to plain decoding, medians\n\n%8s %9s %7s",
-           s->size, s->every, s->slice, s->repeat, "token", "plain ms", "again");
+           s->point.size, s->point.every, s->slice, s->point.repeat, "token", "plain ms", "again");
     for (size_t i = SPEC_AUTO; i < s->n_settings; i++)
         printf(" %*s", (int)MAX(strlen(s->setting[i].name), (size_t)6), s->setting[i].name);
     puts("");
@@ -146,8 +145,8 @@ static void print_marks(const struct spec *s, const struct spec_text *t)
         for (size_t i = SPEC_AUTO; i < s->n_settings; i++) {
             struct total x = total_of(s, t, i, mark(s, k));
             printf("%8zu  %-14s %6.2f %12.2f %8.2f %10.3f %9.3f %10.3f\n", mark(s, k), s->setting[i].name,
-                   alpha(&x), x.tokens / x.rounds, x.plain / x.seconds, x.plain / 60, x.seconds / 60,
-                   (x.plain - x.seconds) / 60);
+                   x.v[ALPHA], x.v[TOKENS], x.v[SPEEDUP], x.v[PLAIN_SECONDS] / 60, x.v[SECONDS] / 60,
+                   (x.v[PLAIN_SECONDS] - x.v[SECONDS]) / 60);
         }
 }
 
@@ -158,11 +157,11 @@ static void print_bounds(const struct spec *s, const struct spec_text *t)
            "setting", "tokens/round", "rows/round", "cost of them", "drafting", "draft passes", "other",
            "controller");
     for (size_t i = 0; i < s->n_settings; i++) {
-        struct total x = total_of(s, t, i, s->length);
+        struct total x = total_of(s, t, i, s->point.length);
         if (i != SPEC_AGAIN)
             printf("%-14s %12.2f %10.2f %12.2f %9.2f %12.2f %7.2f %10.2f%%\n", s->setting[i].name,
-                   x.tokens / x.rounds, x.rows / x.rounds, x.row_cost, x.draft_cost, x.passes / x.rounds,
-                   x.other_cost, 100 * x.control / x.seconds);
+                   x.v[TOKENS], x.v[ROWS], x.v[ROW_COST], x.v[DRAFT_COST], x.v[PASSES], x.v[OTHER_COST],
+                   100 * x.v[CONTROLLER]);
     }
 }
 
@@ -171,11 +170,11 @@ void spec_print_text(const struct spec *s, const struct spec_text *t)
     size_t slow = 0;
     for (size_t k = 0; k < t->n_windows; k++)
         slow += window_speedup(s, &t->window[k], SPEC_AUTO) < WINDOW_GOAL;
-    if (!s->print)
+    if (!s->point.print)
         print_marks(s, t);
     print_bounds(s, t);
-    if (s->print)
-        s->print(s, t);
+    if (s->point.print)
+        s->point.print(s, t);
     printf("auto below %.2f of plain: %zu of %zu windows", WINDOW_GOAL, slow, t->n_windows);
     if (t->own_tokens)
         printf("; between the windows auto wrote %zu tokens in %.1f s", t->own_tokens, t->own_seconds);
@@ -191,10 +190,9 @@ static void over_texts(const struct spec *s, size_t setting, size_t tokens, doub
         double sum = 0, squares = 0, n = (double)s->n_texts;
         for (size_t i = 0; i < s->n_texts; i++) {
             struct total x = total_of(s, &s->text[i], setting, tokens);
-            const double v[4] = { alpha(&x), x.tokens / x.rounds, x.plain / x.seconds,
-                                  (x.plain - x.seconds) / 60 };
-            sum += v[f];
-            squares += v[f] * v[f];
+            const double v = f < 3 ? x.v[f] : (x.v[PLAIN_SECONDS] - x.v[SECONDS]) / 60;
+            sum += v;
+            squares += v * v;
         }
         mean[f] = sum / n;
         deviation[f] = n > 1 ? sqrt(MAX(0, (squares - sum * sum / n) / (n - 1))) : 0;
@@ -204,7 +202,7 @@ static void over_texts(const struct spec *s, size_t setting, size_t tokens, doub
 void spec_print_all(const struct spec *s)
 {
     double mean[4], deviation[4];
-    if (s->print || s->n_texts == 0)
+    if (s->point.print || s->n_texts == 0)
         return;
     if (s->n_texts > 1)
         printf("\nall %zu texts, mean and standard deviation; sums of seconds per token of the sampled "
@@ -218,10 +216,10 @@ void spec_print_all(const struct spec *s)
                    s->setting[i].name, mean[0], deviation[0], mean[1], deviation[1], mean[2], deviation[2],
                    mean[3], deviation[3]);
         }
-    over_texts(s, SPEC_AUTO, s->length, mean, deviation);
+    over_texts(s, SPEC_AUTO, s->point.length, mean, deviation);
     if (goal(s) > 0)
-        printf("auto over %zu tokens: %.2f times plain decoding, goal %.1f%s\n", s->length, mean[2], goal(s),
-               mean[2] < goal(s) ? ", MISSED" : "");
+        printf("auto over %zu tokens: %.2f times plain decoding, goal %.1f%s\n", s->point.length, mean[2],
+               goal(s), mean[2] < goal(s) ? ", MISSED" : "");
 }
 
 /* ---- JSON ---- */
@@ -230,19 +228,11 @@ static void json_total(struct json_writer *w, const struct spec *s, const struct
                        size_t tokens)
 {
     struct total x = total_of(s, t, setting, tokens);
-    const struct { const char *key; double value; } reals[] = {
-        { "alpha", alpha(&x) }, { "tokens_per_round", x.tokens / x.rounds },
-        { "speedup", x.plain / x.seconds },
-        { "plain_seconds", x.plain }, { "seconds", x.seconds }, { "rows_per_round", x.rows / x.rounds },
-        { "row_cost", x.row_cost }, { "draft_cost", x.draft_cost },
-        { "draft_passes_per_round", x.passes / x.rounds }, { "other_cost", x.other_cost },
-        { "controller_share", x.control / x.seconds },
-    };
     jw_open(w, NULL, '{');
     jw_text(w, "setting", s->setting[setting].name);
     jw_uint(w, "tokens", tokens);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        jw_real(w, reals[i].key, reals[i].value);
+    for (size_t i = 0; i < FIGURES; i++)
+        jw_real(w, keys[i], x.v[i]);
     jw_close(w, '}');
 }
 
@@ -265,7 +255,7 @@ static void json_window(struct json_writer *w, const struct spec *s, const struc
         jw_real(w, "tokens_per_round", 1 / m.rounds);
         jw_real(w, "rows_per_round", m.rows / m.rounds);
         jw_open(w, "runs", '[');
-        for (size_t r = 0; r < s->repeat; r++)
+        for (size_t r = 0; r < s->point.repeat; r++)
             jw_real(w, NULL, runs_of(s, x, i)[r].seconds);
         jw_close(w, ']');
         jw_close(w, '}');
@@ -301,15 +291,15 @@ void spec_print_json(const struct spec *s)
 {
     struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
     jw_open(&w, NULL, '{');
-    jw_text(&w, "point", s->point);
+    jw_text(&w, "point", s->point.name);
     jw_uint(&w, "threads", pool_threads(s->engine.pool));
     jw_text(&w, "isa", s->engine.ops->name);
     jw_text(&w, "draft_weights", s->int8 ? "int8" : "model");
-    jw_uint(&w, "length", s->length);
-    jw_uint(&w, "every", s->every);
-    jw_uint(&w, "window", s->size);
+    jw_uint(&w, "length", s->point.length);
+    jw_uint(&w, "every", s->point.every);
+    jw_uint(&w, "window", s->point.size);
     jw_uint(&w, "slice", s->slice);
-    jw_uint(&w, "repeat", s->repeat);
+    jw_uint(&w, "repeat", s->point.repeat);
     jw_real(&w, "goal", goal(s));
     jw_open(&w, "settings", '{');
     for (size_t i = 0; i < s->n_settings; i++)

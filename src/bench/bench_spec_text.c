@@ -124,7 +124,7 @@ static int copy_prompts(struct spec *s, struct err *e)
     };
     for (size_t i = 0; i < 3; i++) {
         char *text = NULL;
-        size_t n = 0, want = s->prompt[i % s->n_prompts];
+        size_t n = 0, want = s->point.prompt[i % s->n_prompts];
         struct words w = { open_memstream(&text, &n), 20261120 + i };
         if (!w.f)
             return err_set(e, ERR_FAILED, "bench: out of memory");
@@ -162,12 +162,12 @@ static int name_is_text(const struct dirent *d)
 static int file_prompts(struct spec *s, const char *const *path, size_t n, struct err *e)
 {
     const size_t rows = s->full ? n : 1, texts = s->full                 ? s->n_prompts
-                                               : s->kind == SPEC_LONG  ? s->n_prompts
-                                               : s->kind == SPEC_SHORT ? MIN(n, (size_t)3)
+                                               : s->point.kind == SPEC_LONG  ? s->n_prompts
+                                               : s->point.kind == SPEC_SHORT ? MIN(n, (size_t)3)
                                                                        : 1;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < texts; i++)
-            if (file_prompt(s, path[(s->full ? r : i) % n], s->prompt[i % s->n_prompts], e))
+            if (file_prompt(s, path[(s->full ? r : i) % n], s->point.prompt[i % s->n_prompts], e))
                 return -1;
     return 0;
 }
@@ -176,7 +176,7 @@ int spec_prompts(struct spec *s, struct err *e)
 {
     char dir[PATH_BYTES + 16];
     struct dirent **found;
-    if (s->kind == SPEC_COPY)
+    if (s->point.kind == SPEC_COPY)
         return copy_prompts(s, e);
     if (s->o->data.n)
         return file_prompts(s, s->o->data.v, s->o->data.n, e);
