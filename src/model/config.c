@@ -18,8 +18,7 @@ static const struct arch {
     int32_t bos, eos;
     bool qkv_bias, qk_norm;                     /* has them without a key */
     bool attention_bias, mlp_bias;              /* reads the key */
-    bool hidden_multiple;                       /* hidden_size must be a multiple of the heads even if
-                                                 * head_dim is given */
+    bool hidden_multiple;                       /* of the heads, even if head_dim is given */
     enum { WINDOW_NONE, WINDOW_ALL, WINDOW_QWEN } window;
 } archs[] = {
     { "llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1, 2, false, false, true, true,
@@ -371,8 +370,7 @@ static int read_yarn(struct rope_config *r, const struct config *c, const struct
     r->factor = (double)c->max_position / (double)r->original;
     if (is_null(&v) ? r->factor < 1 : js_real(&v, 1, 1e6, &r->factor, e))
         return is_null(&v) ? js_bad(&v, e, "max_position_embeddings is below the original length: allowed "
-                                           "are numbers from 1")
-                           : -1;
+                                           "are numbers from 1") : -1;
     if (get_real(dict, "beta_fast", 0, 0, 1e6, &r->beta_fast, e) ||
         get_real(dict, "beta_slow", 0, 0, 1e6, &r->beta_slow, e) ||
         get_real(dict, "mscale", 0, 0, 1e6, &r->mscale, e) ||
@@ -592,8 +590,7 @@ int config_scale_context(struct config *c, const char *spec, struct err *e)
         original != (double)(size_t)original)
         return err_set(e, ERR_INPUT,
                        "--context-scaling: found %s, allowed are yarn:F, yarn:F:ORIG and linear:F with F "
-                       "from 1, ORIG a whole number",
-                       spec);
+                       "from 1, ORIG a whole number", spec);
     n.rope = (struct rope_config){ .type = yarn ? ROPE_YARN : ROPE_LINEAR, .theta = c->rope.theta,
                                    .factor = factor, .beta_fast = 32, .beta_slow = 1, .truncate = true,
                                    .original = yarn ? (size_t)original : 0 };

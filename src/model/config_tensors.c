@@ -114,12 +114,11 @@ int config_check_tensors(const struct config *c, const struct tensors *ts, struc
     const struct tensor *embed = tensors_need(ts, "model.embed_tokens.weight", c->vocab, c->hidden, e);
     if (!embed || !tensors_need(ts, "model.norm.weight", c->hidden, 0, e))
         return -1;
+    if (!c->tied && !tensors_find(ts, "lm_head.weight"))
+        return err_set(e, ERR_INPUT, "%s: tensor \"lm_head.weight\" is missing, needed because "
+                                     "tie_word_embeddings is false", ts->path[0]);
     if (c->tied ? check_tied(c, ts, embed, e) : !tensors_need(ts, "lm_head.weight", c->vocab, c->hidden, e))
-        return c->tied || tensors_find(ts, "lm_head.weight")
-                   ? -1
-                   : err_set(e, ERR_INPUT,
-                             "%s: tensor \"lm_head.weight\" is missing, needed because tie_word_embeddings "
-                             "is false", ts->path[0]);
+        return -1;
     if (layers && layers < c->n_layers)
         return err_set(e, ERR_INPUT, "%s: num_hidden_layers is %zu, but the files have tensors of %zu layers",
                        ts->path[0], c->n_layers, layers);

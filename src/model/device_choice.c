@@ -60,8 +60,7 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
     if (device_choice_is_all(word))
         return err_set(e, ERR_INPUT,
                        "--device %s: several GPUs are for 'longhand work' (longhand submit, then longhand "
-                       "work --device %s)",
-                       word, word);
+                       "work --device %s)", word, word);
     if (device_is_added(word))
         return device_added->open(dev, why, sizeof why) ? err_set(e, ERR_FAILED, "--device %s: %s", word, why)
                                                         : 0;
@@ -81,13 +80,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
     if (!dev->host_memory && m->kv != DT_OTHER && m->kv != dev->kv_type)
         return err_set(e, ERR_INPUT,
                        "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
-                       "supports it",
-                       dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
+                       "supports it", dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
-                       "them",
-                       dev->name, m->config->head_dim);
+                       "them", dev->name, m->config->head_dim);
     return 0;
 }
 

@@ -134,8 +134,7 @@ struct pass {
     const struct tap *taps; size_t n_taps;
     struct device_rows rows;
     struct device_heads heads;
-    bool recorded;                       /* the device may record the pass and replay it for passes of its
-                                          * shape */
+    bool recorded;                       /* the device may record the pass, for passes of its shape */
 };
 
 static bool wanted(const struct pass_seq *s, size_t j)

@@ -94,8 +94,7 @@ static int count_heads(const struct tensors *ts, const char *prefix, size_t *n, 
             return err_set(e, ERR_INPUT,
                            "%s: tensor \"%.200s\" is not part of a head: allowed are %sK.linear.weight, "
                            ".input_layernorm.weight and .post_layernorm.weight, K counted from 0 without a "
-                           "gap",
-                           ts->path[t->shard], t->name, prefix);
+                           "gap", ts->path[t->shard], t->name, prefix);
     }
     return 0;
 }
@@ -142,8 +141,7 @@ static void *read_tensor(const struct tensors *ts, const struct tensor *t, struc
     void *p = malloc(t->bytes ? t->bytes : 1);
     if (!p)
         return err_set(e, ERR_FAILED, "%s: out of memory for tensor \"%s\" (%zu bytes)", ts->path[t->shard],
-                       t->name, t->bytes),
-               NULL;
+                       t->name, t->bytes), NULL;
     if (tensors_read(ts, t, p, 0, t->bytes, e)) {
         free(p);
         return NULL;
@@ -152,8 +150,7 @@ static void *read_tensor(const struct tensors *ts, const struct tensor *t, struc
         if (!isfinite(tensor_value(p, t->dtype, i))) {
             free(p);
             return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is not a finite number",
-                           ts->path[t->shard], t->name, i),
-                   NULL;
+                           ts->path[t->shard], t->name, i), NULL;
         }
     return p;
 }

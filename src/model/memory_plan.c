@@ -74,8 +74,7 @@ int memory_plan_check(const struct memory_plan *p, const char *helps, struct err
     for (size_t i = 0; i < p->n; i++)
         rounding += p->item[i].on_device ? 0 : mem_rounded(p->item[i].bytes) - p->item[i].bytes;
     if (!add_size(p->total, rounding, &total) || total > available)
-        return err_set(
-            e, ERR_INPUT,
+        return err_set(e, ERR_INPUT,
             "this needs %.1f MiB of memory (%s, rounding up %.1f), %.1f MiB are available (%s); %s",
             (double)p->total / 1048576 + (double)rounding / 1048576, list_items(items, p, false),
             (double)rounding / 1048576, (double)available / 1048576, limit, helps);

@@ -29,8 +29,7 @@ struct model {                           /* {0} is closed */
     struct pool *pool;
     size_t head_dim;                     /* config.head_dim as the device pads it: geometry of the cache */
     struct layer *layers;
-    struct mat embed;                    /* row-major [vocab][hidden], type as stored; w == NULL: tied, use
-                                          * lm_head */
+    struct mat embed;                    /* row-major [vocab][hidden], type as stored; w NULL: use lm_head */
     struct mat lm_head;
     float *norm_final;
     float *inv_freq, rope_factor;        /* the host's */
@@ -91,8 +90,7 @@ struct pass_seq {
                                           * parent[i] < i, or -1 for a child of the committed text; K and V
                                           * go to node scratch i */
     const uint8_t *want;                 /* [n] rows whose logits are wanted; NULL: the last row */
-    float *logits;                       /* the device's [wanted rows][vocab], in order of rows; NULL if no
-                                          * row is wanted */
+    float *logits;                       /* the device's [wanted rows][vocab]; NULL if none is wanted */
     size_t shift;                        /* position of a row = its slot in the cache + shift. With a shift
                                           * windows do not apply: the owner of a partial cache chose its
                                           * rows */
@@ -108,8 +106,7 @@ struct pass_seq {
 enum { MODEL_ROWS_MIN = 32 };
 struct workspace;
 size_t workspace_bytes(const struct model *m, size_t rows_max, size_t n_max);
-int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max,
-                   struct err *e);
+int workspace_open(struct workspace **w, const struct model *m, size_t rows_max, size_t n_max, struct err *e);
 void workspace_close(struct workspace *w);
 
 /* One pass over all rows of all sequences. It writes the caches but does not advance them. ERR_FAILED if a

@@ -216,8 +216,7 @@ static int by_offset(const void *a, const void *b)
 
 /* Checks that the tensors of a file cover [0, data_bytes) exactly. Offsets count from the start of its
  * data. */
-static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes,
-                        struct err *e)
+static int check_tiling(const struct tensor *t, size_t n, const char *file, size_t data_bytes, struct err *e)
 {
     const struct tensor **p = malloc((n ? n : 1) * sizeof *p);
     size_t end = 0;
@@ -352,8 +351,7 @@ static int read_at(int fd, const char *path, void *dst, size_t at, size_t n, str
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at,
-                           strerror(errno));
+            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at, strerror(errno));
         if (r == 0)
             return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
                            at, n);
@@ -401,14 +399,12 @@ static int shard_read(struct tensors *ts, int i, const char *path, struct err *e
         return err_set(e, ERR_INPUT, "%s: not a regular file", path);
     const size_t size = (size_t)st.st_size;
     if (size < 8)
-        return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8", path,
-                       size);
+        return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8", path, size);
     if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path,
-                       n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, n);
     int r = read_at(fd, path, json, 8, n, e);
     if (!r)
         r = header_append(ts, i, path, json, n, size - 8 - n, e);
@@ -469,7 +465,8 @@ static int index_shards(const struct json *map, struct shard_list *l, struct err
         if (!(l->name[i] = strdup(name)))
             return err_set(e, ERR_FAILED, "%s: out of memory", map->file);
     }
-    return l->n ? 0
+    return l->n
+                ? 0
                 : err_set(e, ERR_INPUT, "%s: weight_map is empty, at least one tensor is needed", map->file);
 }
 
@@ -633,21 +630,18 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
         if (ts->n_shards > 1)
             snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
         return err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s",
-                       ts->n_shards ? ts->path[0] : "no file", more, name, need),
-               NULL;
+                       ts->n_shards ? ts->path[0] : "no file", more, name, need), NULL;
     }
     if (t->dtype == DT_OTHER)
         return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
-                       ts->path[t->shard], name, t->dtype_name),
-               NULL;
+                       ts->path[t->shard], name, t->dtype_name), NULL;
     if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
         return t;
     for (size_t i = 0, n = 1; i <= t->n_dims; i++)
         n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
                            : (size_t)snprintf(shape + n, sizeof shape - n, "]");
     return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, config.json needs %s", ts->path[t->shard],
-                   name, shape, need),
-           NULL;
+                   name, shape, need), NULL;
 }
 
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
@@ -668,8 +662,7 @@ int tensors_metadata(const struct tensors *ts, const char *key, char *value, siz
         return -1;
     char *json = malloc(n);
     if (!json)
-        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path,
-                       n);
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", path, n);
     int found = read_at(ts->fd[0], path, json, 8, n, e) || js_check(&root, path, json, n, e) ? -1 : 0;
     if (found == 0 && js_kind(&root) == JS_OBJECT &&
         (found = js_get(&root, "__metadata__", &metadata, e)) > 0) {

@@ -33,10 +33,8 @@ struct dry {
     const struct sampling *p;
     size_t limit;                        /* of the exponent */
     struct suffix *index;
-    struct followers found;              /* after dry_enter: the tokens to penalise, and L of each;
-                                          * length[] [vocab] is 0 elsewhere */
-    unsigned char *breaks;               /* [vocab] 1: a breaker of one token; 2: first token of longer
-                                          * ones; 3: both */
+    struct followers found;              /* the tokens to penalise; length [vocab]: L of each, else 0 */
+    unsigned char *breaks;               /* [vocab] 1: is a breaker; 2: begins longer ones; 3: both */
     void *memory; size_t bytes;
 };
 

@@ -116,8 +116,7 @@ int32_t sampler_sample_row(struct sampler *s, float *logits, const struct histor
     const struct coin_key key = key_of(s, h, row);
     run_chain(s, logits, h);
     int32_t id = s->p.temperature == 0                  ? chain_best(&s->chain)
-                 : chain_rank(&s->chain, &key, 1, &one) ? one.id
-                                                        : -1;
+                 : chain_rank(&s->chain, &key, 1, &one) ? one.id : -1;
     return id < 0 ? sampler_lowest_allowed(s, h) : id;
 }
 

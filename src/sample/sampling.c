@@ -93,15 +93,13 @@ static int check_breakers(const struct sampling *s, size_t vocab, struct err *e)
                            (unsigned)b->n, DRY_BREAKER_MAX);
         for (uint32_t j = 0; j < b->n; j++)
             if (b->ids[j] < 0 || (size_t)b->ids[j] >= vocab)
-                return err_set(
-                    e, ERR_INPUT,
+                return err_set(e, ERR_INPUT,
                     "--dry-sequence-breaker: token id %d is not in the vocabulary, allowed are 0 to %zu",
                     (int)b->ids[j], vocab - 1);
         if (i && b[-1].ids[0] > b->ids[0])
             return err_set(e, ERR_INPUT,
                            "--dry-sequence-breaker: breaker %zu begins with token %d and follows one with "
-                           "%d; they must ascend",
-                           i, (int)b->ids[0], (int)b[-1].ids[0]);
+                           "%d; they must ascend", i, (int)b->ids[0], (int)b[-1].ids[0]);
     }
     return 0;
 }

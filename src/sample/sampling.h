@@ -49,8 +49,7 @@ struct sampling {
     size_t dry_allowed;
     long dry_last_n;                 /* DRY reads the last N tokens of prompt and text; 0: none, -1: all */
     const struct dry_breaker *dry_breakers; size_t n_dry_breakers;   /* ascending by first token */
-    size_t text_max;                 /* tokens of the longest text with its prompt: capacity of DRY's index;
-                                      * 0 is allowed without DRY */
+    size_t text_max;                 /* tokens of the longest text and its prompt; 0 only without DRY */
     size_t min_tokens;               /* EOS ids are banned before this many generated tokens */
     bool ignore_eos;                 /* EOS ids are always banned */
     const int32_t *eos; size_t n_eos;
@@ -71,8 +70,7 @@ bool sampling_has_text_penalty(const struct sampling *s);     /* presence or fre
 struct history {
     const int32_t *tokens; size_t n, n_prompt;
     const int32_t *path; size_t n_path;
-    size_t known;                    /* the caller promises that tokens[0..known) equal those of the last
-                                      * call: they are not read again */
+    size_t known;                    /* tokens[0..known) equal those of the last call: not read again */
 };
 
 static inline int32_t history_token(const struct history *h, size_t i)

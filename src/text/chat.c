@@ -37,8 +37,7 @@ struct chat_template {
     enum { BOS_NONE, BOS_FRONT, BOS_TURNS } bos;     /* written once, or by the forms of turns */
     bool eos;                        /* the template writes EOS */
     bool always;                     /* llama3-first: always opens the assistant's turn */
-    bool around;                     /* chatml-bos: BOS unless an answer begins the chat; EOS after an answer
-                                      * that ends it */
+    bool around;                     /* chatml-bos: BOS before a first question, EOS after a last answer */
     bool thinks;                     /* qwen3: answers have thoughts */
 };
 
@@ -469,8 +468,7 @@ static int recognise(struct chat *c, const char *dir, struct err *e)
     if (!name)
         return err_set(e, ERR_INPUT,
                        "%s: this version does not know the model's chat template; --chat-template NAME "
-                       "selects one of %s",
-                       path, CHAT_NAMES);
+                       "selects one of %s", path, CHAT_NAMES);
     c->t = by_name(name);
     assert(c->t);
     return 0;
@@ -523,15 +521,12 @@ static int check(const struct chat *c, size_t n, const struct chat_options *o, s
     if (o->continue_final_message && o->add_generation_prompt)
         return err_set(e, ERR_INPUT, "continue_final_message and add_generation_prompt exclude each other");
     if (c->t->bos && !c->bos)
-        return err_set(
-            e, ERR_INPUT,
+        return err_set(e, ERR_INPUT,
             "chat template %s: it begins with a BOS token, and the model's tokenizer_config.json names none",
             c->t->name);
     if (c->t->eos && !c->eos)
-        return err_set(e, ERR_INPUT,
-                       "chat template %s: it ends answers with an EOS token, and the model's "
-                       "tokenizer_config.json names none",
-                       c->t->name);
+        return err_set(e, ERR_INPUT, "chat template %s: it ends answers with an EOS token, and the model's "
+                       "tokenizer_config.json names none", c->t->name);
     return 0;
 }
 

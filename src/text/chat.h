@@ -7,13 +7,12 @@
  *     if (chat_encode(&c, tokenizer, m, 1, &o, &ids, &n_ids, e)) ...
  *     chat_close(&c);
  *
- * A chat template is a Jinja program. longhand does not interpret it. A table describes the well-known templates
- * (src/text/chat.c), and a model's template is recognised by the SHA-256 of
- * its whole text. A template that differs from a known one in a default system message, a space or a newline
- * makes other prompts. The model answers those worse, and nobody notices. A template that is not known byte
- * for byte is therefore refused with the list of names, and --chat-template NAME selects one of them. Two
- * differences do not count, because Jinja itself removes them: line ends become \n, and one newline at the
- * very end is dropped.
+ * A chat template is a Jinja program. longhand does not interpret it. A table (src/text/chat.c) describes the
+ * well-known templates, and a model's template is recognised by the SHA-256 of its whole text. A template that
+ * differs from a known one in a default system message, a space or a newline makes other prompts. The model
+ * answers those worse, and nobody notices. A template that is not known byte for byte is therefore refused with
+ * the list of names, and --chat-template NAME selects one of them. Two differences do not count, because Jinja
+ * itself removes them: line ends become \n, and one newline at the very end is dropped.
  *
  * Each template equals transformers' apply_chat_template (text, ids, refusals) on the cases of
  * tests/data/chat. scripts/make_chat_fixtures.py renders those cases with the real templates.
@@ -42,8 +41,7 @@ struct chat_message { const char *role, *content; size_t n_content; };      /* c
 
 struct chat_options {
     bool add_generation_prompt;      /* end with the opening of the assistant's turn */
-    bool continue_final_message;     /* leave the last message open, to be continued; excludes the option
-                                      * above */
+    bool continue_final_message;     /* leave the last message open; excludes the option above */
     bool no_thinking;                /* qwen3: enable_thinking=false */
     const char *date;                /* llama3.1; NULL: "26 Jul 2024" */
 };

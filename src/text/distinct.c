@@ -80,8 +80,7 @@ static void pair_close(struct pair_set *s)
 struct words {
     struct { size_t at, n; uint64_t hash; uint32_t number; } *slot;   /* number 0: free */
     size_t n, room;
-    char *bytes; size_t n_bytes, bytes_room;     /* all words, one after the other, then the word in
-                                                  * progress */
+    char *bytes; size_t n_bytes, bytes_room;     /* all words, then the word in progress */
     size_t word;                                 /* start of the word in progress */
     char tail[4]; size_t n_tail;                 /* an unfinished code point */
     size_t offset;                               /* of the tail in the text */

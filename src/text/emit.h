@@ -40,8 +40,7 @@ struct emit {
     size_t n;                               /* tokens emitted and kept in the ids, without EOS */
     enum finish finish;
     int32_t stop_token; const char *stop_string;   /* the one that ended the text, or -1 / NULL */
-    char *held; size_t n_held, held_max;    /* bytes not shown yet; they follow the n_shown bytes that the
-                                             * last call showed */
+    char *held; size_t n_held, held_max;    /* bytes not shown yet, after the n_shown of the last call */
     size_t n_shown;
     struct stop_match *match;               /* how much of each stop string the text ends with */
     struct loop *loop;                      /* NULL with ON_LOOP_OFF; loop_current locates a repetition */

@@ -16,8 +16,7 @@ struct loop {
     int32_t token[RING];             /* indexed by position & (RING - 1) */
     uint32_t slot[SLOTS];            /* newest position of a gram (its last token) - since + 1; 0: free */
     size_t score;                    /* of the run */
-    size_t repeats, distance;        /* the run's repeating tokens: their number and the sum of their
-                                      * distances */
+    size_t repeats, distance;        /* of the run's repeating tokens: number, sum of distances */
     size_t start, highest, at_highest;
     bool found, ended;               /* inside a found repetition; the last token ended one */
     struct repetition last;

@@ -40,8 +40,7 @@ struct encoder {
 };
 
 /* Byte d of the i-th pattern of a set. */
-static unsigned char pattern_byte(const struct tokenizer *t, const struct match_set *set, size_t i,
-                                  size_t d)
+static unsigned char pattern_byte(const struct tokenizer *t, const struct match_set *set, size_t i, size_t d)
 {
     return (unsigned char)t->pool.s[set->sorted[i]->pattern.at + d];
 }

@@ -17,20 +17,10 @@ static const char REPLACEMENT[] = "\xef\xbf\xbd";
 /* The value of a token of the form <0xAB>; -1 for any other token. */
 static int byte_token(const char *s, size_t n)
 {
-    int x = 0;
-    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>')
+    static const char hex[] = "0123456789abcdefABCDEF";
+    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !memchr(hex, s[3], 22) || !memchr(hex, s[4], 22))
         return -1;
-    for (int i = 3; i < 5; i++) {
-        char c = s[i];
-        int d = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
-        if (d < 0)
-            return -1;
-        x = x << 4 | d;
-    }
-    return x;
+    return (int)strtoul((char[]){ s[3], s[4], 0 }, NULL, 16);
 }
 
 /* Appends the bytes of a byte-level token. If any of its characters stands for no byte, the token stays as
@@ -123,8 +113,7 @@ int tok_build_shown(struct tokenizer *t, const char *file, struct err *e)
 
 enum { RUN_NONE, RUN_GOOD, RUN_BAD };            /* a run of byte tokens may still be text, or cannot be */
 
-void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start,
-                         bool skip_special)
+void decode_stream_start(struct decode_stream *s, const struct tokenizer *t, bool at_start, bool skip_special)
 {
     *s = (struct decode_stream){ .t = t, .skip_special = skip_special, .first = at_start,
                                  .strip = at_start ? t->strip_n : 0 };
@@ -215,8 +204,7 @@ static size_t end_run(struct decode_stream *s, char *out)
     s->n_held = s->n_valid = 0;
     s->run = RUN_NONE;
     if (s->t->decoder == DECODE_BYTES && !text)
-        n = 1;                                   /* an unfinished code point is one U+FFFD, not one for
-                                                  * each byte */
+        n = 1;                                   /* an unfinished code point is one U+FFFD */
     return text ? put_text(s, out, held, n) : put_replacements(s, out, n);
 }
 

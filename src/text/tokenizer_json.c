@@ -83,14 +83,12 @@ static int read_replace(const struct json *v, struct norm_step *s, struct err *e
 {
     struct field f[] = { { "type" }, { "pattern", true }, { "content", true }, { 0 } };
     return tok_fields(v, f, e) || read_string_pattern(&f[1].v, &s->from, e) || read_text(&f[2].v, &s->to, e)
-               ? -1
-               : 0;
+               ? -1 : 0;
 }
 
 /* ---- normalizers ---- */
 
-static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type,
-                           struct err *e)
+static int normalizer_step(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e)
 {
     if (t->n_norm == TOK_STEPS_MAX)
         return js_bad(v, e, "at most %d normalizers are allowed", TOK_STEPS_MAX);
@@ -114,15 +112,6 @@ static int normalizer_step(struct tokenizer *t, const struct json *v, const stru
 
 /* ---- pre-tokenizers ---- */
 
-#define SPACES_AND_REST "|\\s+(?!\\S)|\\s+"
-#define MODERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPACES_AND_REST
-static const struct { const char *regex; enum split split; } known_patterns[] = {
-    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" SPACES_AND_REST, SPLIT_GPT2 },
-    { MODERN("\\p{N}{1,3}"), SPLIT_LLAMA3 },
-    { MODERN("\\p{N}"), SPLIT_QWEN2 },
-};
-
 static int add_split(struct tokenizer *t, enum split s, const struct json *v, struct err *e)
 {
     if (t->n_split == TOK_STEPS_MAX)
@@ -143,9 +132,9 @@ static int read_split(struct tokenizer *t, const struct json *v, struct err *e)
         return js_bad(&f[2].v, e, "implemented are \"Isolated\", and \"Removed\" with invert");
     if (!p[0].given || p[1].given)
         return js_bad(&f[1].v, e, "only a pattern of the form {\"Regex\": ..} is implemented here");
-    for (size_t i = 0; i < sizeof known_patterns / sizeof *known_patterns; i++)
-        if (js_is(&p[0].v, known_patterns[i].regex))
-            return add_split(t, known_patterns[i].split, v, e);
+    for (size_t i = 0; i < SPLIT_PREFIX_SPACE; i++)
+        if (js_is(&p[0].v, split_regex[i]))
+            return add_split(t, (enum split)i, v, e);
     return js_bad(&p[0].v, e, "implemented are the patterns of GPT-2, Llama 3 and Qwen2");
 }
 
@@ -160,8 +149,8 @@ static int read_metaspace(struct tokenizer *t, const struct json *v, bool decode
         tok_flag(&f[4], &split, true, e))
         return -1;
     if (f[3].given) {
-        prepend = js_is(&f[3].v, "never")   ? PREPEND_NEVER
-                  : js_is(&f[3].v, "first") ? PREPEND_FIRST
+        prepend = js_is(&f[3].v, "never")   ? PREPEND_NEVER : js_is(&f[3].v, "first")
+                                            ? PREPEND_FIRST
                                             : PREPEND_ALWAYS;
         if (prepend == PREPEND_ALWAYS && !js_is(&f[3].v, "always"))
             return js_bad(&f[3].v, e, "allowed are \"always\", \"first\" and \"never\"");
@@ -337,9 +326,7 @@ static int decoder_step(struct tokenizer *t, const struct json *v, const struct 
         struct field f[] = { { "type" }, { "content", true }, { "start", true }, { "stop", true }, { 0 } };
         size_t stop;
         return tok_fields(v, f, e) || read_char(&f[1].v, &t->strip, e) ||
-                       js_size(&f[2].v, 0, 1024, &t->strip_n, e) || js_size(&f[3].v, 0, 0, &stop, e)
-                   ? -1
-                   : 0;
+                       js_size(&f[2].v, 0, 1024, &t->strip_n, e) || js_size(&f[3].v, 0, 0, &stop, e) ? -1 : 0;
     }
     struct field f[] = { { "type" }, { 0 } };
     t->byte_tokens |= stage == STAGE_BYTES;
@@ -363,8 +350,7 @@ static int check_alphabet(const struct tokenizer *t, const char *file, struct er
             if (char_to_byte(c) < 0)
                 return err_set(e, ERR_INPUT,
                                "%s: model.vocab: token \"%.*s\" (id %u): U+%04X is not a character of the "
-                               "byte-level alphabet",
-                               file, (int)MIN(t->content[id].n, 60), s, id, c);
+                               "byte-level alphabet", file, (int)MIN(t->content[id].n, 60), s, id, c);
         }
     }
     return 0;

@@ -7,8 +7,7 @@
 #include <string.h>
 
 /* Reads a token's content into the pool. */
-static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x,
-                        struct err *e)
+static int read_content(struct tokenizer *t, const struct json *v, size_t max, struct span *x, struct err *e)
 {
     size_t raw = (size_t)(v->end - v->s);
     if (js_kind(v) != JS_STRING)
@@ -149,8 +148,7 @@ static int read_merges(struct tokenizer *t, const struct json *v, struct err *e)
         static const char header[] = "\"#version";
         if (kind == JS_STRING && (size_t)(x.end - x.s) >= sizeof header &&
             !memcmp(x.s, header, sizeof header - 1))
-            continue;                            /* the first line of a merges.txt; Hugging Face skips it,
-                                                  * too */
+            continue;                            /* the first line of a merges.txt */
         r = read_merge(t, &x, &b, e);
     }
     free(b.s);
@@ -244,8 +242,7 @@ int tok_prepare(struct tokenizer *t, const struct json *root, struct err *e)
     for (unsigned b = 0; b < 256; b++) {
         char c[4];
         uint32_t id = t->byte_level || b < 0x80
-                          ? tok_find(t, c, utf8_put(c, t->byte_level ? byte_to_char(b) : b))
-                          : NO_ID;
+                          ? tok_find(t, c, utf8_put(c, t->byte_level ? byte_to_char(b) : b)) : NO_ID;
         t->byte_id[b] = id < t->n_model ? id : NO_ID;
     }
     /* a byte-level model needs no bigrams: its words are short */

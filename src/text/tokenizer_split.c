@@ -1,15 +1,19 @@
 /* The split patterns of byte-level tokenizers, written by hand. They match as Oniguruma does at the start of
- * a text:
- *
- *   GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- *   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
- *            | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
- *   Qwen2    Llama 3's with \p{N} instead of \p{N}{1,3}
+ * a text. split_regex has the patterns.
  *
  * The pieces cover every text without gaps. No pattern looks at text before it, so a piece depends only on
  * the text that follows. Each function returns the length of its alternative, 0 if it does not match.
  * Start at split_next. */
 #include "src/text/tokenizer_tables.h"
+
+#define SPACES_AND_REST "|\\s+(?!\\S)|\\s+"
+#define MODERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
+                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPACES_AND_REST
+const char *const split_regex[SPLIT_PREFIX_SPACE] = {
+    [SPLIT_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" SPACES_AND_REST,
+    [SPLIT_LLAMA3] = MODERN("\\p{N}{1,3}"),
+    [SPLIT_QWEN2] = MODERN("\\p{N}"),
+};
 
 enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };
 

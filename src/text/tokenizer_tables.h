@@ -16,11 +16,9 @@ enum {
     TOK_IDS_MAX = 1 << 24,         /* ids are below this */
     TOK_MERGES_MAX = 4 << 20,
     TOK_TOKEN_MAX = 64 << 10,      /* bytes of one token */
-    TOK_ADDED_MAX = 1 << 10,       /* bytes of one added token; also the most work of matching for a byte
-                                    * of text */
+    TOK_ADDED_MAX = 1 << 10,       /* bytes of one added token; bounds the work for a byte of text */
     TOK_STEPS_MAX = 8,             /* normalizers, pre-tokenizers, replacements of the decoder */
-    TOK_STRING_MAX = 256,          /* bytes of a Prepend, Replace or Strip string, or of a name in a
-                                    * template */
+    TOK_STRING_MAX = 256,          /* bytes of the string of a step, or of a name in a template */
     TOK_TEMPLATE_MAX = 64,         /* special tokens before the text, and after it */
     TOK_TEXT_MAX = 1 << 30,        /* bytes of text in one encode */
 };
@@ -91,8 +89,7 @@ struct tokenizer {
     enum decoder decoder;
     struct norm_step replace[TOK_STEPS_MAX]; size_t n_replace;
     bool byte_tokens;              /* the decoder has ByteFallback */
-    struct text strip; size_t strip_n;            /* up to strip_n copies are removed from the start of a
-                                                   * text */
+    struct text strip; size_t strip_n;            /* at most strip_n copies at a text's start go */
     struct text meta_decode;       /* Metaspace: the character that becomes a space */
     bool meta_drop;                /* the first token loses that character */
     struct bytes shown_pool; struct span *shown;  /* [n]: the bytes of a token in a text */
@@ -131,6 +128,8 @@ int tok_normalize(const struct tokenizer *t, const char *s, size_t n, struct byt
 uint32_t byte_to_char(unsigned b);
 int char_to_byte(uint32_t c);
 
+/* The pattern of a split, as tokenizer.json writes it. */
+extern const char *const split_regex[SPLIT_PREFIX_SPACE];
 /* The length of the first piece of s[0..n), n > 0. Not for SPLIT_PREFIX_SPACE. */
 size_t split_next(enum split p, const char *s, size_t n);
 
