@@ -542,24 +542,16 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
 
 int config_read(struct config *c, const char *dir, struct err *e)
 {
-    char *path = NULL, *gen_path = NULL, *json = NULL, *gen = NULL;
+    char path[PATH_BYTES + 32], gen_path[PATH_BYTES + 32], *json = NULL, *gen = NULL;
     size_t n = 0, gen_n = 0;
     struct stat st;
-    int r = -1;
-    if (asprintf(&path, "%s/config.json", dir) < 0 ||
-        asprintf(&gen_path, "%s/generation_config.json", dir) < 0) {
-        err_set(e, ERR_FAILED, "%s: out of memory", dir);
-        goto done;
-    }
-    if (file_read(&json, &n, path, CONFIG_BYTES_MAX, e))
-        goto done;
-    if ((lstat(gen_path, &st) == 0 || errno != ENOENT) &&
-        file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
-        goto done;
-    r = config_parse(c, path, json, n, gen_path, gen, gen_n, e);
-done:
-    free(path);
-    free(gen_path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    snprintf(gen_path, sizeof gen_path, "%s/generation_config.json", dir);
+    int r = file_read(&json, &n, path, CONFIG_BYTES_MAX, e) ||
+                    ((lstat(gen_path, &st) == 0 || errno != ENOENT) &&
+                     file_read(&gen, &gen_n, gen_path, CONFIG_BYTES_MAX, e))
+                ? -1
+                : config_parse(c, path, json, n, gen_path, gen, gen_n, e);
     free(json);
     free(gen);
     return r;

@@ -95,10 +95,13 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
     return 0;
 }
 
+/* The fingerprint covers the first HASHED of these. */
+enum { HASHED = 3 };
+static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json",
+                                     "tokenizer_config.json" };
+
 bool model_uses_file(const char *name)
 {
-    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json",
-                                         "tokenizer_config.json" };
     const char *dot = strncmp(name, "model", 5) == 0 ? strstr(name, ".safetensors") : NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
@@ -134,7 +137,6 @@ uint64_t model_stamp(const char *place)
 int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool,
                       fingerprint_progress *progress, void *ctx, struct err *e)
 {
-    static const char *const files[] = { "config.json", "generation_config.json", "tokenizer.json" };
     static const char version[] = "longhand model 1";
     struct tensors ts = {0};
     struct pieces p = { .ts = &ts };
@@ -144,8 +146,8 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool 
     int rc = 0;
     sha256_start(&h);
     sha256_add(&h, version, sizeof version);
-    for (size_t i = 0; i < sizeof files / sizeof *files && rc == 0; i++)
-        rc = add_file(&h, dir, files[i], e);
+    for (size_t i = 0; i < HASHED && rc == 0; i++)
+        rc = add_file(&h, dir, names[i], e);
     if (rc || tensors_open(&ts, dir, e))
         return -1;
     p.room = malloc(pool_threads(pool) * PIECE);

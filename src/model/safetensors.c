@@ -417,19 +417,7 @@ static int shard_read(struct tensors *ts, int i, const char *path, struct err *e
 /* The shard names of a weight_map, sorted. */
 struct shard_list { char *name[SHARDS_MAX]; size_t n; };
 
-/* The index of `name` in the list, or the index at which it would be inserted. */
-static size_t shard_find(const struct shard_list *l, const char *name)
-{
-    size_t lo = 0, hi = l->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(l->name[mid], name) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Reads a shard name: a plain file name, so that an index cannot name files outside its folder. */
 static int shard_name(const struct json *v, char name[256], struct err *e)
@@ -450,20 +438,19 @@ static int shard_name(const struct json *v, char name[256], struct err *e)
 static int index_shards(const struct json *map, struct shard_list *l, struct err *e)
 {
     struct json v;
-    char name[256];
+    char name[256], *key = name;
     for (struct js_walk w = js_walk(map); js_next(&w, NULL, &v);) {
         if (shard_name(&v, name, e))
             return -1;
-        size_t i = shard_find(l, name);
-        if (i < l->n && strcmp(l->name[i], name) == 0)
+        if (bsearch(&key, l->name, l->n, sizeof *l->name, by_text))
             continue;
         if (l->n == SHARDS_MAX)
             return err_set(e, ERR_INPUT,
                            "%s: weight_map names more than %d shards, at most that many are allowed",
                            map->file, SHARDS_MAX);
-        memmove(&l->name[i + 1], &l->name[i], (l->n++ - i) * sizeof *l->name);
-        if (!(l->name[i] = strdup(name)))
+        if (!(l->name[l->n] = strdup(name)))
             return err_set(e, ERR_FAILED, "%s: out of memory", map->file);
+        qsort(l->name, ++l->n, sizeof *l->name, by_text);
     }
     return l->n
                 ? 0

@@ -41,27 +41,18 @@ static void clear(struct count_set *s)
     s->n = 0;
 }
 
-/* Adds token i, and drops the token that leaves the window. */
-static void push(struct token_counts *c, const struct history *h, size_t i)
+/* Adds token i, and drops the token that leaves the window; or undoes that, with add and drop exchanged. */
+typedef void change_fn(struct count_set *s, int32_t id);
+static void step(struct token_counts *c, const struct history *h, size_t i, change_fn *enter,
+                 change_fn *leave)
 {
     if (c->on_window) {
-        add(&c->last, history_token(h, i));
+        enter(&c->last, history_token(h, i));
         if (i >= c->window)
-            drop(&c->last, history_token(h, i - c->window));
+            leave(&c->last, history_token(h, i - c->window));
     }
     if (c->on_text && i >= h->n_prompt)
-        add(&c->text, history_token(h, i));
-}
-
-static void pop(struct token_counts *c, const struct history *h, size_t i)
-{
-    if (c->on_window) {
-        if (i >= c->window)
-            add(&c->last, history_token(h, i - c->window));
-        drop(&c->last, history_token(h, i));
-    }
-    if (c->on_text && i >= h->n_prompt)
-        drop(&c->text, history_token(h, i));
+        enter(&c->text, history_token(h, i));
 }
 
 static struct device_count *entry_of(struct device_count *list, size_t *n, int32_t id)
@@ -78,7 +69,7 @@ size_t token_counts_delta(const struct token_counts *c, const struct history *h,
                           struct device_count *list)
 {
     size_t n = 0;
-    for (size_t i = from; i < to; i++) {         /* as push */
+    for (size_t i = from; i < to; i++) {         /* as step */
         if (c->on_window) {
             entry_of(list, &n, history_token(h, i))->window++;
             if (i >= c->window)
@@ -131,7 +122,7 @@ void token_counts_follow(struct token_counts *c, const struct history *h, bool e
         c->n = 0;
     }
     for (size_t i = c->n; i < h->n + h->n_path; i++)
-        push(c, h, i);
+        step(c, h, i, add, drop);
     c->n = h->n;
 }
 
@@ -140,5 +131,5 @@ void token_counts_drop_path(struct token_counts *c, const struct history *h)
     if (!c->on_window && !c->on_text)
         return;
     for (size_t i = h->n + h->n_path; i-- > h->n; )
-        pop(c, h, i);
+        step(c, h, i, drop, add);
 }

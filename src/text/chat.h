@@ -8,11 +8,11 @@
  *     chat_close(&c);
  *
  * A chat template is a Jinja program. longhand does not interpret it. A table (src/text/chat.c) describes the
- * well-known templates, and a model's template is recognised by the SHA-256 of its whole text. A template that
- * differs from a known one in a default system message, a space or a newline makes other prompts. The model
- * answers those worse, and nobody notices. A template that is not known byte for byte is therefore refused with
- * the list of names, and --chat-template NAME selects one of them. Two differences do not count, because Jinja
- * itself removes them: line ends become \n, and one newline at the very end is dropped.
+ * well-known templates, and a model's template is recognised by the SHA-256 of its whole text. A template
+ * that differs from a known one in a default system message, a space or a newline makes other prompts. The
+ * model answers those worse, and nobody notices. A template that is not known byte for byte is therefore
+ * refused with the list of names, and --chat-template NAME selects one of them. Two differences do not count,
+ * because Jinja itself removes them: line ends become \n, and one newline at the very end is dropped.
  *
  * Each template equals transformers' apply_chat_template (text, ids, refusals) on the cases of
  * tests/data/chat. scripts/make_chat_fixtures.py renders those cases with the real templates.
