@@ -1,6 +1,6 @@
-/* What goes on around drafting: nothing is allocated in a round, the table of 4-grams lags behind the text
- * as it should, statistics equal what a log of the rounds says, and the edges: ends of texts, tiny caches
- * and vocabularies, restarts, several decoders. */
+/* Everything around drafting: a round allocates nothing, the table of 4-grams follows the text with the right
+ * delay, statistics equal a log of the rounds, and the edges: ends of texts, tiny caches and vocabularies,
+ * restarts, several decoders. */
 #include "tests/allocations.h"
 #include "src/decode/decode.h"
 #include "tests/json_at.h"
@@ -328,7 +328,7 @@ static void log_round(struct round_log *x, const struct decoder *d, size_t from)
     bool kept[TREE_POOL_MAX] = { false };
     for (size_t i = 0; i < t->n_kept; i++) kept[t->kept[i]] = true;
     for (size_t i = 1; i < t->n; i++) {
-        const bool meant = kept[i] || !d->draft.looks || t->node[i].reach >= d->draft.min_reach;
+        const bool meant = kept[i] || !d->draft.look || t->node[i].reach >= d->draft.min_reach;
         x->pool += meant;
         for (size_t s = 0; s < N_SOURCES; s++) x->drafted[s] += meant && t->node[i].sources >> s & 1;
         if (kept[i]) x->depth = MAX(x->depth, (size_t)t->node[i].depth);
@@ -518,7 +518,7 @@ static void ends_tiny_caches_and_tiny_vocabularies(void)
         { "wide", BIT(PARTIAL) | BIT(NGRAM), { 31, 12 }, 2, 1, KV_DYNAMIC, 1, 2, LEAD_FIRST },
         { "deep", BIT(PARTIAL) | BIT(NGRAM) | BIT(SUFFIX), { 1, 1, 1, 1, 1, 1, 1, 1 }, 8, 16, KV_WINDOW, 30,
           31, LEAD_ALL },
-        { "sinks behind the prompt", BIT(PARTIAL), { 2 }, 1, 3, KV_STATIC, 60, 61, LEAD_FIRST },
+        { "sinks beyond the prompt", BIT(PARTIAL), { 2 }, 1, 3, KV_STATIC, 60, 61, LEAD_FIRST },
     };
     struct rig r;
     char dir[4096];
@@ -642,7 +642,7 @@ static void published_rule_without_coins(void)
             int32_t text[PROMPT + 30];
             sampling_of(&p, 1);
             p.temperature = 0, p.penalty = 1;
-            /* few different tokens: many 4-grams behind each */
+            /* few different tokens: each is continued by many 4-grams */
             prompt_of(text, PROMPT, i == 2 ? 40 : rig.c.vocab, 4);
             plain_text(text, &rig, &p, text, PROMPT, PROMPT + tokens);
             for (int paper = 0; paper < 2; paper++) {
@@ -652,7 +652,7 @@ static void published_rule_without_coins(void)
                 s.draft.verifier = paper ? VERIFY_PAPER : VERIFY_EXACT;
                 if (i == 2)
                     CHECK(draft_rows(&s.draft) >= 1 + 1 + 16 + 2 * 20 * 3,
-                          "the root, a guess, a match, 20 4-grams behind each of the two: %zu",
+                          "the root, a guess, a match, 20 4-grams after each of the two: %zu",
                           draft_rows(&s.draft));
                 if (i < 2) s.draft.ngram_k = 3;
                 open_decoder(&d, &rig, &p, &s, text, PROMPT, PROMPT + tokens);

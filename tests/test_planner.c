@@ -108,7 +108,7 @@ static int propose_match(struct drafting *g, bool *more, struct err *e)
     (void)e, *more = false;
     sim.clock += 2e-6;
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
-        if (g->looks || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
+        if (g->look || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
             at = tree_add(g->tree, at, guess(g, at, SOURCE_SUFFIX, sim.text->match), SOURCE_SUFFIX,
                           (float)chance(sim.match_p), 0);
     return 0;

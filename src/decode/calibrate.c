@@ -1,17 +1,19 @@
+/* Calibration cells (calibrate.h): their priors, their estimates, and counting. Start reading at
+ * calibrate_learn(). */
 #include "src/decode/calibrate.h"
 
 #include <math.h>
 
 enum { PRIOR_WEIGHT = 6, FADE_AT = 400 };
 
-/* What to believe of a cell before anything was seen. */
+/* The estimate of a cell without observations. */
 static float prior(uint16_t cell)
 {
     size_t kind = cell / CELLS_PER_GUESS, i = cell % CELLS_PER_GUESS;
     double p;
     switch (kind) {
     case GUESS_VERIFIED: case GUESS_PASS: case GUESS_AHEAD: {
-        /* 8..15: best, ahead of the next one by (lead - 8) / 2 */
+        /* buckets 8..15: rank 0, ahead of the next score by (lead - 8) / 2 */
         size_t ahead = i / 16, lead = i % 16;
         p = lead >= 8 ? 0.95 - 0.6 * exp(-0.35 * (double)(lead - 8)) : 0.3 * exp(-0.6 * (double)(7 - lead));
         p *= kind == GUESS_PASS ? 1 : pow(0.75, (double)ahead + 1);

@@ -1,3 +1,5 @@
+/* The decode loop: opening a decoder, reading the text, and one round of one or several decoders. The data is
+ * struct decoder. Start reading at decode_round(): draft, verify, accept, describe, commit. */
 #include "src/decode/decode.h"
 #include "src/decode/verify_published.h"
 
@@ -95,8 +97,7 @@ void decode_append(struct decoder *d, const int32_t *ids, size_t n)
     }
 }
 
-/* What drafters may know from here on: the text, and the hidden state (the device's) of its last committed
- * row. */
+/* Shows the drafters the committed text, and the device's hidden state of its last row (NULL: unknown). */
 static void observe(struct decoder *d, const float *hidden, const uint32_t *path, size_t n_path)
 {
     const struct observed o = { d->n_tokens, hidden, path, n_path };
@@ -110,7 +111,7 @@ static void observe(struct decoder *d, const float *hidden, const uint32_t *path
 
 int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e)
 {
-    static const uint8_t none[PREFILL_ROWS];     /* no row's logits are wanted */
+    static const uint8_t none[PREFILL_ROWS];     /* no row needs logits */
     size_t of = d->n_tokens - 1, from = d->kv.n_past;
     double start = clock_seconds();
     int r = 0;
@@ -139,7 +140,7 @@ static struct history history_of(const struct decoder *d)
     return (struct history){ d->tokens, d->n_tokens, d->n_prompt, .known = d->n_tokens };
 }
 
-/* Times the passes that the planner asks for, after the text; their rows are forgotten. */
+/* Times the passes that the planner asks for. Their rows stand after the text and are never committed. */
 static int time_passes(struct decoder *d, struct err *e)
 {
     static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };  /* every row has logits */
@@ -160,7 +161,7 @@ static int time_passes(struct decoder *d, struct err *e)
         }
         if (rc && *d->model->dev->error)
             return -1;
-        /* values that are not finite: the pass took its time all the same */
+        /* values that are not finite: the time of the pass counts all the same */
         if (rc)
             kv_truncate(&d->kv, d->kv.n_past);
         planner_timed(p, i, d->kv.n_past, clock_seconds() - start);
@@ -168,7 +169,7 @@ static int time_passes(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* Drafters propose candidates; those that pay are kept. */
+/* Drafts a round; the tree then has the kept candidates. */
 static int draft(struct decoder *d, struct err *e)
 {
     struct drafting *g = &d->draft;
@@ -187,8 +188,8 @@ static int draft(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* One pass of the model over the kept nodes of all decoders, and where the device chooses what it samples
- * behind each of them. A chain is written straight behind the cache. */
+/* One pass of the model over the kept nodes of all decoders. A device that samples does so after each node.
+ * The rows of a chain go directly to their places after the committed rows. */
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
@@ -226,8 +227,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
     return 0;
 }
 
-/* Walk down by the target's own samples, one per visited node; behind the last one no candidate carries it:
- * the bonus. path: kept nodes, the root first; returns how many. */
+/* Walks down the tree by the target's own samples, one per visited node. The first sample that no candidate
+ * carries is the bonus. path: kept nodes, the root first. Returns the length of path. */
 static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     struct tree *t = d->draft.tree;
@@ -251,17 +252,17 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
     }
 }
 
-/* Whether a candidate was proposed to be verified, and not only to be looked at. */
+/* Whether a candidate was proposed for verification, and not only to learn its chance. */
 static bool is_meant(const struct decoder *d, uint32_t i)
 {
     const struct tree *t = d->draft.tree;
-    bool meant = !d->draft.looks || t->node[i].reach >= d->draft.min_reach;
+    bool meant = !d->draft.look || t->node[i].reach >= d->draft.min_reach;
     for (size_t k = 1; k < t->n_kept && !meant; k++)
         meant = t->kept[k] == i;
     return meant;
 }
 
-/* What the round did, before anything moves. */
+/* Fills d->round, before the commit moves anything. */
 static void describe(struct decoder *d, const uint32_t *path, size_t n)
 {
     const struct tree *t = d->draft.tree;
@@ -288,7 +289,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
-        /* then all above it are of the same chain */
+        /* then all its ancestors belong to the same chain */
         bool ngram = k->sources >> SOURCE_NGRAM & 1;
         for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
             ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
@@ -297,8 +298,8 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     }
 }
 
-/* Rows of the path, tokens, and what drafters learn from them. residual: of the decoder's rows of the pass.
- * */
+/* Commits the rows and tokens of the path and shows them to the drafters. residual: of the decoder's rows in
+ * the pass. */
 static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
     const struct tree *t = d->draft.tree;
@@ -315,8 +316,9 @@ static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bo
     observe(d, residual + path[n - 1] * d->model->config.hidden, nodes, n);
 }
 
-/* What a token would take here without drafting: a pass of one row as the controller knows it, and what comes
- * beside the pass. Where no such pass is known (a fixed tree), the token is as fast as it was. */
+/* Seconds that one token would take here without drafting: a pass of one row, as the planner knows it, and
+ * the rest of the round. Without a known cost (a fixed tree) it is the time that each token of the round
+ * took. */
 static double plain_seconds(const struct decoder *d, size_t tokens)
 {
     const struct round_stats *r = &d->round;
@@ -325,15 +327,15 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
-/* Behind a pass that failed: the text's own rows alone. A guess that is no part of the text, and for which
- * something is not finite, must not end it. */
+/* After a failed pass: keeps the roots alone, so that a guess with values that are not finite does not end
+ * the text. Returns whether there were guesses. */
 static bool forget_guesses(struct decoder *const *d, size_t n)
 {
     bool any = false;
     for (size_t i = 0; i < n && !verify_published(&d[i]->draft.set) && !*d[i]->model->dev->error; i++) {
         any |= d[i]->draft.tree->n_kept > 1;
         tree_keep(d[i]->draft.tree, 1);
-        /* what a chain wrote behind it: no weight makes a finite value of it */
+        /* clears the rows of a chain: no weight makes a NaN finite */
         kv_truncate(&d[i]->kv, d[i]->kv.n_past);
     }
     return any;
@@ -359,7 +361,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
     if (verify(d, n, e) && (!forget_guesses(d, n) || verify(d, n, e)))
         return -1;
     const float *residual = workspace_residual(d[0]->work);     /* of all rows of the pass */
-    for (size_t i = 0; i < n; i++) {         /* nothing above this line changed what the run has produced */
+    for (size_t i = 0; i < n; i++) {         /* nothing above this line changed the text */
         uint32_t path[TREE_DEPTH_MAX + 1];
         int32_t bonus;
         const size_t n_path = accept(d[i], path, &bonus);

@@ -1,20 +1,20 @@
 /* A decoder: one text in progress.
  *
  *     decode_open(&d, &model, &sampling, &setup, prompt, n_prompt, n_max, &e)
- *     decode_prefill(&d, ...)               the cache follows the tokens but for the last one
- *     while (...) decode_step(&d, &e)       one round: 1 or more tokens behind tokens[n_tokens - 1]
+ *     decode_prefill(&d, ...)               reads the text: the cache holds every token but the last
+ *     while (...) decode_step(&d, &e)       one round: appends one or more tokens
  *     decode_close(&d)
  *
- * The token list is the run: everything else here (cache, sampler's tables, what drafters know) follows from
- * it and the parameters. Between steps kv.n_past == n_tokens - 1: the last token is the root of the next
- * round, whose row is written by the pass that also gives its logits. Nothing is allocated after decode_open.
+ * The token list is the run. The cache, the sampler's tables and the state of the drafters follow from the
+ * tokens and the parameters. Between steps kv.n_past == n_tokens - 1: the last token is the root of the next
+ * round, and the pass that computes its logits also writes its row of the cache. decode_open takes all
+ * memory.
  *
- * Words. root: the last token, not yet in the cache. node: a candidate behind it. path: the nodes that the
- * target's own samples agree with. bonus: the sample behind the path. committed: in `tokens`.
+ * Words. Root: the last token, which is not yet in the cache. Node: a candidate. Path: the nodes that the
+ * target's own samples agree with. Bonus: the sample after the path. Committed: in `tokens`.
  *
- * With the exact verifier the tokens do not depend on drafting at all (DESIGN R1, R2). VERIFY_PAPER is
- * Algorithm 1, lines 12 and 13, as published: every candidate row draws its own samples, the longest match
- * wins; its text is not plain decoding's. */
+ * With the exact verifier the tokens do not depend on drafting (DESIGN R1, R2). With the published verifier
+ * (verify_published.h) they do. */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/decode/stats.h"
@@ -25,7 +25,7 @@
 
 enum { PREFILL_ROWS = 256, BATCH_MAX = 16 };
 
-struct decode_setup {                /* how tokens are found; not which */
+struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
     const struct heads *heads;       /* or NULL; borrowed, shared */
     const struct model *small;       /* or NULL: drafts ask the model itself; borrowed, shared */
@@ -40,51 +40,52 @@ struct decoder {                     /* {0} is closed */
     const struct model *model;       /* borrowed, shared */
     struct kv kv;
     struct workspace *work;
-    struct device_sampler *sampler;         /* which token comes next: the sampler, where the logits are */
+    struct device_sampler *sampler;         /* samples tokens where the logits are */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */
     float *logits;                   /* the device's [rows_max][vocab] */
     size_t logits_bytes;
     struct drafting draft;
-    /* the last one; its user adds it to the statistics with the tokens that count */
+    /* the last round; decode_count() adds it to `stats` */
     struct round_stats round;
     struct draft_stats stats;
     struct decode_counters count;
 };
 
-/* What a decoder takes besides weights, KV cache, workspace and logits, item by item. */
+/* Adds the memory of a decoder to the plan, item by item, without weights, KV cache, workspace and logits. */
 void decode_plan(struct memory_plan *plan, const struct decode_setup *setup, const struct model *m,
                  size_t n_max);
-/* Rows of a workspace; of a verification pass, whose nodes and logits take memory. */
+/* The most rows of any pass, and of a verification pass, whose nodes and logits take memory. */
 size_t decode_work_rows(const struct decode_setup *setup, size_t n_max);
 size_t decode_verify_rows(const struct decode_setup *setup);
 
-/* A text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max tokens.
- * setup NULL: plain. */
+/* Opens a text that begins with prompt[0..n_prompt) (copied, n_prompt >= 1) and will have at most n_max
+ * tokens. setup NULL: plain decoding. */
 int decode_open(struct decoder *d, const struct model *m, const struct sampling *p,
                 const struct decode_setup *setup, const int32_t *prompt, size_t n_prompt, size_t n_max,
                 struct err *e);
 void decode_close(struct decoder *d);
 
-/* The n tokens (in the vocabulary) that a text already has, behind those that are there; before
- * decode_prefill. They fit n_max (asserted). */
+/* Appends n tokens that the text already has (resumed jobs); before decode_prefill. Asserts that they fit
+ * n_max. */
 void decode_append(struct decoder *d, const int32_t *ids, size_t n);
 
-/* Called after every chunk with the tokens done; false stops. */
+/* Called after every chunk with the number of tokens read. Returning false stops the prefill. */
 typedef bool decode_progress(void *ctx, size_t done, size_t of);
-/* Bring the cache up to the token before the last. 1 when `progress` stopped it: calling again goes on. */
+/* Reads the text up to the token before the last one. Returns 1 when `progress` stopped it; a further call
+ * continues. */
 int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, struct err *e);
 
-/* One round: appends 1 or more tokens. n_tokens < n_max (asserted). On failure nothing is appended. */
+/* One round: appends one or more tokens. Asserts n_tokens < n_max. A failure appends nothing. */
 int decode_step(struct decoder *d, struct err *e);
-/* The same for several decoders of one model, in one pass: their rows together and the longest of them fit
- * the first one's workspace (asserted). */
+/* One round of several decoders of one model, verified in one pass. The workspace of d[0] must have room for
+ * all rows and for the longest text (asserted). */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
-/* Of the last round's tokens the first `tokens` are part of the text (all but in the last round): into the
- * statistics. */
+/* Adds the last round to the statistics. The first `tokens` of its tokens are part of the text: all of them,
+ * but for the round in which the text ends. */
 void decode_count(struct decoder *d, size_t tokens);
 
-/* Go back to the first n tokens, to write on with other parameters (another sample number, say). Statistics
- * begin again. */
+/* Goes back to the first n tokens, to continue with other parameters such as another sample number. Clears
+ * the statistics. */
 int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e);

@@ -1,3 +1,5 @@
+/* Snapshots of a decoder: which bytes, taken when, and back into a decoder. The data is struct image. Start
+ * reading at image_take(). */
 #include "src/decode/decoder_image.h"
 
 #include <stdlib.h>
@@ -6,8 +8,8 @@
 #include "src/base/sha256.h"
 
 static const char KV[] = "kv";
-enum { KNOWN = 64 };                     /* tokens of a pass whose speed means something */
-static const double PREFILL_GAIN = 3;    /* reading against writing, where only the latter is known */
+enum { KNOWN = 64 };                     /* fewer tokens say nothing about speed */
+static const double PREFILL_GAIN = 3;    /* speed of prefill over that of verification passes, a guess */
 
 static bool keeps(const struct decoder *d, size_t i)
 {
@@ -38,7 +40,7 @@ void image_close(struct image *m)
     *m = (struct image){0};
 }
 
-/* ---- keeping ---- */
+/* ---- taking and writing ---- */
 
 size_t image_rows(const struct image *m, size_t tokens)
 {
@@ -62,7 +64,7 @@ uint64_t image_take(struct image *m, size_t from, size_t rows)
     const struct decoder *d = m->d;
     struct device *dev = device_of(d);
     if (dev)
-        dev->fetch_mark(dev);            /* what commits these rows may be under way */
+        dev->fetch_mark(dev);            /* the copies that commit these rows may be under way */
     m->owner.from = from;
     m->owner.tokens = rows;
     m->owner.rebuild_seconds = image_rebuild_seconds(m, rows);
@@ -95,9 +97,9 @@ int image_write(void *image, int fd, const atomic_bool *stop, struct err *e)
     return snapshot_write(fd, &owner, m->section, m->n_sections, stop, e);
 }
 
-/* ---- and back ---- */
+/* ---- restoring ---- */
 
-/* Whether the file is of this text; nothing of it but the header was looked at. */
+/* Checks the header: whether the file belongs to this text. */
 static int check_owner(const struct image *m, const struct snapshot *f, const char *path, struct err *e)
 {
     const struct snapshot_owner *o = snapshot_owner(f), *mine = &m->owner;
@@ -126,7 +128,7 @@ static int check_owner(const struct image *m, const struct snapshot *f, const ch
     return 0;
 }
 
-/* Drafters' sections into memory of their own, used when the rest of the text has been read. */
+/* Reads the sections of the drafters, for use after the rest of the text has been read. */
 static void read_states(struct image *m, const struct snapshot *f)
 {
     struct err ignored;
@@ -162,7 +164,7 @@ int image_restore(struct image *m, const char *path, struct err *e)
     if (rc == 0)
         rc = snapshot_check(f, d->model->pool, e);
     if (rc == 0 && (rc = snapshot_read(f, &s, d->model->pool, e)) != 0) {
-        d->kv.n_written = rows;          /* it changed after it was checked: nothing of it stays */
+        d->kv.n_written = rows;          /* the file changed after the check: drop its rows */
         kv_truncate(&d->kv, from);
     }
     if (rc == 0) {
@@ -184,9 +186,9 @@ void image_restore_drafters(struct image *m)
             drafters_all[i]->load(&m->d->draft, m->state[i].p, m->state[i].n);
 }
 
-/* ---- what a pass over the text costs ---- */
+/* ---- the cost of reading the text again ---- */
 
-/* Operations of a pass over tokens [from, to): products, and attention, which grows with the length. */
+/* Operations of reading tokens [from, to): products, and attention, which grows with the length. */
 static double operations(const struct model *m, size_t from, size_t to)
 {
     const struct config *c = &m->config;

@@ -1,52 +1,55 @@
-/* What a snapshot holds of a decoder, and the way back.
+/* What a snapshot holds of a decoder, and how a decoder gets it back.
  *
- *     image_open(&m, &decoder, &owner, &e)      behind decode_open; all memory is taken here
- *     image_take(&m, from, tokens)              between rounds or passes of decode_prefill: which rows, and a copy of what drafters know (small)
- *     image_write(&m, fd, stop, &e)             on any thread, while the decoder goes on: rows that are committed never change
- *     image_restore(&m, path, &e)               behind decode_append, before decode_prefill; file after file
- *     image_restore_drafters(&m)                behind decode_prefill
+ *     image_open(&m, &decoder, &owner, &e)      after decode_open; takes all memory
+ *     image_take(&m, from, rows)                between rounds, or between chunks of decode_prefill: chooses
+ *                                               the rows and copies the small state of the drafters
+ *     image_write(&m, fd, stop, &e)             on any thread while the decoder continues: committed rows
+ *                                               never change
+ *     image_restore(&m, path, &e)               after decode_append, before decode_prefill; file after file
+ *     image_restore_drafters(&m)                after decode_prefill
  *     image_close(&m)
  *
- * Sections: "kv", the rows of the target's cache in whole blocks; and one per drafter that keeps what its
- * passes cost to learn, by the drafter's name ("partial": what is selected, and what is known of its
- * budgets). Tables of the text itself are made again from the tokens. A drafter's section that does not fit
- * is left out, and costs one selection. */
+ * Section "kv" holds rows of the target's cache in whole blocks. A drafter whose state is dear to rebuild has
+ * a section of its own, named after the drafter. "partial" holds the selection and what is known about each
+ * cache budget. Tables of the text are rebuilt from the tokens. A drafter's section that does not fit is
+ * ignored, which costs one selection. */
 #pragma once
 #include "kvmgr/snapshot.h"
 #include "src/decode/decode.h"
 
 struct image {                           /* {0} is closed */
     struct decoder *d;                   /* borrowed */
-    /* chain, tokens and rebuild_seconds: of what was taken, or restored */
+    /* chain, tokens and rebuild_seconds describe what was taken or restored */
     struct snapshot_owner owner;
     struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads] */
     struct { void *p; size_t room, n; } state[N_SOURCES];
     struct snapshot_part state_part[N_SOURCES];
     struct snapshot_section section[SNAPSHOT_SECTIONS_MAX]; size_t n_sections;
     char shape[SNAPSHOT_SHAPE_BYTES];
-    bool pending;                        /* state[] is what was read, and not the drafters' yet */
-    /* rows that came from a snapshot; what its writer thought that they cost */
+    /* state[] was read from a file, and the drafters do not have it yet */
+    bool pending;
+    /* rows that came from a snapshot; seconds that reading them as text takes, by its writer */
     size_t restored; double restored_seconds;
 };
 
-/* owner: job, attempt, fingerprint, numerics and context are taken over. */
+/* Takes job, attempt, fingerprint, numerics and context from `owner`. */
 int  image_open(struct image *m, struct decoder *d, const struct snapshot_owner *owner, struct err *e);
 void image_close(struct image *m);
 
-/* The most rows, up to `tokens` and those that are committed, that can be kept: how many. */
+/* The number of rows that a snapshot can hold: committed rows in whole blocks, at most `tokens`. */
 size_t image_rows(const struct image *m, size_t tokens);
-/* Rows from .. rows-1, as image_rows gives them. The bytes of the file. */
+/* Takes rows from .. rows-1, where `rows` comes from image_rows. Returns the size of the file in bytes. */
 uint64_t image_take(struct image *m, size_t from, size_t rows);
-/* A snapshot_write_fn over what was taken. */
+/* A snapshot_write_fn: writes what was taken. */
 int  image_write(void *image, int fd, const atomic_bool *stop, struct err *e);
 
-/* The file's rows, which follow those that are restored, into the cache of a decoder that has all its tokens.
- * On failure (not whole, not of this job, model or arithmetic, not of this text, not the next) e says why and
- * the decoder is as it was. */
+/* Reads the rows of a file, which continue the restored rows, into the cache of a decoder that has all its
+ * tokens. Fails for a damaged file, for another job, model, arithmetic or text, and for a file that is not
+ * the next one; then the decoder is unchanged. */
 int  image_restore(struct image *m, const char *path, struct err *e);
 void image_restore_drafters(struct image *m);
 
-/* Seconds that a pass over the first n tokens of the text would take: by operations, at the speed of this
- * attempt's own reading, or of the one that wrote the snapshot that was restored; before there is either,
- * three times that of the writing. 0: nothing is known. */
+/* Estimates the seconds that reading the first n tokens takes. The number of operations is exact. The speed
+ * is that of this attempt's prefill, else that of the attempt that wrote the restored snapshot, else three
+ * times the speed of verification passes. 0: nothing is known. */
 double image_rebuild_seconds(const struct image *m, size_t n);

@@ -1,3 +1,5 @@
+/* Settings of drafting, and struct drafting, which the drafters share. Start reading at draft_open().
+ * draft_round.c holds the drafting of a round, draft_model.c and draft_text.c the drafters. */
 #include "src/decode/draft.h"
 #include "src/decode/verify_published.h"
 
@@ -59,7 +61,7 @@ bool draft_wants_int8(const struct draft_settings *s, const struct device *dev)
 size_t draft_rows(const struct draft_settings *s)
 {
     size_t rows = 1, level = 1, leads = 1;
-    if (s->ngram_lead == LEAD_ALL && s->n_width)             /* children of the root, whoever proposed them */
+    if (s->ngram_lead == LEAD_ALL && s->n_width)             /* children of the root, from every drafter */
         leads = s->width[0] + (s->drafters >> SOURCE_SUFFIX & 1) + (s->drafters >> SOURCE_ADDED & 1);
     if (!s->drafters)
         return 1;
@@ -70,7 +72,7 @@ size_t draft_rows(const struct draft_settings *s)
     if (s->drafters & (1u << SOURCE_HEADS | 1u << SOURCE_PARTIAL))
         for (size_t i = 0; i < s->n_width; i++)
             rows += level *= s->width[i];
-    /* further passes go on below the best path */
+    /* further passes continue below the best path */
     if (s->drafters >> SOURCE_PARTIAL & 1 && s->draft_passes > 1)
         rows += (size_t)(s->draft_passes - 1) * (rows - 1);
     if (s->drafters >> SOURCE_NGRAM & 1)
@@ -82,8 +84,7 @@ size_t draft_rows(const struct draft_settings *s)
     return rows;
 }
 
-/* The table of 4-grams and the matches are of all tokens; logits of a draft: the model's own and each head's.
- * */
+/* Rows of draft logits: the model's own and one for each head. */
 static size_t n_logits(const struct heads *heads) { return 1 + (heads ? heads->n : 0); }
 
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads)
@@ -97,7 +98,7 @@ size_t draft_bytes(const struct draft_settings *s, const struct model *m, const 
     return n;
 }
 
-/* The heads read their matrices and the LM head. */
+/* The planner needs bytes: the heads read their own matrices and the LM head. */
 static void start_planner(struct drafting *g)
 {
     const struct config *c = &g->model->config;

@@ -1,12 +1,12 @@
-/* Drafters that ask the model: its heads on what verification left behind, and draft passes over the partial
- * cache. */
+/* Drafters that ask the model: its heads on the hidden state of the last verified row, and draft passes over
+ * the partial cache. Start reading at partial_expand(), one draft pass. */
 #include <string.h>
 
 #include "src/decode/draft.h"
 
 /* ---- heads on the hidden state of the last verified row ---- */
 
-/* The state stands at the position before the root: head 0 guesses the token behind the root. */
+/* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
 static int heads_expand(struct drafting *g, bool *more, struct err *e)
 {
     (void)e;
@@ -33,8 +33,8 @@ const struct drafter_ops draft_heads = { .source = SOURCE_HEADS, .expand = heads
 
 /* ---- draft passes over the partial cache ---- */
 
-/* Takes the cache of the plan and follows the text. Not ready while it waits for the selection that the next
- * verification pass makes. */
+/* Switches to the cache of the plan and brings it up to the text. A cache that selects waits for the
+ * selection of the next verification pass. */
 static bool partial_prepare(struct drafting *g)
 {
     struct partial *p = &g->partial;
@@ -72,9 +72,9 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     }
     kv->n_past = n_past;
     if (!dev->host_memory)
-        seconds = g->clock() - start;   /* the end of the pass is seen with the ranking */
+        seconds = g->clock() - start;   /* a device has finished when its ranking is there */
     planner_passed(&g->planner, seconds);
-    if (rc) {                                /* nothing but guesses is lost; no NaN may stay in a slot */
+    if (rc) {                                /* guesses alone are lost; no NaN may stay in a slot */
         g->passes--;
         kv_truncate(kv, n_past);
         return 0;
@@ -84,7 +84,7 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
         dev->copy(dev, g->pass_hidden, workspace_residual(g->work),
                   g->model->config.hidden * sizeof *g->pass_hidden);
     size_t added = draft_add(g, &node, 1, &r, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
-    /* with a controller the heads are asked once, behind the last pass */
+    /* with the planner the heads are asked once, after the last pass */
     if (g->set.n_width && !draft_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);
@@ -116,15 +116,15 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     const struct tree *t = g->tree;
     calibrate_learn(&g->calibration, t, node, sample);
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
-        /* the pass's first choice */
+        /* the first choice of the pass */
         if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {
             planner_guessed(&g->planner, t->node[i].token == sample);
             return;
         }
 }
 
-/* It follows in rounds that may have draft passes: 13 us beside a pass of 450, which rounds without them
- * would pay for nothing. A cut has to be seen before the text has grown again. */
+/* The partial cache follows in rounds with draft passes alone: following takes 13 us of a round of 450 us. A
+ * cut of the text has to be seen before the text grows again. */
 static void partial_observe(struct drafting *g, const struct observed *o)
 {
     (void)o;
@@ -132,9 +132,9 @@ static void partial_observe(struct drafting *g, const struct observed *o)
         partial_follow(&g->partial);
 }
 
-/* Whether a selection keeps more of what matters than the most recent rows do depends on the model and the
- * text (models/demo: it does not). Means beside these are worth more still (docs/bench.md), but are not for
- * layers whose window hides what they stand for. */
+/* The policy without selection. Whether selected rows are worth more than the most recent rows depends on
+ * model and text (models/demo: they are not). Means are worth more than both (docs/tried.md), but a layer
+ * with a window would see rows through them that its window hides. */
 static enum kv_policy unselected(const struct drafting *g)
 {
     const struct config *c = &g->model->config;
@@ -179,7 +179,7 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
-/* The selection, and what was learned about each cache. */
+/* The state in a snapshot: the selection, and what was learned about each cache. */
 struct known { struct cache_known cache[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
                size_t n_caches, at_cache, weight_bytes; };
 
@@ -228,7 +228,7 @@ static bool known_load(struct drafting *g, const void *state, size_t n)
     return true;
 }
 
-/* Another text from the same token on: partial_observe notices a cache that was cut. */
+/* No reset: partial_observe notices a cache that was cut. */
 const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
                                            .item = "partial cache",
                                            .bytes = partial_size,

@@ -1,5 +1,5 @@
-/* Candidates of a draft pass and of heads: ranked by the chain of penalties and filters, then added to the
- * tree. */
+/* Candidates of draft passes and heads: ranked by the sampler's chain, then added to the tree. Start reading
+ * at draft_propose(). */
 #include "src/decode/draft.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ size_t draft_width(const struct drafting *g, uint32_t node)
     return g->tree->node[node].reach > g->min_reach ? 4 : 0;
 }
 
-/* Candidates of one node, ranked, into the tree. */
+/* Adds the ranked candidates of one node. */
 static size_t add_ranked(struct drafting *g, uint32_t node, const struct candidate *best, size_t n, size_t k,
                          enum source source, enum guess kind, size_t ahead)
 {
@@ -69,8 +69,8 @@ size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const f
     return added;
 }
 
-/* Level by level, so that the pool is in the order of depth; in a tree with a controller only nodes that may
- * be kept get children. */
+/* Works level by level, so that the pool is in order of depth. With the planner only nodes that may be kept
+ * get children. */
 void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind)
 {
     const struct tree *t = g->tree;
@@ -79,7 +79,7 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
     size_t n_level = 1, rankings = g->set.n_width ? SIZE_MAX : 8;
     level[0] = node;
     for (size_t k = 0; k < n && n_level; k++) {
-        /* of one depth, so of one width where they have any */
+        /* nodes of one depth have the same width, or none */
         uint32_t below[TREE_POOL_MAX], wide[TREE_POOL_MAX];
         size_t n_below = 0, n_wide = 0;
         for (size_t i = 0; i < n_level && rankings; i++) {
@@ -95,7 +95,7 @@ void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits,
             j += width;
             for (uint32_t c = width ? t->node[level[i]].first : 0; c; c = t->node[c].next)
                 if (t->node[c].sources >> SOURCE_HEADS & 1 && n_below < TREE_POOL_MAX) below[n_below++] = c;
-            /* nothing is kept behind it, or the text ends: so does the row */
+            /* a candidate row ends where a node has no children */
             if (g->set.n_width && n_below == before && level[i]) tree_chain(g->tree, level[i]);
         }
         memcpy(level, below, n_below * sizeof *below);

@@ -1,7 +1,8 @@
-/* Drafting of one round: plan, ask the drafters of the plan, trim. */
+/* Drafting of one round: plan, ask the drafters of the plan, trim. Start reading at draft_round(). */
 #include "src/decode/draft.h"
 
-/* Caches of a budget beyond the text are the full cache itself: one of them is enough. */
+/* The ways that the plan may take. A cache with a budget beyond the text is the full cache itself, so one of
+ * those is enough. */
 static unsigned ways(const struct drafting *g, size_t length)
 {
     unsigned mask = g->set.draft_passes > 0 ? 0 : 1u << NO_CACHE;
@@ -31,7 +32,7 @@ static void ask_ahead(struct drafting *g)
     planner_asked(p, HEADS_AHEAD, before, planner_value(p, g->tree, &rows), g->clock() - start);
 }
 
-/* A chain of draft passes: each stands at the likeliest guess of the one before. */
+/* Makes a chain of draft passes. Each starts at the likeliest guess of the one before. */
 static int ask_passes(struct drafting *g, const struct drafter_ops *ops, struct err *e)
 {
     struct planner *p = &g->planner;
@@ -63,7 +64,7 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
     g->passes = 0;
     planner_begin(p, length, s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
-    g->looks = p->on && p->plan.look;
+    g->look = p->on && p->plan.look;
     g->planning = g->clock() - start;
     for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
         const enum source source = drafters[i]->source;

@@ -1,13 +1,13 @@
-/* Drafters that look at the text alone: the table of 4-grams, the longest earlier match, and one for tests
- * that knows the answer. */
+/* Drafters that read the text alone: the table of 4-grams, and the longest earlier match. Start reading at
+ * ngram_expand() and suffix_expand(). */
 #include "src/decode/draft.h"
 
 static bool trimmed(const struct drafting *g, float reach)
 {
-    return !g->set.n_width && !g->looks && reach < g->min_reach;
+    return !g->set.n_width && !g->look && reach < g->min_reach;
 }
 
-/* Candidates that the chain can never give are not proposed; nor is what stands behind them. */
+/* Proposes a chain of tokens up to the first one that the sampler can never give. */
 static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *token, size_t n,
                               enum source source, const uint16_t *cell)
 {
@@ -28,9 +28,9 @@ static uint32_t propose_chain(struct drafting *g, uint32_t node, const int32_t *
     return node;
 }
 
-/* A text's tables take it in when they are asked, beside a controller by so many tokens at once: what they
- * touch has left the caches since the last time, and comes faster together. The longest match is found all
- * the same (suffix.h), 4-grams wait that much longer, unless --ngram-delay says how long. */
+/* Tables take in the text when they are asked, with the planner so many tokens at once: their memory has left
+ * the caches since the last time, and one visit is faster than many. The longest match is found all the same
+ * (suffix.h). 4-grams enter that much later, unless --ngram-delay fixes the delay. */
 enum { TOGETHER = 16 };
 
 /* ---- the table of 4-grams ---- */
@@ -45,8 +45,8 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
 {
     int32_t next[NGRAM_K_MAX][3];
     uint32_t frequency[NGRAM_K_MAX];
-    /* None can be likely enough: the table, which the last pass has driven from the caches, is better left
-     * alone. */
+    /* No 4-gram can be likely enough: a look into the table, which the last pass drove from the caches, would
+     * be wasted. */
     if (trimmed(g, calibrate_most(&g->calibration, cell_ngram(0, 0, 0), NGRAM_CELLS) *
                        g->tree->node[lead].reach))
         return;
@@ -61,7 +61,7 @@ static void ngrams_of(struct drafting *g, uint32_t lead)
     }
 }
 
-/* The first choice of the draft at depth 1; of the text's own repetitions where there is no draft. */
+/* The first choice of draft passes or heads at depth 1, else of another drafter. */
 static uint32_t first_choice(const struct tree *t)
 {
     for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
@@ -76,7 +76,7 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
     uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : first_choice(t);
     (void)e;
     *more = false;
-    if (!g->set.n_width || !first)           /* with a controller both leads are asked */
+    if (!g->set.n_width || !first)           /* with the planner both leads are asked */
         ngrams_of(g, 0);
     if (g->set.ngram_lead == LEAD_ALL)
         for (uint32_t c = t->node[0].first; c; c = t->node[c].next)
@@ -88,7 +88,7 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
 
 static void ngram_observe(struct drafting *g, const struct observed *o)
 {
-    if (!o->n_path)                          /* a prompt, or a text that is resumed */
+    if (!o->n_path)                          /* a prompt, or a resumed text */
         ngram_take_in(g, false);
 }
 

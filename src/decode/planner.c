@@ -5,28 +5,28 @@
 #include <math.h>
 #include <string.h>
 
-static const double EXPLORE_SHARE = 0.005, TIMING_SHARE = 0.002;          /* of the time */
-/* what a change has to gain, and the hope that a run of exploration begins with */
+/* Shares of the time. */
+static const double EXPLORE_SHARE = 0.005, TIMING_SHARE = 0.002;
+/* What a change of plan has to gain, and the least hope that a run of exploration begins with. */
 static const double MARGIN = 1.05;
-/* a hit rate and a gain before anything is known; the limit of an outlier's logarithm */
+/* A hit rate and a gain before anything is known, and the limit of an outlier's logarithm. */
 static const double HALF = 0.5;
-/* cost of a further row before it was seen, in one-row passes; and at least */
+/* The cost of a further row in one-row passes: before it was seen, and at least. */
 static const double GUESS = 0.25, TRIFLE = 0.01;
-/* The filter: variances of the noise of a round, of the change of speed from round to round, and of the
- * logarithm of `drafted`, which is remembered with this factor; what a reader of the prompt's caches may be
- * off by. */
+/* The filter. Variances: of the noise of a round, of the change of speed from round to round, of the
+ * logarithm `drafted`. STEADY: what a round keeps of that logarithm. DOUBT: variance of the effect of a
+ * prompt on caches. */
 static const double NOISE = 2.5e-3, DRIFT = 1e-4, SPREAD = 0.01, STEADY = 0.999, DOUBT = 0.1;
 enum {
     CREDIT = 6,                      /* one-row passes that a run of exploration may lose */
-    RUN = 3, SETTLED = 24,           /* rounds: the shortest run; before the first one */
-    LOOKS = 17,                      /* rounds between looks, no divisor of what texts repeat */
-    AFTER_PROMPT = 128,              /* rounds in which caches still hold what reading the prompt left */
-    RECENT = 200, LONG = 3000,       /* rounds that means remember; that idle drafters are remembered */
-    /* observations that a prior is worth: of chances, of corrections of tokens */
-    PRIOR = 4, CAREFUL = 32,
-    /* sizes timed before drafting; rounds that a measured size is worth, and remembers */
-    TIMED_SIZES = 3, SEEN = 16,
-    WORTH_TIMING = 1000,             /* tokens: a shorter rest of a text does not pay for timing */
+    RUN = 3, SETTLED = 24,           /* rounds: the shortest run of exploration; before the first run */
+    LOOKS = 17,                      /* rounds between looks: no divisor of the periods of texts */
+    AFTER_PROMPT = 128,              /* rounds in which caches still hold data of the prefill */
+    RECENT = 200, LONG = 3000,       /* rounds that means remember; and counts of idle drafters */
+    PRIOR = 4, CAREFUL = 32,         /* observations that a prior is worth: of chances; of token counts */
+    TIMED_SIZES = 3,                 /* sizes that are timed before the first draft pass */
+    SEEN = 16,                       /* rounds that the cost of a size remembers */
+    WORTH_TIMING = 1000,             /* tokens: a shorter rest of the text does not pay for timing */
     HEADS = 1 << SOURCE_HEADS | 1 << HEADS_AHEAD,
 };
 

@@ -1,3 +1,5 @@
+/* Statistics of drafting: sums over rounds, windows of 1,000 tokens, and their JSON. Start reading at
+ * stats_add(). */
 #include "src/decode/stats.h"
 
 #include <stdlib.h>
@@ -26,7 +28,7 @@ void stats_clear(struct draft_stats *s)
     *s = (struct draft_stats){ .window = w, .n_windows = n };
 }
 
-/* A round that crosses a border belongs to both windows, by its tokens. */
+/* A round that crosses the border of two windows counts in both, in proportion to its tokens. */
 static void add_windows(struct draft_stats *s, const struct round_stats *r, size_t tokens)
 {
     for (size_t at = s->from + s->tokens, end = at + tokens; at < end;) {
@@ -56,7 +58,7 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->draft_passes += r->draft_passes;
     s->refreshes += r->refreshes;
     s->to_host += r->to_host;
-    /* behind the last token of a text nothing was reached */
+    /* nothing was reached after the last token of the text */
     for (size_t d = 1; d <= TREE_DEPTH_MAX && d <= tokens; d++) {
         s->reached[d] += r->n_reached[d];
         s->accepted_at[d] += d <= accepted;

@@ -1,3 +1,5 @@
+/* The token tree of a round (tree.h): adding candidates, and keeping the likeliest. Start reading at
+ * tree_add(). */
 #include "src/decode/tree.h"
 #include "src/sample/sampling.h"
 
@@ -30,7 +32,7 @@ uint32_t tree_best_child(const struct tree *t, uint32_t parent)
     return best;
 }
 
-/* p of a node has grown: so does the reach of what hangs below it. */
+/* The chance of a node grew: updates the reach of its subtree. */
 static void reach_down(struct tree *t, uint32_t i)
 {
     t->node[i].reach = t->node[t->node[i].parent].reach * t->node[i].p;
@@ -74,7 +76,7 @@ void tree_chain(struct tree *t, uint32_t node)
 
 size_t tree_reaches(const struct tree *t, float *reach)
 {
-    /* Shell's sort: tens of nodes, thousands at most */
+    /* Shell sort: tens of nodes, rarely thousands */
     static const size_t gap[] = { 301, 132, 57, 23, 10, 4, 1 };
     const size_t n = t->n - 1;
     for (size_t i = 0; i < n; i++)
@@ -104,7 +106,8 @@ void tree_keep(struct tree *t, size_t rows)
     t->n_kept = 0;
     for (size_t i = 0; i < t->n; i++) {
         kept_at[i] = -1;
-        /* of equal ones the first; an ancestor is never below its descendants and stands before them */
+        /* of equal nodes the first; an ancestor has at least the reach of its descendants and stands before
+         * them */
         if (i > 0 && !(t->node[i].reach > bar) && !(t->node[i].reach == bar && ties > 0))
             continue;
         if (i > 0 && kept_at[t->node[i].parent] < 0)

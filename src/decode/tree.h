@@ -1,6 +1,7 @@
-/* The candidates of one round: a token tree. Node 0 is the root, the last token of the text; every other node
- * is a candidate behind its parent. Equal prefixes share nodes, whoever proposed them. All proposed nodes
- * make the pool; those that the pass verifies are the kept ones, a set closed under ancestors. */
+/* The candidates of one round: a token tree. Node 0 is the root, the last token of the text. Every other node
+ * is a candidate for the token after its parent. Equal prefixes share nodes, whichever drafter proposed them.
+ * The pool holds all proposed nodes. The verification pass checks the kept nodes, a set closed under
+ * ancestors. */
 #pragma once
 #include "src/base/base.h"
 
@@ -16,26 +17,26 @@ extern const char *const source_names[N_SOURCES];   /* "heads", "partial", "ngra
 
 struct node {
     int32_t token;
-    uint32_t parent, depth;          /* of the root: 0, 0 */
-    uint32_t first, next;            /* child, sibling; 0: none */
+    uint32_t parent, depth;          /* the root has 0 and 0 */
+    uint32_t first, next;            /* first child, next sibling; 0: none */
     uint32_t sources;                /* bit per enum source */
-    /* estimated chance that the target's sample behind the parent is this token */
+    /* estimated chance that the target samples this token after the parent */
     float p;
     /* product of p down from the root: the chance that the node is accepted */
     float reach;
-    /* of each source, valid where its bit is set: what its estimate was made from */
+    /* per source, valid where its bit is set: the calibration cell of its estimate */
     uint16_t slot[N_SOURCES];
 };
 
 struct tree {
     size_t n;                        /* nodes of the pool */
-    size_t max_depth;                /* deeper candidates are not taken: the text ends there */
+    size_t max_depth;                /* the text ends there: deeper candidates are rejected */
     struct node node[TREE_POOL_MAX];
-    /* kept[i] ascending, kept[0] == 0; kept_parent[i]: index among the kept, -1 of the root */
+    /* kept[i] ascends, kept[0] == 0; kept_parent[i] is an index into kept[], -1 for the root */
     size_t n_kept;
     uint32_t kept[TREE_ROWS_MAX];
     int32_t kept_parent[TREE_ROWS_MAX], kept_token[TREE_ROWS_MAX];
-    /* candidate rows as proposed, unmerged, each by its last node: for the published verifier */
+    /* for the published verifier: candidate rows as proposed, each named by its last node */
     size_t n_chains;
     uint32_t chain[TREE_CHAINS_MAX];
 };
@@ -47,22 +48,21 @@ uint32_t tree_child(const struct tree *t, uint32_t parent, int32_t token);
 /* The likeliest child, 0: none. */
 uint32_t tree_best_child(const struct tree *t, uint32_t parent);
 
-/* Propose `token` behind `parent` with chance p (clamped to [0, 1]; of several proposals the largest counts).
- * Returns the node, or 0 when the pool is full or the depth reached. */
+/* Proposes `token` after `parent` with chance p, clamped to [0, 1]; of several proposals the largest chance
+ * counts. Returns the node, or 0 when the pool is full or the node would be too deep. */
 uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t slot);
 
 /* A candidate row ends at `node`. */
 void tree_chain(struct tree *t, uint32_t node);
 
-/* Keep the root and the `rows` - 1 nodes of the largest reach (ties: proposed first), which is a closed set
- * as reach never grows downwards. */
+/* Keeps the root and the `rows` - 1 nodes of the largest reach; of equal nodes the one proposed first. The
+ * set is closed under ancestors because reach never grows downwards. */
 void tree_keep(struct tree *t, size_t rows);
 
-/* The candidate nodes by reach, largest first: reach[i] for i < n - 1; work for the choice of `rows`. Returns
- * their number. */
+/* Writes the reach of all candidates into `reach`, largest first, and returns their number, n - 1. */
 size_t tree_reaches(const struct tree *t, float *reach);
 
-/* The tokens of the nodes below the root down to `node`, into path[depth]. */
+/* Writes the tokens from below the root down to `node` into path[0..depth). */
 void tree_path(const struct tree *t, uint32_t node, int32_t *path);
 
 /* Whether every kept node's parent is the kept node before it. */
