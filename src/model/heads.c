@@ -1,5 +1,5 @@
 /* Drafting heads: reading them from a checkpoint or a file of their own, and their pass. Start at heads_open
- * (open_dir, open_from, read_heads) and at heads_forward. */
+ * (open_path, open_from, read_heads) and at heads_forward. */
 #include "src/model/heads.h"
 
 #include <math.h>
@@ -240,51 +240,39 @@ static int open_from(struct heads *h, const struct tensors *ts, const struct mod
     return read_heads(h, ts, inside ? INSIDE : ALONE, m, e) ? -1 : 1;
 }
 
-static int open_file(struct heads *h, const char *path, const struct model *m, struct err *e)
+/* open_from for a file, or for the tensors of a directory. */
+static int open_path(struct heads *h, const char *path, bool is_dir, const struct model *m, struct err *e)
 {
     struct tensors ts = { 0 };
     snprintf(h->path, sizeof h->path, "%s", path);
-    if (tensors_open_file(&ts, path, e))
+    if (is_dir ? tensors_open(&ts, path, e) : tensors_open_file(&ts, path, e))
         return -1;
     int r = open_from(h, &ts, m, e);
     tensors_close(&ts);
-    if (r == 0)
-        return err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": the file holds no drafting heads", path,
-                       ALONE, parts[0]);
-    return r < 0 ? -1 : 0;
-}
-
-static int open_dir(struct heads *h, const char *dir, const struct model *m, struct err *e)
-{
-    struct tensors ts = { 0 };
-    char path[sizeof h->path + sizeof HEADS_FILE + 1];
-    snprintf(h->path, sizeof h->path, "%s", dir);
-    if (tensors_open(&ts, dir, e))
-        return -1;
-    int r = open_from(h, &ts, m, e);
-    tensors_close(&ts);
-    if (r)
-        return r < 0 ? -1 : 0;
-    snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
-    if (access(path, F_OK))
-        return err_set(e, ERR_INPUT,
-                       "%s: no drafting heads: neither %s0.%s in its checkpoint nor a file " HEADS_FILE, dir,
-                       INSIDE, parts[0]);
-    return open_file(h, path, m, e);
+    return r;
 }
 
 int heads_open(struct heads *h, const char *path, const struct model *m, struct err *e)
 {
     struct stat st;
+    char file[sizeof h->path + sizeof HEADS_FILE + 1];
     *h = (struct heads){ 0 };
     path = path ? path : m->path;
     if (strlen(path) >= sizeof h->path)
         return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed",
                        strlen(path), sizeof h->path - 1);
-    int r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_dir(h, path, m, e) : open_file(h, path, m, e);
-    if (r)
+    const bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    snprintf(file, sizeof file, "%s%s", path, is_dir ? "/" HEADS_FILE : "");
+    int r = is_dir ? open_path(h, path, true, m, e) : 0;
+    if (r == 0 && is_dir && access(file, F_OK))
+        r = err_set(e, ERR_INPUT, "%s: no drafting heads: neither %s0.%s in its checkpoint nor a file "
+                                  HEADS_FILE, path, INSIDE, parts[0]);
+    if (r == 0 && (r = open_path(h, file, false, m, e)) == 0)
+        r = err_set(e, ERR_INPUT, "%s: no tensor \"%s0.%s\": the file holds no drafting heads", file, ALONE,
+                    parts[0]);
+    if (r < 0)
         heads_close(h);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
 int heads_check(const char *path, const struct model *m, struct err *e)

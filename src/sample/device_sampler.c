@@ -157,14 +157,13 @@ int device_sampler_open(struct device_sampler **out, const struct model *m, cons
     c.bytes = layout(&c, NULL, rows);
     c.device_bytes = work_bytes(&c);
     char *mem = mem_alloc(c.bytes);
-    if (mem && !dev->host_memory) {
+    if (mem)
         layout(&c, mem, rows);
+    if (mem && !dev->host_memory) {
         fixed_edits(&c, p);
         c.counts = has_counts(p) ? dev->alloc(dev, 2 * c.vocab * sizeof *c.counts) : NULL;
         c.next.work = dev->alloc(dev, c.device_bytes);
         chain_of(&c.chain, p, c.counts);
-    } else if (mem) {
-        layout(&c, mem, rows);
     }
     struct device_sampler *here = (struct device_sampler *)(void *)mem;
     const bool whole = mem && (dev->host_memory || (c.next.work && (c.counts || !has_counts(p))));

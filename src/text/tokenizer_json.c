@@ -40,27 +40,19 @@ static int read_string_pattern(const struct json *v, struct text *x, struct err 
     return x->n ? 0 : js_bad(v, e, "an empty pattern matches nothing");
 }
 
-/* Reads the "type" of a component. */
-static int read_type(const struct json *v, struct json *type, struct err *e)
-{
-    if (js_kind(v) != JS_OBJECT)
-        return js_bad(v, e, "an object or null is needed");
-    int found = js_get(v, "type", type, e);
-    if (found < 0)
-        return -1;
-    return found && js_kind(type) == JS_STRING ? 0 : js_bad(v, e, "the key \"type\" is missing");
-}
+typedef int step_fn(struct tokenizer *t, const struct json *v, const struct json *type, struct err *e);
 
 /* Calls `step` for a component, or for each component that a Sequence holds under `list`, at any depth.
  * The check of the file bounds the depth of the recursion. */
-static int each_step(struct tokenizer *t, const struct json *v, const char *list,
-                     int (*step)(struct tokenizer *, const struct json *, const struct json *type,
-                                 struct err *),
+static int each_step(struct tokenizer *t, const struct json *v, const char *list, step_fn *step,
                      struct err *e)
 {
     struct json type;
-    if (read_type(v, &type, e))
-        return -1;
+    if (js_kind(v) != JS_OBJECT)
+        return js_bad(v, e, "an object or null is needed");
+    int found = js_get(v, "type", &type, e);
+    if (found <= 0 || js_kind(&type) != JS_STRING)
+        return found < 0 ? -1 : js_bad(v, e, "the key \"type\" is missing");
     if (!js_is(&type, "Sequence"))
         return step(t, v, &type, e);
     struct field f[] = { { "type" }, { list, true }, { 0 } };

@@ -40,7 +40,7 @@ void bytes_add(struct bytes *b, const char *s, size_t n)
 
 /* ---- hash tables ---- */
 
-uint64_t tok_hash(const char *s, size_t n)
+static uint64_t tok_hash(const char *s, size_t n)
 {
     uint64_t h = n * 0x9e3779b97f4a7c15u, x;
     for (; n >= 8; s += 8, n -= 8) {
@@ -56,7 +56,7 @@ uint64_t tok_hash(const char *s, size_t n)
     return h ^ h >> 32;
 }
 
-uint64_t tok_pair_hash(uint32_t a, uint32_t b)
+static uint64_t tok_pair_hash(uint32_t a, uint32_t b)
 {
     uint64_t h = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;

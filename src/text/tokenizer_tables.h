@@ -99,7 +99,6 @@ struct tokenizer {
     bool has_template; int decoder_stage;         /* used while the file is read */
 };
 
-uint64_t tok_hash(const char *s, size_t n);
 /* The slot of a token's content, of a merge, of a bigram; or the free slot for it. */
 uint32_t *tok_slot(const struct tokenizer *t, const char *s, size_t n);
 struct merge *tok_merge_slot(const struct tokenizer *t, uint32_t a, uint32_t b);
@@ -115,7 +114,6 @@ static inline const struct merge *tok_merge(const struct tokenizer *t, uint32_t 
     const struct merge *m = tok_merge_slot(t, a, b);
     return m->a == NO_ID ? NULL : m;
 }
-uint64_t tok_pair_hash(uint32_t a, uint32_t b);
 #define NO_BIGRAM UINT64_MAX
 static inline uint64_t tok_bigram(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
 void tok_replace(struct bytes *out, const char *s, size_t n, const struct text *from, const struct text *to);
