@@ -173,7 +173,7 @@ def tables(files):
 
 
 def readme_rows(files):
-    out = ["| machine | text | times plain decoding | measured |", "|---|---|---|---|"]
+    out = ["| machine | text | speedup | measured |", "|---|---|---|---|"]
     for name in README_ROWS:
         f = files.get(name)
         if not f:
@@ -181,7 +181,7 @@ def readme_rows(files):
         r = f["results"]
         v = [s for x in r for s in ([last(t, "auto")["speedup"] for t in x["texts"]] if "texts" in x else [])]
         x = (mean(v), stdev(v) if len(v) > 1 else 0, len(v)) if v else speedups(r[0], "auto")
-        text = {"spec": "sampled", "spec-short": "sampled, nothing learned", "spec-copy": "greedy, copies"}
+        text = {"spec": "sampled", "spec-short": "sampled, cold", "spec-copy": "greedy, repetitive"}
         out.append(f"| {f['machine']} | {r[0]['length']:,} tokens, {text[r[0]['point']]}; {x[2]} "
                    f"text{'s' * (x[2] > 1)} | {plus_minus(x)} | {f['date']}, {f['commit']} |")
     return out
