@@ -20,7 +20,7 @@ static void batch_start(void)
                             (char *)"--threads", (char *)"1", (char *)"--device", (char *)"cpu" };
     struct err e;
     if (options_parse(&batch_options, sizeof argv / sizeof *argv, argv, &e) ||
-        engine_open(&batch_engine, &batch_options, &e)) {
+        options_open_engine(&batch_engine, &batch_options, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         abort();
     }

@@ -23,7 +23,7 @@ static void job_start(void)
     struct progress quiet;
     struct err e;
     progress_open(&quiet, PROGRESS_NONE, true);
-    if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || engine_open(&job_engine, &o, &e) ||
+    if (options_parse(&o, sizeof argv / sizeof *argv, argv, &e) || options_open_engine(&job_engine, &o, &e) ||
         engine_load(&job_engine, &quiet, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         abort();

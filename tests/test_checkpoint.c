@@ -283,8 +283,8 @@ static void counters_and_rounds_are_committed_with_their_tokens(void)
     for (int part = 0; part < 2; part++) {
         CHECK(rig_claim(s, w, 0, &claim) == 1 && claim.end.tokens == n);
         struct checkpoint *c = opened(s, &claim, 0.002, true);
-        int drafted = checkpoint_metric(c, "heads", "drafted", 0),
-            count = checkpoint_metric(c, "", "rounds", 0), depth = checkpoint_metric(c, "", "depth", 2);
+        int drafted = checkpoint_counter(c, "heads", "drafted", 0),
+            count = checkpoint_counter(c, "", "rounds", 0), depth = checkpoint_counter(c, "", "depth", 2);
         while (n < (part ? 2600u : 1300u)) {
             int32_t ids[4];
             size_t k = MIN(1 + rounds % 4, (part ? 2600 : 1300) - n);

@@ -245,7 +245,7 @@ static void a_new_file_holds_the_rows_since_the_last_file(void)
           snapshot_files_next_start(x, tokens, 2 * KV_BLOCK) == row[0].tokens);
     snapshot_files_close(x);
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
-    snapshot_files_collect(s);
+    snapshot_files_delete_unused(s);
     CHECK(count_files() == 2, "%d files", count_files());
     store_close(s);
 }
@@ -261,7 +261,7 @@ static void rows_and_files_are_deleted_with_the_job(void)
         CHECK(open_with(&x, s, &c, SIZE_MAX, 0, write_content, &job, &e) == 0, "%s", e.msg);
         CHECK(make(x, 64).rc == 0);
         snapshot_files_close(x);
-        snapshot_files_collect(s);
+        snapshot_files_delete_unused(s);
         CHECK(snapshot_tokens(s, job) == 64 && count_files() == 1, "a job at work keeps its own");
         struct job_end end = { .state = how == 0 ? JOB_DONE : JOB_FAILED, .error = how ? "no" : NULL };
         if (how < 2)
@@ -269,7 +269,7 @@ static void rows_and_files_are_deleted_with_the_job(void)
         else
             CHECK((how == 2 ? store_cancel : store_remove)(s, &job, 1, NULL, &e) == 0);
         CHECK(rig_sql("SELECT count(*) FROM snapshot") == 0, "%d", how);
-        snapshot_files_collect(s);
+        snapshot_files_delete_unused(s);
         CHECK(count_files() == -1, "%d: the folder is gone too", how);
         store_close(s);
     }
@@ -279,7 +279,7 @@ static void rows_and_files_are_deleted_with_the_job(void)
     CHECK(make(x, 128).rc == 1 && snapshot_tokens(s, job) == 64 && count_files() == 1,
           "who has lost the job names nothing");
     snapshot_files_close(x);
-    snapshot_files_collect(s);
+    snapshot_files_delete_unused(s);
     CHECK(snapshot_tokens(s, job) == 64 && count_files() == 1);
     store_close(s);
 }
@@ -387,7 +387,7 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
               e.msg);
     }
     CHECK(rig_state(s, job) == JOB_FAILED && rig_sql("SELECT count(*) FROM snapshot") == 0);
-    snapshot_files_collect(s);
+    snapshot_files_delete_unused(s);
     CHECK(count_files() == -1);
     store_close(s);
     for (int keep = 58; keep <= 60; keep++) {        /* after a prompt of 5 tokens */
@@ -409,7 +409,7 @@ static void rows_are_deleted_after_the_last_attempt_and_a_truncation(void)
     CHECK(count_files() == 2 && store_pause(s, &job, 1, NULL, &e) == 0 &&
               store_extend(s, job, 200, NULL, 1000, false, &e) == 0,
           "%s", e.msg);
-    snapshot_files_collect(s);
+    snapshot_files_delete_unused(s);
     CHECK(snapshot_tokens(s, job) == 192 && count_files() == 1, "%d files", count_files());
     store_close(s);
 }
@@ -428,7 +428,7 @@ static void the_folder_may_be_a_file(void)
     struct snapshot_result r = make(x, 64);
     CHECK(r.rc == -1 && snapshot_tokens(s, job) == 0, "%s", r.err.msg);
     CHECK(rig_commit(s, &c, 5, NULL, &e) == 0 && rig_text_is(s, job, 5), "the job goes on");
-    snapshot_files_collect(s);
+    snapshot_files_delete_unused(s);
     CHECK(access(path, F_OK) == 0, "what is not ours stays");
     snapshot_files_close(x);
     store_close(s);
@@ -453,7 +453,7 @@ static void foreign_files_stay_and_stale_files_are_deleted(void)
             snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
             fclose(fopen(path, "w"));
         }
-        snapshot_files_collect(s);
+        snapshot_files_delete_unused(s);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             snprintf(path, sizeof path, "%s.snapshots/%s", rig_path, names[i]);
             CHECK((access(path, F_OK) != 0) == (goes[i] || (round && i < 2)), "%s in round %d", names[i],
@@ -503,7 +503,7 @@ static void a_failed_call_costs_at_most_one_snapshot(void)
             CHECK(store_worker_end(s, 1, &e) == 0 && rig_claim(s, rig_worker(s), 0, &next) == 1,
                   "count_call %d: %s", k, e.msg);
             got = snapshot_tokens(s, job);
-            snapshot_files_collect(s);
+            snapshot_files_delete_unused(s);
             CHECK((got == first || got == second) && snapshot_tokens(s, job) == got &&
                       count_files() == (got == first ? 1 : shapes[h / 2].files),
                   "count_call %d of %s: %zu, %d files", k, calls.log, got, count_files());
@@ -554,7 +554,7 @@ static void a_kill_at_any_call_leaves_a_good_snapshot(void)
         struct claim c;
         CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_text_is(s, job, 300) && store_check(s, &e) == 0,
               "%s", e.msg);
-        snapshot_files_collect(s);
+        snapshot_files_delete_unused(s);
         CHECK(snapshot_tokens(s, job) == got && count_files() == (got == first ? 1 : shapes[i].files),
               "killed at count_call %d: %d files", k, count_files());
         store_close(s);

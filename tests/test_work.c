@@ -17,7 +17,7 @@ static void *release_later(void *db)
  * queue. */
 static void a_held_database_fails_no_job(void)
 {
-    const struct work_options how = { .stopped = JOB_QUEUED };
+    const struct work_options how = { .state_if_stopped = JOB_QUEUED };
     struct worker w = { .device = "cpu", .quiet = true };
     struct work_result r;
     struct claim c;

@@ -183,7 +183,7 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
  * ones, cancel to all but done and cancelled ones, remove to all. *changed (may be NULL) counts the jobs
  * that changed; the call leaves the others as they are. Each change raises the attempt. resume also clears
  * the error and the idle attempts. remove leaves nothing of the job in the file. After cancel and remove,
- * snapshot_files_collect deletes the snapshot files. */
+ * snapshot_files_delete_unused deletes the snapshot files. */
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);

@@ -1,7 +1,8 @@
 /* The queue between the decode loop and the thread that commits to the store.
  *
- * All arrays are allocated at open for the longest possible text; both sides keep counts of what was put
- * and what was committed. Start at checkpoint_put and checkpoint_thread. */
+ * struct checkpoint holds arrays for the longest possible text, allocated at open. checkpoint_put, on the
+ * decode thread, appends to them; checkpoint_thread commits what was appended since its last commit. Start at
+ * these two functions. */
 #include "runs/work/checkpoint.h"
 
 #include <stdlib.h>
@@ -13,20 +14,21 @@
 enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS, N_OWN };
 
 struct checkpoint {
-    /* constant after open; the decode thread adds metrics before it uses them */
+    /* constant after open; the decode thread registers counters before its first put */
     struct checkpoint_options o;
     size_t base, capacity;               /* tokens of the job at open; tokens that may be put */
     size_t window0, n_windows;           /* windows of METRIC_WINDOW tokens: number of the first, count */
-    struct { const char *source, *name; unsigned index; } metric[CHECKPOINT_METRICS_MAX];
+    struct { const char *source, *name; unsigned index; } counter[CHECKPOINT_COUNTERS_MAX];
 
     /* of the decode thread */
-    double round_sum[CHECKPOINT_METRICS_MAX];
-    double put_seconds, put_before;      /* cost of the last put and of flushes since; cost of earlier ones */
+    double round_sum[CHECKPOINT_COUNTERS_MAX];
+    double put_seconds;                  /* cost of the last put, and of flushes since */
+    double earlier_put_seconds;          /* cost of all puts and flushes before */
 
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    int n_metrics;
+    int n_counters;
     int32_t *ids;                        /* [capacity] */
     size_t n_put, n_committed;
     struct round_row *rounds;            /* [capacity + 1], or NULL */
@@ -34,7 +36,7 @@ struct checkpoint {
     struct note *notes;                  /* [notes_max]; their texts are in note_text[note_bytes] */
     char *note_text;
     size_t n_notes, notes_committed, notes_max, note_bytes, note_used;
-    double (*sum)[CHECKPOINT_METRICS_MAX];   /* [n_windows]: not committed yet */
+    double (*sum)[CHECKPOINT_COUNTERS_MAX];   /* [n_windows]: not committed yet */
     size_t dirty_from, dirty_to;         /* windows with sums that are not committed */
     size_t flushes_requested, flushes_done;
     const struct job_end *end;
@@ -46,12 +48,13 @@ struct checkpoint {
     pthread_t thread;
     struct store *store;
     struct claim claim;
-    struct metric *out;                  /* [n_windows * CHECKPOINT_METRICS_MAX] */
-    double last_start, rate;             /* of the last commit: its start, tokens per second; 0: none yet */
+    struct metric *commit_counters;      /* counters of a commit, [n_windows * CHECKPOINT_COUNTERS_MAX] */
+    double last_start;                   /* when the last commit began */
+    double rate;                         /* tokens per second; 0: not known yet */
 };
 
-/* The sums of the window that token number `tokens` after c->base is in. The next commit writes them. The
- * caller holds the lock. */
+/* The counters' sums of the window in which token c->base + `tokens` lies, for the caller to change; the next
+ * commit stores them. The caller holds the lock. */
 static double *dirty_window(struct checkpoint *c, size_t tokens)
 {
     size_t window = MIN((c->base + tokens) / METRIC_WINDOW - c->window0, c->n_windows - 1);
@@ -89,20 +92,21 @@ static void gather(struct checkpoint *c, struct commit *b)
 {
     *b = (struct commit){ .ids = c->ids + c->n_committed,
                           .n = c->n_put - c->n_committed,
-                          .metrics = c->out,
+                          .metrics = c->commit_counters,
                           .end = c->end,
                           .notes = c->notes + c->notes_committed,
                           .n_notes = c->n_notes - c->notes_committed };
     for (size_t w = c->dirty_from; w < c->dirty_to; w++)
-        for (int i = 0; i < c->n_metrics; i++) {
+        for (int i = 0; i < c->n_counters; i++) {
             double v = c->sum[w][i];
             c->sum[w][i] = 0;
             if (v != 0)
-                c->out[b->n_metrics++] = (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW,
-                                                          .source = c->metric[i].source,
-                                                          .name = c->metric[i].name,
-                                                          .index = c->metric[i].index,
-                                                          .value = v };
+                c->commit_counters[b->n_metrics++] =
+                    (struct metric){ .window = (c->window0 + w) * METRIC_WINDOW,
+                                     .source = c->counter[i].source,
+                                     .name = c->counter[i].name,
+                                     .index = c->counter[i].index,
+                                     .value = v };
         }
     c->dirty_from = c->n_windows;
     c->dirty_to = 0;
@@ -171,7 +175,7 @@ static void free_all(struct checkpoint *c)
     store_close(c->store);
     free(c->ids);
     free(c->sum);
-    free(c->out);
+    free(c->commit_counters);
     free(c->rounds);
     free(c->notes);
     free(c->note_text);
@@ -198,18 +202,19 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     c->dirty_from = c->n_windows;
     c->ids = calloc(c->capacity + 1, sizeof *c->ids);
     c->sum = calloc(c->n_windows, sizeof *c->sum);
-    c->out = calloc(c->n_windows * CHECKPOINT_METRICS_MAX, sizeof *c->out);
+    c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
     c->rounds = o->rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
     c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
     c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
     c->notes = calloc(c->notes_max, sizeof *c->notes);
     c->note_text = malloc(c->note_bytes);
-    if (!c->ids || !c->sum || !c->out || (o->rounds && !c->rounds) || !c->notes || !c->note_text) {
+    if (!c->ids || !c->sum || !c->commit_counters || (o->rounds && !c->rounds) || !c->notes ||
+        !c->note_text) {
         err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
         goto fail;
     }
     for (int i = 0; i < N_OWN; i++)
-        checkpoint_metric(c, "", own[i], 0);
+        checkpoint_counter(c, "", own[i], 0);
     pthread_mutex_init(&c->lock, NULL);
     cond_init(&c->work);
     cond_init(&c->done);
@@ -222,20 +227,20 @@ fail:
     return -1;
 }
 
-int checkpoint_metric(struct checkpoint *c, const char *source, const char *name, unsigned index)
+int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index)
 {
-    assert(c->n_metrics < CHECKPOINT_METRICS_MAX && c->n_put == 0);
-    int i = c->n_metrics++;
-    c->metric[i].source = source;
-    c->metric[i].name = name;
-    c->metric[i].index = index;
+    assert(c->n_counters < CHECKPOINT_COUNTERS_MAX && c->n_put == 0);
+    int i = c->n_counters++;
+    c->counter[i].source = source;
+    c->counter[i].name = name;
+    c->counter[i].index = index;
     return i;
 }
 
-void checkpoint_add(struct checkpoint *c, int metric, double value)
+void checkpoint_add(struct checkpoint *c, int counter, double value)
 {
-    assert(metric >= N_OWN && metric < c->n_metrics);
-    c->round_sum[metric] += value;
+    assert(counter >= N_OWN && counter < c->n_counters);
+    c->round_sum[counter] += value;
 }
 
 static int status(struct checkpoint *c, struct err *e)
@@ -260,8 +265,8 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
         c->rounds[c->n_rounds++].tokens = n;
     }
     c->round_sum[OWN_PUT_SECONDS] = c->put_seconds;
-    c->put_before += c->put_seconds;
-    for (int i = 0; i < c->n_metrics; i++)
+    c->earlier_put_seconds += c->put_seconds;
+    for (int i = 0; i < c->n_counters; i++)
         sum[i] += c->round_sum[i];
     bool wake = c->n_put == c->n_committed && n > 0;
     c->n_put += n;
@@ -274,7 +279,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     return rc;
 }
 
-double checkpoint_put_seconds(const struct checkpoint *c) { return c->put_before + c->put_seconds; }
+double checkpoint_put_seconds(const struct checkpoint *c) { return c->earlier_put_seconds + c->put_seconds; }
 
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
 {

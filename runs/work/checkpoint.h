@@ -2,7 +2,7 @@
  * with its own connection commits them to the store.
  *
  *     checkpoint_open(&c, store, &claim, &options, &e)           after store_begin
- *     int drafted = checkpoint_metric(c, "heads", "drafted", 0)  once per counter, before the loop
+ *     int drafted = checkpoint_counter(c, "heads", "drafted", 0)  once per counter, before the loop
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
  *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
  *            checkpoint_note(c, "notice", "..");                 an event of the job; never waits either
@@ -17,21 +17,26 @@
  * job that was paused, cancelled, removed or taken over, put returns 1, and the worker drops the job.
  * Tokens that were put but not committed are lost then; the next worker generates the same tokens again.
  *
- * Counters belong to the window of 1,000 tokens in which the round begins; a prefill's counters belong to
- * the window of the next token. The checkpoints count their own cost, source "": checkpoint_commits;
- * checkpoint_seconds, the wall time of commits beside the decode loop; checkpoint_cpu_seconds, of the
- * thread; checkpoint_put_seconds, taken from the decode loop. The figures of one commit are written by the
- * next one.
+ * Counters are the rows struct metric of the store: sums by window, source, name and index. A counter belongs
+ * to the window of 1,000 tokens in which the round begins; a prefill's counters belong to the window of the
+ * next token. The checkpoints count their own cost, under source "" (no drafter):
+ *
+ *     checkpoint_commits         number of commits
+ *     checkpoint_seconds         wall time of the commits, beside the decode loop
+ *     checkpoint_cpu_seconds     CPU time of the committing thread
+ *     checkpoint_put_seconds     time that puts and flushes took from the decode loop
+ *
+ * The cost of a commit is stored by the next commit.
  *
  * The calling thread allocates nothing between open and close. */
 #pragma once
 #include "runs/store/store.h"
 
 #define CHECKPOINT_SECONDS 0.8
-enum { CHECKPOINT_METRICS_MAX = 256 };
+enum { CHECKPOINT_COUNTERS_MAX = 256 };
 
-/* Room for notes: this many bytes, and one more per token of the job; this many notes, and one more per
- * this many tokens. */
+/* Room for the notes of an attempt that may write n tokens: CHECKPOINT_NOTE_BYTES + n bytes in
+ * CHECKPOINT_NOTES + n / CHECKPOINT_NOTES notes. */
 enum { CHECKPOINT_NOTE_BYTES = 16384, CHECKPOINT_NOTES = 64 };
 
 struct checkpoint;
@@ -41,24 +46,24 @@ struct checkpoint_options {
     bool rounds;                     /* store the rounds that checkpoint_put passes */
 };
 
-/* Start the thread, with a connection like s, for the job of *claim. Copies the claim. */
+/* Start the thread, with its own connection to the database of s, for the job of *claim. Copies the claim. */
 int checkpoint_open(struct checkpoint **c, const struct store *s, const struct claim *claim,
                     const struct checkpoint_options *o, struct err *e);
-/* Register a counter and return its number. source and name must outlive c. At most CHECKPOINT_METRICS_MAX
- * - 4 (asserted). */
-int checkpoint_metric(struct checkpoint *c, const char *source, const char *name, unsigned index);
+/* Register a counter and return its number. source and name must outlive c. There is room for
+ * CHECKPOINT_COUNTERS_MAX - 4 counters (asserted). */
+int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
 /* Add to a counter of the current round. */
-void checkpoint_add(struct checkpoint *c, int metric, double value);
+void checkpoint_add(struct checkpoint *c, int counter, double value);
 /* Put the n tokens of a round; n 0: only counters. The job never exceeds claim.wanted tokens (asserted).
- * `round` is stored if the options say so: `start` is set here, `sources` must outlive c. 0; 1: the job is
- * lost; -1: a commit failed. */
+ * `round` is stored if the options say so; its fields `start` and `tokens` are set here, and its string
+ * `sources` must outlive c. 0; 1: the job is lost; -1: a commit failed. */
 int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const struct round_row *round,
                    struct err *e);
 /* Seconds that all puts took from the decode loop. Only for the thread that puts. */
 double checkpoint_put_seconds(const struct checkpoint *c);
-/* Add an event of the job, with the current time. It is committed as soon as tokens would be, in the order
- * of the calls. `kind` must outlive c; `text` is copied, cut if little room is left, and dropped without
- * room. */
+/* Add an event of the job, with the current time. Events are committed in the order of the calls, as soon as
+ * a token put at the same time. `kind` must outlive c. `text` is copied. If little room is left, the text is
+ * cut; if no room is left, the event is dropped. */
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text);
 /* Wait until everything put so far is committed. Returns as checkpoint_put. */
 int checkpoint_flush(struct checkpoint *c, struct err *e);

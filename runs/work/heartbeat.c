@@ -1,4 +1,5 @@
-/* The thread that raises a worker's beat and watches its job. Start at heartbeat_thread. */
+/* The thread that raises a worker's beat and watches its job. Its data is struct heartbeat, shared with the
+ * worker under a lock. Start at heartbeat_thread. */
 #include "runs/work/heartbeat.h"
 
 #include <stdatomic.h>

@@ -50,7 +50,7 @@ bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
 
 /* ---- whole texts ---- */
 
-int text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e)
+int text_reader_open(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e)
 {
     const char *scaling = p->scaling ? p->scaling : "";
     if (r->tokenizer && strcmp(r->path, job->model) == 0 && strcmp(r->scaling, scaling) == 0)
@@ -63,7 +63,7 @@ int text_reader_for(struct text_reader *r, const struct job *job, const struct j
         tokenizer_open(&r->tokenizer, r->path, r->config.vocab, e)) {
         text_reader_close(r);
         return err_while(
-            e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids reads it without",
+            e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids needs none",
             job->id);
     }
     return 0;
@@ -129,7 +129,7 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     if (*text)                           /* an empty text needs no model */
         return 0;
     int rc = store_input(s, job->id, &in, e) || job_parse(&p, in.parameters, e) ||
-                     text_reader_for(r, job, &p, e) ||
+                     text_reader_open(r, job, &p, e) ||
                      store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e) ||
                      replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e)
                  ? -1

@@ -23,8 +23,8 @@ struct replay {
 int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
                  const struct config *c, const struct tokenizer *t, bool at_start, struct err *e);
 void replay_close(struct replay *y);
-/* Replay token number y->at. *bytes [*n] is the text that it adds. Returns whether the token was given by
- * `extend` or `fork`. Must not follow an end of the text (asserted). */
+/* Replay `id`, token number y->at. *bytes [*n] is the text that the token adds. Returns whether `extend` or
+ * `fork` gave the token. The text must not have ended (asserted). */
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);
 
 /* The configuration and tokenizer that a job's text needs. The next job of the same model reuses them. {0}
@@ -34,12 +34,13 @@ struct text_reader {
     struct config config;
     struct tokenizer *tokenizer;
 };
-int  text_reader_for(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e);
+int  text_reader_open(struct text_reader *r, const struct job *job, const struct job_params *p,
+                      struct err *e);
 void text_reader_close(struct text_reader *r);
 
 /* The text of the first job->tokens tokens, followed by a NUL; free(*text). Tokens that the store received
- * after *job was read are left out, so the text matches its row. A tail that may still become a stop
- * string or a complete code point is left out, unless the job is done. */
+ * after *job was read are left out, so the text agrees with the other fields of *job. A tail that may still
+ * become a stop string or a complete code point is left out, unless the job is done. */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                    struct err *e);
 /* The token ids that the job generated, without given ones; free(*ids). Needs no tokenizer. */

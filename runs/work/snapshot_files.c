@@ -1,7 +1,7 @@
 /* Writing, finding and deleting snapshot files.
  *
- * struct snapshot_files is the thread that writes files of one job, and the list of files that the job's
- * rows name. Start at write_and_record. */
+ * struct snapshot_files is the thread that writes the files of one job, and the list of the job's records
+ * (see snapshot_files.h). Start at write_and_record. */
 #include "runs/work/snapshot_files.h"
 
 #include <dirent.h>
@@ -64,12 +64,12 @@ struct snapshot_files {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool busy, ended, close;
-    bool failed;                         /* the last file; the next one absorbs none, as room may be short */
-    struct snapshot_row next;            /* the file in progress, its bytes */
-    uint64_t bytes;
+    bool failed;                         /* the last file failed: the next one absorbs none and is short */
+    struct snapshot_row next;            /* record of the file in progress */
+    uint64_t bytes;                      /* length of the file in progress */
     struct snapshot_result result;
     atomic_bool stop;
-    struct snapshot_row file[STORE_SNAPSHOTS_MAX];   /* that rows name; the thread's while busy */
+    struct snapshot_row file[STORE_SNAPSHOTS_MAX];   /* the job's records; only the thread's while busy */
     size_t n_files;
 
     /* of the thread */
@@ -191,13 +191,13 @@ static int write_and_record(struct snapshot_files *x, struct err *e)
     const struct snapshot_row *r = &x->next;
     if (!x->store && store_reopen(&x->store, x->caller_store, e))
         return -1;
-    if (x->n_files && strcmp(r->name, x->file[x->n_files - 1].name) == 0)      /* it exists already */
+    if (x->n_files && strcmp(r->name, x->file[x->n_files - 1].name) == 0)      /* the file exists already */
         return 0;
     if (write_file(x, r->name, e))
         return -1;
     int rc = store_snapshot_set(x->store, &x->claim, r, x->bytes, e);
     if (rc < 0)
-        x->n_files = 0;                  /* the rows are not known: the next file holds all cache rows */
+        x->n_files = 0;                  /* the records are unknown now: the next file holds all cache rows */
     else if (rc)
         delete_file(x, r->name);
     if (rc)
@@ -261,14 +261,14 @@ int snapshot_files_open(struct snapshot_files **out, const struct store *s, cons
     return 0;
 }
 
-size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t most)
+size_t snapshot_files_next_start(struct snapshot_files *x, size_t tokens, size_t rows_max)
 {
     pthread_mutex_lock(&x->lock);
     assert(!x->busy);
     size_t i = x->n_files, from = i ? x->file[i - 1].tokens : 0;
     while (i &&
            (i == STORE_SNAPSHOTS_MAX || (!x->failed && from - x->file[i - 1].start <= 2 * (tokens - from) &&
-                                         tokens - x->file[i - 1].start <= most)))
+                                         tokens - x->file[i - 1].start <= rows_max)))
         from = x->file[--i].start;
     pthread_mutex_unlock(&x->lock);
     return from;
@@ -357,7 +357,7 @@ int snapshot_files_path(const struct store *s, const struct snapshot_row *r, cha
     return err_set(e, ERR_FAILED, "the path of the snapshot %s is too long", r->name);
 }
 
-void snapshot_files_collect(struct store *s)
+void snapshot_files_delete_unused(struct store *s)
 {
     char folder[FOLDER_BYTES], path[FILE_BYTES + NAME_MAX];
     int64_t job, attempt;

@@ -1,6 +1,6 @@
-/* The policy of snapshots: weighs the prefill time that a snapshot would save against its cost. The files
- * themselves are in snapshot_files.c, their content in src/decode/decoder_image.c. Start at
- * consider_snapshot. */
+/* The policy of snapshots: weighs the prefill time that a snapshot would save against its cost. Its data is
+ * struct snapshot_policy. snapshot_files.c writes the files; src/decode/decoder_image.c makes their content.
+ * Start at consider_snapshot. */
 #include "runs/work/snapshot_policy.h"
 #include "src/base/stopping.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum { MADE, BYTES, SECONDS, CPU_SECONDS, PUT_SECONDS, RESTORED, RESTORE_SECONDS, SAVED_SECONDS };
-static const char *const metrics[SNAPSHOT_METRICS] = {
+static const char *const counter_names[SNAPSHOT_COUNTERS] = {
     "snapshots",       "snapshot_bytes",  "snapshot_seconds", "snapshot_cpu_seconds", "snapshot_put_seconds",
     "restored_tokens", "restore_seconds", "restore_saved_seconds",
 };
@@ -46,8 +46,8 @@ void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint
                                    .checkpoint = p,
                                    .started = clock_seconds(),
                                    .rate = FIRST_RATE };
-    for (int i = 0; i < SNAPSHOT_METRICS; i++)
-        k->metric[i] = checkpoint_metric(p, "", metrics[i], 0);
+    for (int i = 0; i < SNAPSHOT_COUNTERS; i++)
+        k->counter[i] = checkpoint_counter(p, "", counter_names[i], 0);
     if (mode != KV_SNAPSHOT_OFF && image_open(&k->image, d, owner, &e))
         note(k, "no snapshots are made", &e, "");
 }
@@ -83,14 +83,14 @@ void snapshot_policy_restore(struct snapshot_policy *k)
                      : "the snapshot is not used, the text is read again",
              &e, "");
         if (store_snapshot_drop(k->store, k->claim, k->kept, &e) == 0)
-            snapshot_files_collect(k->store);
+            snapshot_files_delete_unused(k->store);
     }
     if (!k->kept)
         return;
     double seconds = clock_seconds() - start, saved = k->image.restored_seconds - seconds;
-    checkpoint_add(k->checkpoint, k->metric[RESTORED], (double)k->kept);
-    checkpoint_add(k->checkpoint, k->metric[RESTORE_SECONDS], seconds);
-    checkpoint_add(k->checkpoint, k->metric[SAVED_SECONDS], saved);
+    checkpoint_add(k->checkpoint, k->counter[RESTORED], (double)k->kept);
+    checkpoint_add(k->checkpoint, k->counter[RESTORE_SECONDS], seconds);
+    checkpoint_add(k->checkpoint, k->counter[SAVED_SECONDS], saved);
     snprintf(line, sizeof line,
              "%zu of %zu tokens of prompt and text from a snapshot, in %.2f s; reading them would have taken "
              "about %.1f s",
@@ -125,21 +125,23 @@ static bool has_idle_core(const struct snapshot_policy *k)
     return !k->image.d->model->dev->host_memory && pool_default_threads() > 1;
 }
 
-/* Begin a snapshot up to `rows`, if it is expected to cost at most `seconds`, or with `force`. */
+/* Begin a snapshot of the first `rows` cache rows if it will cost at most `seconds`, or in any case with
+ * `force`. */
 static void begin_snapshot(struct snapshot_policy *k, size_t rows, double seconds, bool force)
 {
     const struct kv *kv = &k->image.d->kv;
     const double start = clock_seconds();
     const double row_seconds = (double)(kv->n_layers * kv->n_kv_heads * kv->block_bytes) / KV_BLOCK /
                                (has_idle_core(k) ? GPU_COPY_RATE : k->rate);
-    const double most = MAX(seconds - FIXED_SECONDS, 0.0) / row_seconds;
-    const size_t from = snapshot_files_next_start(k->files, rows, most < (double)rows ? (size_t)most : rows);
+    const double rows_max = MAX(seconds - FIXED_SECONDS, 0.0) / row_seconds;
+    const size_t from =
+        snapshot_files_next_start(k->files, rows, rows_max < (double)rows ? (size_t)rows_max : rows);
     if (!force && FIXED_SECONDS + (double)(rows - from) * row_seconds > seconds)
         return;
     uint64_t bytes = image_take(&k->image, from, rows);
     snapshot_files_write(k->files, from, rows, bytes);
     double put = clock_seconds() - start;
-    checkpoint_add(k->checkpoint, k->metric[PUT_SECONDS], put);
+    checkpoint_add(k->checkpoint, k->counter[PUT_SECONDS], put);
     k->cost += put;
 }
 
@@ -149,17 +151,17 @@ static void collect_result(struct snapshot_policy *k)
     struct snapshot_result r;
     if (!k->files || !snapshot_files_result(k->files, &r))
         return;
-    k->last = clock_seconds();
+    k->result_at = clock_seconds();
     k->cost += has_idle_core(k) ? (double)r.bytes / GPU_COPY_RATE : r.cpu_seconds;
-    checkpoint_add(k->checkpoint, k->metric[SECONDS], r.seconds);
-    checkpoint_add(k->checkpoint, k->metric[CPU_SECONDS], r.cpu_seconds);
+    checkpoint_add(k->checkpoint, k->counter[SECONDS], r.seconds);
+    checkpoint_add(k->checkpoint, k->counter[CPU_SECONDS], r.cpu_seconds);
     if (r.rc == 0) {
         k->kept = r.tokens;
         k->retry = k->retry_at = 0;
         if (r.bytes > 8u << 20 && r.cpu_seconds > 0)
             k->rate = (double)r.bytes / r.cpu_seconds;
-        checkpoint_add(k->checkpoint, k->metric[MADE], 1);
-        checkpoint_add(k->checkpoint, k->metric[BYTES], (double)r.bytes);
+        checkpoint_add(k->checkpoint, k->counter[MADE], 1);
+        checkpoint_add(k->checkpoint, k->counter[BYTES], (double)r.bytes);
     } else if (r.rc < 0 && r.err.code != ERR_AGAIN) {
         postpone_after_failure(k, &r.err);
     }
@@ -188,12 +190,12 @@ void snapshot_policy_prefilled(struct snapshot_policy *k, double seconds)
  * below `share` of the attempt's time. */
 static void consider_snapshot(struct snapshot_policy *k, double share)
 {
-    if (!k->files && k->retry == 0)      /* snapshots are not worth it */
+    if (!k->files && k->retry == 0)      /* no snapshot of this text is worth its cost, or mode `off` */
         return;
     double now = clock_seconds();
-    if (now - k->checked < CHECK_SECONDS)
+    if (now - k->checked_at < CHECK_SECONDS)
         return;
-    k->checked = now;
+    k->checked_at = now;
     if (k->files && snapshot_files_busy(k->files))
         return;
     collect_result(k);
@@ -201,7 +203,8 @@ static void consider_snapshot(struct snapshot_policy *k, double share)
         return;
     const size_t rows = image_rows(&k->image, k->image.d->n_prompt + checkpoint_committed(k->checkpoint));
     if (rows > k->kept &&
-        (k->mode == KV_SNAPSHOT_ON ? now - k->last >= ON_SECONDS : gain(k, rows) > SNAPSHOT_GAIN_SECONDS))
+        (k->mode == KV_SNAPSHOT_ON ? now - k->result_at >= ON_SECONDS
+                                   : gain(k, rows) > SNAPSHOT_GAIN_SECONDS))
         begin_snapshot(k, rows, share * (now - k->started) - k->cost, false);
 }
 
@@ -225,7 +228,7 @@ void snapshot_policy_stop(struct snapshot_policy *k)
     const size_t rows = image_rows(&k->image, k->image.d->n_tokens);
     const bool busy = k->files && snapshot_files_busy(k->files);
     if (rows <= k->kept || (k->mode == KV_SNAPSHOT_AUTO && gain(k, rows) <= SNAPSHOT_GAIN_SECONDS)) {
-        if (busy)                        /* what it saves is not worth the wait */
+        if (busy)                        /* the file in progress saves too little to wait for it */
             snapshot_files_wait(k->files, 0);
         collect_result(k);
         return;

@@ -1,39 +1,47 @@
 /* When a job's snapshots are made, and how a resumed job uses them.
  *
  *     snapshot_policy_open(&k, ...)                 after checkpoint_open and decode_open
- *     snapshot_policy_restore(&k)                   after decode_append: loads rows of good snapshots
+ *     snapshot_policy_restore(&k)                   after decode_append: fills the cache from snapshots
  *     snapshot_policy_prefill_pass(&k)              between passes of decode_prefill
  *     snapshot_policy_prefilled(&k, seconds)        after decode_prefill, which read the remaining rows
  *     loop: snapshot_policy_round(&k)
  *     snapshot_policy_stop(&k)                      at a clean interruption, while the claim holds
  *     snapshot_policy_close(&k)                     before the claim ends
  *
- * Mode `auto` makes a snapshot when it would save a resume more than SNAPSHOT_GAIN_SECONDS of prefill. The
- * cost of all snapshots of this attempt stays below a share of the attempt's time:
+ * Mode `auto` makes a snapshot when the snapshot would save a resumed job more than SNAPSHOT_GAIN_SECONDS of
+ * prefill. The cost of all snapshots of this attempt stays below a share of the attempt's time:
  *
  *     - Normally the share is SNAPSHOT_SHARE, also while a prompt is read for the first time.
- *     - An attempt after the first one reads rows that were read before, and may be killed again. While it
- *       reads, and right after a prefill that took longer than SNAPSHOT_GAIN_SECONDS, the share is
- *       SNAPSHOT_REBUILD_SHARE. So a job that is killed again and again still completes any text, if an
- *       attempt lives for some multiple of SNAPSHOT_GAIN_SECONDS.
+ *     - A second or later attempt reads tokens that an earlier attempt read, and may be killed again. While
+ *       it reads, and right after a prefill that took longer than SNAPSHOT_GAIN_SECONDS, the share is
+ *       SNAPSHOT_REBUILD_SHARE. So a job that is killed again and again still completes any text, if each
+ *       attempt lives for a few times SNAPSHOT_GAIN_SECONDS.
  *
  * The cost is the CPU time of the writing thread and the time that the decode loop waited. With the cache
  * on a GPU and more than one CPU core that thread disturbs nobody; then the cost is the copy's share of
  * the GPU's memory bandwidth, at 100 GB/s. A new file absorbs earlier files as far as the share allows. A
- * clean interruption always makes a snapshot worth SNAPSHOT_GAIN_SECONDS. It waits at most
- * SNAPSHOT_STOP_SECONDS, because whoever stops a process soon kills it.
+ * clean interruption makes a snapshot, whatever it costs, if the snapshot saves more than
+ * SNAPSHOT_GAIN_SECONDS. The process waits at most SNAPSHOT_STOP_SECONDS for it, because whoever stops a
+ * process soon kills it.
  *
- * Mode `on` makes snapshots of any text, at most one a second within the shares, and always after a
- * prefill and at an interruption. Mode `off` makes none and uses none.
+ * Mode `on` makes snapshots of any text, however short: at most one a second while their cost stays below the
+ * same shares, and one after every prefill and at every clean interruption. Mode `off` neither makes nor uses
+ * snapshots.
  *
  * Nothing here can fail. A problem becomes one notice of the attempt, and the text is read again. A
  * snapshot that could not be made is retried after SNAPSHOT_RETRY_SECONDS, then after twice that time, up
  * to SNAPSHOT_RETRY_SECONDS_MAX: a full disk may have room by then.
  *
- * Counters, source "": snapshots; snapshot_bytes; snapshot_seconds, wall time beside the decode loop;
- * snapshot_cpu_seconds; snapshot_put_seconds, taken from the decode loop; restored_tokens;
- * restore_seconds; restore_saved_seconds, the estimated prefill time of the restored rows less
- * restore_seconds. */
+ * Counters, under source "" (no drafter):
+ *
+ *     snapshots                files that were completed
+ *     snapshot_bytes           their bytes
+ *     snapshot_seconds         wall time of writing, beside the decode loop
+ *     snapshot_cpu_seconds     CPU time of the writing thread
+ *     snapshot_put_seconds     time taken from the decode loop
+ *     restored_tokens          tokens whose cache rows came from snapshots
+ *     restore_seconds          time to restore them
+ *     restore_saved_seconds    estimated prefill time of these tokens, less restore_seconds */
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/snapshot_files.h"
@@ -47,7 +55,7 @@
 #define SNAPSHOT_RETRY_SECONDS_MAX 600.0
 
 enum kv_snapshot { KV_SNAPSHOT_AUTO, KV_SNAPSHOT_ON, KV_SNAPSHOT_OFF };      /* --kv-snapshot */
-enum { SNAPSHOT_METRICS = 8 };
+enum { SNAPSHOT_COUNTERS = 8 };
 
 struct snapshot_policy {             /* {0} is closed */
     enum kv_snapshot mode;
@@ -56,14 +64,16 @@ struct snapshot_policy {             /* {0} is closed */
     const struct claim *claim;
     struct checkpoint *checkpoint;
     struct image image;
-    struct snapshot_row good[STORE_SNAPSHOTS_MAX]; size_t n_good;    /* files that rows were restored from */
+    struct snapshot_row good[STORE_SNAPSHOTS_MAX]; size_t n_good;    /* records of the restored files */
     struct snapshot_files *files;    /* NULL: not opened yet, or never */
-    double retry, retry_at;          /* after failures: seconds to the next attempt, its time; else 0 */
+    double retry, retry_at;          /* after a failure: seconds until the next try, and its time; else 0 */
     char notice[1100];               /* the first notice of the attempt; "": none */
-    size_t kept;                     /* rows in the last valid snapshot; 0: none */
-    double started, checked, last;   /* times of open, of the last check, of the last result */
-    double cost, rate;               /* cost so far in seconds; bytes per second of CPU time */
-    int metric[SNAPSHOT_METRICS];
+    size_t kept;                     /* cache rows in the last valid snapshot; 0: no snapshot */
+    double started;                  /* when the policy was opened, by clock_seconds */
+    double checked_at, result_at;    /* when consider_snapshot last checked; when the last file ended */
+    double cost;                     /* seconds that snapshots have cost so far */
+    double rate;                     /* bytes written per second of CPU time */
+    int counter[SNAPSHOT_COUNTERS];
 };
 
 void snapshot_policy_open(struct snapshot_policy *k, enum kv_snapshot mode, uint64_t max_bytes,

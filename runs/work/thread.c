@@ -1,4 +1,5 @@
-/* Threads beside the decode loop: see runs/work/thread.h. */
+/* Starts and stops the threads beside the decode loop, and waits by the monotonic clock. No data; start at
+ * runs/work/thread.h. */
 #include "runs/work/thread.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* The worker: a store, a model, and one job at a time.
  *
- * The first part keeps the model for the next job. The second part, struct task, is one job: prepare
- * everything that may refuse it, rebuild its state from the store, write rounds, end the claim. Start at
- * worker_run. */
+ * The first part keeps the model for the next job. The second part is one job (struct task), in four steps:
+ * prepare (everything that may refuse the job), rebuild (its state from the store), write_text (rounds),
+ * end_claim. Start at worker_run. */
 #include "runs/work/worker.h"
 #include "src/base/json_write.h"
 #include "src/base/stopping.h"
@@ -63,7 +63,7 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
-    snapshot_files_collect(s);           /* files of dead workers */
+    snapshot_files_delete_unused(s);           /* files of dead workers */
     return 0;
 }
 
@@ -109,7 +109,7 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
     w->heads_path[0] = 0;
     const struct engine_spec spec = { job->model, p->compute, p->scaling, w->threads,
                                       w->device,  job->numerics, p->kv };
-    if (engine_open_spec(g, &spec, e) == 0)
+    if (engine_open(g, &spec, e) == 0)
         return 0;
     g->path[0] = 0;
     return -1;
@@ -125,7 +125,7 @@ int worker_load_model(struct worker *w, struct err *e)
     int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, show_hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
-    /* otherwise config, weights and fingerprint may belong to different models */
+    /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */
     if (rc == 0 && model_stamp(g->dir) != g->stamp) {
         rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
         model_close(&g->model);
@@ -134,7 +134,6 @@ int worker_load_model(struct worker *w, struct err *e)
     }
     stop_notice_for(NULL);
     progress_clear(&w->progress);
-    /* whatever was interrupted, the next worker does it again */
     if (stop_signal) {
         err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), g->dir);
         return 1;
@@ -142,7 +141,11 @@ int worker_load_model(struct worker *w, struct err *e)
     return rc;
 }
 
-/* ---- one job ---- */
+/* ---- one job ----
+ *
+ * The functions below return 0: go on; 1: the work ends here, and t->r says why; -1: the job failed, and *e
+ * says why; STORE_FAILED: the store failed, and *e says why. */
+enum { STORE_FAILED = 2 };
 
 struct task {
     struct worker *w;
@@ -151,19 +154,19 @@ struct task {
     const struct work_output *out;
     struct work_result *r;
     struct job_list jobs; struct job *job;
-    struct job_input in;
+    struct job_input input;
     struct job_params params;
     struct decode_setup setup;
     struct decoder decoder;
     struct replay replay;
     struct checkpoint *checkpoint;
     struct snapshot_policy snapshots;
-    bool noticed;                        /* the notice of `snapshots` was shown */
-    char no_heads[512];                  /* why drafting goes without heads; "": no notice */
-    int32_t *ids;                        /* tokens of earlier attempts */
-    int counter[CHECKPOINT_METRICS_MAX];
+    bool snapshot_notice_shown;
+    char no_heads[512];                  /* notice why drafting goes without heads; "": none */
+    int32_t *ids;                        /* tokens of earlier attempts, [c->end.tokens] */
+    int counter[CHECKPOINT_COUNTERS_MAX];
     int prefill_tokens, prefill_seconds;
-    struct draft_stats before;
+    struct draft_stats stored;           /* the statistics that the checkpoints have received */
     struct job_end end;
 };
 
@@ -188,7 +191,7 @@ static bool must_stop(struct task *t)
 static int read_job(struct task *t, struct err *e)
 {
     struct store *s = t->w->store;
-    if (store_jobs(s, &t->c->job, 1, &t->jobs, e) || store_input(s, t->c->job, &t->in, e))
+    if (store_jobs(s, &t->c->job, 1, &t->jobs, e) || store_input(s, t->c->job, &t->input, e))
         return -1;
     if (t->jobs.n != 1)
         return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", t->c->job);
@@ -202,8 +205,8 @@ static void close_heads(struct worker *w)
     w->heads_path[0] = 0;
 }
 
-/* The stamp of the file of heads. If `path` is a folder, the heads are in its checkpoint or in a file of
- * its own. */
+/* The stamp of the heads at `path`. In a model folder, the heads are tensors of the model's files or a file
+ * HEADS_FILE. */
 static uint64_t heads_stamp(const char *path)
 {
     char file[PATH_BYTES + sizeof HEADS_FILE + 1];
@@ -211,7 +214,7 @@ static uint64_t heads_stamp(const char *path)
     return model_stamp(path) + model_stamp(file);
 }
 
-/* Open the heads that the job drafts with. With --drafter auto a failure only drops the heads. */
+/* Open the heads that the job drafts with. If they cannot be opened, --drafter auto drafts without them. */
 static int open_heads(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
@@ -252,20 +255,20 @@ static void open_int8(struct task *t, size_t n_max)
     progress_clear(&w->progress);
 }
 
-/* Do everything that may refuse the job: parameters, model, memory. 0; 1: stopped; -1. */
+/* Do everything that may refuse the job: parameters, model, memory. */
 static int prepare(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     size_t n_prompt, n_max;
-    if (job_parse(&t->params, t->in.parameters, e) || worker_open_model(w, t->job, &t->params, e))
+    if (job_parse(&t->params, t->input.parameters, e) || worker_open_model(w, t->job, &t->params, e))
         return -1;
-    n_prompt = t->in.n_prompt;
+    n_prompt = t->input.n_prompt;
     for (size_t i = 0; i < n_prompt; i++)
-        if (t->in.prompt_ids[i] < 0 || (size_t)t->in.prompt_ids[i] >= g->config.vocab)
+        if (t->input.prompt_ids[i] < 0 || (size_t)t->input.prompt_ids[i] >= g->config.vocab)
             return err_set(e, ERR_INPUT,
                            "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i,
-                           t->in.prompt_ids[i], g->config.vocab);
+                           t->input.prompt_ids[i], g->config.vocab);
     if (!n_prompt || !add_size(n_prompt, t->c->wanted, &n_max))
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
                        t->c->wanted);
@@ -273,7 +276,7 @@ static int prepare(struct task *t, struct err *e)
     if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
         job_check_length(&g->config, n_prompt, t->c->wanted, t->params.allow_beyond_context, e))
         return -1;
-    /* the previous job left these */
+    /* free the 8-bit model and the heads of the previous job if this job needs their memory */
     if ((g->int8.mem || g->heads.mem) && !job_has_room(&t->params, g, n_max, 0)) {
         model_close(&g->int8);
         close_heads(w);
@@ -287,10 +290,10 @@ static int prepare(struct task *t, struct err *e)
     open_int8(t, n_max);
     if (stop_signal)
         return 1;
-    if (decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->in.prompt_ids, n_prompt, n_max,
-                    e) ||
+    if (decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->input.prompt_ids, n_prompt,
+                    n_max, e) ||
         replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
-                    t->in.prompt_bytes == 0 && !t->params.chat, e))
+                    t->input.prompt_bytes == 0 && !t->params.chat, e))
         return -1;
     return 0;
 }
@@ -306,7 +309,7 @@ static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
     bool given = replay_token(&t->replay, id, &bytes, &n);
     if (new_text && m->repetitions > repetitions) {
         struct repetition p;
-        char note[128];                          /* for people; the report repeats the search */
+        char note[128];                  /* for people: a report finds the repetition again by itself */
         if (loop_current(m->loop, &p)) {
             snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
                      p.start, p.period, p.found);
@@ -340,8 +343,8 @@ static void write_notice(struct task *t, const char *line)
 /* Show the notice of the snapshot policy, once. */
 static void snapshot_notice(struct task *t)
 {
-    if (!t->noticed && t->snapshots.notice[0]) {
-        t->noticed = true;
+    if (!t->snapshot_notice_shown && t->snapshots.notice[0]) {
+        t->snapshot_notice_shown = true;
         write_notice(t, t->snapshots.notice);
     }
 }
@@ -395,8 +398,7 @@ static bool prefill_pass(void *ctx, size_t done, size_t of)
     return !must_stop(t);
 }
 
-/* Rebuild the state of the job: replay the stored tokens through the emission, then fill the cache. 0; 1:
- * stopped, or the output failed; -1. */
+/* Rebuild the state of the job: replay the stored tokens through the emission, then fill the cache. */
 static int rebuild(struct task *t, struct err *e)
 {
     struct decoder *d = &t->decoder;
@@ -437,24 +439,24 @@ static void open_counters(struct task *t)
     for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->kind == PER_DEPTH; i < c->n; i++)
             t->counter[k++] = c->kind == PER_SOURCE
-                                  ? checkpoint_metric(t->checkpoint, source_names[i], c->name, 0)
-                                  : checkpoint_metric(t->checkpoint, "", c->name, (unsigned)i);
-    t->prefill_tokens = checkpoint_metric(t->checkpoint, "", "prefill_tokens", 0);
-    t->prefill_seconds = checkpoint_metric(t->checkpoint, "", "prefill_seconds", 0);
+                                  ? checkpoint_counter(t->checkpoint, source_names[i], c->name, 0)
+                                  : checkpoint_counter(t->checkpoint, "", c->name, (unsigned)i);
+    t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
+    t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
 }
 
-/* Pass to the store what the round added to the statistics. */
+/* Add to the store's counters what the round added to the statistics. */
 static void add_counters(struct task *t)
 {
     const struct draft_stats *now = &t->decoder.stats;
     size_t k = 0;
     for (const struct counter *c = counters; c->name; c++)
         for (size_t i = c->kind == PER_DEPTH; i < c->n; i++, k++) {
-            double added = counter_value(now, c, i) - counter_value(&t->before, c, i);
+            double added = counter_value(now, c, i) - counter_value(&t->stored, c, i);
             if (added != 0)
                 checkpoint_add(t->checkpoint, t->counter[k], added);
         }
-    t->before = *now;
+    t->stored = *now;
 }
 
 /* The names of the drafters on the accepted path; a static string. */
@@ -472,8 +474,7 @@ static const char *path_sources(const struct round_stats *r)
     return names[set];
 }
 
-/* One round: tokens, their text, counters. 0; 1: the work ends here, t->r says why; 2: the store failed;
- * -1: the model failed. */
+/* Decode one round; hand on its tokens, its text and its counters. -1: the model failed. */
 static int write_round(struct task *t, struct err *e)
 {
     struct decoder *d = &t->decoder;
@@ -503,7 +504,7 @@ static int write_round(struct task *t, struct err *e)
     }
     if (put < 0) {
         *e = why;
-        return 2;
+        return STORE_FAILED;
     }
     if (put) {
         t->r->end = WORK_LOST;
@@ -518,7 +519,7 @@ static int write_round(struct task *t, struct err *e)
     return 0;
 }
 
-/* Write rounds until the text ends. 0; otherwise as write_round. */
+/* Decode rounds until the text ends. */
 static int write_text(struct task *t, struct err *e)
 {
     struct emit *m = &t->replay.emit;
@@ -545,7 +546,7 @@ static void note_finish(struct task *t)
     const struct emit *m = &t->replay.emit;
     struct work_result *r = t->r;
     r->finish = m->finish;
-    r->by_string = m->stop_string != NULL;
+    r->stopped_by_string = m->stop_string != NULL;
     r->stop_reason[0] = 0;
     if (m->stop_string)
         snprintf(r->stop_reason, sizeof r->stop_reason, "%s", m->stop_string);
@@ -570,7 +571,7 @@ static int end_claim(struct task *t, struct err *e)
         break;
     case WORK_STOPPED:
     case WORK_OUTPUT_FAILED:
-    case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options->stopped }; break;
+    case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options->state_if_stopped }; break;
     }
     struct commit b = { .end = &t->end };
     int rc =
@@ -582,11 +583,11 @@ static int end_claim(struct task *t, struct err *e)
     return rc < 0 ? -1 : 0;
 }
 
-/* From the claim to the last token. Returns as write_text. */
+/* From the claim to the last token. */
 static int run_task(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
-    const struct checkpoint_options o = { .rounds = t->options->rounds };
+    const struct checkpoint_options o = { .rounds = t->options->store_rounds };
     int rc = prepare(t, e);
     if (rc) {
         if (rc > 0)
@@ -603,7 +604,7 @@ static int run_task(struct task *t, struct err *e)
     if (rc < 0)
         return -1;
     if (checkpoint_open(&t->checkpoint, w->store, t->c, &o, e))
-        return 2;
+        return STORE_FAILED;
     open_counters(t);
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
@@ -622,7 +623,7 @@ static void close_task(struct task *t)
         replay_close(&t->replay);
     decode_close(&t->decoder);
     job_close(&t->params);
-    job_input_free(&t->in);
+    job_input_free(&t->input);
     job_list_free(&t->jobs);
     free(t->ids);
 }
@@ -631,19 +632,20 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *opt
                const struct work_output *out, struct work_result *r, struct err *e)
 {
     struct task t = { .w = w, .c = c, .options = options, .out = out, .r = r };
-    *r = (struct work_result){ .was = c->end.tokens, .tokens = c->end.tokens };
+    *r = (struct work_result){ .tokens_before = c->end.tokens, .tokens = c->end.tokens };
     w->progress.job = out ? 0 : c->job;          /* progress in the foreground needs no job number */
     heartbeat_watch(w->beat, c->job, c->attempt);
     int rc = read_job(&t, e);
     if (rc == 0)
         rc = run_task(&t, e);
-    const bool held = rc < 0 && e->code == ERR_AGAIN;    /* by another process: the job itself is fine */
-    if (rc < 0) {                                /* damage in the store fails this job, not the queue */
+    /* another process holds the store, or removed the job */
+    const bool busy = rc < 0 && e->code == ERR_AGAIN;
+    if (rc < 0) {                        /* a damaged row of the store fails this job, not the queue */
         const struct device *dev = w->engine.dev;
-        r->end = dev && *dev->error                  ? WORK_DEVICE_FAILED
-                 : options->restore && !t.checkpoint ? WORK_REFUSED
-                 : held                              ? WORK_STOPPED
-                                                     : WORK_FAILED;
+        r->end = dev && *dev->error                             ? WORK_DEVICE_FAILED
+                 : options->release_if_refused && !t.checkpoint ? WORK_REFUSED
+                 : busy                                         ? WORK_STOPPED
+                                                                : WORK_FAILED;
         r->why = *e;
     }
     if (rc == 1 && t.checkpoint && (r->end == WORK_STOPPED || r->end == WORK_OUTPUT_FAILED)) {
@@ -651,8 +653,8 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *opt
         snapshot_notice(&t);
     }
     snapshot_policy_close(&t.snapshots);
-    rc = rc == 2 ? -1 : end_claim(&t, e);
-    if (rc == 0 && held && r->end == WORK_STOPPED) {
+    rc = rc == STORE_FAILED ? -1 : end_claim(&t, e);
+    if (rc == 0 && busy && r->end == WORK_STOPPED) {
         *e = r->why;
         rc = -1;
     }
@@ -664,6 +666,6 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *opt
     progress_clear(&w->progress);
     heartbeat_watch(w->beat, 0, 0);
     close_task(&t);
-    snapshot_files_collect(w->store);
+    snapshot_files_delete_unused(w->store);
     return rc;
 }

@@ -318,7 +318,7 @@ static void clean_up(struct resume *r)
         char journal[PATH_BYTES + 32];
         if (access(r->db[mode], F_OK) == 0 && open_store(&s, r, mode, STORE_WRITE, &ignored) == 0) {
             store_remove(s, &id, 1, NULL, &ignored);
-            snapshot_files_collect(s);
+            snapshot_files_delete_unused(s);
             store_close(s);
         }
         snprintf(journal, sizeof journal, "%s-journal", r->db[mode]);

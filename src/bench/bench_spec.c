@@ -610,7 +610,7 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     if (bench_model_dir(dir, o, e))
         goto out;
     own.model = o->model ? o->model : dir;
-    if (parse_points(s, list, table, e) || engine_open(&s->engine, &own, e) || read_sampling(s, e) ||
+    if (parse_points(s, list, table, e) || options_open_engine(&s->engine, &own, e) || read_sampling(s, e) ||
         load(s, e) || spec_prompts(s, e))
         goto out;
     rc = 0;

@@ -335,7 +335,7 @@ int cmd_change(const struct options *o, struct err *e)
     if (rc == 0 && jobs.n)
         rc = verbs[k].change(s, ids, jobs.n, &changed, e);
     if (rc == 0 && changed)
-        snapshot_files_collect(s);
+        snapshot_files_delete_unused(s);
     if (rc == 0 && changed == 0 && jobs.n == 1)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
                      job_state_name(jobs.v[0].state), verbs[k].needed,

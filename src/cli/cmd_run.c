@@ -77,14 +77,14 @@ static void print_end_json(const struct run *r, const struct work_result *w)
         stderr,
         "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ",
         w->tokens, r->job->wanted, finish_name(w->finish));
-    if (w->by_string)
+    if (w->stopped_by_string)
         jw_string(stderr, w->stop_reason, strlen(w->stop_reason));
     else
         fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
     fprintf(stderr,
             ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": "
             "%.3f, \"job\": %" PRId64 "}\n",
-            w->seconds, w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0, r->n_prompt,
+            w->seconds, w->seconds > 0 ? (double)(w->tokens - w->tokens_before) / w->seconds : 0, r->n_prompt,
             w->prefill_seconds, r->job->id);
 }
 
@@ -93,7 +93,7 @@ static void print_end(const struct run *r, const struct work_result *w)
     const size_t wanted = r->job->wanted;
     char speed[96];
     int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds,
-                     w->seconds > 0 ? (double)(w->tokens - w->was) / w->seconds : 0);
+                     w->seconds > 0 ? (double)(w->tokens - w->tokens_before) / w->seconds : 0);
     if (r->drafts && w->stats.rounds)
         snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass",
                  (double)w->stats.tokens / (double)w->stats.rounds);
@@ -101,7 +101,7 @@ static void print_end(const struct run *r, const struct work_result *w)
         return;
     if (r->o->progress == PROGRESS_JSON)
         print_end_json(r, w);
-    else if (w->by_string)
+    else if (w->stopped_by_string)
         fprintf(stderr, "stop string after %zu of %zu tokens, %s\n", w->tokens, wanted, speed);
     else if (w->finish == FINISH_STOP)
         fprintf(
@@ -127,7 +127,8 @@ static int write_stats(const struct run *r, const struct work_result *w, struct 
             ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": "
                                    "%zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
             "\"tokens_per_second\": %.3f, ",
-            r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->was, w->stats.seconds,
+            r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->tokens_before,
+            w->stats.seconds,
             w->prefill_seconds, w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
     stats_json(f, &w->stats, r->fixed_tree);
     if (w->stats.to_host)                    /* ids and scores; logits stay on the device */
@@ -214,8 +215,8 @@ static int conclude(struct run *r, struct work_result *w, struct err *e)
 static int work_on(struct run *r, int64_t id, struct err *e)
 {
     const struct options *o = r->o;
-    const struct work_options how = { .stopped = JOB_PAUSED, .accept_change = o->accept_change,
-                                      .rounds = o->rounds, .restore = true };
+    const struct work_options how = { .state_if_stopped = JOB_PAUSED, .accept_change = o->accept_change,
+                                      .store_rounds = o->rounds, .release_if_refused = true };
     const struct work_output out = { put_text, put_id, print_repetition, print_start, r };
     struct store *s = r->worker.store;
     struct claim_request wish = worker_claim_request(&r->worker, id);

@@ -98,7 +98,7 @@ static int prepare(struct score *s, struct err *e)
     struct memory_plan plan = {0};
     char *text;
     size_t n;
-    if (engine_open(&s->engine, s->o, e) || text_read_utf8(&text, &n, s->o->arg[0], e))
+    if (options_open_engine(&s->engine, s->o, e) || text_read_utf8(&text, &n, s->o->arg[0], e))
         return -1;
     int rc = tokenizer_encode(s->engine.tokenizer, &s->ids, &s->n, text, n, true, e);
     free(text);

@@ -134,7 +134,7 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     bool at_start = in.prompt_bytes == 0;
     int rc = job_parse(&t->params, in.parameters, e);
     job_input_free(&in);
-    if (rc || text_reader_for(&t->reader, job, &t->params, e))
+    if (rc || text_reader_open(&t->reader, job, &t->params, e))
         return -1;
     return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer,
                        at_start && !t->params.chat, e);

@@ -334,7 +334,8 @@ static int train(struct job *j, struct err *e)
     progress_open(&j->progress, j->o->progress, j->o->quiet);
     if (strcmp(own.device, "auto") == 0)
         own.device = "cpu";              /* the result depends on the device, so a GPU must be requested */
-    if (engine_open(&j->engine, &own, e) || check_device(j, e) || read_settings(j, e) || read_data(j, e))
+    if (options_open_engine(&j->engine, &own, e) || check_device(j, e) || read_settings(j, e) ||
+        read_data(j, e))
         return -1;
     int rc = train_all(j, e);
     progress_clear(&j->progress);

@@ -46,7 +46,7 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
         if (h->o->progress != PROGRESS_NONE)
             fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id,
                     r->tokens, wanted, r->seconds,
-                    r->seconds > 0 ? (double)(r->tokens - r->was) / r->seconds : 0);
+                    r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
     } else {
         fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, end, r->tokens, wanted,
                 r->why.msg);
@@ -56,8 +56,8 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
 /* Works on one claimed job. 0: take the next job; 1: stop and leave the rest of the queue; -1: failed. */
 static int work_on_job(struct shift *h, struct claim *c, struct err *e)
 {
-    const struct work_options how = { .stopped = JOB_QUEUED, .accept_change = h->o->accept_change,
-                                      .rounds = h->o->rounds };
+    const struct work_options how = { .state_if_stopped = JOB_QUEUED, .accept_change = h->o->accept_change,
+                                      .store_rounds = h->o->rounds };
     struct work_result r;
     const size_t wanted = c->wanted;
     const int64_t id = c->job;

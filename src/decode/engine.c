@@ -1,4 +1,4 @@
-/* Opens, loads and closes the engine. Its data is struct engine; start at engine_open_spec. */
+/* Opens, loads and closes the engine. Its data is struct engine; start at engine_open. */
 #include "src/decode/engine.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static struct model sizes_only(const struct engine *g)
                            .pool = g->pool, .head_dim = g->dev->head_dim(g->dev, g->config.head_dim) };
 }
 
-int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e)
+int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
 {
     const char *why = "";
     *g = (struct engine){ .compute = s->compute, .kv = s->kv };

@@ -1,7 +1,7 @@
 /* The engine: everything that computes with one model. It holds the model, its tokenizer, the drafting
  * heads, the threads and the device.
  *
- *     engine_open_spec    configuration, tokenizer, device, threads; reads only the headers of the weights
+ *     engine_open         configuration, tokenizer, device, threads; reads only the headers of the weights
  *     engine_plan         what a decoder will need, to be checked before the weights are read
  *     engine_load         the weights
  *     engine_int8         optional: the 8-bit copy that drafts use
@@ -43,7 +43,7 @@ struct engine_spec {
 
 /* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers
  * of the weights. After a failure the engine is closed. */
-int engine_open_spec(struct engine *g, const struct engine_spec *s, struct err *e);
+int engine_open(struct engine *g, const struct engine_spec *s, struct err *e);
 /* Reads the weights, with progress. ERR_FAILED when a stop signal interrupts it. */
 int engine_load(struct engine *g, struct progress *p, struct err *e);
 /* Makes the 8-bit copy unless it exists, with progress. A stop signal interrupts it, too. */

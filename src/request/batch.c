@@ -109,7 +109,7 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
         const struct engine_spec spec = { dir, option_compute(b->o), b->o->context_scaling, b->o->threads,
                                           b->o->device, NULL, option_kv(b->o->kv_dtype) };
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
-                    engine_open_spec(&m->engine, &spec, &m->why);
+                    engine_open(&m->engine, &spec, &m->why);
     }
     if (m->failed)
         *e = m->why;

@@ -21,12 +21,12 @@ enum dtype option_kv(int kv_dtype)
     return kv_dtype == KV_DTYPE_INT16 ? DT_I16 : kv_dtype == KV_DTYPE_BF16 ? DT_BF16 : DT_OTHER;
 }
 
-int engine_open(struct engine *g, const struct options *o, struct err *e)
+int options_open_engine(struct engine *g, const struct options *o, struct err *e)
 {
     char dir[PATH_BYTES];
     if (model_dir(dir, o, e))
         return -1;
-    return engine_open_spec(g, &(struct engine_spec){ dir, option_compute(o), o->context_scaling, o->threads,
+    return engine_open(g, &(struct engine_spec){ dir, option_compute(o), o->context_scaling, o->threads,
         o->device, NULL, option_kv(o->kv_dtype) }, e);
 }
 

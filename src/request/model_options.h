@@ -5,8 +5,8 @@
 
 /* The folder that --model names. ERR_INPUT when --model is missing or names no folder. */
 int model_dir(char dir[PATH_BYTES], const struct options *o, struct err *e);
-/* engine_open_spec with the model, --compute, --kv-dtype, --context-scaling, --threads and --device. */
-int engine_open(struct engine *g, const struct options *o, struct err *e);
+/* engine_open with the model, --compute, --kv-dtype, --context-scaling, --threads and --device. */
+int options_open_engine(struct engine *g, const struct options *o, struct err *e);
 
 enum dtype option_compute(const struct options *o);    /* --compute */
 enum dtype option_kv(int kv_dtype);                    /* KV_DTYPE_* of --kv-dtype; DT_OTHER: auto */

@@ -1,4 +1,4 @@
-/* The coin of DESIGN R2: Philox, a logarithm, and Gumbel noise made of both. Start at coin_gumbel. */
+/* The coin of rule R2: Philox, a logarithm, and Gumbel noise made of both. Start at coin_gumbel. */
 #include <math.h>
 #include <string.h>
 #include "src/sample/coin.h"

@@ -1,4 +1,5 @@
-/* The coin of DESIGN R2: random bits and Gumbel noise as a pure function of (seed, sample, position, id).
+/* The coin (docs/architecture.md, rule R2): random bits and Gumbel noise as a pure function of (seed, sample,
+ * position, id).
  *
  * The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011). The logarithm is longhand's own, so the noise has the same bits on every machine.

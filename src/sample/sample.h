@@ -1,5 +1,5 @@
 /* The sampler: logits -> one token. The sampling chain (src/sample/sampling.h) adjusts and filters the
- * logits, then the coin of DESIGN R2 decides. The token is a pure function of parameters, logits and the
+ * logits, then the coin of rule R2 decides. The token is a pure function of parameters, logits and the
  * tokens before it; no generator state exists.
  *
  * The token at a position is the argmax over the kept candidates of adjusted logit + Gumbel noise. The noise

@@ -1,7 +1,7 @@
 /* Emission: one function, called once for each token in order, decides where the text ends and which bytes
- * may be shown (DESIGN R3). It considers given tokens, EOS, stop strings, the loop rule and the length. Its
- * state is a function of the token list. Bytes that may begin a stop string, or an unfinished code point, are
- * held back.
+ * may be shown (docs/architecture.md, rule R3). It considers given tokens, EOS, stop strings, the loop rule
+ * and the length. Its state is a function of the token list. Bytes that may begin a stop string, or an
+ * unfinished code point, are held back.
  *
  * The ends, in this order for each token:
  *

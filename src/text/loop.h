@@ -1,5 +1,6 @@
 /* The loop rule: decides whether a text has fallen into repetition. It reads the list of tokens and nothing
- * else, so it fires at the same token for any rounds, interruptions and machine (DESIGN R3).
+ * else, so it fires at the same token for any rounds, interruptions and machine (docs/architecture.md,
+ * rule R3).
  *
  * A token repeats if the LOOP_GRAM tokens that end with it occurred in the LOOP_WINDOW tokens before. Its
  * distance is how far back the newest such place is. The score rises by 1 with a token that repeats, and

@@ -107,7 +107,7 @@ int lab_accept(struct lab *b, struct err *e)
         return 0;
     }
     progress_open(&quiet, PROGRESS_NONE, true);
-    int rc = engine_open_spec(&g, &(struct engine_spec){ dir, DT_BF16, NULL, b->o->threads, b->o->device,
+    int rc = engine_open(&g, &(struct engine_spec){ dir, DT_BF16, NULL, b->o->threads, b->o->device,
         NULL }, e);
     if (rc)
         return -1;
