@@ -4,8 +4,8 @@
 #
 # The programs are BUILD/test_* for each tests/test_*.c, those named in $IN_C, and the scripts tests/*.sh and
 # tests/cli/*.sh. A program prints the lines "ok NAME", "FAIL NAME" and "skip NAME (why)". A program that
-# exits with another status than 0 without a FAIL line counts as one failure, and so does a program with a
-# sanitizer finding.
+# exits with another status than 0 without a FAIL line counts as one failure. So does a program with a
+# sanitizer finding, a program that does not end within LIMIT seconds, and a program that was never run.
 #
 # tests/plan.txt says which programs take long, which run in several shards, which run alone, and which
 # `check` runs. This script prints one line for each program, and the whole output of a program that fails.
@@ -14,14 +14,18 @@
 #
 # JOBS=N       programs at a time (default: nproc)      ONLY=WORDS   only programs with WORDS in the name
 # LONG=1       the long forms of the tests              KEEP=DIR     leave the output of every program in DIR
+# LIMIT=SECONDS   for each program (default: 1800, or 6 hours with LONG=1)
 build=$1 mode=$2
+limit=${LIMIT:-${LONG:+21600}}
+limit=${limit:-1800}
 count() { grep -ac "$@"; }
+dir_of() { echo "$work/${1//\//-}-${2/\//of}"; }       # NAME SHARD
 
 # Run "NAME SHARD": the worker's side of the pool. SHARD is "all" or "INDEX/COUNT".
 run_one()
 {
     local name=$1 shard=$2 dir command start=$EPOCHREALTIME rc passed failed skipped
-    dir=$work/${name//\//-}-${shard/\//of}
+    dir=$(dir_of "$name" "$shard")
     mkdir -p "$dir/tmp" "$dir/found"
     case $name in
     *.sh) command=(bash "$name")
@@ -37,8 +41,13 @@ run_one()
     [ "$shard" = all ] || export TEST_SHARD=$shard
     local pair=($PAIRS)
     [ -z "$PAIRS" ] || command=(taskset -c "${pair[SLOT % ${#pair[@]}]}" "${command[@]}")
-    TMPDIR=$dir/tmp LONGHAND_DB=$dir/tmp/longhand.db "${command[@]}" >"$dir/log" 2>&1 </dev/null
+    TMPDIR=$dir/tmp LONGHAND_DB=$dir/tmp/longhand.db timeout --foreground -k 10 "$limit" "${command[@]}" \
+        >"$dir/log" 2>&1 </dev/null
     rc=$?
+    if [ $rc = 124 ] || { [ $rc = 137 ] && awk -v a="$start" -v b="$EPOCHREALTIME" -v limit="$limit" \
+        'BEGIN { exit b - a < limit }'; }; then
+        echo "FAIL $name (it did not end within $limit s)" >>"$dir/log"
+    fi
     if [ $rc != 0 ] && ! grep -aq '^FAIL' "$dir/log"; then
         echo "FAIL $name (exit status $rc)" >>"$dir/log"
     fi
@@ -56,6 +65,7 @@ run_one()
         awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf ", %.1f s\n", b - a }'
         [ "$failed" = 0 ] || sed 's/^/    | /' "$dir/log"
     } 9>"$work/lock"
+    : >"$dir/ended"
 }
 if [ "$mode" = --one ]; then
     run_one "$3" "$4"
@@ -101,6 +111,14 @@ run() # KIND JOBS
 start=$SECONDS
 PAIRS=$(! command -v taskset >/dev/null || pairs) run pool "${JOBS:-$(nproc)}"
 PAIRS= run alone 1
+
+# xargs starts nothing more after one of its processes was killed.
+while read -r _ _ name shard; do
+    dir=$(dir_of "$name" "$shard")
+    [ -e "$dir/ended" ] && continue
+    mkdir -p "$dir"
+    echo "FAIL $name $shard (it was not run to its end)" >>"$dir/log"
+done <"$work/plan"
 
 find "$work" -name log | sort | xargs cat >"$work/all"
 if [ -n "$KEEP" ]; then
