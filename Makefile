@@ -10,9 +10,6 @@
 # Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir
 # Tests:    JOBS=N programs at a time  ONLY=WORDS programs with WORDS in the name  KEEP=DIR for their output
 MAKEFLAGS += -r
-ifeq ($(origin CC),default)
-CC := cc
-endif
 comma := ,
 # One build directory per configuration: switching flags never mixes objects.
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
@@ -76,6 +73,8 @@ $(CU)/%.cubin: kernels/cu_all.cu
 $(CU)/%.ptx: kernels/cu_all.cu
 	@mkdir -p $(@D)
 	$(NVCC) -ptx -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
+# A source that was renamed since the kernels were compiled does not stop make.
+kernels/%.cu: ;
 cuda-note:
 else
 cuda-note: longhand
