@@ -133,9 +133,15 @@ static int make_pass(struct drafting *g, bool *more, struct err *e)
                      (float)g->planner.used.hit[cache], 0) != 0;
     return 0;
 }
+/* Heads know nothing more after a draft pass in these texts. */
+static bool guess_nothing(struct drafting *g)
+{
+    (void)g;
+    return false;
+}
 static const struct drafter_ops sim_suffix = { .source = SOURCE_SUFFIX, .expand = propose_match },
     sim_heads = { .source = SOURCE_HEADS, .expand = propose_heads },
-    sim_partial = { .source = SOURCE_PARTIAL, .expand = make_pass };
+    sim_partial = { .source = SOURCE_PARTIAL, .expand = make_pass, .ahead = guess_nothing };
 static const struct drafter_ops *const sim_drafters[] = { &sim_suffix, &sim_partial, &sim_heads, NULL };
 
 /* ---- rounds ---- */
@@ -153,7 +159,7 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     sim = (struct sim){
         .m = m, .text = text, .length = length, .others = 1, .match_p = { 3, 6 }, .head_p = { 3, 6 }
     };
-    sim.g.n_caches = n_caches, sim.g.heads = (const struct heads *)&sim;    /* some: never read */
+    sim.g.n_caches = n_caches, sim.g.heads = (const struct heads *)&sim;    /* exist, never read */
     for (size_t i = 0; i < n_caches; i++) sim.g.cache[i].budget = budgets[i];
     sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim;
     sim.g.set.drafters =

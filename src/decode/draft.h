@@ -123,6 +123,9 @@ struct drafter_ops {
     /* Makes one pass of proposals. *more: a further pass in this round may be of use. Returns -1 on failure.
      * */
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
+    /* Optional, of a drafter that makes passes: asks the heads on the hidden state of its last pass and adds
+     * their guesses below those of the pass, as TokenSwift does. False: no heads, or no guess to continue. */
+    bool (*ahead)(struct drafting *g);
     /* Tokens were committed: by a round, or all at once (a prompt, a resumed text). */
     void (*observe)(struct drafting *g, const struct observed *o);
     /* For snapshots of state that is dear to rebuild from tokens: the room that it needs; writing it (returns
@@ -163,9 +166,6 @@ void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float 
                 struct ranking *r);
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
                  enum source source, enum guess kind, size_t ahead);
-/* Asks the heads on the hidden state of the last draft pass and adds their guesses below those of the pass,
- * as TokenSwift does. False: no heads, or no guess to continue. */
-bool draft_ahead(struct drafting *g);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 /* One round: plans it at `length` tokens of the cache, asks the drafters of the plan, and keeps the

@@ -47,6 +47,25 @@ static bool partial_prepare(struct drafting *g)
     return g->set.n_width || !p->work || p->filled || p->full->n_past <= p->budget;
 }
 
+static bool heads_ahead(struct drafting *g)
+{
+    const struct tree *t = g->tree;
+    const size_t vocab = g->model->config.vocab, depth = t->node[g->pass_node].depth;
+    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
+    if (g->set.n_width)
+        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
+    uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
+    if (!n || !next)
+        return false;
+    heads_forward(g->heads, g->small, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    if (!g->set.n_width)
+        draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
+    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
+        if (t->node[c].sources >> SOURCE_PARTIAL & 1)
+            draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
+    return true;
+}
+
 static int partial_expand(struct drafting *g, bool *more, struct err *e)
 {
     struct tree *t = g->tree;
@@ -85,30 +104,11 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
                   g->model->config.hidden * sizeof *g->pass_hidden);
     size_t added = draft_add(g, &node, 1, &r, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
     /* with the planner the heads are asked once, after the last pass */
-    if (g->set.n_width && !draft_ahead(g))
+    if (g->set.n_width && !heads_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
             tree_chain(t, c);
     *more = added > 0;
     return 0;
-}
-
-bool draft_ahead(struct drafting *g)
-{
-    const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, depth = t->node[g->pass_node].depth;
-    size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
-    if (g->set.n_width)
-        n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
-    uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
-    if (!n || !next)
-        return false;
-    heads_forward(g->heads, g->small, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
-    if (!g->set.n_width)
-        draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
-    for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
-        if (t->node[c].sources >> SOURCE_PARTIAL & 1)
-            draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
-    return true;
 }
 
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
@@ -236,6 +236,7 @@ const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
                                            .close = partial_end,
                                            .prepare = partial_prepare,
                                            .expand = partial_expand,
+                                           .ahead = heads_ahead,
                                            .observe = partial_observe,
                                            .state_bytes = known_bytes,
                                            .save = known_save,

@@ -23,12 +23,12 @@ static int ask(struct drafting *g, const struct drafter_ops *ops, struct err *e)
     return 0;
 }
 
-static void ask_ahead(struct drafting *g)
+static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
 {
     struct planner *p = &g->planner;
     size_t rows;
     const double start = g->clock(), before = planner_value(p, g->tree, &rows);
-    (void)draft_ahead(g);
+    ops->ahead(g);
     planner_asked(p, HEADS_AHEAD, before, planner_value(p, g->tree, &rows), g->clock() - start);
 }
 
@@ -71,7 +71,7 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
         const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
         if (!wanted || (drafters[i]->prepare && !drafters[i]->prepare(g))) continue;
         if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e)) return -1;
-        if (source == SOURCE_PARTIAL && g->passes && p->plan.ask >> HEADS_AHEAD & 1) ask_ahead(g);
+        if (drafters[i]->ahead && g->passes && p->plan.ask >> HEADS_AHEAD & 1) ask_ahead(g, drafters[i]);
     }
     const double trim = g->clock();
     if (p->on) planner_value(p, g->tree, &rows);
