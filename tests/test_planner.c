@@ -251,8 +251,8 @@ static double run_windows(size_t n, double *worst)
 
 struct fixed { size_t cache, passes, match; bool heads; };
 
-/* Tokens a second. A chain of n guesses reaches depth d with chance p^d; the longest right chain is accepted.
- * */
+/* Tokens a second. A chain of n guesses reaches depth d with chance p^d; the longest right chain is
+ * accepted. */
 static double fixed_rate(const struct machine *m, const struct text *t, size_t length, const struct fixed *f)
 {
     double all_tokens = 0, seconds = 0;

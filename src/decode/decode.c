@@ -64,9 +64,12 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
     if (kv_open(&d->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
                                                    n_max, d->rows_max > 1 ? d->rows_max : 0 }, e) ||
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
-        device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e) ||
-        draft_open(&d->draft, &setup->draft, m, setup->small, setup->heads, &d->kv, d->work, d->sampler,
-                   p->penalty, p->penalty_window, n_max, e))
+        device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
+        goto fail;
+    d->draft = (struct drafting){ .set = setup->draft, .model = m, .small = setup->small,
+                                  .heads = setup->heads, .kv = &d->kv, .work = d->work,
+                                  .sampler = d->sampler };
+    if (draft_open(&d->draft, p, n_max, e))
         goto fail;
     return 0;
 fail:

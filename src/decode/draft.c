@@ -117,19 +117,13 @@ static void start_planner(struct drafting *g)
     planner_start(&g->planner, &s);
 }
 
-int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
-               const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max,
-               struct err *e)
+int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
 {
+    const struct model *m = g->model;
+    const struct heads *heads = g->heads;
+    const struct draft_settings *s = &g->set;
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    *g = (struct drafting){ .set = *s,
-                            .model = m,
-                            .small = small ? small : m,
-                            .heads = heads,
-                            .kv = kv,
-                            .work = work,
-                            .sampler = sampler };
+    g->small = g->small ? g->small : m;
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;
@@ -147,10 +141,10 @@ int draft_open(struct drafting *g, const struct draft_settings *s, const struct 
         goto fail;
     }
     g->pass_hidden = g->hidden + hidden;
-    g->ngram_delay = s->ngram_delay >= 0                   ? (size_t)s->ngram_delay
-                     : penalty == 1 || penalty_window == 0 ? 0
-                     : penalty_window < 0                  ? SIZE_MAX
-                                                           : (size_t)penalty_window + 1;
+    g->ngram_delay = s->ngram_delay >= 0                         ? (size_t)s->ngram_delay
+                     : p->penalty == 1 || p->penalty_window == 0 ? 0
+                     : p->penalty_window < 0                     ? SIZE_MAX
+                                                                 : (size_t)p->penalty_window + 1;
     g->clock = clock_seconds;
     calibrate_start(&g->calibration);
     for (size_t i = 0; drafters_all[i]; i++)

@@ -120,8 +120,8 @@ struct drafter_ops {
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
      * now. May be NULL. */
     bool (*prepare)(struct drafting *g);
-    /* Makes one pass of proposals. *more: a further pass in this round may be of use. Returns -1 on failure.
-     * */
+    /* Makes one pass of proposals. *more: a further pass in this round may be of use. Returns -1 on
+     * failure. */
     int  (*expand)(struct drafting *g, bool *more, struct err *e);
     /* Optional, of a drafter that makes passes: asks the heads on the hidden state of its last pass and adds
      * their guesses below those of the pass, as TokenSwift does. False: no heads, or no guess to continue. */
@@ -143,13 +143,12 @@ extern const struct drafter_ops *const *drafters_all;
 
 /* Bytes of struct drafting without the state of each drafter. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
-int draft_open(struct drafting *g, const struct draft_settings *s, const struct model *m,
-               const struct model *small, const struct heads *heads, struct kv *kv, struct workspace *work,
-               struct device_sampler *sampler, double penalty, long penalty_window, size_t n_max,
-               struct err *e);
+/* Opens g for a text of n_max tokens sampled with p. The caller has set g->set and the borrowed pointers, all
+ * else is zero; a NULL g->small means that drafts ask g->model. On failure g is closed. */
+int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
-/* Forgets everything derived from the text: another text follows, or the same text from an earlier token on.
- * */
+/* Forgets everything derived from the text: another text follows, or the same text from an earlier
+ * token on. */
 void draft_reset(struct drafting *g, struct device_sampler *sampler);
 
 /* For drafters: adds the k best tokens of the device's `logits` (one row) as children of each of n nodes of
@@ -173,6 +172,6 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
 int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
-/* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the children.
- * */
+/* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the
+ * children. */
 void draft_propose_heads(struct drafting *g, uint32_t node, const float *logits, size_t n, enum guess kind);
