@@ -394,9 +394,9 @@ static void statistics_equal_a_log(void)
             char *text;
             size_t bytes;
             FILE *f = open_memstream(&text, &bytes);
-            fputc('{', f);
-            stats_json(f, &d.stats, s.draft.n_width > 0);
-            fputc('}', f);
+            struct json_writer w = jw_begin(f, JW_LINE, 0);
+            stats_json(&w, &d.stats, s.draft.n_width > 0);
+            jw_end(&w);
             fclose(f);
             struct json root, *j = &root;
             struct err e;

@@ -332,9 +332,11 @@ static void write_notice(struct task *t, const char *line)
         return;
     progress_clear(&w->progress);
     if (w->progress.show == SHOW_JSON) {
-        fprintf(stderr, "{\"phase\": \"notice\", \"job\": %" PRId64 ", \"message\": ", t->c->job);
-        jw_string(stderr, line, strlen(line));
-        fputs("}\n", stderr);
+        struct json_writer j = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&j, "phase", "notice");
+        jw_int(&j, "job", t->c->job);
+        jw_text(&j, "message", line);
+        jw_end(&j);
     } else {
         fprintf(stderr, "job %" PRId64 ": %s\n", t->c->job, line);
     }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,9 @@ static void separate(struct json_writer *w)
 {
     if (w->more)
         putc_unlocked(',', w->f);
-    if (w->more && w->style == JW_LINE)
+    if (w->more && w->style == JW_LIST && w->depth == 1)
+        putc_unlocked('\n', w->f);
+    if (w->more && (w->style == JW_LINE || w->style == JW_LIST))
         putc_unlocked(' ', w->f);
     if (w->depth)
         new_line(w);
@@ -93,23 +96,42 @@ void jw_close(struct json_writer *w, char bracket)
     w->more = true;
 }
 
+struct json_writer jw_begin(FILE *f, enum jw_style style, int digits)
+{
+    struct json_writer w = { .f = f, .digits = digits, .style = style };
+    flockfile(f);
+    jw_open(&w, NULL, '{');
+    return w;
+}
+
+void jw_end(struct json_writer *w)
+{
+    jw_close(w, '}');
+    putc_unlocked('\n', w->f);
+    funlockfile(w->f);
+}
+
 void jw_null(struct json_writer *w, const char *key) { jw_raw(w, key, "null", 4); }
 void jw_bool(struct json_writer *w, const char *key, bool x)
 {
     jw_raw(w, key, x ? "true" : "false", x ? 4 : 5);
 }
 
-void jw_int(struct json_writer *w, const char *key, int64_t x)
+void jw_format(struct json_writer *w, const char *key, const char *format, ...)
 {
-    char text[24];
-    jw_raw(w, key, text, (size_t)snprintf(text, sizeof text, "%" PRId64, x));
+    char text[400];              /* the largest double has 309 digits before its point */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (strchr(text, 'n'))       /* nan, inf */
+        jw_null(w, key);
+    else
+        jw_raw(w, key, text, strlen(text));
 }
 
-void jw_uint(struct json_writer *w, const char *key, uint64_t x)
-{
-    char text[24];
-    jw_raw(w, key, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, x));
-}
+void jw_int(struct json_writer *w, const char *key, int64_t x) { jw_format(w, key, "%" PRId64, x); }
+void jw_uint(struct json_writer *w, const char *key, uint64_t x) { jw_format(w, key, "%" PRIu64, x); }
 
 void jw_real(struct json_writer *w, const char *key, double x)
 {

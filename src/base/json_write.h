@@ -2,13 +2,15 @@
  * allocates nothing. The caller checks for errors once, when it ends the stream (memory_file: stream_end;
  * standard output: stdout_finish).
  *
- *     struct json_writer w = { .f = f, .digits = 10 };
- *     jw_open(&w, NULL, '{');
+ *     struct json_writer w = jw_begin(f, JW_LINE, 10);
  *     jw_text(&w, "name", job->name);            "name": "a \"b\"", or null
+ *     jw_format(&w, "seconds", "%.3f", s);       "seconds": 1.500
  *     jw_open(&w, "rounds", '[');
  *     jw_int(&w, NULL, 3);                       elements of an array have no key
  *     jw_close(&w, ']');
- *     jw_close(&w, '}');
+ *     jw_end(&w);
+ *
+ * A text that is no object or ends without a newline begins with { .f = f, .digits = 10 } instead.
  *
  * Reals have `digits` significant digits and always a point or an exponent. A real that is not finite
  * becomes null. In text that is not UTF-8, such as a file name, each bad byte becomes the four characters
@@ -18,7 +20,12 @@
 
 #include "src/base/json.h"
 
-enum jw_style { JW_LINE, JW_COMPACT, JW_INDENTED };     /* ", " and ": "; "," and ":"; one member per line */
+enum jw_style {
+    JW_LINE,                     /* ", " and ": " */
+    JW_COMPACT,                  /* "," and ":" */
+    JW_INDENTED,                 /* one member per line */
+    JW_LIST,                     /* one line for each element of the outer array */
+};
 
 struct json_writer {                /* the caller sets the first three members */
     FILE *f;
@@ -30,6 +37,10 @@ struct json_writer {                /* the caller sets the first three members *
     bool rounded;                /* some real had more digits than were written */
 };
 
+/* Opens an object that is a text of its own; jw_end closes the object and its line. The stream stays locked
+ * in between, so lines of two threads do not mix. digits: 0 if the object has no jw_real and jw_number. */
+struct json_writer jw_begin(FILE *f, enum jw_style style, int digits);
+void jw_end(struct json_writer *w);
 /* bracket: '{' or '[' */
 void jw_open(struct json_writer *w, const char *key, char bracket);
 void jw_close(struct json_writer *w, char bracket);
@@ -38,7 +49,10 @@ void jw_bool(struct json_writer *w, const char *key, bool x);
 void jw_int(struct json_writer *w, const char *key, int64_t x);
 void jw_uint(struct json_writer *w, const char *key, uint64_t x);
 void jw_real(struct json_writer *w, const char *key, double x);
-/* A whole number without a point, any other as jw_real writes it. */
+/* One number in a format of printf; null if it is not finite. */
+void jw_format(struct json_writer *w, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A whole number without a point, any other as jw_real writes it. NAN serves for an unknown count. */
 void jw_number(struct json_writer *w, const char *key, double x);
 void jw_reals(struct json_writer *w, const char *key, const double *x, size_t n);      /* an array */
 void jw_text(struct json_writer *w, const char *key, const char *s);          /* NULL: null */

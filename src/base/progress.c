@@ -2,12 +2,14 @@
 #include "src/base/progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
 #include "src/base/output.h"
 
 static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MARK_SECONDS = 5;
@@ -50,6 +52,7 @@ void progress_clear(struct progress *p)
 {
     if (p->drawn)
         fputs("\r\033[K", stderr);
+    fflush(stderr);
     p->drawn = false;
 }
 
@@ -73,19 +76,21 @@ static struct view recent_view(const struct progress *p, double now)
 
 static void show_json(const struct progress *p, const struct view *v, double now)
 {
-    fputs("{", stderr);
+    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
     if (p->job)
-        fprintf(stderr, "\"job\": %" PRId64 ", ", p->job);
-    fprintf(stderr,
-            "\"phase\": \"%s\", \"unit\": \"%s\", \"done\": %zu, \"of\": %zu, \"seconds\": %.3f, "
-            "\"per_second\": %.3f",
-            p->phase, p->unit, p->done, p->of, now - p->start, v->rate);
-    if (p->passes)
-        fprintf(stderr, ", \"mean_acceptance_length\": %.3f, \"stored\": %zu", v->acceptance, p->stored);
-    if (v->eta >= 0)
-        fprintf(stderr, ", \"eta_seconds\": %.1f}\n", v->eta);
-    else
-        fputs(", \"eta_seconds\": null}\n", stderr);
+        jw_int(&w, "job", p->job);
+    jw_text(&w, "phase", p->phase);
+    jw_text(&w, "unit", p->unit);
+    jw_uint(&w, "done", p->done);
+    jw_uint(&w, "of", p->of);
+    jw_format(&w, "seconds", "%.3f", now - p->start);
+    jw_format(&w, "per_second", "%.3f", v->rate);
+    if (p->passes) {
+        jw_format(&w, "mean_acceptance_length", "%.3f", v->acceptance);
+        jw_uint(&w, "stored", p->stored);
+    }
+    jw_format(&w, "eta_seconds", "%.1f", v->eta >= 0 ? v->eta : NAN);
+    jw_end(&w);
 }
 
 /* Writes the line. *head: the bytes that name the job and the phase. narrow: a shorter form for small

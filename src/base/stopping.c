@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/json_write.h"
+
 /* ---- the notice ---- */
 
 enum { POLL_MS = 20, DELAY_MS = 200 };   /* a stop that takes less than DELAY_MS needs no notice */
@@ -23,13 +25,17 @@ static _Atomic(const char *) current_task = DATABASE;
 
 static void print_notice(const char *task)
 {
-    if (as_json)
-        fprintf(stderr, "{\"phase\": \"stopping\", \"waiting_for\": \"%s\"}\n", task);
-    else                     /* on a terminal the line already holds ^C, and maybe text or progress */
+    if (as_json) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "stopping");
+        jw_text(&w, "waiting_for", task);
+        jw_end(&w);
+    } else {                 /* on a terminal the line already holds ^C, and maybe text or progress */
         fprintf(stderr,
                 "%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be "
                 "resumed\n",
                 isatty(STDERR_FILENO) ? "\n" : "", task);
+    }
     fflush(stderr);
 }
 

@@ -37,20 +37,16 @@ static int read_words(struct distinct *d, const char *path, struct err *e)
     return rc;
 }
 
-static void print_json(const struct distinct *d, const char *file)
+static void put_json(struct json_writer *w, const struct distinct *d, const char *file)
 {
-    printf("{\"file\": ");
-    jw_string(stdout, file, strlen(file));
-    printf(", \"n_words\": %zu, \"words\": {", d->total[0]);
-    for (size_t n = 1; n <= DISTINCT_MAX; n++) {
-        double r = distinct_ratio(d, n);
-        printf("%s\"%zu\": ", n > 1 ? ", " : "", n);
-        if (isnan(r))
-            fputs("null", stdout);
-        else
-            printf("%.17g", r);
-    }
-    printf("}}");
+    jw_open(w, NULL, '{');
+    jw_text(w, "file", file);
+    jw_uint(w, "n_words", d->total[0]);
+    jw_open(w, "words", '{');
+    for (size_t n = 1; n <= DISTINCT_MAX; n++)
+        jw_format(w, (char[]){ (char)('0' + n), 0 }, "%.17g", distinct_ratio(d, n));
+    jw_close(w, '}');
+    jw_close(w, '}');
 }
 
 static void print_row(const struct distinct *d, const char *file)
@@ -69,15 +65,17 @@ static void print_row(const struct distinct *d, const char *file)
 /* With --json one file is an object; several files are an array of objects, as in every verb. */
 int cmd_distinct(const struct options *o, struct err *e)
 {
-    bool list = o->n_args > 1;
+    const bool list = o->json && o->n_args > 1;
+    struct json_writer w = { .f = stdout, .style = list ? JW_LIST : JW_LINE };
+    if (list)
+        jw_open(&w, NULL, '[');
     for (size_t i = 0; i < o->n_args; i++) {
         struct distinct d;
         if (distinct_open(&d, e))
             return -1;
         int rc = read_words(&d, o->arg[i], e);
         if (rc == 0 && o->json) {
-            fputs(i ? ",\n " : list ? "[" : "", stdout);
-            print_json(&d, o->arg[i]);
+            put_json(&w, &d, o->arg[i]);
         } else if (rc == 0) {
             if (i == 0)
                 printf("%10s%12s%12s%12s%12s\n", "words", "distinct-1", "distinct-2", "distinct-3",
@@ -88,7 +86,9 @@ int cmd_distinct(const struct options *o, struct err *e)
         if (rc)
             return -1;
     }
+    if (list)
+        jw_close(&w, ']');
     if (o->json)
-        fputs(list ? "]\n" : "\n", stdout);
+        putchar('\n');
     return stdout_finish(e);
 }

@@ -50,12 +50,14 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
     if (o->quiet)
         return;
     if (p->show == SHOW_JSON) {
-        fprintf(stderr,
-                "{\"phase\": \"start\", \"job\": %" PRId64 ", \"seed\": %" PRIu64
-                ", \"prompt_tokens\": %zu, \"tokens\": %zu, \"generation_config\": ",
-                r->job->id, r->job->seed, r->n_prompt, r->job->wanted);
-        jw_string(stderr, own, strlen(own));
-        fputs("}\n", stderr);
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "start");
+        jw_int(&w, "job", r->job->id);
+        jw_uint(&w, "seed", r->job->seed);
+        jw_uint(&w, "prompt_tokens", r->n_prompt);
+        jw_uint(&w, "tokens", r->job->wanted);
+        jw_text(&w, "generation_config", own);
+        jw_end(&w);
     } else {
         if (own[0])
             fprintf(stderr, "the model's own settings (generation_config.json): %s\n", own);
@@ -71,29 +73,35 @@ static void print_start(void *ctx, const struct decoder *d, const struct job_par
         progress_stop(p);                        /* text and progress would share the terminal */
 }
 
-static void print_end_json(const struct run *r, const struct work_result *w)
+static double speed_of(const struct work_result *x)
 {
-    fprintf(
-        stderr,
-        "{\"phase\": \"done\", \"tokens\": %zu, \"of\": %zu, \"finish_reason\": \"%s\", \"stop_reason\": ",
-        w->tokens, r->job->wanted, finish_name(w->finish));
-    if (w->stopped_by_string)
-        jw_string(stderr, w->stop_reason, strlen(w->stop_reason));
-    else
-        fputs(w->stop_reason[0] ? w->stop_reason : "null", stderr);
-    fprintf(stderr,
-            ", \"seconds\": %.3f, \"tokens_per_second\": %.3f, \"prompt_tokens\": %zu, \"prefill_seconds\": "
-            "%.3f, \"job\": %" PRId64 "}\n",
-            w->seconds, w->seconds > 0 ? (double)(w->tokens - w->tokens_before) / w->seconds : 0, r->n_prompt,
-            w->prefill_seconds, r->job->id);
+    return x->seconds > 0 ? (double)(x->tokens - x->tokens_before) / x->seconds : 0;
+}
+
+static void print_end_json(const struct run *r, const struct work_result *x)
+{
+    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+    jw_text(&w, "phase", "done");
+    jw_uint(&w, "tokens", x->tokens);
+    jw_uint(&w, "of", r->job->wanted);
+    jw_text(&w, "finish_reason", finish_name(x->finish));
+    if (x->stopped_by_string || !x->stop_reason[0])
+        jw_text(&w, "stop_reason", x->stopped_by_string ? x->stop_reason : NULL);
+    else                                     /* the id of a token */
+        jw_raw(&w, "stop_reason", x->stop_reason, strlen(x->stop_reason));
+    jw_format(&w, "seconds", "%.3f", x->seconds);
+    jw_format(&w, "tokens_per_second", "%.3f", speed_of(x));
+    jw_uint(&w, "prompt_tokens", r->n_prompt);
+    jw_format(&w, "prefill_seconds", "%.3f", x->prefill_seconds);
+    jw_int(&w, "job", r->job->id);
+    jw_end(&w);
 }
 
 static void print_end(const struct run *r, const struct work_result *w)
 {
     const size_t wanted = r->job->wanted;
     char speed[96];
-    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds,
-                     w->seconds > 0 ? (double)(w->tokens - w->tokens_before) / w->seconds : 0);
+    int n = snprintf(speed, sizeof speed, "%.2f s, %.1f tokens/s", w->seconds, speed_of(w));
     if (r->drafts && w->stats.rounds)
         snprintf(speed + n, sizeof speed - (size_t)n, ", %.2f tokens a pass",
                  (double)w->stats.tokens / (double)w->stats.rounds);
@@ -114,27 +122,29 @@ static void print_end(const struct run *r, const struct work_result *w)
 
 /* Writes --json-stats: the fields of `report --json` that a single run has. They cover this attempt, which
  * began at token `from`. With several texts, those of text I go to FILE.I. */
-static int write_stats(const struct run *r, const struct work_result *w, struct err *e)
+static int write_stats(const struct run *r, const struct work_result *x, struct err *e)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, r->o->samples > 1 ? "%s.%" PRIu32 : "%s", r->o->json_stats, r->job->sample);
     FILE *f = fopen(path, "w");
     if (!f)
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
-    fprintf(f, "{\"finish_reason\": \"%s\", \"model\": ", finish_name(w->finish));
-    jw_string(f, r->worker.engine.dir, strlen(r->worker.engine.dir));
-    fprintf(f,
-            ", \"seed\": %" PRIu64 ", \"lossless\": %s, \"prompt_tokens\": %zu, \"tokens\": %zu, \"from\": "
-                                   "%zu, \"seconds\": %.6f, \"prefill_seconds\": %.6f, "
-            "\"tokens_per_second\": %.3f, ",
-            r->job->seed, r->lossless ? "true" : "false", r->n_prompt, w->tokens, w->tokens_before,
-            w->stats.seconds,
-            w->prefill_seconds, w->stats.seconds > 0 ? (double)w->stats.tokens / w->stats.seconds : 0);
-    stats_json(f, &w->stats, r->fixed_tree);
-    if (w->stats.to_host)                    /* ids and scores; logits stay on the device */
-        fprintf(f, ", \"device_to_host_bytes_per_round\": %.1f",
-                (double)w->stats.to_host / (double)w->stats.rounds);
-    fputs("}\n", f);
+    const struct draft_stats *s = &x->stats;
+    struct json_writer w = jw_begin(f, JW_LINE, 0);
+    jw_text(&w, "finish_reason", finish_name(x->finish));
+    jw_text(&w, "model", r->worker.engine.dir);
+    jw_uint(&w, "seed", r->job->seed);
+    jw_bool(&w, "lossless", r->lossless);
+    jw_uint(&w, "prompt_tokens", r->n_prompt);
+    jw_uint(&w, "tokens", x->tokens);
+    jw_uint(&w, "from", x->tokens_before);
+    jw_format(&w, "seconds", "%.6f", s->seconds);
+    jw_format(&w, "prefill_seconds", "%.6f", x->prefill_seconds);
+    jw_format(&w, "tokens_per_second", "%.3f", s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
+    stats_json(&w, s, r->fixed_tree);
+    if (s->to_host)                          /* ids and scores; logits stay on the device */
+        jw_format(&w, "device_to_host_bytes_per_round", "%.1f", (double)s->to_host / (double)s->rounds);
+    jw_end(&w);
     if (stream_end(f))
         return err_set(e, ERR_FAILED, "--json-stats: %s: cannot write: %s", path, strerror(errno));
     return 0;
@@ -169,12 +179,17 @@ static void print_repetition(void *ctx, const struct repetition *p)
     if (o->quiet)
         return;
     progress_clear(&r->worker.progress);
-    if (o->progress == PROGRESS_JSON)
-        fprintf(stderr, "{\"phase\": \"repetition\", \"start\": %zu, \"found\": %zu, \"period\": %zu}\n",
-                p->start, p->found, p->period);
-    else if (o->progress != PROGRESS_NONE || stop)
+    if (o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "repetition");
+        jw_uint(&w, "start", p->start);
+        jw_uint(&w, "found", p->found);
+        jw_uint(&w, "period", p->period);
+        jw_end(&w);
+    } else if (o->progress != PROGRESS_NONE || stop) {
         fprintf(stderr, "the text repeats itself since token %zu, every %zu tokens%s\n", p->start, p->period,
                 stop ? "; it ends here" : "; --on-loop stop would end it here");
+    }
 }
 
 /* Sets the message and exit code after the work on a job. */

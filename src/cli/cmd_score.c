@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/input.h"
+#include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/verbs.h"
@@ -131,26 +132,21 @@ static int open_buffers(struct score *s, struct err *e)
 static void print_json(const struct score *s)
 {
     double perplexity = s->scored ? exp(s->sum / (double)s->scored) : NAN;
-    printf("{\"tokens\": %zu, \"nll\": %.17g, \"perplexity\": ", s->n, s->sum);
-    if (isfinite(perplexity))
-        printf("%.17g", perplexity);
-    else
-        fputs("null", stdout);
+    struct json_writer w = jw_begin(stdout, JW_LINE, 0);
+    jw_uint(&w, "tokens", s->n);
+    jw_format(&w, "nll", "%.17g", s->sum);
+    jw_format(&w, "perplexity", "%.17g", perplexity);
     if (s->o->per_token) {
-        fputs(", \"token_ids\": [", stdout);
+        jw_open(&w, "token_ids", '[');
         for (size_t i = 0; i < s->n; i++)
-            printf("%s%" PRId32, i ? ", " : "", s->ids[i]);
-        fputs("], \"token_nll\": [", stdout);
-        for (size_t i = 0; i + 1 < s->n; i++) {
-            fputs(i ? ", " : "", stdout);
-            if (isnan(s->nll[i]))
-                fputs("null", stdout);
-            else
-                printf("%.10g", s->nll[i]);
-        }
-        putchar(']');
+            jw_int(&w, NULL, s->ids[i]);
+        jw_close(&w, ']');
+        jw_open(&w, "token_nll", '[');
+        for (size_t i = 0; i + 1 < s->n; i++)
+            jw_format(&w, NULL, "%.10g", s->nll[i]);
+        jw_close(&w, ']');
     }
-    fputs("}\n", stdout);
+    jw_end(&w);
 }
 
 static void print_text(const struct score *s)

@@ -8,6 +8,7 @@
 
 #include "kernels/device_train.h"
 #include "src/base/input.h"
+#include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/verbs.h"
@@ -191,13 +192,18 @@ static void on_report(void *ctx, const struct train *t, size_t step, bool valid,
     for (size_t i = 0; i < t->n_modules; i++) {
         const struct train_score *s = score + i * TRAIN_OUTPUTS_MAX;
         if (p->show == SHOW_JSON) {
-            for (size_t k = 0; k < t->module[i].n_outputs; k++)
-                fprintf(stderr,
-                        "{\"step\": %zu, \"steps\": %zu, \"kind\": \"%s\", \"text\": \"%s\", \"head\": %zu, "
-                        "\"loss\": %.6f, \"top1\": %.6f, \"top3\": %.6f}\n",
-                        step, t->s.steps, t->module[i].name, valid ? "valid" : "train", k,
-                        per_token(&s[k], s[k].loss), per_token(&s[k], (double)s[k].top1),
-                        per_token(&s[k], (double)s[k].top3));
+            for (size_t k = 0; k < t->module[i].n_outputs; k++) {
+                struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+                jw_uint(&w, "step", step);
+                jw_uint(&w, "steps", t->s.steps);
+                jw_text(&w, "kind", t->module[i].name);
+                jw_text(&w, "text", valid ? "valid" : "train");
+                jw_uint(&w, "head", k);
+                jw_format(&w, "loss", "%.6f", per_token(&s[k], s[k].loss));
+                jw_format(&w, "top1", "%.6f", per_token(&s[k], (double)s[k].top1));
+                jw_format(&w, "top3", "%.6f", per_token(&s[k], (double)s[k].top3));
+                jw_end(&w);
+            }
         } else {
             fprintf(stderr, "step %zu of %zu, %s, %s: ", step, t->s.steps, t->module[i].name,
                     valid ? "held-out text" : "its windows");

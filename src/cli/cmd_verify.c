@@ -8,6 +8,7 @@
 
 #include "src/decode/verify_published.h"
 #include "runs/work/worker.h"
+#include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
@@ -135,14 +136,21 @@ static int print_result(const struct check *c, size_t at, int32_t own, struct er
 {
     const bool same = at == c->n;
     if (c->o->json) {
-        printf("{\"job\": %" PRId64
-               ", \"identical\": %s, \"tokens\": %zu, \"checked\": %zu, \"first_difference\": ",
-               c->job->id, same ? "true" : "false", c->n, c->n_wanted);
-        if (same)
-            puts("null}");
-        else
-            printf("{\"token\": %zu, \"stored\": %" PRId32 ", \"derived\": %" PRId32 "}}\n", at, c->ids[at],
-                   own);
+        struct json_writer w = jw_begin(stdout, JW_LINE, 0);
+        jw_int(&w, "job", c->job->id);
+        jw_bool(&w, "identical", same);
+        jw_uint(&w, "tokens", c->n);
+        jw_uint(&w, "checked", c->n_wanted);
+        if (same) {
+            jw_null(&w, "first_difference");
+        } else {
+            jw_open(&w, "first_difference", '{');
+            jw_uint(&w, "token", at);
+            jw_int(&w, "stored", c->ids[at]);
+            jw_int(&w, "derived", own);
+            jw_close(&w, '}');
+        }
+        jw_end(&w);
     } else if (same) {
         printf("job %" PRId64 ": %zu tokens, chain whole, %zu derived again: identical\n", c->job->id, c->n,
                c->n_wanted);

@@ -33,15 +33,15 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
     if (h->o->quiet)
         return;
     if (h->o->progress == PROGRESS_JSON) {
-        fprintf(stderr,
-                "{\"phase\": \"%s\", \"job\": %" PRId64
-                ", \"tokens\": %zu, \"of\": %zu, \"seconds\": %.3f, \"prefill_seconds\": %.3f, \"message\": ",
-                end, id, r->tokens, wanted, r->seconds, r->prefill_seconds);
-        if (r->why.msg[0])
-            jw_string(stderr, r->why.msg, strlen(r->why.msg));
-        else
-            fputs("null", stderr);
-        fputs("}\n", stderr);
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", end);
+        jw_int(&w, "job", id);
+        jw_uint(&w, "tokens", r->tokens);
+        jw_uint(&w, "of", wanted);
+        jw_format(&w, "seconds", "%.3f", r->seconds);
+        jw_format(&w, "prefill_seconds", "%.3f", r->prefill_seconds);
+        jw_text(&w, "message", r->why.msg[0] ? r->why.msg : NULL);
+        jw_end(&w);
     } else if (r->end == WORK_DONE) {
         if (h->o->progress != PROGRESS_NONE)
             fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id,
@@ -157,11 +157,15 @@ static int report_jobs_left(const struct shift *h, struct err *e)
             first = first ? first : &jobs.v[i];
             others++;
         }
-    if (first && h->o->progress == PROGRESS_JSON)
-        fprintf(stderr,
-                "{\"phase\": \"not for this worker\", \"jobs\": %zu, \"job\": %" PRId64
-                ", \"numerics\": \"%s\", \"here\": \"%s\"}\n",
-                others, first->id, first->numerics, h->worker.numerics[0]);
+    if (first && h->o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "not for this worker");
+        jw_uint(&w, "jobs", others);
+        jw_int(&w, "job", first->id);
+        jw_text(&w, "numerics", first->numerics);
+        jw_text(&w, "here", h->worker.numerics[0]);
+        jw_end(&w);
+    }
     else if (first)
         fprintf(stderr,
                 "%zu %s queued that other arithmetic began (job %" PRId64

@@ -54,9 +54,11 @@ static void reserve_standard_streams(void)
 
 int main(int argc, char **argv)
 {
+    static char line[BUFSIZ];
     struct options o;
     struct err e = {0};
     reserve_standard_streams();
+    setvbuf(stderr, line, _IOLBF, sizeof line);      /* one write for each line: a log may be shared */
     signal(SIGPIPE, SIG_IGN);        /* write() reports a closed pipe as an error, */
     signal(SIGXFSZ, SIG_IGN);        /* and a file beyond ulimit -f, too */
     int r = options_parse(&o, argc, argv, &e);

@@ -2,6 +2,7 @@
  * stats_add(). */
 #include "src/decode/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,51 +77,58 @@ void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens
     s->plain += r->plain * (double)tokens;
 }
 
-static void put_list(FILE *f, const char *name, const size_t *v, size_t from, size_t n)
+static void put_list(struct json_writer *w, const char *name, const size_t *v, size_t n)
 {
-    while (n > from && !v[n - 1])
+    while (n > 1 && !v[n - 1])
         n--;
-    fprintf(f, "\"%s\": [", name);
-    for (size_t i = from; i < n; i++)
-        fprintf(f, "%s%zu", i > from ? ", " : "", v[i]);
-    fputs("], ", f);
+    jw_open(w, name, '[');
+    for (size_t i = 1; i < n; i++)
+        jw_uint(w, NULL, v[i]);
+    jw_close(w, ']');
 }
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+static double share(size_t n, size_t of) { return of ? (double)n / (double)of : NAN; }
 
-static void put_share(FILE *f, const char *name, size_t n, size_t of)
+void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fixed)
 {
-    if (of)
-        fprintf(f, "\"%s\": %.4f, ", name, (double)n / (double)of);
-    else
-        fprintf(f, "\"%s\": null, ", name);
-}
-
-void stats_json(FILE *f, const struct draft_stats *s, bool tree_fixed)
-{
-    fprintf(f, "\"rounds\": %zu, \"mean_acceptance_length\": %.4f, ", s->rounds,
-            ratio((double)s->tokens, (double)s->rounds));
-    put_share(f, "alpha", s->accepted, s->drafted_depth);
-    put_share(f, "beta", s->beta_accepted, tree_fixed ? s->drafted_depth : 0);
-    fprintf(f, "\"drafted\": %zu, \"verified_rows\": %zu, \"accepted\": %zu, \"draft_passes\": %zu, ",
-            s->drafted, s->verified_rows, s->accepted, s->draft_passes);
-    put_list(f, "reached_per_depth", s->reached, 1, TREE_DEPTH_MAX + 1);
-    put_list(f, "accepted_per_depth", s->accepted_at, 1, TREE_DEPTH_MAX + 1);
-    put_list(f, "acceptance_histogram", s->histogram, 1, TREE_DEPTH_MAX + 2);
-    fputs("\"sources\": {", f);
-    for (size_t i = 0, any = 0; i < N_SOURCES; i++)
-        if (s->source_drafted[i])
-            fprintf(f, "%s\"%s\": {\"drafted\": %zu, \"accepted\": %zu}", any++ ? ", " : "", source_names[i],
-                    s->source_drafted[i], s->source_accepted[i]);
-    fprintf(f,
-            "}, \"time\": {\"draft\": %.6f, \"verify\": %.6f, \"checkpoint\": %.6f, \"controller\": %.6f, "
-            "\"other\": %.6f}, \"refreshes\": %zu, \"windows\": [",
-            s->draft, s->verify, s->put, s->control, s->seconds - s->draft - s->verify - s->control,
-            s->refreshes);
-    const size_t first = s->from / STATS_WINDOW;
-    for (size_t i = first; i < s->n_windows && s->window[i].tokens; i++)
-        fprintf(f, "%s{\"start\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"mean_acceptance_length\": %.4f}",
-                i > first ? ", " : "", MAX(i * STATS_WINDOW, s->from), s->window[i].tokens,
-                s->window[i].seconds, ratio((double)s->window[i].tokens, s->window[i].rounds));
-    fputs("]", f);
+    jw_uint(w, "rounds", s->rounds);
+    jw_format(w, "mean_acceptance_length", "%.4f", ratio((double)s->tokens, (double)s->rounds));
+    jw_format(w, "alpha", "%.4f", share(s->accepted, s->drafted_depth));
+    jw_format(w, "beta", "%.4f", share(s->beta_accepted, tree_fixed ? s->drafted_depth : 0));
+    jw_uint(w, "drafted", s->drafted);
+    jw_uint(w, "verified_rows", s->verified_rows);
+    jw_uint(w, "accepted", s->accepted);
+    jw_uint(w, "draft_passes", s->draft_passes);
+    put_list(w, "reached_per_depth", s->reached, TREE_DEPTH_MAX + 1);
+    put_list(w, "accepted_per_depth", s->accepted_at, TREE_DEPTH_MAX + 1);
+    put_list(w, "acceptance_histogram", s->histogram, TREE_DEPTH_MAX + 2);
+    jw_open(w, "sources", '{');
+    for (size_t i = 0; i < N_SOURCES; i++)
+        if (s->source_drafted[i]) {
+            jw_open(w, source_names[i], '{');
+            jw_uint(w, "drafted", s->source_drafted[i]);
+            jw_uint(w, "accepted", s->source_accepted[i]);
+            jw_close(w, '}');
+        }
+    jw_close(w, '}');
+    jw_open(w, "time", '{');
+    jw_format(w, "draft", "%.6f", s->draft);
+    jw_format(w, "verify", "%.6f", s->verify);
+    jw_format(w, "checkpoint", "%.6f", s->put);
+    jw_format(w, "controller", "%.6f", s->control);
+    jw_format(w, "other", "%.6f", s->seconds - s->draft - s->verify - s->control);
+    jw_close(w, '}');
+    jw_uint(w, "refreshes", s->refreshes);
+    jw_open(w, "windows", '[');
+    for (size_t i = s->from / STATS_WINDOW; i < s->n_windows && s->window[i].tokens; i++) {
+        const struct window_stats *x = &s->window[i];
+        jw_open(w, NULL, '{');
+        jw_uint(w, "start", MAX(i * STATS_WINDOW, s->from));
+        jw_uint(w, "tokens", x->tokens);
+        jw_format(w, "seconds", "%.6f", x->seconds);
+        jw_format(w, "mean_acceptance_length", "%.4f", ratio((double)x->tokens, x->rounds));
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
 }

@@ -2,7 +2,7 @@
  * part of the text: the end of the text cuts the last round. Fields are defined like those of `report
  * --json`. */
 #pragma once
-#include <stdio.h>
+#include "src/base/json_write.h"
 #include "src/decode/tree.h"
 
 enum { STATS_WINDOW = 1000 };        /* tokens */
@@ -49,5 +49,6 @@ void stats_close(struct draft_stats *s);
 void stats_clear(struct draft_stats *s);
 /* Adds a round; its first `tokens` tokens count. */
 void stats_add(struct draft_stats *s, const struct round_stats *r, size_t tokens);
-/* Writes the members "rounds" to "windows" of a JSON object, without braces. */
-void stats_json(FILE *f, const struct draft_stats *s, bool tree_fixed);
+/* Writes the members "rounds" to "windows" of the open object. tree_fixed: the tree has a fixed shape, so
+ * "beta" is defined. */
+void stats_json(struct json_writer *w, const struct draft_stats *s, bool tree_fixed);

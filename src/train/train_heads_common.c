@@ -2,10 +2,12 @@
  * random weights, scores, and the file. train_heads_impl.h declares it. */
 #include "src/train/train_heads_impl.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/json_write.h"
 #include "src/base/memory_file.h"
 #include "src/model/heads.h"
 
@@ -49,23 +51,45 @@ void train_heads_score(const struct trainer *t, const struct train_window *win, 
 
 /* ---- saving ---- */
 
+/* Writes the entry of heads.K.NAME.weight: d x d numbers of type BF16, or with dims 1 d floats. */
+static void put_tensor(struct json_writer *w, size_t k, const char *name, size_t dims, size_t d, size_t at,
+                       size_t bytes)
+{
+    char key[64];
+    snprintf(key, sizeof key, "heads.%zu.%s.weight", k, name);
+    jw_open(w, key, '{');
+    jw_text(w, "dtype", dims == 2 ? "BF16" : "F32");
+    jw_open(w, "shape", '[');
+    for (size_t i = 0; i < dims; i++)
+        jw_uint(w, NULL, d);
+    jw_close(w, ']');
+    jw_open(w, "data_offsets", '[');
+    jw_uint(w, NULL, at);
+    jw_uint(w, NULL, at + bytes);
+    jw_close(w, ']');
+    jw_close(w, '}');
+}
+
 /* Write the JSON header of a safetensors file with the heads, padded to a multiple of 8 bytes. */
 static void write_header(FILE *f, const struct trainer *t, const char *note, const size_t *size)
 {
     static const char *const norms[] = { "input_layernorm", "post_layernorm" };
     const size_t d = t->d, w_bytes = d * d * sizeof(uint16_t), g_bytes = d * sizeof(float);
+    struct json_writer w = { .f = f, .style = JW_COMPACT };
     size_t at = 0;
-    fprintf(f, "{\"__metadata__\":{\"kind\":\"%s\",\"hidden_size\":\"%zu\",\"vocab_size\":\"%zu\"",
-            t->chained ? "chained" : "independent", d, t->m->config.vocab);
-    fprintf(f, ",\"model\":\"%016llx\",\"training\":\"%s\"}",
-            (unsigned long long)heads_fingerprint(t->m), note);
+    jw_open(&w, NULL, '{');
+    jw_open(&w, "__metadata__", '{');                /* its values must be strings */
+    jw_text(&w, "kind", t->chained ? "chained" : "independent");
+    jw_format(&w, "hidden_size", "\"%zu\"", d);
+    jw_format(&w, "vocab_size", "\"%zu\"", t->m->config.vocab);
+    jw_format(&w, "model", "\"%016" PRIx64 "\"", heads_fingerprint(t->m));
+    jw_text(&w, "training", note);
+    jw_close(&w, '}');
     for (size_t k = 0; k < t->n; k++, at += w_bytes)
-        fprintf(f, ",\"heads.%zu.linear.weight\":{\"dtype\":\"BF16\",\"shape\":[%zu,%zu],"
-                   "\"data_offsets\":[%zu,%zu]}", k, d, d, at, at + w_bytes);
+        put_tensor(&w, k, "linear", 2, d, at, w_bytes);
     for (size_t k = 0; k < 2 * t->n; k++, at += g_bytes)
-        fprintf(f, ",\"heads.%zu.%s.weight\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
-                k / 2, norms[k % 2], d, at, at + g_bytes);
-    fputc('}', f);
+        put_tensor(&w, k / 2, norms[k % 2], 1, d, at, g_bytes);
+    jw_close(&w, '}');
     while (fflush(f) == 0 && *size % 8)
         fputc(' ', f);
 }
