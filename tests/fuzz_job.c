@@ -80,7 +80,7 @@ static void job_write(const struct job_params *p)
     if (decode_prefill(&d, NULL, NULL, &e))
         abort();
     for (int i = 0; i < 3 && d.n_tokens < d.n_max && decode_step(&d, &e) == 0; i++)
-        decode_count(&d, 1);
+        decode_add_stats(&d, 1);
     for (size_t i = 0; i < d.n_tokens; i++)
         if (d.tokens[i] < 0 || (size_t)d.tokens[i] >= job_engine.config.vocab)
             abort();

@@ -103,7 +103,7 @@ static void nothing_is_allocated_in_a_round(void)
             for (; d.n_tokens < d.n_max; rounds++) {
                 size_t from = d.n_tokens;
                 step(&d);
-                decode_count(&d, d.n_tokens - from);
+                decode_add_stats(&d, d.n_tokens - from);
             }
             CHECK(allocations() == before, "%s: %zu in %zu rounds", settings[i].name, allocations() - before,
                   rounds);
@@ -112,7 +112,7 @@ static void nothing_is_allocated_in_a_round(void)
     rig_close(&two);
 }
 
-/* ---- what the controller may choose of the partial cache ---- */
+/* ---- what the planner may choose of the partial cache ---- */
 
 static bool cache_is(const struct drafting *g, size_t i, enum kv_policy policy, size_t budget)
 {
@@ -161,16 +161,16 @@ static void the_cache_that_guesses_best_is_taken(void)
     caches_of(&d, KV_AUTO, false, 600);
     CHECK(g->n_caches == 4 && cache_is(g, 0, KV_MEAN, 256) && cache_is(g, 1, KV_DYNAMIC, 256) &&
           cache_is(g, 2, KV_MEAN, 600) && cache_is(g, 3, KV_DYNAMIC, 600));
-    CHECK(g->at_cache == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
+    CHECK(g->current_cache == 0 && g->partial.policy == KV_MEAN && g->partial.budget == 256);
     step(&d);
     for (size_t better = 0; better < 4; better++) {
         for (size_t round = 0; (round == 0 || partial_kv(&g->partial) == g->kv) && d.n_tokens < d.n_max;
              round++) {
             know_caches(&d, better);
             step(&d);
-            CHECK(g->at_cache == better && g->partial.policy == g->cache[better].policy &&
+            CHECK(g->current_cache == better && g->partial.policy == g->cache[better].policy &&
                       g->partial.budget == g->cache[better].budget,
-                  "cache %zu instead of %zu", g->at_cache, better);
+                  "cache %zu instead of %zu", g->current_cache, better);
         }
         CHECK(g->partial.filled && (better != 1 || g->partial.refreshes > 0), "%zu: %zu selections", better,
               g->partial.refreshes);
@@ -198,7 +198,7 @@ static void drafts_that_are_not_finite_guess_nothing(void)
         size_t guessed = 0;
         setup_of(&s, &(struct setting){ "", BIT(PARTIAL), { 2, 2 }, 2, 2, KV_WINDOW, 4, 64, LEAD_FIRST },
                  NULL);
-        s.small = &broken;
+        s.draft_model = &broken;
         mat_scales(&broken.layers[1].down)[3] = finite ? 1e-3f : INFINITY;
         open_decoder(&d, &rig, &p, &s, prompt, PROMPT, PROMPT + N);
         while (d.n_tokens < d.n_max) {
@@ -389,7 +389,7 @@ static void statistics_equal_a_log(void)
                 x[rounds].tokens = MIN(x[rounds].tokens, end - tokens);
                 tokens += x[rounds].tokens;
                 refreshes += d.round.refreshes;
-                decode_count(&d, x[rounds].tokens);
+                decode_add_stats(&d, x[rounds].tokens);
             }
             char *text;
             size_t bytes;
@@ -574,7 +574,7 @@ static void restarts(void)
             while (d.n_tokens < d.n_max) {
                 size_t from = d.n_tokens;
                 step(&d);
-                decode_count(&d, d.n_tokens - from);
+                decode_add_stats(&d, d.n_tokens - from);
             }
             CHECK(!memcmp(d.tokens, want[turn == 1], sizeof want[0]), "%s, turn %zu", settings[i].name, turn);
             CHECK(d.stats.tokens == d.n_max - n);

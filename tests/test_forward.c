@@ -284,7 +284,7 @@ static void tokens_are_sampled_on_the_device(void)
         other.draft.verifier = VERIFY_PAPER;
         sampled_on_the_device(&r, &cases[i], &other, "one row, the published rule", text);
         other = setup, other.draft.n_width = 0, other.draft.draft_passes = -1;
-        sampled_on_the_device(&r, &cases[i], &other, "as the controller drafts", text);
+        sampled_on_the_device(&r, &cases[i], &other, "as the planner drafts", text);
     }
     heads_close(&heads), rig_close(&r), tiny_remove(dir);
 }

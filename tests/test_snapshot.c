@@ -214,7 +214,7 @@ static void text_and_snapshot(struct decoder *d, struct image *m, const struct s
     CHECK(rows % KV_BLOCK == 0 && rows <= d->kv.n_past && rows + KV_BLOCK > d->kv.n_past &&
           image_rows(m, 130) == 128);
     if (!lagging) partial_follow(&d->draft.partial);          /* as the next round would */
-    CHECK(image_take(m, 0, rows) > 0);
+    CHECK(image_capture(m, 0, rows) > 0);
     pthread_create(&t, NULL, write_image, m);
     finish(d);
     pthread_join(t, &failed);
@@ -287,7 +287,7 @@ static void files_follow_each_other(void)
     snprintf(second, sizeof second, "%s", path);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s", i ? second : first);
-        CHECK(image_take(&kept, i ? AT_FIRST : 0, i ? 256 : AT_FIRST) > 0);
+        CHECK(image_capture(&kept, i ? AT_FIRST : 0, i ? 256 : AT_FIRST) > 0);
         CHECK(write_image(&kept) == NULL);
     }
     for (int damaged = 0; damaged < 2; damaged++) {
@@ -438,7 +438,7 @@ static void the_selection_comes_back_on_a_device(void)
                 while (d[0].n_tokens < PROMPT + TEXT || (of[i].n_width && p->n_recent < 3))
                     if (decode_step(&d[0], &e)) rig_die("step", &e);
                 partial_follow(p);
-                CHECK(image_take(&m[0], 0, image_rows(&m[0], d[0].n_tokens)) > 0 && !write_image(&m[0]));
+                CHECK(image_capture(&m[0], 0, image_rows(&m[0], d[0].n_tokens)) > 0 && !write_image(&m[0]));
                 CHECK(!of[i].n_width || (p->filled && p->n_recent > 0), "%s: %zu recent rows", of[i].name,
                       p->n_recent);
             } else {
@@ -447,7 +447,7 @@ static void the_selection_comes_back_on_a_device(void)
                 prefill(&d[1]);
                 image_restore_drafters(&m[1]);
                 CHECK(p->filled == d[0].draft.partial.filled && p->refreshes == 0 &&
-                          d[1].draft.at_cache == d[0].draft.at_cache &&
+                          d[1].draft.current_cache == d[0].draft.current_cache &&
                           memcmp(d[1].draft.planner.cache, d[0].draft.planner.cache,
                                  sizeof d[0].draft.planner.cache) == 0,
                       "%s: selected anew, or another budget", of[i].name);
@@ -575,7 +575,7 @@ static void the_estimate_grows_with_the_text(void)
     CHECK(image_rebuild_seconds(&m, 1000) == 0, "too few to know");
     for (size_t i = 0; i < 100; i++) {
         if (decode_step(&d, &e)) rig_die("step", &e);
-        decode_count(&d, 1);
+        decode_add_stats(&d, 1);
     }
     CHECK(image_rebuild_seconds(&m, 1000) > 0);
     image_close(&m), decode_close(&d);

@@ -45,7 +45,7 @@ static void setup_of(struct decode_setup *s, const struct setting *x, const stru
     s->draft.kv_policy = x->policy, s->draft.kv_budget = x->budget, s->draft.kv_fixed = x->n_width > 0,
     s->draft.kv_sinks = 16, s->draft.ngram_lead = x->lead;
     s->heads = s->draft.drafters & BIT(HEADS) ? heads : NULL;
-    s->small = heads ? &demo_int8 : NULL;
+    s->draft_model = heads ? &demo_int8 : NULL;
 }
 
 static void samplings(struct sampling *s, size_t n, size_t i)
@@ -170,7 +170,7 @@ static bool same_text(const struct rig *r, const struct sampling *p, const struc
     while (d.n_tokens < t->n && same) {
         size_t from = d.n_tokens;
         if (decode_step(&d, &e)) rig_die("step", &e);
-        decode_count(&d, d.n_tokens - from);
+        decode_add_stats(&d, d.n_tokens - from);
         for (size_t i = from; i < d.n_tokens && same; i++)
             if (d.tokens[i] != t->tokens[i]) {
                 same = false;
@@ -310,7 +310,7 @@ static void small_models(void)
                 struct decode_setup s;
                 struct seen seen = { 0 };
                 setup_of(&s, &settings[k / 2], NULL);
-                s.small = k % 2 ? &int8 : NULL;
+                s.draft_model = k % 2 ? &int8 : NULL;
                 if (s.draft.drafters)
                     CHECK(same_text(&r, &p, &s, &t, &seen), "%s, %s, drafts of %s", tiny_models[m].name,
                           settings[k / 2].name, k % 2 ? "8 bits" : "the model");
@@ -440,7 +440,7 @@ static void one_hundred_thousand_tokens(void)
     done_with(&r);
 }
 
-/* Guesses for which something is not finite, and passes that the controller times: neither is part of the
+/* Guesses for which something is not finite, and passes that the planner times: neither is part of the
  * text. As long as `failing`, every pass of several rows says that it is not finite. */
 static struct { int (*end)(struct device *, struct device_bad *); void (*begin)(struct device *,
     const struct device_rows *); size_t rows, failed; bool failing; } device_true;
@@ -475,7 +475,7 @@ static void guesses_that_are_not_finite(void)
         struct decoder d;
         struct err e = { 0 };
         setup_of(&s, &settings[k], heads);
-        /* of shorter texts the controller times no passes */
+        /* for shorter texts the planner times no passes */
         t.n = t.n_prompt + (s.draft.n_width ? 100 : 1050);
         device_true.failing = false, device_true.failed = 0;
         open_at(&d, &r, &p, &s, &t);

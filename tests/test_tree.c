@@ -12,7 +12,7 @@ struct entry {
     size_t depth;
     unsigned sources;
     float p;
-    uint16_t slot[N_SOURCES];
+    uint16_t cell[N_SOURCES];
 };
 static struct entry list[TREE_POOL_MAX];
 static size_t n_list;
@@ -24,7 +24,7 @@ static struct entry *find(const int32_t *path, size_t depth)
     return NULL;
 }
 static bool propose(const int32_t *parent, size_t depth, int32_t token, enum source source, float p,
-                    uint16_t slot, size_t max_depth)
+                    uint16_t cell, size_t max_depth)
 {
     int32_t path[TREE_DEPTH_MAX + 1];
     memcpy(path, parent, depth * sizeof *path);
@@ -37,7 +37,7 @@ static bool propose(const int32_t *parent, size_t depth, int32_t token, enum sou
         *x = (struct entry){ .depth = depth + 1, .p = p };
         memcpy(x->path, path, (depth + 1) * sizeof *path);
     }
-    if (!(x->sources & 1u << source)) x->slot[source] = slot;
+    if (!(x->sources & 1u << source)) x->cell[source] = cell;
     x->sources |= 1u << source;
     if (p > x->p) x->p = p;
     return true;
@@ -62,7 +62,7 @@ static bool same_pool(const struct tree *t)
                k->sources == x->sources && k->p == x->p && k->reach == reach_of(x) &&
                tree_child(t, k->parent, k->token) == i;
         for (size_t s = 0; s < N_SOURCES; s++)
-            same &= !(x->sources >> s & 1) || k->slot[s] == x->slot[s];
+            same &= !(x->sources >> s & 1) || k->cell[s] == x->cell[s];
     }
     return same;
 }
@@ -106,11 +106,11 @@ static void one_more(size_t vocab, bool ties, size_t max_depth)
     enum source s = (enum source)rng_below(&rng, N_SOURCES);
     float p =
         ties ? (float)rng_below(&rng, 5) / 4 : (float)rng_below(&rng, 1 << 20) / (1 << 20) * 1.2f - 0.1f;
-    uint16_t slot = (uint16_t)rng_below(&rng, 500);
+    uint16_t cell = (uint16_t)rng_below(&rng, 500);
     size_t depth = tree.node[parent].depth;
     tree_path(&tree, parent, path);
-    bool want = propose(path, depth, token, s, p, slot, max_depth);
-    uint32_t got = tree_add(&tree, parent, token, s, p, slot);
+    bool want = propose(path, depth, token, s, p, cell, max_depth);
+    uint32_t got = tree_add(&tree, parent, token, s, p, cell);
     CHECK((got != 0) == want, "node %u", got);
     if (got) CHECK(tree.node[got].parent == parent && tree.node[got].token == token);
 }

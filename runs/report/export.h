@@ -1,4 +1,4 @@
-/* Texts of jobs as files for other programs: text, ids, jsonl, openai-batch (INTERFACES).
+/* Texts of jobs as files for other programs: text, ids, jsonl, openai-batch.
  *
  * Jobs have the order of their lines in the batch file, even if --shard spread the batch over several
  * databases. Batches and single jobs are ordered by their first number. `text` and `ids` are the bytes of

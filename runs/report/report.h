@@ -7,11 +7,11 @@
  * Only committed tokens count, and all figures of one job are from one moment. The store keeps counters by
  * window of 1,000 tokens; a round belongs to the window in which it begins. Distinct-n and repetitions are
  * computed here from the token ids, without given tokens. Words and excerpts need the tokenizer of the
- * job's model and are null when the model's folder is gone. INTERFACES defines every figure.
+ * job's model and are null when the model's folder is gone.
  *
  * Speedup is measured where the report includes a plain job, written one token at a time, of the same
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,
- * from the one-row passes that the controller measured while it wrote the text.
+ * from the one-row passes that the planner measured while it wrote the text.
  *
  * Texts, names and messages come from outside. Tables show what is not printable as \xNN or \u{...}. CSV
  * cells that a spreadsheet would take for a formula begin with an apostrophe. Pages are escaped, load

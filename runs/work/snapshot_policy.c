@@ -138,7 +138,7 @@ static void begin_snapshot(struct snapshot_policy *k, size_t rows, double second
         snapshot_files_next_start(k->files, rows, rows_max < (double)rows ? (size_t)rows_max : rows);
     if (!force && FIXED_SECONDS + (double)(rows - from) * row_seconds > seconds)
         return;
-    uint64_t bytes = image_take(&k->image, from, rows);
+    uint64_t bytes = image_capture(&k->image, from, rows);
     snapshot_files_write(k->files, from, rows, bytes);
     double put = clock_seconds() - start;
     checkpoint_add(k->checkpoint, k->counter[PUT_SECONDS], put);

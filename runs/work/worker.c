@@ -250,7 +250,7 @@ static void open_int8(struct task *t, size_t n_max)
         return;
     stop_notice_for("the model in 8 bits");
     if (engine_int8(g, &w->progress, &ignored) == 0)
-        t->setup.small = &g->int8;
+        t->setup.draft_model = &g->int8;
     stop_notice_for(NULL);
     progress_clear(&w->progress);
 }
@@ -354,7 +354,7 @@ static void snapshot_notice(struct task *t)
 static void int8_notice(struct task *t)
 {
     char line[160];
-    if (t->setup.small || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
+    if (t->setup.draft_model || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
         return;
     snprintf(line, sizeof line,
              "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
@@ -487,7 +487,7 @@ static int write_round(struct task *t, struct err *e)
         return -1;
     for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
         rc = send_token(t, d->tokens[i], true, &t->r->why);
-    decode_count(d, m->n - first);
+    decode_add_stats(d, m->n - first);
     add_counters(t);
     const struct round_stats *s = &d->round;
     struct round_row row = { .tokens = m->n - first,

@@ -323,7 +323,7 @@ static int run_slice(struct session *b, size_t i, size_t from, size_t end, struc
     while (d->n_tokens < end && !turn->out) {
         if (decode_step(d, e))
             return -1;
-        decode_count(d, d->round.tokens);
+        decode_add_stats(d, d->round.tokens);
         seconds = clock_seconds() - begin;
         turn->out = i > SPEC_AUTO && seconds > b->slowest;
     }
@@ -484,7 +484,8 @@ static int open_decoders(struct session *b, struct err *e)
         if (read_setting(s, i, b->t->n_prompt, e))
             return err_while(e, "bench: %s", s->setting[i].name);
         s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
-        s->setup[i].small = s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
+        s->setup[i].draft_model =
+            s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
         if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
             return -1;
         rows = MAX(rows, b->d[i].rows_max);

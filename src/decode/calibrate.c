@@ -92,5 +92,5 @@ void calibrate_learn(struct calibration *c, const struct tree *t, uint32_t node,
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
         for (size_t s = 0; s < N_SOURCES; s++)
             if (t->node[i].sources >> s & 1)
-                learn(c, t->node[i].slot[s], t->node[i].token == sample);
+                learn(c, t->node[i].cell[s], t->node[i].token == sample);
 }

@@ -1,5 +1,5 @@
 /* The decode loop: opening a decoder, reading the text, and one round of one or several decoders. The data is
- * struct decoder. Start reading at decode_round(): draft, verify, accept, describe, commit. */
+ * struct decoder. Start reading at decode_round(): draft, verify, accept, describe_round, commit. */
 #include "src/decode/decode.h"
 #include "src/decode/verify_published.h"
 
@@ -66,7 +66,7 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
         workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
         goto fail;
-    d->draft = (struct drafting){ .set = setup->draft, .model = m, .small = setup->small,
+    d->draft = (struct drafting){ .set = setup->draft, .model = m, .draft_model = setup->draft_model,
                                   .heads = setup->heads, .kv = &d->kv, .work = d->work,
                                   .sampler = d->sampler };
     if (draft_open(&d->draft, p, n_max, e))
@@ -186,8 +186,8 @@ static int draft(struct decoder *d, struct err *e)
     for (size_t i = 1; i < t->n_kept; i++)
         d->round.expected += t->node[t->kept[i]].reach;
     d->round.draft_passes = g->passes;
-    d->round.control = g->planning;
-    d->round.draft = clock_seconds() - start - g->planning;
+    d->round.control = g->planner_seconds;
+    d->round.draft = clock_seconds() - start - g->planner_seconds;
     return 0;
 }
 
@@ -231,7 +231,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
 }
 
 /* Walks down the tree by the target's own samples, one per visited node. The first sample that no candidate
- * carries is the bonus. path: kept nodes, the root first. Returns the length of path. */
+ * carries is the bonus. path: indices into kept[], the root first. Returns the length of path, which is also
+ * the number of new tokens. */
 static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 {
     struct tree *t = d->draft.tree;
@@ -256,7 +257,7 @@ static size_t accept(struct decoder *d, uint32_t *path, int32_t *bonus)
 }
 
 /* Whether a candidate was proposed for verification, and not only to learn its chance. */
-static bool is_meant(const struct decoder *d, uint32_t i)
+static bool is_for_verification(const struct decoder *d, uint32_t i)
 {
     const struct tree *t = d->draft.tree;
     bool meant = !d->draft.look || t->node[i].reach >= d->draft.min_reach;
@@ -266,7 +267,7 @@ static bool is_meant(const struct decoder *d, uint32_t i)
 }
 
 /* Fills d->round, before the commit moves anything. */
-static void describe(struct decoder *d, const uint32_t *path, size_t n)
+static void describe_round(struct decoder *d, const uint32_t *path, size_t n)
 {
     const struct tree *t = d->draft.tree;
     struct round_stats *r = &d->round;
@@ -283,7 +284,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
             r->n_reached[k->depth] = 1;
     }
     for (size_t i = 1; i < t->n; i++) {
-        if (!is_meant(d, (uint32_t)i))
+        if (!is_for_verification(d, (uint32_t)i))
             continue;
         r->drafted++;
         for (size_t s = 0; s < N_SOURCES; s++)
@@ -292,7 +293,7 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     for (size_t i = 1; i < n; i++) {
         const struct node *k = &t->node[t->kept[path[i]]];
         r->path_sources[i - 1] = k->sources;
-        /* then all its ancestors belong to the same chain */
+        /* if a 4-gram chain proposed k, the same chain proposed its ancestors */
         bool ngram = k->sources >> SOURCE_NGRAM & 1;
         for (uint32_t c = k->first; c && i == 1; c = t->node[c].next)       /* the leading token of a chain */
             ngram |= t->node[c].sources >> SOURCE_NGRAM & 1;
@@ -301,8 +302,8 @@ static void describe(struct decoder *d, const uint32_t *path, size_t n)
     }
 }
 
-/* Commits the rows and tokens of the path and shows them to the drafters. residual: of the decoder's rows in
- * the pass. */
+/* Commits the n rows of the path, appends its n - 1 candidates and the bonus, and shows them to the drafters.
+ * residual: of the decoder's rows in the pass, [n_kept][hidden]. */
 static void commit(struct decoder *d, const uint32_t *path, size_t n, int32_t bonus, const float *residual)
 {
     const struct tree *t = d->draft.tree;
@@ -370,7 +371,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         const size_t n_path = accept(d[i], path, &bonus);
         if (*dev->error)
             return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
-        describe(d[i], path, n_path);
+        describe_round(d[i], path, n_path);
         commit(d[i], path, n_path, bonus, residual);
         residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
@@ -384,7 +385,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
 
 int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e); }
 
-void decode_count(struct decoder *d, size_t tokens) { stats_add(&d->stats, &d->round, tokens); }
+void decode_add_stats(struct decoder *d, size_t tokens) { stats_add(&d->stats, &d->round, tokens); }
 
 int decode_restart(struct decoder *d, size_t n, const struct sampling *p, struct err *e)
 {

@@ -5,16 +5,17 @@
  *     while (...) decode_step(&d, &e)       one round: appends one or more tokens
  *     decode_close(&d)
  *
- * The token list is the run. The cache, the sampler's tables and the state of the drafters follow from the
- * tokens and the parameters. Between steps kv.n_past == n_tokens - 1: the last token is the root of the next
- * round, and the pass that computes its logits also writes its row of the cache. decode_open takes all
- * memory.
+ * The token list is the whole state of a text: the cache, the sampler's tables and the state of the drafters
+ * follow from the tokens and the parameters. Between rounds kv.n_past == n_tokens - 1: the last token is the
+ * root of the next round, and the pass that computes its logits also writes its row of the cache. Only
+ * decode_open allocates memory.
  *
- * Words. Root: the last token, which is not yet in the cache. Node: a candidate. Path: the nodes that the
- * target's own samples agree with. Bonus: the sample after the path. Committed: in `tokens`.
+ * Words. Target: the model that verifies, as opposed to drafts of it. Root: the last token, which is not yet
+ * in the cache. Node: the root, or a candidate. Path: the root and the candidates that the target's own
+ * samples agree with. Bonus: the sample after the path. Committed: in `tokens`.
  *
- * With the exact verifier the tokens do not depend on drafting (DESIGN R1, R2). With the published verifier
- * (verify_published.h) they do. */
+ * With the exact verifier the tokens do not depend on drafting (docs/architecture.md, rules R1 and R2). With
+ * the published verifier (verify_published.h) they do. */
 #pragma once
 #include "src/decode/draft.h"
 #include "src/decode/stats.h"
@@ -28,10 +29,10 @@ enum { PREFILL_ROWS = 256, BATCH_MAX = 16 };
 struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
     const struct heads *heads;       /* or NULL; borrowed, shared */
-    const struct model *small;       /* or NULL: drafts ask the model itself; borrowed, shared */
+    const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
 };
 
-struct decode_counters {             /* of this process */
+struct decode_counters {             /* the prefills of this decoder */
     size_t prefill_tokens;
     double prefill_seconds;
 };
@@ -40,14 +41,14 @@ struct decoder {                     /* {0} is closed */
     const struct model *model;       /* borrowed, shared */
     struct kv kv;
     struct workspace *work;
-    struct device_sampler *sampler;         /* samples tokens where the logits are */
+    struct device_sampler *sampler;  /* samples tokens where the logits are */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */
     float *logits;                   /* the device's [rows_max][vocab] */
     size_t logits_bytes;
     struct drafting draft;
-    /* the last round; decode_count() adds it to `stats` */
+    /* the last round; decode_add_stats adds it to `stats` */
     struct round_stats round;
     struct draft_stats stats;
     struct decode_counters count;
@@ -82,9 +83,9 @@ int decode_step(struct decoder *d, struct err *e);
 /* One round of several decoders of one model, verified in one pass. The workspace of d[0] must have room for
  * all rows and for the longest text (asserted). */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
-/* Adds the last round to the statistics. The first `tokens` of its tokens are part of the text: all of them,
- * but for the round in which the text ends. */
-void decode_count(struct decoder *d, size_t tokens);
+/* Adds the last round to d->stats. `tokens` is how many of the round's tokens belong to the text: all of
+ * them, except in the round in which the text ends. */
+void decode_add_stats(struct decoder *d, size_t tokens);
 
 /* Goes back to the first n tokens, to continue with other parameters such as another sample number. Clears
  * the statistics. */

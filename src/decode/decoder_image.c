@@ -1,5 +1,5 @@
 /* Snapshots of a decoder: which bytes, taken when, and back into a decoder. The data is struct image. Start
- * reading at image_take(). */
+ * reading at image_capture(). */
 #include "src/decode/decoder_image.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static struct device *device_of(const struct decoder *d)
     return d->kv.dev && !d->kv.dev->host_memory ? d->kv.dev : NULL;
 }
 
-uint64_t image_take(struct image *m, size_t from, size_t rows)
+uint64_t image_capture(struct image *m, size_t from, size_t rows)
 {
     const struct decoder *d = m->d;
     struct device *dev = device_of(d);

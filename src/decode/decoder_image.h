@@ -1,8 +1,8 @@
 /* What a snapshot holds of a decoder, and how a decoder gets it back.
  *
  *     image_open(&m, &decoder, &owner, &e)      after decode_open; takes all memory
- *     image_take(&m, from, rows)                between rounds, or between chunks of decode_prefill: chooses
- *                                               the rows and copies the small state of the drafters
+ *     image_capture(&m, from, rows)             between rounds, or between chunks of decode_prefill: notes
+ *                                               the rows to write, copies the small state of the drafters
  *     image_write(&m, fd, stop, &e)             on any thread while the decoder continues: committed rows
  *                                               never change
  *     image_restore(&m, path, &e)               after decode_append, before decode_prefill; file after file
@@ -19,7 +19,7 @@
 
 struct image {                           /* {0} is closed */
     struct decoder *d;                   /* borrowed */
-    /* chain, tokens and rebuild_seconds describe what was taken or restored */
+    /* its chain, tokens and rebuild_seconds describe the rows that were captured or restored last */
     struct snapshot_owner owner;
     struct snapshot_part *part;          /* of the cache, [n_layers * n_kv_heads] */
     struct { void *p; size_t room, n; } state[N_SOURCES];
@@ -28,7 +28,7 @@ struct image {                           /* {0} is closed */
     char shape[SNAPSHOT_SHAPE_BYTES];
     /* state[] was read from a file, and the drafters do not have it yet */
     bool pending;
-    /* rows that came from a snapshot; seconds that reading them as text takes, by its writer */
+    /* rows that came from a snapshot; seconds that their prefill would take, as its writer estimated */
     size_t restored; double restored_seconds;
 };
 
@@ -38,9 +38,9 @@ void image_close(struct image *m);
 
 /* The number of rows that a snapshot can hold: committed rows in whole blocks, at most `tokens`. */
 size_t image_rows(const struct image *m, size_t tokens);
-/* Takes rows from .. rows-1, where `rows` comes from image_rows. Returns the size of the file in bytes. */
-uint64_t image_take(struct image *m, size_t from, size_t rows);
-/* A snapshot_write_fn: writes what was taken. */
+/* Captures rows from .. rows-1, where `rows` comes from image_rows. Returns the size of the file in bytes. */
+uint64_t image_capture(struct image *m, size_t from, size_t rows);
+/* A snapshot_write_fn: writes the captured rows and states. */
 int  image_write(void *image, int fd, const atomic_bool *stop, struct err *e);
 
 /* Reads the rows of a file, which continue the restored rows, into the cache of a decoder that has all its

@@ -109,7 +109,7 @@ static void start_planner(struct drafting *g)
                                .rows_max = draft_rows(&g->set),
                                .n_caches = g->n_caches,
                                .weight_bytes = (double)g->model->weight_bytes,
-                               .draft_bytes = (double)g->small->weight_bytes,
+                               .draft_bytes = (double)g->draft_model->weight_bytes,
                                .kv_bytes = (double)block / KV_BLOCK,
                                .heads_share = read / (double)g->model->n_params };
     for (size_t i = 0; i < g->n_caches; i++)
@@ -123,7 +123,7 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     const struct heads *heads = g->heads;
     const struct draft_settings *s = &g->set;
     const size_t vocab = m->config.vocab, hidden = m->config.hidden;
-    g->small = g->small ? g->small : m;
+    g->draft_model = g->draft_model ? g->draft_model : m;
     g->logits_bytes = n_logits(heads) * vocab * sizeof(float);
     g->heads_bytes = heads ? heads_scratch_bytes(heads, m, 1) : 0;
     g->bytes = sizeof *g->tree;

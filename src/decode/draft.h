@@ -1,10 +1,10 @@
 /* Drafting: what a decoder proposes before a pass verifies it. Drafting decides how many tokens a pass yields
- * and never changes the text (DESIGN R1, R2).
+ * and never changes the text (docs/architecture.md, rules R1 and R2).
  *
  * A drafter is a table of functions (struct drafter_ops) over its own state. It adds scored candidates to the
  * tree of the round and observes the committed tokens. Four drafters come with longhand:
  *
- *     heads     the model's drafting heads on the hidden state of the last verified row: no pass of their own
+ *     heads     the model's drafting heads on the hidden state of the last verified row: needs no pass
  *     partial   draft passes of the full model over the partial cache, and the heads after them (TokenSwift)
  *     ngram     the table of 4-grams of prompt and text (TokenSwift's token reutilization)
  *     suffix    the continuation of the longest earlier match of the end of the text
@@ -23,11 +23,13 @@
 #include "src/sample/device_sampler.h"
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
-/* what 4-grams continue: the first choice at depth 1 (without one, the root), every candidate at depth 1, the
- * root */
-enum ngram_lead { LEAD_FIRST, LEAD_ALL, LEAD_ROOT };
+enum ngram_lead {                    /* the nodes that 4-grams continue */
+    LEAD_FIRST,                      /* the first choice at depth 1; without candidates, the root */
+    LEAD_ALL,                        /* every candidate at depth 1 */
+    LEAD_ROOT,
+};
 enum verifier { VERIFY_EXACT, VERIFY_PAPER };
-/* what drafts ask: the model in 8 bits where draft_wants_int8 says so; the model itself */
+/* the weights of drafts: 8-bit weights where draft_wants_int8 says so; those of the model */
 enum draft_weights { WEIGHTS_INT8, WEIGHTS_MODEL };
 
 struct draft_settings {              /* recorded with a job; all zero: plain decoding */
@@ -40,10 +42,10 @@ struct draft_settings {              /* recorded with a job; all zero: plain dec
     long ngram_delay;
     long draft_passes;               /* of a round; -1: as planned (1 without the planner) */
     enum kv_policy kv_policy;
-    /* not fixed: the planner may use smaller budgets, and under KV_AUTO other policies: dynamic, and mean (on
-     * a device: window) */
+    /* not fixed: the planner may use smaller budgets, and under KV_AUTO the policies dynamic and mean (where
+     * means are not possible: window) */
     size_t kv_sinks, kv_budget; bool kv_fixed;
-    enum draft_weights weights;      /* what draft passes and heads ask */
+    enum draft_weights weights;      /* of draft passes, and of heads' LM head */
     /* the most nodes of a verification pass; 0: what the tree needs, or ROWS_AUTO */
     size_t rows_max;
     enum verifier verifier;
@@ -68,7 +70,7 @@ size_t draft_rows(const struct draft_settings *s);
 struct drafting {
     struct draft_settings set;
     const struct model *model;       /* borrowed, as the next five */
-    const struct model *small;       /* what draft passes and heads ask: the model in 8 bits, or itself */
+    const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct kv *kv;
     struct workspace *work;
@@ -89,10 +91,11 @@ struct drafting {
     double (*clock)(void);           /* seconds: clock_seconds, or simulated in tests */
     /* what the planner may choose, by budget */
     struct { enum kv_policy policy; size_t budget; } cache[CACHES_MAX];
-    size_t n_caches, at_cache;       /* at_cache: what the partial cache is now */
-    size_t passes;                   /* draft passes of this round */
-    double planning;                 /* seconds of it in the planner */
-    uint32_t pass_node;              /* the node that the last one stood at */
+    size_t n_caches, current_cache;  /* current_cache: index of the partial cache's present settings */
+    /* this round: seconds in the planner; draft passes so far; the node that the last pass continued */
+    double planner_seconds;
+    size_t passes;
+    uint32_t pass_node;
     float *pass_hidden;              /* the device's [hidden], of the last draft pass */
     struct ngram *ngram; size_t ngram_delay;
     struct suffix *suffix;
@@ -144,7 +147,7 @@ extern const struct drafter_ops *const *drafters_all;
 /* Bytes of struct drafting without the state of each drafter. */
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads);
 /* Opens g for a text of n_max tokens sampled with p. The caller has set g->set and the borrowed pointers, all
- * else is zero; a NULL g->small means that drafts ask g->model. On failure g is closed. */
+ * else is zero; a NULL g->draft_model means that drafts ask g->model. On failure g is closed. */
 int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e);
 void draft_close(struct drafting *g);
 /* Forgets everything derived from the text: another text follows, or the same text from an earlier

@@ -14,7 +14,7 @@ static int heads_expand(struct drafting *g, bool *more, struct err *e)
     if (!g->have_hidden)
         return 0;
     size_t n = g->set.n_width ? MIN(g->heads->n, g->set.n_width) : g->heads->n;
-    heads_forward(g->heads, g->small, g->hidden, 1, n, g->logits, g->heads_scratch);
+    heads_forward(g->heads, g->draft_model, g->hidden, 1, n, g->logits, g->heads_scratch);
     draft_propose_heads(g, 0, g->logits, n, GUESS_VERIFIED);
     return 0;
 }
@@ -39,8 +39,8 @@ static bool partial_prepare(struct drafting *g)
 {
     struct partial *p = &g->partial;
     const size_t i = g->planner.plan.way - 1;
-    if (i != g->at_cache) {
-        g->at_cache = i;
+    if (i != g->current_cache) {
+        g->current_cache = i;
         partial_change(p, g->cache[i].policy, g->cache[i].budget);
     }
     partial_follow(p);
@@ -57,7 +57,7 @@ static bool heads_ahead(struct drafting *g)
     uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
     if (!n || !next)
         return false;
-    heads_forward(g->heads, g->small, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    heads_forward(g->heads, g->draft_model, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
     if (!g->set.n_width)
         draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
     for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
@@ -82,12 +82,12 @@ static int partial_expand(struct drafting *g, bool *more, struct err *e)
     struct device *dev = g->model->dev;
     struct ranking r;
     kv->n_past = at;
-    int rc = model_forward_begin(g->small, g->work, &seq, 1, e);
+    int rc = model_forward_begin(g->draft_model, g->work, &seq, 1, e);
     double seconds = g->clock() - start;
     g->passes++;
     if (rc == 0) {
         draft_rank(g, &node, 1, g->logits, draft_width(g, node), &r);
-        rc = model_forward_end(g->small, g->work, &seq, 1, e);
+        rc = model_forward_end(g->draft_model, g->work, &seq, 1, e);
     }
     kv->n_past = n_past;
     if (!dev->host_memory)
@@ -117,7 +117,7 @@ void draft_learn(struct drafting *g, uint32_t node, int32_t sample)
     calibrate_learn(&g->calibration, t, node, sample);
     for (uint32_t i = t->node[node].first; i; i = t->node[i].next)
         /* the first choice of the pass */
-        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].slot[SOURCE_PARTIAL])) {
+        if (t->node[i].sources >> SOURCE_PARTIAL & 1 && cell_is_first(t->node[i].cell[SOURCE_PARTIAL])) {
             planner_guessed(&g->planner, t->node[i].token == sample);
             return;
         }
@@ -179,52 +179,52 @@ static int partial_begin(struct drafting *g, size_t n_max, struct err *e)
 
 static void partial_end(struct drafting *g) { partial_close(&g->partial); }
 
-/* The state in a snapshot: the selection, and what was learned about each cache. */
-struct known { struct cache_known cache[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
-               size_t n_caches, at_cache, weight_bytes; };
+/* The state of the partial cache in a snapshot: this struct, then the selection (partial_save). */
+struct saved_partial { struct cache_known cache[CACHES_MAX]; enum kv_policy policy[CACHES_MAX];
+               size_t n_caches, current_cache, weight_bytes; };
 
-static size_t known_bytes(const struct drafting *g)
+static size_t saved_partial_bytes(const struct drafting *g)
 {
     size_t n = partial_state_bytes(&g->partial);
-    return n ? sizeof(struct known) + n : 0;
+    return n ? sizeof(struct saved_partial) + n : 0;
 }
 
-static struct known known_of(const struct drafting *g)
+static struct saved_partial saved_partial_now(const struct drafting *g)
 {
-    struct known k;
+    struct saved_partial k;
     memset(&k, 0, sizeof k);
     memcpy(k.cache, g->planner.cache, sizeof k.cache);
     for (size_t i = 0; i < g->n_caches; i++)
         k.policy[i] = g->cache[i].policy;
     k.n_caches = g->n_caches;
-    k.at_cache = g->at_cache;
-    k.weight_bytes = g->small->weight_bytes;
+    k.current_cache = g->current_cache;
+    k.weight_bytes = g->draft_model->weight_bytes;
     return k;
 }
 
-static size_t known_save(const struct drafting *g, void *out)
+static size_t saved_partial_save(const struct drafting *g, void *out)
 {
-    const struct known k = known_of(g);
+    const struct saved_partial k = saved_partial_now(g);
     const size_t n = partial_save(&g->partial, (char *)out + sizeof k);
     memcpy(out, &k, sizeof k);
     return n ? sizeof k + n : 0;
 }
 
-static bool known_load(struct drafting *g, const void *state, size_t n)
+static bool saved_partial_load(struct drafting *g, const void *state, size_t n)
 {
-    const struct known mine = known_of(g);
-    struct known k;
+    const struct saved_partial mine = saved_partial_now(g);
+    struct saved_partial k;
     if (n < sizeof k)
         return false;
     memcpy(&k, state, sizeof k);
-    bool same = k.n_caches == g->n_caches && k.at_cache < k.n_caches && k.weight_bytes == mine.weight_bytes &&
-                memcmp(k.policy, mine.policy, sizeof k.policy) == 0;
+    bool same = k.n_caches == g->n_caches && k.current_cache < k.n_caches &&
+                k.weight_bytes == mine.weight_bytes && memcmp(k.policy, mine.policy, sizeof k.policy) == 0;
     for (size_t i = 0; i < g->n_caches && same; i++)
         same = k.cache[i].budget == mine.cache[i].budget;
     if (!same || !partial_load(&g->partial, (const char *)state + sizeof k, n - sizeof k))
         return false;
     memcpy(g->planner.cache, k.cache, sizeof k.cache);
-    g->at_cache = k.at_cache;
+    g->current_cache = k.current_cache;
     return true;
 }
 
@@ -238,6 +238,6 @@ const struct drafter_ops draft_partial = { .source = SOURCE_PARTIAL,
                                            .expand = partial_expand,
                                            .ahead = heads_ahead,
                                            .observe = partial_observe,
-                                           .state_bytes = known_bytes,
-                                           .save = known_save,
-                                           .load = known_load };
+                                           .state_bytes = saved_partial_bytes,
+                                           .save = saved_partial_save,
+                                           .load = saved_partial_load };

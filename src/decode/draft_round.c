@@ -65,7 +65,7 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
     planner_begin(p, length, s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
     g->look = p->on && p->plan.look;
-    g->planning = g->clock() - start;
+    g->planner_seconds = g->clock() - start;
     for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
         const enum source source = drafters[i]->source;
         const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
@@ -76,6 +76,6 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
     const double trim = g->clock();
     if (p->on) planner_value(p, g->tree, &rows);
     tree_keep(g->tree, rows);
-    g->planning += g->clock() - trim;
+    g->planner_seconds += g->clock() - trim;
     return 0;
 }

@@ -6,11 +6,11 @@
 struct learned {
     struct planner planner;
     struct calibration calibration;
-    size_t at_cache;
+    size_t current_cache;
 };
 
 void learned_save(struct learned *x, const struct decoder *d);
 void learned_restore(struct decoder *d, const struct learned *x);
 /* `writer` wrote a stretch of the text that x has not seen. x takes the costs of passes from it, which are
- * the machine's, and believes less of what spoke against its own drafts. */
+ * the machine's, and trusts its older observations of its own drafts less. */
 void learned_catch_up(struct learned *x, const struct learned *writer);

@@ -26,7 +26,7 @@
  * exploration ends when even the optimistic rate is no better, or when its credit is spent. Text drafters
  * that have not gained lately are asked now and then from the same credit.
  *
- * Plans depend on time. The text does not depend on plans (DESIGN R1, R2). */
+ * Plans depend on time. The text does not depend on plans (docs/architecture.md, rules R1 and R2). */
 #pragma once
 #include "src/decode/tree.h"
 

@@ -1,6 +1,6 @@
-/* What drafting did. Each round counts for itself and is added up once it is known how many of its tokens are
- * part of the text: the end of the text cuts the last round. Fields are defined like those of `report
- * --json`. */
+/* Statistics of drafting. Each round has its own statistics (struct round_stats). They are added to those of
+ * the text (struct draft_stats) when it is known how many of the round's tokens belong to the text, because
+ * the end of the text cuts the last round. `report --json` shows the same figures. */
 #pragma once
 #include "src/base/json_write.h"
 #include "src/decode/tree.h"
@@ -22,8 +22,10 @@ struct round_stats {                 /* of one round */
     size_t draft_passes, refreshes;
     /* bytes copied from the device to the host, for all texts of the round */
     size_t to_host;
-    double expected;                 /* accepted candidates, as the estimates expect */
-    double seconds, draft, verify, control, calibrating;     /* calibrating is part of control */
+    double expected;                 /* accepted candidates, as estimated before verification */
+    /* seconds: of the round; in drafters; in the verification pass; in the planner, of which in passes that
+     * it timed */
+    double seconds, draft, verify, control, calibrating;
     /* estimate: seconds of one token without drafting */
     double plain;
 };
@@ -35,7 +37,8 @@ struct draft_stats {
         refreshes, to_host;
     size_t reached[TREE_DEPTH_MAX + 1], accepted_at[TREE_DEPTH_MAX + 1], histogram[TREE_DEPTH_MAX + 2];
     size_t source_drafted[N_SOURCES], source_accepted[N_SOURCES];
-    double seconds, draft, verify, control, plain;       /* plain: for all tokens */
+    double seconds, draft, verify, control;  /* sums of the rounds' */
+    double plain;                        /* estimate: seconds of all tokens without drafting */
     /* seconds that checkpoints took after the rounds; the worker sets it */
     double put;
     /* tokens that the text had before this process: windows are stretches of the text */

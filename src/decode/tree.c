@@ -40,7 +40,7 @@ static void reach_down(struct tree *t, uint32_t i)
         reach_down(t, c);
 }
 
-uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t slot)
+uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t cell)
 {
     assert(parent < t->n);
     p = p < 0 ? 0 : p > 1 ? 1 : p;
@@ -59,7 +59,7 @@ uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source so
     struct node *n = &t->node[i];
     if (!(n->sources >> source & 1)) {
         n->sources |= 1u << source;
-        n->slot[source] = slot;
+        n->cell[source] = cell;
     }
     if (p > n->p) {
         n->p = p;

@@ -24,8 +24,8 @@ struct node {
     float p;
     /* product of p down from the root: the chance that the node is accepted */
     float reach;
-    /* per source, valid where its bit is set: the calibration cell of its estimate */
-    uint16_t slot[N_SOURCES];
+    /* per source, valid where its bit is set: the calibration cell of its estimate (calibrate.h) */
+    uint16_t cell[N_SOURCES];
 };
 
 struct tree {
@@ -50,7 +50,7 @@ uint32_t tree_best_child(const struct tree *t, uint32_t parent);
 
 /* Proposes `token` after `parent` with chance p, clamped to [0, 1]; of several proposals the largest chance
  * counts. Returns the node, or 0 when the pool is full or the node would be too deep. */
-uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t slot);
+uint32_t tree_add(struct tree *t, uint32_t parent, int32_t token, enum source source, float p, uint16_t cell);
 
 /* A candidate row ends at `node`. */
 void tree_chain(struct tree *t, uint32_t node);

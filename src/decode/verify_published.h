@@ -1,8 +1,8 @@
 /* The verifier as TokenSwift published it: Algorithm 1, lines 12 and 13. Every candidate row of the tree
- * draws its own samples, and the longest match wins. Its text is not plain decoding's (docs of --verifier
- * paper), so it exists for comparison alone. Everything about it is here, but for the flag in the option
- * table and in a job, the field in the settings, the call in the decoder's accept(), and the coins of a
- * candidate row in the sampler. */
+ * draws its own samples, and the longest match wins. Its text differs from that of plain decoding, so it
+ * exists only for comparison (--verifier paper). Elsewhere are only the flag in the option table and in a
+ * job, the field in the settings, the call in the decoder's accept(), and the coins of a candidate row in
+ * the sampler. */
 #pragma once
 #include "src/decode/draft.h"
 

@@ -52,7 +52,7 @@ static int write_text(const struct engine *g, const struct sampling *s, const st
         rc = stop_signal ? err_set(e, ERR_AGAIN, "bench: stopped by %s", stop_signal_name())
                          : decode_step(&d, e);
         if (rc == 0)
-            decode_count(&d, d.round.tokens);
+            decode_add_stats(&d, d.round.tokens);
     }
     a->seconds += clock_seconds() - start;
     a->tokens += d.stats.tokens;
