@@ -427,19 +427,19 @@ static int measure_window(struct session *b, size_t k, struct err *e)
 /* Windows are the middles of stretches of `every` tokens. */
 static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
 {
-    size_t n = (s->point.length + s->point.every - 1) / s->point.every;
+    const size_t n = (s->point.length + s->point.every - 1) / s->point.every,
+                 runs = s->n_settings * s->point.repeat;
     t->window = calloc(n, sizeof *t->window);
-    for (size_t i = 0; t->window && i < n; i++) {
+    t->run = calloc(n * runs, sizeof *t->run);
+    for (size_t i = 0; t->window && t->run && i < n; i++) {
         struct spec_window *w = &t->window[t->n_windows++];
         w->lo = i * s->point.every;
         w->hi = MIN(w->lo + s->point.every, s->point.length);
         w->tokens = MIN(s->point.size, w->hi - w->lo);
         w->from = w->lo + (w->hi - w->lo - w->tokens) / 2;
-        w->run = calloc(s->n_settings * s->point.repeat, sizeof *w->run);
-        if (!w->run)
-            return err_set(e, ERR_FAILED, "bench: out of memory for windows");
+        w->run = t->run + i * runs;
     }
-    return t->window ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
+    return t->n_windows ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
 /* Replaces the decoder's own cache, workspace and logits by the common ones: the addresses of buffers
@@ -627,8 +627,7 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
     rc = rc ? rc : stdout_finish(e);
 out:
     for (size_t i = 0; i < s->n_texts; i++) {
-        for (size_t k = 0; k < s->text[i].n_windows; k++)
-            free(s->text[i].window[k].run);
+        free(s->text[i].run);
         free(s->text[i].window);
         free(s->text[i].prompt);
     }

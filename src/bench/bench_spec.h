@@ -41,6 +41,7 @@ struct spec_text {
     double prefill_seconds, seconds;             /* of the prefill; of everything */
     double own_seconds; size_t own_tokens;       /* of auto between the windows */
     struct spec_window *window; size_t n_windows;
+    struct spec_run *run;                        /* of all windows */
 };
 
 struct spec_setting { const char *name, *flags; };     /* flags of the command line; "" is auto */
