@@ -50,7 +50,8 @@ result deps_installs_the_missing_package $? "exit $r: $(head -c 300 "$TMP/err")"
 mkdir "$TMP/cu"
 echo "$TMP/cu/sm_80.cubin: kernels/renamed.cu" >"$TMP/cu/sm_80.cubin.d"
 touch "$TMP/cu/sm_80.cubin"
-make -n CUDA=1 NVCC=/bin/true CC=cc BUILD="$TMP/build" CU="$TMP/cu" "$TMP/cu/sm_80.cubin" >"$TMP/out" 2>&1; r=$?
+make -n CUDA=1 NVCC=/bin/true CC=cc BUILD="$TMP/build" CU="$TMP/cu" "$TMP/cu/sm_80.cubin" >"$TMP/out" 2>&1
+r=$?
 [ $r = 0 ] && grep -q 'cubin -arch=sm_80' "$TMP/out"
 result make_compiles_kernels_again_after_a_rename $? "exit $r: $(head -c 300 "$TMP/out")"
 exit $failed
