@@ -353,9 +353,8 @@ static int measure_models(struct report *r, struct err *e)
 static void json_point(struct json_writer *w, const struct bench_point *p)
 {
     const struct { const char *key; double value; } reals[] = {
-        { "tokens_per_second", (double)p->rows / p->seconds }, { "bytes", p->work.bytes },
-        { "flops", p->work.flops }, { "bandwidth", p->bandwidth }, { "peak", p->peak },
-        { "roof_seconds", p->roof }, { "share", p->share }, { "exp_seconds", p->exp },
+        { "tokens_per_second", (double)p->rows / p->seconds }, { "bandwidth", p->bandwidth },
+        { "peak", p->peak }, { "roof_seconds", p->roof }, { "share", p->share }, { "exp_seconds", p->exp },
         { "max_seconds", p->max }, { "convert_seconds", p->convert },
         { "product_share", p->product_share }, { "step_seconds", p->step },
     };
@@ -369,6 +368,8 @@ static void json_point(struct json_writer *w, const struct bench_point *p)
         jw_text(w, "settings", p->settings);
         jw_real(w, "share_of_pass", p->of_pass);
     } else {
+        jw_uint(w, "bytes", (uint64_t)p->work.bytes);
+        jw_uint(w, "flops", (uint64_t)p->work.flops);
         for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
             jw_real(w, reals[i].key, reals[i].value);
         jw_reals(w, "bandwidth_range", p->bandwidth_range, 2);

@@ -30,6 +30,7 @@ j = json.load(open(sys.argv[1]))
 m = j["models"][0]
 assert j["copy"] > 0 and [d["depth"] for d in m["depths"]] == [0, 70]
 assert m["weight_bytes"] > 0 and m["row_bytes"] > 0
+assert isinstance(m["weight_bytes"], int) and isinstance(m["row_bytes"], int)
 for d in m["depths"]:
     share = (m["weight_bytes"] + d["depth"] * m["row_bytes"]) / d["decode_seconds"] / j["copy"]
     assert d["decode_seconds"] > 0 and abs(d["decode_share"] - share) < 1e-3

@@ -58,4 +58,15 @@ check spec_words_are_checked 2 '"depth=5"; allowed with spec: every=N' bench --p
 check spec_slices_are_checked 2 "slice: '10' is not a whole number from 20 to 1000000" \
     bench --points spec,slice=10
 check spec_fits_the_context 2 'beyond this model.s context of 131072' bench --points spec --tokens 131072
+# A point of the engine: counts are whole numbers.
+"$LONGHAND" bench --model tests/data/models/qwen3-bf16 --points prefill --repeat 1 --json \
+    >"$TMP/point" 2>"$TMP/err" &&
+    python3 - "$TMP/point" >"$TMP/out" 2>&1 <<'END'
+import json, sys
+p, = json.load(open(sys.argv[1]))["points"]
+for key in "depth", "rows", "bytes", "flops", "samples", "clean":
+    assert isinstance(p[key], int), (key, p[key])
+assert p["point"] == "prefill" and p["bytes"] > 0 and p["flops"] > 0 and p["seconds"] > 0, p
+END
+result a_point_has_counts_as_whole_numbers $? "$(cat "$TMP/err" "$TMP/out")"
 exit $failed

@@ -59,8 +59,8 @@ static void json_model(struct json_writer *w, const struct lab *b, const struct 
 {
     jw_open(w, NULL, '{');
     jw_text(w, "model", f->name);
-    jw_real(w, "weight_bytes", f->weight_bytes);
-    jw_real(w, "row_bytes", f->row_bytes);
+    jw_uint(w, "weight_bytes", (uint64_t)f->weight_bytes);
+    jw_uint(w, "row_bytes", (uint64_t)f->row_bytes);
     jw_uint(w, "draft_rows", f->partial);
     jw_real(w, "draft_seconds", f->draft);
     jw_real(w, "heads_seconds", f->heads);
