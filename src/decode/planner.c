@@ -427,9 +427,6 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
         p->tokens[drafts].made = fade * p->tokens[drafts].made + (double)tokens;
         p->tokens[drafts].planned = fade * p->tokens[drafts].planned + planned * predicted / p->plan.seconds;
     }
-    for (size_t i = 0; i < p->costs.n_caches; i++)
-        if (!p->plan.passes || i + 1 != p->plan.way)
-            p->cache[i].hits *= idle, p->cache[i].trials *= idle;
     for (size_t a = 0; a < ASKS; a++)
         p->gain[0][a].n *= idle, p->gain[1][a].n *= idle;
 }
