@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "runs/store/store.h"
+#include "src/base/json_write.h"
 #include "src/text/distinct.h"
 #include "src/text/loop.h"
 
@@ -121,6 +122,9 @@ double report_snapshot_share(const struct report *r);
 /* The job's name or @batch/custom_id, "" when it has none; with several databases also the database's
  * path. */
 void   report_name(const struct report *r, char *out, size_t size);
+
+/* Writes the member "events": the history of a job. */
+void report_put_events(struct json_writer *w, const struct event_list *events);
 
 /* Renderers. The caller checks f for write errors; -1 only when memory runs out. */
 int report_table(FILE *f, const struct reports *l, struct err *e);

@@ -14,6 +14,23 @@ enum { DIGITS = 10 };
 
 static void count(struct json_writer *w, const char *key, double x) { jw_int(w, key, llround(x)); }
 
+struct figure { const char *name; double x; enum { REAL, COUNT } kind; };
+
+static void put_figures(struct json_writer *w, const struct figure *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        (v[i].kind == COUNT ? count : jw_real)(w, v[i].name, v[i].x);
+}
+
+static void put_object(struct json_writer *w, const char *key, const struct figure *v, size_t n)
+{
+    jw_open(w, key, '{');
+    put_figures(w, v, n);
+    jw_close(w, '}');
+}
+
+#define LENGTH(v) (sizeof(v) / sizeof *(v))
+
 static void put_counts(struct json_writer *w, const char *key, const double *v, size_t from)
 {
     size_t n = REPORT_DEPTHS;
@@ -38,10 +55,9 @@ static void put_sources(struct json_writer *w, const struct report *r)
 {
     jw_open(w, "sources", '{');
     for (size_t i = 0; i < r->n_sources; i++) {
-        jw_open(w, r->source[i].name, '{');
-        count(w, "drafted", r->source[i].drafted);
-        count(w, "accepted", r->source[i].accepted);
-        jw_close(w, '}');
+        const struct figure v[] = { { "drafted", r->source[i].drafted, COUNT },
+                                    { "accepted", r->source[i].accepted, COUNT } };
+        put_object(w, r->source[i].name, v, LENGTH(v));
     }
     jw_close(w, '}');
 }
@@ -49,22 +65,22 @@ static void put_sources(struct json_writer *w, const struct report *r)
 static void put_window(struct json_writer *w, const struct report *r, size_t i)
 {
     const struct report_window *x = &r->window[i];
+    const struct figure v[] = {
+        { "start", (double)x->start, COUNT }, { "tokens", (double)x->n, COUNT },
+        { "seconds", x->sum.seconds }, { "tokens_per_second", report_speed(&x->sum) },
+        { "mean_acceptance_length", report_acceptance(&x->sum) },
+        { "alpha", report_alpha(&x->sum) }, { "beta", report_beta(r, &x->sum) },
+    };
     jw_open(w, NULL, '{');
-    jw_uint(w, "start", x->start);
-    jw_uint(w, "tokens", x->n);
-    jw_real(w, "seconds", x->sum.seconds);
-    jw_real(w, "tokens_per_second", report_speed(&x->sum));
-    jw_real(w, "mean_acceptance_length", report_acceptance(&x->sum));
-    jw_real(w, "alpha", report_alpha(&x->sum));
-    jw_real(w, "beta", report_beta(r, &x->sum));
+    put_figures(w, v, LENGTH(v));
     put_distinct(w, "distinct", x->distinct);
     put_distinct(w, "distinct_so_far", x->so_far);
     jw_open(w, "sources", '{');
     for (size_t k = 0; k < r->n_sources; k++) {
-        jw_open(w, r->source[k].name, '{');
-        count(w, "accepted", r->source[k].window[i]);
-        jw_real(w, "share", x->sum.tokens > 0 ? r->source[k].window[i] / x->sum.tokens : NAN);
-        jw_close(w, '}');
+        const double n = r->source[k].window[i];
+        const struct figure of[] = { { "accepted", n, COUNT },
+                                     { "share", x->sum.tokens > 0 ? n / x->sum.tokens : NAN } };
+        put_object(w, r->source[k].name, of, LENGTH(of));
     }
     jw_close(w, '}');
     jw_close(w, '}');
@@ -107,11 +123,11 @@ static void put_rounds(struct json_writer *w, const struct report *r)
     jw_close(w, ']');
 }
 
-static void put_events(struct json_writer *w, const struct report *r)
+void report_put_events(struct json_writer *w, const struct event_list *events)
 {
     jw_open(w, "events", '[');
-    for (size_t i = 0; i < r->events.n; i++) {
-        const struct event *v = &r->events.v[i];
+    for (size_t i = 0; i < events->n; i++) {
+        const struct event *v = &events->v[i];
         jw_open(w, NULL, '{');
         jw_real(w, "at", v->at);
         jw_int(w, "attempt", v->attempt);
@@ -125,8 +141,6 @@ static void put_events(struct json_writer *w, const struct report *r)
 static void put_identity(struct json_writer *w, const struct report *r)
 {
     const struct job *j = r->job;
-    struct json parameters;
-    struct err ignored;
     jw_int(w, "job", j->id);
     jw_text(w, "name", j->batch);
     jw_text(w, "custom_id", j->custom_id);
@@ -139,8 +153,7 @@ static void put_identity(struct json_writer *w, const struct report *r)
     jw_text(w, "model", j->model);
     jw_uint(w, "seed", j->seed);
     jw_uint(w, "sample", j->sample);
-    if (js_check(&parameters, "parameters", r->json, strlen(r->json), &ignored) == 0)
-        jw_value(w, "parameters", &parameters);
+    jw_parsed(w, "parameters", r->json);
     jw_text(w, "numerics", j->numerics);
     jw_text(w, "fingerprint", j->fingerprint);
     jw_uint(w, "prompt_tokens", j->prompt_tokens);
@@ -152,24 +165,19 @@ static void put_identity(struct json_writer *w, const struct report *r)
 static void put_drafting(struct json_writer *w, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
-    jw_real(w, "seconds", s->seconds);
-    jw_real(w, "prefill_seconds", s->prefill_seconds);
-    count(w, "prefill_tokens", s->prefill_tokens);
-    jw_real(w, "tokens_per_second", report_speed(s));
-    jw_real(w, "speedup", r->speedup);
-    jw_real(w, "speedup_estimate", r->estimate);
-    if (isnan(r->speedup))
-        jw_null(w, "plain_job");
-    else
-        jw_int(w, "plain_job", r->plain);
-    count(w, "rounds", s->rounds);
-    jw_real(w, "mean_acceptance_length", report_acceptance(s));
-    jw_real(w, "alpha", report_alpha(s));
-    jw_real(w, "beta", report_beta(r, s));
-    count(w, "drafted", s->drafted);
-    count(w, "verified_rows", s->rows);
-    count(w, "accepted", s->accepted);
-    count(w, "draft_passes", s->draft_passes);
+    const struct figure speed[] = {
+        { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
+        { "prefill_tokens", s->prefill_tokens, COUNT }, { "tokens_per_second", report_speed(s) },
+        { "speedup", r->speedup }, { "speedup_estimate", r->estimate },
+    }, rounds[] = {
+        { "rounds", s->rounds, COUNT }, { "mean_acceptance_length", report_acceptance(s) },
+        { "alpha", report_alpha(s) }, { "beta", report_beta(r, s) }, { "drafted", s->drafted, COUNT },
+        { "verified_rows", s->rows, COUNT }, { "accepted", s->accepted, COUNT },
+        { "draft_passes", s->draft_passes, COUNT },
+    };
+    put_figures(w, speed, LENGTH(speed));
+    jw_number(w, "plain_job", isnan(r->speedup) ? NAN : (double)r->plain);
+    put_figures(w, rounds, LENGTH(rounds));
     put_counts(w, "reached_per_depth", r->reached, 1);
     put_counts(w, "accepted_per_depth", r->accepted_at, 1);
     put_counts(w, "acceptance_histogram", r->histogram, 1);
@@ -180,31 +188,22 @@ static void put_times(struct json_writer *w, const struct report *r)
 {
     const struct report_sum *s = &r->sum;
     const double other = s->seconds - s->draft - s->verify - s->control;
-    jw_open(w, "time", '{');
-    jw_real(w, "draft", s->draft);
-    jw_real(w, "verify", s->verify);
-    jw_real(w, "checkpoint", s->put);
-    jw_real(w, "controller", s->control);
-    jw_real(w, "other", other > 0 ? other : 0);
-    jw_close(w, '}');
-    jw_open(w, "checkpoints", '{');
-    count(w, "commits", s->commits);
-    jw_real(w, "seconds", s->commit_seconds);
-    jw_real(w, "cpu_seconds", s->commit_cpu);
-    jw_real(w, "put_seconds", s->put);
-    jw_real(w, "share", report_checkpoint_share(r));
-    jw_close(w, '}');
-    jw_open(w, "snapshots", '{');
-    count(w, "made", s->snapshots);
-    count(w, "bytes", s->snapshot_bytes);
-    jw_real(w, "seconds", s->snapshot_seconds);
-    jw_real(w, "cpu_seconds", s->snapshot_cpu);
-    jw_real(w, "put_seconds", s->snapshot_put);
-    jw_real(w, "share", report_snapshot_share(r));
-    count(w, "restored_tokens", s->restored);
-    jw_real(w, "restore_seconds", s->restore_seconds);
-    jw_real(w, "saved_seconds", s->saved);
-    jw_close(w, '}');
+    const struct figure time[] = {
+        { "draft", s->draft }, { "verify", s->verify }, { "checkpoint", s->put },
+        { "controller", s->control }, { "other", other > 0 ? other : 0 },
+    }, checkpoints[] = {
+        { "commits", s->commits, COUNT }, { "seconds", s->commit_seconds }, { "cpu_seconds", s->commit_cpu },
+        { "put_seconds", s->put }, { "share", report_checkpoint_share(r) },
+    }, snapshots[] = {
+        { "made", s->snapshots, COUNT }, { "bytes", s->snapshot_bytes, COUNT },
+        { "seconds", s->snapshot_seconds }, { "cpu_seconds", s->snapshot_cpu },
+        { "put_seconds", s->snapshot_put }, { "share", report_snapshot_share(r) },
+        { "restored_tokens", s->restored, COUNT }, { "restore_seconds", s->restore_seconds },
+        { "saved_seconds", s->saved },
+    };
+    put_object(w, "time", time, LENGTH(time));
+    put_object(w, "checkpoints", checkpoints, LENGTH(checkpoints));
+    put_object(w, "snapshots", snapshots, LENGTH(snapshots));
     count(w, "refreshes", s->refreshes);
     jw_uint(w, "resumes", r->job->resumes);
 }
@@ -218,10 +217,7 @@ static void put_text(struct json_writer *w, const struct report *r)
     else
         jw_null(w, "words");
     jw_close(w, '}');
-    if (r->has_words)
-        jw_uint(w, "words", r->n_words);
-    else
-        jw_null(w, "words");
+    jw_number(w, "words", r->has_words ? (double)r->n_words : NAN);
     if (!r->has_words && r->no_text)
         jw_text(w, "words_unknown", r->no_text);
     put_repetitions(w, r);
@@ -239,7 +235,7 @@ static void put_report(struct json_writer *w, const struct report *r, bool round
         if (r->window[i].n)
             put_window(w, r, i);
     jw_close(w, ']');
-    put_events(w, r);
+    report_put_events(w, &r->events);
     if (rounds)
         put_rounds(w, r);
     jw_close(w, '}');
@@ -267,19 +263,17 @@ static void put_groups(struct json_writer *w, const struct reports *l)
 int report_json(FILE *f, const struct reports *l, struct err *e)
 {
     (void)e;
-    if (l->o.by) {
-        put_groups(&(struct json_writer){ .f = f, .digits = DIGITS }, l);
-        fputc('\n', f);
-        return 0;
-    }
-    if (l->n != 1)
-        fputc('[', f);
-    for (size_t i = 0; i < l->n; i++) {
-        if (i)
-            fputs(",\n ", f);
-        put_report(&(struct json_writer){ .f = f, .digits = DIGITS }, &l->v[i], l->o.rounds);
-    }
-    fputs(l->n != 1 ? "]\n" : "\n", f);
+    const bool list = !l->o.by && l->n != 1;
+    struct json_writer w = { .f = f, .digits = DIGITS, .style = list ? JW_LIST : JW_LINE };
+    if (l->o.by)
+        put_groups(&w, l);
+    if (list)
+        jw_open(&w, NULL, '[');
+    for (size_t i = 0; i < l->n && !l->o.by; i++)
+        put_report(&w, &l->v[i], l->o.rounds);
+    if (list)
+        jw_close(&w, ']');
+    fputc('\n', f);
     return 0;
 }
 
@@ -341,56 +335,49 @@ static void parameter_cell(FILE *f, const struct report *r, const char *name)
     }
 }
 
-static void csv_job(FILE *f, const struct report *r, const struct columns *c)
+/* The numbers of one job or, for the first line, their names. */
+static void csv_numbers(FILE *f, const struct report *r, bool names)
 {
     const struct job *j = r->job;
     const struct report_sum *s = &r->sum;
+    const struct figure v[] = {
+        { "prompt_tokens", (double)j->prompt_tokens }, { "tokens", (double)r->tokens },
+        { "given_tokens", (double)r->given }, { "wanted_tokens", (double)j->wanted },
+        { "seconds", s->seconds }, { "prefill_seconds", s->prefill_seconds },
+        { "tokens_per_second", report_speed(s) }, { "speedup", r->speedup }, { "rounds", s->rounds },
+        { "mean_acceptance_length", report_acceptance(s) }, { "alpha", report_alpha(s) },
+        { "beta", report_beta(r, s) }, { "drafted", s->drafted }, { "verified_rows", s->rows },
+        { "accepted", s->accepted }, { "draft_seconds", s->draft }, { "verify_seconds", s->verify },
+        { "controller_seconds", s->control }, { "checkpoint_seconds", s->put },
+        { "checkpoints", s->commits }, { "checkpoint_share", report_checkpoint_share(r) },
+        { "snapshots", s->snapshots }, { "snapshot_share", report_snapshot_share(r) },
+        { "restored_tokens", s->restored }, { "restore_saved_seconds", s->saved },
+        { "refreshes", s->refreshes }, { "resumes", (double)j->resumes },
+        { "distinct_1", r->distinct[0] }, { "distinct_2", r->distinct[1] },
+        { "distinct_3", r->distinct[2] }, { "distinct_4", r->distinct[3] },
+        { "word_distinct_1", r->words[0] }, { "word_distinct_2", r->words[1] },
+        { "word_distinct_3", r->words[2] }, { "word_distinct_4", r->words[3] },
+        { "repetitions", (double)r->n_repetitions },
+    };
+    for (size_t i = 0; i < LENGTH(v); i++)
+        if (names)
+            fprintf(f, ",%s", v[i].name);
+        else
+            number(f, v[i].x);
+}
+
+static void csv_job(FILE *f, const struct report *r, const struct columns *c)
+{
+    const struct job *j = r->job;
     fprintf(f, "%" PRId64 ",", j->id);
     const char *const texts[] = { j->batch, j->custom_id, job_state_name(j->state), j->finish_reason,
                                   j->stop_reason, j->error, j->model, j->numerics };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < LENGTH(texts); i++) {
         cell(f, texts[i]);
         fputc(',', f);
     }
     fprintf(f, "%" PRIu64 ",%" PRIu32, j->seed, j->sample);
-    const double numbers[] = { (double)j->prompt_tokens,
-                               (double)r->tokens,
-                               (double)r->given,
-                               (double)j->wanted,
-                               s->seconds,
-                               s->prefill_seconds,
-                               report_speed(s),
-                               r->speedup,
-                               s->rounds,
-                               report_acceptance(s),
-                               report_alpha(s),
-                               report_beta(r, s),
-                               s->drafted,
-                               s->rows,
-                               s->accepted,
-                               s->draft,
-                               s->verify,
-                               s->control,
-                               s->put,
-                               s->commits,
-                               report_checkpoint_share(r),
-                               s->snapshots,
-                               report_snapshot_share(r),
-                               s->restored,
-                               s->saved,
-                               s->refreshes,
-                               (double)j->resumes,
-                               r->distinct[0],
-                               r->distinct[1],
-                               r->distinct[2],
-                               r->distinct[3],
-                               r->words[0],
-                               r->words[1],
-                               r->words[2],
-                               r->words[3],
-                               (double)r->n_repetitions };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        number(f, numbers[i]);
+    csv_numbers(f, r, false);
     for (size_t i = 0; i < c->n; i++) {
         fputc(',', f);
         parameter_cell(f, r, c->name[i]);
@@ -450,15 +437,8 @@ int report_csv(FILE *f, const struct reports *l, struct err *e)
         return 0;
     for (size_t i = 0; i < l->n && rc == 0; i++)
         rc = add_columns(&c, &l->v[i]);
-    fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample,prompt_tokens,"
-          "tokens,"
-          "given_tokens,wanted_tokens,seconds,prefill_seconds,tokens_per_second,speedup,rounds,"
-          "mean_acceptance_length,alpha,beta,drafted,verified_rows,accepted,draft_seconds,verify_seconds,"
-          "controller_seconds,checkpoint_seconds,checkpoints,checkpoint_share,snapshots,snapshot_share,"
-          "restored_tokens,restore_saved_seconds,refreshes,resumes,distinct_1,distinct_2,distinct_3,distinct_"
-          "4,"
-          "word_distinct_1,word_distinct_2,word_distinct_3,word_distinct_4,repetitions",
-          f);
+    fputs("job,name,custom_id,state,finish_reason,stop_reason,error,model,numerics,seed,sample", f);
+    csv_numbers(f, &(struct report){ .job = &(struct job){ 0 } }, true);
     for (size_t i = 0; i < c.n; i++) {
         fputc(',', f);
         cell(f, c.name[i]);

@@ -133,7 +133,7 @@ void jw_format(struct json_writer *w, const char *key, const char *format, ...)
 void jw_int(struct json_writer *w, const char *key, int64_t x) { jw_format(w, key, "%" PRId64, x); }
 void jw_uint(struct json_writer *w, const char *key, uint64_t x) { jw_format(w, key, "%" PRIu64, x); }
 
-void jw_real(struct json_writer *w, const char *key, double x)
+static void put_real(struct json_writer *w, const char *key, double x, bool point)
 {
     char text[40], *e;
     if (!isfinite(x)) {
@@ -143,7 +143,7 @@ void jw_real(struct json_writer *w, const char *key, double x)
     snprintf(text, sizeof text, "%.*g", w->digits, x);
     w->rounded |= strtod(text, NULL) != x;
     if (!(e = strchr(text, 'e'))) {
-        if (!strchr(text, '.'))
+        if (point && !strchr(text, '.'))
             strcat(text, ".0");
     } else {                     /* 1e+05 -> 1e5, 1e-05 -> 1e-5 */
         char *digits = e + 1 + (e[1] == '-'), *p = e + 2 + strspn(e + 2, "0");
@@ -152,12 +152,14 @@ void jw_real(struct json_writer *w, const char *key, double x)
     jw_raw(w, key, text, strlen(text));
 }
 
+void jw_real(struct json_writer *w, const char *key, double x) { put_real(w, key, x, true); }
+
 void jw_number(struct json_writer *w, const char *key, double x)
 {
     if (x == floor(x) && fabs(x) < 1e15)
         jw_int(w, key, (int64_t)x);
     else
-        jw_real(w, key, x);
+        put_real(w, key, x, false);
 }
 
 void jw_reals(struct json_writer *w, const char *key, const double *x, size_t n)
@@ -213,4 +215,14 @@ void jw_value(struct json_writer *w, const char *key, const struct json *v)
     } else {
         jw_raw(w, key, v->s, (size_t)(v->end - v->s));
     }
+}
+
+void jw_parsed(struct json_writer *w, const char *key, const char *text)
+{
+    struct json v;
+    struct err ignored;
+    if (text && js_check(&v, "", text, strlen(text), &ignored) == 0)
+        jw_value(w, key, &v);
+    else
+        jw_text(w, key, text);
 }

@@ -52,7 +52,7 @@ void jw_real(struct json_writer *w, const char *key, double x);
 /* One number in a format of printf; null if it is not finite. */
 void jw_format(struct json_writer *w, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A whole number without a point, any other as jw_real writes it. NAN serves for an unknown count. */
+/* As jw_real, but a whole number has no point. NAN serves for an unknown count. */
 void jw_number(struct json_writer *w, const char *key, double x);
 void jw_reals(struct json_writer *w, const char *key, const double *x, size_t n);      /* an array */
 void jw_text(struct json_writer *w, const char *key, const char *s);          /* NULL: null */
@@ -62,6 +62,8 @@ void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
 /* A value that js_check accepted. Its strings and whole numbers stay as they are; its reals are written as
  * jw_real does. */
 void jw_value(struct json_writer *w, const char *key, const struct json *v);
+/* A text from outside that may hold JSON: its value, or the text itself as a string. NULL: null */
+void jw_parsed(struct json_writer *w, const char *key, const char *text);
 
 /* n bytes as a JSON string with its quotes: the part of the writer that other formats share. */
 void jw_string(FILE *f, const char *s, size_t n);

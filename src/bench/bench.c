@@ -389,8 +389,7 @@ static void json_point(struct json_writer *w, const struct bench_point *p)
 static void print_json(const struct report *r)
 {
     const struct bench *b = &r->bench;
-    struct json_writer w = { .f = stdout, .digits = 9, .style = JW_INDENTED };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stdout, JW_INDENTED, 9);
     jw_uint(&w, "threads", pool_threads(b->pool));
     jw_text(&w, "isa", b->ops->name);
     jw_text(&w, "compute", b->compute == DT_F32 ? "f32" : "bf16");
@@ -420,8 +419,7 @@ static void print_json(const struct report *r)
     jw_uint(&w, "missed", r->missed);
     jw_uint(&w, "noisy", r->noisy);
     jw_uint(&w, "impossible", r->impossible);
-    jw_close(&w, '}');
-    putchar('\n');
+    jw_end(&w);
 }
 
 /* ---- the verb ---- */

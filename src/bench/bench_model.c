@@ -13,14 +13,12 @@
 /* ---- a model and its cache ---- */
 
 static const char random_json[] =
-    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 896, "
-    "\"intermediate_size\": 4864,\n"
-    " \"num_hidden_layers\": 24, \"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"vocab_size\": "
-    "151936,\n"
-    " \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0, "
-    "\"hidden_act\": \"silu\",\n"
-    " \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"torch_dtype\": \"bfloat16\",\n"
-    " \"bos_token_id\": 151643, \"eos_token_id\": 151645}\n";
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"torch_dtype\": \"bfloat16\","
+    " \"hidden_size\": 896, \"intermediate_size\": 4864, \"num_hidden_layers\": 24,"
+    " \"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"vocab_size\": 151936,"
+    " \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0,"
+    " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"use_sliding_window\": false,"
+    " \"bos_token_id\": 151643, \"eos_token_id\": 151645}";
 
 int bench_config(struct config *c, const char *dir, struct err *e)
 {

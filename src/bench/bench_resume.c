@@ -248,8 +248,7 @@ static int run_all(struct resume *r, struct err *e)
 static void print_json(const struct resume *r, const double middle[2])
 {
     static const char *const key[2] = { "with", "without" };
-    struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stdout, JW_INDENTED, 6);
     jw_uint(&w, "tokens", r->tokens);
     jw_uint(&w, "killed_at", r->killed_at);
     jw_real(&w, "written_seconds", r->written);
@@ -264,8 +263,7 @@ static void print_json(const struct resume *r, const double middle[2])
         jw_close(&w, '}');
     }
     jw_bool(&w, "identical", r->same);
-    jw_close(&w, '}');
-    putchar('\n');
+    jw_end(&w);
 }
 
 static int print_result(struct resume *r, struct err *e)

@@ -289,8 +289,7 @@ static void json_text(struct json_writer *w, const struct spec *s, const struct 
 
 void spec_print_json(const struct spec *s)
 {
-    struct json_writer w = { .f = stdout, .digits = 6, .style = JW_INDENTED };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stdout, JW_INDENTED, 6);
     jw_text(&w, "point", s->point.name);
     jw_uint(&w, "threads", pool_threads(s->engine.pool));
     jw_text(&w, "isa", s->engine.ops->name);
@@ -309,6 +308,5 @@ void spec_print_json(const struct spec *s)
     for (size_t i = 0; i < s->n_texts; i++)
         json_text(&w, s, &s->text[i]);
     jw_close(&w, ']');
-    jw_close(&w, '}');
-    putchar('\n');
+    jw_end(&w);
 }

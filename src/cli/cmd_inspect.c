@@ -2,6 +2,7 @@
  * directory that lacks something is described as far as possible; then the call fails with the first
  * problem. struct inspect holds the call; start at examine. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,8 +185,7 @@ static const char *rope_name(const struct config *c)
 static void print_json(const struct inspect *s, size_t available, const char *limit)
 {
     const struct config *c = &s->engine.config;
-    struct json_writer w = { .f = stdout, .digits = 6 };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stdout, JW_LINE, 6);
     jw_text(&w, "model", s->engine.dir);
     jw_text(&w, "architecture", c->model_type);
     jw_uint(&w, "parameters", s->n_params);
@@ -199,10 +199,7 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     jw_bool(&w, "tied_embeddings", c->tied);
     jw_uint(&w, "context", c->context);
     jw_text(&w, "rope", rope_name(c));
-    if (c->window)
-        jw_uint(&w, "sliding_window", c->window);
-    else
-        jw_null(&w, "sliding_window");
+    jw_number(&w, "sliding_window", c->window ? (double)c->window : NAN);
     jw_uint(&w, "bytes", s->engine.tensors.data_bytes);
     jw_open(&w, "bytes_per_dtype", '{');
     for (size_t i = 0; i < s->n_dtypes; i++)
@@ -221,18 +218,14 @@ static void print_json(const struct inspect *s, size_t available, const char *li
     }
     jw_uint(&w, "total", s->plan.total);
     jw_uint(&w, "model_in_8_bits_if_there_is_room", s->int8_bytes);
-    if (available == SIZE_MAX)
-        jw_null(&w, "available");
-    else
-        jw_uint(&w, "available", available);
+    jw_number(&w, "available", available < SIZE_MAX ? (double)available : NAN);
     jw_text(&w, "limit", limit);
     jw_close(&w, '}');
     jw_open(&w, "missing", '[');
     for (size_t i = 0; i < s->n_missing; i++)
         jw_text(&w, NULL, s->missing[i]);
     jw_close(&w, ']');
-    jw_close(&w, '}');
-    putchar('\n');
+    jw_end(&w);
 }
 
 static void print_text(const struct inspect *s, size_t available, const char *limit)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runs/report/report.h"
 #include "runs/work/snapshot_files.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
@@ -56,22 +57,14 @@ static void put_job(struct json_writer *w, const struct job *j, const char *db)
     jw_text(w, "seed_text", seed);               /* for readers whose numbers have 53 bits */
     jw_uint(w, "resumes", j->resumes);
     jw_int(w, "attempt", j->attempt);
-    if (j->parent) {
-        jw_int(w, "parent", j->parent);
-        jw_uint(w, "parent_at", j->parent_at);
-    } else {
-        jw_null(w, "parent");
-        jw_null(w, "parent_at");
-    }
+    jw_number(w, "parent", j->parent ? (double)j->parent : NAN);
+    jw_number(w, "parent_at", j->parent ? (double)j->parent_at : NAN);
     real_or_null(w, "created", j->created);
     real_or_null(w, "started", j->started);
     real_or_null(w, "updated", j->updated);
     real_or_null(w, "ended", j->ended);
     jw_text(w, "host", j->host);
-    if (j->host)
-        jw_int(w, "pid", j->pid);
-    else
-        jw_null(w, "pid");
+    jw_number(w, "pid", j->host ? (double)j->pid : NAN);
     if (j->state == JOB_RUNNING)
         jw_bool(w, "worker_ended", j->gone);
     else
@@ -101,8 +94,7 @@ static int count_parts(const struct store_parts *p, struct store_counts *all, st
 /* With several databases each job names its database, and "databases" lists them all. */
 static void list_json(const struct store_counts *n, const struct store_parts *p)
 {
-    struct json_writer w = { .f = stdout, .digits = 15, .style = JW_INDENTED };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stdout, JW_INDENTED, 15);
     jw_open(&w, "counts", '{');
     for (int i = 0; i < JOB_STATES; i++)
         jw_uint(&w, job_state_name((enum job_state)i), n->jobs[i]);
@@ -124,8 +116,7 @@ static void list_json(const struct store_counts *n, const struct store_parts *p)
             jw_text(&w, NULL, store_path(p->v[i].store));
         jw_close(&w, ']');
     }
-    jw_close(&w, '}');
-    putchar('\n');
+    jw_end(&w);
 }
 
 static void job_label(char *out, size_t size, const struct job *j)
@@ -206,32 +197,13 @@ static size_t snapshot_tokens(struct store *s, int64_t job)
 static void show_json(struct json_writer *w, const struct job *j, size_t snapshot, const struct job_input *in,
                       const struct event_list *events)
 {
-    struct json v;
-    struct err ignored;
     put_job(w, j, NULL);
     jw_text(w, "fingerprint", j->fingerprint);
-    if (js_check(&v, "parameters", in->parameters, strlen(in->parameters), &ignored) == 0)
-        jw_value(w, "parameters", &v);
-    if (in->metadata && js_check(&v, "metadata", in->metadata, strlen(in->metadata), &ignored) == 0)
-        jw_value(w, "metadata", &v);
-    else
-        jw_text(w, "metadata", in->metadata);
+    jw_parsed(w, "parameters", in->parameters);
+    jw_parsed(w, "metadata", in->metadata);
     jw_bytes(w, "prompt", in->prompt, in->prompt_bytes);
-    if (snapshot)
-        jw_uint(w, "snapshot_tokens", snapshot);
-    else
-        jw_null(w, "snapshot_tokens");
-    jw_open(w, "events", '[');
-    for (size_t i = 0; i < events->n; i++) {
-        const struct event *x = &events->v[i];
-        jw_open(w, NULL, '{');
-        jw_real(w, "at", x->at);
-        jw_int(w, "attempt", x->attempt);
-        jw_text(w, "kind", x->kind);
-        jw_text(w, "text", x->text);
-        jw_close(w, '}');
-    }
-    jw_close(w, ']');
+    jw_number(w, "snapshot_tokens", snapshot ? (double)snapshot : NAN);
+    report_put_events(w, events);
     jw_close(w, '}');
 }
 

@@ -365,7 +365,6 @@ static int read_line(struct batch *b, size_t line, bool mine, const char *text, 
 static void report_ignored(const struct batch *b, const struct batch_notes *notes)
 {
     char names[800];
-    struct json_writer w = { .f = stderr };
     batch_notes_text(names, sizeof names, notes);
     if (!*names || b->o->quiet)
         return;
@@ -374,36 +373,31 @@ static void report_ignored(const struct batch *b, const struct batch_notes *note
                 notes->lines, names);
         return;
     }
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
     jw_text(&w, "phase", "fields passed over");
     jw_uint(&w, "lines", notes->lines);
     jw_text(&w, "fields", names);
-    jw_close(&w, '}');
-    fputc('\n', stderr);
+    jw_end(&w);
 }
 
 static void report_submitted_json(const struct batch *b)
 {
     char own[256];
-    struct json_writer w = { .f = stderr };
-    jw_open(&w, NULL, '{');
+    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
     jw_text(&w, "phase", "submitted");
     jw_text(&w, "name", b->name);
     jw_uint(&w, "jobs", b->n);
     jw_uint(&w, "new", b->n_new);
     if (b->n_new)
         jw_uint(&w, "seed", b->seed);
-    jw_close(&w, '}');
-    fputc('\n', stderr);
+    jw_end(&w);
     for (size_t i = 0; i < b->n_models && b->n_new; i++) {
-        w = (struct json_writer){ .f = stderr };
         describe_generation_config(own, sizeof own, b->o, &b->model[i].engine.config);
-        jw_open(&w, NULL, '{');
+        w = jw_begin(stderr, JW_LINE, 0);
         jw_text(&w, "phase", "settings");
         jw_text(&w, "model", b->model[i].name);
         jw_text(&w, "generation_config", own);
-        jw_close(&w, '}');
-        fputc('\n', stderr);
+        jw_end(&w);
     }
 }
 
