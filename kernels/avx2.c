@@ -1,5 +1,6 @@
 /* The AVX2 + FMA twin (Haswell, Zen 1 to 3 and later). A stored pair of bf16 becomes two floats by a mask and
- * a shift. MXCSR's FTZ and DAZ, switched on during a product, do the flush of "dot bf16". */
+ * a shift. MXCSR's FTZ and DAZ, switched on during a product, do the flush of "dot bf16". Start reading at
+ * twin_impl.h, which the file includes. */
 #include "kernels/twins.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)

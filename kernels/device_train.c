@@ -1,5 +1,5 @@
 /* Training on a GPU (device_train.h): launches of the kernels of cu_train.cu, and products by the driver's
- * BLAS. */
+ * BLAS. It owns no data; start reading at device_train_open. */
 #include "kernels/device_train.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* The plain C twin. It defines the bits of every operation and runs on any CPU. It spells out every flush of
- * tiny values, so it needs no control register. */
+ * tiny values, so it needs no control register. Start reading at twin_impl.h, which the file includes. */
 #include "kernels/twins.h"
 
 typedef struct { float f[16]; } v16;

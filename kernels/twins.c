@@ -1,6 +1,6 @@
 /* The list of twins and the choice among them. A twin is one build of the table of operations (ops.h) for one
  * instruction set: generic.c, avx2.c and avx512.c. All twins compute the same bits, so the choice changes
- * speed alone. */
+ * speed alone. Start reading at ops_for_cpu. */
 #include <stdlib.h>
 
 #include "kernels/twins.h"

@@ -183,7 +183,8 @@ def sentence_kinds(texts):
     old = {k: v for k, v in model.items() if k != "ignore_merges"} | {"merges": pairs_as_text(merges)}
     replace = lambda a, b: {"type": "Replace", "pattern": {"String": a}, "content": b}
     legacy = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")]}
-    metaspace = lambda scheme, **kw: {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, **kw}
+    metaspace = lambda scheme, **kw: {"type": "Metaspace", "replacement": "▁",
+                                      "prepend_scheme": scheme, **kw}
     chain = [replace("▁", " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
     strip = {"type": "Sequence", "decoders": chain
              + [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]}

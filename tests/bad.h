@@ -1,8 +1,8 @@
-/* Bad inputs: the files of tests/bad, the line each is refused with (tests/bad/expected.txt), and what a refusal may
- * allocate: no more than the size of the input and a fixed slack.
+/* Bad inputs: the files of tests/bad, the line that rejects each file (tests/bad/expected.txt), and the
+ * memory that a rejection may allocate: the size of the input and BAD_SLACK bytes.
  *
- * expected.txt: name, tab, message, where @ stands for the path that the loader was given.
- * With BAD_PRINT set, lines for that file are printed instead of being checked. */
+ * expected.txt: name, tab, message, where @ stands for the path that the loader was given. With BAD_PRINT
+ * set, lines for that file are printed instead of being checked. */
 #pragma once
 #include "src/base/base.h"
 #include "tests/test.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes asked of the allocator since bad_begin, whether given back or not: more than what is held at any time. */
+/* Bytes allocated since bad_begin, freed ones included: an upper bound of the memory in use at any time. */
 static size_t bad_allocated;
 enum { BAD_SLACK = 128 << 10 };
 /* Where the allocator is ours: the allocation that fails, counted down to 0; negative: none. */

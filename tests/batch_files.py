@@ -1,8 +1,8 @@
 """Batch files for tests/cli/batch.sh, and checks of their outputs.
 
 good N: N lines of many kinds. line ID N: N plain lines (ID, ID1, ..). reorder FILE: the same requests with
-other white space and members in another order. bad I: 200 lines, of which at most 20 are wrong, each in another way
-(BAD from I on). The other modes check a file; an assertion says what is wrong.
+other white space and members in another order. bad I: 200 lines, of which at most 20 are wrong, each in
+another way (BAD from I on). The other modes check a file; an assertion names the fault.
 """
 import hashlib
 import json

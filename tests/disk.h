@@ -1,9 +1,13 @@
-/* A model of a disk for power cuts: what was synced, what was changed since, and the states in which the real one could be left.
+/* A model of a disk for power cuts: what was synced, what was changed since, and the states in which a power
+ * cut could leave the real disk.
  *
- * Of every file the model keeps what was synced and what was written since; behind the cut each sector of 512 bytes has the synced content
- * or that of any write since, so that writes are dropped, reordered and torn; the length is the synced one or a later one. Of every name (of
- * files and folders) it keeps what it stood for when its folder was last synced and since; behind the cut it is any of these, so that
- * creates, unlinks and renames are lost too, each by itself. */
+ * Contents. For every file the model keeps the synced content and the writes since. After a cut, each sector
+ * of 512 bytes has the synced content or that of any write since: writes are dropped, reordered and torn. The
+ * length is the synced one or a later one.
+ *
+ * Names. For every name of a file or folder the model keeps the inode that it named when its folder was last
+ * synced, and those since. After a cut the name stands for any of them: creates, unlinks and renames are lost
+ * too, each by itself. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +23,7 @@ enum { SECTOR = 512, NAMES = 24, NAME_STATES = 8, INODES = 4096 };
 
 struct change { size_t at, n; uint8_t *v; };         /* v NULL: truncated to `at` */
 struct inode { uint8_t *synced; size_t n_synced; struct change *change; size_t n_changes; bool folder; };
-/* inodes, -1: none; the first is synced, the last is now */
+/* state[]: the inodes that the name stood for, -1: none; the first is synced, the last is the present one */
 struct name { char path[200]; int state[NAME_STATES], n_states; };
 
 static struct { struct name name[NAMES]; int n_names; struct inode inode[INODES]; int n_inodes; } disk;
@@ -53,9 +57,9 @@ static inline struct name *disk_name(const char *path)
 
 static inline int disk_now(const struct name *m) { return m->state[m->n_states - 1]; }
 
-static inline void disk_means(struct name *m, int inode)
+static inline void disk_set_name(struct name *m, int inode)
 {
-    if (m->n_states == NAME_STATES)      /* the oldest behind the synced one is forgotten */
+    if (m->n_states == NAME_STATES)      /* forget the oldest state after the synced one */
         memmove(m->state + 1, m->state + 2, (size_t)(--m->n_states - 1) * sizeof *m->state);
     m->state[m->n_states++] = inode;
 }
@@ -65,7 +69,7 @@ static inline int disk_make(struct name *m, bool folder)
 {
     assert(disk.n_inodes < INODES);
     disk.inode[disk.n_inodes].folder = folder;
-    disk_means(m, disk.n_inodes);
+    disk_set_name(m, disk.n_inodes);
     return disk.n_inodes++;
 }
 
@@ -121,7 +125,7 @@ static inline void disk_sync(int inode)
 
 /* ---- the real disk ---- */
 
-/* One state of an inode behind the cut, or (`whole`) as it is now. */
+/* The content of an inode in one state after a cut, or (`whole`) as it is now. */
 static inline uint8_t *inode_image(const struct inode *f, bool whole, size_t *n_out)
 {
     uint8_t *v = malloc(f->n_synced + 1);
@@ -147,8 +151,8 @@ static inline uint8_t *inode_image(const struct inode *f, bool whole, size_t *n_
     return v;
 }
 
-/* Put the files on the real disk as they are now (`whole`) or in one state behind a cut. `from` in front of their paths becomes `to` ("",
- * "": as they are). Every store must be closed. */
+/* Put the files on the real disk as they are now (`whole`) or in one state after a cut. The prefix `from` of
+ * their paths becomes `to` (both "": unchanged). Every store must be closed. */
 static inline void disk_put(bool whole, const char *from, const char *to)
 {
     char path[400];
@@ -181,7 +185,7 @@ static inline void disk_put(bool whole, const char *from, const char *to)
     }
 }
 
-/* A file of the real disk as it is, synced. */
+/* Add a file of the real disk to the model, as synced. Returns its inode, or -1. */
 static inline int disk_take(const char *path)
 {
     FILE *f = fopen(path, "rb");

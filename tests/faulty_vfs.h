@@ -1,11 +1,12 @@
 /* A file layer under SQLite for tests: real files, with failures and power cuts.
  *
- * Failures. Every operation that changes the disk (create, write, sync, truncate, delete) is numbered; from number fail_at on it fails,
- * once or for ever, as disks do.
+ * Failures. Every operation that changes the disk (create, write, sync, truncate, delete) has a number. The
+ * operation fail_at fails, or all operations from fail_at on (for_ever), as disks do.
  *
- * Power cuts. At number cut_at the machine is dead: every operation fails, and vfs_after_cut puts on disk one of the states in which the
- * real one could have been left (tests/disk.h). A folder is synced as SQLite's unix layer does it: with the first
- * sync of a journal it made, and behind a delete that asks for it (that is what synchronous=EXTRA adds to FULL). */
+ * Power cuts. At operation cut_at the machine is dead: every operation fails, and vfs_after_cut puts on the
+ * disk one of the states in which a power cut could leave it (tests/disk.h). Folders are synced as SQLite's
+ * unix layer does: with the first sync of a journal that SQLite created, and after a delete that asks for it.
+ * synchronous=EXTRA asks for it; FULL does not. */
 #pragma once
 #include <sqlite3.h>
 
@@ -39,7 +40,7 @@ static inline void vfs_change(int inode, size_t at, const void *p, size_t n)
         disk_change(inode, at, p, n);
 }
 
-/* Put one state behind the cut on disk. Every store must be closed. */
+/* Put one state after the cut on the real disk. Every store must be closed. */
 static inline void vfs_after_cut(void) { disk_put(false, "", ""); }
 
 /* Begin again with what is on disk now, all of it synced. */
@@ -185,7 +186,7 @@ static inline int v_delete(sqlite3_vfs *v, const char *path, int sync_folder)
     if (rc && !(vfs.late_delete && !vfs.dead))
         return rc;
     if (vfs.model) {
-        disk_means(disk_name(path), -1);
+        disk_set_name(disk_name(path), -1);
         if (sync_folder && vfs.sync == VFS_EXTRA)
             disk_sync_folder(NULL);
     }

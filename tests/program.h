@@ -1,10 +1,10 @@
-/* The real program under faults: ./longhand of the same build as a child, with tests/faults.c in front of its C library and the store of
- * the rig (tests/store_rig.h) as its database.
+/* The real program under faults: ./longhand of the same build as a child. tests/faults.c stands in front of
+ * its C library, and its database is the store of the rig (tests/store_rig.h).
  *
- *     program_open()                                     once; false: this build cannot (sanitizers), say SKIP
+ *     program_open()                                     once; false: not with sanitizers, print SKIP
  *     faults_none(); faults->classes = ..; faults->at = 7;
  *     int status = program("work -q --threads 1")        or program_start, a signal, program_wait
- *     program_err()                                      what it said
+ *     program_err()                                      its standard error
  *     program_close() */
 #pragma once
 #include <errno.h>

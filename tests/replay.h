@@ -51,7 +51,8 @@ static inline void log_end(struct log *l)
     }
 }
 
-/* Which syncs the disk believes in. FULL: all but that of a folder behind an unlink in it, which is what synchronous=EXTRA adds. */
+/* The syncs that take effect on the disk. FULL: all but those of a folder after an unlink in it, which only
+ * synchronous=EXTRA makes. */
 enum believe { BELIEVE_ALL, BELIEVE_FULL, BELIEVE_NONE };
 
 static inline void play(const struct log *l, size_t i, enum believe b)
@@ -68,12 +69,12 @@ static inline void play(const struct log *l, size_t i, enum believe b)
     case REC_MKDIR:    disk_make(m, true); break;
     case REC_WRITE:    disk_change(now, r->at, r->data, r->n); break;
     case REC_TRUNCATE: disk_change(now, r->at, NULL, 0); break;
-    case REC_UNLINK:   disk_means(m, -1); break;
+    case REC_UNLINK:   disk_set_name(m, -1); break;
     case REC_RENAME: {
         char to[sizeof m->path];
         snprintf(to, sizeof to, "%.*s", (int)r->n, r->data);
-        disk_means(m, -1);
-        disk_means(disk_name(to), now);
+        disk_set_name(m, -1);
+        disk_set_name(disk_name(to), now);
         break;
     }
     case REC_SYNC:
@@ -88,7 +89,8 @@ static inline void play(const struct log *l, size_t i, enum believe b)
     }
 }
 
-/* Whether what is in the database at record i can be read by another process from here on: a lock was given back, and no commit is under way. */
+/* Whether other processes can read the database of record i from here on: a lock was released, and no commit
+ * is in progress. */
 static inline bool readable_at(const struct log *l, size_t i)
 {
     char journal[200];

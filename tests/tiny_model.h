@@ -1,5 +1,6 @@
-/* Small random models as directories that model_open reads: config.json and model.safetensors, the same bytes on
- * every machine. Weights are near normal and scaled by 1/sqrt(inputs), so that logits spread by about one. */
+/* Small random models as directories that model_open reads: config.json and model.safetensors, the same bytes
+ * on every machine. Weights are near normal and scaled by 1/sqrt(inputs), so that logits spread by about one.
+ * */
 #pragma once
 #include "src/model/model.h"
 #include "tests/reference.h"
@@ -21,7 +22,8 @@ static const struct tiny tiny_models[] __attribute__((unused)) = {
     { "qwen3-f16-window", "qwen3", 96, 80, 6, 2, 80, 211, 4, 100, DT_F16, false, 0 },
     /* head_dim padded to 32, odd inputs of down_proj */
     { "mistral-f32-odd", "mistral", 48, 51, 7, 1, 20, 130, 2, 70, DT_F32, false, 0 },
-    { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },               /* biases, as many KV heads as heads */
+    /* biases, as many KV heads as heads */
+    { "qwen2-bf16", "qwen2", 64, 96, 8, 8, 24, 97, 2, 0, DT_BF16, true, 0 },
 };
 enum { N_TINY = sizeof tiny_models / sizeof *tiny_models };
 
@@ -132,7 +134,8 @@ static inline void tiny_config(const struct tiny *t, const char *dir)
 static inline void tiny_begin(struct tiny_writer *w, enum dtype dtype, uint64_t seed, const char *metadata,
                               char **header, size_t *n)
 {
-    *w = (struct tiny_writer){ .header = open_memstream(header, n), .data = tmpfile(), .rng = { seed }, .dtype = dtype, .first = !metadata };
+    *w = (struct tiny_writer){ .header = open_memstream(header, n), .data = tmpfile(), .rng = { seed },
+                               .dtype = dtype, .first = !metadata };
     if (!w->header || !w->data) abort();
     fprintf(w->header, metadata ? "{\"__metadata__\":%s" : "{", metadata);
 }

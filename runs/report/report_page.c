@@ -1,4 +1,4 @@
-/* The style of the page, its escaping, and its plots. */
+/* The style of the page, its escaping, and its plots. It owns no data; start reading at page_plot. */
 #include "runs/report/report_page.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Errors, UTF-8 validation, memory, the clock, and whole files; one section each. */
+/* Errors, UTF-8 validation, memory, the clock, and whole files; one section each. It
+ * owns no data; start reading at base.h. */
 #include "src/base/base.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SHA-256 as FIPS 180-4 describes it. block() is the compression function. */
+/* SHA-256 as FIPS 180-4 describes it. block() is the compression function; start
+ * reading at sha256_add. */
 #include "src/base/sha256.h"
 
 #include <string.h>

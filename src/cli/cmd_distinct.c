@@ -1,4 +1,5 @@
-/* longhand distinct: Distinct-n of texts. Files are read in pieces; src/text/distinct.h counts. */
+/* longhand distinct: Distinct-n of texts. Files are read in pieces; src/text/distinct.h counts. Start
+ * at cmd_distinct. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

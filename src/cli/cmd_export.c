@@ -1,4 +1,4 @@
-/* longhand export, and run --batch: submit, work, export. */
+/* longhand export, and run --batch: submit, work, export. Start at cmd_export and cmd_run_batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* longhand list, show, pause, resume, cancel, remove: the queue, all about single jobs, and changes of
- * their state. */
+ * their state. Start at cmd_list, cmd_show and cmd_change. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* longhand report: how texts were made, and how well they read. */
+/* longhand report: how texts were made, and how well they read. Start at cmd_report. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* longhand submit: puts a text, or a batch of texts, into the queue. */
+/* longhand submit: puts a text, or a batch of texts, into the queue. Start at cmd_submit. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

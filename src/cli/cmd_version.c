@@ -1,4 +1,4 @@
-/* longhand version, help. */
+/* longhand version, help. Start at cmd_version and cmd_help. */
 #include <stdlib.h>
 
 #include "kernels/device.h"

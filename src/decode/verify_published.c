@@ -1,4 +1,5 @@
-/* The published verifier (verify_published.h): its settings, its accept rule, and what it refuses. */
+/* The published verifier (verify_published.h): its settings, its accept rule, and what it refuses.
+ * Start reading at verify_published_accept(). */
 #include "src/decode/verify_published.h"
 
 #include <string.h>

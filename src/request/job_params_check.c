@@ -1,5 +1,5 @@
 /* Whether a job fits: its tokens into the model's context, its decoder into memory. The memory is itemised
- * by job_plan. */
+ * by job_plan. Start at job_check_length and job_check_memory. */
 #include "src/request/job_params.h"
 
 #include "src/decode/decode.h"

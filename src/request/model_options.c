@@ -1,4 +1,5 @@
-/* Applies the options that name a model, its number formats, and the form of the prompt. */
+/* Applies the options that name a model, its number formats, and the form of the prompt.
+ * Start at options_open_engine. */
 #include "src/request/model_options.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The table of options and the table of verbs. Parsing, help, man page and completions all read these two
- * tables. */
+ * tables. Start at options_table. */
 #include "src/request/options_impl.h"
 #include "src/text/chat.h"
 

@@ -94,8 +94,10 @@ int request_describe(struct request *r, const struct engine *g, struct err *e)
 int request_open(struct request *r, const struct options *o, struct engine *g, struct err *e)
 {
     *r = (struct request){ .o = o };
-    return check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, e) || request_describe(r, g, e) ||
-        request_check(r, g, e) ? -1 : 0;
+    return check_options(o, e) || options_open_engine(g, o, e) || read_prompt(r, g, e) ||
+                   request_describe(r, g, e) || request_check(r, g, e)
+               ? -1
+               : 0;
 }
 
 void request_close(struct request *r)

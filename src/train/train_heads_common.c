@@ -1,5 +1,5 @@
 /* What training of heads does in the same way on the CPU (train_heads.c) and on a GPU (train_heads_gpu.c):
- * random weights, scores, and the file. train_heads_impl.h declares it. */
+ * random weights, scores, and the file. train_heads_impl.h declares it; start there. */
 #include "src/train/train_heads_impl.h"
 
 #include <inttypes.h>

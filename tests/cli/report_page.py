@@ -1,7 +1,7 @@
 """Compare the page of a report in a browser with the report's JSON: report_page.py DOM.html REPORT.json
 
-Every plotted line is read twice: from its attribute data-y, and from the points that are drawn, with the labels
-of the axes as the scale. Prints what is wrong."""
+Every plotted line is read twice: from its attribute data-y, and from the points that are drawn, with the
+labels of the axes as the scale. Prints the differences."""
 import html.parser
 import json
 import re
