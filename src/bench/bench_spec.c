@@ -508,9 +508,7 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
 {
     struct session b = { .s = s, .t = t };
     const double start = clock_seconds();
-    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e)
-                 ? -1
-                 : 0;
+    int rc = plan_windows(s, t, e) || open_decoders(&b, e) || decode_prefill(&b.d[SPEC_AUTO], NULL, NULL, e);
     if (rc == 0) {
         b.kv.n_written = b.d[SPEC_AUTO].kv.n_written;
         t->prefill_seconds = b.d[SPEC_AUTO].count.prefill_seconds;
@@ -527,21 +525,23 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
     t->seconds = clock_seconds() - start;
     kv_close(&b.kv);
     mem_free(b.logits, b.logits_bytes);
-    if (b.work)
-        workspace_close(b.work);
+    workspace_close(b.work);
     free(b.d);
     free(b.state);
     free(b.tokens);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 /* ---- opening and running ---- */
 
+/* Selects and reads the settings, and checks that the model and all their decoders fit the memory. */
 static int check(struct spec *s, struct err *e)
 {
-    struct memory_plan plan = {0};
+    struct memory_plan plan = {0}, each = {0};
+    struct device *dev = s->engine.dev;
+    const struct model *m = &s->engine.model;
     const struct config *c = &s->engine.config;
-    size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0, all = 0, host = 0;
+    size_t n_max = 4 * TREE_DEPTH_MAX, longest = 0;
     for (size_t i = 0; i < s->n_prompts; i++)
         longest = MAX(longest, s->point.prompt[i]);
     n_max += longest + s->point.length;
@@ -555,28 +555,22 @@ static int check(struct spec *s, struct err *e)
         struct decode_setup *d = &s->setup[i];
         if (read_setting(s, i, longest, e))
             return err_while(e, "bench: %s", s->setting[i].name);
-        s->int8 |= draft_wants_int8(&d->draft, s->engine.dev);
-        size_t rows = decode_verify_rows(d);
-        struct memory_plan one = {0};
-        decode_plan(&one, d, &s->engine.model, n_max);
-        const size_t part[] = {
-            one.device_total,
-            workspace_bytes(&s->engine.model, decode_work_rows(d, n_max), n_max),
-            rows * c->vocab * sizeof(float),
-            kv_bytes(&(struct kv_size){ s->engine.dev->kv_type, c->n_layers, c->n_kv_heads,
-                                        s->engine.model.head_dim, KV_BLOCK, rows }),
-        };
-        for (size_t j = 0; j < 4; j++)
-            if (!add_size(all, part[j], &all))
-                all = SIZE_MAX;
-        if (!add_size(host, one.total, &host))
-            host = SIZE_MAX;
+        const size_t rows = decode_verify_rows(d);
+        const struct kv_size nodes = { dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim, KV_BLOCK,
+                                       rows };
+        s->int8 |= draft_wants_int8(&d->draft, dev);
+        each.n = 0;                      /* only the totals matter */
+        decode_plan(&each, d, m, n_max);
+        memory_plan_add_on(&each, dev, "", workspace_bytes(m, decode_work_rows(d, n_max), n_max));
+        memory_plan_add_on(&each, dev, "", rows * c->vocab * sizeof(float));
+        memory_plan_add_on(&each, dev, "", kv_bytes(&nodes));
     }
-    memory_plan_add_on(&plan, s->engine.dev, "decoders", all);
-    memory_plan_add(&plan, "drafters", host);
+    memory_plan_add(&plan, "decoders", each.total);
+    if (each.device_total)
+        memory_plan_add_on(&plan, dev, "decoders", each.device_total);
     if (memory_plan_check(&plan, "fewer --tokens need less", e))
         return -1;
-    memory_plan_add(&plan, "model in 8 bits", model_quantized_bytes(c, s->engine.dev));
+    memory_plan_add(&plan, "model in 8 bits", model_quantized_bytes(c, dev));
     s->int8 = s->int8 && memory_plan_check(&plan, "", e) == 0;
     return 0;
 }
@@ -598,23 +592,17 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
 {
     char dir[PATH_BYTES];
     struct options own = *o;
-    struct spec *s = calloc(1, sizeof *s);
+    static struct spec spec;
+    struct spec *s = &spec;
     char *list = strdup(o->bench_points);
-    int rc = -1;
-    if (!s || !list) {
-        free(s);
-        free(list);
+    if (!list)
         return err_set(e, ERR_FAILED, "bench: out of memory");
-    }
     s->o = o;
     stop_signals_catch();
-    if (bench_model_dir(dir, o, e))
-        goto out;
     own.model = o->model ? o->model : dir;
-    if (parse_points(s, list, table, e) || options_open_engine(&s->engine, &own, e) || read_sampling(s, e) ||
-        load(s, e) || spec_prompts(s, e))
-        goto out;
-    rc = 0;
+    int rc = (!o->model && bench_model_dir(dir, o, e)) || parse_points(s, list, table, e) ||
+             options_open_engine(&s->engine, &own, e) || read_sampling(s, e) || load(s, e) ||
+             spec_prompts(s, e);
     for (size_t i = 0; i < s->n_texts && rc == 0; i++) {
         rc = measure_text(s, &s->text[i], e);
         if (rc == 0 && !o->json)
@@ -624,15 +612,13 @@ int bench_spec(const struct options *o, const struct spec_point *table, struct e
         spec_print_json(s);
     else if (rc == 0)
         spec_print_all(s);
-    rc = rc ? rc : stdout_finish(e);
-out:
+    rc = rc || stdout_finish(e) ? -1 : 0;
     for (size_t i = 0; i < s->n_texts; i++) {
         free(s->text[i].run);
         free(s->text[i].window);
         free(s->text[i].prompt);
     }
     engine_close(&s->engine);
-    free(s);
     free(list);
     return rc;
 }
