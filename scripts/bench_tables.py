@@ -182,7 +182,8 @@ def readme_rows(files):
         v = [s for x in r for s in ([last(t, "auto")["speedup"] for t in x["texts"]] if "texts" in x else [])]
         x = (mean(v), stdev(v) if len(v) > 1 else 0, len(v)) if v else speedups(r[0], "auto")
         text = {"spec": "sampled", "spec-short": "sampled, cold", "spec-copy": "greedy, repetitive"}
-        out.append(f"| {f['machine']} | {r[0]['length']:,} tokens, {text[r[0]['point']]}; {x[2]} "
+        machine = ", ".join(re.sub(r" \(.*?\)", "", f["machine"]).split(", ")[:2])
+        out.append(f"| {machine} | {r[0]['length']:,} tokens, {text[r[0]['point']]}; {x[2]} "
                    f"text{'s' * (x[2] > 1)} | {plus_minus(x)} | {f['date']}, {f['commit']} |")
     return out
 

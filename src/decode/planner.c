@@ -5,25 +5,30 @@
 #include <math.h>
 #include <string.h>
 
-/* Shares of the time. */
-static const double EXPLORE_SHARE = 0.005, TIMING_SHARE = 0.002;
-/* What a change of plan has to gain, and the least hope that a run of exploration begins with. */
-static const double MARGIN = 1.05;
-/* A hit rate and a gain before anything is known, and the limit of an outlier's logarithm. */
+static const double EXPLORE_SHARE = 0.005;   /* of the time: what exploration may lose */
+static const double TIMING_SHARE = 0.002;    /* of the time: passes that are only timed */
+static const double MARGIN = 1.05;   /* rate over rate of the best plan: to change the way, to begin a run */
+/* Three meanings: a hit rate before anything is known, a hoped gain in tokens, the limit of an outlier's
+ * logarithm. */
 static const double HALF = 0.5;
-/* The cost of a further row in one-row passes: before it was seen, and at least. */
-static const double GUESS = 0.25, TRIFLE = 0.01;
-/* The filter. Variances: of the noise of a round, of the change of speed from round to round, of the
- * logarithm `drafted`. STEADY: what a round keeps of that logarithm. DOUBT: variance of the effect of a
- * prompt on caches. */
-static const double NOISE = 2.5e-3, DRIFT = 1e-4, SPREAD = 0.01, STEADY = 0.999, DOUBT = 0.1;
+static const double GUESS = 0.25;    /* one-row passes: cost of a further row before it was seen */
+static const double TRIFLE = 0.01;   /* the least cost of a further row, the least chance that is kept */
+/* The Kalman filter of (speed, drafted), both logarithms. */
+static const double NOISE = 2.5e-3;  /* variance of the noise of a round */
+static const double DRIFT = 1e-4;    /* variance of the change of speed from one round to the next */
+static const double SPREAD = 0.01;   /* variance of `drafted` before anything is known */
+static const double STEADY = 0.999;  /* the part of `drafted` that remains after a round */
+static const double DOUBT = 0.1;     /* variance to add after AFTER_PROMPT rounds */
 enum {
     CREDIT = 6,                      /* one-row passes that a run of exploration may lose */
-    RUN = 3, SETTLED = 24,           /* rounds: the shortest run of exploration; before the first run */
+    RUN = 3,                         /* rounds: the shortest run of exploration */
+    SETTLED = 24,                    /* rounds before the first run of exploration */
     LOOKS = 17,                      /* rounds between looks: no divisor of the periods of texts */
-    AFTER_PROMPT = 128,              /* rounds in which caches still hold data of the prefill */
-    RECENT = 200, LONG = 3000,       /* rounds that means remember; and counts of idle drafters */
-    PRIOR = 4, CAREFUL = 32,         /* observations that a prior is worth: of chances; of token counts */
+    AFTER_PROMPT = 128,              /* rounds in which the CPU's caches still hold data of the prefill */
+    RECENT = 200,                    /* rounds that means remember */
+    LONG = 3000,                     /* rounds that the counts of an idle drafter remember */
+    PRIOR = 4,                       /* observations that the prior of a chance is worth */
+    CAREFUL = 32,                    /* tokens that the prior of a token count is worth */
     TIMED_SIZES = 3,                 /* sizes that are timed before the first draft pass */
     SEEN = 16,                       /* rounds that the cost of a size remembers */
     WORTH_TIMING = 1000,             /* tokens: a shorter rest of the text does not pay for timing */
@@ -119,7 +124,7 @@ static void set_costs(struct planner *p, size_t length)
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
         const double read = p->draft_bytes + p->kv_bytes * (double)MIN(k->budget, length);
-        /* half of what fewer bytes of weights save: the rest of a pass takes as long as before */
+        /* before the first pass over it: fewer bytes of weights save half of their share of the time */
         if (k->n == 0)
             k->seconds = p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
         c->draft[i] = speed * k->seconds;
@@ -131,7 +136,7 @@ static void set_costs(struct planner *p, size_t length)
     c->drafted = exp(p->drafted);
 }
 
-/* More rows never cost less. Sizes never seen follow the smaller ones. */
+/* Makes the costs of sizes ascend, and extrapolates sizes that were never seen from smaller sizes. */
 static void fill_sizes(struct planner *p)
 {
     double *s = p->size;
@@ -139,7 +144,7 @@ static void fill_sizes(struct planner *p)
         if (p->seen[i] > 0 && p->seen[i + 1] > 0)
             s[i] = MIN(s[i], s[i + 1]);
     for (size_t i = 1; i < COST_SIZES; i++) {
-        /* one step may be the border of a tile */
+        /* the slope of several steps: a single step may cross the border of a kernel's tile */
         const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;
         const double slope =
             i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
@@ -149,8 +154,8 @@ static void fill_sizes(struct planner *p)
     }
 }
 
-/* Kalman filter of (speed, drafted): a round shows their sum, or speed alone. Returns what it did not
- * foresee. */
+/* Updates the Kalman filter of (speed, drafted). A round with drafts shows their sum, another round shows
+ * speed alone. Returns the logarithm of the time that the filter did not foresee, clipped. */
 static double follow(struct planner *p, double drafts, double seconds, double predicted)
 {
     double *v = p->var;
@@ -164,8 +169,8 @@ static double follow(struct planner *p, double drafts, double seconds, double pr
     return off;
 }
 
-/* The sizes around `rows` take over what the filter did not foresee. The cost of one row is the unit of
- * speed. */
+/* Changes the costs of the sizes around `rows` by what the filter did not foresee (off). The cost of one row
+ * stays: it is the unit of speed. */
 static void correct_sizes(struct planner *p, double rows, double off)
 {
     for (size_t i = 1; i < COST_SIZES; i++) {
@@ -180,7 +185,8 @@ static void correct_sizes(struct planner *p, double rows, double off)
 size_t planner_size_due(const struct planner *p, size_t left)
 {
     const size_t n = p->timed, next = n < TIMED_SIZES ? n + 1 : n % 2 ? 1 + n / 2 % TIMED_SIZES : 0;
-    if (p->on && p->seen[0] == 0)                /* the first round was not this text's alone */
+    /* no round of this text alone has shown a one-row pass: time one */
+    if (p->on && p->seen[0] == 0)
         return p->rounds > 0 ? 0 : COST_SIZES;
     const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : p->seconds > p->next_timing;
     return p->on && due && plan_drafts(&p->plan) && cost_rows(next) <= MIN(p->costs.rows_max, left)
@@ -199,7 +205,7 @@ void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
         p->size[0] = now;
     else if (i == 0)
         follow(p, 0, now, p->size[0]);
-    else                             /* r rows never take longer than r passes: the moment was bad */
+    else                             /* r rows never take longer than r passes: that was a disturbance */
         p->size[i] = p->timed <= TIMED_SIZES ? most : p->size[i] * exp(clipped(log(most / p->size[i])) / 2);
     p->seen[i] = SEEN / 2;
     fill_sizes(p);
@@ -219,7 +225,7 @@ static void set_chances(struct planner *p)
     }
 }
 
-/* The chances as they may be at best, of what `x` tries alone. */
+/* The known chances, with the chances of what the trial `x` forces raised to the most that may be hoped. */
 static struct chances optimistic(const struct planner *p, const struct plan_state *x)
 {
     struct chances h = p->known;
@@ -246,7 +252,8 @@ static double optimistic_rate(const struct planner *p, const struct plan_state *
     return plan_round(&p->costs, &h, x).rate;
 }
 
-/* Each way beside the best plan's, and heads with that way: the one with the highest optimistic rate. */
+/* Looks for a trial: another way than the best plan's, or heads on that way. Takes the trial with the highest
+ * optimistic rate into p->trial; false: none is worth a run. */
 static bool begins_run(struct planner *p, const struct plan_state *s, const struct plan *best)
 {
     double most = best->rate * MARGIN;
@@ -298,7 +305,7 @@ void planner_begin(struct planner *p, size_t length, struct plan_state s)
         p->exploring ? goes_on(p, &s, &p->plan)
                      : look && p->rounds >= SETTLED && p->credit >= CREDIT / 2 && begins_run(p, &s, &p->plan);
     if (p->exploring) {
-        /* the hope may be wrong: chains grow with the run */
+        /* the optimism may be wrong, so chains are short at first and grow with the run */
         p->trial.deepest = MIN(s.deepest, p->run + 1);
         p->used = optimistic(p, &p->trial);
         p->plan = plan_round(&p->costs, &p->used, &p->trial);
@@ -309,7 +316,7 @@ void planner_begin(struct planner *p, size_t length, struct plan_state s)
 
 /* ---- during and after a round ---- */
 
-/* The factor of a round's costs. */
+/* The factor of this round's costs: p->costs.drafted with drafts. */
 static double factor(const struct planner *p) { return plan_drafts(&p->plan) ? p->costs.drafted : 1; }
 
 static double best_value(const struct planner *p, const float *reach, size_t n, size_t *rows)
@@ -405,7 +412,7 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
     const bool drafts = plan_drafts(&p->plan);
     const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG;
     p->seconds += seconds;
-    /* a one-row pass may be faster now: nothing is known but the sum */
+    /* the prefill's data have left the CPU's caches: only the sum of the two corrections is still known */
     if (++p->rounds == AFTER_PROMPT)
         p->var[0] += DOUBT, p->var[1] -= DOUBT, p->var[2] += DOUBT;
     p->candidates.planned = fade * p->candidates.planned + expected;
