@@ -462,10 +462,11 @@ static int run_steps(struct run *r, struct err *e)
             return 0;
         if (!stopped(r) && one_step(r, e))
             return -1;
-        if ((stopped(r) || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) &&
+        const bool stop = stopped(r);    /* read once: a stop that comes later gets a checkpoint of its own */
+        if ((stop || (t->step < t->s.steps && clock_seconds() - r->saved >= t->s.checkpoint_seconds)) &&
             checkpoint_write(r, e))
             return -1;
-        if (stopped(r))
+        if (stop)
             return err_set(e, ERR_AGAIN, "stopped after step %zu of %zu; the same command continues from %s",
                            t->step, t->s.steps, t->checkpoint);
     }
