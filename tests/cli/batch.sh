@@ -232,15 +232,37 @@ again="run --batch $TMP/k.jsonl -o $TMP/k.out -m $MODEL -s 5 -q --db $TMP/k.db"
 tokens_of() { local n=$("$L" list --db "$TMP/$1" 2>/dev/null | sed -n '1s/.*; \([0-9]*\) of .*/\1/p')
 echo ${n:-0}; }
 wait_for() { for i in $(seq $((1000 * slower))); do eval "$1" && return 0; sleep 0.02; done; return 1; }
+# Kill process $1 when more than $2 tokens are stored. The database is locked meanwhile, and a job is left, so
+# that the process cannot have begun the output, which a kill would leave unfinished. Prints the tokens.
+kill_after_tokens()
+{
+    python3 -c '
+import os, signal, sqlite3, sys, time
+pid, before, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+while not os.path.exists(path): time.sleep(0.005)
+db = sqlite3.connect(path, isolation_level=None, timeout=60)
+while True:
+    try:
+        db.execute("BEGIN EXCLUSIVE")
+        tokens, left = db.execute("SELECT sum(tokens), sum(state != \"done\") FROM job").fetchone()
+        if left == 0: sys.exit(1)
+        if tokens is not None and tokens > before:
+            os.kill(pid, signal.SIGKILL)
+            print(tokens)
+            break
+        db.execute("ROLLBACK")
+    except sqlite3.OperationalError: pass        # the tables do not exist yet
+    time.sleep(0.005)' "$@" "$TMP/k.db"
+}
 kills=0 before=0
-while [ $kills -lt 5 ] && [ ! -e "$TMP/k.out" ]; do
+while [ $kills -lt 5 ]; do
     "$L" $again & pid=$!
-    wait_for "[ \"\$(tokens_of k.db)\" -gt $before ] || [ -e '$TMP/k.out' ]"
-    sleep 0.0$((RANDOM % 10))
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1)); wait $pid
-    before=$(tokens_of k.db)
+    now=$(kill_after_tokens $pid $((before + RANDOM % 100))) || break
+    wait $pid
+    kills=$((kills + 1)) before=$now
 done 2>/dev/null
-[ -e "$TMP/k.out" ] || "$L" $again
+wait
+"$L" $again
 "$L" text @k --db "$TMP/k.db" >"$TMP/a"; "$L" text @k --db "$TMP/calm.db" >"$TMP/b"
 same killed_batch_writes_the_same_texts "$TMP/a" "$TMP/b"
 normal "$TMP/k.out" >"$TMP/a"; normal "$TMP/calm.jsonl" >"$TMP/b"; [ -s "$TMP/a" ] && [ $kills -ge 2 ]

@@ -10,10 +10,10 @@ tokens_of() { "$L" list "$1" | awk 'NR == 3 { split($3, a, "/"); print a[1] }'; 
 kept_of() { "$L" show "$1" --json | sed -n 's/.*"snapshot_tokens": \([0-9]*\).*/\1/p'; }
 files() { ls "$DIR" 2>/dev/null | wc -l; }
 shown() { "$L" show "$id" | grep -c "$1"; }
-# A job that stops after about N bytes at any speed, because its reader ends, and then waits in the queue.
+# A job that stops after about N bytes because its reader ends, and then waits in the queue.
 stopped_job()
 {
-    "$L" run $G -n 400 --progress none $W "${@:2}" 2>"$TMP/err" | head -c "$1" >/dev/null
+    held "$1" close "$L" run $G -n 400 --progress none $W "${@:2}" 2>"$TMP/err"
     id=$(sed -n 's/^job: //p' "$TMP/err"); "$L" resume $id -q
 }
 
@@ -140,7 +140,7 @@ W="--kv-snapshot on"
 cat >"$TMP/full.sh" <<'X'
 mount -t tmpfs -o size=2m none "$1" && dd if=/dev/zero of="$1/fill" bs=1k count=1400 status=none || exit 99
 export LONGHAND_DB=$1/t.db
-"$LONGHAND" run $2 -n 400 --progress none --kv-snapshot on 2>"$1.err" | head -c 700 >/dev/null
+python3 tests/cli/held.py 700 close "$LONGHAND" run $2 -n 400 --progress none --kv-snapshot on 2>"$1.err"
 "$LONGHAND" run --resume 1 -q --kv-snapshot on >"$1.text" 2>>"$1.err" || exit 2
 "$LONGHAND" show 1 >"$1.show"
 X
@@ -151,8 +151,8 @@ else [ $r = 0 ] && cmp -s "$TMP/disk.text" "$TMP/whole" &&
     grep -q 'notice: no snapshot was made' "$TMP/disk.show"
 result a_full_disk_costs_a_notice $? "exit $r: $(cat "$TMP/disk.err" "$TMP/disk.show")"; fi
 
-# Repeated kills, also in the middle of snapshots: every attempt continues where the last one ended. With the
-# slow twin, so that there is time for a kill.
+# Repeated kills, also in the middle of snapshots: every attempt continues where the last one ended. The first
+# kill waits for a snapshot and some text. The others come at random moments of the slow twin.
 state_of() { "$L" list $id | awk 'NR == 3 { print $2 }'; }
 finished()
 {
@@ -160,7 +160,11 @@ finished()
     [ "$(state_of)" = done ]; result "${1}_finishes" $? "at $(tokens_of $id): $("$L" show $id | tail -4)"
 }
 "$L" run $G -n 200 -q --kv-snapshot off >"$TMP/long"
-id=$("$L" submit $G -n 200) kills=0 idle=0 before=0
+id=$("$L" submit $G -n 200) kills=1 idle=0
+held 300 "'$L' show $id | grep -q 'snapshot of the KV cache' && '$L' text $id | grep -q ." \
+    "$L" run --resume $id -q --kv-snapshot on; r=$?
+before=$(tokens_of $id); [ $r = 137 ] && [ "$before" -gt 0 ] && [ "$before" -lt 200 ]
+result a_job_is_killed_in_the_middle $? "exit $r, at $before"
 while [ "$(state_of)" != done ] && [ $kills -lt 4 ]; do
     LONGHAND_ISA=generic "$L" work -q --kv-snapshot on & pid=$!
     while kill -0 $pid && [ "$(tokens_of $id)" -le $before ]; do sleep 0.02; done

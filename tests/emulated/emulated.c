@@ -1,6 +1,7 @@
 /* The driver of the emulated GPU (kernels/gpu.h): it runs the kernels compiled as C, counts calls, and
  * records and plays passes. Start reading at device_emulated_open. */
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,12 @@ static const size_t args_bytes[] = { CU_KERNELS(X) };
 struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args args; } *launch; };
 
 /* Settings for tests of errors. LONGHAND_EMULATED_FAIL=N: the N-th call of a device fails (counted from 1,
- * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_MEMORY=BYTES:
- * size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded passes. */
+ * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_STOP=N: the
+ * process stops itself (SIGSTOP) at the N-th call, so that a test can kill it there. LONGHAND_EMULATED_MEMORY=
+ * BYTES: size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded passes. */
 struct emulated {
     struct gpu_driver d;
-    size_t calls, fails_at, memory, used, graphs_left;
+    size_t calls, fails_at, stops_at, memory, used, graphs_left;
     struct graphs graphs;                        /* of struct recorded */
     struct recorded *recording; uint64_t key;
     bool graphs_off;
@@ -58,7 +60,9 @@ static int call_as(struct gpu_driver *d, const char *what, bool is_kernel)
 {
     struct emulated *m = (struct emulated *)d;
     assert((!m->recording || is_kernel) && "nothing but launches while a pass is recorded");
-    if (++m->calls < m->fails_at)
+    if (++m->calls == m->stops_at)
+        raise(SIGSTOP);
+    if (m->calls < m->fails_at)
         return 0;
     if (!*d->error)
         snprintf(d->error, sizeof d->error, "%s: LONGHAND_EMULATED_FAIL, call %zu", what, m->calls);
@@ -273,6 +277,7 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         return -1;
     }
     m->fails_at = number_from("LONGHAND_EMULATED_FAIL", SIZE_MAX);
+    m->stops_at = number_from("LONGHAND_EMULATED_STOP", SIZE_MAX);
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
     m->graphs_left = number_from("LONGHAND_EMULATED_GRAPHS", SIZE_MAX);
     m->d = (struct gpu_driver){ .kind = "emulated", .graph_bytes = GRAPHS_BYTES, .name = "emulated GPU",
