@@ -14,29 +14,29 @@ on_terminal() # COLUMNS ARGS...: prints all that the terminal received
     timeout $((60 * slower)) python3 tests/cli/terminal.py bash -c "stty cols $wide; exec \"\$@\"" _ "$L" \
         "$@" </dev/null
 }
-on_terminal 140 run "${G[@]}" -n 5000 -o "$TMP/a" >"$TMP/tty"
-counts='[0-9]+ of 5000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, 1\.00 a pass, [0-9:]+ left, '
+on_terminal 140 run "${G[@]}" -n 3000 -o "$TMP/a" >"$TMP/tty"
+counts='[0-9]+ of 3000 tokens \([0-9.]+ %\), [0-9.]+ tokens/s, 1\.00 a pass, [0-9:]+ left, '
 counts+='checkpoint at [0-9]+'
 grep -qE $'\r\x1b\\[K\x1b\\[36mwriting\x1b\\[0m '"$counts" "$TMP/tty"
 result terminal_has_one_line_with_everything $? "$(tail -c 400 "$TMP/tty" | cat -v)"
 [ "$(grep -c writing "$TMP/tty")" = 1 ] && [ "$(tr '\r' '\n' <"$TMP/tty" | grep -c writing)" -ge 2 ]
 result terminal_line_is_redrawn $? "$(grep -c writing "$TMP/tty") lines"
-tail -1 "$TMP/tty" | grep -qE $'^(.*\r)?\x1b\\[K5000 tokens, '
+tail -1 "$TMP/tty" | grep -qE $'^(.*\r)?\x1b\\[K3000 tokens, '
 result terminal_line_is_removed_at_the_end $? "$(tail -c 100 "$TMP/tty" | cat -v)"
-"$L" submit "${G[@]}" -n 4000 >/dev/null
+"$L" submit "${G[@]}" -n 2000 >/dev/null
 on_terminal 46 work >"$TMP/tty"
 wide=$(tr '\r' '\n' <"$TMP/tty" | sed $'s/\x1b\\[[0-9]*[mK]//g' | grep writing |
     awk '{ if (length($0) > w) w = length($0) } END { print w + 0 }')
 [ "$wide" -gt 20 ] && [ "$wide" -le 45 ]; result terminal_line_fits_a_narrow_terminal $? "$wide columns"
-tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/4000, '
+tr '\r' '\n' <"$TMP/tty" | grep -qE 'job [0-9]+: writing.* [0-9]+/2000, '
 result work_shows_the_number_of_the_job $? "$(tail -c 300 "$TMP/tty" | cat -v)"
-NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" >"$TMP/tty"
+NO_COLOR=1 on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
 grep -q $'\x1b\\[K' "$TMP/tty" && grep -q writing "$TMP/tty" && ! grep -q $'\x1b\\[[0-9]*m' "$TMP/tty"
 result no_color_is_obeyed $? "$(tail -c 300 "$TMP/tty" | cat -v)"
-TERM=dumb on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" >"$TMP/tty"
-grep -q '^4000 tokens, ' "$TMP/tty" && ! grep -q $'\x1b' "$TMP/tty"
+TERM=dumb on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" >"$TMP/tty"
+grep -q '^2000 tokens, ' "$TMP/tty" && ! grep -q $'\x1b' "$TMP/tty"
 result a_dumb_terminal_gets_plain_lines $? "$(head -c 300 "$TMP/tty" | cat -v)"
-on_terminal 140 run "${G[@]}" -n 4000 -o "$TMP/a" --progress none >"$TMP/tty"
+on_terminal 140 run "${G[@]}" -n 2000 -o "$TMP/a" --progress none >"$TMP/tty"
 grep -q '^job: ' "$TMP/tty" && ! grep -q writing "$TMP/tty"
 result progress_none_shows_none $? "$(head -c 300 "$TMP/tty" | cat -v)"
 
@@ -74,7 +74,7 @@ for _ in $(seq $((100 * slower))); do grep -q '^job:' "$TMP/plain" && break; sle
 sleep 0.3; kill -STOP $pid; sleep 10.2; kill -CONT $pid
 for _ in $(seq $((100 * slower))); do grep -q '^writing' "$TMP/plain" && break; sleep 0.1; done
 kill -TERM $pid; wait $pid
-grep -qE "^writing ${counts/5000/60000}\$" "$TMP/plain" &&
+grep -qE "^writing ${counts/3000/60000}\$" "$TMP/plain" &&
     [ "$(grep -c '^writing' "$TMP/plain")" -le $(((SECONDS - start) / 10)) ] &&
         ! grep -q $'[\x1b\r]' "$TMP/plain"
 result plain_lines_every_ten_seconds $? "$(cat "$TMP/plain")"
