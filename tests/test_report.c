@@ -181,6 +181,24 @@ static double distinct_at(const struct json *v, const char *list, size_t n)
     return number_at(v, path);
 }
 
+/* A damaged store: the report has no parameters, and the other figures. */
+static void parameters_that_are_no_object_become_an_empty_one(void)
+{
+    static const char *const damaged[] = { "", "1", "[1]", "{\"temperature\": 1", "x{" };
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        struct job_spec j = rig_job(LENGTH);
+        struct err e = {0};
+        int64_t id = 0;
+        j.parameters = damaged[i];
+        CHECK(store_submit(store, NULL, &j, 1, &id, NULL, NULL, &e) == 0, "%s", e.msg);
+        struct parsed p = json_of(&id, 1, &(struct report_options){0});
+        struct json v = json_at(&p.root, "parameters");
+        CHECK(v.s && js_kind(&v) == JS_OBJECT && js_count(&v) == 0 && number_at(&p.root, "tokens") == 0,
+              "\"%s\": %s", damaged[i], p.text);
+        free(p.text);
+    }
+}
+
 static void json_has_the_figures(void)
 {
     static const char *const names[] = { "job",
@@ -567,6 +585,7 @@ int main(int argc, char **argv)
     }
     RUN(make_store);
     RUN(json_has_the_figures);
+    RUN(parameters_that_are_no_object_become_an_empty_one);
     RUN(speedup_is_measured_against_plain);
     RUN(given_tokens_do_not_count);
     RUN(a_lost_model_costs_only_words);

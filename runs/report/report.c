@@ -359,8 +359,9 @@ static int add_parameters(struct report *r, struct err *e)
     struct json root, drafting, tree, key, inner, v, x;
     struct err ignored;
     if (js_check(&root, "parameters", r->json, strlen(r->json), &ignored) || js_kind(&root) != JS_OBJECT) {
-        strcpy(r->json, "{}");                   /* the other figures are still worth having */
-        return 0;
+        free(r->json);
+        r->json = strdup("{}");                  /* the other figures are still worth having */
+        return r->json ? 0 : no_memory(e);
     }
     for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
         if (js_kind(&v) != JS_OBJECT || js_is(&key, "logit_bias")) {
