@@ -504,7 +504,12 @@ static void same_as_plain(const struct rig *r, const struct sampling *p, const s
 {
     struct decoder d;
     open_decoder(&d, r, p, s, text, n_prompt, n_max);
-    while (d.n_tokens < n_max) step(&d);
+    while (d.n_tokens < n_max) {
+        step(&d);
+        if (s->draft.n_width && d.round.rows > 1)
+            CHECK(fabs(d.round.plain * (double)d.round.tokens - d.round.seconds) <= 1e-9,
+                  "%s: without a planner a round counts as fast as plain decoding", what);
+    }
     CHECK(d.n_tokens == n_max && !memcmp(d.tokens, text, n_max * sizeof *text), "%s: %zu + %zu tokens", what,
           n_prompt, n_max - n_prompt);
     decode_close(&d);

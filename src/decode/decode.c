@@ -376,7 +376,7 @@ int decode_round(struct decoder *const *d, size_t n, struct err *e)
         residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
         d[i]->round.seconds = clock_seconds() - start;
         d[i]->round.to_host = dev->downloaded - downloaded;
-        d[i]->round.plain = plain_seconds(d[i], n_path + 1);
+        d[i]->round.plain = plain_seconds(d[i], n_path);
         planner_done(&d[i]->draft.planner, n_path, d[i]->round.expected,
                      (d[i]->round.seconds - d[i]->round.calibrating) / (double)n);
     }

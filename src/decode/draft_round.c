@@ -7,7 +7,8 @@ static unsigned ways(const struct drafting *g, size_t length)
 {
     unsigned mask = g->set.draft_passes > 0 ? 0 : 1u << NO_CACHE;
     for (size_t i = 0; i < g->n_caches && g->set.draft_passes; i++)
-        if (i == 0 || g->cache[i].budget < length) mask |= 1u << (i + 1);
+        if (i == 0 || g->cache[i].budget < length)
+            mask |= 1u << (i + 1);
     return mask;
 }
 
@@ -16,9 +17,11 @@ static int ask(struct drafting *g, const struct drafter_ops *ops, struct err *e)
     struct planner *p = &g->planner;
     bool more;
     size_t rows;
-    if (!p->on) return ops->expand(g, &more, e);
+    if (!p->on)
+        return ops->expand(g, &more, e);
     const double start = g->clock(), before = planner_value(p, g->tree, &rows);
-    if (ops->expand(g, &more, e)) return -1;
+    if (ops->expand(g, &more, e))
+        return -1;
     planner_asked(p, ops->source, before, planner_value(p, g->tree, &rows), g->clock() - start);
     return 0;
 }
@@ -42,7 +45,8 @@ static int ask_passes(struct drafting *g, const struct drafter_ops *ops, struct 
         if ((g->passes && !node) ||
             (p->on && g->set.draft_passes < 0 && !planner_pass_pays(p, g->tree, g->tree->node[node].reach)))
             break;
-        if (ops->expand(g, &more, e)) return -1;
+        if (ops->expand(g, &more, e))
+            return -1;
     }
     return 0;
 }
@@ -69,12 +73,16 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
     for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
         const enum source source = drafters[i]->source;
         const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
-        if (!wanted || (drafters[i]->prepare && !drafters[i]->prepare(g))) continue;
-        if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e)) return -1;
-        if (drafters[i]->ahead && g->passes && p->plan.ask >> HEADS_AHEAD & 1) ask_ahead(g, drafters[i]);
+        if (!wanted || (drafters[i]->prepare && !drafters[i]->prepare(g)))
+            continue;
+        if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e))
+            return -1;
+        if (drafters[i]->ahead && g->passes && p->plan.ask >> HEADS_AHEAD & 1)
+            ask_ahead(g, drafters[i]);
     }
     const double trim = g->clock();
-    if (p->on) planner_value(p, g->tree, &rows);
+    if (p->on)
+        planner_value(p, g->tree, &rows);
     tree_keep(g->tree, rows);
     g->planner_seconds += g->clock() - trim;
     return 0;

@@ -8,9 +8,8 @@
 static const double EXPLORE_SHARE = 0.005;   /* of the time: what exploration may lose */
 static const double TIMING_SHARE = 0.002;    /* of the time: passes that are only timed */
 static const double MARGIN = 1.05;   /* rate over rate of the best plan: to change the way, to begin a run */
-/* Three meanings: a hit rate before anything is known, a hoped gain in tokens, the limit of an outlier's
- * logarithm. */
-static const double HALF = 0.5;
+static const double UNKNOWN = 0.5;   /* before anything is known: a hit rate, and tokens that heads may gain */
+static const double OUTLIER = 0.5;   /* the most that a logarithm of seconds may be off */
 static const double GUESS = 0.25;    /* one-row passes: cost of a further row before it was seen */
 static const double TRIFLE = 0.01;   /* the least cost of a further row, the least chance that is kept */
 /* The Kalman filter of (speed, drafted), both logarithms. */
@@ -109,7 +108,7 @@ double planner_pass_seconds(const struct planner *p, size_t length)
 }
 
 /* Limits what a pass or round that other programs interrupted can change. */
-static double clipped(double x) { return MAX(MIN(x, HALF), -HALF); }
+static double clipped(double x) { return MAX(MIN(x, OUTLIER), -OUTLIER); }
 
 static void set_costs(struct planner *p, size_t length)
 {
@@ -217,7 +216,7 @@ static void set_chances(struct planner *p)
 {
     struct chances *h = &p->known;
     for (size_t i = 0; i < p->costs.n_caches; i++)
-        h->hit[i] = (p->cache[i].hits + PRIOR * HALF) / (p->cache[i].trials + PRIOR);
+        h->hit[i] = (p->cache[i].hits + PRIOR * UNKNOWN) / (p->cache[i].trials + PRIOR);
     for (size_t d = 0; d < 2; d++) {
         for (size_t a = 0; a < ASKS; a++)
             h->gain[d][a] = p->gain[d][a].mean;
@@ -232,7 +231,7 @@ static struct chances optimistic(const struct planner *p, const struct plan_stat
     if (x->forced & HEADS)
         for (size_t d = 0; d < 2; d++)
             for (size_t a = 0; a < ASKS; a++)
-                h.gain[d][a] += HEADS >> a & 1 ? HALF * PRIOR / (p->gain[d][a].n + PRIOR) : 0;
+                h.gain[d][a] += HEADS >> a & 1 ? UNKNOWN * PRIOR / (p->gain[d][a].n + PRIOR) : 0;
     else if (x->ways == 1u << NO_CACHE)
         h.made[0] *= exp(2 * sqrt(p->var[0]));
     else {
