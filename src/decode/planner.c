@@ -8,7 +8,7 @@
 static const double EXPLORE_SHARE = 0.005;   /* of the time: what exploration may lose */
 static const double TIMING_SHARE = 0.002;    /* of the time: passes that are only timed */
 static const double MARGIN = 1.05;   /* rate over rate of the best plan: to change the way, to begin a run */
-static const double UNKNOWN = 0.5;   /* before anything is known: a hit rate, and tokens that heads may gain */
+static const double UNKNOWN = 0.5;   /* before anything is known: hit rate, tokens that heads gain */
 static const double OUTLIER = 0.5;   /* the most that a logarithm of seconds may be off */
 static const double GUESS = 0.25;    /* one-row passes: cost of a further row before it was seen */
 static const double TRIFLE = 0.01;   /* the least cost of a further row, the least chance that is kept */
