@@ -233,7 +233,7 @@ static void every_drafter_with_samplings(size_t first, size_t end)
         free(t.tokens);
     }
     printf(
-        "    %zu samplings x %d settings; rounds that accepted 2 or more: %zu, over a border of blocks: %zu\n",
+        "    %zu samplings x %d settings; rounds that accepted 2 or more: %zu, across blocks: %zu\n",
         end - first, N_SETTINGS, all.deep, all.across);
     CHECK(all.deep > 100 && all.across > 5);
     done_with(&r);

@@ -39,8 +39,9 @@ struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args a
 
 /* Settings for tests of errors. LONGHAND_EMULATED_FAIL=N: the N-th call of a device fails (counted from 1,
  * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_STOP=N: the
- * process stops itself (SIGSTOP) at the N-th call, so that a test can kill it there. LONGHAND_EMULATED_MEMORY=
- * BYTES: size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded passes. */
+ * process stops itself (SIGSTOP) at the N-th call, so that a test can kill it there.
+ * LONGHAND_EMULATED_MEMORY=BYTES: size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded
+ * passes. */
 struct emulated {
     struct gpu_driver d;
     size_t calls, fails_at, stops_at, memory, used, graphs_left;
