@@ -206,7 +206,7 @@ static const struct { uint32_t from; uint8_t bits; } class_runs[] = {
     {0xe0100,8}, {0xe01f0,0},
 };
 
-/* The rank of the canonical combining class of the code points from `from` up to the next row; 0: a starter. */
+/* The rank of the canonical combining class of the code points from `from` to the next row; 0: a starter. */
 static const struct { uint32_t from; uint8_t ccc; } ccc_runs[] = {
     {0x0,0}, {0x300,50}, {0x315,51}, {0x316,45}, {0x31a,51}, {0x31b,43}, {0x31c,45}, {0x321,41}, {0x323,45}, {0x327,41},
     {0x329,45}, {0x334,1}, {0x339,45}, {0x33d,50}, {0x340,0}, {0x342,50}, {0x343,0}, {0x345,54}, {0x346,50}, {0x347,45},
