@@ -136,7 +136,7 @@ def main():
     out += ["/* The class bits of the code points from `from` up to the next row. */"]
     table("static const struct { uint32_t from; uint8_t bits; } class_runs[]", list(runs(lambda c: flags[c])),
           "{0x%x,%d}", 10)
-    out += ["/* The rank of the canonical combining class of the code points from `from` up to the next row; "
+    out += ["/* The rank of the canonical combining class of the code points from `from` to the next row; "
             "0: a starter. */"]
     table("static const struct { uint32_t from; uint8_t ccc; } ccc_runs[]",
           list(runs(lambda c: ccc.get(c, 0))), "{0x%x,%d}", 10)
