@@ -189,6 +189,33 @@ static void a_migration_is_all_or_nothing(void)
     store_close(s);
 }
 
+static void a_store_of_version_2_is_migrated(void)
+{
+    struct err e = {0};
+    struct claim c;
+    struct job_list l;
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    int64_t job = rig_submit(s, 1000);
+    const struct metric m[] = { { 0, "", "tokens", 0, 300 }, { 0, "", "seconds", 0, 1.5 },
+                                { 0, "ngram", "tokens", 0, 7 } };
+    const struct commit b = { .metrics = m, .n_metrics = 3 };
+    CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0 &&
+          store_commit(s, &c, &b, &e) == 0, "%s", e.msg);
+    store_close(s);
+    for (int i = 0; i < 2; i++) {
+        s = rig_open(STORE_WRITE);
+        CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION && rig_text_is(s, job, 300) &&
+                  store_check(s, &e) == 0, "%s", e.msg);
+        CHECK(store_jobs(s, &job, 1, &l, &e) == 0 && l.n == 1 && l.v[0].made == 300 &&
+              l.v[0].seconds == 1.5 && strcmp(l.v[0].opening, "Once upon") == 0);
+        job_list_free(&l);
+        store_close(s);
+        if (i == 0)
+            rig_to_version_2();
+    }
+}
+
 /* Version 1 had one snapshot file per job. The migration deletes that row and nothing else. */
 static void a_store_of_version_1_is_migrated(void)
 {
@@ -199,6 +226,7 @@ static void a_store_of_version_1_is_migrated(void)
     int64_t job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), 0, &c) == 1 && rig_commit(s, &c, 300, NULL, &e) == 0);
     store_close(s);
+    rig_to_version_2();
     rig_sql("DROP TABLE snapshot; CREATE TABLE snapshot (job INTEGER PRIMARY KEY REFERENCES job(id) ON "
             "DELETE CASCADE, path TEXT NOT NULL, tokens INTEGER NOT NULL, "
             "bytes INTEGER NOT NULL); INSERT INTO snapshot VALUES (1, '1-1-64.kv', 64, 9); PRAGMA "
@@ -307,6 +335,7 @@ int main(int argc, char **argv)
     RUN(a_read_only_store_can_be_read_but_not_written);
     RUN(a_migration_is_all_or_nothing);
     RUN(a_store_of_version_1_is_migrated);
+    RUN(a_store_of_version_2_is_migrated);
     RUN(a_store_in_wal_mode_returns_to_a_rollback_journal);
     RUN(opening_waits_for_a_busy_store);
     RUN(a_network_file_system_gives_a_notice_and_allows_one_host);

@@ -33,7 +33,8 @@
  * Counters. Every measurement is a sum: a row (window, source, name, index) -> value. The window is the
  * 1,000 tokens in which a round began. The source is the drafter, or "" for the whole. The index is a
  * depth or a bucket, or 0. Later attempts add to the values. The total of a job is the sum over its
- * windows. Callers choose the names, so a new drafter needs no new column.
+ * windows. Callers choose the names, so a new drafter needs no new column. Lists need the sums of the
+ * counters "tokens" and "seconds" of many jobs, so the job's row has them, too.
  *
  * Errors are struct err: ERR_INPUT for a wrong request, ERR_AGAIN for a database that stays busy,
  * ERR_FAILED for the rest. After a failed write to the disk every connection of the process refuses
@@ -51,7 +52,7 @@
 struct store;
 
 enum { METRIC_WINDOW = 1000 };           /* tokens */
-enum { STORE_VERSION = 2 };              /* user_version of the file */
+enum { STORE_VERSION = 3 };              /* user_version of the file */
 
 /* ---- opening ---- */
 
@@ -142,6 +143,9 @@ struct job {
     size_t prompt_tokens, tokens, given, wanted;
     size_t resumes;                      /* claims that found tokens */
     double rate;                         /* recent tokens per second while it runs; else, or if `gone`, 0 */
+    size_t made; double seconds;         /* tokens of this job's rounds, and seconds of decoding: sums of all
+                                          * attempts, equal to the counters "tokens" and "seconds" */
+    const char *opening;                 /* the first characters of the prompt */
     const char *finish_reason, *stop_reason;   /* length, stop, repetition; NULL while unfinished */
     const char *error;                   /* of a failed job; else NULL */
     int64_t parent; size_t parent_at;    /* fork: the parent job and the token; 0: not a fork */

@@ -53,11 +53,13 @@ static int insert_job(struct store *s, int64_t batch, const struct job_spec *j,
     int rc = db_run(
         s, e,
         "INSERT INTO job (batch, line, custom_id, sample, identity, model, fingerprint, seed, wanted, "
-        "prompt_tokens, link, state, priority, created, updated) "
-        "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)",
-        "iztibttizzbtdr", batch, j->line, j->custom_id, (int64_t)j->sample, (const void *)identity,
+        "prompt_tokens, link, state, priority, created, updated, opening) "
+        "VALUES (nullif(?1, 0), nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, "
+        "substr(CAST(?15 AS TEXT), 1, 160))",
+        "iztibttizzbtdrb", batch, j->line, j->custom_id, (int64_t)j->sample, (const void *)identity,
         (size_t)SHA256_BYTES, j->model, j->fingerprint, (int64_t)j->seed, j->wanted, j->n_prompt, start.v,
-        sizeof start.v, j->paused ? "paused" : "queued", j->priority, wall_seconds());
+        sizeof start.v, j->paused ? "paused" : "queued", j->priority, wall_seconds(),
+        (const void *)(j->prompt ? j->prompt : ""), j->prompt_bytes);
     *id = sqlite3_last_insert_rowid(s->db);
     if (rc == 0)
         rc = db_run(
@@ -273,7 +275,7 @@ static bool worker_has_ended(struct store *s, sqlite3_stmt *q, int i)
     "j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, " \
     "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
     "j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, j.created, j.started, j.updated, " \
-    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start"
+    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start, j.made, j.seconds, j.opening"
 
 static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
@@ -309,6 +311,9 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
         .ended = sqlite3_column_double(q, 26),
         .host = column_text(q, 27, t, &failed),
         .pid = sqlite3_column_int64(q, 30),
+        .made = (size_t)sqlite3_column_int64(q, 32),
+        .seconds = sqlite3_column_double(q, 33),
+        .opening = column_text(q, 34, t, &failed),
     };
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
         return false;

@@ -343,9 +343,9 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
     if (rc == 0)
         rc = db_run(s, e,
                     "INSERT INTO job (sample, model, fingerprint, numerics, seed, wanted, prompt_tokens, "
-                    "link, state, priority, parent, parent_at, created, updated) "
+                    "link, state, priority, parent, parent_at, created, updated, opening) "
                     "SELECT 0, model, fingerprint, CASE WHEN ?2 > 0 THEN numerics END, ?3, ?4, "
-                    "prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7 FROM job WHERE id = ?1",
+                    "prompt_tokens, ?5, ?6, priority, id, ?2, ?7, ?7, opening FROM job WHERE id = ?1",
                     "izizbtr", job, f->at, (int64_t)f->seed, f->wanted, facts.start.v, sizeof facts.start.v,
                     f->paused ? "paused" : "queued", wall_seconds());
     if (rc == 0) {

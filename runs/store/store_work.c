@@ -463,8 +463,10 @@ int store_begin(struct store *s, struct claim *c, const char *numerics, const ch
     return 0;
 }
 
+/* Add the counters to the stored ones. The job's row has its tokens and seconds, too. */
 static int write_figures(struct store *s, int64_t job, const struct commit *b, struct err *e)
 {
+    double made = 0, seconds = 0;
     for (size_t i = 0; i < b->n_metrics; i++) {
         const struct metric *m = &b->metrics[i];
         if (db_run(
@@ -473,6 +475,8 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
                 "ON CONFLICT (job, start, source, name, idx) DO UPDATE SET value = value + ?6",
                 "izttdr", job, m->window, m->source, m->name, (int)m->index, m->value))
             return -1;
+        made += !m->source[0] && strcmp(m->name, "tokens") == 0 ? m->value : 0;
+        seconds += !m->source[0] && strcmp(m->name, "seconds") == 0 ? m->value : 0;
     }
     for (size_t i = 0; i < b->n_rounds; i++) {
         const struct round_row *r = &b->rounds[i];
@@ -484,7 +488,9 @@ static int write_figures(struct store *s, int64_t job, const struct commit *b, s
                    (int)r->rows, (int)r->accepted, (double)r->draft_seconds, (double)r->verify_seconds))
             return -1;
     }
-    return 0;
+    return db_run(s, e,
+                  "UPDATE job SET rate = ?2, made = made + ?3, seconds = seconds + ?4 WHERE id = ?1", "irir",
+                  job, b->rate, (int64_t)made, seconds);
 }
 
 static int write_end(struct store *s, const struct claim *c, size_t tokens, const struct job_end *end,
@@ -522,8 +528,6 @@ int store_commit(struct store *s, struct claim *c, const struct commit *b, struc
             rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job,
                         end.tokens, link.v, sizeof link.v);
     }
-    if (rc == 0)
-        rc = db_run(s, e, "UPDATE job SET rate = ?2 WHERE id = ?1", "ir", c->job, b->rate);
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);
     for (size_t i = 0; i < b->n_notes && rc == 0; i++)
