@@ -53,6 +53,10 @@ FN void barrier(void) { __syncthreads(); }
 FN void warp_sync(void) { __syncwarp(); }
 FN float shfl_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 FN float shfl(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+FN uint64_t shfl_xor64(uint64_t x, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, (unsigned long long)x, mask);
+}
 
 FN float as_float(uint32_t u) { return __uint_as_float(u); }
 FN uint32_t as_bits(float x) { return __float_as_uint(x); }
@@ -94,7 +98,8 @@ FN void ldmatrix4_trans(uint32_t r[4], const void *p)
 }
 FN void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -147,6 +152,15 @@ FN float block_sum(float x, float *work)
     for (unsigned i = 1; i < threads() / WARP; i++)
         sum = sum + work[i];
     return sum;
+}
+
+/* The sum over the warp, in every lane. Whole numbers: the order of the sum does not matter. */
+FN uint64_t warp_sum64(uint64_t x)
+{
+    UNROLL_ALL
+    for (int i = 16; i; i /= 2)
+        x += shfl_xor64(x, i);
+    return x;
 }
 
 /* Sorts keys[0..n) in descending order (bitonic); n is a power of two. */

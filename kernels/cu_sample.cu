@@ -166,6 +166,15 @@ FN float sample_limited(float x, double y)
     return x < -FLT_MAX ? x : y > FLT_MAX ? FLT_MAX : y < -FLT_MAX ? -FLT_MAX : (float)y;
 }
 
+/* Adds the numbers of all threads to a shared sum: one addition for each warp, because 1,024 threads that add
+ * to one word wait for each other. Every thread of the block calls it. */
+FN void sample_add(uint64_t *sum, uint64_t x)
+{
+    x = warp_sum64(x);
+    if (lane() == 0)
+        atomic_add64(sum, x);
+}
+
 /* Histogram of candidates, or of their weights, by distance from the top; their sum is c->sum[0]. */
 FN void sample_tally(struct sample_shared *c, const float *x, uint32_t n, bool weighted)
 {
@@ -181,7 +190,7 @@ FN void sample_tally(struct sample_shared *c, const float *x, uint32_t n, bool w
         atomic_add64(&c->u.hist[b < SAMPLE_BUCKETS - 1 ? (unsigned)b : SAMPLE_BUCKETS - 1], w);
         sum += w;
     }
-    atomic_add64(&c->sum[0], sum);
+    sample_add(&c->sum[0], sum);
     barrier();
 }
 
@@ -281,8 +290,8 @@ FN void sample_filter(struct sample_shared *c, float *x, const struct cu_sample 
             w += weigh_whole(e);
             wd += weigh_whole(e * -d);
         }
-        atomic_add64(&c->sum[0], w);
-        atomic_add64(&c->sum[1], wd);
+        sample_add(&c->sum[0], w);
+        sample_add(&c->sum[1], wd);
         barrier();
         const double log_sum = sample_log((double)c->sum[0] / 0x1p43),
             entropy = log_sum + (double)c->sum[1] / (double)c->sum[0];

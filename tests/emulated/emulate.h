@@ -43,6 +43,14 @@ FN void warp_sync(void) { emulate_warp_sync(); }
 FN float shfl_xor(float x, int mask) { return emulate_shfl(x, (int)(emulate_at.tid % 32) ^ mask); }
 FN float shfl(float x, int from) { return emulate_shfl(x, from); }
 
+FN uint64_t shfl_xor64(uint64_t x, int mask)
+{
+    float half[2];
+    memcpy(half, &x, 8);
+    half[0] = shfl_xor(half[0], mask), half[1] = shfl_xor(half[1], mask);
+    memcpy(&x, half, 8);
+    return x;
+}
 FN float as_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 FN uint32_t as_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 FN unsigned low_bit(unsigned u) { return (unsigned)__builtin_ctz(u); }
