@@ -1,14 +1,12 @@
 /* The drafter that knows the text (oracle.h). */
 #include "tests/oracle.h"
 
-static int oracle_expand(struct drafting *g, bool *more, struct err *e)
+static void propose_text(struct drafting *g)
 {
     const struct oracle *o = g->set.added;
     const size_t vocab = g->model->config.vocab;
     const uint16_t cell = GUESS_ADDED * CELLS_PER_GUESS;
     uint32_t node = 0;
-    (void)e;
-    *more = false;
     for (size_t i = 0; o && i <= o->depth && g->n_tokens + i < o->n_tokens; i++) {
         const int32_t right = o->tokens[g->n_tokens + i];
         const int32_t wrong = (int32_t)(((size_t)right + 1 + i) % vocab);
@@ -18,6 +16,15 @@ static int oracle_expand(struct drafting *g, bool *more, struct err *e)
     }
     if (g->set.n_width && node)
         tree_chain(g->tree, node);
+}
+
+static int oracle_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < n; i++) {
+        more[i] = false;
+        propose_text(g[i]);
+    }
     return 0;
 }
 

@@ -136,10 +136,11 @@ static void caches_of(struct decoder *d, enum kv_policy policy, bool fixed, size
 static void know_caches(struct decoder *d, size_t better)
 {
     struct planner *p = &d->draft.planner;
-    p->price = 1, p->credit = 0, p->exploring = false, p->speed = p->drafted = 0;
+    p->price = 1, p->credit = 0, p->exploring = false, p->model->speed = p->model->drafted = 0;
     for (size_t i = 0; i < COST_SIZES; i++) {
-        p->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / (p->weight_bytes + 700 * p->kv_bytes);
-        p->seen[i] = 100;
+        const double bytes = p->model->weight_bytes + 700 * p->model->kv_bytes;
+        p->model->size[i] = 1e-3 * (0.9 + 0.1 * (double)cost_rows(i)) / bytes;
+        p->model->seen[i] = 100;
     }
     for (size_t i = 0; i < d->draft.n_caches; i++) {
         p->cache[i].n = 40, p->cache[i].seconds = 1e-4;
@@ -301,7 +302,7 @@ static void unlikely_proposals_are_looked_at(void)
     while (d.n_tokens < d.n_max) {
         struct planner *c = &d.draft.planner;
         for (size_t i = 1; i < COST_SIZES; i++)
-            c->size[i] = (double)cost_rows(i) * c->size[0];
+            c->model->size[i] = (double)cost_rows(i) * c->model->size[0];
         /* a look is a small part of a round, as it is of a real model's */
         c->credit = 1;
         step(&d);
@@ -599,6 +600,8 @@ static void heads_of_several_decoders(void)
         struct err e = { 0 };
         int32_t want[N][MAX];
         size_t rounds = 0, alone = 0;
+        struct round_buffers shared;
+        if (round_buffers_open(&shared, &rig.m, PREFILL_ROWS, 512, MAX, &e)) rig_die("buffers", &e);
         for (size_t i = 0; i < N; i++) {
             struct sampling p;
             struct decode_setup s;
@@ -608,6 +611,7 @@ static void heads_of_several_decoders(void)
             plain_text(want[i], &rig, &p, want[i], PROMPT, MAX);
             setup_of(&s, &settings[which[k][i]], &heads);
             s.draft.ngram_k = 5;
+            s.buffers = &shared;
             open_decoder(&d[i], &rig, &p, &s, want[i], PROMPT, MAX);
             for (; d[i].n_tokens < MAX && which[k][i] == 3; alone++) step(&d[i]);
             decode_close(&d[i]);
@@ -625,6 +629,7 @@ static void heads_of_several_decoders(void)
             CHECK(!memcmp(d[i].tokens, want[i], sizeof want[i]), "decoder %zu", i);
             decode_close(&d[i]);
         }
+        round_buffers_close(&shared);
         if (k == 0) CHECK(rounds == alone, "heads beside others: %zu rounds, alone %zu", rounds, alone);
     }
 }

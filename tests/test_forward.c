@@ -383,7 +383,7 @@ static void a_round_that_is_not_finite_commits_nothing(void)
             else
                 x.r.dev->upload(x.r.dev, (void *)(uintptr_t)x.r.m.layers[1].norm_mlp, nan, sizeof nan);
             struct pass_seq s = { .kv = &d.kv, .n = 1, .token = d.tokens + n - 1, .logits = d.logits };
-            CHECK(model_forward(&x.r.m, d.work, &s, 1, NULL, 0, &alone) == -1 &&
+            CHECK(model_forward(&x.r.m, d.buffers->work, &s, 1, NULL, 0, &alone) == -1 &&
                       strstr(alone.msg, at_end ? "a logit is not a finite number" : "layer 1"),
                   "%s", alone.msg);
             CHECK(decode_step(&d, &e) == -1 &&

@@ -40,6 +40,7 @@ static double uniform(void) { return (double)(rng_next(&rng) >> 11) * 0x1p-53; }
 static struct sim {
     const struct machine *m; const struct text *text;
     struct drafting g;
+    struct cost_model costs;
     struct tree tree;
     double clock, others, others_until;
     size_t passes, length;
@@ -103,9 +104,10 @@ static int32_t guess(const struct drafting *g, uint32_t node, enum source source
     const bool on_path = node == 0 || g->tree->node[node].token == RIGHT;
     return on_path && uniform() < p ? RIGHT : 2 + (int32_t)source;
 }
-static int propose_match(struct drafting *g, bool *more, struct err *e)
+static int propose_match(struct drafting *const *all, size_t n, bool *more, struct err *e)
 {
-    (void)e, *more = false;
+    struct drafting *g = all[0];
+    (void)n, (void)e, *more = false;
     sim.clock += 2e-6;
     for (uint32_t i = 0, at = 0; sim.found && i < MATCH && (i == 0 || at); i++)
         if (g->look || chance(sim.match_p) * g->tree->node[at].reach >= (double)g->min_reach)
@@ -113,21 +115,23 @@ static int propose_match(struct drafting *g, bool *more, struct err *e)
                           (float)chance(sim.match_p), 0);
     return 0;
 }
-static int propose_heads(struct drafting *g, bool *more, struct err *e)
+static int propose_heads(struct drafting *const *all, size_t n, bool *more, struct err *e)
 {
-    (void)e, *more = false;
+    struct drafting *g = all[0];
+    (void)n, (void)e, *more = false;
     spend(sim.text->head_seconds);
     for (uint32_t i = 0, at = 0; i < HEADS && (i == 0 || at); i++)
         at = tree_add(g->tree, at, guess(g, at, SOURCE_HEADS, sim.text->heads), SOURCE_HEADS,
                       (float)chance(sim.head_p), 0);
     return 0;
 }
-static int make_pass(struct drafting *g, bool *more, struct err *e)
+static int make_pass(struct drafting *const *all, size_t n, bool *more, struct err *e)
 {
+    struct drafting *g = all[0];
     const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
     const size_t cache = g->planner.plan.way - 1;
-    (void)e;
-    planner_passed(&g->planner, spend(exact_draft(sim.m, cache, sim.length)));
+    (void)n, (void)e;
+    planner_passed(&g->planner, 1, spend(exact_draft(sim.m, cache, sim.length)));
     g->passes++, g->pass_node = node;
     *more = tree_add(g->tree, node, guess(g, node, SOURCE_PARTIAL, true_hit(sim.text, cache)), SOURCE_PARTIAL,
                      (float)g->planner.used.hit[cache], 0) != 0;
@@ -165,7 +169,7 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     sim.g.set.drafters =
         1u << SOURCE_SUFFIX | 1u << SOURCE_PARTIAL | (text->head_seconds > 0) << SOURCE_HEADS;
     sim.g.set.draft_passes = -1;
-    planner_start(&sim.g.planner, &s);
+    planner_start(&sim.g.planner, &sim.costs, &s);
 }
 
 static void time_passes(size_t left)
@@ -207,12 +211,15 @@ static size_t run_round(size_t left)
     const double from = sim.clock;
     sim.found = uniform() < sim.text->often;
     tree_start(&sim.tree, 0, left - 1);
-    draft_round(&sim.g, sim_drafters, sim.length, &e);
-    planner_verified(p, sim.length, sim.tree.n_kept, spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
+    sim.g.n_tokens = sim.length + 1;
+    draft_round(&(struct drafting *){ &sim.g }, 1, sim_drafters, &e);
+    planner_verified(p, sim.length, sim.tree.n_kept, sim.tree.n_kept,
+                     spend_pass(sim.tree.n_kept, sim.g.passes > 0), true);
     double expected = 0;
     for (size_t k = 1; k < sim.tree.n_kept; k++) expected += (double)sim.tree.node[sim.tree.kept[k]].reach;
     const size_t tokens = accept();
     planner_done(p, tokens, expected, sim.clock - from);
+    planner_round_done(&p, 1, sim.clock - from);
     sim.trials += p->exploring && !sim.was_exploring, sim.was_exploring = p->exploring;
     sim.mean_rows += 0.003 * ((double)sim.tree.n_kept - sim.mean_rows);
     sim.mean_passes += 0.003 * ((double)sim.g.passes - sim.mean_passes);
@@ -523,6 +530,7 @@ static void sizes_of_passes(void)
 static void off_and_short_texts(void)
 {
     static struct planner p;
+    static struct cost_model costs;
     struct planner_setup setup = { .rows_max = 48,
                                    .n_caches = 1,
                                    .budget = { 256 },
@@ -532,21 +540,23 @@ static void off_and_short_texts(void)
     struct plan_state s = {
         .ways = 3, .asks = 1u << SOURCE_HEADS | 1u << SOURCE_NGRAM, .passes = 4, .deepest = 9
     };
-    planner_start(&p, &setup);
+    costs = (struct cost_model){ 0 };
+    planner_start(&p, &costs, &setup);
     CHECK(planner_size_due(&p, 100000) == COST_SIZES);
-    planner_begin(&p, 100, s);
+    planner_begin(&p, 100, 1, s);
     CHECK(p.plan.passes == 4 && p.plan.ask == s.asks);
     planner_done(&p, 1, 0, 0.1);
     setup.on = true, s.passes = -1;
-    planner_start(&p, &setup);
+    costs = (struct cost_model){ 0 };
+    planner_start(&p, &costs, &setup);
     CHECK(planner_size_due(&p, 100000) == COST_SIZES, "the first round says what one row costs");
-    planner_begin(&p, 100, s);
+    planner_begin(&p, 100, 1, s);
     CHECK(p.plan.ask == 1u << SOURCE_NGRAM);
     planner_done(&p, 1, 0, 0.1);
     CHECK(planner_size_due(&p, 100000) == 0, "it did not, beside other texts");
     planner_timed(&p, 0, 100, 0.01);
     CHECK(near(planner_pass_seconds(&p, 100), 0.01, 0, 1e-9) && planner_size_due(&p, 100000) == COST_SIZES);
-    planner_begin(&p, 100, s);
+    planner_begin(&p, 100, 1, s);
     CHECK(!plan_drafts(&p.plan) && planner_size_due(&p, 100000) == COST_SIZES,
           "nothing is known of draft passes yet");
     p.plan.passes = 1;                                      /* as exploration has it */

@@ -347,15 +347,17 @@ static void several_decoders_in_one_round(void)
     struct decoder d[N];
     struct text t[N];
     struct err e = { 0 };
+    struct round_buffers shared;
     open_demo(&r);
+    if (round_buffers_open(&shared, &r.m, PREFILL_ROWS, 600, 256, &e)) rig_die("buffers", &e);
     for (size_t i = 0; i < N; i++) {
         struct sampling p;
         struct decode_setup s;
         samplings(&p, N_SAMPLINGS, 3 + i);
-        /* the first is the longest: its workspace serves all */
         text_open(&t[i], &r, openings[i], 120 - 30 * i, 80);
         plain_text(&t[i], &r, &p);
         setup_of(&s, &settings[i == 0 ? 2 : i == 1 ? 4 : 0], heads_of(&r));
+        s.buffers = &shared;
         open_at(&d[i], &r, &p, &s, &t[i]);
     }
     for (bool any = true; any;) {
@@ -370,6 +372,7 @@ static void several_decoders_in_one_round(void)
         CHECK(!memcmp(d[i].tokens, t[i].tokens, t[i].n * sizeof(int32_t)), "decoder %zu", i);
         decode_close(&d[i]), free(t[i].tokens);
     }
+    round_buffers_close(&shared);
     done_with(&r);
 }
 
@@ -496,7 +499,7 @@ static void guesses_that_are_not_finite(void)
         device_true.failing = false, device_true.failed = 0;
         open_at(&d, &r, &p, &s, &t);
         for (size_t round = 0; d.n_tokens < t.n; round++) {
-            device_true.failing = round % 3 == 0 || !d.draft.planner.timed;
+            device_true.failing = round % 3 == 0 || !d.draft.planner.model->timed;
             if (decode_step(&d, &e)) rig_die(settings[k].name, &e);
         }
         CHECK(device_true.failed > 1, "%s: %zu passes failed", settings[k].name, device_true.failed);

@@ -192,9 +192,8 @@ struct state {
 struct session {                     /* one text under measurement */
     struct spec *s;
     struct spec_text *t;
-    struct kv kv;                    /* cache, workspace and logits: one decoder at a time borrows them */
-    struct workspace *work;
-    float *logits; size_t logits_bytes;
+    struct kv kv;                    /* one decoder at a time borrows the cache */
+    struct round_buffers buffers;
     int32_t *tokens; size_t n_tokens, n_max;     /* the text as far as any setting wrote it */
     struct decoder *d;               /* [n_settings] */
     struct state *state;             /* [n_settings][repeat], at the beginning of a window */
@@ -248,7 +247,7 @@ static int restore_partial(struct session *b, struct decoder *d, const struct st
                                 .want = none,
                                 .scored = partial_select, .scored_ctx = p };
         d->kv.n_past = x->selected;
-        int rc = model_forward(d->model, d->work, &seq, 1, NULL, 0, e);
+        int rc = model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e);
         d->kv.n_past = n_past;
         if (rc)
             return -1;
@@ -442,26 +441,18 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->n_windows ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
-/* Replaces the decoder's own cache, workspace and logits by the common ones: the addresses of buffers
- * change the time of a short pass by a tenth and more, which is no setting's merit. */
-static void lend_buffers(struct session *b, struct decoder *d)
+/* Replaces the decoder's own cache by the common one. The decoders also share the other buffers: the addresses
+ * of buffers change the time of a short pass by a tenth and more, which is no setting's merit. */
+static void lend_cache(struct session *b, struct decoder *d)
 {
     mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);
-    mem_free(d->logits, d->logits_bytes);
-    workspace_close(d->work);
     d->kv.base = b->kv.base;
-    d->logits = b->logits;
-    d->work = d->draft.work = b->work;
 }
 
-static void reclaim_buffers(struct session *b, struct decoder *d)
+static void reclaim_cache(struct session *b, struct decoder *d)
 {
-    if (d->work == b->work) {
+    if (d->kv.base == b->kv.base)
         d->kv.base = NULL;
-        d->logits = NULL;
-        d->logits_bytes = 0;
-        d->work = NULL;
-    }
 }
 
 static int open_decoders(struct session *b, struct err *e)
@@ -486,21 +477,19 @@ static int open_decoders(struct session *b, struct err *e)
         s->setup[i].heads = s->setup[i].draft.drafters >> SOURCE_HEADS & 1 ? &s->engine.heads : NULL;
         s->setup[i].draft_model =
             s->int8 && draft_wants_int8(&s->setup[i].draft, m->dev) ? &s->engine.int8 : NULL;
+        s->setup[i].buffers = &b->buffers;
+        rows = MAX(rows, decode_verify_rows(&s->setup[i]));
+        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
+    }
+    if (round_buffers_open(&b->buffers, m, work_rows, rows, b->n_max, e))
+        return -1;
+    for (size_t i = 0; i < s->n_settings; i++) {
         if (decode_open(&b->d[i], m, &s->sampling, &s->setup[i], b->t->prompt, b->t->n_prompt, b->n_max, e))
             return -1;
-        rows = MAX(rows, b->d[i].rows_max);
-        work_rows = MAX(work_rows, decode_work_rows(&s->setup[i], b->n_max));
-        for (size_t r = 0; r < s->point.repeat; r++)
-            save_state(&b->state[i * s->point.repeat + r], &b->d[i]);
+        for (size_t k = 0; k < s->point.repeat; k++)
+            save_state(&b->state[i * s->point.repeat + k], &b->d[i]);
+        lend_cache(b, &b->d[i]);
     }
-    b->logits_bytes = rows * m->config.vocab * sizeof *b->logits;
-    b->logits = mem_alloc(b->logits_bytes);
-    if (!b->logits)
-        return err_set(e, ERR_FAILED, "bench: out of memory for %zu rows of logits", rows);
-    if (workspace_open(&b->work, m, work_rows, b->n_max + PARTIAL_ROWS_MAX, e))
-        return -1;
-    for (size_t i = 0; i < s->n_settings; i++)
-        lend_buffers(b, &b->d[i]);
     return 0;
 }
 
@@ -518,14 +507,12 @@ static int measure_text(struct spec *s, struct spec_text *t, struct err *e)
     for (size_t k = 0; k < t->n_windows && rc == 0; k++)
         rc = measure_window(&b, k, e);
     for (size_t i = 0; b.d && i < s->n_settings; i++) {
-        if (b.work)
-            reclaim_buffers(&b, &b.d[i]);
+        reclaim_cache(&b, &b.d[i]);
         decode_close(&b.d[i]);
     }
     t->seconds = clock_seconds() - start;
     kv_close(&b.kv);
-    mem_free(b.logits, b.logits_bytes);
-    workspace_close(b.work);
+    round_buffers_close(&b.buffers);
     free(b.d);
     free(b.state);
     free(b.tokens);

@@ -53,22 +53,23 @@ int decode_open(struct decoder *d, const struct model *m, const struct sampling 
                            .rows_max = decode_verify_rows(setup) };
     for (size_t i = 0; i < n_prompt; i++)
         assert(prompt[i] >= 0 && (size_t)prompt[i] < c->vocab);
-    d->logits_bytes = d->rows_max * c->vocab * sizeof *d->logits;
+    d->buffers = setup->buffers ? setup->buffers : &d->own;
     d->tokens = calloc(n_max, sizeof *d->tokens);
-    d->logits = m->dev->alloc(m->dev, d->logits_bytes);
-    if (!d->tokens || !d->logits) {
+    if (!d->tokens) {
         err_set(e, ERR_FAILED, "out of memory for %zu tokens", n_max);
         goto fail;
     }
     memcpy(d->tokens, prompt, n_prompt * sizeof *prompt);
     if (kv_open(&d->kv, m->dev, &(struct kv_size){ m->dev->kv_type, c->n_layers, c->n_kv_heads, m->head_dim,
                                                    n_max, d->rows_max > 1 ? d->rows_max : 0 }, e) ||
-        workspace_open(&d->work, m, decode_work_rows(setup, n_max), n_max + PARTIAL_ROWS_MAX, e) ||
+        (!setup->buffers &&
+         round_buffers_open(&d->own, m, decode_work_rows(setup, n_max), d->rows_max, n_max, e)) ||
         device_sampler_open(&d->sampler, m, p, d->rows_max, e) || stats_open(&d->stats, n_max, e))
         goto fail;
     d->draft = (struct drafting){ .set = setup->draft, .model = m, .draft_model = setup->draft_model,
-                                  .heads = setup->heads, .kv = &d->kv, .work = d->work,
+                                  .heads = setup->heads, .kv = &d->kv, .buffers = d->buffers,
                                   .sampler = d->sampler };
+    assert(d->buffers->model == m && d->buffers->n_max >= n_max && d->buffers->verify_rows >= d->rows_max);
     if (draft_open(&d->draft, p, n_max, e))
         goto fail;
     return 0;
@@ -82,11 +83,8 @@ void decode_close(struct decoder *d)
     draft_close(&d->draft);
     stats_close(&d->stats);
     device_sampler_close(d->sampler);
-    if (d->work)
-        workspace_close(d->work);
+    round_buffers_close(&d->own);
     kv_close(&d->kv);
-    if (d->model)
-        d->model->dev->free(d->model->dev, d->logits, d->logits_bytes);
     free(d->tokens);
     *d = (struct decoder){0};
 }
@@ -121,7 +119,7 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
     while (d->kv.n_past < of && r == 0) {
         size_t n = MIN((size_t)PREFILL_ROWS, of - d->kv.n_past);
         struct pass_seq seq = { .kv = &d->kv, .n = n, .token = d->tokens + d->kv.n_past, .want = none };
-        if (model_forward(d->model, d->work, &seq, 1, NULL, 0, e))
+        if (model_forward(d->model, d->buffers->work, &seq, 1, NULL, 0, e))
             return err_while(e, "prompt token %zu", d->kv.n_past);
         kv_advance(&d->kv, n);
         d->count.prefill_tokens += n;
@@ -149,18 +147,20 @@ static int time_passes(struct decoder *d, struct err *e)
     static const uint8_t all[COST_ROWS_MAX] = { [0 ... COST_ROWS_MAX - 1] = 1 };  /* every row has logits */
     static const int32_t parent[COST_ROWS_MAX] = { -1 };    /* all but the first below the root */
     struct planner *p = &d->draft.planner;
+    struct workspace *work = d->buffers->work;
+    float *logits = d->buffers->logits;
     int32_t token[COST_ROWS_MAX];
     for (size_t i; (i = planner_size_due(p, d->n_max - d->n_tokens)) < COST_SIZES;) {
         for (size_t j = 0; j < cost_rows(i); j++)
             token[j] = d->tokens[d->n_tokens - 1];
         struct pass_seq seq = { .kv = &d->kv, .n = cost_rows(i), .token = token, .want = all,
-                                .logits = d->logits };
+                                .logits = logits };
         const struct history h = history_of(d);
         const double start = clock_seconds();
-        int rc = model_forward_begin(d->model, d->work, &seq, 1, e);
+        int rc = model_forward_begin(d->model, work, &seq, 1, e);
         if (rc == 0) {
-            device_sampler_set_tree(d->sampler, d->logits, &h, seq.n, parent, token);
-            rc = model_forward_end(d->model, d->work, &seq, 1, e);
+            device_sampler_set_tree(d->sampler, logits, &h, seq.n, parent, token);
+            rc = model_forward_end(d->model, work, &seq, 1, e);
         }
         if (rc && *d->model->dev->error)
             return -1;
@@ -172,33 +172,56 @@ static int time_passes(struct decoder *d, struct err *e)
     return 0;
 }
 
-/* Drafts a round; the tree then has the kept candidates. */
-static int draft(struct decoder *d, struct err *e)
+/* Drafts a round; the trees then have the kept candidates. */
+static int draft(struct decoder *const *d, size_t n, struct err *e)
 {
-    struct drafting *g = &d->draft;
-    struct tree *t = g->tree;
+    struct drafting *g[BATCH_MAX];
     const double start = clock_seconds();
-    g->tokens = d->tokens, g->n_tokens = d->n_tokens, g->n_prompt = d->n_prompt;
-    tree_start(t, d->tokens[d->n_tokens - 1], d->n_max - d->n_tokens - 1);
-    if (draft_round(g, drafters_all, d->kv.n_past, e))
+    double planning = 0;
+    for (size_t i = 0; i < n; i++) {
+        g[i] = &d[i]->draft;
+        g[i]->tokens = d[i]->tokens, g[i]->n_tokens = d[i]->n_tokens, g[i]->n_prompt = d[i]->n_prompt;
+        tree_start(g[i]->tree, d[i]->tokens[d[i]->n_tokens - 1], d[i]->n_max - d[i]->n_tokens - 1);
+    }
+    if (draft_round(g, n, drafters_all, e))
         return -1;
-    d->round.expected = 0;
-    for (size_t i = 1; i < t->n_kept; i++)
-        d->round.expected += t->node[t->kept[i]].reach;
-    d->round.draft_passes = g->passes;
-    d->round.control = g->planner_seconds;
-    d->round.draft = clock_seconds() - start - g->planner_seconds;
+    for (size_t i = 0; i < n; i++)
+        planning += g[i]->planner_seconds;
+    for (size_t i = 0; i < n; i++) {
+        const struct tree *t = g[i]->tree;
+        struct round_stats *r = &d[i]->round;
+        r->expected = 0;
+        for (size_t k = 1; k < t->n_kept; k++)
+            r->expected += t->node[t->kept[k]].reach;
+        r->draft_passes = g[i]->passes;
+        r->control = r->calibrating + g[i]->planner_seconds;
+        r->draft = (clock_seconds() - start - planning) / (double)n;
+        r->refreshes = g[i]->partial.refreshes;
+    }
     return 0;
 }
 
-/* One pass of the model over the kept nodes of all decoders. A device that samples does so after each node.
- * The rows of a chain go directly to their places after the committed rows. */
+static size_t rows_of(struct decoder *const *d, size_t n)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++)
+        rows += d[i]->draft.tree->n_kept;
+    return rows;
+}
+
+/* One pass of the model over the kept nodes of n decoders. A device that samples does so after each node. The
+ * rows of a chain go directly to their places after the committed rows. */
 static int verify(struct decoder *const *d, size_t n, struct err *e)
 {
     static const uint8_t all[TREE_ROWS_MAX] = { [0 ... TREE_ROWS_MAX - 1] = 1 };
+    struct round_buffers *b = d[0]->buffers;
     struct pass_seq seq[BATCH_MAX];
+    const size_t rows = rows_of(d, n);
+    float *logits = b->logits;
     for (size_t i = 0; i < n; i++) {
         struct tree *t = d[i]->draft.tree;
+        d[i]->logits = logits;
+        logits += t->n_kept * d[i]->model->config.vocab;
         seq[i] = (struct pass_seq){ .kv = &d[i]->kv, .n = t->n_kept, .token = t->kept_token, .want = all,
                                     .logits = d[i]->logits };
         if (!tree_is_chain(t))
@@ -208,8 +231,8 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
             seq[i].scored_ctx = &d[i]->draft.partial;
         }
     }
-    double start = clock_seconds();
-    int rc = model_forward_begin(d[0]->model, d[0]->work, seq, n, e);
+    const double start = clock_seconds();
+    int rc = model_forward_begin(d[0]->model, b->work, seq, n, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         const struct tree *t = d[i]->draft.tree;
         const struct history h = history_of(d[i]);
@@ -217,15 +240,15 @@ static int verify(struct decoder *const *d, size_t n, struct err *e)
             device_sampler_set_tree(d[i]->sampler, d[i]->logits, &h, t->n_kept, t->kept_parent,
                                     t->kept_token);
     }
-    if (rc || model_forward_end(d[0]->model, d[0]->work, seq, n, e))
+    if (rc || model_forward_end(d[0]->model, b->work, seq, n, e))
         return err_while(e, "token %zu", d[0]->n_tokens - d[0]->n_prompt);
+    const double seconds = clock_seconds() - start;
     for (size_t i = 0; i < n; i++) {
         struct decoder *x = d[i];
-        x->round.verify = clock_seconds() - start;
+        const size_t own = x->draft.tree->n_kept;
+        x->round.verify = seconds * (double)own / (double)rows;
         x->round.refreshes = x->draft.partial.refreshes - x->round.refreshes;
-        if (n == 1)
-            planner_verified(&x->draft.planner, x->kv.n_past, x->draft.tree->n_kept, x->round.verify,
-                             !x->round.refreshes);
+        planner_verified(&x->draft.planner, x->kv.n_past, own, rows, seconds, !x->round.refreshes);
     }
     return 0;
 }
@@ -331,56 +354,122 @@ static double plain_seconds(const struct decoder *d, size_t tokens)
     return pass > 0 ? pass + r->seconds - r->draft - r->verify - r->control : r->seconds / (double)tokens;
 }
 
-/* After a failed pass: keeps the roots alone, so that a guess with values that are not finite does not end
- * the text. Returns whether there were guesses. */
-static bool forget_guesses(struct decoder *const *d, size_t n)
+/* After a pass over d alone failed: keeps the root, so that a guess with values that are not finite does not
+ * end the text. Returns whether guesses existed. */
+static bool forget_guesses(struct decoder *d)
 {
-    bool any = false;
-    for (size_t i = 0; i < n && !verify_published(&d[i]->draft.set) && !*d[i]->model->dev->error; i++) {
-        any |= d[i]->draft.tree->n_kept > 1;
-        tree_keep(d[i]->draft.tree, 1);
-        /* clears the rows of a chain: no weight makes a NaN finite */
-        kv_truncate(&d[i]->kv, d[i]->kv.n_past);
+    const bool any = d->draft.tree->n_kept > 1;
+    if (!any || verify_published(&d->draft.set) || *d->model->dev->error)
+        return false;
+    tree_keep(d->draft.tree, 1);
+    return true;
+}
+
+/* After a successful pass over the decoders: appends the tokens that it verified. */
+static void accept_pass(struct decoder *const *d, size_t n)
+{
+    const float *residual = workspace_residual(d[0]->buffers->work);    /* of all rows of the pass */
+    for (size_t i = 0; i < n; i++) {
+        const struct device *dev = d[i]->model->dev;
+        const size_t rows = d[i]->draft.tree->n_kept;
+        uint32_t path[TREE_DEPTH_MAX + 1];
+        int32_t bonus;
+        const size_t n_path = accept(d[i], path, &bonus);
+        if (*dev->error) {
+            d[i]->failed = true;
+            err_set(&d[i]->why, ERR_FAILED, "%s: %s", dev->name, dev->error);
+            continue;
+        }
+        describe_round(d[i], path, n_path);
+        commit(d[i], path, n_path, bonus, residual);
+        residual += rows * d[i]->model->config.hidden;
     }
-    return any;
+}
+
+/* Verifies n decoders in one pass and appends their tokens. After a failure each decoder gets a pass of its
+ * own, then one without guesses, so that a value that is not finite ends its own text only. */
+static void verify_and_accept(struct decoder *const *d, size_t n)
+{
+    struct err e;
+    int rc = verify(d, n, &e);
+    if (rc == 0)
+        accept_pass(d, n);
+    for (size_t i = 0; i < n && rc; i++)
+        kv_truncate(&d[i]->kv, d[i]->kv.n_past);     /* no weight makes a NaN of a chain's row finite */
+    for (size_t i = 0; i < n && rc; i++) {
+        struct decoder *x = d[i];
+        int alone = n > 1 ? verify(&x, 1, &e) : -1;
+        if (alone && n > 1)
+            kv_truncate(&x->kv, x->kv.n_past);
+        if (alone && forget_guesses(x))
+            alone = verify(&x, 1, &e);
+        if (alone == 0)
+            accept_pass(&x, 1);
+        else
+            x->failed = true, x->why = e;
+    }
+}
+
+/* How many of the n decoders one pass can verify. */
+static size_t pass_fits(struct decoder *const *d, size_t n)
+{
+    size_t k = 1, rows = d[0]->draft.tree->n_kept;
+    assert(rows <= d[0]->buffers->verify_rows);
+    while (k < n && rows + d[k]->draft.tree->n_kept <= d[0]->buffers->verify_rows)
+        rows += d[k++]->draft.tree->n_kept;
+    return k;
+}
+
+/* The round took `seconds`, of which each decoder gets its share by rows. */
+static int end_round(struct decoder *const *d, size_t n, double seconds, size_t to_host, struct err *e)
+{
+    struct planner *p[BATCH_MAX];
+    const size_t rows = rows_of(d, n);
+    size_t n_done = 0;
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct round_stats *r = &d[i]->round;
+        if (d[i]->failed) {
+            *e = d[i]->why;
+            rc = -1;
+            continue;
+        }
+        r->seconds = r->calibrating + seconds * (double)d[i]->draft.tree->n_kept / (double)rows;
+        r->to_host = to_host;
+        r->plain = plain_seconds(d[i], r->tokens);
+        planner_done(&d[i]->draft.planner, r->tokens, r->expected, seconds / (double)n);
+        p[n_done++] = &d[i]->draft.planner;
+    }
+    if (n_done == n)
+        planner_round_done(p, n, seconds);
+    return rc;
 }
 
 int decode_round(struct decoder *const *d, size_t n, struct err *e)
 {
     const struct device *dev = d[0]->model->dev;
     const size_t downloaded = dev->downloaded;
-    double start = clock_seconds();
+    int rc = 0;
     assert(n >= 1 && n <= BATCH_MAX);
-    for (size_t i = 0; i < n; i++) {
-        assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1);
-        double before = clock_seconds();
-        if (time_passes(d[i], e))
-            return -1;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const double before = clock_seconds();
+        assert(d[i]->n_tokens < d[i]->n_max && d[i]->kv.n_past == d[i]->n_tokens - 1 &&
+               d[i]->buffers == d[0]->buffers);
+        d[i]->failed = false;
+        rc = time_passes(d[i], e);
         d[i]->round.calibrating = clock_seconds() - before;
-        if (draft(d[i], e))
-            return -1;
-        d[i]->round.control += d[i]->round.calibrating;
-        d[i]->round.refreshes = d[i]->draft.partial.refreshes;
     }
-    if (verify(d, n, e) && (!forget_guesses(d, n) || verify(d, n, e)))
+    const double start = clock_seconds();
+    if (rc || draft(d, n, e)) {
+        for (size_t i = 0; i < n; i++)
+            d[i]->failed = true, d[i]->why = *e;
         return -1;
-    const float *residual = workspace_residual(d[0]->work);     /* of all rows of the pass */
-    for (size_t i = 0; i < n; i++) {         /* nothing above this line changed the text */
-        uint32_t path[TREE_DEPTH_MAX + 1];
-        int32_t bonus;
-        const size_t n_path = accept(d[i], path, &bonus);
-        if (*dev->error)
-            return err_set(e, ERR_FAILED, "%s: %s", dev->name, dev->error);
-        describe_round(d[i], path, n_path);
-        commit(d[i], path, n_path, bonus, residual);
-        residual += d[i]->draft.tree->n_kept * d[i]->model->config.hidden;
-        d[i]->round.seconds = clock_seconds() - start;
-        d[i]->round.to_host = dev->downloaded - downloaded;
-        d[i]->round.plain = plain_seconds(d[i], n_path);
-        planner_done(&d[i]->draft.planner, n_path, d[i]->round.expected,
-                     (d[i]->round.seconds - d[i]->round.calibrating) / (double)n);
     }
-    return 0;
+    for (size_t i = 0, some; i < n; i += some) {
+        some = pass_fits(d + i, n - i);
+        verify_and_accept(d + i, some);
+    }
+    return end_round(d, n, clock_seconds() - start, dev->downloaded - downloaded, e);
 }
 
 int decode_step(struct decoder *d, struct err *e) { return decode_round(&d, 1, e); }

@@ -24,12 +24,14 @@
 #include "src/sample/device_sampler.h"
 #include "src/sample/sample.h"
 
-enum { PREFILL_ROWS = 256, BATCH_MAX = 16 };
+enum { PREFILL_ROWS = 256 };
 
 struct decode_setup {                /* how tokens are found, not which tokens */
     struct draft_settings draft;     /* all zero: plain decoding */
     const struct heads *heads;       /* or NULL; borrowed, shared */
     const struct model *draft_model; /* the model in 8 bits; NULL: drafts use the model; borrowed, shared */
+    /* Buffers that several decoders of the model share; borrowed. NULL: the decoder opens its own. */
+    struct round_buffers *buffers;
 };
 
 struct decode_counters {             /* the prefills of this decoder */
@@ -40,18 +42,19 @@ struct decode_counters {             /* the prefills of this decoder */
 struct decoder {                     /* {0} is closed */
     const struct model *model;       /* borrowed, shared */
     struct kv kv;
-    struct workspace *work;
+    struct round_buffers *buffers;   /* of its rounds: borrowed, or `own` */
+    struct round_buffers own;
     struct device_sampler *sampler;  /* samples tokens where the logits are */
     int32_t *tokens;                 /* [n_max]: prompt, then text */
     size_t n_tokens, n_prompt, n_max;
     size_t rows_max;                 /* of a verification pass */
-    float *logits;                   /* the device's [rows_max][vocab] */
-    size_t logits_bytes;
+    float *logits;                   /* of the last pass: the device's [kept nodes][vocab], in the buffers */
     struct drafting draft;
     /* the last round; decode_add_stats adds it to `stats` */
     struct round_stats round;
     struct draft_stats stats;
     struct decode_counters count;
+    bool failed; struct err why;     /* the last round failed for this decoder alone */
 };
 
 /* Adds the memory of a decoder to the plan, item by item, without weights, KV cache, workspace and logits. */
@@ -80,8 +83,10 @@ int decode_prefill(struct decoder *d, decode_progress *progress, void *ctx, stru
 
 /* One round: appends one or more tokens. Asserts n_tokens < n_max. A failure appends nothing. */
 int decode_step(struct decoder *d, struct err *e);
-/* One round of several decoders of one model, verified in one pass. The workspace of d[0] must have room for
- * all rows and for the longest text (asserted). */
+/* One round of n <= BATCH_MAX decoders of one model that share their buffers (asserted). One pass verifies all
+ * of them, or several passes if the buffers have no room for all rows. Returns 0 if every decoder appended
+ * tokens. -1: *e is the error of one decoder; every decoder with `failed` set appended nothing, and the
+ * others appended their tokens. A failure of the device or of a drafter fails all decoders. */
 int decode_round(struct decoder *const *d, size_t n, struct err *e);
 /* Adds the last round to d->stats. `tokens` is how many of the round's tokens belong to the text: all of
  * them, except in the round in which the text ends. */

@@ -84,8 +84,8 @@ size_t draft_rows(const struct draft_settings *s)
     return rows;
 }
 
-/* Rows of draft logits: the model's own and one for each head. */
-static size_t n_logits(const struct heads *heads) { return 1 + (heads ? heads->n : 0); }
+/* Rows of logits that the heads need. Draft passes use the logits of the round. */
+static size_t n_logits(const struct heads *heads) { return heads ? heads->n : 0; }
 
 size_t draft_bytes(const struct draft_settings *s, const struct model *m, const struct heads *heads)
 {
@@ -114,7 +114,7 @@ static void start_planner(struct drafting *g)
                                .heads_share = read / (double)g->model->n_params };
     for (size_t i = 0; i < g->n_caches; i++)
         s.budget[i] = g->cache[i].budget;
-    planner_start(&g->planner, &s);
+    planner_start(&g->planner, &g->buffers->costs, &s);
 }
 
 int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struct err *e)
@@ -130,12 +130,13 @@ int draft_open(struct drafting *g, const struct sampling *p, size_t n_max, struc
     g->hidden_bytes = 2 * hidden * sizeof(float);
     if (draft_check_device(s, m->dev, e))
         goto fail;
-    g->logits = m->dev->alloc(m->dev, g->logits_bytes);
     g->hidden = m->dev->alloc(m->dev, g->hidden_bytes);
-    if (heads)
+    if (heads) {
         g->heads_scratch = m->dev->alloc(m->dev, g->heads_bytes);
+        g->logits = m->dev->alloc(m->dev, g->logits_bytes);
+    }
     g->tree = mem_alloc(g->bytes);
-    if (!g->logits || !g->hidden || !g->tree || (heads && !g->heads_scratch)) {
+    if (!g->hidden || !g->tree || (heads && (!g->heads_scratch || !g->logits))) {
         err_set(e, ERR_FAILED, "drafting: out of memory (%zu bytes)",
                 g->bytes + g->hidden_bytes + g->logits_bytes + g->heads_bytes);
         goto fail;

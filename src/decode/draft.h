@@ -16,13 +16,14 @@
 #include "kvmgr/partial.h"
 #include "ngram/ngram.h"
 #include "ngram/suffix.h"
+#include "src/decode/buffers.h"
 #include "src/decode/calibrate.h"
-#include "src/decode/planner.h"
 #include "src/decode/tree.h"
 #include "src/model/heads.h"
 #include "src/sample/device_sampler.h"
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
+enum { BATCH_MAX = 64 };             /* texts of a round */
 enum ngram_lead {                    /* the nodes that 4-grams continue */
     LEAD_FIRST,                      /* the first choice at depth 1; without candidates, the root */
     LEAD_ALL,                        /* every candidate at depth 1 */
@@ -66,14 +67,19 @@ bool draft_wants_int8(const struct draft_settings *s, const struct device *dev);
 /* Rows of the largest verification pass. */
 size_t draft_rows(const struct draft_settings *s);
 
-/* What drafters share. A decoder owns it; draft_open takes all memory. */
+struct ranking {                     /* of at most DEVICE_SAMPLER_RANKS nodes, `each` candidates of each */
+    struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
+    size_t found[DEVICE_SAMPLER_RANKS], each;
+};
+
+/* What the drafters of one text share. A decoder owns it; draft_open takes all memory. */
 struct drafting {
     struct draft_settings set;
     const struct model *model;       /* borrowed, as the next five */
     const struct model *draft_model; /* used by draft passes and heads: the model in 8 bits, or itself */
     const struct heads *heads;       /* or NULL */
     struct kv *kv;
-    struct workspace *work;
+    struct round_buffers *buffers;
     struct device_sampler *sampler;
     const int32_t *tokens; size_t n_tokens, n_prompt;      /* the text of this round */
     struct tree *tree;
@@ -84,7 +90,7 @@ struct drafting {
     bool have_hidden;
     /* the device's [hidden]: residual of the last committed row, before the final norm */
     float *hidden;
-    float *logits;                   /* the device's [(1 + HEADS_MAX)][vocab] of a draft */
+    float *logits;                   /* the device's [heads->n][vocab]; NULL without heads */
     void *heads_scratch;             /* the device's */
     struct partial partial;
     struct planner planner;
@@ -97,6 +103,7 @@ struct drafting {
     size_t passes;
     uint32_t pass_node;
     float *pass_hidden;              /* the device's [hidden], of the last draft pass */
+    struct ranking ranking;          /* of the last draft pass */
     struct ngram *ngram; size_t ngram_delay;
     struct suffix *suffix;
     size_t bytes, hidden_bytes, logits_bytes, heads_bytes;
@@ -123,9 +130,9 @@ struct drafter_ops {
     /* Before the drafter is first asked in a round: brings its state up to date. False: it cannot be asked
      * now. May be NULL. */
     bool (*prepare)(struct drafting *g);
-    /* Makes one pass of proposals. *more: a further pass in this round may be of use. Returns -1 on
-     * failure. */
-    int  (*expand)(struct drafting *g, bool *more, struct err *e);
+    /* Makes one pass of proposals for each of n <= BATCH_MAX texts of a round. more[i]: a further pass for
+     * text i may be of use. Returns -1 on failure. */
+    int  (*expand)(struct drafting *const *g, size_t n, bool *more, struct err *e);
     /* Optional, of a drafter that makes passes: asks the heads on the hidden state of its last pass and adds
      * their guesses below those of the pass, as TokenSwift does. False: no heads, or no guess to continue. */
     bool (*ahead)(struct drafting *g);
@@ -160,19 +167,17 @@ void draft_reset(struct drafting *g, struct device_sampler *sampler);
 size_t draft_propose(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                      enum source source, enum guess kind, size_t ahead);
 /* The two halves of draft_propose, for at most DEVICE_SAMPLER_RANKS nodes: the pass ends between them. */
-struct ranking {
-    struct candidate best[DEVICE_SAMPLER_RANKS * RANK_MAX];
-    size_t found[DEVICE_SAMPLER_RANKS], each;
-};
 void draft_rank(struct drafting *g, const uint32_t *node, size_t n, const float *logits, size_t k,
                 struct ranking *r);
 size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struct ranking *r, size_t k,
                  enum source source, enum guess kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* One round: plans it at `length` tokens of the cache, asks the drafters of the plan, and keeps the
- * candidates that pay. tree_start() comes first. -1: a drafter failed. */
-int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e);
+/* One round of n texts: plans it, asks the drafters of the plan, each for all texts that want it, and keeps
+ * the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called tree_start(). -1: a
+ * drafter failed. */
+int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters,
+                struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */
 size_t draft_width(const struct drafting *g, uint32_t node);
 /* Adds a tree of the guesses of heads 0..n-1 below `node`. logits: [n][vocab]; head 0 guesses the

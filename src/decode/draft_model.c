@@ -7,15 +7,18 @@
 /* ---- heads on the hidden state of the last verified row ---- */
 
 /* The hidden state stands at the position before the root, so head 0 guesses the token after the root. */
-static int heads_expand(struct drafting *g, bool *more, struct err *e)
+static int heads_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
 {
     (void)e;
-    *more = false;
-    if (!g->have_hidden)
-        return 0;
-    size_t n = g->set.n_width ? MIN(g->heads->n, g->set.n_width) : g->heads->n;
-    heads_forward(g->heads, g->draft_model, g->hidden, 1, n, g->logits, g->heads_scratch);
-    draft_propose_heads(g, 0, g->logits, n, GUESS_VERIFIED);
+    for (size_t i = 0; i < n; i++) {
+        struct drafting *x = g[i];
+        more[i] = false;
+        if (!x->have_hidden)
+            continue;
+        const size_t heads = x->set.n_width ? MIN(x->heads->n, x->set.n_width) : x->heads->n;
+        heads_forward(x->heads, x->draft_model, x->hidden, 1, heads, x->logits, x->heads_scratch);
+        draft_propose_heads(x, 0, x->logits, heads, GUESS_VERIFIED);
+    }
     return 0;
 }
 
@@ -50,64 +53,114 @@ static bool partial_prepare(struct drafting *g)
 static bool heads_ahead(struct drafting *g)
 {
     const struct tree *t = g->tree;
-    const size_t vocab = g->model->config.vocab, depth = t->node[g->pass_node].depth;
+    const size_t depth = t->node[g->pass_node].depth;
     size_t n = g->heads && g->set.drafters >> SOURCE_HEADS & 1 ? g->heads->n : 0;
     if (g->set.n_width)
         n = MIN(n, g->set.n_width - MIN(g->set.n_width, depth + 1));
     uint32_t next = g->passes ? tree_best_child(t, g->pass_node) : 0;
     if (!n || !next)
         return false;
-    heads_forward(g->heads, g->draft_model, g->pass_hidden, 1, n, g->logits + vocab, g->heads_scratch);
+    heads_forward(g->heads, g->draft_model, g->pass_hidden, 1, n, g->logits, g->heads_scratch);
     if (!g->set.n_width)
-        draft_propose_heads(g, next, g->logits + vocab, n, GUESS_AHEAD);
+        draft_propose_heads(g, next, g->logits, n, GUESS_AHEAD);
     for (uint32_t c = t->node[g->pass_node].first; c && g->set.n_width; c = t->node[c].next)
         if (t->node[c].sources >> SOURCE_PARTIAL & 1)
-            draft_propose_heads(g, c, g->logits + vocab, n, GUESS_AHEAD);
+            draft_propose_heads(g, c, g->logits, n, GUESS_AHEAD);
     return true;
 }
 
-static int partial_expand(struct drafting *g, bool *more, struct err *e)
+/* The next draft pass of a text: the node that it continues and its slot in the partial cache. false: the
+ * chain has ended. */
+static bool partial_next(const struct drafting *g, uint32_t *node, size_t *slot)
 {
-    struct tree *t = g->tree;
-    struct kv *kv = partial_kv(&g->partial);
-    const size_t n_past = kv->n_past, at = n_past + g->passes;
-    uint32_t node = g->passes ? tree_best_child(t, g->pass_node) : 0;
-    *more = false;
-    if (g->passes == DRAFT_PASSES_MAX || (g->passes && !node) || t->node[node].depth >= t->max_depth ||
-        at >= kv->n_max)
-        return 0;
-    struct pass_seq seq = { .kv = kv, .n = 1, .token = &t->node[node].token, .shift = g->kv->n_past - n_past,
-                            .logits = g->logits };
-    double start = g->clock();
+    const struct tree *t = g->tree;
+    const struct kv *kv = partial_kv((struct partial *)&g->partial);
+    *node = g->passes ? tree_best_child(t, g->pass_node) : 0;
+    *slot = kv->n_past + g->passes;
+    return g->passes < DRAFT_PASSES_MAX && (!g->passes || *node) && t->node[*node].depth < t->max_depth &&
+           *slot < kv->n_max;
+}
+
+/* Adds the ranked guesses of a pass at `node`, whose residual is given. Returns the number of new nodes. */
+static size_t partial_take(struct drafting *g, uint32_t node, const float *residual)
+{
+    const struct tree *t = g->tree;
     struct device *dev = g->model->dev;
-    struct ranking r;
-    kv->n_past = at;
-    int rc = model_forward_begin(g->draft_model, g->work, &seq, 1, e);
-    double seconds = g->clock() - start;
-    g->passes++;
-    if (rc == 0) {
-        draft_rank(g, &node, 1, g->logits, draft_width(g, node), &r);
-        rc = model_forward_end(g->draft_model, g->work, &seq, 1, e);
-    }
-    kv->n_past = n_past;
-    if (!dev->host_memory)
-        seconds = g->clock() - start;   /* a device has finished when its ranking is there */
-    planner_passed(&g->planner, seconds);
-    if (rc) {                                /* guesses alone are lost; no NaN may stay in a slot */
-        g->passes--;
-        kv_truncate(kv, n_past);
-        return 0;
-    }
     g->pass_node = node;
     if (g->heads)
-        dev->copy(dev, g->pass_hidden, workspace_residual(g->work),
-                  g->model->config.hidden * sizeof *g->pass_hidden);
-    size_t added = draft_add(g, &node, 1, &r, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+        dev->copy(dev, g->pass_hidden, residual, g->model->config.hidden * sizeof *g->pass_hidden);
+    const size_t added = draft_add(g, &node, 1, &g->ranking, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
     /* with the planner the heads are asked once, after the last pass */
     if (g->set.n_width && !heads_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)
-            tree_chain(t, c);
-    *more = added > 0;
+            tree_chain(g->tree, c);
+    return added;
+}
+
+/* One pass for n texts with the same draft model. */
+static int pass_of(struct drafting *const *g, const uint32_t *node, size_t n, size_t *added, struct err *e)
+{
+    struct round_buffers *b = g[0]->buffers;
+    struct device *dev = g[0]->model->dev;
+    const size_t vocab = g[0]->model->config.vocab, hidden = g[0]->model->config.hidden;
+    struct pass_seq seq[BATCH_MAX];
+    size_t n_past[BATCH_MAX];
+    const double start = g[0]->clock();
+    assert(n <= b->verify_rows);
+    for (size_t i = 0; i < n; i++) {
+        struct kv *kv = partial_kv(&g[i]->partial);
+        n_past[i] = kv->n_past;
+        seq[i] = (struct pass_seq){ .kv = kv, .n = 1, .token = &g[i]->tree->node[node[i]].token,
+                                    .shift = g[i]->kv->n_past - n_past[i], .logits = b->logits + i * vocab };
+        kv->n_past += g[i]->passes++;
+    }
+    int rc = model_forward_begin(g[0]->draft_model, b->work, seq, n, e);
+    double seconds = g[0]->clock() - start;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        draft_rank(g[i], &node[i], 1, seq[i].logits, draft_width(g[i], node[i]), &g[i]->ranking);
+    if (rc == 0)
+        rc = model_forward_end(g[0]->draft_model, b->work, seq, n, e);
+    if (!dev->host_memory)
+        seconds = g[0]->clock() - start;     /* a device has finished when its ranking is there */
+    for (size_t i = 0; i < n; i++) {
+        seq[i].kv->n_past = n_past[i];
+        planner_passed(&g[i]->planner, n, seconds / (double)n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        added[i] = 0;
+        if (rc) {                            /* guesses alone are lost; no NaN may stay in a slot */
+            g[i]->passes--;
+            kv_truncate(seq[i].kv, n_past[i]);
+        } else {
+            added[i] = partial_take(g[i], node[i], workspace_residual(b->work) + i * hidden);
+        }
+    }
+    return 0;
+}
+
+static int partial_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    struct drafting *live[BATCH_MAX];
+    uint32_t node[BATCH_MAX];
+    size_t at[BATCH_MAX], added[BATCH_MAX], slot;
+    bool done[BATCH_MAX] = { false };
+    for (size_t first = 0; first < n; first++) {     /* texts with another draft model need another pass */
+        size_t n_live = 0;
+        for (size_t i = first; i < n; i++) {
+            if (done[i] || g[i]->draft_model != g[first]->draft_model)
+                continue;
+            more[i] = false;
+            done[i] = true;
+            if (partial_next(g[i], &node[n_live], &slot)) {
+                at[n_live] = i;
+                live[n_live++] = g[i];
+            }
+        }
+        if (n_live && pass_of(live, node, n_live, added, e))
+            return -1;
+        for (size_t i = 0; i < n_live; i++)
+            more[at[i]] = added[i] > 0;
+    }
     return 0;
 }
 

@@ -12,52 +12,14 @@ static unsigned ways(const struct drafting *g, size_t length)
     return mask;
 }
 
-static int ask(struct drafting *g, const struct drafter_ops *ops, struct err *e)
+/* Plans for one of n texts. Its cache holds every token but the last. */
+static void plan(struct drafting *g, size_t n)
 {
     struct planner *p = &g->planner;
-    bool more;
-    size_t rows;
-    if (!p->on)
-        return ops->expand(g, &more, e);
-    const double start = g->clock(), before = planner_value(p, g->tree, &rows);
-    if (ops->expand(g, &more, e))
-        return -1;
-    planner_asked(p, ops->source, before, planner_value(p, g->tree, &rows), g->clock() - start);
-    return 0;
-}
-
-static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
-{
-    struct planner *p = &g->planner;
-    size_t rows;
-    const double start = g->clock(), before = planner_value(p, g->tree, &rows);
-    ops->ahead(g);
-    planner_asked(p, HEADS_AHEAD, before, planner_value(p, g->tree, &rows), g->clock() - start);
-}
-
-/* Makes a chain of draft passes. Each starts at the likeliest guess of the one before. */
-static int ask_passes(struct drafting *g, const struct drafter_ops *ops, struct err *e)
-{
-    struct planner *p = &g->planner;
-    bool more = true;
-    while (more && g->passes < p->plan.passes) {
-        const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
-        if ((g->passes && !node) ||
-            (p->on && g->set.draft_passes < 0 && !planner_pass_pays(p, g->tree, g->tree->node[node].reach)))
-            break;
-        if (ops->expand(g, &more, e))
-            return -1;
-    }
-    return 0;
-}
-
-int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, size_t length, struct err *e)
-{
-    struct planner *p = &g->planner;
-    size_t rows = TREE_ROWS_MAX;
     /* A fixed tree with draft passes asks the heads after each pass, as TokenSwift does. */
     const bool fixed = !p->on && g->set.drafters >> SOURCE_PARTIAL & 1;
     const unsigned not_asked = 1u << SOURCE_PARTIAL | (fixed || !g->heads) << SOURCE_HEADS;
+    const size_t length = g->n_tokens - 1;
     const double start = g->clock();
     const struct plan_state s = { .ways = ways(g, length),
                                   .asks = g->set.drafters & ~not_asked,
@@ -66,24 +28,112 @@ int draft_round(struct drafting *g, const struct drafter_ops *const *drafters, s
                                                                                     : 0,
                                   .deepest = g->tree->max_depth };
     g->passes = 0;
-    planner_begin(p, length, s);
+    planner_begin(p, length, n, s);
     g->min_reach = p->on ? (float)planner_min_reach(p) : 0;
     g->look = p->on && p->plan.look;
     g->planner_seconds = g->clock() - start;
-    for (size_t i = 0; drafters[i] && g->tree->max_depth > 0; i++) {
-        const enum source source = drafters[i]->source;
-        const bool wanted = source == SOURCE_PARTIAL ? p->plan.passes > 0 : p->plan.ask >> source & 1;
-        if (!wanted || (drafters[i]->prepare && !drafters[i]->prepare(g)))
-            continue;
-        if (source == SOURCE_PARTIAL ? ask_passes(g, drafters[i], e) : ask(g, drafters[i], e))
-            return -1;
-        if (drafters[i]->ahead && g->passes && p->plan.ask >> HEADS_AHEAD & 1)
-            ask_ahead(g, drafters[i]);
+}
+
+static bool is_wanted(struct drafting *g, const struct drafter_ops *ops)
+{
+    const struct plan *p = &g->planner.plan;
+    const bool wanted = ops->source == SOURCE_PARTIAL ? p->passes > 0 : p->ask >> ops->source & 1;
+    return wanted && g->tree->max_depth > 0 && (!ops->prepare || ops->prepare(g));
+}
+
+/* What the best choice of rows is worth so far. */
+static double value(const struct drafting *g)
+{
+    size_t rows;
+    return g->planner.on ? planner_value(&g->planner, g->tree, &rows) : 0;
+}
+
+static int ask(struct drafting *const *g, size_t n, const struct drafter_ops *ops, struct err *e)
+{
+    bool more[BATCH_MAX];
+    double before[BATCH_MAX];
+    const double start = g[0]->clock();
+    for (size_t i = 0; i < n; i++)
+        before[i] = value(g[i]);
+    if (ops->expand(g, n, more, e))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const double after = value(g[i]);
+        if (g[i]->planner.on)
+            planner_asked(&g[i]->planner, ops->source, before[i], after,
+                          (g[i]->clock() - start) / (double)n);
     }
-    const double trim = g->clock();
-    if (p->on)
-        planner_value(p, g->tree, &rows);
+    return 0;
+}
+
+static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
+{
+    const double start = g->clock(), before = value(g);
+    ops->ahead(g);
+    planner_asked(&g->planner, HEADS_AHEAD, before, value(g), g->clock() - start);
+}
+
+/* Whether a further draft pass for this text pays. It would start at the likeliest guess of the one before. */
+static bool wants_pass(const struct drafting *g)
+{
+    const struct planner *p = &g->planner;
+    const uint32_t node = g->passes ? tree_best_child(g->tree, g->pass_node) : 0;
+    return g->passes < p->plan.passes && (!g->passes || node) &&
+           (!p->on || g->set.draft_passes >= 0 ||
+            planner_pass_pays(p, g->tree, g->tree->node[node].reach));
+}
+
+/* Makes chains of draft passes. Draft pass i is one pass for every text that still wants it. */
+static int ask_passes(struct drafting *const *g, size_t n, const struct drafter_ops *ops, struct err *e)
+{
+    struct drafting *live[BATCH_MAX];
+    bool more[BATCH_MAX];
+    size_t n_live = 0;
+    for (size_t i = 0; i < n; i++)
+        if (wants_pass(g[i]))
+            live[n_live++] = g[i];
+    while (n_live > 0) {
+        if (ops->expand(live, n_live, more, e))
+            return -1;
+        size_t left = 0;
+        for (size_t i = 0; i < n_live; i++)
+            if (more[i] && wants_pass(live[i]))
+                live[left++] = live[i];
+        n_live = left;
+    }
+    return 0;
+}
+
+static void trim(struct drafting *g)
+{
+    const double start = g->clock();
+    size_t rows = TREE_ROWS_MAX;
+    if (g->planner.on)
+        planner_value(&g->planner, g->tree, &rows);
     tree_keep(g->tree, rows);
-    g->planner_seconds += g->clock() - trim;
+    g->planner_seconds += g->clock() - start;
+}
+
+int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters, struct err *e)
+{
+    assert(n >= 1 && n <= BATCH_MAX);
+    for (size_t i = 0; i < n; i++)
+        plan(g[i], n);
+    for (size_t k = 0; drafters[k]; k++) {
+        const struct drafter_ops *ops = drafters[k];
+        struct drafting *asked[BATCH_MAX];
+        size_t n_asked = 0;
+        for (size_t i = 0; i < n; i++)
+            if (is_wanted(g[i], ops))
+                asked[n_asked++] = g[i];
+        if (n_asked &&
+            (ops->source == SOURCE_PARTIAL ? ask_passes : ask)(asked, n_asked, ops, e))
+            return -1;
+        for (size_t i = 0; i < n_asked; i++)
+            if (ops->ahead && asked[i]->passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)
+                ask_ahead(asked[i], ops);
+    }
+    for (size_t i = 0; i < n; i++)
+        trim(g[i]);
     return 0;
 }

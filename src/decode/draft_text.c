@@ -70,12 +70,10 @@ static uint32_t first_choice(const struct tree *t)
     return t->node[0].first;
 }
 
-static int ngram_expand(struct drafting *g, bool *more, struct err *e)
+static void propose_ngrams(struct drafting *g)
 {
     const struct tree *t = g->tree;
     uint32_t first = g->set.ngram_lead == LEAD_ROOT ? 0 : first_choice(t);
-    (void)e;
-    *more = false;
     if (!g->set.n_width || !first)           /* with the planner both leads are asked */
         ngrams_of(g, 0);
     if (g->set.ngram_lead == LEAD_ALL)
@@ -83,6 +81,15 @@ static int ngram_expand(struct drafting *g, bool *more, struct err *e)
             ngrams_of(g, c);
     else if (first && (g->set.n_width || t->node[first].reach > g->min_reach))
         ngrams_of(g, first);
+}
+
+static int ngram_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < n; i++) {
+        more[i] = false;
+        propose_ngrams(g[i]);
+    }
     return 0;
 }
 
@@ -107,21 +114,28 @@ const struct drafter_ops draft_ngram = { .source = SOURCE_NGRAM, .item = "4-gram
 
 /* ---- the longest earlier match ---- */
 
-static int suffix_expand(struct drafting *g, bool *more, struct err *e)
+static void propose_match(struct drafting *g)
 {
     int32_t next[16];
     uint16_t cell[16];
     suffix_follow(g->suffix, g->tokens, g->n_tokens - (g->set.n_width ? 0 : g->n_tokens % TOGETHER));
     size_t n, match = suffix_longest(g->suffix, g->tokens, g->n_tokens, NULL, 0, next, 16, &n);
-    (void)e;
-    *more = false;
     if (!match)
-        return 0;
+        return;
     for (size_t i = 0; i < n; i++)
         cell[i] = cell_suffix(match, i);
     uint32_t end = propose_chain(g, 0, next, n, SOURCE_SUFFIX, cell);
     if (g->set.n_width && end)
         tree_chain(g->tree, end);
+}
+
+static int suffix_expand(struct drafting *const *g, size_t n, bool *more, struct err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < n; i++) {
+        more[i] = false;
+        propose_match(g[i]);
+    }
     return 0;
 }
 

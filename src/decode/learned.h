@@ -5,6 +5,7 @@
 
 struct learned {
     struct planner planner;
+    struct cost_model costs;
     struct calibration calibration;
     size_t current_cache;
 };

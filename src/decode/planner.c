@@ -97,14 +97,36 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
 
 /* ---- costs ---- */
 
-static double bytes(const struct planner *p, size_t length)
+/* Seconds per byte of a pass of any number of rows, at speed 1. */
+static double size_at(const struct cost_model *m, size_t rows)
 {
-    return p->weight_bytes + p->kv_bytes * (double)length;
+    size_t i = 0;
+    while (i + 2 < COST_SIZES && rows > cost_rows(i + 1))
+        i++;
+    const double from = (double)cost_rows(i);
+    return m->size[i] + (m->size[i + 1] - m->size[i]) / ((double)cost_rows(i + 1) - from) *
+                            ((double)rows - from);
+}
+
+/* The share of one of n texts in a pass of all_rows rows, `rows` of its own. */
+static double pass_share(const struct cost_model *m, size_t length, size_t n, size_t rows, size_t all_rows)
+{
+    return exp(m->speed) * (m->weight_bytes * size_at(m, all_rows) / (double)n +
+                            m->kv_bytes * (double)length * size_at(m, rows));
+}
+
+/* The same share of a draft pass, as a share of a draft pass for one text. */
+static double draft_share(const struct cost_model *m, size_t keys, size_t n)
+{
+    const double cache = m->kv_bytes * (double)keys,
+                 weights = m->draft_bytes * size_at(m, n) / (m->size[0] * (double)n);
+    return (weights + cache) / (m->draft_bytes + cache);
 }
 
 double planner_pass_seconds(const struct planner *p, size_t length)
 {
-    return exp(p->speed) * p->size[0] * bytes(p, length);
+    const size_t n = MAX(p->n_texts, (size_t)1);
+    return pass_share(p->model, length, n, 1, n);
 }
 
 /* Limits what a pass or round that other programs interrupted can change. */
@@ -112,56 +134,54 @@ static double clipped(double x) { return MAX(MIN(x, OUTLIER), -OUTLIER); }
 
 static void set_costs(struct planner *p, size_t length)
 {
+    const struct cost_model *m = p->model;
     struct costs *c = &p->costs;
-    const double speed = exp(p->speed), all = bytes(p, length);
-    for (size_t r = 1, i = 0; r <= c->rows_max; r++) {
-        i += r > cost_rows(i + 1) && i + 2 < COST_SIZES;
-        const double from = (double)cost_rows(i),
-                     slope = (p->size[i + 1] - p->size[i]) / ((double)cost_rows(i + 1) - from);
-        c->pass[r] = speed * all * (p->size[i] + slope * ((double)r - from));
-    }
+    const double speed = exp(m->speed);
+    for (size_t r = 1; r <= c->rows_max; r++)
+        c->pass[r] = pass_share(m, length, p->n_texts, r, r * p->n_texts);
     for (size_t i = 0; i < c->n_caches; i++) {
         struct cache_known *k = &p->cache[i];
-        const double read = p->draft_bytes + p->kv_bytes * (double)MIN(k->budget, length);
+        const size_t keys = MIN(k->budget, length);
         /* before the first pass over it: fewer bytes of weights save half of their share of the time */
         if (k->n == 0)
-            k->seconds = p->size[0] * (read + (p->weight_bytes - p->draft_bytes) / 2);
-        c->draft[i] = speed * k->seconds;
+            k->seconds = m->size[0] * (m->draft_bytes + m->kv_bytes * (double)keys +
+                                       (m->weight_bytes - m->draft_bytes) / 2);
+        c->draft[i] = speed * k->seconds * draft_share(m, keys, p->n_texts);
     }
     for (size_t a = 0; a < ASKS; a++)
         c->ask[a] = speed * (p->ask[a].n > 0  ? p->ask[a].seconds
-                             : HEADS >> a & 1 ? p->heads_share * p->size[0] * p->weight_bytes
+                             : HEADS >> a & 1 ? p->heads_share * m->size[0] * m->weight_bytes
                                               : 0);
-    c->drafted = exp(p->drafted);
+    c->drafted = exp(m->drafted);
 }
 
 /* Makes the costs of sizes ascend, and extrapolates sizes that were never seen from smaller sizes. */
-static void fill_sizes(struct planner *p)
+static void fill_sizes(struct cost_model *m)
 {
-    double *s = p->size;
+    double *s = m->size;
     for (size_t i = COST_SIZES - 1; i-- > 1;)
-        if (p->seen[i] > 0 && p->seen[i + 1] > 0)
+        if (m->seen[i] > 0 && m->seen[i + 1] > 0)
             s[i] = MIN(s[i], s[i + 1]);
     for (size_t i = 1; i < COST_SIZES; i++) {
         /* the slope of several steps: a single step may cross the border of a kernel's tile */
         const size_t j = i > TIMED_SIZES ? i - TIMED_SIZES : 0;
         const double slope =
             i > 1 ? (s[i - 1] - s[j]) / (double)(cost_rows(i - 1) - cost_rows(j)) : GUESS * s[0];
-        if (p->seen[i] == 0)
+        if (m->seen[i] == 0)
             s[i] = s[i - 1] + (double)(cost_rows(i) - cost_rows(i - 1)) * MAX(slope, TRIFLE * s[0]);
         s[i] = MAX(s[i], s[i - 1]);
     }
 }
 
-/* Updates the Kalman filter of (speed, drafted). A round with drafts shows their sum, another round shows
- * speed alone. Returns the logarithm of the time that the filter did not foresee, clipped. */
-static double follow(struct planner *p, double drafts, double seconds, double predicted)
+/* Updates the Kalman filter of (speed, drafted). `drafts` is the part of the round that texts with drafts
+ * take: a round with drafts shows the sum of both corrections, another round shows speed alone. Returns the logarithm of the time that the filter did not foresee, clipped. */
+static double follow(struct cost_model *m, double drafts, double seconds, double predicted)
 {
-    double *v = p->var;
+    double *v = m->var;
     const double off = clipped(log(seconds / predicted)), a = v[0] + drafts * v[1], b = v[1] + drafts * v[2],
                  all = a + drafts * b + NOISE;
-    p->speed += a / all * off;
-    p->drafted = STEADY * (p->drafted + b / all * off);
+    m->speed += a / all * off;
+    m->drafted = STEADY * (m->drafted + b / all * off);
     v[0] += DRIFT - a * a / all;
     v[1] = STEADY * (v[1] - a * b / all);
     v[2] = STEADY * STEADY * (v[2] - b * b / all) + SPREAD * (1 - STEADY * STEADY);
@@ -170,24 +190,25 @@ static double follow(struct planner *p, double drafts, double seconds, double pr
 
 /* Changes the costs of the sizes around `rows` by what the filter did not foresee (off). The cost of one row
  * stays: it is the unit of speed. */
-static void correct_sizes(struct planner *p, double rows, double off)
+static void correct_sizes(struct cost_model *m, double rows, double off)
 {
     for (size_t i = 1; i < COST_SIZES; i++) {
         const double lo = (double)cost_rows(i - 1), mid = (double)cost_rows(i), hi = (double)cost_rows(i + 1),
                      near = MAX(0, MIN((rows - lo) / (mid - lo), (hi - rows) / (hi - mid)));
-        p->size[i] *= exp(near * off / (p->seen[i] + 2));
-        p->seen[i] = MIN(p->seen[i] + near, SEEN);
+        m->size[i] *= exp(near * off / (m->seen[i] + 2));
+        m->seen[i] = MIN(m->seen[i] + near, SEEN);
     }
-    fill_sizes(p);
+    fill_sizes(m);
 }
 
 size_t planner_size_due(const struct planner *p, size_t left)
 {
-    const size_t n = p->timed, next = n < TIMED_SIZES ? n + 1 : n % 2 ? 1 + n / 2 % TIMED_SIZES : 0;
-    /* no round of this text alone has shown a one-row pass: time one */
-    if (p->on && p->seen[0] == 0)
+    const struct cost_model *m = p->model;
+    const size_t n = m->timed, next = n < TIMED_SIZES ? n + 1 : n % 2 ? 1 + n / 2 % TIMED_SIZES : 0;
+    /* no round of a text alone has shown a one-row pass: time one */
+    if (p->on && m->seen[0] == 0)
         return p->rounds > 0 ? 0 : COST_SIZES;
-    const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : p->seconds > p->next_timing;
+    const bool due = n < TIMED_SIZES ? left >= WORTH_TIMING : m->seconds > m->next_timing;
     return p->on && due && plan_drafts(&p->plan) && cost_rows(next) <= MIN(p->costs.rows_max, left)
                ? next
                : COST_SIZES;
@@ -195,19 +216,20 @@ size_t planner_size_due(const struct planner *p, size_t left)
 
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds)
 {
-    const double now = seconds / exp(p->speed) / bytes(p, length),
-                 most = MIN(now, (double)cost_rows(i) * p->size[0]);
-    p->seconds += seconds;
-    p->next_timing = p->seconds + seconds / TIMING_SHARE;
-    p->timed += p->seen[0] > 0;
-    if (p->seen[0] == 0)
-        p->size[0] = now;
+    struct cost_model *m = p->model;
+    const double bytes = m->weight_bytes + m->kv_bytes * (double)length,
+                 now = seconds / exp(m->speed) / bytes, most = MIN(now, (double)cost_rows(i) * m->size[0]);
+    m->seconds += seconds;
+    m->next_timing = m->seconds + seconds / TIMING_SHARE;
+    m->timed += m->seen[0] > 0;
+    if (m->seen[0] == 0)
+        m->size[0] = now;
     else if (i == 0)
-        follow(p, 0, now, p->size[0]);
+        follow(m, 0, now, m->size[0]);
     else                             /* r rows never take longer than r passes: that was a disturbance */
-        p->size[i] = p->timed <= TIMED_SIZES ? most : p->size[i] * exp(clipped(log(most / p->size[i])) / 2);
-    p->seen[i] = SEEN / 2;
-    fill_sizes(p);
+        m->size[i] = m->timed <= TIMED_SIZES ? most : m->size[i] * exp(clipped(log(most / m->size[i])) / 2);
+    m->seen[i] = SEEN / 2;
+    fill_sizes(m);
 }
 
 /* ---- chances ---- */
@@ -233,9 +255,9 @@ static struct chances optimistic(const struct planner *p, const struct plan_stat
             for (size_t a = 0; a < ASKS; a++)
                 h.gain[d][a] += HEADS >> a & 1 ? UNKNOWN * PRIOR / (p->gain[d][a].n + PRIOR) : 0;
     else if (x->ways == 1u << NO_CACHE)
-        h.made[0] *= exp(2 * sqrt(p->var[0]));
+        h.made[0] *= exp(2 * sqrt(p->model->var[0]));
     else {
-        h.made[1] *= exp(sqrt(p->var[2]));
+        h.made[1] *= exp(sqrt(p->model->var[2]));
         for (size_t i = 0; i < p->costs.n_caches; i++)
             h.hit[i] = MIN(h.hit[i] + 2 * sqrt(h.hit[i] * (1 - h.hit[i]) / (p->cache[i].trials + PRIOR)),
                            1 - TRIFLE);
@@ -281,12 +303,13 @@ static bool goes_on(struct planner *p, const struct plan_state *s, const struct 
                                                 optimistic_rate(p, &p->trial) > best->rate * MARGIN));
 }
 
-void planner_begin(struct planner *p, size_t length, struct plan_state s)
+void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s)
 {
+    p->n_texts = n_texts;
     p->predicted = 0;
     p->rows = 0;
     s.last = p->plan;
-    if (!p->on || p->seen[0] == 0) {
+    if (!p->on || p->model->seen[0] == 0) {
         const size_t passes = MIN((size_t)MAX(s.passes, 0), (size_t)PASSES_MAX);
         p->plan = (struct plan){ .way = passes > 0,
                                  .passes = passes,
@@ -366,7 +389,7 @@ bool planner_pass_pays(const struct planner *p, const struct tree *t, double rea
 void planner_asked(struct planner *p, size_t a, double before, double after, double seconds)
 {
     struct gain *g = &p->gain[p->plan.passes > 0][a];
-    const double now = seconds / exp(p->speed);
+    const double now = seconds / exp(p->model->speed);
     p->ask[a].seconds =
         p->ask[a].n > 0 ? p->ask[a].seconds * exp(clipped(log(now / p->ask[a].seconds)) / (p->ask[a].n + 1))
                         : now;
@@ -377,10 +400,12 @@ void planner_asked(struct planner *p, size_t a, double before, double after, dou
     p->credit -= p->plan.look && p->price > 0 ? seconds / p->costs.pass[1] : 0;
 }
 
-void planner_passed(struct planner *p, double seconds)
+void planner_passed(struct planner *p, size_t n, double seconds)
 {
     struct cache_known *k = &p->cache[p->plan.way - 1];
-    const double expected = p->costs.draft[p->plan.way - 1];
+    double expected = p->costs.draft[p->plan.way - 1];
+    if (n != p->n_texts && expected > 0)     /* not every text of the round asked for this pass */
+        expected *= draft_share(p->model, k->budget, n) / draft_share(p->model, k->budget, p->n_texts);
     k->n = MIN(k->n + 1, RECENT);
     if (expected > 0)
         k->seconds *= exp(clipped(log(seconds / expected)) / (k->n + 1));
@@ -395,14 +420,17 @@ void planner_guessed(struct planner *p, bool hit)
     k->trials = keep * k->trials + 1;
 }
 
-void planner_verified(struct planner *p, size_t length, size_t rows, double seconds, bool typical)
+void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_rows, double seconds,
+                      bool typical)
 {
-    if (p->on && p->seen[0] == 0 && rows == 1 && typical) {
-        p->size[0] = seconds / bytes(p, length);
-        p->seen[0] = 1;
-        fill_sizes(p);
+    struct cost_model *m = p->model;
+    if (p->on && m->seen[0] == 0 && all_rows == 1 && typical) {
+        m->size[0] = seconds / (m->weight_bytes + m->kv_bytes * (double)length);
+        m->seen[0] = 1;
+        fill_sizes(m);
     }
-    p->predicted += p->costs.pass[rows];
+    if (p->on && p->price > 0)
+        p->predicted += pass_share(m, length, p->n_texts, rows, all_rows);
     p->rows = typical ? rows : 0;
 }
 
@@ -410,10 +438,10 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
 {
     const bool drafts = plan_drafts(&p->plan);
     const double fade = 1 - 1.0 / RECENT, idle = 1 - 1.0 / LONG;
-    p->seconds += seconds;
+    double *v = p->model->var;
     /* the prefill's data have left the CPU's caches: only the sum of the two corrections is still known */
     if (++p->rounds == AFTER_PROMPT)
-        p->var[0] += DOUBT, p->var[1] -= DOUBT, p->var[2] += DOUBT;
+        v[0] += DOUBT, v[1] -= DOUBT, v[2] += DOUBT;
     p->candidates.planned = fade * p->candidates.planned + expected;
     p->candidates.made = fade * p->candidates.made + (double)(tokens - 1);
     if (!p->on || p->price == 0)
@@ -423,44 +451,58 @@ void planner_done(struct planner *p, size_t tokens, double expected, double seco
     else
         p->credit = MIN(p->credit + EXPLORE_SHARE * seconds / p->costs.pass[1], CREDIT);
     if (p->rows) {
-        const double predicted = p->predicted * factor(p);
-        correct_sizes(p, (double)p->rows, follow(p, drafts, seconds, predicted));
         double planned = 1, reach = 1;
         for (size_t k = 0; k < p->plan.passes; k++)
             planned += reach *= p->known.hit[p->plan.way - 1];
         for (size_t a = 0; a < ASKS; a++)
             planned += p->plan.ask >> a & 1 ? MAX(p->known.gain[p->plan.passes > 0][a], 0) : 0;
         p->tokens[drafts].made = fade * p->tokens[drafts].made + (double)tokens;
-        p->tokens[drafts].planned = fade * p->tokens[drafts].planned + planned * predicted / p->plan.seconds;
+        p->tokens[drafts].planned =
+            fade * p->tokens[drafts].planned + planned * p->predicted * factor(p) / p->plan.seconds;
     }
     for (size_t a = 0; a < ASKS; a++)
         p->gain[0][a].n *= idle, p->gain[1][a].n *= idle;
 }
 
-void planner_start(struct planner *p, const struct planner_setup *s)
+void planner_round_done(struct planner *const *p, size_t n, double seconds)
 {
+    struct cost_model *m = p[0]->model;
+    double predicted = 0, drafts = 0;
+    size_t rows = 0;
+    bool known = true;               /* every text planned by known costs, and its pass was typical */
+    m->seconds += seconds;
+    for (size_t i = 0; i < n; i++) {
+        const double share = p[i]->predicted * factor(p[i]);
+        known &= p[i]->on && p[i]->price > 0 && p[i]->rows > 0;
+        predicted += share;
+        drafts += plan_drafts(&p[i]->plan) ? share : 0;
+        rows += p[i]->rows;
+    }
+    if (known)
+        correct_sizes(m, (double)rows, follow(m, drafts / predicted, seconds, predicted));
+}
+
+void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s)
+{
+    if (m->weight_bytes == 0)
+        *m = (struct cost_model){ .weight_bytes = s->weight_bytes,
+                                  .draft_bytes = s->draft_bytes,
+                                  .kv_bytes = s->kv_bytes,
+                                  .var = { 1, 0, SPREAD } };
     *p = (struct planner){ .on = s->on,
-                           .weight_bytes = s->weight_bytes,
-                           .draft_bytes = s->draft_bytes,
-                           .kv_bytes = s->kv_bytes,
+                           .model = m,
                            .heads_share = s->heads_share,
-                           .var = { 1, 0, SPREAD },
+                           .n_texts = 1,
                            .costs = { .rows_max = MIN(s->rows_max, (size_t)TREE_ROWS_MAX),
                                       .n_caches = s->n_caches } };
     for (size_t i = 0; i < s->n_caches; i++)
         p->cache[i].budget = s->budget[i];
 }
 
-void planner_catch_up(struct planner *p, const struct planner *writer)
+void planner_catch_up(struct planner *p)
 {
-    if (!p->on || writer->seen[0] == 0)
+    if (!p->on || p->model->seen[0] == 0)
         return;
-    memcpy(p->size, writer->size, sizeof p->size);
-    memcpy(p->seen, writer->seen, sizeof p->seen);
-    memcpy(p->var, writer->var, sizeof p->var);
-    p->timed = writer->timed;
-    p->speed = writer->speed;
-    p->drafted = writer->drafted;
     p->price = 0;                    /* the credit is full again */
     for (size_t i = 0; i < p->costs.n_caches; i++)
         p->cache[i].hits = p->cache[i].trials = 0;

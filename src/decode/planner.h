@@ -2,13 +2,14 @@
  * machine allows.
  *
  *     planner_start
- *     each round:
+ *     each round, for each text of the round:
  *         planner_size_due, planner_timed      now and then: time a pass
  *         planner_begin                        costs and chances of this round, then planner.plan
  *         planner_asked, planner_passed        what each drafter of the plan took and added
  *         planner_value                        how many of the candidates to verify
  *         planner_verified, planner_guessed    the verification pass; which first guesses came true
- *         planner_done                         what the round took and made
+ *         planner_done                         what the round made of this text
+ *     planner_round_done                       what the round took
  *
  * plan_round() chooses the plan of the highest expected rate. The rate is SPIRe's throughput formula with
  * measured terms:
@@ -20,6 +21,12 @@
  * corrections: the speed of the machine, which other programs change all the time, and how much longer a
  * round takes after draft passes, because a verification pass finds different cache contents after draft
  * passes than after another verification pass.
+ *
+ * Several texts. A worker writes n texts of one model in one round. They share one cost model, because a pass
+ * reads the weights once for all of them. Each text plans with its share of a round in which all n texts do
+ * the same: a pass of r rows costs it 1/n of the weights' part of a pass of n * r rows, and its own part of
+ * the cache. With these shares the best plans of the texts are the best plan of the round, as in SPIRe's
+ * throughput formula for batches. With n = 1 the share is the whole.
  *
  * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of
@@ -43,7 +50,7 @@ enum {
 };
 static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 2 : 3) << (i - 1) / 2; }
 
-struct costs {                       /* seconds, in this round */
+struct costs {                       /* seconds, in this round: the share of one text */
     size_t rows_max, n_caches;
     double pass[TREE_ROWS_MAX + 1];  /* a verification pass of r rows; pass[0] is unused */
     double draft[CACHES_MAX];        /* a draft pass over each cache */
@@ -79,20 +86,29 @@ struct plan plan_round(const struct costs *c, const struct chances *h, const str
 /* Whether a plan makes draft passes or asks heads. */
 bool plan_drafts(const struct plan *p);
 
+/* What passes of one model cost on this machine. All texts that are written together share it. {0} knows
+ * nothing. */
+struct cost_model {
+    double weight_bytes, draft_bytes, kv_bytes;  /* read by a verification pass, by a draft pass; a position */
+    /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
+    double size[COST_SIZES], seen[COST_SIZES];
+    /* logarithms of the two corrections; variances of both, between them the covariance */
+    double speed, drafted, var[3];
+    size_t timed;                    /* passes that were only timed */
+    double seconds, next_timing;     /* since the start; when a pass may be timed again */
+};
+
 struct planner {
     bool on;
+    struct cost_model *model;        /* borrowed, shared */
     struct plan plan;                /* of this round */
     double price;                    /* tokens per second of the best plan: what a second is worth */
     struct costs costs;
     /* as estimated; what this round plans with: optimistic while exploring */
     struct chances known, used;
-    /* Costs at speed 1: seconds per byte of a pass of cost_rows(i) rows, and how often it was seen; seconds
-     * of drafters. */
-    double weight_bytes, draft_bytes, kv_bytes, heads_share;
-    double size[COST_SIZES], seen[COST_SIZES];
+    double heads_share;
+    /* seconds at speed 1 */
     struct { double seconds, n; } ask[ASKS];
-    /* logarithms of the two corrections; variances of both, between them the covariance */
-    double speed, drafted, var[3];
     /* Chances: fading counts. */
     struct cache_known { size_t budget; double seconds, n, hits, trials; } cache[CACHES_MAX];
     struct gain { double mean, n; } gain[2][ASKS];
@@ -102,10 +118,10 @@ struct planner {
     struct plan_state trial;
     size_t run;
     double credit;
-    /* This round: seconds expected of what it did, and rows of a pass that was its own and typical. */
+    /* This round: its texts; seconds expected of what this text did; rows of a pass that was typical. */
+    size_t n_texts;
     double predicted;
-    size_t rows, rounds, timed;
-    double seconds, next_timing;     /* since the start; when a pass may be timed again */
+    size_t rows, rounds;
 };
 
 /* Bytes that a verification pass and a draft pass read of weights, and of each cached position; heads_share:
@@ -115,15 +131,16 @@ struct planner_setup {
     size_t rows_max, n_caches, budget[CACHES_MAX];
     double weight_bytes, draft_bytes, kv_bytes, heads_share;
 };
-void planner_start(struct planner *p, const struct planner_setup *s);
+/* A text begins. `m` is borrowed; it keeps what earlier texts of the model have shown. */
+void planner_start(struct planner *p, struct cost_model *m, const struct planner_setup *s);
 
 /* The size to time now, `left` tokens before the end of the text, or COST_SIZES; to be asked again after
  * planner_timed. */
 size_t planner_size_due(const struct planner *p, size_t left);
 void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
 
-/* A round begins at this length. `s->last` is set here. */
-void planner_begin(struct planner *p, size_t length, struct plan_state s);
+/* A round of n_texts texts begins; this one has `length` tokens in its cache. `s->last` is set here. */
+void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s);
 /* Expected tokens of the best choice of rows, less what its seconds are worth; and that choice. */
 double planner_value(const struct planner *p, const struct tree *t, size_t *rows);
 /* A candidate less likely than this does not pay as a row. */
@@ -132,16 +149,19 @@ double planner_min_reach(const struct planner *p);
  * several. */
 bool planner_pass_pays(const struct planner *p, const struct tree *t, double reach);
 void planner_asked(struct planner *p, size_t ask, double value_before, double value_after, double seconds);
-void planner_passed(struct planner *p, double seconds);
+/* A draft pass over the caches of n texts: this text's share of its seconds. */
+void planner_passed(struct planner *p, size_t n, double seconds);
 void planner_guessed(struct planner *p, bool hit);
-/* A verification pass for this text alone; typical: it did no other work, such as selecting rows of the
- * partial cache. */
-void planner_verified(struct planner *p, size_t length, size_t rows, double seconds, bool typical);
-/* `expected`: accepted candidates by the estimates in the tree. */
+/* A verification pass took `seconds`: `rows` rows of this text among all_rows. typical: it did no other work,
+ * such as selecting rows of the partial cache. */
+void planner_verified(struct planner *p, size_t length, size_t rows, size_t all_rows, double seconds,
+                      bool typical);
+/* `expected`: accepted candidates by the estimates in the tree. seconds: this text's share of the round. */
 void planner_done(struct planner *p, size_t tokens, double expected, double seconds);
+/* The cost model of p[0..n), the texts of a round, learns from the seconds of the whole round. */
+void planner_round_done(struct planner *const *p, size_t n, double seconds);
 
-/* Seconds of a pass of one row. */
+/* Seconds of a pass of one row for each text of a round: the share of this text. */
 double planner_pass_seconds(const struct planner *p, size_t length);
-/* `writer` wrote a stretch of the text that p has not seen: p takes the costs from it and doubts its own
- * chances. */
-void planner_catch_up(struct planner *p, const struct planner *writer);
+/* Another decoder wrote a stretch of the text: p doubts its own chances. */
+void planner_catch_up(struct planner *p);
