@@ -1,5 +1,6 @@
 /* A configuration and the tensors of a model: missing tensors, wrong shapes, contradictions. */
 #include "src/model/config_tensors.h"
+#include "src/model/safetensors.h"
 #include "tests/bad.h"
 
 enum { TENSORS = 64 };

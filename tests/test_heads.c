@@ -2,6 +2,7 @@
  * threads and number of rows gives the same bits. Published files and longhand's own files load; a defect
  * in a file is one line. */
 #include "src/model/heads.h"
+#include "src/model/safetensors.h"
 #include "tests/rig.h"
 
 enum { ROWS = 13, N_HEADS = 3 };

@@ -15,6 +15,7 @@
 #include "src/decode/engine.h"
 #include "src/model/config_tensors.h"
 #include "src/model/device_choice.h"
+#include "src/model/safetensors.h"
 #include "src/request/model_options.h"
 
 enum { MISSING_MAX = 10000, DTYPES_MAX = 16 };

@@ -1,7 +1,7 @@
 /* The tensors that a configuration needs, checked before any weight is read. */
 #pragma once
 #include "src/model/config.h"
-#include "src/model/safetensors.h"
+#include "src/model/model_files.h"
 
 /* Checks four things:
  *   - Every tensor exists, with its shape and a weight type.

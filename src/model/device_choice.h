@@ -12,7 +12,7 @@
  * KIND:all. */
 #pragma once
 #include "src/model/config.h"
-#include "src/model/safetensors.h"
+#include "src/model/model_files.h"
 
 struct device;
 struct pool;

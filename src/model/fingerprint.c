@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/sha256.h"
-#include "src/model/safetensors.h"
+#include "src/model/model_files.h"
 
 enum { PIECE = 1 << 20, PIECES_AT_ONCE = 64 };
 static const size_t FILE_BYTES_MAX = (size_t)1 << 30;

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/model/safetensors.h"
+
 static const char INSIDE[] = "model.medusa_layers.", ALONE[] = "heads.";
 enum { PARTS = 3, FINGERPRINT_ROWS = 64 };
 static const char *const parts[PARTS] = { "linear.weight", "input_layernorm.weight",

@@ -54,16 +54,24 @@ static int load_rows(struct loader *l, struct mat *m, size_t r0, const struct te
                      const struct padding *p)
 {
     const size_t rows = t->dim[0], cols = t->dim[1];
-    const size_t elt = dtype_size(t->dtype), row_bytes = cols * elt, wide = m->k * elt;
-    const size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
+    const size_t elt = dtype_size(t->dtype), row_bytes = t->bytes / rows, wide = m->k * elt;
+    size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
+    if (t->head_rows)
+        slab_rows -= slab_rows % t->head_rows;
     if (slab_rows == 0)
-        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->name,
-                       row_bytes, SLAB_BYTES);
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu bytes, at most %d are allowed", t->stored_name,
+                       row_bytes, SLAB_BYTES / (int)MAX(1, t->head_rows));
     for (size_t r = 0; r < rows; r += slab_rows) {
         size_t n = MIN(slab_rows, rows - r);
         if (tensors_read(l->ts, t, l->slab, r * row_bytes, n * row_bytes, l->e))
             return -1;
         const char *src = l->slab;
+        if (t->head_rows) {
+            assert(p->col_seg == p->col_pad);
+            for (size_t i = 0; i < n; i++)
+                memcpy(l->spread + i * row_bytes, l->slab + tensor_row(t, i) * row_bytes, row_bytes);
+            src = l->spread;
+        }
         if (p->col_seg != p->col_pad) {
             memset(l->spread, 0, n * wide);
             for (size_t i = 0; i < n; i++)
@@ -166,12 +174,12 @@ static int load_vec(struct loader *l, float **v, const char *prefix, const struc
         }
         if (t->bytes > SLAB_BYTES || rows > SLAB_BYTES / sizeof *to)
             return err_set(l->e, ERR_INPUT, "tensor %s: %zu bytes, at most %d are allowed for a vector",
-                           t->name, t->bytes, SLAB_BYTES);
+                           t->stored_name, t->bytes, SLAB_BYTES);
         if (tensors_read(l->ts, t, l->slab, 0, t->bytes, l->e))
             return -1;
         memset(to, 0, rows * sizeof *to);
         for (size_t j = 0; j < src[i].rows; j++)
-            to[j / seg * seg_pad + j % seg] = tensor_value(l->slab, t->dtype, j);
+            to[j / seg * seg_pad + j % seg] = tensor_value(l->slab, t->dtype, tensor_row(t, j));
         l->model->dev->upload(l->model->dev, *v + at, to, rows * sizeof *to);
         at += rows;
         if (report(l, t->bytes))

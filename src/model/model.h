@@ -9,7 +9,7 @@
 #include "kernels/pool.h"
 #include "kvmgr/kv.h"
 #include "src/model/config.h"
-#include "src/model/safetensors.h"
+#include "src/model/model_files.h"
 
 struct layer {                           /* all in the device's memory */
     float *norm_attn, *norm_mlp;         /* [hidden] */

@@ -1,20 +1,15 @@
 /* Reading of safetensors files: the header of a file (header_append), a file (shard_read), an index with
- * its shards (index_read). Start at tensors_open. */
+ * its shards (index_read). Start at safetensors_open. */
 #include "src/model/safetensors.h"
 #include "src/base/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-_Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
 
 enum {
-    NAME_SHOWN = 200,                    /* bytes of a tensor's name in messages */
+    NAME_SHOWN = TENSOR_NAME_SHOWN,
     DIR_PATH_MAX = PATH_BYTES + 256,     /* folder and file name; the kernel opens no longer path */
 };
 
@@ -29,9 +24,6 @@ static const struct { char name[12]; uint8_t bits; enum dtype dtype;
     { "F8_E5M2FNUZ", 8, DT_OTHER }, { "F6_E2M3", 6, DT_OTHER }, { "F6_E3M2", 6, DT_OTHER },
     { "F4", 4, DT_OTHER },
 };
-
-/* The names of one header, in a list that tensors_close frees. */
-struct names { struct names *next; char text[]; };
 
 /* ---- an entry of a header ---- */
 
@@ -254,26 +246,17 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
         return js_bad(&root, e, "allowed for a header is an object");
     if (header_measure(&root, data_bytes, &count, &name_bytes, e))
         return -1;
-    if (ts->n + count > TENSORS_MAX)
-        return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file,
-                       count, TENSORS_MAX);
+    char *to = tensors_extend(ts, file, count, name_bytes, e);
+    if (!to)
+        return -1;
     all = ts->n + count;
-    struct tensor *t = realloc(ts->t, (all ? all : 1) * sizeof *t);
-    if (t)
-        ts->t = t;
-    struct names *names = t ? malloc(sizeof *names + name_bytes) : NULL;
-    if (!names)
-        return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, all);
-    names->next = ts->names;
-    ts->names = names;
-    char *to = names->text;
-    t = &ts->t[ts->n];
+    struct tensor *t = &ts->t[ts->n];
     for (struct js_walk w = js_walk(&root); js_next(&w, &key, &v);) {
         if (js_is(&key, "__metadata__"))
             continue;
         if (entry_parse(&key, &v, data_bytes, t, e))
             return -1;
-        t->name = to;
+        t->name = t->stored_name = to;
         t->shard = shard;
         t++;
         to += js_unescape(&key, to);
@@ -288,79 +271,18 @@ static int header_append(struct tensors *ts, int shard, const char *file, const 
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
-}
-
-/* Sorts by name. A name may occur only once in all shards. */
-static int sort_names(struct tensors *ts, struct err *e)
-{
-    qsort(ts->t, ts->n, sizeof *ts->t, by_name);
-    for (size_t i = 1; i < ts->n; i++) {
-        const struct tensor *a = &ts->t[i - 1], *b = &ts->t[i];
-        if (strcmp(a->name, b->name))
-            continue;
-        if (a->shard == b->shard)
-            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], NAME_SHOWN,
-                           a->name);
-        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard",
-                       ts->path[MAX(a->shard, b->shard)], NAME_SHOWN, a->name,
-                       ts->path[MIN(a->shard, b->shard)]);
-    }
-    return 0;
-}
-
-static int shards_alloc(struct tensors *ts, size_t n, const char *what, struct err *e)
-{
-    ts->path = calloc(n, sizeof *ts->path);
-    ts->fd = malloc(n * sizeof *ts->fd);
-    if (!ts->path || !ts->fd)
-        return err_set(e, ERR_FAILED, "%s: out of memory for %zu shards", what, n);
-    for (size_t i = 0; i < n; i++)
-        ts->fd[i] = -1;
-    ts->n_shards = n;
-    return 0;
-}
-
-static int set_path(struct tensors *ts, size_t i, const char *path, struct err *e)
-{
-    ts->path[i] = strdup(path);
-    return ts->path[i] ? 0 : err_set(e, ERR_FAILED, "%s: out of memory", path);
-}
-
 int tensors_parse(struct tensors *ts, const char *file, const char *json, size_t n, size_t data_bytes,
                   struct err *e)
 {
     *ts = (struct tensors){ 0 };
-    if (shards_alloc(ts, 1, file, e) == 0 && set_path(ts, 0, file, e) == 0 &&
-        header_append(ts, 0, file, json, n, data_bytes, e) == 0 && sort_names(ts, e) == 0)
+    if (tensors_alloc_shards(ts, 1, file, e) == 0 && tensors_set_path(ts, 0, file, e) == 0 &&
+        header_append(ts, 0, file, json, n, data_bytes, e) == 0 && tensors_sort(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
 }
 
 /* ---- files ---- */
-
-/* Reads all of [at, at + n). */
-static int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e)
-{
-    char *p = dst;
-    while (n) {
-        ssize_t r = pread(fd, p, n, (off_t)at);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at, strerror(errno));
-        if (r == 0)
-            return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
-                           at, n);
-        p += r;
-        at += (size_t)r;
-        n -= (size_t)r;
-    }
-    return 0;
-}
 
 /* Checks the first 8 bytes: the header length, or the start of some other kind of file. */
 static int header_length(const char *path, const unsigned char b[8], size_t size, size_t *length,
@@ -387,17 +309,11 @@ static int header_length(const char *path, const unsigned char b[8], size_t size
 
 static int shard_read(struct tensors *ts, int i, const char *path, struct err *e)
 {
-    struct stat st;
     unsigned char b[8];
-    size_t n = 0;
-    if (set_path(ts, (size_t)i, path, e))
+    size_t n = 0, size;
+    if (tensors_open_shard(ts, (size_t)i, path, &size, e))
         return -1;
-    int fd = ts->fd[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_INPUT, "%s: not a regular file", path);
-    const size_t size = (size_t)st.st_size;
+    const int fd = ts->fd[i];
     if (size < 8)
         return err_set(e, ERR_INPUT, "%s: %zu bytes, a safetensors file has at least 8", path, size);
     if (read_at(fd, path, b, 0, 8, e) || header_length(path, b, size, &n, e))
@@ -515,7 +431,7 @@ static int index_read(struct tensors *ts, const char *dir, const struct json *ro
         return err_set(e, ERR_INPUT, "%s: weight_map is missing", root->file);
     if (js_kind(&map) != JS_OBJECT)
         return js_bad(&map, e, "allowed is an object of shard names");
-    if (index_shards(&map, l, e) || shards_alloc(ts, l->n, root->file, e))
+    if (index_shards(&map, l, e) || tensors_alloc_shards(ts, l->n, root->file, e))
         return -1;
     for (size_t i = 0; i < l->n; i++) {
         char path[DIR_PATH_MAX];
@@ -523,7 +439,7 @@ static int index_read(struct tensors *ts, const char *dir, const struct json *ro
         if (shard_read(ts, (int)i, path, e))
             return -1;
     }
-    if (sort_names(ts, e))
+    if (tensors_sort(ts, e))
         return -1;
     uint8_t *seen = calloc(ts->n ? ts->n : 1, 1);
     if (!seen)
@@ -556,13 +472,13 @@ static int open_index(struct tensors *ts, const char *dir, const char *path, str
 int tensors_open_file(struct tensors *ts, const char *path, struct err *e)
 {
     *ts = (struct tensors){ 0 };
-    if (shards_alloc(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 && sort_names(ts, e) == 0)
+    if (tensors_alloc_shards(ts, 1, path, e) == 0 && shard_read(ts, 0, path, e) == 0 && tensors_sort(ts, e) == 0)
         return 0;
     tensors_close(ts);
     return -1;
 }
 
-int tensors_open(struct tensors *ts, const char *dir, struct err *e)
+int safetensors_open(struct tensors *ts, const char *dir, struct err *e)
 {
     char path[DIR_PATH_MAX];
     struct stat st;
@@ -578,64 +494,6 @@ int tensors_open(struct tensors *ts, const char *dir, struct err *e)
     if (r)
         tensors_close(ts);
     return r;
-}
-
-void tensors_close(struct tensors *ts)
-{
-    for (size_t i = 0; i < ts->n_shards; i++) {
-        free(ts->path[i]);
-        if (ts->fd[i] >= 0)
-            close(ts->fd[i]);
-    }
-    for (struct names *p = ts->names, *next; p; p = next) {
-        next = p->next;
-        free(p);
-    }
-    free(ts->path);
-    free(ts->fd);
-    free(ts->t);
-    *ts = (struct tensors){ 0 };
-}
-
-const struct tensor *tensors_find(const struct tensors *ts, const char *name)
-{
-    struct tensor key = { .name = name };
-    return ts->n ? bsearch(&key, ts->t, ts->n, sizeof *ts->t, by_name) : NULL;
-}
-
-const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
-                                  struct err *e)
-{
-    const struct tensor *t = tensors_find(ts, name);
-    char shape[TENSOR_DIMS_MAX * 22 + 3] = "[", need[48];
-    if (cols)
-        snprintf(need, sizeof need, "[%zu, %zu]", rows, cols);
-    else
-        snprintf(need, sizeof need, "[%zu]", rows);
-    if (!t) {
-        char more[32] = "";
-        if (ts->n_shards > 1)
-            snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
-        return err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s",
-                       ts->n_shards ? ts->path[0] : "no file", more, name, need), NULL;
-    }
-    if (t->dtype == DT_OTHER)
-        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
-                       ts->path[t->shard], name, t->dtype_name), NULL;
-    if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
-        return t;
-    for (size_t i = 0, n = 1; i <= t->n_dims; i++)
-        n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
-                           : (size_t)snprintf(shape + n, sizeof shape - n, "]");
-    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, config.json needs %s", ts->path[t->shard],
-                   name, shape, need), NULL;
-}
-
-int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
-                 struct err *e)
-{
-    assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
-    return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 
 int tensors_metadata(const struct tensors *ts, const char *key, char *value, size_t room, struct err *e)

@@ -1,0 +1,173 @@
+/* The tensors of a model: the list, look-up with checks, and reading of their data. Start at tensors_need. */
+#include "src/model/tensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
+
+/* The names of one file, in a list that tensors_close frees. */
+struct names { struct names *next; char text[]; };
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+int tensors_sort(struct tensors *ts, struct err *e)
+{
+    qsort(ts->t, ts->n, sizeof *ts->t, by_name);
+    for (size_t i = 1; i < ts->n; i++) {
+        const struct tensor *a = &ts->t[i - 1], *b = &ts->t[i];
+        if (strcmp(a->name, b->name))
+            continue;
+        if (a->shard == b->shard)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is given twice", ts->path[a->shard], TENSOR_NAME_SHOWN,
+                           a->stored_name);
+        return err_set(e, ERR_INPUT, "%s: tensor \"%.*s\" is also in %s, allowed is one shard",
+                       ts->path[MAX(a->shard, b->shard)], TENSOR_NAME_SHOWN, a->stored_name,
+                       ts->path[MIN(a->shard, b->shard)]);
+    }
+    return 0;
+}
+
+int tensors_alloc_shards(struct tensors *ts, size_t n, const char *what, struct err *e)
+{
+    ts->path = calloc(n, sizeof *ts->path);
+    ts->fd = malloc(n * sizeof *ts->fd);
+    if (!ts->path || !ts->fd)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu shards", what, n);
+    for (size_t i = 0; i < n; i++)
+        ts->fd[i] = -1;
+    ts->n_shards = n;
+    return 0;
+}
+
+int tensors_set_path(struct tensors *ts, size_t i, const char *path, struct err *e)
+{
+    ts->path[i] = strdup(path);
+    return ts->path[i] ? 0 : err_set(e, ERR_FAILED, "%s: out of memory", path);
+}
+
+int tensors_open_shard(struct tensors *ts, size_t i, const char *path, size_t *size, struct err *e)
+{
+    struct stat st;
+    if (tensors_set_path(ts, i, path, e))
+        return -1;
+    int fd = ts->fd[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_INPUT, "%s: not a regular file", path);
+    *size = (size_t)st.st_size;
+    return 0;
+}
+
+char *tensors_extend(struct tensors *ts, const char *file, size_t count, size_t name_bytes, struct err *e)
+{
+    if (ts->n + count > TENSORS_MAX)
+        return err_set(e, ERR_INPUT, "%s: %zu tensors make more than %d with those of the other shards", file,
+                       count, TENSORS_MAX), NULL;
+    const size_t all = ts->n + count;
+    struct tensor *t = realloc(ts->t, (all ? all : 1) * sizeof *t);
+    if (t)
+        ts->t = t;
+    struct names *names = t ? malloc(sizeof *names + name_bytes) : NULL;
+    if (!names)
+        return err_set(e, ERR_FAILED, "%s: out of memory for %zu tensors", file, all), NULL;
+    names->next = ts->names;
+    ts->names = names;
+    return names->text;
+}
+
+int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e)
+{
+    char *p = dst;
+    while (n) {
+        ssize_t r = pread(fd, p, n, (off_t)at);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at, strerror(errno));
+        if (r == 0)
+            return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
+                           at, n);
+        p += r;
+        at += (size_t)r;
+        n -= (size_t)r;
+    }
+    return 0;
+}
+
+void tensors_close(struct tensors *ts)
+{
+    for (size_t i = 0; i < ts->n_shards; i++) {
+        free(ts->path[i]);
+        if (ts->fd[i] >= 0)
+            close(ts->fd[i]);
+    }
+    for (struct names *p = ts->names, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+    free(ts->path);
+    free(ts->fd);
+    free(ts->t);
+    *ts = (struct tensors){ 0 };
+}
+
+const struct tensor *tensors_find(const struct tensors *ts, const char *name)
+{
+    struct tensor key = { .name = name };
+    return ts->n ? bsearch(&key, ts->t, ts->n, sizeof *ts->t, by_name) : NULL;
+}
+
+static const struct tensor *missing(const struct tensors *ts, const char *name, const char *need,
+                                    struct err *e)
+{
+    char more[32] = "", stored[TENSOR_NAME_SHOWN];
+    if (ts->n_shards > 1)
+        snprintf(more, sizeof more, " and %zu more", ts->n_shards - 1);
+    snprintf(stored, sizeof stored, "%s", name);
+    if (ts->spell)
+        ts->spell(stored, sizeof stored, name);
+    err_set(e, ERR_INPUT, "%s%s: tensor \"%s\" is missing, needed with shape %s",
+            ts->n_shards ? ts->path[0] : "no file", more, stored, need);
+    return NULL;
+}
+
+const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
+                                  struct err *e)
+{
+    const struct tensor *t = tensors_find(ts, name);
+    char shape[TENSOR_DIMS_MAX * 22 + 3] = "[", need[48];
+    if (cols)
+        snprintf(need, sizeof need, "[%zu, %zu]", rows, cols);
+    else
+        snprintf(need, sizeof need, "[%zu]", rows);
+    if (!t)
+        return missing(ts, name, need, e);
+    if (t->dtype == DT_OTHER || (!cols && !tensor_is_float(t->dtype)))
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": dtype %s, allowed are BF16, F16 and F32",
+                       ts->path[t->shard], t->stored_name, t->dtype_name), NULL;
+    if (t->n_dims == (cols ? 2 : 1) && t->dim[0] == rows && (!cols || t->dim[1] == cols))
+        return t;
+    for (size_t i = 0, n = 1; i <= t->n_dims; i++)
+        n += i < t->n_dims ? (size_t)snprintf(shape + n, sizeof shape - n, "%s%zu", i ? ", " : "", t->dim[i])
+                           : (size_t)snprintf(shape + n, sizeof shape - n, "]");
+    return err_set(e, ERR_INPUT, "%s: tensor \"%s\": shape %s, %s needs %s", ts->path[t->shard],
+                   t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
+}
+
+int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
+                 struct err *e)
+{
+    assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
+    return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
+}
+

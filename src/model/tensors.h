@@ -1,0 +1,77 @@
+/* The tensors of a model, wherever its weights lie: names, types, shapes, and the place of the data. The names are
+ * those of Hugging Face checkpoints; a reader of another format translates. Data are read with pread and never
+ * mapped: a file that shrinks is an error, not a signal.
+ *
+ *     safetensors.h   reads a safetensors file, or an index with its shards
+ *     gguf_model.h    reads a GGUF file
+ *     model_files.h   tensors_open: either, by what a path names */
+#pragma once
+#include "kernels/ops.h"
+#include "src/base/base.h"
+
+enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200 };
+
+struct tensor {
+    const char *name;            /* valid until tensors_close */
+    const char *stored_name;     /* as the file spells it; the same pointer where the format has these names */
+    const char *dtype_name;      /* as the file spells it: "BF16", "I64", ... */
+    enum dtype dtype;            /* DT_OTHER: not a weight type */
+    size_t n_dims, dim[TENSOR_DIMS_MAX];
+    size_t n_elements, bytes;
+    int shard;                   /* index of the file */
+    size_t offset;               /* of its first byte in that file */
+    /* Rows of a head whose order GGUF changes for the llama architecture; 0: rows lie in order. Row r of the
+     * matrix is row tensor_row(t, r) of the file. */
+    size_t head_rows;
+};
+
+struct tensors {                 /* {0} is closed */
+    size_t n, n_shards, data_bytes;
+    struct tensor *t;            /* sorted by name */
+    char **path; int *fd;        /* [n_shards]; fd -1: parsed from memory */
+    void *names;                 /* private */
+    const char *config_name;     /* what fixes the shapes, for messages; NULL: config.json */
+    /* Spells a name as the files do, for messages about a tensor that is missing. NULL: as it is. */
+    void (*spell)(char *stored, size_t size, const char *name);
+};
+
+void tensors_close(struct tensors *ts);
+/* Returns NULL if no tensor has that name. */
+const struct tensor *tensors_find(const struct tensors *ts, const char *name);
+/* Finds a tensor that must exist, be of a weight type, and have this shape (cols = 0: one dimension, of BF16,
+ * F16 or F32). */
+const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
+                                  struct err *e);
+/* Reads bytes [from, from + n) of the tensor's data into dst. */
+int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
+                 struct err *e);
+/* Element i of data of type t (BF16, F16 or F32). */
+static inline float tensor_value(const void *data, enum dtype t, size_t i)
+{
+    if (t == DT_F32)
+        return ((const float *)data)[i];
+    const uint16_t x = ((const uint16_t *)data)[i];
+    return t == DT_F16 ? f16_to_f32(x) : bf16_to_f32(x);
+}
+static inline bool tensor_is_float(enum dtype t) { return t == DT_BF16 || t == DT_F16 || t == DT_F32; }
+/* The file has rows 2b and 2b+1 of a head where the matrix has rows b and b + head_rows/2. */
+static inline size_t tensor_row(const struct tensor *t, size_t r)
+{
+    const size_t d = t->head_rows, in = d ? r % d : 0;
+    return d ? r - in + in % (d / 2) * 2 + in / (d / 2) : r;
+}
+
+/* ---- for readers of formats ---- */
+
+/* Reserves n files, all closed. `what` names the model in messages. */
+int tensors_alloc_shards(struct tensors *ts, size_t n, const char *what, struct err *e);
+int tensors_set_path(struct tensors *ts, size_t i, const char *path, struct err *e);
+/* Opens file i, which must be a regular file, and returns its size. */
+int tensors_open_shard(struct tensors *ts, size_t i, const char *path, size_t *size, struct err *e);
+/* Makes room for `count` more tensors after the first n, and returns name_bytes bytes for names; NULL without
+ * memory. */
+char *tensors_extend(struct tensors *ts, const char *file, size_t count, size_t name_bytes, struct err *e);
+/* Sorts by name. A name may occur only once in all files. */
+int tensors_sort(struct tensors *ts, struct err *e);
+/* Reads all of [at, at + n) of a file. */
+int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err *e);
