@@ -11,13 +11,21 @@
 
 static bool long_run;
 
+static struct committer *committer;      /* of `opened` */
+
 static struct checkpoint *opened(struct store *s, const struct claim *claim, double seconds, bool rounds)
 {
     struct checkpoint *c = NULL;
     struct err e = {0};
-    CHECK(checkpoint_open(&c, s, claim, &(struct checkpoint_options){ .seconds = seconds, .rounds = rounds },
-                          &e) == 0, "%s", e.msg);
+    CHECK(committer_open(&committer, s, seconds, &e) == 0 &&
+          checkpoint_open(&c, committer, claim, rounds, &e) == 0, "%s", e.msg);
     return c;
+}
+
+static void closed(struct checkpoint *c)
+{
+    checkpoint_close(c);
+    committer_close(committer);
 }
 
 /* Put tokens [from, from + n) of the job's text. */
@@ -71,7 +79,7 @@ static void the_first_token_is_committed_at_once(void)
     CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e) == 0, "%s",
           e.msg);
     CHECK(rig_text_is(s, job, 7) && rig_state(s, job) == JOB_DONE);
-    checkpoint_close(c);
+    closed(c);
     store_close(s);
 }
 
@@ -109,7 +117,7 @@ static void later_tokens_are_committed_in_time(void)
                       rig_sql("SELECT 1000 * sum(value) FROM metric WHERE name = 'checkpoint_cpu_seconds'");
     CHECK((double)commits <= all / seconds + 2 && commits >= 2, "%" PRId64 " in %.2f s", commits, all);
     CHECK(cpu_ms > 0 && (double)cpu_ms < 500 * SLOWER, "%" PRId64 " ms", cpu_ms);
-    checkpoint_close(c);
+    closed(c);
     store_close(s);
 }
 
@@ -131,7 +139,7 @@ static void a_busy_database_does_not_block_the_loop(void)
     sleep_ms(300);
     sqlite3_close(other);
     CHECK(checkpoint_flush(c, &e) == 0 && rig_text_is(s, job, 3000), "%s", e.msg);
-    checkpoint_close(c);
+    closed(c);
     store_close(s);
 }
 
@@ -185,7 +193,7 @@ static void notes_are_committed_in_order_and_block_nothing(void)
                       "token 6: length") == 0,
           "%s", got);
     CHECK(rig_text_is(s, job, 6));
-    checkpoint_close(c);
+    closed(c);
 
     /* notes during a commit go with the next commit */
     job = rig_submit(s, 1000);
@@ -203,7 +211,7 @@ static void notes_are_committed_in_order_and_block_nothing(void)
     events_of(s, job, got, sizeof got);
     CHECK(strcmp(got, "notice one, notice two, released at token 3") == 0 && rig_text_is(s, job, 3), "%s",
           got);
-    checkpoint_close(c);
+    closed(c);
 
     /* as many notes as repetitions are possible, and a long one */
     job = rig_submit(s, 3000);
@@ -226,7 +234,7 @@ static void notes_are_committed_in_order_and_block_nothing(void)
     checkpoint_note(c, "notice", "of a job that is lost");
     CHECK(put_tokens(c, job, 1, 1, &e) >= 0 && checkpoint_flush(c, &e) == 1 &&
           rig_sql("SELECT count(*) FROM event WHERE text LIKE 'of a job%'") == 0);
-    checkpoint_close(c);
+    closed(c);
     store_close(s);
 }
 
@@ -249,7 +257,7 @@ static void a_lost_job_is_reported_and_not_written(void)
     }
     CHECK(rc == 1 && strstr(e.msg, "is paused"), "%d %s", rc, e.msg);
     CHECK(checkpoint_flush(c, &e) == 1 && checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == 1);
-    checkpoint_close(c);
+    closed(c);
     CHECK(rig_text_is(s, job, 10) && rig_state(s, job) == JOB_PAUSED);
     store_close(s);
 }
@@ -304,7 +312,7 @@ static void counters_and_rounds_are_committed_with_their_tokens(void)
         }
         checkpoint_add(c, drafted, 7);               /* after the last round */
         CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_QUEUED }, &e) == 0);
-        checkpoint_close(c);
+        closed(c);
     }
     CHECK(total(s, job, "heads", "drafted", SIZE_MAX) == 10.0 * (double)rounds + 14);
     CHECK(total(s, job, "", "rounds", SIZE_MAX) == (double)rounds &&
@@ -341,7 +349,7 @@ static void the_heartbeat_beats_and_detects_a_lost_job(void)
     int64_t job = rig_submit(s, 10), w = rig_worker(s);
     CHECK(rig_claim(s, w, 0, &claim) == 1);
     CHECK(heartbeat_start(&h, s, w, &e) == 0, "%s", e.msg);
-    heartbeat_watch(h, claim.job, claim.attempt);
+    const size_t place = heartbeat_watch(h, claim.job, claim.attempt);
     double t = clock_seconds();
     int64_t beats = 0;
     while (beats < 3 && clock_seconds() - t < 30) {
@@ -350,14 +358,14 @@ static void the_heartbeat_beats_and_detects_a_lost_job(void)
     }
     double all = clock_seconds() - t;
     CHECK(beats >= 3 && (double)beats <= all / 0.1 + 1, "%" PRId64 " in %.2f s", beats, all);
-    CHECK(!heartbeat_lost(h));
+    CHECK(!heartbeat_lost(h, place));
     CHECK(store_pause(s, &job, 1, NULL, &e) == 0);
     t = clock_seconds();
-    while (!heartbeat_lost(h) && clock_seconds() - t < 30)
+    while (!heartbeat_lost(h, place) && clock_seconds() - t < 30)
         sleep_ms(5);
-    CHECK(heartbeat_lost(h));
-    heartbeat_watch(h, 0, 0);
-    CHECK(!heartbeat_lost(h));
+    CHECK(heartbeat_lost(h, place));
+    heartbeat_forget(h, place);
+    CHECK(!heartbeat_lost(h, place));
     heartbeat_stop(h);
     store_close(s);
 }
@@ -401,7 +409,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
         rc = rc < 0 ? -1 : store_begin(s, &claim, "cpu-1", "fp", false, &ids, &e);
         if (rc == 1)
             continue;
-        if (rc || checkpoint_open(&c, s, &claim, &(struct checkpoint_options){ .seconds = seconds }, &e)) {
+        if (rc || committer_open(&committer, s, seconds, &e) || checkpoint_open(&c, committer, &claim, false, &e)) {
             printf("    %s\n", e.msg);
             _exit(4);
         }
@@ -422,7 +430,7 @@ static void write_until_killed(struct shared *m, double seconds, double pause_ms
             rc = checkpoint_end(c, &(struct job_end){ .state = JOB_DONE, .finish_reason = "length" }, &e);
         if (rc == 0)
             m->acked = n;
-        checkpoint_close(c);
+        closed(c);
         if (rc < 0) {
             printf("    %s\n", e.msg);
             _exit(5);

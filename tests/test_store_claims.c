@@ -339,6 +339,41 @@ static void a_stale_worker_never_writes(void)
     store_close(s);
 }
 
+/* One transaction for four jobs: the second is lost, the third has a damaged chunk, the others are written. */
+static void a_lost_part_does_not_hold_up_the_others(void)
+{
+    enum { JOBS = 4, MORE = 700 };
+    static const int want[JOBS] = { 0, 1, -1, 0 };
+    struct err e = {0};
+    struct claim c[JOBS];
+    struct job_commit part[JOBS];
+    int64_t job[JOBS];
+    int32_t *text[JOBS];
+    rig_new();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t w = rig_worker(s);
+    for (size_t i = 0; i < JOBS; i++) {
+        job[i] = rig_submit(s, 5000);
+        CHECK(rig_claim(s, w, job[i], &c[i]) == 1);
+        CHECK(rig_commit(s, &c[i], 300, NULL, &e) == 0, "%s", e.msg);
+        text[i] = rig_tokens(job[i], 300, MORE);
+        part[i] = (struct job_commit){ .claim = &c[i], .add = { .ids = text[i], .n = MORE } };
+    }
+    char damage[160];
+    snprintf(damage, sizeof damage, "CREATE TRIGGER damage BEFORE UPDATE OF tokens ON job WHEN new.id = %" PRId64
+             " BEGIN SELECT raise(ABORT, 'damaged'); END", job[2]);
+    rig_sql(damage);
+    CHECK(store_pause(s, &job[1], 1, NULL, &e) == 0);
+    CHECK(store_commit_all(s, part, JOBS, &e) == 0, "%s", e.msg);
+    for (size_t i = 0; i < JOBS; i++) {
+        CHECK(part[i].rc == want[i], "job %zu: %d: %s", i, part[i].rc, part[i].err.msg);
+        CHECK(c[i].end.tokens == (want[i] ? 300 : 300 + MORE) && rig_text_is(s, job[i], c[i].end.tokens));
+        free(text[i]);
+    }
+    CHECK(strstr(part[1].err.msg, "is paused") && strstr(part[2].err.msg, "damaged"));
+    store_close(s);
+}
+
 static void workers_share_a_queue_without_sharing_a_job(void)
 {
     enum { WORKERS = 4, JOBS = 120 };
@@ -389,6 +424,7 @@ int main(void)
     RUN(jobs_of_a_silent_worker_return_after_the_lease);
     RUN(a_worker_of_another_pid_namespace_keeps_its_job_for_the_lease);
     RUN(a_stale_worker_never_writes);
+    RUN(a_lost_part_does_not_hold_up_the_others);
     RUN(workers_share_a_queue_without_sharing_a_job);
     rig_end();
     return test_end();

@@ -241,7 +241,8 @@ static void a_failed_checkpoint_is_not_repeated(void)
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 1000);
     CHECK(rig_claim(s, rig_worker(s), 0, &claim) == 1);
-    CHECK(checkpoint_open(&c, s, &claim, &(struct checkpoint_options){ .seconds = 0.001 }, &e) == 0);
+    struct committer *k;
+    CHECK(committer_open(&k, s, 0.001, &e) == 0 && checkpoint_open(&c, k, &claim, false, &e) == 0);
     int32_t *v = rig_tokens(job, 0, 1000);
     CHECK(checkpoint_put(c, v, 10, NULL, &e) == 0 && checkpoint_flush(c, &e) == 0);
     vfs.fail_at = vfs.n + 3;             /* a sync or a write of the next commit fails once */
@@ -257,6 +258,7 @@ static void a_failed_checkpoint_is_not_repeated(void)
     CHECK(checkpoint_end(c, &(struct job_end){ .state = JOB_DONE }, &e) == -1);
     CHECK(vfs.n == ops, "%" PRId64 " operations more", vfs.n - ops);
     checkpoint_close(c);
+    committer_close(k);
     free(v);
     CHECK(rig_text_is(s, job, 10));
     store_close(s);

@@ -330,6 +330,18 @@ struct commit {                          /* the additions of one commit */
  * all of it. */
 int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e);
 
+/* The part of one job in a commit of several jobs. */
+struct job_commit {
+    struct claim *claim;
+    struct commit add;
+    int rc; struct err err;              /* the result: as store_commit returns it */
+    struct text_end text_end;            /* scratch */
+};
+/* Commit the parts of n jobs in one transaction, each in its own savepoint. A part that fails, or whose job is
+ * lost, writes nothing, and the other parts are written. -1: nothing was written (or all, if the very last step
+ * failed), and every part has rc -1. */
+int store_commit_all(struct store *s, struct job_commit *v, size_t n, struct err *e);
+
 /* Whether the claim still holds: 0 yes; 1 no, and e says why; -1 failed. Reads only. */
 int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err *e);
 

@@ -1,7 +1,7 @@
 /* Working on jobs: workers and their beats, claims, and the writes that a claim allows.
  *
  * Owns the tables worker, metric, round and snapshot. Every write of a worker passes `fence`, which checks
- * the job's attempt in the same transaction. Start at store_claim and store_commit. */
+ * the job's attempt in the same transaction. Start at store_claim and store_commit_all. */
 #include "runs/store/store_db.h"
 
 #include <fcntl.h>
@@ -514,30 +514,68 @@ static int write_end(struct store *s, const struct claim *c, size_t tokens, cons
     return event_add(s, c->job, c->attempt, over ? state : "released", line, e);
 }
 
-int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e)
+/* Write the part of one job, after its fence. Returns as fence; *end is where the text ends then. */
+static int write_part(struct store *s, const struct claim *c, const struct commit *b, struct text_end *end,
+                      struct err *e)
 {
-    struct text_end end = c->end;
-    assert(b->n == 0 || (c->begun && end.tokens <= c->wanted && b->n <= c->wanted - end.tokens));
-    int rc = begin_fenced(s, c, e);
-    if (rc)
-        return rc;
-    if (b->n) {
-        rc = chunks_append(s, c->job, &end, b->ids, b->n, e);
-        struct chain_link link = chunks_link(&end);
+    *end = c->end;
+    assert(b->n == 0 || (c->begun && end->tokens <= c->wanted && b->n <= c->wanted - end->tokens));
+    int rc = fence(s, c->job, c->attempt, e);
+    if (rc == 0 && b->n) {
+        rc = chunks_append(s, c->job, end, b->ids, b->n, e);
+        struct chain_link link = chunks_link(end);
         if (rc == 0)
             rc = db_run(s, e, "UPDATE job SET tokens = ?2, link = ?3, idle = 0 WHERE id = ?1", "izb", c->job,
-                        end.tokens, link.v, sizeof link.v);
+                        end->tokens, link.v, sizeof link.v);
     }
     if (rc == 0)
         rc = write_figures(s, c->job, b, e);
     for (size_t i = 0; i < b->n_notes && rc == 0; i++)
         rc = event_add_at(s, c->job, c->attempt, b->notes[i].kind, b->notes[i].text, b->notes[i].at, e);
     if (rc == 0 && b->end)
-        rc = write_end(s, c, end.tokens, b->end, e);
-    rc = db_end(s, rc, e);
-    if (rc == 0)
-        c->end = end;
+        rc = write_end(s, c, end->tokens, b->end, e);
     return rc;
+}
+
+/* The savepoints of store_commit_all, inside its transaction. */
+static int write_parts(struct store *s, struct job_commit *v, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (db_run(s, e, "SAVEPOINT part", ""))
+            return -1;
+        v[i].rc = write_part(s, v[i].claim, &v[i].add, &v[i].text_end, &v[i].err);
+        if (v[i].rc && sqlite3_get_autocommit(s->db)) {      /* SQLite has rolled back all parts */
+            *e = v[i].err;
+            return -1;
+        }
+        if ((v[i].rc && db_run(s, e, "ROLLBACK TO part", "")) || db_run(s, e, "RELEASE part", ""))
+            return -1;
+    }
+    return 0;
+}
+
+int store_commit_all(struct store *s, struct job_commit *v, size_t n, struct err *e)
+{
+    int rc = db_begin(s, e);
+    if (rc == 0)
+        rc = db_end(s, write_parts(s, v, n, e), e);
+    for (size_t i = 0; i < n; i++) {
+        if (rc) {
+            v[i].rc = -1;
+            v[i].err = *e;
+        } else if (v[i].rc == 0) {
+            v[i].claim->end = v[i].text_end;
+        }
+    }
+    return rc;
+}
+
+int store_commit(struct store *s, struct claim *c, const struct commit *b, struct err *e)
+{
+    struct job_commit part = { .claim = c, .add = *b };
+    if (store_commit_all(s, &part, 1, e) == 0 && part.rc)
+        *e = part.err;
+    return part.rc;
 }
 
 /* ---- rows of snapshot files ---- */

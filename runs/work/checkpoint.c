@@ -1,10 +1,11 @@
-/* The queue between the decode loop and the thread that commits to the store.
+/* The queues between the decode loop and the thread that commits to the store.
  *
- * struct checkpoint holds arrays for the longest possible text, allocated at open. checkpoint_put, on the
- * decode thread, appends to them; checkpoint_thread commits what was appended since its last commit. Start at
- * these two functions. */
+ * struct committer is the thread of a worker. struct checkpoint is the queue of one job: arrays for the longest
+ * possible text, allocated at open. checkpoint_put, on the decode thread, appends to them; commit_thread
+ * commits what was appended to all queues since its last commit. Start at these two functions. */
 #include "runs/work/checkpoint.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,24 @@
 /* The first counters: the cost of the checkpoints themselves. */
 enum { OWN_COMMITS, OWN_SECONDS, OWN_CPU_SECONDS, OWN_PUT_SECONDS, N_OWN };
 
+struct committer {
+    struct store *store;
+    double seconds;                      /* between commits */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    /* under the lock */
+    struct checkpoint *queues[COMMITTER_JOBS_MAX]; size_t n_queues;
+    bool stop;
+    /* of the committing thread */
+    double last_start;                   /* when the last commit began */
+    struct checkpoint *committing[COMMITTER_JOBS_MAX];
+    struct job_commit part[COMMITTER_JOBS_MAX];
+};
+
 struct checkpoint {
     /* constant after open; the decode thread registers counters before its first put */
-    struct checkpoint_options o;
+    struct committer *committer;
     size_t base, capacity;               /* tokens of the job at open; tokens that may be put */
     size_t window0, n_windows;           /* windows of METRIC_WINDOW tokens: number of the first, count */
     struct { const char *source, *name; unsigned index; } counter[CHECKPOINT_COUNTERS_MAX];
@@ -25,9 +41,7 @@ struct checkpoint {
     double put_seconds;                  /* cost of the last put, and of flushes since */
     double earlier_put_seconds;          /* cost of all puts and flushes before */
 
-    /* under the lock */
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
+    /* under the lock of the committer */
     int n_counters;
     int32_t *ids;                        /* [capacity] */
     size_t n_put, n_committed;
@@ -40,16 +54,15 @@ struct checkpoint {
     size_t dirty_from, dirty_to;         /* windows with sums that are not committed */
     size_t flushes_requested, flushes_done;
     const struct job_end *end;
-    bool stop, ended;
+    bool in_commit, ended;
     int status;                          /* 0; 1: the job is lost; -1: failed, see `err` */
     struct err err;
 
     /* of the committing thread */
-    pthread_t thread;
-    struct store *store;
     struct claim claim;
     struct metric *commit_counters;      /* counters of a commit, [n_windows * CHECKPOINT_COUNTERS_MAX] */
-    double last_start;                   /* when the last commit began */
+    size_t part_put, part_rounds, part_notes, part_flushes;      /* how far the commit in progress goes */
+    double last_start;                   /* when the job's last commit began */
     double rate;                         /* tokens per second; 0: not known yet */
 };
 
@@ -71,18 +84,35 @@ static bool pending(const struct checkpoint *c)
     return c->n_put > c->n_committed || c->n_notes > c->notes_committed;
 }
 
-/* Wait for a reason to commit; false: stop. The caller holds the lock. */
-static bool wait_for_work(struct checkpoint *c)
+static bool is_over(const struct checkpoint *c) { return c->status || c->ended; }
+
+/* When the next commit is due: 0: at once; INFINITY: nothing waits. The caller holds the lock. */
+static double next_due(const struct committer *k)
 {
-    while (!c->stop && c->status == 0) {
-        const bool first = c->n_committed == 0 && c->n_put > 0;
-        double due = first ? 0 : c->last_start + c->o.seconds, now = clock_seconds();
-        if (c->end || c->flushes_requested > c->flushes_done || (pending(c) && now >= due))
-            return true;
+    double due = INFINITY;
+    for (size_t i = 0; i < k->n_queues; i++) {
+        const struct checkpoint *c = k->queues[i];
+        if (is_over(c))
+            continue;
+        if (c->end || c->flushes_requested > c->flushes_done || (c->n_committed == 0 && c->n_put > 0))
+            return 0;
         if (pending(c))
-            cond_wait_until(&c->work, &c->lock, due);
+            due = k->last_start + k->seconds;
+    }
+    return due;
+}
+
+/* Wait for a reason to commit; false: stop. The caller holds the lock. */
+static bool wait_for_work(struct committer *k)
+{
+    while (!k->stop) {
+        const double due = next_due(k);
+        if (clock_seconds() >= due)
+            return true;
+        if (due < INFINITY)
+            cond_wait_until(&k->work, &k->lock, due);
         else
-            pthread_cond_wait(&c->work, &c->lock);
+            pthread_cond_wait(&k->work, &k->lock);
     }
     return false;
 }
@@ -126,53 +156,113 @@ static void update_rate(struct checkpoint *c, size_t n, double now)
     c->rate = keep * c->rate + (1 - keep) * (double)n / dt;
 }
 
-static void *checkpoint_thread(void *p)
+/* Make a part for every job that has something to commit. The caller holds the lock. */
+static size_t gather_all(struct committer *k, double now)
 {
-    struct checkpoint *c = p;
-    struct commit b;
-    struct err e;
-    pthread_mutex_lock(&c->lock);
-    while (wait_for_work(c)) {
-        size_t flushes = c->flushes_requested, n_put = c->n_put, n_rounds = c->n_rounds, n_notes = c->n_notes;
+    size_t n = 0;
+    for (size_t i = 0; i < k->n_queues; i++) {
+        struct checkpoint *c = k->queues[i];
+        struct commit b;
+        if (is_over(c))
+            continue;
         gather(c, &b);
-        pthread_mutex_unlock(&c->lock);
-        double start = clock_seconds(), cpu = thread_cpu_seconds();
-        update_rate(c, b.n, start);
-        b.rate = c->rate;
-        bool nothing = !b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end;
-        int rc = nothing ? 0 : store_commit(c->store, &c->claim, &b, &e);
-        double seconds = clock_seconds() - start;
-        cpu = thread_cpu_seconds() - cpu;
-        c->last_start = start;
-        pthread_mutex_lock(&c->lock);
-        if (rc == 0) {
-            c->n_committed = n_put;
-            c->rounds_committed = n_rounds;
-            c->notes_committed = n_notes;
-            c->flushes_done = flushes;
-            c->ended = b.end != NULL;
-            if (b.end)
-                c->stop = true;
-        } else {
-            c->status = rc;
-            c->err = e;
+        c->part_put = c->n_put;
+        c->part_rounds = c->n_rounds;
+        c->part_notes = c->n_notes;
+        c->part_flushes = c->flushes_requested;
+        if (!b.n && !b.n_metrics && !b.n_rounds && !b.n_notes && !b.end) {
+            c->flushes_done = c->part_flushes;
+            continue;
         }
-        double *sum = dirty_window(c, n_put);
-        sum[OWN_COMMITS]++;
-        sum[OWN_SECONDS] += seconds;
-        sum[OWN_CPU_SECONDS] += cpu;
-        pthread_cond_broadcast(&c->done);
+        update_rate(c, b.n, now);
+        b.rate = c->rate;
+        c->last_start = now;
+        c->in_commit = true;
+        k->committing[n] = c;
+        k->part[n].claim = &c->claim;
+        k->part[n++].add = b;
     }
-    pthread_cond_broadcast(&c->done);
-    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+/* Note the result of a job's part, and its share of the cost. The caller holds the lock. */
+static void part_done(struct checkpoint *c, const struct job_commit *part, double seconds, double cpu)
+{
+    c->in_commit = false;
+    if (part->rc == 0) {
+        c->n_committed = c->part_put;
+        c->rounds_committed = c->part_rounds;
+        c->notes_committed = c->part_notes;
+        c->flushes_done = c->part_flushes;
+        c->ended = part->add.end != NULL;
+    } else {
+        c->status = part->rc;
+        c->err = part->err;
+    }
+    double *sum = dirty_window(c, c->part_put);
+    sum[OWN_COMMITS]++;
+    sum[OWN_SECONDS] += seconds;
+    sum[OWN_CPU_SECONDS] += cpu;
+}
+
+static void *commit_thread(void *p)
+{
+    struct committer *k = p;
+    struct err e;
+    pthread_mutex_lock(&k->lock);
+    while (wait_for_work(k)) {
+        double start = clock_seconds(), cpu = thread_cpu_seconds();
+        const size_t n = gather_all(k, start);
+        k->last_start = start;
+        if (n) {
+            pthread_mutex_unlock(&k->lock);
+            store_commit_all(k->store, k->part, n, &e);      /* every part has its own result */
+            pthread_mutex_lock(&k->lock);
+        }
+        const double seconds = clock_seconds() - start;
+        cpu = thread_cpu_seconds() - cpu;
+        for (size_t i = 0; i < n; i++)
+            part_done(k->committing[i], &k->part[i], seconds / (double)n, cpu / (double)n);
+        pthread_cond_broadcast(&k->done);
+    }
+    pthread_mutex_unlock(&k->lock);
     return NULL;
+}
+
+int committer_open(struct committer **out, const struct store *s, double seconds, struct err *e)
+{
+    struct committer *k = calloc(1, sizeof *k);
+    *out = NULL;
+    if (!k)
+        return err_set(e, ERR_FAILED, "out of memory for checkpoints");
+    k->seconds = seconds > 0 ? seconds : CHECKPOINT_SECONDS;
+    pthread_mutex_init(&k->lock, NULL);
+    cond_init(&k->work);
+    cond_init(&k->done);
+    if (store_reopen(&k->store, s, e) || thread_start(&k->thread, commit_thread, k, "checkpoints", e)) {
+        store_close(k->store);
+        free(k);
+        return -1;
+    }
+    *out = k;
+    return 0;
+}
+
+void committer_close(struct committer *k)
+{
+    if (!k)
+        return;
+    assert(k->n_queues == 0);
+    thread_stop(k->thread, &k->lock, &k->work, &k->stop);
+    pthread_cond_destroy(&k->done);
+    store_close(k->store);
+    free(k);
 }
 
 /* ---- the decode thread ---- */
 
 static void free_all(struct checkpoint *c)
 {
-    store_close(c->store);
     free(c->ids);
     free(c->sum);
     free(c->commit_counters);
@@ -182,8 +272,8 @@ static void free_all(struct checkpoint *c)
     free(c);
 }
 
-int checkpoint_open(struct checkpoint **out, const struct store *s, const struct claim *claim,
-                    const struct checkpoint_options *o, struct err *e)
+int checkpoint_open(struct checkpoint **out, struct committer *k, const struct claim *claim, bool rounds,
+                    struct err *e)
 {
     static const char *const own[N_OWN] = { "checkpoint_commits", "checkpoint_seconds",
                                             "checkpoint_cpu_seconds", "checkpoint_put_seconds" };
@@ -191,9 +281,7 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     *out = NULL;
     if (!c)
         return err_set(e, ERR_FAILED, "out of memory for checkpoints");
-    c->o = *o;
-    if (c->o.seconds <= 0)
-        c->o.seconds = CHECKPOINT_SECONDS;
+    c->committer = k;
     c->claim = *claim;
     c->base = claim->end.tokens;
     c->capacity = claim->wanted > claim->end.tokens ? claim->wanted - claim->end.tokens : 0;
@@ -203,23 +291,22 @@ int checkpoint_open(struct checkpoint **out, const struct store *s, const struct
     c->ids = calloc(c->capacity + 1, sizeof *c->ids);
     c->sum = calloc(c->n_windows, sizeof *c->sum);
     c->commit_counters = calloc(c->n_windows * CHECKPOINT_COUNTERS_MAX, sizeof *c->commit_counters);
-    c->rounds = o->rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
+    c->rounds = rounds ? calloc(c->capacity + 1, sizeof *c->rounds) : NULL;
     c->notes_max = CHECKPOINT_NOTES + c->capacity / CHECKPOINT_NOTES;
     c->note_bytes = CHECKPOINT_NOTE_BYTES + c->capacity;
     c->notes = calloc(c->notes_max, sizeof *c->notes);
     c->note_text = malloc(c->note_bytes);
-    if (!c->ids || !c->sum || !c->commit_counters || (o->rounds && !c->rounds) || !c->notes ||
+    if (!c->ids || !c->sum || !c->commit_counters || (rounds && !c->rounds) || !c->notes ||
         !c->note_text) {
         err_set(e, ERR_FAILED, "out of memory for checkpoints of %zu tokens", c->capacity);
         goto fail;
     }
     for (int i = 0; i < N_OWN; i++)
         checkpoint_counter(c, "", own[i], 0);
-    pthread_mutex_init(&c->lock, NULL);
-    cond_init(&c->work);
-    cond_init(&c->done);
-    if (store_reopen(&c->store, s, e) || thread_start(&c->thread, checkpoint_thread, c, "checkpoints", e))
-        goto fail;
+    pthread_mutex_lock(&k->lock);
+    assert(k->n_queues < COMMITTER_JOBS_MAX);
+    k->queues[k->n_queues++] = c;
+    pthread_mutex_unlock(&k->lock);
     *out = c;
     return 0;
 fail:
@@ -254,7 +341,7 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
                    struct err *e)
 {
     double start = clock_seconds();
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->committer->lock);
     assert(n <= c->capacity - c->n_put && !c->end);
     double *sum = dirty_window(c, c->n_put);
     if (n)
@@ -272,8 +359,8 @@ int checkpoint_put(struct checkpoint *c, const int32_t *ids, size_t n, const str
     c->n_put += n;
     int rc = status(c, e);
     if (wake)
-        pthread_cond_signal(&c->work);
-    pthread_mutex_unlock(&c->lock);
+        pthread_cond_signal(&c->committer->work);
+    pthread_mutex_unlock(&c->committer->lock);
     memset(c->round_sum, 0, sizeof c->round_sum);
     c->put_seconds = clock_seconds() - start;        /* counted with the next round */
     return rc;
@@ -283,7 +370,7 @@ double checkpoint_put_seconds(const struct checkpoint *c) { return c->earlier_pu
 
 void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
 {
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->committer->lock);
     size_t room = c->note_bytes - c->note_used,
            n = utf8_valid_prefix(text, MIN(strlen(text), room ? room - 1 : 0));
     if (c->n_notes < c->notes_max && room) {
@@ -292,26 +379,26 @@ void checkpoint_note(struct checkpoint *c, const char *kind, const char *text)
         copy[n] = 0;
         c->note_used += n + 1;
         c->notes[c->n_notes++] = (struct note){ kind, copy, wall_seconds() };
-        pthread_cond_signal(&c->work);
+        pthread_cond_signal(&c->committer->work);
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->committer->lock);
 }
 
 /* Wait until flush number `flush`, or the end, is committed. Releases the lock, which the caller holds. */
 static int wait_done(struct checkpoint *c, size_t flush, struct err *e)
 {
-    pthread_cond_signal(&c->work);
+    pthread_cond_signal(&c->committer->work);
     while (c->status == 0 && (c->end ? !c->ended : c->flushes_done < flush))
-        pthread_cond_wait(&c->done, &c->lock);
+        pthread_cond_wait(&c->committer->done, &c->committer->lock);
     int rc = status(c, e);
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->committer->lock);
     return rc;
 }
 
 int checkpoint_flush(struct checkpoint *c, struct err *e)
 {
     double start = clock_seconds();
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->committer->lock);
     assert(!c->end);
     int rc = wait_done(c, ++c->flushes_requested, e);
     c->put_seconds += clock_seconds() - start;
@@ -323,7 +410,7 @@ int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *
     int rc = checkpoint_put(c, NULL, 0, NULL, e);    /* counters added after the last round */
     if (rc)
         return rc;
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->committer->lock);
     c->end = end;
     return wait_done(c, 0, e);
 }
@@ -332,15 +419,22 @@ void checkpoint_close(struct checkpoint *c)
 {
     if (!c)
         return;
-    thread_stop(c->thread, &c->lock, &c->work, &c->stop);
-    pthread_cond_destroy(&c->done);
+    struct committer *k = c->committer;
+    pthread_mutex_lock(&k->lock);
+    while (c->in_commit)
+        pthread_cond_wait(&k->done, &k->lock);
+    size_t i = 0;
+    while (k->queues[i] != c)
+        i++;
+    k->queues[i] = k->queues[--k->n_queues];
+    pthread_mutex_unlock(&k->lock);
     free_all(c);
 }
 
 size_t checkpoint_committed(struct checkpoint *c)
 {
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->committer->lock);
     size_t n = c->base + c->n_committed;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->committer->lock);
     return n;
 }

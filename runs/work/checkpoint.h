@@ -1,20 +1,23 @@
-/* Checkpoints of a job in progress. The decode loop hands over tokens and counters and continues; a thread
- * with its own connection commits them to the store.
+/* Checkpoints of the jobs in progress. The decode loop hands over tokens and counters and continues; a thread
+ * with its own connection, the committer, commits those of all jobs in one transaction.
  *
- *     checkpoint_open(&c, store, &claim, &options, &e)           after store_begin
+ *     committer_open(&k, store, 0, &e)                           once per worker
+ *     checkpoint_open(&c, k, &claim, rounds, &e)                 per job, after store_begin
  *     int drafted = checkpoint_counter(c, "heads", "drafted", 0)  once per counter, before the loop
  *     loop:  checkpoint_add(c, drafted, 4);                      any number of times
  *            rc = checkpoint_put(c, ids, n, NULL, &e)            ends a round; never waits for the disk
  *            checkpoint_note(c, "notice", "..");                 an event of the job; never waits either
  *     checkpoint_end(c, &end, &e)                                the rest and the job's end at once
  *     checkpoint_close(c)
+ *     committer_close(k)
  *
- * Timing. The first token is committed at once. Later tokens are committed at most CHECKPOINT_SECONDS
- * after the start of the previous commit, so a kill loses less than a second of work. A token counts as
- * committed (checkpoint_committed) when every other process can read it.
+ * Timing. A job's first token is committed at once. Later tokens are committed at most CHECKPOINT_SECONDS
+ * after the start of the previous commit, so a kill loses less than a second of each job's work. A token counts
+ * as committed (checkpoint_committed) when every other process can read it.
  *
  * Failures. A failed commit is not repeated: the next put returns the reason, and the worker stops. For a
- * job that was paused, cancelled, removed or taken over, put returns 1, and the worker drops the job.
+ * job that was paused, cancelled, removed or taken over, put returns 1, and the worker drops the job. The other
+ * jobs of the commit are not affected (store_commit_all).
  * Tokens that were put but not committed are lost then; the next worker generates the same tokens again.
  *
  * Counters are the rows struct metric of the store: sums by window, source, name and index. A counter belongs
@@ -33,22 +36,24 @@
 #include "runs/store/store.h"
 
 #define CHECKPOINT_SECONDS 0.8
-enum { CHECKPOINT_COUNTERS_MAX = 256 };
+enum { CHECKPOINT_COUNTERS_MAX = 256, COMMITTER_JOBS_MAX = 64 };
 
 /* Room for the notes of an attempt that may write n tokens: CHECKPOINT_NOTE_BYTES + n bytes in
  * CHECKPOINT_NOTES + n / CHECKPOINT_NOTES notes. */
 enum { CHECKPOINT_NOTE_BYTES = 16384, CHECKPOINT_NOTES = 64 };
 
+struct committer;
+/* Start the thread, with its own connection to the database of s. seconds: between commits; 0:
+ * CHECKPOINT_SECONDS. */
+int committer_open(struct committer **k, const struct store *s, double seconds, struct err *e);
+/* After checkpoint_close of every job (asserted). NULL is allowed. */
+void committer_close(struct committer *k);
+
 struct checkpoint;
-
-struct checkpoint_options {
-    double seconds;                  /* between commits; 0: CHECKPOINT_SECONDS */
-    bool rounds;                     /* store the rounds that checkpoint_put passes */
-};
-
-/* Start the thread, with its own connection to the database of s, for the job of *claim. Copies the claim. */
-int checkpoint_open(struct checkpoint **c, const struct store *s, const struct claim *claim,
-                    const struct checkpoint_options *o, struct err *e);
+/* Open the queue of the job of *claim, which is copied. rounds: store the rounds that checkpoint_put passes.
+ * At most COMMITTER_JOBS_MAX queues are open at once (asserted). */
+int checkpoint_open(struct checkpoint **c, struct committer *k, const struct claim *claim, bool rounds,
+                    struct err *e);
 /* Register a counter and return its number. source and name must outlive c. There is room for
  * CHECKPOINT_COUNTERS_MAX - 4 counters (asserted). */
 int checkpoint_counter(struct checkpoint *c, const char *source, const char *name, unsigned index);
@@ -69,7 +74,7 @@ void checkpoint_note(struct checkpoint *c, const char *kind, const char *text);
 int checkpoint_flush(struct checkpoint *c, struct err *e);
 /* Commit everything and end the job's claim. Nothing may be put afterwards. Returns as checkpoint_put. */
 int checkpoint_end(struct checkpoint *c, const struct job_end *end, struct err *e);
-/* Stop the thread without a commit, and free. NULL is allowed. */
+/* Drop what is not committed, and free. NULL is allowed. */
 void checkpoint_close(struct checkpoint *c);
 
 /* Tokens of the job that are committed now, including those from before this claim. */

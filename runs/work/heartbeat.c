@@ -1,4 +1,4 @@
-/* The thread that raises a worker's beat and watches its job. Its data is struct heartbeat, shared with the
+/* The thread that raises a worker's beat and watches its jobs. Its data is struct heartbeat, shared with the
  * worker under a lock. Start at heartbeat_thread. */
 #include "runs/work/heartbeat.h"
 
@@ -16,9 +16,25 @@ struct heartbeat {
     pthread_cond_t wake;
     /* under the lock */
     bool stop;
-    int64_t job, attempt;                /* watched; job 0: none */
-    atomic_bool lost;
+    struct { int64_t job, attempt; atomic_bool lost; } place[HEARTBEAT_JOBS_MAX];    /* job 0: free */
+    size_t n_watched;
 };
+
+/* Checks all watched jobs. The caller holds the lock, which is released during each check. */
+static void check_jobs(struct heartbeat *h)
+{
+    struct err e;
+    for (size_t i = 0; i < HEARTBEAT_JOBS_MAX && !h->stop; i++) {
+        const int64_t job = h->place[i].job, attempt = h->place[i].attempt;
+        if (!job)
+            continue;
+        pthread_mutex_unlock(&h->lock);
+        const bool lost = store_claim_holds(h->store, job, attempt, &e) == 1;
+        pthread_mutex_lock(&h->lock);
+        if (lost && h->place[i].job == job && h->place[i].attempt == attempt)
+            atomic_store(&h->place[i].lost, true);
+    }
+}
 
 static void *heartbeat_thread(void *p)
 {
@@ -27,19 +43,15 @@ static void *heartbeat_thread(void *p)
     double beat_at = clock_seconds() + h->interval;
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        double check_at = h->job ? clock_seconds() + MIN(1.0, h->interval) : beat_at;
+        const double check_at = h->n_watched ? clock_seconds() + MIN(1.0, h->interval) : beat_at;
         cond_wait_until(&h->wake, &h->lock, MIN(beat_at, check_at));
-        int64_t job = h->job, attempt = h->attempt;
-        bool stop = h->stop;
-        pthread_mutex_unlock(&h->lock);
-        if (!stop && clock_seconds() >= beat_at) {
+        if (!h->stop && clock_seconds() >= beat_at) {
+            pthread_mutex_unlock(&h->lock);
             store_beat(h->store, h->worker, &e);
             beat_at = clock_seconds() + h->interval;
+            pthread_mutex_lock(&h->lock);
         }
-        bool lost = !stop && job && store_claim_holds(h->store, job, attempt, &e) == 1;
-        pthread_mutex_lock(&h->lock);
-        if (lost && h->job == job && h->attempt == attempt)
-            atomic_store(&h->lost, true);
+        check_jobs(h);
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;
@@ -65,17 +77,35 @@ int heartbeat_start(struct heartbeat **out, const struct store *s, int64_t worke
     return 0;
 }
 
-void heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt)
+size_t heartbeat_watch(struct heartbeat *h, int64_t job, int64_t attempt)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&h->lock);
+    while (i < HEARTBEAT_JOBS_MAX && h->place[i].job)
+        i++;
+    assert(i < HEARTBEAT_JOBS_MAX);
+    h->place[i].job = job;
+    h->place[i].attempt = attempt;
+    atomic_store(&h->place[i].lost, false);
+    h->n_watched++;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+    return i;
+}
+
+void heartbeat_forget(struct heartbeat *h, size_t place)
 {
     pthread_mutex_lock(&h->lock);
-    h->job = job;
-    h->attempt = attempt;
-    atomic_store(&h->lost, false);
-    pthread_cond_signal(&h->wake);
+    h->place[place].job = 0;
+    atomic_store(&h->place[place].lost, false);
+    h->n_watched--;
     pthread_mutex_unlock(&h->lock);
 }
 
-bool heartbeat_lost(struct heartbeat *h) { return atomic_load_explicit(&h->lost, memory_order_relaxed); }
+bool heartbeat_lost(struct heartbeat *h, size_t place)
+{
+    return atomic_load_explicit(&h->place[place].lost, memory_order_relaxed);
+}
 
 void heartbeat_stop(struct heartbeat *h)
 {

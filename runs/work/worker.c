@@ -58,8 +58,10 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
     if (device_choice_numerics(w->device, w->numerics, &w->n_numerics, e) ||
         store_worker_start(s, &w->number, e))
         return -1;
-    if (heartbeat_start(&w->beat, s, w->number, e)) {
+    if (heartbeat_start(&w->beat, s, w->number, e) || committer_open(&w->committer, s, 0, e)) {
         struct err ignored;
+        heartbeat_stop(w->beat);
+        w->beat = NULL;
         store_worker_end(s, w->number, &ignored);
         return -1;
     }
@@ -70,6 +72,7 @@ int worker_open(struct worker *w, struct store *s, struct err *e)
 void worker_close(struct worker *w)
 {
     struct err ignored;
+    committer_close(w->committer);
     heartbeat_stop(w->beat);
     if (w->number)
         store_worker_end(w->store, w->number, &ignored);
@@ -160,6 +163,7 @@ struct task {
     struct decoder decoder;
     struct replay replay;
     struct checkpoint *checkpoint;
+    size_t place;                        /* of the heartbeat */
     struct snapshot_policy snapshots;
     bool snapshot_notice_shown;
     char no_heads[512];                  /* notice why drafting goes without heads; "": none */
@@ -174,7 +178,7 @@ struct task {
 static bool must_stop(struct task *t)
 {
     struct err *why = &t->r->why;
-    if (heartbeat_lost(t->w->beat) && store_claim_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
+    if (heartbeat_lost(t->w->beat, t->place) && store_claim_holds(t->w->store, t->c->job, t->c->attempt, why) == 1) {
         t->r->end = WORK_LOST;
         return true;
     }
@@ -589,7 +593,6 @@ static int end_claim(struct task *t, struct err *e)
 static int run_task(struct task *t, struct err *e)
 {
     struct worker *w = t->w;
-    const struct checkpoint_options o = { .rounds = t->options->store_rounds };
     int rc = prepare(t, e);
     if (rc) {
         if (rc > 0)
@@ -605,7 +608,7 @@ static int run_task(struct task *t, struct err *e)
     }
     if (rc < 0)
         return -1;
-    if (checkpoint_open(&t->checkpoint, w->store, t->c, &o, e))
+    if (checkpoint_open(&t->checkpoint, w->committer, t->c, t->options->store_rounds, e))
         return STORE_FAILED;
     open_counters(t);
     open_snapshot_policy(t);
@@ -636,7 +639,7 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *opt
     struct task t = { .w = w, .c = c, .options = options, .out = out, .r = r };
     *r = (struct work_result){ .tokens_before = c->end.tokens, .tokens = c->end.tokens };
     w->progress.job = out ? 0 : c->job;          /* progress in the foreground needs no job number */
-    heartbeat_watch(w->beat, c->job, c->attempt);
+    t.place = heartbeat_watch(w->beat, c->job, c->attempt);
     int rc = read_job(&t, e);
     if (rc == 0)
         rc = run_task(&t, e);
@@ -666,7 +669,7 @@ int worker_run(struct worker *w, struct claim *c, const struct work_options *opt
     r->stats.put = t.checkpoint ? checkpoint_put_seconds(t.checkpoint) : 0;
     t.decoder.stats.window = NULL;
     progress_clear(&w->progress);
-    heartbeat_watch(w->beat, 0, 0);
+    heartbeat_forget(w->beat, t.place);
     close_task(&t);
     snapshot_files_delete_unused(w->store);
     return rc;

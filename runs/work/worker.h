@@ -30,6 +30,7 @@ struct worker {
     struct store *store;                 /* borrowed */
     int64_t number;                      /* the store's number of this worker */
     struct heartbeat *beat;
+    struct committer *committer;
     struct engine engine;                /* the caller may open it; a job with another model replaces it */
     bool loaded;                         /* weights and fingerprint are loaded */
     char fingerprint[FINGERPRINT_BYTES];
