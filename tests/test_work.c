@@ -1,7 +1,7 @@
 /* A worker while another program holds the database. */
 #include <pthread.h>
 
-#include "runs/work/worker.h"
+#include "runs/work/schedule.h"
 #include "tests/store_rig.h"
 
 enum { BUSY = 2 };                       /* seconds that the worker waits for the database */
@@ -35,7 +35,7 @@ static void a_held_database_fails_no_job(void)
     CHECK(sqlite3_open(rig_path, &other) == SQLITE_OK && sqlite3_busy_timeout(other, 60000) == SQLITE_OK &&
           sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
     pthread_create(&t, NULL, release_later, other);
-    CHECK(worker_run(&w, &c, &how, NULL, &r, &e) == -1 && e.code == ERR_AGAIN &&
+    CHECK(schedule_job(&w, &c, &how, NULL, &r, &e) == -1 && e.code == ERR_AGAIN &&
               strstr(e.msg, "held the database"),
           "%d %s", e.code, e.msg);
     pthread_join(t, NULL);

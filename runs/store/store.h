@@ -274,6 +274,7 @@ struct claim_request {
     /* arithmetics that the worker supports; n_numerics 0: any */
     const char *const *numerics; size_t n_numerics;
     int max_attempts;              /* consecutive attempts without progress before a job fails; 0: no limit */
+    const int64_t *skip; size_t n_skip;  /* jobs that this worker leaves in the queue */
 };
 
 /* Where a text ends: everything that appending to it needs. */
@@ -289,6 +290,7 @@ struct claim {
     bool begun;                          /* by store_begin: tokens may be added */
     enum job_state was;                  /* state before the claim, for a worker that cannot do the job */
     size_t wanted;                       /* length of the text in tokens when it is complete */
+    int idle;                            /* attempts in a row, before this one, that ended without progress */
     struct text_end end;                 /* end.tokens: in the store after the last commit */
 };
 
@@ -300,6 +302,9 @@ struct claim {
  * about once a second. A job fails when max_attempts consecutive claims ended without a token, without a
  * longer snapshot, and without a release. The queue is ordered by priority, loaded model, number. */
 int store_claim(struct store *s, const struct claim_request *request, struct claim *c, struct err *e);
+/* The job that store_claim would claim next: 1; 0: none; -1. *idle: its attempts in a row without progress.
+ * Reads only, and does not look for dead workers. */
+int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e);
 
 /* Check a claim before the first token. A new job receives the worker's numerics id and model fingerprint.
  * A job with tokens must have the same ones; otherwise the call fails with ERR_INPUT and the difference,
@@ -337,9 +342,9 @@ struct job_commit {
     int rc; struct err err;              /* the result: as store_commit returns it */
     struct text_end text_end;            /* scratch */
 };
-/* Commit the parts of n jobs in one transaction, each in its own savepoint. A part that fails, or whose job is
- * lost, writes nothing, and the other parts are written. -1: nothing was written (or all, if the very last step
- * failed), and every part has rc -1. */
+/* Commit the parts of n jobs in one transaction, each in its own savepoint. A part that fails, or whose job
+ * is lost, writes nothing, and the other parts are written. -1: nothing was written (or all, if the very last
+ * step failed), and every part has rc -1. */
 int store_commit_all(struct store *s, struct job_commit *v, size_t n, struct err *e);
 
 /* Whether the claim still holds: 0 yes; 1 no, and e says why; -1 failed. Reads only. */

@@ -202,33 +202,45 @@ static int requeue_orphans(struct store *s, struct err *e)
 
 /* ---- claims ---- */
 
-/* "\nid\nid\n" of the numerics ids; "" when any id is accepted; NULL without memory. */
-static char *join_numerics(const struct claim_request *r)
+/* What a request wants, as the statements take it: "\nname\nname\n", or "" for an empty list. */
+struct wish { const struct claim_request *r; char *numerics, *skip; };
+
+static int wish_open(struct wish *x, const struct claim_request *r, struct err *e)
 {
     size_t n = 2;
     for (size_t i = 0; i < r->n_numerics; i++)
         n += strlen(r->numerics[i]) + 1;
-    char *s = malloc(n), *p = s;
-    if (!s)
-        return NULL;
-    *p = 0;
+    *x = (struct wish){ r, malloc(n), malloc(2 + 21 * r->n_skip) };
+    if (!x->numerics || !x->skip)
+        return err_set(e, ERR_FAILED, "out of memory for a claim");
+    char *p = x->numerics, *q = x->skip;
+    *p = *q = 0;
     for (size_t i = 0; i < r->n_numerics; i++)
         p += sprintf(p, "%s%s\n", i ? "" : "\n", r->numerics[i]);
-    return s;
+    for (size_t i = 0; i < r->n_skip; i++)
+        q += sprintf(q, "%s%" PRId64 "\n", i ? "" : "\n", r->skip[i]);
+    return 0;
+}
+
+static void wish_close(struct wish *x)
+{
+    free(x->numerics);
+    free(x->skip);
 }
 
 #define ELIGIBLE \
     "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR " \
     "instr(?1, char(10) || numerics || char(10)) > 0) " \
-    "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2))"
+    "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
+    "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0)"
 
 /* The next job of the queue: 1; 0: none; -1. */
-static int next_in_queue(struct store *s, const struct claim_request *r, const char *numerics, int64_t *job,
-                         struct err *e)
+static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
 {
+    const struct claim_request *r = x->r;
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
-                 "tt", numerics, r->batch);
+                 "ttt", x->numerics, r->batch, x->skip);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
@@ -238,9 +250,21 @@ static int next_in_queue(struct store *s, const struct claim_request *r, const c
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?3 AND model = ?4 ORDER BY id LIMIT 1",
-                "ttit", numerics, r->batch, priority, r->model);
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?4 AND model = ?5 ORDER BY id LIMIT 1",
+                "tttit", x->numerics, r->batch, x->skip, priority, r->model);
     return rc < 0 ? -1 : 1;
+}
+
+int store_next(struct store *s, const struct claim_request *request, int64_t *job, int *idle, struct err *e)
+{
+    struct wish x;
+    int64_t n = 0;
+    int rc = wish_open(&x, request, e) ? -1 : next_in_queue(s, &x, job, e);
+    if (rc == 1)
+        rc = db_get(s, e, &n, "SELECT idle FROM job WHERE id = ?1", "i", *job);
+    *idle = (int)n;
+    wish_close(&x);
+    return rc;
 }
 
 /* Whether the job that a request names may be claimed: 1; -1: no, and e says why. */
@@ -301,7 +325,8 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
     *c = (struct claim){ .job = job,
                          .attempt = sqlite3_column_int64(q, 1) + 1,
                          .end.tokens = (size_t)sqlite3_column_int64(q, 2),
-                         .wanted = (size_t)sqlite3_column_int64(q, 3) };
+                         .wanted = (size_t)sqlite3_column_int64(q, 3),
+                         .idle = (int)idle };
     rc = job_state_parse(&c->was, (const char *)sqlite3_column_text(q, 4), e);
     db_reset(q);
     if (rc)
@@ -320,15 +345,16 @@ static int claim_job(struct store *s, const struct claim_request *r, int64_t job
     return 1;
 }
 
-static int claim_in_transaction(struct store *s, const struct claim_request *r, const char *numerics,
-                                const struct dead_list *dead, struct claim *c, struct err *e)
+static int claim_in_transaction(struct store *s, const struct wish *x, const struct dead_list *dead,
+                                struct claim *c, struct err *e)
 {
+    const struct claim_request *r = x->r;
     int64_t job = r->job;
     if (db_begin(s, e))
         return -1;
     int rc = put_worker(s, r->worker, e) || remove_dead(s, dead, e) || requeue_orphans(s, e) ? -1 : 0;
     while (rc == 0) {                    /* a job that claim_job fails leaves the queue */
-        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, r, numerics, &job, e);
+        rc = r->job ? check_claimable(s, job, e) : next_in_queue(s, x, &job, e);
         if (rc != 1)
             break;
         rc = claim_job(s, r, job, c, e);
@@ -341,18 +367,17 @@ static int claim_in_transaction(struct store *s, const struct claim_request *r, 
 int store_claim(struct store *s, const struct claim_request *r, struct claim *c, struct err *e)
 {
     struct dead_list dead = {0};
+    struct wish x;
     int64_t job;
     assert(s->self.pid && r->worker);    /* otherwise every worker would look dead */
-    char *numerics = join_numerics(r);
-    int rc =
-        numerics ? find_dead(s, r->worker, &dead, e) : err_set(e, ERR_FAILED, "out of memory for a claim");
+    int rc = wish_open(&x, r, e) ? -1 : find_dead(s, r->worker, &dead, e);
     if (rc == 0)                         /* most calls find no work; they take no lock */
         rc = dead.n || r->job ? 1 : has_orphans(s, e);
     if (rc == 0)
-        rc = next_in_queue(s, r, numerics, &job, e);
+        rc = next_in_queue(s, &x, &job, e);
     if (rc == 1)
-        rc = claim_in_transaction(s, r, numerics, &dead, c, e);
-    free(numerics);
+        rc = claim_in_transaction(s, &x, &dead, c, e);
+    wish_close(&x);
     free(dead.v);
     return rc;
 }

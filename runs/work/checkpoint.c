@@ -1,8 +1,9 @@
 /* The queues between the decode loop and the thread that commits to the store.
  *
- * struct committer is the thread of a worker. struct checkpoint is the queue of one job: arrays for the longest
- * possible text, allocated at open. checkpoint_put, on the decode thread, appends to them; commit_thread
- * commits what was appended to all queues since its last commit. Start at these two functions. */
+ * struct committer is the thread of a worker. struct checkpoint is the queue of one job: arrays for the
+ * longest possible text, allocated at open. checkpoint_put, on the decode thread, appends to them;
+ * commit_thread commits what was appended to all queues since its last commit. Start at these two
+ * functions. */
 #include "runs/work/checkpoint.h"
 
 #include <math.h>

@@ -12,12 +12,12 @@
  *     committer_close(k)
  *
  * Timing. A job's first token is committed at once. Later tokens are committed at most CHECKPOINT_SECONDS
- * after the start of the previous commit, so a kill loses less than a second of each job's work. A token counts
- * as committed (checkpoint_committed) when every other process can read it.
+ * after the start of the previous commit, so a kill loses less than a second of each job's work. A token
+ * counts as committed (checkpoint_committed) when every other process can read it.
  *
  * Failures. A failed commit is not repeated: the next put returns the reason, and the worker stops. For a
- * job that was paused, cancelled, removed or taken over, put returns 1, and the worker drops the job. The other
- * jobs of the commit are not affected (store_commit_all).
+ * job that was paused, cancelled, removed or taken over, put returns 1, and the worker drops the job. The
+ * other jobs of the commit are not affected (store_commit_all).
  * Tokens that were put but not committed are lost then; the next worker generates the same tokens again.
  *
  * Counters are the rows struct metric of the store: sums by window, source, name and index. A counter belongs
@@ -36,7 +36,7 @@
 #include "runs/store/store.h"
 
 #define CHECKPOINT_SECONDS 0.8
-enum { CHECKPOINT_COUNTERS_MAX = 256, COMMITTER_JOBS_MAX = 64 };
+enum { CHECKPOINT_COUNTERS_MAX = 320, COMMITTER_JOBS_MAX = 64 };
 
 /* Room for the notes of an attempt that may write n tokens: CHECKPOINT_NOTE_BYTES + n bytes in
  * CHECKPOINT_NOTES + n / CHECKPOINT_NOTES notes. */

@@ -221,7 +221,6 @@ void snapshot_policy_prefill_pass(struct snapshot_policy *k)
 
 void snapshot_policy_stop(struct snapshot_policy *k)
 {
-    _Static_assert(SNAPSHOT_STOP_SECONDS == 60, "the message below names it");
     struct err e;
     if (!enabled(k))
         return;
@@ -240,8 +239,15 @@ void snapshot_policy_stop(struct snapshot_policy *k)
     if (rows <= k->kept)
         return;
     begin_snapshot(k, rows, SNAPSHOT_GAIN_SECONDS, true);
-    stop_notice_for("a snapshot of the cache, 60 s at most");
-    snapshot_files_wait(k->files, SNAPSHOT_STOP_SECONDS);
+}
+
+void snapshot_policy_stopped(struct snapshot_policy *k, double deadline)
+{
+    _Static_assert(SNAPSHOT_STOP_SECONDS == 20, "the message below names it");
+    if (!k->files || !snapshot_files_busy(k->files))
+        return;
+    stop_notice_for("snapshots of the caches, 20 s at most");
+    snapshot_files_wait(k->files, MAX(deadline - clock_seconds(), 0.0));
     stop_notice_for(NULL);
     collect_result(k);
 }

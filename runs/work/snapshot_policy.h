@@ -6,6 +6,7 @@
  *     snapshot_policy_prefilled(&k, seconds)        after decode_prefill, which read the remaining rows
  *     loop: snapshot_policy_round(&k)
  *     snapshot_policy_stop(&k)                      at a clean interruption, while the claim holds
+ *     snapshot_policy_stopped(&k, deadline)         waits for the snapshot that stop may have begun
  *     snapshot_policy_close(&k)                     before the claim ends
  *
  * Mode `auto` makes a snapshot when the snapshot would save a resumed job more than SNAPSHOT_GAIN_SECONDS of
@@ -21,8 +22,8 @@
  * on a GPU and more than one CPU core that thread disturbs nobody; then the cost is the copy's share of
  * the GPU's memory bandwidth, at 100 GB/s. A new file absorbs earlier files as far as the share allows. A
  * clean interruption makes a snapshot, whatever it costs, if the snapshot saves more than
- * SNAPSHOT_GAIN_SECONDS. The process waits at most SNAPSHOT_STOP_SECONDS for it, because whoever stops a
- * process soon kills it.
+ * SNAPSHOT_GAIN_SECONDS. The process waits at most SNAPSHOT_STOP_SECONDS for those of all its jobs, because
+ * whoever stops a process soon kills it.
  *
  * Mode `on` makes snapshots of any text, however short: at most one a second while their cost stays below the
  * same shares, and one after every prefill and at every clean interruption. Mode `off` neither makes nor uses
@@ -50,7 +51,7 @@
 #define SNAPSHOT_GAIN_SECONDS 5.0
 #define SNAPSHOT_SHARE 0.004
 #define SNAPSHOT_REBUILD_SHARE 0.1
-#define SNAPSHOT_STOP_SECONDS 60
+#define SNAPSHOT_STOP_SECONDS 20
 #define SNAPSHOT_RETRY_SECONDS 2.0
 #define SNAPSHOT_RETRY_SECONDS_MAX 600.0
 
@@ -84,4 +85,5 @@ void snapshot_policy_prefill_pass(struct snapshot_policy *k);
 void snapshot_policy_prefilled(struct snapshot_policy *k, double seconds);
 void snapshot_policy_round(struct snapshot_policy *k);
 void snapshot_policy_stop(struct snapshot_policy *k);
+void snapshot_policy_stopped(struct snapshot_policy *k, double deadline);    /* by clock_seconds */
 void snapshot_policy_close(struct snapshot_policy *k);

@@ -1,9 +1,9 @@
-/* The worker: claims jobs of the store and writes their texts.
+/* The worker: a store, a model, and the memory for the jobs that it runs.
  *
- *     worker_open(&w, store, &e)                         registers the worker and starts its heartbeat
- *     request = worker_claim_request(&w, 0)              describes what this process can do
+ *     worker_open(&w, store, &e)                 registers the worker and starts its heartbeat
+ *     request = worker_claim_request(&w, 0)      describes what this process can do
  *     store_claim(w.store, &request, &claim, &e)
- *     worker_run(&w, &claim, &options, &out, &result, &e)    writes the text to its end; ends the claim
+ *     schedule_job(..) or schedule_queue(..)     schedule.h: work on this job, or on the queue
  *     worker_close(&w)
  *
  * A run reads parameters and tokens from the store and loads the model, which stays loaded for the next
@@ -21,6 +21,7 @@
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
 #include "src/base/progress.h"
+#include "src/decode/buffers.h"
 #include "src/decode/decode.h"
 #include "src/decode/engine.h"
 #include "src/model/device_choice.h"
@@ -40,6 +41,12 @@ struct worker {
     const char *device;                  /* --device; borrowed */
     const char *numerics[DEVICE_CHOICE_IDS]; size_t n_numerics;  /* names of the arithmetics of the device */
     double deadline;                     /* when to stop, by clock_seconds; 0: none */
+    size_t parallel;                     /* the most jobs at once; 1 if `parallel` is 0 */
+    size_t max_memory;                   /* --max-memory: bytes in all; 0: what the machine has */
+    /* what the running jobs share, and the ledger of host memory */
+    struct round_buffers buffers;
+    size_t n_jobs;                       /* that hold memory (worker_reserve) */
+    size_t reserved;                     /* bytes of weights, buffers and jobs, touched or not */
     enum kv_snapshot snapshot; uint64_t snapshot_max;    /* runs/work/snapshot_policy.h */
     bool quiet;                          /* no notices on standard error */
 };
@@ -54,48 +61,17 @@ int  worker_open_model(struct worker *w, const struct job *job, const struct job
  * signal; -1. */
 int  worker_load_model(struct worker *w, struct err *e);
 
-struct work_options {
-    enum job_state state_if_stopped;     /* what a job becomes if a signal or the deadline stops it: queued or
-                                          * paused */
-    bool accept_change;                  /* continue although arithmetic or model differ (store_begin) */
-    bool store_rounds;                   /* store a row for every round */
-    bool release_if_refused;             /* a job that cannot run here returns to its state before the claim;
-                                          * otherwise it fails */
-};
+/* Whether the model that is open is the one that a job wants. */
+bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p);
 
-/* Where a text goes while it is written. Every function may be NULL. `new_text` is false for text that was
- * stored before this run. */
-struct work_output {
-    int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
-    int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);
-    void (*repeats)(void *ctx, const struct repetition *p);  /* the loop rule found a repetition */
-    /* called once, before the first text, when all checks of the job have passed */
-    void (*begins)(void *ctx, const struct decoder *d, const struct job_params *p);
-    void *ctx;
-};
-
-enum work_end {
-    WORK_DONE,                           /* the text is complete; the job is done */
-    WORK_FAILED,                         /* the job failed */
-    WORK_LOST,                           /* the claim no longer holds; the job is left alone */
-    /* the job has state_if_stopped: */
-    WORK_STOPPED,                        /* a signal or the deadline stopped the work */
-    WORK_OUTPUT_FAILED,                  /* a function of struct work_output failed */
-    WORK_DEVICE_FAILED,                  /* the device failed, and the worker should end */
-    /* the job has its state before the claim (release_if_refused): */
-    WORK_REFUSED,                        /* the job cannot run here */
-};
-struct work_result {
-    enum work_end end;
-    struct err why;                      /* the reason, unless WORK_DONE */
-    size_t tokens_before, tokens;        /* length of the text before and after this run, all its tokens */
-    enum finish finish;
-    char stop_reason[STOP_STRING_BYTES_MAX + 1]; bool stopped_by_string;     /* else: by a token id */
-    double seconds, prefill_seconds;     /* of this run */
-    struct draft_stats stats;            /* of this run; the caller closes it (stats_close) */
-};
-
-/* Run a claimed job. 0: the claim has ended as *r says. -1: the store failed, or another process holds it
- * (ERR_AGAIN); the worker must stop. */
-int worker_run(struct worker *w, struct claim *c, const struct work_options *options,
-               const struct work_output *out, struct work_result *r, struct err *e);
+/* Reserve the memory of a job of the open model: its whole length, n_max tokens. The first job takes the
+ * place of everything that earlier jobs left; a further one must fit beside those that run. *bytes: for
+ * worker_release. -1: it does not fit; the message has the items. */
+int  worker_reserve(struct worker *w, const struct job_params *p, size_t n_max, size_t *bytes, struct err *e);
+void worker_release(struct worker *w, size_t bytes);
+/* Open the buffers of passes, or larger ones, for a decoder of these settings. Between rounds only. */
+int  worker_open_buffers(struct worker *w, const struct decode_setup *setup, size_t n_max, struct err *e);
+/* Open the heads that a job drafts with, or keep those that are open. 0; -1. */
+int  worker_open_heads(struct worker *w, const struct job_params *p, struct err *e);
+/* Whether the heads that a job wants are open, or may be opened. */
+bool worker_has_heads(const struct worker *w, const struct job_params *p);

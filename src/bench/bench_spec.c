@@ -441,8 +441,8 @@ static int plan_windows(struct spec *s, struct spec_text *t, struct err *e)
     return t->n_windows ? 0 : err_set(e, ERR_FAILED, "bench: out of memory for windows");
 }
 
-/* Replaces the decoder's own cache by the common one. The decoders also share the other buffers: the addresses
- * of buffers change the time of a short pass by a tenth and more, which is no setting's merit. */
+/* Replaces the decoder's own cache by the common one. The decoders also share the other buffers: the
+ * addresses of buffers change the time of a short pass by a tenth and more, which is no setting's merit. */
 static void lend_cache(struct session *b, struct decoder *d)
 {
     mem_free(d->kv.base, d->kv.layer_bytes * d->kv.n_layers);

@@ -91,8 +91,9 @@ int cmd_run_batch(const struct options *o, struct err *e)
     struct batch b = {0};
     struct store *s = NULL;
     struct store_counts n;
-    int rc = check_options(o, e) || batch_open(&b, o, e) || store_from_options(&s, o, STORE_CREATE, e) ||
-        batch_submit(&b, s, e) ? -1 : 0;
+    size_t parallel;
+    int rc = check_options(o, e) || parallel_from_options(o, &parallel, e) || batch_open(&b, o, e) ||
+             store_from_options(&s, o, STORE_CREATE, e) || batch_submit(&b, s, e) ? -1 : 0;
     if (rc == 0) {
         rc = work_queue(o, s, b.name, e);
         if (rc && e->code == ERR_AGAIN && stop_signal && store_counts(s, b.name, &n, e) == 0)

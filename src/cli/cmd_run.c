@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "src/decode/verify_published.h"
-#include "runs/work/worker.h"
+#include "runs/work/schedule.h"
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 #include "src/base/stopping.h"
@@ -245,7 +245,7 @@ static int work_on(struct run *r, int64_t id, struct err *e)
     r->job = &r->jobs.v[0];
     r->wrote = false;
     r->to_terminal = r->out.fd == STDOUT_FILENO && isatty(STDOUT_FILENO);
-    int rc = worker_run(&r->worker, &claim, &how, &out, &w, e);
+    int rc = schedule_job(&r->worker, &claim, &how, &out, &w, e);
     if (rc == 0)
         rc = conclude(r, &w, e);
     else if (stop_signal)                        /* the store failed while the process was stopping */

@@ -212,7 +212,7 @@ struct worker worker_from_options(const struct options *o)
 {
     struct worker w = { .threads = o->threads, .device = o->device,
                         .snapshot = (enum kv_snapshot)o->kv_snapshot, .snapshot_max = o->kv_snapshot_max,
-                        .quiet = o->quiet };
+                        .quiet = o->quiet, .max_memory = o->max_memory };
     progress_open(&w.progress, o->progress, o->quiet);
     return w;
 }

@@ -27,6 +27,8 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
 
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
+/* --parallel: *n is 0 for auto. */
+int parallel_from_options(const struct options *o, size_t *n, struct err *e);
 /* `work` on the jobs of one batch, or of the whole store (NULL). 0 when no job is left to take; else -1
  * with the message and exit code of `work`, which is ERR_FAILED when jobs failed. */
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e);

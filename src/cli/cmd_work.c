@@ -4,24 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "runs/work/worker.h"
+#include "runs/work/schedule.h"
 #include "src/base/json_write.h"
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
-
-static const double POLL_SECONDS = 0.5;          /* between reads of an empty queue */
 
 struct shift {
     const struct options *o;
     struct store *store;
     const char *batch;                           /* only the jobs of this batch; NULL: all jobs */
     struct worker worker;
+    size_t parallel;                             /* 0: auto */
     size_t done, failed;
+    size_t refused; struct err why;              /* jobs that need more memory than there is; of the first */
     bool late;                                   /* --max-time is over */
-    double waiting_since;                        /* for jobs that other workers hold; 0: not waiting */
 };
 
 static void print_result(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
@@ -29,6 +27,7 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
     const char *end = r->end == WORK_DONE     ? "done"
                        : r->end == WORK_FAILED ? "failed"
                        : r->end == WORK_LOST   ? "left"
+                       : r->end == WORK_REFUSED ? "stays queued"
                                                : "stopped";
     if (h->o->quiet)
         return;
@@ -53,31 +52,18 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
     }
 }
 
-/* Works on one claimed job. 0: take the next job; 1: stop and leave the rest of the queue; -1: failed. */
-static int work_on_job(struct shift *h, struct claim *c, struct err *e)
+int parallel_from_options(const struct options *o, size_t *n, struct err *e)
 {
-    const struct work_options how = { .state_if_stopped = JOB_QUEUED, .accept_change = h->o->accept_change,
-                                      .store_rounds = h->o->rounds };
-    struct work_result r;
-    const size_t wanted = c->wanted;
-    const int64_t id = c->job;
-    if (worker_run(&h->worker, c, &how, NULL, &r, e)) {
-        stats_close(&r.stats);
-        return -1;
-    }
-    if (r.end == WORK_DEVICE_FAILED) {   /* not the job's fault, and the next job would fail, too */
-        stats_close(&r.stats);
-        return err_set(e, ERR_FAILED,
-                       "job %" PRId64
-                       ": %.700s, after %zu of %zu tokens; it is queued again, and longhand work "
-                       "continues it",
-                       id, r.why.msg, r.tokens, wanted);
-    }
-    print_result(h, id, &r, wanted);
-    stats_close(&r.stats);
-    h->done += r.end == WORK_DONE || r.end == WORK_FAILED;
-    h->failed += r.end == WORK_FAILED;
-    return r.end == WORK_STOPPED;
+    char *end;
+    *n = 0;
+    if (strcmp(o->parallel, "auto") == 0)
+        return 0;
+    const long value = strtol(o->parallel, &end, 10);
+    if (*end || end == o->parallel || value < 1 || value > PARALLEL_MAX)
+        return err_set(e, ERR_INPUT, "--parallel %s: auto and 1 to %d are allowed", o->parallel,
+                       PARALLEL_MAX);
+    *n = (size_t)value;
+    return 0;
 }
 
 static bool out_of_time(const struct shift *h)
@@ -85,51 +71,26 @@ static bool out_of_time(const struct shift *h)
     return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
 }
 
-/* The queue is empty. *again: whether to read it again later. With --watch that is always so. Otherwise
- * the worker waits for the length of a lease while other workers hold jobs, because the job of a dead
- * worker returns to the queue. */
-static int poll_again(struct shift *h, bool *again, struct err *e)
+static void job_ended(void *ctx, int64_t job, size_t wanted, const struct work_result *r)
 {
-    struct store_counts n;
-    *again = h->o->watch;
-    if (h->o->watch)
-        return 0;
-    if (store_counts(h->store, h->batch, &n, e))
-        return -1;
-    double now = clock_seconds();
-    if (n.jobs[JOB_RUNNING] == 0)
-        return 0;
-    h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
-    *again = now - h->waiting_since < store_lease_seconds(h->store) + 2;
-    return 0;
+    struct shift *h = ctx;
+    print_result(h, job, r, wanted);
+    h->done += r->end == WORK_DONE || r->end == WORK_FAILED;
+    h->failed += r->end == WORK_FAILED;
+    if (r->end == WORK_REFUSED && h->refused++ == 0)
+        h->why = r->why;
 }
 
 static int run_shift(struct shift *h, struct err *e)
 {
-    for (bool again = true; again;) {
-        struct claim_request wish = worker_claim_request(&h->worker, 0);
-        struct claim claim;
-        wish.max_attempts = (int)h->o->max_attempts;
-        wish.batch = h->batch;
-        if (h->o->accept_change)
-            wish.n_numerics = 0;
-        if (stop_signal || out_of_time(h) || (h->o->max_jobs && h->done >= h->o->max_jobs))
-            return 0;
-        int rc = store_claim(h->store, &wish, &claim, e);
-        if (rc < 0)
-            return -1;
-        if (rc == 1) {
-            h->waiting_since = 0;
-            if ((rc = work_on_job(h, &claim, e)))
-                return rc < 0 ? -1 : 0;
-        } else {
-            if (poll_again(h, &again, e))
-                return -1;
-            if (again)
-                nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
-        }
-    }
-    return 0;
+    const struct options *o = h->o;
+    const struct schedule_options how = {
+        .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change,
+                 .store_rounds = o->rounds },
+        .parallel = h->parallel, .batch = h->batch, .max_attempts = (int)o->max_attempts,
+        .max_jobs = o->max_jobs, .watch = o->watch, .ended = job_ended, .ctx = h,
+    };
+    return schedule_queue(&h->worker, &how, e);
 }
 
 static bool has_numerics_of(const struct worker *w, const struct job *j)
@@ -199,6 +160,10 @@ static int conclude(const struct shift *h, struct err *e)
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
                        h->done);
+    if (h->refused)
+        return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
+                       "%zu of the jobs stay queued for want of memory, the first of them because %.900s",
+                       h->refused, h->why.msg);
     return 0;
 }
 
@@ -206,7 +171,7 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 {
     struct shift h = { .o = o, .store = s, .batch = batch, .worker = worker_from_options(o) };
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
-    int rc = worker_open(&h.worker, s, e);
+    int rc = parallel_from_options(o, &h.parallel, e) || worker_open(&h.worker, s, e) ? -1 : 0;
     if (rc == 0)
         rc = run_shift(&h, e);
     h.late = out_of_time(&h);
@@ -219,8 +184,10 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
 static int work_here(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
+    size_t parallel;
     stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
-    int rc = store_from_options(&s, o, STORE_CREATE, e) || work_queue(o, s, NULL, e) ? -1 : 0;
+    int rc = parallel_from_options(o, &parallel, e) || store_from_options(&s, o, STORE_CREATE, e) ||
+             work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
     stop_notice_close();
     return rc;

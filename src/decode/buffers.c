@@ -5,13 +5,14 @@
 int round_buffers_open(struct round_buffers *b, const struct model *m, size_t pass_rows, size_t verify_rows,
                        size_t n_max, struct err *e)
 {
-    *b = (struct round_buffers){ .model = m, .n_max = n_max, .verify_rows = verify_rows };
+    *b = (struct round_buffers){ .model = m, .n_max = n_max, .pass_rows = MAX(pass_rows, verify_rows),
+                                .verify_rows = verify_rows };
     b->logits_bytes = verify_rows * m->config.vocab * sizeof *b->logits;
     b->logits = m->dev->alloc(m->dev, b->logits_bytes);
     if (!b->logits)
         err_set(e, ERR_FAILED, "%s: logits of %zu rows: out of memory (%zu bytes)", m->dev->name, verify_rows,
                 b->logits_bytes);
-    else if (workspace_open(&b->work, m, MAX(pass_rows, verify_rows), n_max + PARTIAL_ROWS_MAX, e) == 0)
+    else if (workspace_open(&b->work, m, b->pass_rows, n_max + PARTIAL_ROWS_MAX, e) == 0)
         return 0;
     round_buffers_close(b);
     return -1;

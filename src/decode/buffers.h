@@ -7,7 +7,7 @@
 struct round_buffers {               /* {0} is closed */
     const struct model *model;       /* borrowed */
     struct workspace *work;
-    size_t n_max, verify_rows;       /* the longest text; rows of a verification pass */
+    size_t n_max, pass_rows, verify_rows;    /* the longest text; rows of any pass; of a verification pass */
     /* the device's [verify_rows][vocab]: of draft passes, then of the verification pass */
     float *logits;
     size_t logits_bytes;

@@ -89,7 +89,8 @@ static size_t partial_take(struct drafting *g, uint32_t node, const float *resid
     g->pass_node = node;
     if (g->heads)
         dev->copy(dev, g->pass_hidden, residual, g->model->config.hidden * sizeof *g->pass_hidden);
-    const size_t added = draft_add(g, &node, 1, &g->ranking, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
+    const size_t added =
+        draft_add(g, &node, 1, &g->ranking, draft_width(g, node), SOURCE_PARTIAL, GUESS_PASS, 0);
     /* with the planner the heads are asked once, after the last pass */
     if (g->set.n_width && !heads_ahead(g))
         for (uint32_t c = t->node[node].first; c; c = t->node[c].next)

@@ -73,7 +73,8 @@ static void ask_ahead(struct drafting *g, const struct drafter_ops *ops)
     planner_asked(&g->planner, HEADS_AHEAD, before, value(g), g->clock() - start);
 }
 
-/* Whether a further draft pass for this text pays. It would start at the likeliest guess of the one before. */
+/* Whether a further draft pass for this text pays. It would start at the likeliest guess of the one
+ * before. */
 static bool wants_pass(const struct drafting *g)
 {
     const struct planner *p = &g->planner;

@@ -57,22 +57,31 @@ fail:
     return -1;
 }
 
-void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)
+void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows,
+                        size_t want)
 {
-    const struct config *c = &g->config;
     size_t logits;
-    if (!mul_size(want, c->vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
+    if (!mul_size(want, g->config.vocab, &logits) || !mul_size(logits, sizeof(float), &logits))
         logits = SIZE_MAX;
     memory_plan_add_on(plan, g->dev, "weights", g->weight_bytes);
-    memory_plan_add_on(
-        plan, g->dev, "KV cache",
-        kv_bytes(&(struct kv_size){ g->dev->kv_type, c->n_layers, c->n_kv_heads, g->model.head_dim, n_max,
-                                    want > 1 ? want : 0 }));
     memory_plan_add_on(plan, g->dev, "workspace", workspace_bytes(&g->model, rows, n_max));
     memory_plan_add_on(plan, g->dev, "logits", logits);
     if (g->dev->graph_bytes)
         memory_plan_add_on(plan, g->dev, "recorded passes", g->dev->graph_bytes);
     memory_plan_add(plan, "tokenizer", g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0);
+}
+
+void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want)
+{
+    const struct kv_size size = { g->dev->kv_type,   g->config.n_layers, g->config.n_kv_heads,
+                                  g->model.head_dim, n_max,              want > 1 ? want : 0 };
+    memory_plan_add_on(plan, g->dev, "KV cache", kv_bytes(&size));
+}
+
+void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want)
+{
+    engine_plan_shared(plan, g, n_max, rows, want);
+    engine_plan_cache(plan, g, n_max, want);
 }
 
 static bool loading(void *ctx, size_t done, size_t total)

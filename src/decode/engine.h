@@ -50,7 +50,12 @@ int engine_load(struct engine *g, struct progress *p, struct err *e);
 int engine_int8(struct engine *g, struct progress *p, struct err *e);
 void engine_close(struct engine *g);
 
-/* Adds to `plan` the weights, KV cache, workspace, logits and tokenizer of one decoder with n_max
- * positions and `rows` rows in a pass. `want` rows have logits; more than one means a tree, whose nodes
- * need scratch. */
+/* Adds to `plan` what all decoders share: the weights, the tokenizer, and the buffers of passes (buffers.h)
+ * of `rows` rows, of which `want` have logits, over texts of at most n_max tokens. */
+void engine_plan_shared(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows,
+                        size_t want);
+/* Adds to `plan` the KV cache of one decoder with n_max positions. `want` rows of a pass have logits; more
+ * than one means a tree, whose nodes need scratch. */
+void engine_plan_cache(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t want);
+/* Both, for one decoder. */
 void engine_plan(struct memory_plan *plan, const struct engine *g, size_t n_max, size_t rows, size_t want);

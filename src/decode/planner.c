@@ -174,7 +174,8 @@ static void fill_sizes(struct cost_model *m)
 }
 
 /* Updates the Kalman filter of (speed, drafted). `drafts` is the part of the round that texts with drafts
- * take: a round with drafts shows the sum of both corrections, another round shows speed alone. Returns the logarithm of the time that the filter did not foresee, clipped. */
+ * take: a round with drafts shows the sum of both corrections, another round shows speed alone. Returns the
+ * logarithm of the time that the filter did not foresee, clipped. */
 static double follow(struct cost_model *m, double drafts, double seconds, double predicted)
 {
     double *v = m->var;

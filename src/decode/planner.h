@@ -89,7 +89,8 @@ bool plan_drafts(const struct plan *p);
 /* What passes of one model cost on this machine. All texts that are written together share it. {0} knows
  * nothing. */
 struct cost_model {
-    double weight_bytes, draft_bytes, kv_bytes;  /* read by a verification pass, by a draft pass; a position */
+    double weight_bytes, draft_bytes;    /* that a verification pass reads, and a draft pass */
+    double kv_bytes;                     /* of a position */
     /* at speed 1: seconds per byte of a pass of cost_rows(i) rows; how often it was seen */
     double size[COST_SIZES], seen[COST_SIZES];
     /* logarithms of the two corrections; variances of both, between them the covariance */

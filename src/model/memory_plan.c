@@ -35,24 +35,47 @@ void memory_plan_deduct(struct memory_plan *p, size_t i, size_t bytes)
     p->item[i].bytes -= MIN(bytes, p->item[i].bytes);
 }
 
-size_t memory_available(const char **limit)
+/* Bytes left under RLIMIT_AS; SIZE_MAX: no such limit. */
+static size_t address_space_left(void)
 {
-    size_t best = read_keyed_number("/proc/meminfo", "MemAvailable", 1024), room = cgroup_memory_room(NULL);
-    *limit = best == SIZE_MAX ? "unknown" : "MemAvailable";
-    if (room < best) {
-        best = room;
+    struct rlimit r;
+    if (getrlimit(RLIMIT_AS, &r) || r.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    const size_t used = read_keyed_number("/proc/self/status", "VmSize", 1024);
+    return (size_t)r.rlim_cur - MIN((size_t)r.rlim_cur, used == SIZE_MAX ? 0 : used);
+}
+
+/* The least of three limits, of which the first two count memory that was touched. */
+static size_t least(size_t machine, size_t cgroup, size_t address_space, const char **limit)
+{
+    *limit = machine == SIZE_MAX ? "unknown" : "MemAvailable";
+    if (cgroup < machine) {
+        machine = cgroup;
         *limit = "cgroup limit";
     }
-    struct rlimit r;
-    if (getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
-        size_t used = read_keyed_number("/proc/self/status", "VmSize", 1024);
-        size_t left = (size_t)r.rlim_cur - MIN((size_t)r.rlim_cur, used == SIZE_MAX ? 0 : used);
-        if (left < best) {
-            best = left;
-            *limit = "ulimit -v";
-        }
+    if (address_space < machine) {
+        machine = address_space;
+        *limit = "ulimit -v";
     }
-    return best;
+    return machine;
+}
+
+size_t memory_available(const char **limit)
+{
+    return least(read_keyed_number("/proc/meminfo", "MemAvailable", 1024), cgroup_memory_room(NULL),
+                 address_space_left(), limit);
+}
+
+static size_t sum_or_max(size_t a, size_t b) { return add_size(a, b, &a) ? a : SIZE_MAX; }
+
+size_t memory_limit(size_t reserved, const char **limit)
+{
+    const size_t anon = read_keyed_number("/proc/self/status", "RssAnon", 1024),
+                 shared = read_keyed_number("/proc/self/status", "RssShmem", 1024),
+                 held = (anon == SIZE_MAX ? 0 : anon) + (shared == SIZE_MAX ? 0 : shared);
+    return least(sum_or_max(read_keyed_number("/proc/meminfo", "MemAvailable", 1024), held),
+                 sum_or_max(cgroup_memory_room(NULL), held), sum_or_max(address_space_left(), reserved),
+                 limit);
 }
 
 static const char *list_items(char items[700], const struct memory_plan *p, bool on_device)
@@ -68,9 +91,16 @@ static const char *list_items(char items[700], const struct memory_plan *p, bool
 
 int memory_plan_check(const struct memory_plan *p, const char *helps, struct err *e)
 {
-    char items[700];
     const char *limit;
-    size_t available = memory_available(&limit), rounding = 0, total;
+    const size_t available = memory_available(&limit);
+    return memory_plan_check_in(p, available, limit, helps, e);
+}
+
+int memory_plan_check_in(const struct memory_plan *p, size_t available, const char *limit, const char *helps,
+                         struct err *e)
+{
+    char items[700];
+    size_t rounding = 0, total;
     for (size_t i = 0; i < p->n; i++)
         rounding += p->item[i].on_device ? 0 : mem_rounded(p->item[i].bytes) - p->item[i].bytes;
     if (!add_size(p->total, rounding, &total) || total > available)

@@ -24,6 +24,13 @@ void memory_plan_deduct(struct memory_plan *p, size_t i, size_t bytes);
  * under RLIMIT_AS. *limit names the limit that decided. SIZE_MAX if none can be read. */
 size_t memory_available(const char **limit);
 
+/* Bytes that this process may hold in all, of which it has reserved `reserved` and may not have touched them
+ * yet. *limit: as memory_available. SIZE_MAX if no limit can be read. */
+size_t memory_limit(size_t reserved, const char **limit);
+
 /* Checks that the plan fits the host and then the device. ERR_INPUT lists the items, their sum, the
  * available bytes, and `helps`: the options that change the sum. */
 int memory_plan_check(const struct memory_plan *p, const char *helps, struct err *e);
+/* The same, for a host that has `available` bytes by the limit named `limit`. */
+int memory_plan_check_in(const struct memory_plan *p, size_t available, const char *limit, const char *helps,
+                         struct err *e);

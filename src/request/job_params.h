@@ -68,6 +68,12 @@ int job_bind(struct job_params *p, const struct config *c, const struct tokenize
  * help. */
 int job_check_length(const struct config *c, size_t n_prompt, size_t tokens, bool allow_beyond,
                      struct err *e);
+/* Adds to the plan what the job needs of its own: KV cache, decoder, drafters, DRY. */
+void job_plan(struct memory_plan *plan, const struct job_params *p, const struct engine *g, size_t n_max);
+/* Adds what it shares with other jobs of the model: the weights (always the first item), the buffers of
+ * passes of at least `rows` rows, and the heads unless they are in memory. */
+void job_plan_shared(struct memory_plan *plan, const struct job_params *p, const struct engine *g,
+                     size_t n_max, size_t rows);
 /* Checks that the device supports the job's drafting, and that the decoder fits into memory together with
  * the weights. held: bytes of the weights that are in memory already. */
 int job_check_memory(const struct job_params *p, const struct engine *g, size_t n_max, size_t held,

@@ -80,6 +80,8 @@ struct options {
     double max_time;
     int kv_snapshot;                             /* enum kv_snapshot of runs/work/snapshot_policy.h */
     uint64_t kv_snapshot_max;
+    const char *parallel;            /* auto, or a number */
+    uint64_t max_memory;             /* 0: no limit of its own */
     size_t max_jobs, max_attempts, from, at, sample;
     bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
     int export_format;

@@ -268,6 +268,12 @@ const struct option options_table[] = {
       .shown = "no limit" },
     { "max-jobs", "", "N", VERB_WORK, SIZE, F(max_jobs), STORE, 0, "Exit after N jobs.", .min = 1, .max = BIG,
       .shown = "no limit" },
+    { "parallel", "", "auto|N", VERB_RUN | VERB_WORK, TEXT, F(parallel), STORE, 0,
+      "Write up to N texts at once (with run: of a batch), 1 to 64. The texts are the same for every N. auto: "
+      "as many as fit into memory and raise the total tokens per second.", .value = "auto" },
+    { "max-memory", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(max_memory), STORE, 0,
+      "Memory of this process in all (K, M, G, T). A text that does not fit beside those that are being "
+      "written waits.", .shown = "what the machine has available, less a margin" },
     { "max-attempts", "", "N", VERB_WORK, SIZE, F(max_attempts), STORE, 0,
       "A job fails after N attempts in a row that produced neither a token nor a longer snapshot. 0: no "
       "limit.", .max = 1e6, .value = "10" },

@@ -50,7 +50,7 @@ result device_errors_are_of_several_kinds $? "$kernels"
 a=$("$L" submit $G); b=$("$L" submit $G -s 8); c=$("$L" submit $G -s 9)
 for when in after_a_text while_loading; do      # n calls suffice for one text, not for two
     if [ $when = while_loading ]; then fail=3; else fail=$n; fi
-    LONGHAND_EMULATED_FAIL=$fail "$L" work -q --device emulated 2>"$TMP/err"; r=$?
+    LONGHAND_EMULATED_FAIL=$fail "$L" work -q --parallel 1 --device emulated 2>"$TMP/err"; r=$?
     [ $r = 1 ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
         grep -q "^longhand: job $b: .*LONGHAND_EMULATED_FAIL, call $fail.*it is queued again" "$TMP/err"
     result device_errors_end_the_worker_$when $? "exit $r: $(cat "$TMP/err")"
@@ -63,7 +63,7 @@ done
 "$L" text $b --format ids >"$TMP/a"; same device_errors_and_a_continued_text "$TMP/plain8" "$TMP/a"
 
 # Too little memory.
-items='weights [0-9.]+, KV cache [0-9.]+, workspace [0-9.]+, logits [0-9.]+, recorded passes 256'
+items='weights [0-9.]+, workspace [0-9.]+, logits [0-9.]+, recorded passes 256'
 LONGHAND_EMULATED_MEMORY=100000 check device_memory_for_the_text 2 \
     "this needs [0-9.]+ MiB of memory on emulated GPU \\($items.*0\\.1 MiB are free there" run $G
 jobs=$("$L" list --all | awk 'NR > 2' | wc -l)

@@ -1,0 +1,393 @@
+/* The jobs that a worker runs at once. Its data is struct schedule: the tasks in the order in which they
+ * joined, and the gate that says whether another job may join. Start at schedule_queue: admit, serve_prompts,
+ * serve_round. */
+#include "runs/work/schedule.h"
+#include "src/base/stopping.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const double POLL_SECONDS = 0.5;          /* between reads of a queue without a job to claim */
+
+enum gate {
+    GATE_OPEN,
+    GATE_FULL,                           /* the next job has no room: until a task ends */
+    GATE_DRAIN,                          /* the next job cannot run beside these: until all have ended */
+};
+
+struct schedule {
+    struct worker *w;
+    const struct schedule_options *o;
+    struct task *task[PARALLEL_MAX]; size_t n;
+    enum gate gate;
+    bool one_alone;                      /* the running task must run alone */
+    size_t ended;                        /* jobs done and failed */
+    double poll_at;                      /* when to read the queue again */
+    double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
+    double passed_since;                 /* when a job of another model was first passed; 0: none was */
+    int64_t *skip; size_t n_skip;        /* jobs that this worker can never hold */
+};
+
+static bool out_of_time(const struct worker *w) { return w->deadline > 0 && clock_seconds() >= w->deadline; }
+
+/* ---- the end of a task ---- */
+
+/* End task i, whose last call returned rc. 0; -1: the worker must stop. */
+static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
+{
+    struct task *t = h->task[i];
+    const int64_t job = t->claim.job;
+    const size_t wanted = t->claim.wanted;
+    const int closed = task_close(t, rc, e);
+    struct work_result r = t->result;
+    free(t);
+    memmove(h->task + i, h->task + i + 1, (--h->n - i) * sizeof *h->task);
+    h->gate = h->gate == GATE_DRAIN && h->n ? GATE_DRAIN : GATE_OPEN;
+    h->one_alone = h->one_alone && h->n;
+    h->poll_at = 0;
+    if (closed == 0 && r.end == WORK_DEVICE_FAILED) {    /* the next job would fail, too */
+        err_set(e, ERR_FAILED,
+                "job %" PRId64 ": %.700s, after %zu of %zu tokens; it is queued again, and longhand work "
+                "continues it",
+                job, r.why.msg, r.tokens, wanted);
+    } else if (closed == 0) {
+        h->ended += r.end == WORK_DONE || r.end == WORK_FAILED;
+        if (r.end == WORK_REFUSED) {
+            int64_t *more = realloc(h->skip, (h->n_skip + 1) * sizeof *more);
+            if (more) {
+                h->skip = more;
+                h->skip[h->n_skip++] = job;
+            }
+        }
+        if (h->o->ended)
+            h->o->ended(h->o->ctx, job, wanted, &r);
+    }
+    stats_close(&r.stats);
+    snapshot_files_delete_unused(h->w->store);
+    return closed || r.end == WORK_DEVICE_FAILED ? -1 : 0;
+}
+
+/* End all tasks, because the work stops: store every text and every snapshot. */
+static int stop_all(struct schedule *h, struct err *e)
+{
+    const double deadline = clock_seconds() + SNAPSHOT_STOP_SECONDS;
+    int rc = 0;
+    for (size_t i = 0; i < h->n; i++)
+        task_stop(h->task[i]);
+    for (size_t i = 0; i < h->n; i++)
+        task_stopped(h->task[i], deadline);
+    while (h->n) {
+        struct err why;
+        task_check(h->task[0]);          /* sets the reason */
+        if (end_task(h, 0, TASK_ENDS, &why) && rc == 0) {
+            *e = why;
+            rc = -1;
+        }
+    }
+    return rc;
+}
+
+/* The store or the device failed: give up all tasks. What can be stored is stored. */
+static void abandon_all(struct schedule *h)
+{
+    while (h->n) {
+        struct err ignored = { .code = ERR_FAILED };
+        h->task[0]->result.end = WORK_STOPPED;
+        end_task(h, 0, TASK_ENDS, &ignored);
+    }
+}
+
+/* ---- joining ---- */
+
+static struct task *task_new(struct worker *w, const struct work_options *how, struct err *e)
+{
+    struct task *t = calloc(1, sizeof *t);
+    if (!t) {
+        err_set(e, ERR_FAILED, "out of memory for a job");
+        return NULL;
+    }
+    t->w = w;
+    t->options = *how;
+    t->own_progress = w->progress;
+    t->progress = &t->own_progress;
+    return t;
+}
+
+static struct claim_request request_of(const struct schedule *h)
+{
+    struct claim_request r = worker_claim_request(h->w, 0);
+    r.max_attempts = h->o->max_attempts;
+    r.batch = h->o->batch;
+    r.skip = h->skip;
+    r.n_skip = h->n_skip;
+    if (h->o->how.accept_change)
+        r.n_numerics = 0;
+    if (h->passed_since > 0 && clock_seconds() - h->passed_since > OTHER_MODEL_SECONDS)
+        r.model = NULL;
+    return r;
+}
+
+/* Note since when a job of another model waits that has the same priority and a lower number than `job`. */
+static int note_passed(struct schedule *h, const struct claim_request *r, int64_t job, struct err *e)
+{
+    struct claim_request any = *r;
+    int64_t first;
+    int idle;
+    any.model = NULL;
+    if (store_next(h->w->store, &any, &first, &idle, e) < 0)
+        return -1;
+    h->passed_since = first == job ? 0 : h->passed_since > 0 ? h->passed_since : clock_seconds();
+    return 0;
+}
+
+/* Whether the job may join the tasks that run. A job that cannot be read joins, and fails alone. */
+static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int idle)
+{
+    struct worker *w = h->w;
+    struct err why;
+    size_t bytes;
+    if (task_read(t, job, &why))
+        return GATE_OPEN;
+    if (!worker_has_model(w, t->job, &t->params) || !worker_has_heads(w, &t->params) ||
+        task_runs_alone(t, idle))
+        return GATE_DRAIN;
+    const size_t n_max = task_n_max(t, t->job->wanted);
+    if (n_max && worker_reserve(w, &t->params, n_max, &bytes, &why))
+        return GATE_FULL;
+    if (n_max)
+        worker_release(w, bytes);        /* task_open reserves it again */
+    return GATE_OPEN;
+}
+
+/* Take a claimed job in. */
+static int join(struct schedule *h, struct task *t, struct err *e)
+{
+    h->task[h->n++] = t;
+    h->waiting_since = 0;
+    t->progress->job = t->claim.job;
+    const int rc = task_open(t, e);
+    if (rc)
+        return end_task(h, h->n - 1, rc, e);
+    h->one_alone = task_runs_alone(t, t->claim.idle);
+    return 0;
+}
+
+/* Claim the next job, if it may join. 1: it has joined, or failed; 0: no job joins now; -1. */
+static int admit_one(struct schedule *h, struct err *e)
+{
+    const struct claim_request r = request_of(h);
+    struct store *s = h->w->store;
+    int64_t job;
+    int idle, rc;
+    struct task *t = task_new(h->w, &h->o->how, e);
+    if (!t)
+        return -1;
+    if (h->n) {
+        rc = store_next(s, &r, &job, &idle, e);
+        if (rc == 1 && r.model && note_passed(h, &r, job, e))
+            rc = -1;
+        if (rc == 1 && (h->gate = gate_for(h, t, job, idle)) != GATE_OPEN)
+            rc = 0;
+        if (rc != 1)
+            goto no;
+    }
+    rc = store_claim(s, &r, &t->claim, e);
+    if (rc != 1)
+        goto no;
+    if (t->job && t->job->id != t->claim.job) {      /* another worker was faster: read this job */
+        task_forget(t);
+        if (h->n && (h->gate = gate_for(h, t, t->claim.job, t->claim.idle)) != GATE_OPEN) {
+            const struct job_end back = { .state = JOB_QUEUED };
+            rc = store_commit(s, &t->claim, &(struct commit){ .end = &back }, e) < 0 ? -1 : 0;
+            goto no;
+        }
+    }
+    return join(h, t, e) ? -1 : 1;
+no:
+    task_forget(t);
+    free(t);
+    return rc;
+}
+
+static size_t places(const struct schedule *h)
+{
+    size_t n = h->one_alone ? 1 : h->o->parallel ? h->o->parallel : PARALLEL_AUTO;
+    return h->o->max_jobs ? MIN(n, h->o->max_jobs - MIN(h->o->max_jobs, h->ended)) : n;
+}
+
+/* Let jobs join while there are places. A task that must run alone is checked here, too: it may have company
+ * after its first checkpoint. */
+static int admit(struct schedule *h, struct err *e)
+{
+    if (h->one_alone && h->n == 1 && !task_stays_alone(h->task[0]))
+        h->one_alone = false;
+    if (h->n && clock_seconds() < h->poll_at)
+        return 0;
+    while (h->n < places(h) && h->gate == GATE_OPEN && !stop_signal) {
+        const int rc = admit_one(h, e);
+        if (rc < 0)
+            return -1;
+        if (rc == 0) {
+            h->poll_at = clock_seconds() + POLL_SECONDS;
+            break;
+        }
+    }
+    return 0;
+}
+
+/* The queue is empty and no task runs. *again: whether to read it again later. With `watch` that is always
+ * so. Otherwise the worker waits for the length of a lease while other workers hold jobs, because the job of
+ * a dead worker returns to the queue. */
+static int poll_again(struct schedule *h, bool *again, struct err *e)
+{
+    struct store_counts n;
+    *again = h->o->watch;
+    if (h->o->watch)
+        return 0;
+    if (store_counts(h->w->store, h->o->batch, &n, e))
+        return -1;
+    double now = clock_seconds();
+    if (n.jobs[JOB_RUNNING] == 0)
+        return 0;
+    h->waiting_since = h->waiting_since > 0 ? h->waiting_since : now;
+    *again = now - h->waiting_since < store_lease_seconds(h->w->store) + 2;
+    return 0;
+}
+
+/* ---- serving ---- */
+
+/* Read a slice of the prompt of the task that has waited longest. */
+static int serve_prompts(struct schedule *h, struct err *e)
+{
+    size_t i = 0, writing = 0;
+    for (size_t k = 0; k < h->n; k++)
+        writing += h->task[k]->writing_since > 0;
+    while (i < h->n && h->task[i]->writing_since > 0)
+        i++;
+    if (i == h->n)
+        return 0;
+    struct task *t = h->task[i];
+    int rc = task_prefill(t, writing ? SLICE_SECONDS : 0, e);
+    if (rc == TASK_AGAIN)
+        return 0;
+    if (rc == TASK_ENDS && t->result.end == WORK_STOPPED)
+        return 0;                        /* stop_all ends it */
+    if (rc || task_is_complete(t))
+        return end_task(h, i, rc, e);
+    task_begins_writing(t);
+    return 0;
+}
+
+/* One round of all tasks that write. */
+static int serve_round(struct schedule *h, struct err *e)
+{
+    struct decoder *d[PARALLEL_MAX];
+    struct task *t[PARALLEL_MAX];
+    size_t n = 0;
+    struct err why;
+    for (size_t i = h->n; i-- > 0;) {
+        const bool lost = task_check(h->task[i]) && h->task[i]->result.end == WORK_LOST;
+        if (lost && end_task(h, i, TASK_ENDS, e))
+            return -1;
+    }
+    for (size_t i = 0; i < h->n; i++)
+        if (h->task[i]->writing_since > 0) {
+            t[n] = h->task[i];
+            d[n++] = &h->task[i]->decoder;
+        }
+    if (n == 0)
+        return 0;
+    stop_notice_for("this round");
+    decode_round(d, n, &why);            /* every decoder has its own result */
+    stop_notice_for(NULL);
+    struct round_total total = { .tasks = n };
+    for (size_t k = 0; k < n; k++) {
+        total.tokens += d[k]->failed ? 0 : d[k]->round.tokens;
+        total.seconds += d[k]->failed ? 0 : d[k]->round.seconds;
+    }
+    for (size_t k = 0; k < n; k++) {
+        size_t i = 0;
+        int rc = TASK_FAILED;
+        if (d[k]->failed)
+            *e = d[k]->why;
+        else
+            rc = task_take_round(t[k], &total, e);
+        while (h->task[i] != t[k])
+            i++;
+        if ((rc || task_is_complete(t[k])) && end_task(h, i, rc, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Serve the tasks until all have ended or the work must stop. 1: it must stop. */
+static int serve(struct schedule *h, struct err *e)
+{
+    if (stop_signal || out_of_time(h->w))
+        return stop_all(h, e) ? -1 : 1;
+    if (serve_prompts(h, e) || serve_round(h, e)) {
+        abandon_all(h);
+        return -1;
+    }
+    return 0;
+}
+
+int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e)
+{
+    struct schedule h = { .w = w, .o = o };
+    int rc = 0;
+    w->parallel = o->parallel ? o->parallel : PARALLEL_AUTO;
+    for (bool again = true; again && rc == 0;) {
+        if (h.n == 0 && (stop_signal || out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
+            break;
+        rc = admit(&h, e);
+        if (rc == 0 && h.n) {
+            rc = serve(&h, e);
+            continue;
+        }
+        if (rc == 0 && !stop_signal && !out_of_time(w) && clock_seconds() < h.poll_at)
+            rc = poll_again(&h, &again, e);
+        if (rc == 0 && again && clock_seconds() < h.poll_at)
+            nanosleep(&(struct timespec){ .tv_nsec = (long)(POLL_SECONDS * 1e9) }, NULL);
+    }
+    if (rc < 0)
+        abandon_all(&h);
+    free(h.skip);
+    return rc < 0 ? -1 : 0;
+}
+
+int schedule_job(struct worker *w, const struct claim *c, const struct work_options *options,
+                 const struct work_output *out, struct work_result *r, struct err *e)
+{
+    struct task *t = task_new(w, options, e);
+    *r = (struct work_result){ .tokens_before = c->end.tokens, .tokens = c->end.tokens };
+    if (!t)
+        return -1;
+    t->claim = *c;
+    t->out = out;
+    t->progress = &w->progress;
+    w->progress.job = 0;                 /* progress in the foreground needs no job number */
+    int rc = task_open(t, e);
+    while (rc == 0 && (rc = task_prefill(t, 0, e)) == TASK_AGAIN)
+        rc = 0;
+    if (rc == 0 && !task_is_complete(t))
+        task_begins_writing(t);
+    stop_notice_for("this round");
+    while (rc == 0 && !task_is_complete(t)) {
+        rc = task_check(t);
+        if (rc == 0)
+            rc = decode_step(&t->decoder, e) ? TASK_FAILED : task_take_round(t, NULL, e);
+    }
+    stop_notice_for(NULL);
+    if (rc == TASK_ENDS && (t->result.end == WORK_STOPPED || t->result.end == WORK_OUTPUT_FAILED)) {
+        task_stop(t);
+        task_stopped(t, clock_seconds() + SNAPSHOT_STOP_SECONDS);
+    }
+    rc = task_close(t, rc, e);
+    *r = t->result;
+    free(t);
+    snapshot_files_delete_unused(w->store);
+    return rc;
+}

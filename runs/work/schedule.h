@@ -1,0 +1,43 @@
+/* The schedule: which jobs a worker runs at once, and in what order it serves them.
+ *
+ *     schedule_job(&w, &claim, &options, &out, &result, &e)      one claimed job, to its end
+ *     schedule_queue(&w, &options, &e)                           jobs of the queue until it is empty
+ *
+ * The loop. A job that joins reserves the memory of its whole length (worker_reserve), and its prompt is read
+ * in slices of SLICE_SECONDS between rounds. One round (decode_round) drafts and verifies for all jobs that
+ * write. Each job accepts, commits and ends alone, and a text equals the text of the job run alone
+ * (docs/architecture.md, R1 and R2).
+ *
+ * Order. Jobs join by priority, then by number. Only jobs of the loaded model run together; if the next job
+ * of the queue needs another model, other heads or must run alone, no job joins until those that run have
+ * ended. Jobs of the loaded model may pass jobs of another model with the same priority for at most
+ * OTHER_MODEL_SECONDS. A job that does not fit beside those that run waits; nobody passes it. A job that this
+ * worker can never hold stays in the queue and is named once.
+ *
+ * On a signal or at the deadline, all jobs are stored together, with their snapshots. */
+#pragma once
+#include "runs/work/task.h"
+
+#define SLICE_SECONDS 0.5
+#define OTHER_MODEL_SECONDS 1800.0
+enum { PARALLEL_MAX = COMMITTER_JOBS_MAX, PARALLEL_AUTO = 16 };
+
+struct schedule_options {
+    struct work_options how;             /* state_if_stopped: JOB_QUEUED */
+    size_t parallel;                     /* the most jobs at once, 1 to PARALLEL_MAX; 0: auto */
+    const char *batch;                   /* only jobs of this batch; NULL: all */
+    int max_attempts;                    /* struct claim_request */
+    size_t max_jobs;                     /* jobs that may end as done or failed; 0: no limit */
+    bool watch;                          /* wait for further jobs when the queue is empty */
+    /* Called when a job has ended, with the length it was to have; the statistics are closed afterwards. */
+    void (*ended)(void *ctx, int64_t job, size_t wanted, const struct work_result *r);
+    void *ctx;
+};
+
+/* Work on a claimed job. 0: the claim has ended as *r says. -1: the store failed, or another process holds it
+ * (ERR_AGAIN); the worker must stop. */
+int schedule_job(struct worker *w, const struct claim *c, const struct work_options *options,
+                 const struct work_output *out, struct work_result *r, struct err *e);
+/* Work on the queue until it is empty, a signal comes, or the deadline or max_jobs is reached. -1: the store,
+ * or the device, failed. */
+int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e);

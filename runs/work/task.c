@@ -1,0 +1,595 @@
+/* One claimed job: from its row in the store to the end of its claim.
+ *
+ * struct task is the job. task_open does everything that may refuse the job, then task_replay its stored
+ * tokens; task_prefill fills the cache; task_take_round follows each round; task_close ends the claim. */
+#include "runs/work/task.h"
+#include "src/base/json_write.h"
+#include "src/base/stopping.h"
+#include "src/decode/verify_published.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The counters of the store that are fields of struct draft_stats: a number, a double of seconds, an array
+ * of numbers from depth 1 on, or an array of numbers per drafter. */
+enum counter_kind { NUMBER, SECONDS, PER_DEPTH, PER_SOURCE };
+#define COUNTER(name, field, kind, n) { name, offsetof(struct draft_stats, field), kind, n }
+static const struct counter {
+    const char *name;
+    size_t offset;
+    enum counter_kind kind;
+    size_t n;
+} counters[] = {
+    COUNTER("tokens", tokens, NUMBER, 1),
+    COUNTER("rounds", rounds, NUMBER, 1),
+    COUNTER("drafted", drafted, NUMBER, 1),
+    COUNTER("verified_rows", verified_rows, NUMBER, 1),
+    COUNTER("accepted", accepted, NUMBER, 1),
+    COUNTER("drafted_depth", drafted_depth, NUMBER, 1),
+    COUNTER("beta_accepted", beta_accepted, NUMBER, 1),
+    COUNTER("draft_passes", draft_passes, NUMBER, 1),
+    COUNTER("refreshes", refreshes, NUMBER, 1),
+    COUNTER("seconds", seconds, SECONDS, 1),
+    COUNTER("draft_seconds", draft, SECONDS, 1),
+    COUNTER("verify_seconds", verify, SECONDS, 1),
+    COUNTER("control_seconds", control, SECONDS, 1),
+    COUNTER("plain_seconds", plain, SECONDS, 1),
+    COUNTER("reached", reached, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("accepted_at", accepted_at, PER_DEPTH, TREE_DEPTH_MAX + 1),
+    COUNTER("histogram", histogram, PER_DEPTH, TREE_DEPTH_MAX + 2),
+    COUNTER("drafted", source_drafted, PER_SOURCE, N_SOURCES),
+    COUNTER("accepted", source_accepted, PER_SOURCE, N_SOURCES),
+    { NULL, 0, NUMBER, 0 },
+};
+
+static double counter_value(const struct draft_stats *s, const struct counter *c, size_t i)
+{
+    const void *field = (const char *)s + c->offset;
+    return c->kind == SECONDS ? *(const double *)field : (double)((const size_t *)field)[i];
+}
+
+/* Whether the work must stop now; t->result says why. */
+static bool must_stop(struct task *t)
+{
+    struct err *why = &t->result.why;
+    if (heartbeat_lost(t->w->beat, t->place) &&
+        store_claim_holds(t->w->store, t->claim.job, t->claim.attempt, why) == 1) {
+        t->result.end = WORK_LOST;
+        return true;
+    }
+    if (stop_signal)
+        err_set(why, ERR_AGAIN, "stopped by %s", stop_signal_name());
+    else if (t->w->deadline > 0 && clock_seconds() >= t->w->deadline)
+        err_set(why, ERR_AGAIN, "stopped at --max-time");
+    else
+        return false;
+    t->result.end = WORK_STOPPED;
+    return true;
+}
+
+int task_check(struct task *t) { return must_stop(t) ? TASK_ENDS : 0; }
+
+int task_read(struct task *t, int64_t job, struct err *e)
+{
+    struct store *s = t->w->store;
+    if (store_jobs(s, &job, 1, &t->jobs, e) || store_input(s, job, &t->input, e))
+        return TASK_FAILED;
+    if (t->jobs.n != 1)
+        return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", job);
+    t->job = &t->jobs.v[0];
+    return job_parse(&t->params, t->input.parameters, e);
+}
+
+bool task_runs_alone(const struct task *t, int idle)
+{
+    enum { DEATHS = 2 };
+    return verify_published(&t->params.draft) || idle >= DEATHS;
+}
+
+bool task_stays_alone(const struct task *t)
+{
+    return verify_published(&t->params.draft) ||
+           (task_runs_alone(t, t->claim.idle) &&
+            checkpoint_committed(t->checkpoint) <= t->result.tokens_before);
+}
+
+void task_forget(struct task *t)
+{
+    job_close(&t->params);
+    job_input_free(&t->input);
+    job_list_free(&t->jobs);
+    t->params = (struct job_params){0};
+    t->input = (struct job_input){0};
+    t->jobs = (struct job_list){0};
+    t->job = NULL;
+}
+
+size_t task_n_max(const struct task *t, size_t wanted)
+{
+    size_t n;
+    return t->input.n_prompt && add_size(t->input.n_prompt, wanted, &n) ? n : 0;
+}
+
+/* Open the heads that the job drafts with. If they cannot be opened, --drafter auto drafts without them. */
+static int open_heads(struct task *t, struct err *e)
+{
+    if (!(t->params.draft.drafters >> SOURCE_HEADS & 1))
+        return 0;
+    if (worker_open_heads(t->w, &t->params, e) == 0) {
+        t->setup.heads = &t->w->engine.heads;
+        return 0;
+    }
+    if (!t->params.drafter_auto)
+        return -1;
+    snprintf(t->no_heads, sizeof t->no_heads, "drafting without heads: %.400s", e->msg);
+    t->setup.draft.drafters &= ~(1u << SOURCE_HEADS);
+    return 0;
+}
+
+/* Make the 8-bit model for drafts, if memory has room for it and no other job waits meanwhile. A failure only
+ * means that drafts use the model itself. */
+static void open_int8(struct task *t, size_t n_max)
+{
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    const size_t bytes = model_quantized_bytes(&g->config, g->dev);
+    struct err ignored;
+    if (!draft_wants_int8(&t->params.draft, g->dev) ||
+        (!g->int8.mem && (w->n_jobs > 1 || !job_has_room(&t->params, g, n_max, bytes))))
+        return;
+    const bool made = !g->int8.mem;
+    stop_notice_for("the model in 8 bits");
+    if (engine_int8(g, t->progress, &ignored) == 0)
+        t->setup.draft_model = &g->int8;
+    if (made && g->int8.mem)
+        w->reserved += bytes;
+    stop_notice_for(NULL);
+    progress_clear(t->progress);
+}
+
+/* Check prompt, length, parameters and memory; *n_max: the whole length in tokens. */
+static int check_job(struct task *t, size_t *n_max, struct err *e)
+{
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    const size_t n_prompt = t->input.n_prompt;
+    for (size_t i = 0; i < n_prompt; i++)
+        if (t->input.prompt_ids[i] < 0 || (size_t)t->input.prompt_ids[i] >= g->config.vocab)
+            return err_set(e, ERR_INPUT,
+                           "prompt token %zu is %" PRId32 ", beyond the model's vocabulary of %zu", i,
+                           t->input.prompt_ids[i], g->config.vocab);
+    *n_max = task_n_max(t, t->claim.wanted);
+    if (!*n_max)
+        return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
+                       t->claim.wanted);
+    const struct job_binding binding = { t->job->seed, t->job->sample, *n_max };
+    if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
+        job_check_length(&g->config, n_prompt, t->claim.wanted, t->params.allow_beyond_context, e))
+        return -1;
+    t->too_large = worker_reserve(w, &t->params, *n_max, &t->bytes, e) != 0;
+    t->reserved = !t->too_large;
+    return t->too_large ? -1 : 0;
+}
+
+/* Do everything that may refuse the job: parameters, model, memory. */
+static int prepare(struct task *t, struct err *e)
+{
+    struct worker *w = t->w;
+    struct engine *g = &w->engine;
+    size_t n_max;
+    if (worker_open_model(w, t->job, &t->params, e) || check_job(t, &n_max, e))
+        return -1;
+    t->setup.draft = t->params.draft;
+    int rc = worker_load_model(w, e);
+    if (rc || open_heads(t, e))
+        return rc ? rc : -1;
+    open_int8(t, n_max);
+    if (stop_signal)
+        return TASK_ENDS;
+    t->setup.buffers = &w->buffers;
+    if (worker_open_buffers(w, &t->setup, n_max, e) ||
+        decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->input.prompt_ids,
+                    t->input.n_prompt, n_max, e) ||
+        replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
+                    t->input.prompt_bytes == 0 && !t->params.chat, e))
+        return -1;
+    return 0;
+}
+
+/* Send the text that one token adds to the output, and a notice when the loop rule finds a repetition. */
+static int send_token(struct task *t, int32_t id, bool new_text, struct err *e)
+{
+    const struct work_output *out = t->out;
+    struct emit *m = &t->replay.emit;
+    const char *bytes;
+    size_t n, before = m->n;
+    size_t repetitions = m->repetitions;
+    bool given = replay_token(&t->replay, id, &bytes, &n);
+    if (new_text && m->repetitions > repetitions) {
+        struct repetition p;
+        char note[128];                  /* for people: a report finds the repetition again by itself */
+        if (loop_current(m->loop, &p)) {
+            snprintf(note, sizeof note, "since token %zu, about every %zu tokens; noticed at token %zu",
+                     p.start, p.period, p.found);
+            checkpoint_note(t->checkpoint, "repetition", note);
+            if (out && out->repeats)
+                out->repeats(out->ctx, &p);
+        }
+    }
+    if (out && out->text && n && out->text(out->ctx, bytes, n, new_text, e))
+        return -1;
+    return out && out->id && !given && m->n > before ? out->id(out->ctx, id, new_text, e) : 0;
+}
+
+/* Write a notice to standard error and to the job's history. */
+static void write_notice(struct task *t, const char *line)
+{
+    struct worker *w = t->w;
+    checkpoint_note(t->checkpoint, "notice", line);
+    if (w->quiet)
+        return;
+    progress_clear(t->progress);
+    if (t->progress->show == SHOW_JSON) {
+        struct json_writer j = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&j, "phase", "notice");
+        jw_int(&j, "job", t->claim.job);
+        jw_text(&j, "message", line);
+        jw_end(&j);
+    } else {
+        fprintf(stderr, "job %" PRId64 ": %s\n", t->claim.job, line);
+    }
+}
+
+/* Show the notice of the snapshot policy, once. */
+static void snapshot_notice(struct task *t)
+{
+    if (!t->snapshot_notice_shown && t->snapshots.notice[0]) {
+        t->snapshot_notice_shown = true;
+        write_notice(t, t->snapshots.notice);
+    }
+}
+
+static void int8_notice(struct task *t)
+{
+    char line[160];
+    if (t->setup.draft_model || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
+        return;
+    snprintf(line, sizeof line,
+             "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
+             "itself, which takes longer",
+             (model_quantized_bytes(&t->w->engine.config, t->w->engine.dev) >> 20) + 1);
+    write_notice(t, line);
+}
+
+static void heads_notice(struct task *t)
+{
+    char line[PATH_BYTES + 128];
+    if (t->no_heads[0])
+        write_notice(t, t->no_heads);
+    if (!t->setup.heads || !t->setup.heads->foreign)
+        return;
+    snprintf(line, sizeof line,
+             "%s: these heads were trained for another model: few of their guesses will come true, and the "
+             "text is the same",
+             t->w->heads_path);
+    write_notice(t, line);
+}
+
+static void open_snapshot_policy(struct task *t)
+{
+    struct worker *w = t->w;
+    struct snapshot_owner owner;
+    memset(&owner, 0, sizeof owner);
+    owner.job = t->claim.job;
+    owner.attempt = t->claim.attempt;
+    snprintf(owner.fingerprint, sizeof owner.fingerprint, "%s", w->fingerprint);
+    snprintf(owner.numerics, sizeof owner.numerics, "%s", w->engine.dev->numerics);
+    snprintf(owner.context, sizeof owner.context, "%s", w->engine.scaling);
+    snapshot_policy_open(&t->snapshots, w->snapshot, w->snapshot_max, w->store, &t->claim, t->checkpoint,
+                         &t->decoder, &owner);
+}
+
+static bool prefill_pass(void *ctx, size_t done, size_t of)
+{
+    struct task *t = ctx;
+    t->progress->of = of;
+    progress_at(t->progress, done);
+    snapshot_policy_prefill_pass(&t->snapshots);
+    return !must_stop(t) && !(t->slice_ends > 0 && clock_seconds() >= t->slice_ends);
+}
+
+/* Replay the stored tokens through the emission. */
+static int replay_stored(struct task *t, struct err *e)
+{
+    for (size_t i = 0; i < t->claim.end.tokens; i++) {
+        if (t->ids[i] < 0 || (size_t)t->ids[i] >= t->w->engine.config.vocab)
+            return err_set(e, ERR_FAILED, "token %zu is %" PRId32 ", beyond the model's vocabulary", i,
+                           t->ids[i]);
+        if (t->replay.emit.finish == FINISH_NONE && send_token(t, t->ids[i], false, &t->result.why)) {
+            t->result.end = WORK_OUTPUT_FAILED;
+            return TASK_ENDS;
+        }
+    }
+    return 0;
+}
+
+bool task_is_complete(const struct task *t) { return t->replay.emit.finish != FINISH_NONE; }
+
+/* Before the first slice: what snapshots have of the cache. */
+static void begin_prefill(struct task *t)
+{
+    struct decoder *d = &t->decoder;
+    decode_append(d, t->ids, t->claim.end.tokens);
+    d->stats.from = t->claim.end.tokens;
+    stop_notice_for("the snapshot to be read");
+    snapshot_policy_restore(&t->snapshots);
+    snapshot_notice(t);
+    progress_phase(t->progress, t->claim.end.tokens ? "reading prompt and text" : "reading the prompt",
+                   "tokens", d->n_tokens - 1);
+    t->prefilling = true;
+}
+
+int task_prefill(struct task *t, double seconds, struct err *e)
+{
+    struct decoder *d = &t->decoder;
+    const double start = clock_seconds();
+    if (task_is_complete(t))
+        return 0;
+    if (!t->prefilling)
+        begin_prefill(t);
+    const size_t before = d->count.prefill_tokens;
+    t->slice_ends = seconds > 0 ? start + seconds : 0;
+    stop_notice_for("this pass over the text");
+    int rc = decode_prefill(d, prefill_pass, t, e);
+    stop_notice_for(NULL);
+    const double took = clock_seconds() - start;
+    t->result.prefill_seconds += took;
+    checkpoint_add(t->checkpoint, t->prefill_tokens, (double)(d->count.prefill_tokens - before));
+    checkpoint_add(t->checkpoint, t->prefill_seconds, took);
+    if (rc == 1 && t->result.end != WORK_STOPPED && t->result.end != WORK_LOST)
+        return TASK_AGAIN;
+    progress_clear(t->progress);
+    if (rc == 0)
+        snapshot_policy_prefilled(&t->snapshots, d->count.prefill_seconds);
+    return rc;
+}
+
+static void open_counters(struct task *t)
+{
+    size_t k = 0;
+    for (const struct counter *c = counters; c->name; c++)
+        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++)
+            t->counter[k++] = c->kind == PER_SOURCE
+                                  ? checkpoint_counter(t->checkpoint, source_names[i], c->name, 0)
+                                  : checkpoint_counter(t->checkpoint, "", c->name, (unsigned)i);
+    t->prefill_tokens = checkpoint_counter(t->checkpoint, "", "prefill_tokens", 0);
+    t->prefill_seconds = checkpoint_counter(t->checkpoint, "", "prefill_seconds", 0);
+    t->worker_tokens = checkpoint_counter(t->checkpoint, "", "worker_tokens", 0);
+    t->worker_seconds = checkpoint_counter(t->checkpoint, "", "worker_seconds", 0);
+    for (unsigned n = 1; n <= COMMITTER_JOBS_MAX; n++)
+        t->of_jobs[n] = checkpoint_counter(t->checkpoint, "", "jobs", n);
+}
+
+/* Add to the store's counters what the round added to the statistics. */
+static void add_counters(struct task *t)
+{
+    const struct draft_stats *now = &t->decoder.stats;
+    size_t k = 0;
+    for (const struct counter *c = counters; c->name; c++)
+        for (size_t i = c->kind == PER_DEPTH; i < c->n; i++, k++) {
+            double added = counter_value(now, c, i) - counter_value(&t->stored, c, i);
+            if (added != 0)
+                checkpoint_add(t->checkpoint, t->counter[k], added);
+        }
+    t->stored = *now;
+}
+
+/* The names of the drafters on the accepted path; a static string. */
+static const char *path_sources(const struct round_stats *r)
+{
+    static char names[1 << N_SOURCES][40];       /* only one thread of a process runs a decoder */
+    unsigned set = 0;
+    for (size_t i = 0; i + 1 < r->tokens; i++)
+        set |= r->path_sources[i];
+    if (set && !names[set][0])
+        for (size_t i = 0; i < N_SOURCES; i++)
+            if (set >> i & 1)
+                snprintf(names[set] + strlen(names[set]), sizeof names[set] - strlen(names[set]), "%s%s",
+                         names[set][0] ? "+" : "", source_names[i]);
+    return names[set];
+}
+
+int task_take_round(struct task *t, const struct round_total *total, struct err *e)
+{
+    struct decoder *d = &t->decoder;
+    struct emit *m = &t->replay.emit;
+    const size_t from = d->n_tokens - d->round.tokens, first = m->n;
+    int rc = 0;
+    for (size_t i = from; i < d->n_tokens && m->finish == FINISH_NONE && rc == 0; i++)
+        rc = send_token(t, d->tokens[i], true, &t->result.why);
+    decode_add_stats(d, m->n - first);
+    add_counters(t);
+    if (total) {
+        checkpoint_add(t->checkpoint, t->worker_tokens, (double)total->tokens);
+        checkpoint_add(t->checkpoint, t->worker_seconds, total->seconds);
+        checkpoint_add(t->checkpoint, t->of_jobs[total->tasks], 1);
+    }
+    const struct round_stats *s = &d->round;
+    struct round_row row = { .tokens = m->n - first,
+                             .sources = path_sources(s),
+                             .depth = (unsigned)s->drafted_depth,
+                             .drafted = (unsigned)s->drafted,
+                             .rows = (unsigned)s->rows,
+                             .accepted = (unsigned)MIN(m->n - first, s->tokens - 1),
+                             .draft_seconds = (float)s->draft,
+                             .verify_seconds = (float)s->verify };
+    struct err why;
+    int put = checkpoint_put(t->checkpoint, d->tokens + from, m->n - first, &row, &why);
+    if (rc) {
+        t->result.end = WORK_OUTPUT_FAILED;
+        return TASK_ENDS;
+    }
+    if (put < 0) {
+        *e = why;
+        return TASK_STORE_FAILED;
+    }
+    if (put) {
+        t->result.end = WORK_LOST;
+        t->result.why = why;
+        return TASK_ENDS;
+    }
+    struct progress *p = t->progress;
+    p->passes = d->stats.rounds;
+    if (progress_due(p))
+        p->stored = checkpoint_committed(t->checkpoint);
+    progress_at(p, m->n);
+    snapshot_policy_round(&t->snapshots);
+    snapshot_notice(t);
+    return 0;
+}
+
+void task_begins_writing(struct task *t)
+{
+    progress_phase(t->progress, "writing", "tokens", t->claim.wanted);
+    progress_from(t->progress, t->replay.emit.n);
+    heads_notice(t);
+    int8_notice(t);
+    t->writing_since = clock_seconds();
+}
+
+
+static void note_finish(struct task *t)
+{
+    const struct emit *m = &t->replay.emit;
+    struct work_result *r = &t->result;
+    r->finish = m->finish;
+    r->stopped_by_string = m->stop_string != NULL;
+    r->stop_reason[0] = 0;
+    if (m->stop_string)
+        snprintf(r->stop_reason, sizeof r->stop_reason, "%s", m->stop_string);
+    else if (m->finish == FINISH_STOP)
+        snprintf(r->stop_reason, sizeof r->stop_reason, "%" PRId32, m->stop_token);
+    t->end = (struct job_end){ .state = JOB_DONE, .finish_reason = finish_name(m->finish),
+                               .stop_reason = r->stop_reason[0] ? r->stop_reason : NULL };
+}
+
+/* End the claim as t->result says. */
+static int end_claim(struct task *t, struct err *e)
+{
+    struct work_result *r = &t->result;
+    switch (r->end) {
+    case WORK_DONE: note_finish(t); break;
+    case WORK_LOST: return 0;
+    case WORK_FAILED: t->end = (struct job_end){ .state = JOB_FAILED, .error = r->why.msg }; break;
+    case WORK_REFUSED:
+        t->end = (struct job_end){ .state = t->claim.was == JOB_RUNNING ? JOB_QUEUED : t->claim.was };
+        if (t->claim.was == JOB_FAILED)
+            t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
+        break;
+    case WORK_STOPPED:
+    case WORK_OUTPUT_FAILED:
+    case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options.state_if_stopped }; break;
+    }
+    struct commit b = { .end = &t->end };
+    int rc = t->checkpoint ? checkpoint_end(t->checkpoint, &t->end, e)
+                           : store_commit(t->w->store, &t->claim, &b, e);
+    if (rc > 0) {
+        r->end = WORK_LOST;
+        r->why = *e;
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+int task_open(struct task *t, struct err *e)
+{
+    struct worker *w = t->w;
+    t->result.tokens_before = t->result.tokens = t->claim.end.tokens;
+    t->place = heartbeat_watch(w->beat, t->claim.job, t->claim.attempt);
+    t->watched = true;
+    int rc = t->job ? 0 : task_read(t, t->claim.job, e);
+    if (rc == 0 && (rc = prepare(t, e)) > 0)
+        must_stop(t);
+    if (rc)
+        return rc;
+    rc = store_begin(w->store, &t->claim, w->engine.dev->numerics, w->fingerprint, t->options.accept_change,
+                     &t->ids, e);
+    if (rc > 0) {
+        t->result.end = WORK_LOST;
+        t->result.why = *e;
+        return TASK_ENDS;
+    }
+    if (rc < 0)
+        return TASK_FAILED;
+    if (checkpoint_open(&t->checkpoint, w->committer, &t->claim, t->options.store_rounds, e))
+        return TASK_STORE_FAILED;
+    open_counters(t);
+    open_snapshot_policy(t);
+    if (t->out && t->out->begins)
+        t->out->begins(t->out->ctx, &t->decoder, &t->params);
+    return replay_stored(t, e);
+}
+
+void task_stop(struct task *t)
+{
+    if (!t->checkpoint)
+        return;
+    snapshot_policy_stop(&t->snapshots);
+}
+
+void task_stopped(struct task *t, double deadline)
+{
+    if (!t->checkpoint)
+        return;
+    snapshot_policy_stopped(&t->snapshots, deadline);
+    snapshot_notice(t);
+}
+
+static void free_task(struct task *t)
+{
+    snapshot_policy_close(&t->snapshots);
+    checkpoint_close(t->checkpoint);
+    if (t->replay.rules.tokens || t->replay.emit.held)
+        replay_close(&t->replay);
+    decode_close(&t->decoder);
+    if (t->reserved)
+        worker_release(t->w, t->bytes);
+    task_forget(t);
+    free(t->ids);
+}
+
+int task_close(struct task *t, int rc, struct err *e)
+{
+    struct worker *w = t->w;
+    struct work_result *r = &t->result;
+    /* another process holds the store, or removed the job */
+    const bool busy = rc == TASK_FAILED && e->code == ERR_AGAIN;
+    if (rc == TASK_FAILED) {             /* a damaged row of the store fails this job, not the queue */
+        const struct device *dev = w->engine.dev;
+        const bool refused = t->too_large || (t->options.release_if_refused && !t->checkpoint);
+        r->end = dev && *dev->error ? WORK_DEVICE_FAILED
+                 : refused          ? WORK_REFUSED
+                 : busy             ? WORK_STOPPED
+                                    : WORK_FAILED;
+        r->why = *e;
+    }
+    if (t->writing_since > 0)
+        r->seconds = clock_seconds() - t->writing_since;
+    snapshot_policy_close(&t->snapshots);
+    rc = rc == TASK_STORE_FAILED ? -1 : end_claim(t, e);
+    if (rc == 0 && busy && r->end == WORK_STOPPED) {
+        *e = r->why;
+        rc = -1;
+    }
+    if (t->replay.at)
+        r->tokens = t->replay.emit.n;
+    r->stats = t->decoder.stats;
+    r->stats.put = t->checkpoint ? checkpoint_put_seconds(t->checkpoint) : 0;
+    t->decoder.stats.window = NULL;
+    progress_clear(t->progress);
+    if (t->watched)
+        heartbeat_forget(w->beat, t->place);
+    free_task(t);
+    return rc;
+}

@@ -1,0 +1,131 @@
+/* A task: one claimed job in a worker.
+ *
+ *     struct task t = { .w = &worker, .claim = .., .options = .., .out = .., .progress = .. }
+ *     task_open(&t, &e)                 reads the job, checks it, opens its decoder, replays its stored
+ * tokens
+ *     while ((rc = task_prefill(&t, seconds, &e)) == TASK_AGAIN) ...      fills the cache, slice by slice
+ *     loop:  task_begins_writing(&t)    once
+ *            decode_round(&t.decoder ..)
+ *            rc = task_take_round(&t, &e)
+ *     task_stop(&t); task_stopped(&t, deadline)       if a signal or the deadline stops the work
+ *     task_close(&t, rc, &e)            ends the claim and frees the task
+ *
+ * The functions return 0 (go on) or one of enum task_rc. The task keeps the code: after any but TASK_AGAIN
+ * only task_stop, task_stopped and task_close may follow. */
+#pragma once
+#include "runs/work/read_text.h"
+#include "runs/work/snapshot_policy.h"
+#include "runs/work/worker.h"
+
+struct work_options {
+    enum job_state state_if_stopped;     /* what a job becomes if a signal or the deadline stops it: queued or
+                                          * paused */
+    bool accept_change;                  /* continue although arithmetic or model differ (store_begin) */
+    bool store_rounds;                   /* store a row for every round */
+    bool release_if_refused;             /* a job that cannot run here returns to its state before the claim;
+                                          * otherwise it fails */
+};
+
+/* Where a text goes while it is written. Every function may be NULL. `new_text` is false for text that was
+ * stored before this run. */
+struct work_output {
+    int (*text)(void *ctx, const char *bytes, size_t n, bool new_text, struct err *e);
+    int (*id)(void *ctx, int32_t id, bool new_text, struct err *e);
+    void (*repeats)(void *ctx, const struct repetition *p);  /* the loop rule found a repetition */
+    /* called once, before the first text, when all checks of the job have passed */
+    void (*begins)(void *ctx, const struct decoder *d, const struct job_params *p);
+    void *ctx;
+};
+
+enum work_end {
+    WORK_DONE,                           /* the text is complete; the job is done */
+    WORK_FAILED,                         /* the job failed */
+    WORK_LOST,                           /* the claim no longer holds; the job is left alone */
+    /* the job has state_if_stopped: */
+    WORK_STOPPED,                        /* a signal or the deadline stopped the work */
+    WORK_OUTPUT_FAILED,                  /* a function of struct work_output failed */
+    WORK_DEVICE_FAILED,                  /* the device failed, and the worker should end */
+    /* the job has its state before the claim (release_if_refused): */
+    WORK_REFUSED,                        /* the job cannot run here */
+};
+struct work_result {
+    enum work_end end;
+    struct err why;                      /* the reason, unless WORK_DONE */
+    size_t tokens_before, tokens;        /* length of the text before and after this run, all its tokens */
+    enum finish finish;
+    char stop_reason[STOP_STRING_BYTES_MAX + 1]; bool stopped_by_string;     /* else: by a token id */
+    double seconds, prefill_seconds;     /* of this run */
+    struct draft_stats stats;            /* of this run; the caller closes it (stats_close) */
+};
+
+enum task_rc {
+    TASK_FAILED = -1,                    /* the job failed, and *e says why */
+    TASK_ENDS = 1,                       /* the work ends here, and task.result says why */
+    TASK_STORE_FAILED = 2,               /* the store failed, and *e says why: the worker must stop */
+    TASK_AGAIN = 3,                      /* the slice is over; call again */
+};
+
+struct task {
+    struct worker *w;
+    struct claim claim;
+    struct work_options options;
+    const struct work_output *out;
+    struct progress *progress, own_progress;     /* borrowed, or `own_progress` */
+    struct work_result result;
+    struct job_list jobs; struct job *job;
+    struct job_input input;
+    struct job_params params;
+    struct decode_setup setup;
+    struct decoder decoder;
+    struct replay replay;
+    struct checkpoint *checkpoint;
+    size_t place;                        /* of the heartbeat */
+    struct snapshot_policy snapshots;
+    bool snapshot_notice_shown;
+    int32_t *ids;                        /* tokens that the store had at the beginning */
+    char no_heads[512];                  /* why --drafter auto drafts without heads; "": it has them */
+    int counter[CHECKPOINT_COUNTERS_MAX];
+    int prefill_tokens, prefill_seconds;
+    int worker_tokens, worker_seconds, of_jobs[COMMITTER_JOBS_MAX + 1];
+    struct draft_stats stored;           /* the statistics that the checkpoints have received */
+    struct job_end end;
+    size_t bytes; bool reserved;         /* worker_reserve */
+    bool too_large;                      /* the worker has no memory for the job */
+    bool watched;                        /* by the heartbeat */
+    double slice_ends;                   /* of task_prefill, by clock_seconds; 0: no limit */
+    double writing_since;                /* by clock_seconds; 0: not yet */
+    bool prefilling;                     /* task_prefill has begun */
+};
+
+/* Read the job, its input and its parameters. Needs no claim. 0; TASK_FAILED. */
+int task_read(struct task *t, int64_t job, struct err *e);
+/* Whether the job must run alone: its verifier's text depends on other rows, or its last two attempts died
+ * with their workers. After task_read. */
+bool task_runs_alone(const struct task *t, int idle);
+/* The whole length of the text and its prompt in tokens; 0: it has none. After task_read. */
+size_t task_n_max(const struct task *t, size_t wanted);
+/* Read the job unless task_read has, check it, open its decoder and replay its stored tokens. */
+int task_open(struct task *t, struct err *e);
+/* Fill the cache for at most `seconds` (0: no limit), or one pass if that takes longer. */
+int task_prefill(struct task *t, double seconds, struct err *e);
+bool task_is_complete(const struct task *t);
+/* After task_prefill returned 0, and unless the text is complete already. */
+void task_begins_writing(struct task *t);
+/* Whether the work on the task must stop now: TASK_ENDS, else 0. */
+int task_check(struct task *t);
+/* What one round made for all its tasks together. */
+struct round_total { size_t tasks, tokens; double seconds; };
+/* Hand on the tokens, the text and the counters of the decoder's last round. total: NULL if the task cannot
+ * have company. */
+int task_take_round(struct task *t, const struct round_total *total, struct err *e);
+/* Whether a task that joined alone must stay so: until it has committed something, or to its end. */
+bool task_stays_alone(const struct task *t);
+/* Free what task_read has read; the task can read another job. */
+void task_forget(struct task *t);
+/* Begin the snapshot of a task that is being stopped. task_stopped waits for it until `deadline`. */
+void task_stop(struct task *t);
+void task_stopped(struct task *t, double deadline);
+/* End the claim as `rc` and t->result say, and free the task except t->result, whose statistics the caller
+ * closes. 0; -1: the store failed, or another process holds it (ERR_AGAIN). *e is the error of a failed task
+ * on entry. */
+int task_close(struct task *t, int rc, struct err *e);
