@@ -10,8 +10,7 @@
 
 #include "src/base/json_write.h"
 #include "src/base/memory_file.h"
-#include "src/model/config.h"
-#include "src/text/emit.h"
+#include "runs/work/read_text.h"
 #include "src/text/tokenizer.h"
 
 static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memory for the report"); }
@@ -119,8 +118,8 @@ static int add_counters(struct report *r, struct err *e)
 
 /* ---- the text ---- */
 
-/* The tokenizer of the last job's model. The next job of the same model uses it again. */
-struct tokenizer_cache { char *model; struct tokenizer *tokenizer; size_t vocab; };
+/* What the store knows of a text, read in one transaction. */
+struct stored { int32_t *ids; size_t n; struct span_list spans; };
 
 struct text_pass {                               /* one pass over the tokens of a job */
     struct report *r;
@@ -266,38 +265,29 @@ static int finish_words(struct text_pass *g, struct err *e)
     return add_excerpts(g, e);
 }
 
-/* Finds the tokenizer of the job's model, if its folder still exists and its vocabulary contains all ids. */
-static int find_tokenizer(struct text_pass *g, struct tokenizer_cache *h, struct err *e)
+/* Finds the tokenizer of the job's model: the stored one, or that of its folder if its vocabulary contains
+ * all ids. */
+static void find_tokenizer(struct text_pass *g, struct store *s, struct text_reader *h)
 {
-    struct config c;
     struct err ignored;
-    if (!h->model || strcmp(h->model, g->r->job->model)) {
-        tokenizer_close(h->tokenizer);
-        free(h->model);
-        *h = (struct tokenizer_cache){ .model = strdup(g->r->job->model) };
-        if (!h->model)
-            return no_memory(e);
-        if (config_read(&c, h->model, &ignored) || tokenizer_open(&h->tokenizer, h->model, c.vocab, &ignored))
-            h->tokenizer = NULL;
-        else
-            h->vocab = c.vocab;
+    const struct job_params none = {0};
+    if (text_reader_open(h, s, g->r->job, &none, &ignored)) {
+        g->r->no_text = "the model's folder cannot be read any more";
+        return;
     }
     g->tokenizer = h->tokenizer;
-    g->r->no_text = h->tokenizer ? NULL : "the model's folder cannot be read any more";
     for (size_t i = 0; i < g->n && g->tokenizer; i++)
-        if (g->ids[i] < 0 || (size_t)g->ids[i] >= h->vocab) {
+        if (g->ids[i] < 0 || (size_t)g->ids[i] >= h->config.vocab) {
             g->tokenizer = NULL;
             g->r->no_text = "this folder contains another model now";
         }
-    return 0;
 }
 
-static int add_text_figures(struct report *r, const int32_t *ids, size_t n, const struct span_list *spans,
-                            struct tokenizer_cache *h, struct err *e)
+static int add_text_figures(struct report *r, const struct stored *t, struct store *s, struct text_reader *h,
+                            struct err *e)
 {
-    struct text_pass g = { .r = r, .ids = ids, .n = n, .spans = spans };
-    if (find_tokenizer(&g, h, e))
-        return -1;
+    struct text_pass g = { .r = r, .ids = t->ids, .n = t->n, .spans = &t->spans };
+    find_tokenizer(&g, s, h);
     if (g.tokenizer)
         decode_stream_start(&g.stream, g.tokenizer, false, true);
     g.piece = malloc(g.tokenizer ? decode_stream_max(g.tokenizer) + 1 : 1);
@@ -405,9 +395,6 @@ static void report_close(struct report *r)
     metric_list_free(&r->metrics);
 }
 
-/* What the store knows of a job, read in one transaction. */
-struct stored { int32_t *ids; size_t n; struct span_list spans; };
-
 /* 1: read; 0: there is no such job any more; -1 */
 static int read_job(struct report *r, struct stored *t, struct store *s, int64_t id, bool rounds,
                     struct err *e)
@@ -431,7 +418,7 @@ static int read_job(struct report *r, struct stored *t, struct store *s, int64_t
 
 /* The report of a job; as read_job. */
 static int read_report(struct report *r, struct store *s, int64_t id, const struct report_options *o,
-                       struct tokenizer_cache *h, struct err *e)
+                       struct text_reader *h, struct err *e)
 {
     struct stored t = {0};
     *r = (struct report){ .speedup = NAN, .estimate = NAN };
@@ -439,7 +426,7 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
         r->distinct[k] = r->words[k] = NAN;
     int rc = read_job(r, &t, s, id, o->rounds, e);
     if (rc == 1 && (add_parameters(r, e) || add_counters(r, e) ||
-                    add_text_figures(r, t.ids, t.n, &t.spans, h, e)))
+                    add_text_figures(r, &t, s, h, e)))
         rc = -1;
     if (rc == 1 && r->sum.drafted > 0 && !r->tree_fixed && r->sum.plain > 0 && r->sum.seconds > 0)
         r->estimate = r->sum.plain / r->sum.seconds;
@@ -596,7 +583,7 @@ static int group_reports(struct reports *l, struct err *e)
 int reports_open(struct reports *l, const struct report_from *from, size_t n, const struct report_options *o,
                  struct err *e)
 {
-    struct tokenizer_cache h = {0};
+    struct text_reader h = {0};
     size_t jobs = 0;
     for (size_t i = 0; i < n; i++)
         jobs += from[i].n;
@@ -612,8 +599,7 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
             l->n += rc != 0;
             l->equal_lengths &= rc != 1 || r->tokens == l->v[0].tokens;
         }
-    tokenizer_close(h.tokenizer);
-    free(h.model);
+    text_reader_close(&h);
     if (rc >= 0) {
         find_speedups(l);
         rc = o->by ? group_reports(l, e) : 0;

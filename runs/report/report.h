@@ -7,7 +7,7 @@
  * Only committed tokens count, and all figures of one job are from one moment. The store keeps counters by
  * window of 1,000 tokens; a round belongs to the window in which it begins. Distinct-n and repetitions are
  * computed here from the token ids, without given tokens. Words and excerpts need the tokenizer of the
- * job's model and are null when the model's folder is gone.
+ * job's model. The store has it; of a job of an older longhand they are null when the model's folder is gone.
  *
  * Speedup is measured where the report includes a plain job, written one token at a time, of the same
  * model, arithmetic, prompt length and text length. Otherwise it is estimated, and called an estimate,

@@ -148,6 +148,7 @@ struct job {
     const char *opening;                 /* the first characters of the prompt */
     const char *finish_reason, *stop_reason;   /* length, stop, repetition; NULL while unfinished */
     const char *error;                   /* of a failed job; else NULL */
+    bool has_sha; uint8_t sha[SHA256_BYTES];     /* SHA-256 of the text of a job that is done */
     int64_t parent; size_t parent_at;    /* fork: the parent job and the token; 0: not a fork */
     /* wall clock, seconds since 1970, for people only; 0: not yet */
     double created, started, updated, ended;
@@ -180,6 +181,25 @@ struct store_counts {
 };
 /* Counts of a batch's jobs; `batch` NULL: of all jobs. */
 int store_counts(struct store *s, const char *batch, struct store_counts *out, struct err *e);
+
+/* ---- models ---- */
+
+/* What reading the texts of a model needs. The store has it once for each fingerprint, and once for each
+ * tokenizer. */
+struct model_record {
+    char *tokenizer; size_t n_tokenizer;         /* tokenizer.json; a NUL follows */
+    size_t vocab;                                /* token ids are below it */
+    int32_t *eos; size_t n_eos;                  /* the ids that end a text */
+    char *config, *generation;                   /* config.json; generation_config.json or NULL */
+};
+/* Whether the store has the model: 1, 0, -1. */
+int  store_model_has(struct store *s, const char *fingerprint, struct err *e);
+/* Keep a model. The caller has computed the fingerprint of the very bytes in *m. A model that the store has
+ * stays as it is. */
+int  store_model_put(struct store *s, const char *fingerprint, const struct model_record *m, struct err *e);
+/* Read a model; model_record_free. Checks the tokenizer's SHA-256. 1; 0: the store does not have it; -1. */
+int  store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e);
+void model_record_free(struct model_record *m);
 
 /* ---- changing jobs ---- */
 
@@ -317,6 +337,7 @@ struct job_end {
     enum job_state state;      /* JOB_DONE, JOB_FAILED, JOB_PAUSED, or JOB_QUEUED (any worker may continue) */
     const char *finish_reason, *stop_reason;   /* with JOB_DONE */
     const char *error;                   /* with JOB_FAILED */
+    const uint8_t *sha;                  /* with JOB_DONE: SHA-256 of the text [32]; NULL: not known */
 };
 
 struct note { const char *kind, *text; double at; };  /* an event of this attempt; at: seconds since 1970 */

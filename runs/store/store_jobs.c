@@ -275,7 +275,8 @@ static bool worker_has_ended(struct store *s, sqlite3_stmt *q, int i)
     "j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, " \
     "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
     "j.finish_reason, j.stop_reason, j.error, j.parent, j.parent_at, j.created, j.started, j.updated, " \
-    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start, j.made, j.seconds, j.opening"
+    "j.ended, w.host, w.boot, w.spaces, w.pid, w.start, j.made, j.seconds, j.opening, " \
+    "j.text_sha"
 
 static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct strings **t)
 {
@@ -315,6 +316,9 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
         .seconds = sqlite3_column_double(q, 33),
         .opening = column_text(q, 34, t, &failed),
     };
+    j->has_sha = sqlite3_column_bytes(q, 35) == SHA256_BYTES;
+    if (j->has_sha)
+        memcpy(j->sha, sqlite3_column_blob(q, 35), SHA256_BYTES);
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
         return false;
     j->gone = j->state == JOB_RUNNING && worker_has_ended(s, q, 27);

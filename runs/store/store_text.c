@@ -297,7 +297,7 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct given_t
          update_text_facts(s, job, &end, wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
-                "stop_reason = NULL, error = NULL, ended = NULL WHERE id = ?1",
+                "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
                 "it", job, paused ? "paused" : "queued") ||
          db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", job) < 0 ||
          event_add(s, job, attempt, "extended", text, e)))

@@ -529,10 +529,10 @@ static int write_end(struct store *s, const struct claim *c, size_t tokens, cons
     snprintf(line, sizeof line, "at token %zu%s%.100s", tokens, why[0] ? ": " : "", why);
     if (db_run(s, e,
                "UPDATE job SET state = ?2, worker = NULL, rate = 0, finish_reason = ?3, stop_reason = ?4, "
-               "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, "
+               "error = ?5, ended = CASE WHEN ?6 THEN ?7 END, text_sha = ?8, "
                "idle = CASE WHEN ?6 THEN idle ELSE max(idle - 1, 0) END WHERE id = ?1",
-               "ittttdr", c->job, state, end->finish_reason, end->stop_reason, end->error, (int)over,
-               wall_seconds()))
+               "ittttdrb", c->job, state, end->finish_reason, end->stop_reason, end->error, (int)over,
+               wall_seconds(), (const void *)end->sha, (size_t)SHA256_BYTES))
         return -1;
     if (over && db_run(s, e, "DELETE FROM snapshot WHERE job = ?1", "i", c->job))
         return -1;

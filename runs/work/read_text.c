@@ -20,6 +20,7 @@ int replay_open(struct replay *y, struct store *s, const struct job *job, const 
                                      .stop = p->stop.v,
                                      .n_stop = p->stop.n,
                                      .on_loop = p->on_loop } };
+    sha256_start(&y->sha);
     if (store_spans(s, job->id, &y->spans, e))
         return -1;
     if (emit_open(&y->emit, &y->rules, t, at_start, e)) {
@@ -45,28 +46,95 @@ bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n)
     }
     y->at++;
     (given ? emit_given : emit_token)(&y->emit, id, bytes, n);
+    sha256_add(&y->sha, *bytes, *n);
     return given;
+}
+
+void replay_flush(struct replay *y, const char **bytes, size_t *n)
+{
+    emit_flush(&y->emit, bytes, n);
+    sha256_add(&y->sha, *bytes, *n);
+}
+
+void replay_sha(const struct replay *y, uint8_t out[SHA256_BYTES])
+{
+    struct sha256 h = y->sha;
+    sha256_end(&h, out);
+}
+
+int replay_check(const struct replay *y, const struct job *job, struct err *e)
+{
+    uint8_t sha[SHA256_BYTES];
+    replay_sha(y, sha);
+    return job->state == JOB_DONE && job->has_sha && memcmp(sha, job->sha, sizeof sha)
+               ? err_set(e, ERR_FAILED,
+                         "job %" PRId64 ": the text that was read differs from the text that was written "
+                         "(SHA-256); longhand doctor checks the store",
+                         job->id)
+               : 0;
 }
 
 /* ---- whole texts ---- */
 
-int text_reader_open(struct text_reader *r, const struct job *job, const struct job_params *p, struct err *e)
+/* Open what the store has of the model. A model of a later longhand may have a configuration that this
+ * program refuses; its texts can be read all the same. */
+static int open_stored(struct text_reader *r, const struct model_record *m, const struct job_params *p,
+                       struct err *e)
 {
-    const char *scaling = p->scaling ? p->scaling : "";
-    if (r->tokenizer && strcmp(r->path, job->model) == 0 && strcmp(r->scaling, scaling) == 0)
+    struct config *c = &r->config;
+    struct err ignored;
+    if (m->n_eos > CONFIG_EOS_MAX)
+        return err_set(e, ERR_FAILED, "the stored model has %zu EOS ids, at most %d are allowed", m->n_eos,
+                       CONFIG_EOS_MAX);
+    if (config_parse(c, "config.json", m->config, strlen(m->config), "generation_config.json", m->generation,
+                     m->generation ? strlen(m->generation) : 0, &ignored) ||
+        (p->scaling && config_scale_context(c, p->scaling, &ignored)))
+        *c = (struct config){ .context = CONTEXT_MAX };
+    c->vocab = m->vocab;
+    c->n_eos = m->n_eos;
+    memcpy(c->eos, m->eos, m->n_eos * sizeof *c->eos);
+    return tokenizer_parse(&r->tokenizer, "the stored tokenizer", m->tokenizer, m->n_tokenizer, m->vocab, e);
+}
+
+static int open_folder(struct text_reader *r, const struct job *job, const struct job_params *p,
+                       struct err *e)
+{
+    if (config_read(&r->config, job->model, e) == 0 &&
+        (!p->scaling || config_scale_context(&r->config, p->scaling, e) == 0) &&
+        tokenizer_open(&r->tokenizer, job->model, r->config.vocab, e) == 0)
         return 0;
-    text_reader_close(r);
-    snprintf(r->path, sizeof r->path, "%s", job->model);
-    snprintf(r->scaling, sizeof r->scaling, "%s", scaling);
-    if (config_read(&r->config, r->path, e) ||
-        (p->scaling && config_scale_context(&r->config, p->scaling, e)) ||
-        tokenizer_open(&r->tokenizer, r->path, r->config.vocab, e)) {
-        text_reader_close(r);
-        return err_while(
-            e, "job %" PRId64 ": its text needs the tokenizer of its model; --format ids needs none",
-            job->id);
+    return err_while(e,
+                     "job %" PRId64 ": its text needs the tokenizer of its model, which this store does not "
+                     "have yet (longhand doctor --repair keeps it); --format ids needs none",
+                     job->id);
+}
+
+int text_reader_open(struct text_reader *r, struct store *s, const struct job *job,
+                     const struct job_params *p, struct err *e)
+{
+    const char *scaling = p->scaling ? p->scaling : "", *f = job->fingerprint;
+    const bool same = r->tokenizer && strcmp(r->scaling, scaling) == 0;
+    struct model_record m;
+    if (same && f && strcmp(r->model, f) == 0)
+        return 0;
+    int stored = f ? store_model(s, f, &m, e) : 0;
+    if (stored < 0)
+        return -1;
+    if (stored == 0 && same && strcmp(r->model, job->model) == 0) {
+        r->unchecked++;
+        return 0;
     }
-    return 0;
+    const size_t unchecked = r->unchecked;
+    text_reader_close(r);
+    r->unchecked = unchecked + !stored;
+    snprintf(r->model, sizeof r->model, "%s", stored ? f : job->model);
+    snprintf(r->scaling, sizeof r->scaling, "%s", scaling);
+    int rc = stored ? open_stored(r, &m, p, e) : open_folder(r, job, p, e);
+    if (stored)
+        model_record_free(&m);
+    if (rc)
+        text_reader_close(r);
+    return rc;
 }
 
 void text_reader_close(struct text_reader *r)
@@ -110,10 +178,13 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
         replay_token(y, ids[i], &bytes, &n_bytes);
         rc = append_bytes(text, n, &room, bytes, n_bytes, e);
     }
-    if (rc || y->emit.finish != FINISH_NONE || job->state != JOB_DONE)
+    if (rc || job->state != JOB_DONE)
         return rc;
-    emit_flush(&y->emit, &bytes, &n_bytes);      /* an end-of-text token is not stored; the text ends here */
-    return append_bytes(text, n, &room, bytes, n_bytes, e);
+    if (y->emit.finish == FINISH_NONE) {
+        replay_flush(y, &bytes, &n_bytes);
+        rc = append_bytes(text, n, &room, bytes, n_bytes, e);
+    }
+    return rc ? rc : replay_check(y, job, e);
 }
 
 int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
@@ -129,7 +200,7 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     if (*text)                           /* an empty text needs no model */
         return 0;
     int rc = store_input(s, job->id, &in, e) || job_parse(&p, in.parameters, e) ||
-                     text_reader_open(r, job, &p, e) ||
+                     text_reader_open(r, s, job, &p, e) ||
                      store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e) ||
                      replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e)
                  ? -1

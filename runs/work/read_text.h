@@ -18,6 +18,7 @@ struct replay {
     struct emit emit;
     struct span_list spans;
     size_t at;                           /* number of tokens replayed */
+    struct sha256 sha;                   /* over the text so far */
 };
 /* Borrows job, p and t. `c` gives the model's EOS ids. `at_start`: the text begins without a prompt. */
 int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
@@ -26,21 +27,31 @@ void replay_close(struct replay *y);
 /* Replay `id`, token number y->at. *bytes [*n] is the text that the token adds. Returns whether `extend` or
  * `fork` gave the token. The text must not have ended (asserted). */
 bool replay_token(struct replay *y, int32_t id, const char **bytes, size_t *n);
+/* After the last token of a job that is done: the rest of its text. An end-of-text token is not stored. */
+void replay_flush(struct replay *y, const char **bytes, size_t *n);
+/* SHA-256 of the text that was replayed. */
+void replay_sha(const struct replay *y, uint8_t out[SHA256_BYTES]);
+/* After the whole text of a job that is done: ERR_FAILED unless it has the SHA-256 that the store got with
+ * its last token. Jobs of an older longhand may have none. */
+int  replay_check(const struct replay *y, const struct job *job, struct err *e);
 
-/* The configuration and tokenizer that a job's text needs. The next job of the same model reuses them. {0}
- * is closed. */
+/* The configuration and tokenizer that a job's text needs. They come from the store. For a job of an older
+ * longhand whose model the store does not have yet, they come from the model's folder, and nothing tells
+ * whether its files have changed. The next job of the same model reuses them. {0} is closed. */
 struct text_reader {
-    char path[PATH_BYTES], scaling[64];  /* of the model that is open */
-    struct config config;
+    char model[PATH_BYTES], scaling[64]; /* what is open: a fingerprint, or a folder */
+    size_t unchecked;                    /* how many jobs were read with the tokenizer of a folder */
+    struct config config;                /* eos, n_eos and vocab are always those of the model */
     struct tokenizer *tokenizer;
 };
-int  text_reader_open(struct text_reader *r, const struct job *job, const struct job_params *p,
-                      struct err *e);
+int  text_reader_open(struct text_reader *r, struct store *s, const struct job *job,
+                      const struct job_params *p, struct err *e);
 void text_reader_close(struct text_reader *r);
 
 /* The text of the first job->tokens tokens, followed by a NUL; free(*text). Tokens that the store received
  * after *job was read are left out, so the text agrees with the other fields of *job. A tail that may still
- * become a stop string or a complete code point is left out, unless the job is done. */
+ * become a stop string or a complete code point is left out, unless the job is done. Then the text is checked
+ * against its SHA-256 (replay_check). */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                    struct err *e);
 /* The token ids that the job generated, without given ones; free(*ids). Needs no tokenizer. */

@@ -459,7 +459,6 @@ void task_begins_writing(struct task *t)
     t->writing_since = clock_seconds();
 }
 
-
 static void note_finish(struct task *t)
 {
     const struct emit *m = &t->replay.emit;
@@ -471,8 +470,9 @@ static void note_finish(struct task *t)
         snprintf(r->stop_reason, sizeof r->stop_reason, "%s", m->stop_string);
     else if (m->finish == FINISH_STOP)
         snprintf(r->stop_reason, sizeof r->stop_reason, "%" PRId32, m->stop_token);
+    replay_sha(&t->replay, t->sha);
     t->end = (struct job_end){ .state = JOB_DONE, .finish_reason = finish_name(m->finish),
-                               .stop_reason = r->stop_reason[0] ? r->stop_reason : NULL };
+                               .stop_reason = r->stop_reason[0] ? r->stop_reason : NULL, .sha = t->sha };
 }
 
 /* End the claim as t->result says. */
@@ -513,6 +513,8 @@ int task_open(struct task *t, struct err *e)
         must_stop(t);
     if (rc)
         return rc;
+    if (worker_store_model(w, e))
+        return TASK_STORE_FAILED;
     rc = store_begin(w->store, &t->claim, w->engine.dev->numerics, w->fingerprint, t->options.accept_change,
                      &t->ids, e);
     if (rc > 0) {

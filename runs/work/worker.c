@@ -35,6 +35,7 @@ void worker_close(struct worker *w)
         store_worker_end(w->store, w->number, &ignored);
     round_buffers_close(&w->buffers);
     engine_close(&w->engine);
+    model_files_free(&w->files);
     *w = (struct worker){0};
 }
 
@@ -90,7 +91,8 @@ int worker_load_model(struct worker *w, struct err *e)
         return 0;
     stop_notice_for("the model to be read");
     progress_phase(&w->progress, "checking the model", "bytes", 0);
-    int rc = model_fingerprint(w->fingerprint, g->dir, g->pool, show_hashing, w, e);
+    model_files_free(&w->files);
+    int rc = model_fingerprint(w->fingerprint, &w->files, g->dir, g->pool, show_hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
     /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */
@@ -109,3 +111,23 @@ int worker_load_model(struct worker *w, struct err *e)
     return rc;
 }
 
+int worker_store_model(struct worker *w, struct err *e)
+{
+    const struct config *c = &w->engine.config;
+    struct model_files *f = &w->files;
+    int rc = f->data[MODEL_TOKENIZER] ? store_model_has(w->store, w->fingerprint, e) : 1;
+    if (rc == 0) {
+        const struct model_record m = { .tokenizer = f->data[MODEL_TOKENIZER],
+                                        .n_tokenizer = f->n[MODEL_TOKENIZER],
+                                        .vocab = c->vocab,
+                                        .eos = (int32_t *)c->eos,
+                                        .n_eos = c->n_eos,
+                                        .config = f->data[MODEL_CONFIG],
+                                        .generation = f->data[MODEL_GENERATION] };
+        rc = store_model_put(w->store, w->fingerprint, &m, e);
+    }
+    if (rc < 0)
+        return -1;
+    model_files_free(f);
+    return 0;
+}

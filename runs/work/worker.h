@@ -35,6 +35,7 @@ struct worker {
     struct engine engine;                /* the caller may open it; a job with another model replaces it */
     bool loaded;                         /* weights and fingerprint are loaded */
     char fingerprint[FINGERPRINT_BYTES];
+    struct model_files files;            /* the model's small files, until the store has them */
     char heads_path[PATH_BYTES]; uint64_t heads_stamp;   /* the files of engine.heads; "": no heads */
     struct progress progress;
     size_t threads;
@@ -60,6 +61,8 @@ int  worker_open_model(struct worker *w, const struct job *job, const struct job
 /* Load the weights and the fingerprint of the open model, unless they are loaded. 0; 1: interrupted by a
  * signal; -1. */
 int  worker_load_model(struct worker *w, struct err *e);
+/* Keep in the store what reading the texts of the loaded model needs, unless the store has it. */
+int  worker_store_model(struct worker *w, struct err *e);
 
 /* Whether the model that is open is the one that a job wants. */
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p);

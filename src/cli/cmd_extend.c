@@ -32,7 +32,7 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
         return -1;
     d->job = &d->jobs.v[0];
     return store_input(d->s, d->job->id, &d->in, e) || job_parse(&d->params, d->in.parameters, e) ||
-        text_reader_open(&d->reader, d->job, &d->params, e) ? -1 : 0;
+        text_reader_open(&d->reader, d->s, d->job, &d->params, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)

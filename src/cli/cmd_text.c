@@ -134,10 +134,23 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     bool at_start = in.prompt_bytes == 0;
     int rc = job_parse(&t->params, in.parameters, e);
     job_input_free(&in);
-    if (rc || text_reader_open(&t->reader, job, &t->params, e))
+    if (rc || text_reader_open(&t->reader, t->s, job, &t->params, e))
         return -1;
     return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer,
                        at_start && !t->params.chat, e);
+}
+
+/* Prints what is left of a text that has ended, and checks the whole text. */
+static int print_end(struct tail *t, const struct job *job, struct err *e)
+{
+    const char *bytes;
+    size_t n;
+    if (t->replay.emit.finish == FINISH_NONE) {
+        replay_flush(&t->replay, &bytes, &n);
+        if (n && t->replay.at > t->from && sink_write(&t->out, bytes, n, e))
+            return -1;
+    }
+    return replay_check(&t->replay, job, e);
 }
 
 /* Whether the reader of the pipe is gone. A write would fail, but the next write may be far off. */
@@ -173,12 +186,8 @@ static int follow(struct tail *t, const char *word, struct err *e)
                (job->state == JOB_RUNNING || job->state == JOB_QUEUED || job->state == JOB_PAUSED);
         if (rc == 0)
             rc = as_text ? print_new_text(t, job, e) : print_new_ids(t, job, e);
-        if (rc == 0 && as_text && job->state == JOB_DONE && t->replay.emit.finish == FINISH_NONE) {
-            const char *bytes;           /* the end-of-text token is not stored, so the text ends here */
-            size_t n;
-            emit_flush(&t->replay.emit, &bytes, &n);
-            rc = n && t->replay.at > t->from ? sink_write(&t->out, bytes, n, e) : 0;
-        }
+        if (rc == 0 && as_text && job->state == JOB_DONE)
+            rc = print_end(t, job, e);
         job_list_free(&jobs);
         if (more && rc == 0 && output_closed())
             rc = err_set(e, ERR_AGAIN, "standard output was closed");

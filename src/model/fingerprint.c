@@ -22,24 +22,26 @@ static void add_u64(struct sha256 *h, uint64_t v)
     sha256_add(h, b, sizeof b);
 }
 
-static int add_file(struct sha256 *h, const char *dir, const char *name, struct err *e)
+/* Adds a file, and keeps its content in *data, *n; a missing file is NULL. */
+static int add_file(struct sha256 *h, const char *dir, const char *name, char **data, size_t *n,
+                    struct err *e)
 {
-    char path[4096], *data = NULL;
+    char path[4096];
     uint8_t digest[SHA256_BYTES] = {0};
     struct sha256 f;
-    size_t n = 0;
+    *data = NULL;
+    *n = 0;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return err_set(e, ERR_INPUT, "%s: the path is too long", dir);
     if (access(path, F_OK) == 0) {
-        if (file_read(&data, &n, path, FILE_BYTES_MAX, e))
+        if (file_read(data, n, path, FILE_BYTES_MAX, e))
             return -1;
         sha256_start(&f);
-        sha256_add(&f, data, n);
+        sha256_add(&f, *data, *n);
         sha256_end(&f, digest);
-        free(data);
     }
     sha256_add(h, name, strlen(name) + 1);
-    add_u64(h, n);
+    add_u64(h, *n);
     sha256_add(h, digest, sizeof digest);
     return 0;
 }
@@ -95,8 +97,7 @@ static int add_tensor(struct sha256 *h, struct pieces *p, struct pool *pool, str
     return 0;
 }
 
-/* The fingerprint covers the first HASHED of these. */
-enum { HASHED = 3 };
+/* The fingerprint covers the first MODEL_FILES of these. */
 static const char *const names[] = { "config.json", "generation_config.json", "tokenizer.json",
                                      "tokenizer_config.json" };
 
@@ -134,22 +135,34 @@ uint64_t model_stamp(const char *place)
     return all;
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool,
-                      fingerprint_progress *progress, void *ctx, struct err *e)
+void model_files_free(struct model_files *f)
+{
+    for (size_t i = 0; i < MODEL_FILES; i++)
+        free(f->data[i]);
+    *f = (struct model_files){0};
+}
+
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *dir,
+                      struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
 {
     static const char version[] = "longhand model 1";
     struct tensors ts = {0};
     struct pieces p = { .ts = &ts };
     struct reading r = { progress, ctx, 0, 0 };
+    struct model_files small = {0};
     struct sha256 h;
     uint8_t digest[SHA256_BYTES];
     int rc = 0;
+    if (files)
+        *files = small;
     sha256_start(&h);
     sha256_add(&h, version, sizeof version);
-    for (size_t i = 0; i < HASHED && rc == 0; i++)
-        rc = add_file(&h, dir, names[i], e);
-    if (rc || tensors_open(&ts, dir, e))
+    for (size_t i = 0; i < MODEL_FILES && rc == 0; i++)
+        rc = add_file(&h, dir, names[i], &small.data[i], &small.n[i], e);
+    if (rc || tensors_open(&ts, dir, e)) {
+        model_files_free(&small);
         return -1;
+    }
     p.room = malloc(pool_threads(pool) * PIECE);
     p.out = calloc(PIECES_AT_ONCE, sizeof *p.out);
     if (!p.room || !p.out)
@@ -165,5 +178,9 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool 
     free(p.room);
     free(p.out);
     tensors_close(&ts);
+    if (files && rc == 0)
+        *files = small;
+    else
+        model_files_free(&small);
     return rc;
 }

@@ -25,6 +25,12 @@ bool model_uses_file(const char *name);
  * compares it with the number it took before. */
 uint64_t model_stamp(const char *place);
 
-/* The fingerprint of the model in `dir`. Returns 1 if `progress` (may be NULL) stopped it. */
-int model_fingerprint(char out[FINGERPRINT_BYTES], const char *dir, struct pool *pool,
-                      fingerprint_progress *progress, void *ctx, struct err *e);
+/* The small files that a fingerprint covers, as they were hashed; NULL: a missing file. {0} is closed. */
+enum { MODEL_CONFIG, MODEL_GENERATION, MODEL_TOKENIZER, MODEL_FILES };
+struct model_files { char *data[MODEL_FILES]; size_t n[MODEL_FILES]; };
+void model_files_free(struct model_files *f);
+
+/* The fingerprint of the model in `dir`. *files (may be NULL) receives the small files; model_files_free.
+ * Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *dir,
+                      struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e);

@@ -1,0 +1,198 @@
+/* The models of a store: what reading their texts needs.
+ *
+ * Owns the tables model and tokenizer. A row is written once, after the worker has checked the fingerprint of
+ * the files that it came from, and never changes. Start at store_model_put and store_model. */
+#include "runs/store/store_db.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "src/base/json.h"
+#include "src/base/memory_file.h"
+
+enum { TOKENIZER_BYTES_MAX = 1 << 30, EOS_MAX = 1 << 16 };
+
+static void digest_of(uint8_t out[SHA256_BYTES], const void *p, size_t n)
+{
+    struct sha256 h;
+    sha256_start(&h);
+    sha256_add(&h, p, n);
+    sha256_end(&h, out);
+}
+
+int store_model_has(struct store *s, const char *fingerprint, struct err *e)
+{
+    int64_t ignored;
+    return db_get(s, e, &ignored, "SELECT 1 FROM model WHERE fingerprint = ?1", "t", fingerprint);
+}
+
+/* ---- writing ---- */
+
+/* zlib of p[0..n): *out, malloc'ed. */
+static int deflate_all(uint8_t **out, size_t *size, const void *p, size_t n, struct err *e)
+{
+    uLong room = compressBound((uLong)n);
+    *out = malloc(room);
+    if (!*out)
+        return err_set(e, ERR_FAILED, "out of memory for a tokenizer of %zu bytes", n);
+    int z = compress2(*out, &room, p, (uLong)n, Z_DEFAULT_COMPRESSION);
+    *size = room;
+    if (z == Z_OK)
+        return 0;
+    free(*out);
+    *out = NULL;
+    return err_set(e, ERR_FAILED, "a tokenizer of %zu bytes cannot be compressed (zlib: %d)", n, z);
+}
+
+/* "[1,2]"; free(). NULL: out of memory. */
+static char *eos_text(const int32_t *eos, size_t n)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = memory_file(&text, &size);
+    if (!f)
+        return NULL;
+    fputc('[', f);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s%" PRId32, i ? "," : "", eos[i]);
+    fputc(']', f);
+    if (stream_end(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The number of the tokenizer with this digest: 1; 0: there is none; -1. */
+static int find_tokenizer(struct store *s, const uint8_t sha[SHA256_BYTES], int64_t *id, struct err *e)
+{
+    return db_get(s, e, id, "SELECT id FROM tokenizer WHERE sha = ?1", "b", (const void *)sha,
+                  (size_t)SHA256_BYTES);
+}
+
+int store_model_put(struct store *s, const char *fingerprint, const struct model_record *m, struct err *e)
+{
+    uint8_t sha[SHA256_BYTES], *packed = NULL;
+    size_t size = 0;
+    int64_t id;
+    digest_of(sha, m->tokenizer, m->n_tokenizer);
+    char *eos = eos_text(m->eos, m->n_eos);
+    int rc = eos ? find_tokenizer(s, sha, &id, e) : err_set(e, ERR_FAILED, "out of memory for a model");
+    if (rc == 0)                         /* before the transaction: a large tokenizer takes a second */
+        rc = deflate_all(&packed, &size, m->tokenizer, m->n_tokenizer, e);
+    if (rc >= 0 && db_begin(s, e) == 0) {
+        if (packed)
+            rc = db_run(s, e,
+                        "INSERT INTO tokenizer (sha, bytes, data) VALUES (?1, ?2, ?3) "
+                        "ON CONFLICT (sha) DO NOTHING",
+                        "bzb", (const void *)sha, (size_t)SHA256_BYTES, m->n_tokenizer, (const void *)packed,
+                        size);
+        if (rc >= 0)
+            rc = db_run(s, e,
+                        "INSERT INTO model (fingerprint, tokenizer, vocab, eos, config, generation) "
+                        "SELECT ?1, id, ?3, ?4, ?5, ?6 FROM tokenizer WHERE sha = ?2 "
+                        "ON CONFLICT (fingerprint) DO NOTHING",
+                        "tbzttt", fingerprint, (const void *)sha, (size_t)SHA256_BYTES, m->vocab, eos,
+                        m->config, m->generation);
+        rc = db_end(s, rc, e);
+    } else {
+        rc = -1;
+    }
+    free(packed);
+    free(eos);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int damaged(const struct store *s, const char *fingerprint, const char *why, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "%s: the stored model %.16s.. is damaged: %s", s->shown, fingerprint, why);
+}
+
+static int read_eos(struct model_record *m, const char *text, struct err *e)
+{
+    struct json root, v;
+    if (js_check(&root, "eos", text, strlen(text), e) || js_kind(&root) != JS_ARRAY ||
+        js_count(&root) > EOS_MAX)
+        return -1;
+    m->eos = calloc(js_count(&root) + 1, sizeof *m->eos);
+    if (!m->eos)
+        return -1;
+    for (struct js_walk w = js_walk(&root); js_next(&w, NULL, &v); m->n_eos++) {
+        int64_t id;
+        if (!js_i64(&v, &id) || id < 0 || id > INT32_MAX)
+            return -1;
+        m->eos[m->n_eos] = (int32_t)id;
+    }
+    return 0;
+}
+
+/* The tokenizer from columns bytes, data and sha of a row. */
+static int read_tokenizer(struct store *s, struct model_record *m, const char *fingerprint, sqlite3_stmt *q,
+                          int i, struct err *e)
+{
+    uint8_t sha[SHA256_BYTES];
+    int64_t bytes = sqlite3_column_int64(q, i);
+    if (bytes < 1 || bytes > TOKENIZER_BYTES_MAX)
+        return damaged(s, fingerprint, "the tokenizer's size", e);
+    uLong n = (uLong)bytes;
+    m->tokenizer = malloc(n + 1);
+    if (!m->tokenizer)
+        return err_set(e, ERR_FAILED, "out of memory for a tokenizer of %lu bytes", n);
+    int z = uncompress((Bytef *)m->tokenizer, &n, sqlite3_column_blob(q, i + 1),
+                       (uLong)sqlite3_column_bytes(q, i + 1));
+    if (z != Z_OK || n != (uLong)bytes)
+        return damaged(s, fingerprint, "the tokenizer cannot be decompressed", e);
+    m->tokenizer[n] = 0;
+    m->n_tokenizer = n;
+    digest_of(sha, m->tokenizer, n);
+    if (sqlite3_column_bytes(q, i + 2) != SHA256_BYTES ||
+        memcmp(sha, sqlite3_column_blob(q, i + 2), SHA256_BYTES))
+        return damaged(s, fingerprint, "the tokenizer differs from its SHA-256", e);
+    return 0;
+}
+
+static char *copy_text(sqlite3_stmt *q, int i)
+{
+    const char *t = (const char *)sqlite3_column_text(q, i);
+    return t ? strdup(t) : NULL;
+}
+
+int store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e)
+{
+    *m = (struct model_record){0};
+    sqlite3_stmt *q = db_query(s, e,
+                               "SELECT m.vocab, m.eos, m.config, m.generation, t.bytes, t.data, t.sha "
+                               "FROM model m JOIN tokenizer t ON t.id = m.tokenizer WHERE m.fingerprint = ?1",
+                               "t", fingerprint);
+    int rc = db_step(s, q, e);
+    if (rc != 1)
+        return rc;
+    const char *eos = (const char *)sqlite3_column_text(q, 1);
+    struct err ignored;
+    m->vocab = (size_t)sqlite3_column_int64(q, 0);
+    if (sqlite3_column_int64(q, 0) < 1 || !eos || read_eos(m, eos, &ignored))
+        rc = damaged(s, fingerprint, "its vocabulary or EOS ids", e);
+    if (rc == 1 && read_tokenizer(s, m, fingerprint, q, 4, e))
+        rc = -1;
+    m->config = copy_text(q, 2);
+    m->generation = copy_text(q, 3);
+    if (rc == 1 && !m->config)
+        rc = err_set(e, ERR_FAILED, "out of memory for a model");
+    db_reset(q);
+    if (rc < 0)
+        model_record_free(m);
+    return rc;
+}
+
+void model_record_free(struct model_record *m)
+{
+    free(m->tokenizer);
+    free(m->eos);
+    free(m->config);
+    free(m->generation);
+    *m = (struct model_record){0};
+}
