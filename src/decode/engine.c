@@ -24,9 +24,10 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
     char *path = realpath(g->dir, NULL);
     if (!path || strlen(path) >= sizeof g->path) {
+        if (!path)
+            return err_set_system(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
         free(path);
-        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir,
-                       path ? "its absolute path is too long" : strerror(errno));
+        return err_set(e, ERR_INPUT, "--model: %s: its absolute path is too long", g->dir);
     }
     snprintf(g->path, sizeof g->path, "%s", path);
     free(path);
