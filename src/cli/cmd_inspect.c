@@ -70,6 +70,8 @@ static void add_missing_files(struct inspect *s)
     struct json root, map, v;
     struct err ignored;
     size_t n;
+    if (model_is_file(s->engine.dir))
+        return;
     if (!has_file(s, "tokenizer.json"))
         add_missing(s, "tokenizer.json");
     if (has_file(s, "model.safetensors"))

@@ -22,15 +22,8 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     *g = (struct engine){ .compute = s->compute, .kv = s->kv };
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
-    char *path = realpath(g->dir, NULL);
-    if (!path || strlen(path) >= sizeof g->path) {
-        if (!path)
-            return err_set_system(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
-        free(path);
-        return err_set(e, ERR_INPUT, "--model: %s: its absolute path is too long", g->dir);
-    }
-    snprintf(g->path, sizeof g->path, "%s", path);
-    free(path);
+    if (model_absolute_path(g->path, g->dir))
+        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
     g->stamp = model_stamp(g->dir);
     if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
         return -1;

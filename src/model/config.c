@@ -540,7 +540,7 @@ int config_parse(struct config *c, const char *file, const char *json, size_t n,
     return 0;
 }
 
-int config_read(struct config *c, const char *dir, struct err *e)
+int config_read_directory(struct config *c, const char *dir, struct err *e)
 {
     char path[PATH_BYTES + 32], gen_path[PATH_BYTES + 32], *json = NULL, *gen = NULL;
     size_t n = 0, gen_n = 0;

@@ -11,7 +11,7 @@
 enum { CONFIG_LAYERS_MAX = 1024, CONFIG_EOS_MAX = 64, HEAD_DIM_MAX = 512, CONFIG_BYTES_MAX = 1 << 20,
        CONTEXT_MAX = 1 << 30 };
 
-enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC };
+enum rope_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_DIVIDED };
 
 struct rope_config {             /* read from rope_scaling/type or rope_parameters/rope_type */
     enum rope_type type;
@@ -22,6 +22,7 @@ struct rope_config {             /* read from rope_scaling/type or rope_paramete
     double mscale, mscale_all_dim;              /* yarn; 0: not given */
     bool truncate;                              /* yarn: floor/ceil of the correction range (default true) */
     size_t original;                            /* original_max_position_embeddings; 0: not given */
+    float divisor[HEAD_DIM_MAX / 2];            /* divided (GGUF): of each frequency */
 };
 
 struct config {
@@ -49,7 +50,7 @@ struct config {
 
 /* Reads `dir`/config.json and, if it exists, generation_config.json. The context is max_position; for linear,
  * times the factor; for yarn, the larger of max_position and original x factor. */
-int config_read(struct config *c, const char *dir, struct err *e);
+int config_read_directory(struct config *c, const char *dir, struct err *e);
 /* Reads the two files from memory (generation = NULL: none), for fuzzing and tests. */
 int config_parse(struct config *c, const char *file, const char *json, size_t n, const char *gen_file,
                  const char *generation, size_t gen_n, struct err *e);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/sha256.h"
+#include "src/model/gguf_model.h"
 #include "src/model/model_files.h"
 
 enum { PIECE = 1 << 20, PIECES_AT_ONCE = 64 };
@@ -22,28 +23,41 @@ static void add_u64(struct sha256 *h, uint64_t v)
     sha256_add(h, b, sizeof b);
 }
 
-/* Adds a file, and keeps its content in *data, *n; a missing file is NULL. */
-static int add_file(struct sha256 *h, const char *dir, const char *name, char **data, size_t *n,
-                    struct err *e)
+static void add_digest(struct sha256 *h, const void *data, size_t n)
 {
-    char path[4096];
-    uint8_t digest[SHA256_BYTES] = {0};
+    uint8_t digest[SHA256_BYTES];
     struct sha256 f;
-    *data = NULL;
-    *n = 0;
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return err_set(e, ERR_INPUT, "%s: the path is too long", dir);
-    if (access(path, F_OK) == 0) {
-        if (file_read(data, n, path, FILE_BYTES_MAX, e))
-            return -1;
-        sha256_start(&f);
-        sha256_add(&f, *data, *n);
-        sha256_end(&f, digest);
-    }
-    sha256_add(h, name, strlen(name) + 1);
-    add_u64(h, *n);
+    sha256_start(&f);
+    sha256_add(&f, data, n);
+    sha256_end(&f, digest);
     sha256_add(h, digest, sizeof digest);
-    return 0;
+}
+
+/* Adds a file of a directory: its name, its size, and its digest (zeros: it is missing). */
+static void add_file(struct sha256 *h, const char *name, const char *data, size_t n)
+{
+    static const uint8_t none[SHA256_BYTES];
+    sha256_add(h, name, strlen(name) + 1);
+    add_u64(h, n);
+    if (data)
+        add_digest(h, data, n);
+    else
+        sha256_add(h, none, sizeof none);
+}
+
+/* Adds the header of a GGUF file: its size and its digest. */
+static int add_header(struct sha256 *h, const struct gguf_model *m, size_t part, struct err *e)
+{
+    const size_t n = MIN(m->part[part].data_start, m->part[part].size);
+    char *data = malloc(n + 1);
+    if (!data)
+        return err_set(e, ERR_FAILED, "%s: out of memory for a header of %zu bytes", m->part[part].file, n);
+    const int rc = read_at(m->ts.fd[part], m->part[part].file, data, 0, n, e);
+    add_u64(h, n);
+    if (rc == 0)
+        add_digest(h, data, n);
+    free(data);
+    return rc;
 }
 
 /* Pieces of one tensor that the pool reads and hashes in parallel. */
@@ -125,8 +139,12 @@ uint64_t model_stamp(const char *place)
     char path[4096 + 260];
     uint64_t all = 0;
     DIR *d = opendir(place);
-    if (!d)
-        return file_stamp(place, "");
+    if (!d) {
+        const size_t parts = gguf_parts(place);
+        for (size_t i = 0; i < parts; i++)
+            all += file_stamp(parts == 1 ? place : gguf_part_path(path, sizeof path, place, i, parts), "");
+        return all;
+    }
     for (struct dirent *x; (x = readdir(d));) {
         snprintf(path, sizeof path, "%s/%s", place, x->d_name);
         all += model_uses_file(x->d_name) ? file_stamp(path, x->d_name) : 0;     /* a sum ignores the order */
@@ -142,31 +160,48 @@ void model_files_free(struct model_files *f)
     *f = (struct model_files){0};
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *dir,
+/* Hashes everything but the tensors, and opens these. */
+static int begin(struct sha256 *h, struct model_files *small, struct tensors *ts, const char *place,
+                 struct err *e)
+{
+    static const char directory[] = "longhand model 1", gguf[] = "longhand gguf 1";
+    struct gguf_model m = { 0 };
+    char path[PATH_BYTES + 32];
+    const bool is_file = model_is_file(place);
+    int rc = 0;
+    sha256_start(h);
+    sha256_add(h, is_file ? gguf : directory, is_file ? sizeof gguf : sizeof directory);
+    for (size_t i = 0; i < MODEL_FILES && rc == 0; i++) {
+        rc = model_file_read(&small->data[i], &small->n[i], path, sizeof path, place, names[i], FILE_BYTES_MAX, e);
+        if (rc == 0 && !is_file)
+            add_file(h, names[i], small->data[i], small->n[i]);
+    }
+    if (rc || !is_file)
+        return rc || tensors_open(ts, place, e) ? -1 : 0;
+    if (gguf_model_open(&m, place, e))
+        return -1;
+    for (size_t i = 0; i < m.n && rc == 0; i++)
+        rc = add_header(h, &m, i, e);
+    *ts = gguf_take_tensors(&m);
+    return rc;
+}
+
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
                       struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
 {
-    static const char version[] = "longhand model 1";
-    struct tensors ts = {0};
+    struct tensors ts = { 0 };
     struct pieces p = { .ts = &ts };
     struct reading r = { progress, ctx, 0, 0 };
-    struct model_files small = {0};
+    struct model_files small = { 0 };
     struct sha256 h;
     uint8_t digest[SHA256_BYTES];
-    int rc = 0;
     if (files)
         *files = small;
-    sha256_start(&h);
-    sha256_add(&h, version, sizeof version);
-    for (size_t i = 0; i < MODEL_FILES && rc == 0; i++)
-        rc = add_file(&h, dir, names[i], &small.data[i], &small.n[i], e);
-    if (rc || tensors_open(&ts, dir, e)) {
-        model_files_free(&small);
-        return -1;
-    }
+    int rc = begin(&h, &small, &ts, place, e);
     p.room = malloc(pool_threads(pool) * PIECE);
     p.out = calloc(PIECES_AT_ONCE, sizeof *p.out);
-    if (!p.room || !p.out)
-        rc = err_set(e, ERR_FAILED, "out of memory for the fingerprint of %s", dir);
+    if (rc == 0 && (!p.room || !p.out))
+        rc = err_set(e, ERR_FAILED, "out of memory for the fingerprint of %s", place);
     r.of = ts.data_bytes;
     for (size_t i = 0; i < ts.n && rc == 0; i++) {
         p.t = &ts.t[i];

@@ -5,6 +5,7 @@
  *   - the string "longhand model 1";
  *   - for config.json, generation_config.json and tokenizer.json: name, size and SHA-256 (size 0 and zeros if
  *     the file is missing);
+ *     For a GGUF model: "longhand gguf 1", and size and SHA-256 of each file's header instead;
  *   - for every tensor by name: name, type, shape, and the SHA-256 of each MiB of its data.
  *
  * Each item ends with a NUL or has a fixed size (64 bit, little-endian), so no two models give one
@@ -21,16 +22,17 @@ typedef bool fingerprint_progress(void *ctx, size_t done, size_t of);
  * transformers gives them. */
 bool model_uses_file(const char *name);
 /* A number made from names, sizes, times and disk places of the model's files in a folder, or of a single
- * file. It changes if a file is written anew or the folder is another one. A holder of a model or of heads
+ * file with its parts. It changes if a file is written anew or the folder is another one. A holder of a model or of heads
  * compares it with the number it took before. */
 uint64_t model_stamp(const char *place);
 
-/* The small files that a fingerprint covers, as they were hashed; NULL: a missing file. {0} is closed. */
+/* The small files of a model, as they were hashed, or as the hashed header of a GGUF file describes them; NULL: a
+ * missing file. {0} is closed. */
 enum { MODEL_CONFIG, MODEL_GENERATION, MODEL_TOKENIZER, MODEL_FILES };
 struct model_files { char *data[MODEL_FILES]; size_t n[MODEL_FILES]; };
 void model_files_free(struct model_files *f);
 
-/* The fingerprint of the model in `dir`. *files (may be NULL) receives the small files; model_files_free.
+/* The fingerprint of the model at `place`. *files (may be NULL) receives the small files; model_files_free.
  * Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *dir,
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
                       struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e);

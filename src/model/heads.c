@@ -259,6 +259,9 @@ int heads_open(struct heads *h, const char *path, const struct model *m, struct 
     struct stat st;
     char file[sizeof h->path + sizeof HEADS_FILE + 1];
     *h = (struct heads){ 0 };
+    if (!path && model_is_file(m->path))
+        return err_set(e, ERR_INPUT, "%s: a GGUF model has no drafting heads of its own; heads:FILE names some",
+                       m->path);
     path = path ? path : m->path;
     if (strlen(path) >= sizeof h->path)
         return err_set(e, ERR_INPUT, "drafting heads: a path of %zu bytes, at most %zu are allowed",
@@ -291,6 +294,8 @@ bool heads_present(const char *dir)
     struct tensors ts = { 0 };
     struct err e;
     char path[4200], name[96];
+    if (model_is_file(dir))
+        return false;
     snprintf(path, sizeof path, "%s/" HEADS_FILE, dir);
     if (access(path, F_OK) == 0)
         return true;

@@ -1,9 +1,83 @@
-/* Chooses the reader of a model's files. Start at tensors_open. */
+/* Chooses the reader of a model's files. Start at model_is_file. */
 #include "src/model/model_files.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/model/gguf_model.h"
 #include "src/model/safetensors.h"
+
+bool model_is_file(const char *place)
+{
+    struct stat st;
+    return stat(place, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+int config_read(struct config *c, const char *place, struct err *e)
+{
+    struct gguf_model m;
+    if (!model_is_file(place))
+        return config_read_directory(c, place, e);
+    if (gguf_model_open(&m, place, e))
+        return -1;
+    *c = m.config;
+    gguf_model_close(&m);
+    return 0;
+}
 
 int tensors_open(struct tensors *ts, const char *place, struct err *e)
 {
-    return safetensors_open(ts, place, e);
+    struct gguf_model m;
+    if (!model_is_file(place))
+        return safetensors_open(ts, place, e);
+    *ts = (struct tensors){ 0 };
+    if (gguf_model_open(&m, place, e))
+        return -1;
+    *ts = gguf_take_tensors(&m);
+    return 0;
+}
+
+int model_file_read(char **data, size_t *n, char *path, size_t size, const char *place, const char *name,
+                    size_t max, struct err *e)
+{
+    struct gguf g;
+    int fd;
+    const bool is_file = model_is_file(place);
+    *data = NULL;
+    *n = 0;
+    if ((size_t)snprintf(path, size, is_file ? "%s: %s" : "%s/%s", place, name) >= size)
+        return err_set(e, ERR_INPUT, "%.100s..: the path is longer than %zu bytes", place, size);
+    if (!is_file)
+        return access(path, F_OK) == 0 ? file_read(data, n, path, max, e) : 0;
+    if (gguf_open_first(&g, &fd, place, e))
+        return -1;
+    int rc = gguf_small_file(data, n, &g, name, e);
+    gguf_close(&g);
+    close(fd);
+    if (rc == 0 && *n > max) {
+        free(*data);
+        *data = NULL;
+        rc = err_set(e, ERR_INPUT, "%s: %zu bytes, at most %zu are allowed", path, *n, max);
+    }
+    return rc;
+}
+
+int model_absolute_path(char path[PATH_BYTES], const char *place)
+{
+    const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
+    char dir[PATH_BYTES] = ".";
+    const bool is_file = model_is_file(place);
+    if (is_file && slash)
+        snprintf(dir, sizeof dir, "%.*s", (int)MAX(slash - place, 1), place);
+    char *real = realpath(is_file ? dir : place, NULL);
+    if (!real)
+        return -1;
+    const size_t n = (size_t)snprintf(path, PATH_BYTES, "%s%s%s", real, is_file ? "/" : "", is_file ? name : "");
+    free(real);
+    if (n >= PATH_BYTES)
+        errno = ENAMETOOLONG;
+    return n < PATH_BYTES ? 0 : -1;
 }

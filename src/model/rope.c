@@ -144,6 +144,9 @@ void rope_frequencies(const struct config *c, const float *power, float *inv_fre
     if (c->rope.type == ROPE_LINEAR)
         for (size_t i = 0; i < c->head_dim / 2; i++)
             inv_freq[i] = inv_freq[i] / (float)c->rope.factor;
+    if (c->rope.type == ROPE_DIVIDED)
+        for (size_t i = 0; i < c->head_dim / 2; i++)
+            inv_freq[i] = inv_freq[i] / c->rope.divisor[i];
     if (c->rope.type == ROPE_YARN)
         yarn(c, power, inv_freq, attention_factor);
     if (c->rope.type == ROPE_LLAMA3)

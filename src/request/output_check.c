@@ -11,6 +11,7 @@
 #include "src/request/output_check.h"
 #include "src/base/input.h"
 #include "src/model/fingerprint.h"
+#include "src/model/gguf_model.h"
 #include "src/model/heads.h"
 #include "src/request/model_options.h"
 #include "src/request/options.h"
@@ -44,6 +45,9 @@ static int check_model(const char *dir, const char *option, const char *path, st
 {
     char file[PATH_BYTES + 260];
     int rc = 0;
+    for (size_t i = 0, parts = is_regular(dir) ? gguf_parts(dir) : 0; i < parts; i++)
+        if (same_file(parts == 1 ? dir : gguf_part_path(file, sizeof file, dir, i, parts), path))
+            return err_set(e, ERR_INPUT, "--%s: %s is a file of the model; any other file is allowed", option, path);
     DIR *d = is_regular(path) ? opendir(dir) : NULL;
     for (struct dirent *x; d && rc == 0 && (x = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", dir, x->d_name);

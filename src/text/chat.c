@@ -12,6 +12,7 @@
 #include "src/base/json.h"
 #include "src/base/memory_file.h"
 #include "src/base/unicode.h"
+#include "src/model/model_files.h"
 #include "src/text/chat_known.h"
 
 enum role { SYSTEM, USER, ASSISTANT };
@@ -349,12 +350,9 @@ static int read_json(char **data, struct json *root, char *path, size_t size, co
                      const char *name, struct err *e)
 {
     size_t n;
-    *data = NULL;
-    snprintf(path, size, "%s/%s", dir, name);
-    if (access(path, F_OK))
-        return 0;
-    if (file_read(data, &n, path, FILE_BYTES_MAX, e))
-        return -1;
+    const int rc = model_file_read(data, &n, path, size, dir, name, FILE_BYTES_MAX, e);
+    if (rc || !*data)
+        return rc;
     if (js_check(root, path, *data, n, e) == 0 &&
         (js_kind(root) == JS_OBJECT || js_bad(root, e, "an object is needed")))
         return 0;

@@ -1,5 +1,6 @@
 /* Encoding. A text is cut at its added tokens, normalized, cut at the normalized added tokens, split into
  * words (pre-tokenizer), and each word is merged (tokenizer_bpe.c). Start at tokenizer_encode. */
+#include "src/model/model_files.h"
 #include "src/text/tokenizer_tables.h"
 #include "src/text/tokenizer.h"
 
@@ -7,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tokenizer_open(struct tokenizer **t, const char *dir, size_t vocab, struct err *e)
+int tokenizer_open(struct tokenizer **t, const char *place, size_t vocab, struct err *e)
 {
-    char path[4096 + 32], *json;
+    char path[PATH_BYTES + 32], *json;
     size_t n;
-    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= sizeof path)
-        return err_set(e, ERR_INPUT, "%.100s..: the path is longer than %zu bytes", dir, sizeof path);
-    if (file_read(&json, &n, path, TOK_FILE_MAX, e))
+    if (model_file_read(&json, &n, path, sizeof path, place, "tokenizer.json", TOK_FILE_MAX, e) ||
+        (!json && file_read(&json, &n, path, TOK_FILE_MAX, e)))
         return -1;
     int r = tokenizer_parse(t, path, json, n, vocab, e);
     free(json);

@@ -4,15 +4,13 @@
  * The pieces cover every text without gaps. No pattern looks at text before it, so a piece depends only on
  * the text that follows. Each function returns the length of its alternative, 0 if it does not match.
  * Start at split_next. */
+#include "src/base/split_regex.h"
 #include "src/text/tokenizer_tables.h"
 
-#define SPACES_AND_REST "|\\s+(?!\\S)|\\s+"
-#define MODERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPACES_AND_REST
 const char *const split_regex[SPLIT_PREFIX_SPACE] = {
-    [SPLIT_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" SPACES_AND_REST,
-    [SPLIT_LLAMA3] = MODERN("\\p{N}{1,3}"),
-    [SPLIT_QWEN2] = MODERN("\\p{N}"),
+    [SPLIT_GPT2] = SPLIT_REGEX_GPT2,
+    [SPLIT_LLAMA3] = SPLIT_REGEX_LLAMA3,
+    [SPLIT_QWEN2] = SPLIT_REGEX_QWEN2,
 };
 
 enum { KINDS = UNI_LETTER | UNI_NUMBER | UNI_SPACE };

@@ -81,7 +81,7 @@ check samples_need_files 2 "more than one text needs -o" $R --samples 2
 check output_folder_not_there 2 "cannot write" $R -o /nonexistent/out.txt
 LONGHAND_ISA=z80 check unknown_twin 2 "z80" $R
 check window_of_one 2 "--window: '1' is not" score --model $MODEL x --window 1
-check gguf_is_later 2 "not supported in this version|No such file" run --prompt x --tokens 5 --model x.gguf
+check gguf_that_does_not_exist 2 "No such file" run --prompt x --tokens 5 --model x.gguf
 
 check help_works 0 '' help
 grep -q -- '--prompt-file' "$TMP/out" && ! grep -q -- '--presence-penalty' "$TMP/out"

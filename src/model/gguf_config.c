@@ -1,0 +1,385 @@
+/* The configuration of a GGUF model. The metadata become the config.json that a Hugging Face model of the same kind
+ * has, so one reader (config_parse) checks both. Start at gguf_config. */
+#include "src/model/gguf_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/json_write.h"
+#include "src/base/memory_file.h"
+
+enum { LAYERS_MAX = 512, KEY_BYTES = 128, EOS_NAMES = 12 };
+
+static const char *const archs[] = { "llama", "qwen2", "qwen3" };
+
+struct meta {                            /* what is being read */
+    const struct gguf *g;
+    char arch[16];
+    struct json_writer *w;
+    struct err *e;
+};
+
+/* The key ARCH.NAME. */
+static const char *key_of(char key[KEY_BYTES], const struct meta *m, const char *name)
+{
+    snprintf(key, KEY_BYTES, "%s.%s", m->arch, name);
+    return key;
+}
+
+static int read_uint(const struct meta *m, const char *name, size_t layers, size_t lo, size_t hi, size_t *x)
+{
+    char key[KEY_BYTES];
+    return gguf_uint(m->g, key_of(key, m, name), layers, lo, hi, x, m->e);
+}
+
+static int need_uint(const struct meta *m, const char *name, size_t layers, size_t hi, size_t *x)
+{
+    char key[KEY_BYTES];
+    const int found = gguf_uint(m->g, key_of(key, m, name), layers, 1, hi, x, m->e);
+    return found ? (found < 0 ? -1 : 0) : gguf_bad(m->g, key, m->e, "the key is missing");
+}
+
+static int read_real(const struct meta *m, const char *name, double lo, double hi, double *x)
+{
+    char key[KEY_BYTES];
+    return gguf_real(m->g, key_of(key, m, name), lo, hi, x, m->e);
+}
+
+/* Writes a number with the fewest digits that give the same float: 1e-05 is what config.json says, too. */
+static void write_float(struct json_writer *w, const char *key, double x)
+{
+    char text[40];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtof(text, NULL) == (float)x)
+            break;
+    }
+    jw_raw(w, key, text, strlen(text));
+}
+
+static int read_arch(struct meta *m)
+{
+    struct slice s;
+    int found = gguf_string(m->g, "general.type", &s, m->e);
+    if (found < 0)
+        return -1;
+    if (found && (s.n != 5 || memcmp(s.p, "model", 5)))
+        return gguf_bad(m->g, "general.type", m->e, "found %.*s, allowed is model", (int)MIN(s.n, (size_t)60),
+                        (const char *)s.p);
+    found = gguf_string(m->g, "general.architecture", &s, m->e);
+    if (found <= 0)
+        return found ? -1 : gguf_bad(m->g, "general.architecture", m->e, "the key is missing");
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (s.n == strlen(archs[i]) && memcmp(s.p, archs[i], s.n) == 0) {
+            snprintf(m->arch, sizeof m->arch, "%s", archs[i]);
+            return 0;
+        }
+    return gguf_bad(m->g, "general.architecture", m->e,
+                    "found %.*s, allowed are llama (with Mistral), qwen2 and qwen3", (int)MIN(s.n, (size_t)60),
+                    (const char *)s.p);
+}
+
+/* Keys of other models that change the numbers: refused unless they have the value that changes nothing. */
+static int check_foreign(const struct meta *m)
+{
+    static const struct { const char *name; double neutral; } foreign[] = {
+        { "expert_count", 0 }, { "expert_used_count", 0 }, { "nextn_predict_layers", 0 },
+        { "attn_logit_softcapping", 0 }, { "final_logit_softcapping", 0 }, { "logit_scale", 1 },
+        { "embedding_scale", 1 }, { "residual_scale", 1 }, { "attention.scale", 0 },
+        { "attention.clamp_kqv", 0 }, { "attention.max_alibi_bias", 0 }, { "attention.temperature_scale", 0 },
+        { "rope.scaling.attn_factor", 1 }, { "rope.scaling.yarn_ext_factor", 1 },
+        { "rope.scaling.yarn_attn_factor", 1 }, { "rope.scaling.yarn_log_multiplier", 0 },
+    };
+    bool causal = true;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        double x = foreign[i].neutral;
+        char key[KEY_BYTES];
+        if (gguf_real(m->g, key_of(key, m, foreign[i].name), -1e30, 1e30, &x, m->e) < 0)
+            return -1;
+        if (x != foreign[i].neutral)
+            return gguf_bad(m->g, key, m->e, "found %g, this is not implemented; allowed is %g", x,
+                            foreign[i].neutral);
+    }
+    char key[KEY_BYTES];
+    if (gguf_bool(m->g, key_of(key, m, "attention.causal"), &causal, m->e) < 0)
+        return -1;
+    return causal ? 0 : gguf_bad(m->g, key, m->e, "found false, allowed is true");
+}
+
+static int write_shape(const struct meta *m, size_t *head_dim, size_t *context)
+{
+    const struct gguf_value *tokens;
+    size_t hidden, layers, ffn, heads, kv_heads, vocab, value_dim, rope_dim;
+    double eps;
+    char key[KEY_BYTES];
+    if (need_uint(m, "context_length", 0, CONTEXT_MAX, context) ||
+        need_uint(m, "embedding_length", 0, 1 << 20, &hidden) ||
+        need_uint(m, "block_count", 0, LAYERS_MAX, &layers) ||
+        need_uint(m, "feed_forward_length", layers, 1 << 24, &ffn) ||
+        need_uint(m, "attention.head_count", layers, 1 << 16, &heads))
+        return -1;
+    kv_heads = heads;
+    if (read_uint(m, "attention.head_count_kv", layers, 1, heads, &kv_heads) < 0)
+        return -1;
+    if (heads % kv_heads)
+        return gguf_bad(m->g, key_of(key, m, "attention.head_count_kv"), m->e, "%zu, head_count %zu is not a multiple",
+                        kv_heads, heads);
+    int found = read_uint(m, "attention.key_length", 0, 2, HEAD_DIM_MAX, head_dim);
+    if (found < 0)
+        return -1;
+    if (!found && hidden % heads)
+        return gguf_bad(m->g, key_of(key, m, "embedding_length"), m->e, "%zu is not a multiple of %zu heads", hidden,
+                        heads);
+    if (!found)
+        *head_dim = hidden / heads;
+    if (*head_dim % 2 || *head_dim > HEAD_DIM_MAX)
+        return gguf_bad(m->g, key_of(key, m, "attention.key_length"), m->e,
+                        "heads of %zu dimensions, allowed are even numbers up to %d", *head_dim, HEAD_DIM_MAX);
+    value_dim = rope_dim = *head_dim;
+    if (read_uint(m, "attention.value_length", 0, *head_dim, *head_dim, &value_dim) < 0 ||
+        read_uint(m, "rope.dimension_count", 0, *head_dim, *head_dim, &rope_dim) < 0)
+        return -1;
+    if ((found = read_real(m, "attention.layer_norm_rms_epsilon", 1e-30, 1, &eps)) <= 0)
+        return found ? -1 : gguf_bad(m->g, key_of(key, m, "attention.layer_norm_rms_epsilon"), m->e,
+                                     "the key is missing");
+    if ((found = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e)) <= 0)
+        return found ? -1 : gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "the key is missing");
+    if (tokens->n < 1 || tokens->n > 1 << 24)
+        return gguf_bad(m->g, "tokenizer.ggml.tokens", m->e, "%zu tokens, allowed are 1 to %d", tokens->n, 1 << 24);
+    vocab = tokens->n;
+    if (read_uint(m, "vocab_size", 0, vocab, vocab, &vocab) < 0)
+        return -1;
+    jw_uint(m->w, "max_position_embeddings", *context);
+    jw_uint(m->w, "hidden_size", hidden);
+    jw_uint(m->w, "num_hidden_layers", layers);
+    jw_uint(m->w, "intermediate_size", ffn);
+    jw_uint(m->w, "num_attention_heads", heads);
+    jw_uint(m->w, "num_key_value_heads", kv_heads);
+    jw_uint(m->w, "head_dim", *head_dim);
+    jw_uint(m->w, "vocab_size", vocab);
+    write_float(m->w, "rms_norm_eps", eps);
+    return 0;
+}
+
+static int write_rope(const struct meta *m, size_t context)
+{
+    double base = 10000, factor = 1, beta_fast = 32, beta_slow = 1;
+    size_t original = context;
+    struct slice type = { "linear", 6 };
+    char key[KEY_BYTES];
+    if (read_real(m, "rope.freq_base", 1, 1e30, &base) < 0 ||
+        gguf_string(m->g, key_of(key, m, "rope.scaling.type"), &type, m->e) < 0 ||
+        read_real(m, "rope.scale_linear", 1e-6, 1e6, &factor) < 0 ||
+        read_real(m, "rope.scaling.factor", 0, 1e6, &factor) < 0 ||
+        read_uint(m, "rope.scaling.original_context_length", 0, 1, CONTEXT_MAX, &original) < 0 ||
+        read_real(m, "rope.scaling.yarn_beta_fast", 1e-6, 1e6, &beta_fast) < 0 ||
+        read_real(m, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &beta_slow) < 0)
+        return -1;
+    const bool linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0,
+               yarn = type.n == 4 && memcmp(type.p, "yarn", 4) == 0;
+    if (!linear && !yarn && (type.n != 4 || memcmp(type.p, "none", 4)))
+        return gguf_bad(m->g, key, m->e, "found %.*s, allowed are none, linear and yarn",
+                        (int)MIN(type.n, (size_t)60), (const char *)type.p);
+    jw_open(m->w, "rope_parameters", '{');
+    write_float(m->w, "rope_theta", base);
+    const bool scaled = factor != 0 && factor != 1 && (linear || yarn);
+    jw_text(m->w, "rope_type", !scaled ? "default" : yarn ? "yarn" : "linear");
+    if (scaled)
+        write_float(m->w, "factor", factor);
+    if (scaled && yarn) {
+        jw_uint(m->w, "original_max_position_embeddings", original);
+        write_float(m->w, "beta_fast", beta_fast);
+        write_float(m->w, "beta_slow", beta_slow);
+    }
+    jw_close(m->w, '}');
+    return 0;
+}
+
+/* A llama model with a window is a Mistral model. */
+static int write_window(const struct meta *m)
+{
+    size_t window = 0;
+    char key[KEY_BYTES];
+    if (read_uint(m, "attention.sliding_window", 0, 0, INT32_MAX, &window) < 0)
+        return -1;
+    if (window && strcmp(m->arch, "llama"))
+        return gguf_bad(m->g, key_of(key, m, "attention.sliding_window"), m->e,
+                        "found %zu, for %s this is not implemented; allowed is 0", window, m->arch);
+    if (window && gguf_find(m->g, key_of(key, m, "attention.sliding_window_pattern")))
+        return gguf_bad(m->g, key, m->e, "windows in some of the layers are not implemented");
+    jw_text(m->w, "model_type", window ? "mistral" : m->arch);
+    if (window)
+        jw_uint(m->w, "sliding_window", window);
+    return 0;
+}
+
+/* Writes the ids at which a text ends: those with a key, and tokens whose name says so, as in llama.cpp. */
+static int write_ends(const struct meta *m)
+{
+    static const char *const keys[] = { "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep" };
+    static const char *const names[EOS_NAMES] = {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
+        "<|end_of_text|>", "<EOT>", "<eos>", "<|return|>", "<|call|>",
+    };
+    const struct gguf_value *tokens = gguf_find(m->g, "tokenizer.ggml.tokens"), *own;
+    const size_t vocab = tokens->n;
+    struct slice s, model = { 0 };
+    bool has[EOS_NAMES] = { false };
+    size_t id[EOS_NAMES], bos = SIZE_MAX, at = 0, x;
+    int found = gguf_uint(m->g, "tokenizer.ggml.bos_token_id", 0, 0, vocab - 1, &bos, m->e);
+    if (found < 0 || gguf_string(m->g, "tokenizer.ggml.model", &model, m->e) < 0)
+        return -1;
+    const bool sentence = model.n == 5 && memcmp(model.p, "llama", 5) == 0;
+    if (!found && sentence && vocab > 2)
+        bos = 1;
+    if (bos == SIZE_MAX)
+        jw_null(m->w, "bos_token_id");
+    else
+        jw_uint(m->w, "bos_token_id", bos);
+    size_t n = 0, end[sizeof keys / sizeof *keys + EOS_NAMES + CONFIG_EOS_MAX];
+    found = gguf_array(m->g, "longhand.eos_token_ids", GGUF_I32, &own, m->e);
+    if (found < 0)
+        return -1;
+    for (size_t i = 0; found && i < own->n; i++) {
+        const int64_t y = gguf_int_at(own, i);
+        if (y < 0 || (size_t)y >= vocab || i == CONFIG_EOS_MAX)
+            return gguf_bad(m->g, "longhand.eos_token_ids", m->e, "allowed are up to %d ids below %zu",
+                            CONFIG_EOS_MAX, vocab);
+        end[n++] = (size_t)y;
+    }
+    for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) {
+        char key[KEY_BYTES];
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", keys[i]);
+        const int has_key = gguf_uint(m->g, key, 0, 0, vocab - 1, &x, m->e);
+        if (has_key < 0)
+            return -1;
+        if (has_key || (i == 0 && sentence && vocab > 2))
+            end[n++] = has_key ? x : 2;
+    }
+    for (size_t i = 0; !found && gguf_next_string(tokens, &at, &s); i++)
+        for (size_t k = 0; s.n >= 4 && ((const char *)s.p)[0] == '<' && k < EOS_NAMES; k++)
+            if (s.n == strlen(names[k]) && memcmp(s.p, names[k], s.n) == 0) {
+                has[k] = true;
+                id[k] = i;
+            }
+    if (has[10] && has[11])                      /* with <|return|> and <|call|>, <|end|> ends a message only */
+        has[2] = false;
+    for (size_t k = 0; k < EOS_NAMES; k++)
+        if (has[k])
+            end[n++] = id[k];
+    if (n == 0)
+        jw_null(m->w, "eos_token_id");
+    else
+        jw_open(m->w, "eos_token_id", '[');
+    for (size_t i = 0; i < n; i++)
+        jw_uint(m->w, NULL, end[i]);
+    if (n)
+        jw_close(m->w, ']');
+    return 0;
+}
+
+/* A writer of JSON into memory. */
+struct text_file { char **data; FILE *f; struct json_writer w; };
+
+static int begin(struct text_file *t, char **data, size_t *n, const struct gguf *g, struct err *e)
+{
+    *data = NULL;
+    t->f = memory_file(data, n);
+    if (!t->f)
+        return err_set(e, ERR_FAILED, "%s: out of memory", g->file);
+    t->w = (struct json_writer){ .f = t->f, .digits = 10 };
+    t->data = data;
+    jw_open(&t->w, NULL, '{');
+    return 0;
+}
+
+static int end(struct text_file *t, int rc, const struct gguf *g, struct err *e)
+{
+    jw_close(&t->w, '}');
+    if (stream_end(t->f) && rc == 0)
+        rc = err_set(e, ERR_FAILED, "%s: out of memory", g->file);
+    if (rc == 0)
+        return 0;
+    free(*t->data);
+    *t->data = NULL;
+    return -1;
+}
+
+static int write_config(char **json, size_t *n, const struct gguf *g, struct err *e)
+{
+    struct text_file t;
+    size_t head_dim, context;
+    struct meta m = { .g = g, .w = &t.w, .e = e };
+    if (begin(&t, json, n, g, e))
+        return -1;
+    return end(&t, read_arch(&m) || check_foreign(&m) || write_window(&m) || write_shape(&m, &head_dim, &context) ||
+                   write_rope(&m, context) || write_ends(&m) ? -1 : 0, g, e);
+}
+
+/* Writes the text of a token that a key names. */
+static int write_token(const struct meta *m, const char *name, const char *key)
+{
+    const struct gguf_value *tokens;
+    struct slice s;
+    size_t id, at = 0;
+    if (gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->e) <= 0)
+        return 0;
+    const int found = gguf_uint(m->g, key, 0, 0, tokens->n - 1, &id, m->e);
+    for (size_t i = 0; found > 0 && gguf_next_string(tokens, &at, &s); i++)
+        if (i == id)
+            jw_bytes(m->w, name, s.p, s.n);
+    return found < 0 ? -1 : 0;
+}
+
+static int write_tokenizer_config(char **json, size_t *n, const struct gguf *g, struct err *e)
+{
+    struct text_file t;
+    struct meta m = { .g = g, .w = &t.w, .e = e };
+    struct slice s;
+    if (begin(&t, json, n, g, e))
+        return -1;
+    int rc = write_token(&m, "bos_token", "tokenizer.ggml.bos_token_id") ||
+             write_token(&m, "eos_token", "tokenizer.ggml.eos_token_id") ? -1 : 0;
+    const int found = rc ? rc : gguf_string(g, "tokenizer.chat_template", &s, e);
+    if (found > 0)
+        jw_bytes(&t.w, "chat_template", s.p, s.n);
+    return end(&t, MIN(found, 0), g, e);
+}
+
+static int copy_generation(char **json, size_t *n, const struct gguf *g, struct err *e)
+{
+    struct slice s;
+    const int found = gguf_string(g, "longhand.generation_config", &s, e);
+    *json = found > 0 ? strndup(s.p, s.n) : NULL;
+    *n = *json ? s.n : 0;
+    return found > 0 && !*json ? err_set(e, ERR_FAILED, "%s: out of memory", g->file) : MIN(found, 0);
+}
+
+int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *name, struct err *e)
+{
+    static const struct {
+        const char *name;
+        int (*write)(char **, size_t *, const struct gguf *, struct err *);
+    } files[] = { { "config.json", write_config }, { "generation_config.json", copy_generation },
+                  { "tokenizer.json", gguf_tokenizer }, { "tokenizer_config.json", write_tokenizer_config } };
+    *data = NULL;
+    *n = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strcmp(name, files[i].name) == 0)
+            return files[i].write(data, n, g, e);
+    return 0;
+}
+
+int gguf_config(struct config *c, const struct gguf *g, struct err *e)
+{
+    char *json = NULL, *generation = NULL, name[PATH_BYTES + 40];
+    size_t n = 0, n_generation = 0;
+    snprintf(name, sizeof name, "%s: longhand.generation_config", g->file);
+    int rc = write_config(&json, &n, g, e) || copy_generation(&generation, &n_generation, g, e) ? -1 : 0;
+    if (rc == 0)
+        rc = config_parse(c, g->file, json, n, name, generation, n_generation, e);
+    free(generation);
+    free(json);
+    return rc;
+}

@@ -1,0 +1,358 @@
+/* GGUF files as a model: the parts of a split file, and tensors under the names of Hugging Face. Start at
+ * gguf_model_open. */
+#include "src/model/gguf_model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+
+static const struct { const char *gguf, *hf; } outside[] = {
+    { "token_embd.weight", "model.embed_tokens.weight" }, { "output_norm.weight", "model.norm.weight" },
+    { "output.weight", "lm_head.weight" },
+}, in_layer[] = {                        /* after "blk.N." and "model.layers.N." */
+    { "attn_norm.weight", "input_layernorm.weight" },    { "attn_q.weight", "self_attn.q_proj.weight" },
+    { "attn_q.bias", "self_attn.q_proj.bias" },          { "attn_k.weight", "self_attn.k_proj.weight" },
+    { "attn_k.bias", "self_attn.k_proj.bias" },          { "attn_v.weight", "self_attn.v_proj.weight" },
+    { "attn_v.bias", "self_attn.v_proj.bias" },          { "attn_output.weight", "self_attn.o_proj.weight" },
+    { "attn_output.bias", "self_attn.o_proj.bias" },     { "attn_q_norm.weight", "self_attn.q_norm.weight" },
+    { "attn_k_norm.weight", "self_attn.k_norm.weight" }, { "ffn_norm.weight", "post_attention_layernorm.weight" },
+    { "ffn_gate.weight", "mlp.gate_proj.weight" },       { "ffn_gate.bias", "mlp.gate_proj.bias" },
+    { "ffn_up.weight", "mlp.up_proj.weight" },           { "ffn_up.bias", "mlp.up_proj.bias" },
+    { "ffn_down.weight", "mlp.down_proj.weight" },       { "ffn_down.bias", "mlp.down_proj.bias" },
+};
+#define LENGTH(a) (sizeof(a) / sizeof *(a))
+enum { NAME_BYTES = 96 };
+static const char rope_freqs[] = "rope_freqs.weight";
+
+/* The layer of a name "blk.N.REST", and *rest. SIZE_MAX for any other name. */
+static size_t layer_of(const char *name, const char **rest)
+{
+    size_t n = 0;
+    if (strncmp(name, "blk.", 4) || name[4] < '0' || name[4] > '9' || (name[4] == '0' && name[5] != '.'))
+        return SIZE_MAX;
+    for (name += 4; *name >= '0' && *name <= '9' && n < 1000000; name++)
+        n = 10 * n + (size_t)(*name - '0');
+    *rest = name + 1;
+    return *name == '.' ? n : SIZE_MAX;
+}
+
+/* The name that Hugging Face gives to a tensor; false if it has none. */
+static bool hf_name(char to[NAME_BYTES], const char *name)
+{
+    const char *rest = "";
+    for (size_t i = 0; i < LENGTH(outside); i++)
+        if (strcmp(name, outside[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "%s", outside[i].hf);
+            return true;
+        }
+    const size_t layer = layer_of(name, &rest);
+    for (size_t i = 0; layer != SIZE_MAX && i < LENGTH(in_layer); i++)
+        if (strcmp(rest, in_layer[i].gguf) == 0) {
+            snprintf(to, NAME_BYTES, "model.layers.%zu.%s", layer, in_layer[i].hf);
+            return true;
+        }
+    return false;
+}
+
+/* And back, for messages. */
+static void spell(char *to, size_t size, const char *name)
+{
+    char hf[NAME_BYTES];
+    const size_t n = strlen("model.layers.");
+    for (size_t i = 0; i < LENGTH(outside); i++)
+        if (strcmp(name, outside[i].hf) == 0)
+            snprintf(to, size, "%s", outside[i].gguf);
+    if (strncmp(name, "model.layers.", n))
+        return;
+    const size_t digits = strspn(name + n, "0123456789");
+    for (size_t i = 0; i < LENGTH(in_layer); i++) {
+        snprintf(hf, sizeof hf, "%.*s%s", (int)(n + digits + 1), name, in_layer[i].hf);
+        if (strcmp(name, hf) == 0)
+            snprintf(to, size, "blk.%.*s.%s", (int)digits, name + n, in_layer[i].gguf);
+    }
+}
+
+/* ---- parts ---- */
+
+static int check_file(int fd, const char *path, size_t *size, struct err *e)
+{
+    struct stat st;
+    if (fd < 0)
+        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_INPUT, "%s: not a regular file", path);
+    *size = (size_t)st.st_size;
+    return 0;
+}
+
+/* The number of parts that the metadata state, and the number of this one. */
+static int split_of(const struct gguf *g, size_t *count, size_t *no, struct err *e)
+{
+    *count = 1;
+    *no = 0;
+    if (gguf_uint(g, "split.count", 0, 0, GGUF_PARTS_MAX, count, e) < 0 ||
+        gguf_uint(g, "split.no", 0, 0, GGUF_PARTS_MAX, no, e) < 0)
+        return -1;
+    *count = MAX(*count, 1);
+    return *no < *count ? 0 : gguf_bad(g, "split.no", e, "found %zu, allowed are 0 to %zu", *no, *count - 1);
+}
+
+int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e)
+{
+    size_t size = 0, count, no;
+    *g = (struct gguf){ 0 };
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int rc = check_file(*fd, path, &size, e) || gguf_read(g, path, *fd, size, e) || split_of(g, &count, &no, e)
+                 ? -1 : 0;
+    if (rc == 0 && no)
+        rc = err_set(e, ERR_INPUT, "%s: part %zu of %zu; give the first part, which ends in -00001-of-%05zu.gguf",
+                     path, no + 1, count, count);
+    if (rc == 0)
+        return 0;
+    gguf_close(g);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return -1;
+}
+
+enum { END_BYTES = 24 };                 /* -00001-of-00003.gguf */
+
+size_t gguf_parts(const char *first)
+{
+    const size_t n = strlen(first), n_end = strlen("-00001-of-00003.gguf");
+    char end[END_BYTES];
+    const size_t parts = n > n_end ? strtoul(first + n - 10, NULL, 10) : 0;
+    snprintf(end, sizeof end, "-00001-of-%05zu.gguf", MIN(parts, (size_t)GGUF_PARTS_MAX));
+    return parts && strcmp(first + n - n_end, end) == 0 ? parts : 1;
+}
+
+char *gguf_part_path(char *path, size_t size, const char *first, size_t part, size_t parts)
+{
+    const size_t n = strlen(first), n_end = strlen("-00001-of-00003.gguf");
+    snprintf(path, size, "%.*s-%05zu-of-%05zu.gguf", (int)(n - n_end), first, part + 1, parts);
+    return path;
+}
+
+/* Opens part i of a split file, whose first part is open. */
+static int open_part(struct gguf_model *m, size_t i, const char *first, struct err *e)
+{
+    char path[PATH_BYTES + END_BYTES];
+    size_t size = 0, count, no;
+    if (gguf_parts(first) != m->n)
+        return err_set(e, ERR_INPUT, "%s: the first of %zu parts, whose name must end in -00001-of-%05zu.gguf", first,
+                       m->n, m->n);
+    gguf_part_path(path, sizeof path, first, i, m->n);
+    if (tensors_open_shard(&m->ts, i, path, &size, e) ||
+        gguf_read(&m->part[i], m->ts.path[i], m->ts.fd[i], size, e) || split_of(&m->part[i], &count, &no, e))
+        return -1;
+    if (count != m->n || no != i)
+        return err_set(e, ERR_INPUT, "%s: it says part %zu of %zu, expected is part %zu of %zu", path, no + 1, count,
+                       i + 1, m->n);
+    return 0;
+}
+
+static int open_parts(struct gguf_model *m, const char *path, struct err *e)
+{
+    struct gguf first;
+    size_t no, expected, all = 0;
+    int fd;
+    if (gguf_open_first(&first, &fd, path, e))
+        return -1;
+    size_t count;
+    int rc = split_of(&first, &count, &no, e);
+    m->n = count;
+    m->part = calloc(m->n, sizeof *m->part);
+    if (rc == 0 && !m->part)
+        rc = err_set(e, ERR_FAILED, "%s: out of memory for %zu parts", path, m->n);
+    if (rc || tensors_alloc_shards(&m->ts, m->n, path, e) || tensors_set_path(&m->ts, 0, path, e)) {
+        gguf_close(&first);
+        close(fd);
+        return -1;
+    }
+    m->ts.fd[0] = fd;
+    m->part[0] = first;
+    m->part[0].file = m->ts.path[0];
+    for (size_t i = 1; i < m->n && rc == 0; i++)
+        rc = open_part(m, i, path, e);
+    for (size_t i = 0; i < m->n; i++)
+        all += m->part[i].n_tensors;
+    expected = all;
+    if (rc || gguf_uint(&m->part[0], "split.tensors.count", 0, 0, TENSORS_MAX, &expected, e) < 0)
+        return -1;
+    return all == expected ? 0 : gguf_bad(&m->part[0], "split.tensors.count", e, "found %zu, the parts have %zu",
+                                          expected, all);
+}
+
+/* ---- tensors ---- */
+
+/* Models of the other architecture, llama, have q and k rows in another order, and biases where they have them. */
+static bool is_qwen(const struct config *c) { return strncmp(c->model_type, "qwen", 4) == 0; }
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), n_end = strlen(end);
+    return n >= n_end && strcmp(s + n - n_end, end) == 0;
+}
+
+/* Adds a tensor of a file under its Hugging Face name: rows [row, row + rows) of it. *room: for the names. */
+static void add(struct gguf_model *m, size_t part, const struct gguf_tensor *t, const char *name, size_t row,
+                size_t rows, char **room)
+{
+    struct tensor *to = &m->ts.t[m->ts.n++];
+    const size_t row_bytes = t->bytes / t->dim[t->n_dims - 1];
+    *to = (struct tensor){ .dtype_name = t->type->name, .dtype = t->type->dtype, .n_dims = t->n_dims,
+                           .shard = (int)part, .offset = t->offset + row * row_bytes,
+                           .bytes = rows * row_bytes };
+    for (size_t i = 0; i < t->n_dims; i++)
+        to->dim[i] = t->dim[t->n_dims - 1 - i];
+    to->dim[0] = rows;
+    to->n_elements = t->n_elements / t->dim[t->n_dims - 1] * rows;
+    if (!is_qwen(&m->config) && (strstr(name, "self_attn.q_proj.") || strstr(name, "self_attn.k_proj.")))
+        to->head_rows = m->config.head_dim;
+    to->name = strcpy(*room, name);
+    *room += strlen(name) + 1;
+    to->stored_name = strcpy(*room, t->name);
+    *room += strlen(t->name) + 1;
+    m->ts.data_bytes += to->bytes;
+}
+
+/* Adds the three parts of a joined tensor of q, k and v. */
+static int add_joined(struct gguf_model *m, size_t part, const struct gguf_tensor *t, size_t layer,
+                      const char *kind, char **room, struct err *e)
+{
+    const struct config *c = &m->config;
+    const size_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    const struct { const char *name; size_t rows; } of[] = { { "q", q }, { "k", kv }, { "v", kv } };
+    if (t->dim[t->n_dims - 1] != q + 2 * kv || t->n_elements % (q + 2 * kv) || t->n_dims > 2)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu rows, the metadata need %zu", m->part[part].file,
+                       t->name, t->dim[t->n_dims - 1], q + 2 * kv);
+    for (size_t i = 0, row = 0; i < 3; row += of[i++].rows) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "model.layers.%zu.self_attn.%s_proj.%s", layer, of[i].name, kind);
+        add(m, part, t, name, row, of[i].rows, room);
+    }
+    return 0;
+}
+
+static int add_tensor(struct gguf_model *m, size_t part, const struct gguf_tensor *t, char **room, struct err *e)
+{
+    char name[NAME_BYTES];
+    const char *rest = "";
+    const size_t layer = layer_of(t->name, &rest);
+    if (strcmp(t->name, rope_freqs) == 0) {
+        add(m, part, t, t->name, 0, t->dim[t->n_dims - 1], room);
+        return 0;
+    }
+    if (layer != SIZE_MAX && layer >= m->config.n_layers)
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\": block_count is %zu", m->part[part].file, t->name,
+                       m->config.n_layers);
+    if (layer != SIZE_MAX && (strcmp(rest, "attn_qkv.weight") == 0 || strcmp(rest, "attn_qkv.bias") == 0))
+        return add_joined(m, part, t, layer, rest + strlen("attn_qkv."), room, e);
+    if (!hf_name(name, t->name))
+        return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model", m->part[part].file, t->name,
+                       m->config.model_type);
+    add(m, part, t, name, 0, t->dim[t->n_dims - 1], room);
+    return 0;
+}
+
+/* Reads rope_freqs.weight: factors by which the frequencies are divided. */
+static int read_rope_freqs(struct gguf_model *m, struct err *e)
+{
+    struct config *c = &m->config;
+    for (size_t i = 0; i < m->n; i++) {
+        const struct gguf_tensor *t = gguf_tensor(&m->part[i], rope_freqs);
+        const char *file = m->part[i].file;
+        if (!t)
+            continue;
+        if (c->rope.type != ROPE_PLAIN || is_qwen(c))
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" in a %s model%s", file, t->name, c->model_type,
+                           c->rope.type == ROPE_PLAIN ? "" : " with rope.scaling");
+        if (t->type->dtype != DT_F32 || t->n_elements != c->head_dim / 2)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %s [%zu], needed is F32 [%zu]", file, t->name,
+                           t->type->name, t->n_elements, c->head_dim / 2);
+        if (read_at(m->ts.fd[i], file, c->rope.divisor, t->offset, t->bytes, e))
+            return -1;
+        for (size_t k = 0; k < c->head_dim / 2; k++)
+            if (!(isfinite(c->rope.divisor[k]) && c->rope.divisor[k] > 0))
+                return err_set(e, ERR_INPUT, "%s: tensor \"%s\": element %zu is %g, allowed are numbers above 0", file,
+                               t->name, k, (double)c->rope.divisor[k]);
+        c->rope.type = ROPE_DIVIDED;
+    }
+    return 0;
+}
+
+/* Biases of a llama model are those that its first layer has. No tensor may be left that the forward pass does
+ * not use. */
+static int use_tensors(struct gguf_model *m, struct err *e)
+{
+    struct config *c = &m->config;
+    const struct tensors *ts = &m->ts;
+    if (!is_qwen(c)) {
+        c->qkv_bias = tensors_find(ts, "model.layers.0.self_attn.q_proj.bias");
+        c->o_bias = tensors_find(ts, "model.layers.0.self_attn.o_proj.bias");
+        c->mlp_bias = tensors_find(ts, "model.layers.0.mlp.gate_proj.bias");
+    }
+    c->tied = !tensors_find(ts, "lm_head.weight");
+    for (size_t i = 0; i < ts->n; i++) {
+        const char *name = ts->t[i].name;
+        const bool bias = ends_in(name, ".bias"), norm = ends_in(name, "q_norm.weight") || ends_in(name, "k_norm.weight");
+        const bool used = bias ? strstr(name, ".mlp.")     ? c->mlp_bias
+                                 : strstr(name, ".o_proj.") ? c->o_bias
+                                                            : c->qkv_bias
+                          : norm ? c->qk_norm : true;
+        if (!used)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\" is not one of a %s model%s", ts->path[ts->t[i].shard],
+                           ts->t[i].stored_name, c->model_type, bias ? " whose first layer has no such bias" : "");
+    }
+    return 0;
+}
+
+static int list_tensors(struct gguf_model *m, struct err *e)
+{
+    size_t n = 0;
+    m->ts.config_name = "the metadata";
+    m->ts.spell = spell;
+    for (size_t i = 0; i < m->n; i++)
+        n += m->part[i].n_tensors;
+    char *room = tensors_extend(&m->ts, m->part[0].file, 3 * n, 3 * n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);
+    if (!room)
+        return -1;
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t k = 0; k < m->part[i].n_tensors; k++)
+            if (add_tensor(m, i, &m->part[i].tensor[k], &room, e))
+                return -1;
+    return tensors_sort(&m->ts, e) || read_rope_freqs(m, e) || use_tensors(m, e) ? -1 : 0;
+}
+
+int gguf_model_open(struct gguf_model *m, const char *path, struct err *e)
+{
+    *m = (struct gguf_model){ 0 };
+    if (open_parts(m, path, e) == 0 && gguf_config(&m->config, &m->part[0], e) == 0 && list_tensors(m, e) == 0)
+        return 0;
+    gguf_model_close(m);
+    return -1;
+}
+
+struct tensors gguf_take_tensors(struct gguf_model *m)
+{
+    const struct tensors ts = m->ts;     /* its names lie in memory of their own */
+    m->ts = (struct tensors){ 0 };
+    gguf_model_close(m);
+    return ts;
+}
+
+void gguf_model_close(struct gguf_model *m)
+{
+    for (size_t i = 0; m->part && i < m->n; i++)
+        gguf_close(&m->part[i]);
+    free(m->part);
+    tensors_close(&m->ts);
+    *m = (struct gguf_model){ 0 };
+}

@@ -1,0 +1,40 @@
+/* A GGUF file as a model: its configuration and its tensors under the names of Hugging Face. Architectures are
+ * llama (Mistral included), qwen2 and qwen3; others, and every key that would change the numbers and is not
+ * implemented, are refused by name. A file split into parts (NAME-00001-of-00003.gguf) is given by its first
+ * part. */
+#pragma once
+#include "src/model/config.h"
+#include "src/model/gguf.h"
+#include "src/model/tensors.h"
+
+enum { GGUF_PARTS_MAX = 1000 };
+
+struct gguf_model {                      /* {0} is closed */
+    struct tensors ts;                   /* the open files, and their tensors */
+    size_t n; struct gguf *part;         /* the header of each file; metadata of the model are in part[0] */
+    struct config config;
+};
+
+/* Opens all parts, checks configuration and names, and reads no weights. */
+int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
+void gguf_model_close(struct gguf_model *m);
+/* Closes m except for its tensors, which the caller owns then. */
+struct tensors gguf_take_tensors(struct gguf_model *m);
+/* The number of files that the name of the first one tells: 3 for NAME-00001-of-00003.gguf, else 1; and their names. */
+size_t gguf_parts(const char *first);
+char *gguf_part_path(char *path, size_t size, const char *first, size_t part, size_t parts);
+
+/* The configuration that the metadata of g describe; biases, tying and rope_freqs are those of tensors
+ * (gguf_model_open). */
+int gguf_config(struct config *c, const struct gguf *g, struct err *e);
+
+/* The small files that a Hugging Face directory of the same model has: config.json, generation_config.json (only
+ * where longhand wrote the file), tokenizer.json, tokenizer_config.json (bos_token, eos_token, chat_template).
+ * *data is NULL for others; the caller frees it. */
+int gguf_small_file(char **data, size_t *n, const struct gguf *g, const char *name, struct err *e);
+/* tokenizer.json, in tokenizer text of its own (gguf_tokenizer.c). The caller frees *json. */
+int gguf_tokenizer(char **json, size_t *n, const struct gguf *g, struct err *e);
+
+/* Opens the file whose header holds the model's metadata: one that is no part of a split file, or the first part.
+ * The caller closes g and *fd. */
+int gguf_open_first(struct gguf *g, int *fd, const char *path, struct err *e);
