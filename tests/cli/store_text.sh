@@ -27,7 +27,7 @@ python3 - "$D/tokenizer.json" "$TMP/ids" <<'P'
 import collections, json, sys
 t = json.load(open(sys.argv[1]))
 v = t["model"]["vocab"]
-word = {i: w for w, i in v.items() if len(w) > 3 and w.isascii()}
+word = {i: w for w, i in v.items() if len(w) > 2}
 count = collections.Counter(int(i) for i in open(sys.argv[2]))
 a, b = [word[i] for i, _ in count.most_common() if i in word][:2]
 v[a], v[b] = v[b], v[a]
