@@ -295,6 +295,7 @@ struct claim_request {
     const char *const *numerics; size_t n_numerics;
     int max_attempts;              /* consecutive attempts without progress before a job fails; 0: no limit */
     const int64_t *skip; size_t n_skip;  /* jobs that this worker leaves in the queue */
+    const char *missing;                 /* and jobs of these models: "\npath\npath\n"; NULL: none */
 };
 
 /* Where a text ends: everything that appending to it needs. */

@@ -232,7 +232,8 @@ static void wish_close(struct wish *x)
     "state = 'queued' AND (?1 = '' OR numerics IS NULL OR tokens = 0 OR " \
     "instr(?1, char(10) || numerics || char(10)) > 0) " \
     "AND (?2 IS NULL OR batch = (SELECT id FROM batch WHERE name = ?2)) " \
-    "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0)"
+    "AND (?3 = '' OR instr(?3, char(10) || id || char(10)) = 0) " \
+    "AND (?4 IS NULL OR instr(?4, char(10) || model || char(10)) = 0)"
 
 /* The next job of the queue: 1; 0: none; -1. */
 static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, struct err *e)
@@ -240,7 +241,7 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     const struct claim_request *r = x->r;
     sqlite3_stmt *q =
         db_query(s, e, "SELECT id, priority FROM job WHERE " ELIGIBLE " ORDER BY priority DESC, id LIMIT 1",
-                 "ttt", x->numerics, r->batch, x->skip);
+                 "tttt", x->numerics, r->batch, x->skip, r->missing);
     int rc = db_step(s, q, e);
     if (rc != 1)
         return rc;
@@ -250,8 +251,8 @@ static int next_in_queue(struct store *s, const struct wish *x, int64_t *job, st
     if (!r->model)
         return 1;
     rc = db_get(s, e, job,
-                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?4 AND model = ?5 ORDER BY id LIMIT 1",
-                "tttit", x->numerics, r->batch, x->skip, priority, r->model);
+                "SELECT id FROM job WHERE " ELIGIBLE " AND priority = ?5 AND model = ?6 ORDER BY id LIMIT 1",
+                "ttttit", x->numerics, r->batch, x->skip, r->missing, priority, r->model);
     return rc < 0 ? -1 : 1;
 }
 

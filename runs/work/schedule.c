@@ -5,6 +5,7 @@
 #include "src/base/stopping.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,6 +41,10 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     struct task *t = h->task[i];
     const int64_t job = t->claim.job;
     const size_t wanted = t->claim.wanted;
+    char model[PATH_BYTES] = "";
+    bool shown = true;
+    if (t->no_model)
+        snprintf(model, sizeof model, "%s", t->job->model);
     const int closed = task_close(t, rc, e);
     struct work_result r = t->result;
     free(t);
@@ -61,7 +66,9 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
                 h->skip[h->n_skip++] = job;
             }
         }
-        if (h->o->ended)
+        if (r.end == WORK_WAITS)
+            shown = missing_add(&h->w->missing, model, &r.why) != 0;
+        if (h->o->ended && shown)
             h->o->ended(h->o->ctx, job, wanted, &r);
     }
     stats_close(&r.stats);
@@ -122,6 +129,7 @@ static struct claim_request request_of(const struct schedule *h)
     r.batch = h->o->batch;
     r.skip = h->skip;
     r.n_skip = h->n_skip;
+    r.missing = h->w->missing.list;
     if (h->o->how.accept_change)
         r.n_numerics = 0;
     if (h->passed_since > 0 && clock_seconds() - h->passed_since > OTHER_MODEL_SECONDS)
@@ -225,6 +233,7 @@ static int admit(struct schedule *h, struct err *e)
         h->one_alone = false;
     if (h->n && clock_seconds() < h->poll_at)
         return 0;
+    missing_look_again(&h->w->missing);
     while (h->n < places(h) && h->gate == GATE_OPEN && !stop_signal) {
         const int rc = admit_one(h, e);
         if (rc < 0)

@@ -179,10 +179,13 @@ static int prepare(struct task *t, struct err *e)
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     size_t n_max;
-    if (worker_open_model(w, t->job, &t->params, e) || check_job(t, &n_max, e))
+    int rc = worker_open_model(w, t->job, &t->params, e);
+    t->no_model = rc && e->system;
+    if (rc || check_job(t, &n_max, e))
         return -1;
     t->setup.draft = t->params.draft;
-    int rc = worker_load_model(w, e);
+    rc = worker_load_model(w, e);
+    t->no_model = rc < 0 && e->system;
     if (rc || open_heads(t, e))
         return rc ? rc : -1;
     open_int8(t, n_max);
@@ -488,6 +491,7 @@ static int end_claim(struct task *t, struct err *e)
         if (t->claim.was == JOB_FAILED)
             t->end.error = t->job && t->job->error ? t->job->error : r->why.msg;
         break;
+    case WORK_WAITS:
     case WORK_STOPPED:
     case WORK_OUTPUT_FAILED:
     case WORK_DEVICE_FAILED: t->end = (struct job_end){ .state = t->options.state_if_stopped }; break;
@@ -572,6 +576,7 @@ int task_close(struct task *t, int rc, struct err *e)
         const bool refused = t->too_large || (t->options.release_if_refused && !t->checkpoint);
         r->end = dev && *dev->error ? WORK_DEVICE_FAILED
                  : refused          ? WORK_REFUSED
+                 : t->no_model      ? WORK_WAITS
                  : busy             ? WORK_STOPPED
                                     : WORK_FAILED;
         r->why = *e;

@@ -45,6 +45,7 @@ enum work_end {
     WORK_STOPPED,                        /* a signal or the deadline stopped the work */
     WORK_OUTPUT_FAILED,                  /* a function of struct work_output failed */
     WORK_DEVICE_FAILED,                  /* the device failed, and the worker should end */
+    WORK_WAITS,                          /* the files of its model cannot be read now; no attempt */
     /* the job has its state before the claim (release_if_refused): */
     WORK_REFUSED,                        /* the job cannot run here */
 };
@@ -91,6 +92,7 @@ struct task {
     uint8_t sha[SHA256_BYTES];           /* of the whole text */
     struct job_end end;
     size_t bytes; bool reserved;         /* worker_reserve */
+    bool no_model;                       /* the files of its model cannot be read now */
     bool too_large;                      /* the worker has no memory for the job */
     bool watched;                        /* by the heartbeat */
     double slice_ends;                   /* of task_prefill, by clock_seconds; 0: no limit */

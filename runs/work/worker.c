@@ -4,6 +4,7 @@
 #include "src/base/json_write.h"
 #include "src/base/stopping.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ void worker_close(struct worker *w)
     round_buffers_close(&w->buffers);
     engine_close(&w->engine);
     model_files_free(&w->files);
+    missing_free(&w->missing);
     *w = (struct worker){0};
 }
 
@@ -97,7 +99,8 @@ int worker_load_model(struct worker *w, struct err *e)
         w->loaded = true;
     /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */
     if (rc == 0 && model_stamp(g->dir) != g->stamp) {
-        rc = err_set(e, ERR_FAILED, "%s was changed while it was read", g->dir);
+        errno = ESTALE;                      /* it is being copied, perhaps */
+        rc = err_set_system(e, ERR_FAILED, "%s was changed while it was read", g->dir);
         model_close(&g->model);
         g->path[0] = 0;                      /* the next job opens it again */
         w->loaded = false;

@@ -18,6 +18,7 @@
 #pragma once
 #include "runs/work/checkpoint.h"
 #include "runs/work/heartbeat.h"
+#include "runs/work/missing.h"
 #include "runs/work/read_text.h"
 #include "runs/work/snapshot_policy.h"
 #include "src/base/progress.h"
@@ -37,6 +38,7 @@ struct worker {
     char fingerprint[FINGERPRINT_BYTES];
     struct model_files files;            /* the model's small files, until the store has them */
     char heads_path[PATH_BYTES]; uint64_t heads_stamp;   /* the files of engine.heads; "": no heads */
+    struct missing missing;              /* models that could not be read */
     struct progress progress;
     size_t threads;
     const char *device;                  /* --device; borrowed */

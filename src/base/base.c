@@ -79,15 +79,32 @@ static void escape_into(char *msg, size_t size, const char *from)
     msg[w] = 0;
 }
 
-int err_set(struct err *e, int code, const char *fmt, ...)
+static int set_error(struct err *e, int code, int system, const char *fmt, va_list ap)
 {
     char raw[sizeof e->msg];
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    e->code = code;
+    e->system = system;
+    escape_into(e->msg, sizeof e->msg, raw);
+    return -1;
+}
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
+    set_error(e, code, 0, fmt, ap);
     va_end(ap);
-    e->code = code;
-    escape_into(e->msg, sizeof e->msg, raw);
+    return -1;
+}
+
+int err_set_system(struct err *e, int code, const char *fmt, ...)
+{
+    const int system = errno;
+    va_list ap;
+    va_start(ap, fmt);
+    set_error(e, code, system, fmt, ap);
+    va_end(ap);
     return -1;
 }
 
@@ -178,7 +195,7 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
     struct stat st;
     char *p = NULL;
     if (fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+        return err_set_system(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         err_set(e, ERR_INPUT, "%s: not a regular file", path);
         goto fail;
@@ -198,8 +215,9 @@ int file_read(char **data, size_t *size, const char *path, size_t max, struct er
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0) {
-            err_set(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends", done,
-                    n);
+            errno = r < 0 ? errno : 0;
+            err_set_system(e, ERR_INPUT, "%s: %s at offset %zu of %zu", path, r < 0 ? strerror(errno) : "ends",
+                           done, n);
             goto fail;
         }
         done += (size_t)r;

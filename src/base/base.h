@@ -21,11 +21,14 @@ enum { ERR_FAILED = 1, ERR_INPUT = 2, ERR_AGAIN = 75 };   /* exit codes; ERR_AGA
 
 enum { PATH_BYTES = 4096 };           /* the longest path, with its NUL */
 
-struct err { int code; char msg[1024]; };
+/* `system` is the errno of a file that could not be opened or read, and may be readable later; else 0. */
+struct err { int code, system; char msg[1024]; };
 
 /* Sets message and code; returns -1. Bytes that are not printable UTF-8 become \xNN, so the content of a
  * hostile file cannot control a terminal. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* err_set, and e->system = errno. */
+int err_set_system(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Puts "<context>: " before the message; returns -1. */
 int err_while(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -18,6 +18,7 @@ struct shift {
     struct worker worker;
     size_t parallel;                             /* 0: auto */
     size_t done, failed;
+    char missing[1024];                          /* the first model that cannot be read, and why; "": none */
     size_t refused; struct err why;              /* jobs that need more memory than there is; of the first */
     bool late;                                   /* --max-time is over */
 };
@@ -27,7 +28,7 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
     const char *end = r->end == WORK_DONE     ? "done"
                        : r->end == WORK_FAILED ? "failed"
                        : r->end == WORK_LOST   ? "left"
-                       : r->end == WORK_REFUSED ? "stays queued"
+                       : r->end == WORK_REFUSED || r->end == WORK_WAITS ? "stays queued"
                                                : "stopped";
     if (h->o->quiet)
         return;
@@ -160,6 +161,8 @@ static int conclude(const struct shift *h, struct err *e)
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
                        h->done);
+    if (h->missing[0])
+        return err_set(e, ERR_FAILED, "jobs stay queued because their model cannot be read: %s", h->missing);
     if (h->refused)
         return err_set(e, h->o->max_memory ? ERR_INPUT : ERR_FAILED,
                        "%zu of the jobs stay queued for want of memory, the first of them because %.900s",
@@ -177,6 +180,9 @@ int work_queue(const struct options *o, struct store *s, const char *batch, stru
     h.late = out_of_time(&h);
     if (rc == 0 && !stop_signal && !h.late)
         rc = report_jobs_left(&h, e);
+    const struct missing_model *x = missing_first(&h.worker.missing);
+    if (x)
+        snprintf(h.missing, sizeof h.missing, "%s", x->why);
     worker_close(&h.worker);
     return rc ? rc : conclude(&h, e);
 }

@@ -23,7 +23,7 @@ int engine_open(struct engine *g, const struct engine_spec *s, struct err *e)
     snprintf(g->dir, sizeof g->dir, "%s", s->dir);
     snprintf(g->scaling, sizeof g->scaling, "%s", s->scaling ? s->scaling : "");
     if (model_absolute_path(g->path, g->dir))
-        return err_set(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
+        return err_set_system(e, ERR_INPUT, "--model: %s: %s", g->dir, strerror(errno));
     g->stamp = model_stamp(g->dir);
     if (config_read(&g->config, g->dir, e) || (s->scaling && config_scale_context(&g->config, s->scaling, e)))
         return -1;

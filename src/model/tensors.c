@@ -61,7 +61,7 @@ int tensors_open_shard(struct tensors *ts, size_t i, const char *path, size_t *s
         return -1;
     int fd = ts->fd[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return err_set(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+        return err_set_system(e, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
         return err_set(e, ERR_INPUT, "%s: not a regular file", path);
     *size = (size_t)st.st_size;
@@ -93,7 +93,8 @@ int read_at(int fd, const char *path, void *dst, size_t at, size_t n, struct err
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return err_set(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at, strerror(errno));
+            return err_set_system(e, ERR_FAILED, "%s: cannot read at offset %zu: %s", path, at,
+                                  strerror(errno));
         if (r == 0)
             return err_set(e, ERR_INPUT, "%s: the file ends at offset %zu, %zu more bytes are needed", path,
                            at, n);

@@ -50,6 +50,14 @@ rm -f "$TMP/asked"
 (element 1) >>"$TMP/log" 2>&1; rc=$?
 [ $rc = 0 ] && [ ! -e "$TMP/asked" ] && [ "$(wc -l <"$TMP/alone/book-1-of-2.out.jsonl")" = 2 ]
 result the_next_start_finishes $? "exit $rc: $(tail -3 "$TMP/log")"
+(LONGHAND_DB=$TMP/alone/book-1-of-2.db; sql "UPDATE job SET state = 'failed', fingerprint = 'x' WHERE id = 1"
+    sql "UPDATE job SET state = 'failed' WHERE id = 2") >/dev/null
+(element 1) >"$TMP/log1" 2>&1; rc=$?
+[ $rc = 1 ] && grep -q 'element 1/2: 1 jobs are failed' "$TMP/log1"
+result failed_jobs_are_tried_again_and_decide_the_status $? "exit $rc: $(tail -3 "$TMP/log1")"
+(LONGHAND_DB=$TMP/alone/book-1-of-2.db
+    sql "UPDATE job SET fingerprint = (SELECT fingerprint FROM job WHERE id = 2)") >/dev/null
+(element 1) >"$TMP/log1" 2>&1; result no_failed_job_is_left $? "$(tail -3 "$TMP/log1")"
 (element 2) >>"$TMP/log" 2>&1; result the_other_element $? "$(tail -3 "$TMP/log")"
 texts "$TMP"/alone/*.out.jsonl >"$TMP/got"; same the_shares_together_are_the_batch "$TMP/want" "$TMP/got"
 (element 9 SLURM_ARRAY_TASK_COUNT=9 SLURM_ARRAY_TASK_MAX=9) >"$TMP/log" 2>&1; rc=$?
