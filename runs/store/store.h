@@ -200,6 +200,13 @@ int  store_model_put(struct store *s, const char *fingerprint, const struct mode
 /* Read a model; model_record_free. Checks the tokenizer's SHA-256. 1; 0: the store does not have it; -1. */
 int  store_model(struct store *s, const char *fingerprint, struct model_record *m, struct err *e);
 void model_record_free(struct model_record *m);
+/* The model of n jobs is at `path` now. ERR_INPUT, and nothing changes, if a job has another fingerprint,
+ * unless `accept`. A job without tokens may have none yet. */
+int  store_model_move(struct store *s, const int64_t *ids, size_t n, const char *path,
+                      const char *fingerprint, bool accept, struct err *e);
+/* The same for all jobs with this fingerprint, and for jobs at their old places that have none yet. ERR_INPUT
+ * if the store has no job with this fingerprint. */
+int  store_model_move_all(struct store *s, const char *path, const char *fingerprint, struct err *e);
 
 /* ---- changing jobs ---- */
 

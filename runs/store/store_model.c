@@ -196,3 +196,51 @@ void model_record_free(struct model_record *m)
     free(m->generation);
     *m = (struct model_record){0};
 }
+
+/* ---- moving ---- */
+
+static int move_one(struct store *s, int64_t job, const char *path, const char *fingerprint, bool accept,
+                    struct err *e)
+{
+    char before[200] = "";
+    sqlite3_stmt *q = db_query(s, e, "SELECT ifnull(fingerprint, '') FROM job WHERE id = ?1", "i", job);
+    int rc = db_step(s, q, e);
+    if (rc != 1)
+        return rc;
+    snprintf(before, sizeof before, "%s", (const char *)sqlite3_column_text(q, 0));
+    db_reset(q);
+    if (before[0] && strcmp(before, fingerprint) && !accept)
+        return err_set(e, ERR_INPUT,
+                       "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one has "
+                       "%.150s; --accept-numerics-change goes on all the same",
+                       path, job, before, fingerprint);
+    return db_run(s, e, "UPDATE job SET model = ?2 WHERE id = ?1", "it", job, path);
+}
+
+int store_model_move(struct store *s, const int64_t *ids, size_t n, const char *path,
+                     const char *fingerprint, bool accept, struct err *e)
+{
+    int rc = db_begin(s, e);
+    if (rc)
+        return -1;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = move_one(s, ids[i], path, fingerprint, accept, e);
+    return db_end(s, rc, e);
+}
+
+int store_model_move_all(struct store *s, const char *path, const char *fingerprint, struct err *e)
+{
+    int64_t ignored;
+    if (db_begin(s, e))
+        return -1;
+    int rc = db_get(s, e, &ignored, "SELECT 1 FROM job WHERE fingerprint = ?1 LIMIT 1", "t", fingerprint);
+    if (rc == 0)
+        err_set(e, ERR_INPUT, "--model %s: no job of this store has its fingerprint, %.150s", path,
+                fingerprint);
+    rc = rc == 1 ? db_run(s, e,
+                          "UPDATE job SET model = ?1 WHERE model <> ?1 AND (fingerprint = ?2 OR (fingerprint "
+                          "IS NULL AND model IN (SELECT model FROM job WHERE fingerprint = ?2)))",
+                          "tt", path, fingerprint)
+                 : -1;
+    return db_end(s, rc, e);
+}

@@ -433,6 +433,23 @@ int store_claim_holds(struct store *s, int64_t job, int64_t attempt, struct err 
     return rc < 0 ? -1 : rc == 1 ? 0 : claim_lost(s, job, e);
 }
 
+/* Refuse another model for a text that this model's tokenizer or end-of-text ids would turn into another one.
+ * The text is read with what the store has of the fingerprint in the job's row. */
+static int check_readable(struct store *s, int64_t job, const char *before, const char *now, struct err *e)
+{
+    int64_t ignored;
+    int rc = db_get(s, e, &ignored,
+                    "SELECT 1 FROM model b WHERE b.fingerprint = ?2 AND NOT EXISTS (SELECT 1 FROM model a WHERE "
+                    "a.fingerprint = ?1 AND a.tokenizer = b.tokenizer AND a.vocab = b.vocab AND a.eos = b.eos)",
+                    "tt", before, now);
+    if (rc != 1)
+        return rc;
+    return err_set(e, ERR_INPUT,
+                   "job %" PRId64 " was begun with the model %.150s, and the model here, %.150s, has another "
+                   "tokenizer or other end-of-text ids: the text so far would change",
+                   job, before, now);
+}
+
 /* Check that the worker has the job's arithmetic and model. `accept`: record a difference as an event
  * instead. */
 static int check_same(struct store *s, const struct claim *c, const char *numerics, const char *fingerprint,
@@ -456,6 +473,8 @@ static int check_same(struct store *s, const struct claim *c, const char *numeri
                            "job %" PRId64 " has %zu tokens made with %s %.150s, here it is %.150s: the text "
                            "would not go on as it would have; --accept-numerics-change goes on all the same",
                            c->job, c->end.tokens, what[i], before[i], now[i]);
+        if (i == 1 && c->end.tokens && check_readable(s, c->job, before[1], fingerprint, e))
+            return -1;
         snprintf(text, sizeof text, "%s %.150s instead of %.150s from token %zu on", what[i], now[i],
                  before[i], c->end.tokens);
         if (event_add(s, c->job, c->attempt, "accepted change", text, e))

@@ -304,11 +304,13 @@ int cmd_change(const struct options *o, struct err *e)
     if (store_from_options(&s, o, STORE_WRITE, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
+    if (rc == 0)
+        rc = model_from_options(o, s, ids, jobs.n, e);
     if (rc == 0 && jobs.n)
         rc = verbs[k].change(s, ids, jobs.n, &changed, e);
     if (rc == 0 && changed)
         snapshot_files_delete_unused(s);
-    if (rc == 0 && changed == 0 && jobs.n == 1)
+    if (rc == 0 && changed == 0 && jobs.n == 1 && !o->model)
         rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, not %s%s", jobs.v[0].id,
                      job_state_name(jobs.v[0].state), verbs[k].needed,
                      jobs.v[0].gone ? "; its process has ended, and longhand work continues it" : "");

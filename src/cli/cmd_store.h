@@ -27,6 +27,14 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
 
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
+/* --model of resume, extend and fork: these jobs have their model at another place now. Nothing without it. */
+int model_from_options(const struct options *o, struct store *s, const int64_t *ids, size_t n, struct err *e);
+/* The same of work: all jobs of this model. */
+int model_of_work(const struct options *o, struct store *s, struct err *e);
+/* Keep in the store what reading the texts of the model in `dir` needs. *fingerprint receives its
+ * fingerprint. */
+int model_keep(struct store *s, const char *dir, size_t threads, char fingerprint[FINGERPRINT_BYTES],
+               struct err *e);
 /* --parallel: *n is 0 for auto. */
 int parallel_from_options(const struct options *o, size_t *n, struct err *e);
 /* `work` on the jobs of one batch, or of the whole store (NULL). 0 when no job is left to take; else -1

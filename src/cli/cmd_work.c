@@ -193,7 +193,7 @@ static int work_here(const struct options *o, struct err *e)
     size_t parallel;
     stop_notice_open(o->progress == PROGRESS_JSON, o->quiet);
     int rc = parallel_from_options(o, &parallel, e) || store_from_options(&s, o, STORE_CREATE, e) ||
-             work_queue(o, s, NULL, e) ? -1 : 0;
+             model_of_work(o, s, e) || work_queue(o, s, NULL, e) ? -1 : 0;
     store_close(s);
     stop_notice_close();
     return rc;

@@ -16,6 +16,9 @@ static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Draft
 const struct option options_table[] = {
     { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
       "The model: a Hugging Face directory, or org/name from the local Hugging Face cache." },
+    { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
+      "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. work: "
+      "for all jobs with this fingerprint." },
     { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), TEXTS, MAIN,
       "The prompt that the text continues." },
     { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), TEXTS, MAIN,
@@ -283,7 +286,7 @@ const struct option options_table[] = {
     { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), STORE, 0,
       "Total size of the snapshots of a store, including one that is being replaced (K, M, G, T).",
       .shown = "no limit, but 256 MB of the disk stay free" },
-    { "accept-numerics-change", "", NULL, VERBS_COMPUTE, FLAG, F(accept_change), STORE, 0,
+    { "accept-numerics-change", "", NULL, VERBS_COMPUTE | VERB_RESUME | VERB_EXTEND | VERB_FORK, FLAG, F(accept_change), STORE, 0,
       "Continue a text that other arithmetic or another model began. The change is recorded." },
     { "rounds", "", NULL, VERB_RUN | VERB_WORK | VERB_REPORT, FLAG, F(rounds), STORE, 0,
       "Store every round. report: include every round." },
