@@ -1,11 +1,12 @@
 /* --model of the verbs about jobs: the new place of a model. It is read once, for its fingerprint, and the
  * store keeps what reading its texts needs. Start at model_keep and model_from_options. */
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "src/base/stopping.h"
 #include "src/cli/cmd_store.h"
 #include "src/model/find_model.h"
+#include "src/model/model_files.h"
 
 static bool not_stopped(void *ctx, size_t done, size_t of)
 {
@@ -43,38 +44,35 @@ int model_keep(struct store *s, const char *dir, size_t threads, char fingerprin
 }
 
 /* The model of --model: its absolute path and fingerprint. */
-static int find_moved(const struct options *o, struct store *s, char **path,
+static int find_moved(const struct options *o, struct store *s, char path[PATH_BYTES],
                       char fingerprint[FINGERPRINT_BYTES], struct err *e)
 {
     char dir[PATH_BYTES];
     if (find_model_dir(dir, o->model, "--model", e))
         return -1;
-    *path = realpath(dir, NULL);
-    if (!*path)
-        return err_set(e, ERR_INPUT, "--model: %s: it cannot be found any more", dir);
-    return model_keep(s, *path, o->threads, fingerprint, e);
+    if (model_absolute_path(path, dir))
+        return err_set(e, ERR_INPUT, "--model: %s: %s", dir, strerror(errno));
+    return model_keep(s, path, o->threads, fingerprint, e);
 }
 
 int model_from_options(const struct options *o, struct store *s, const int64_t *ids, size_t n, struct err *e)
 {
-    char *path = NULL, fingerprint[FINGERPRINT_BYTES];
+    char path[PATH_BYTES], fingerprint[FINGERPRINT_BYTES];
     if (!o->model)
         return 0;
-    int rc = find_moved(o, s, &path, fingerprint, e);
+    int rc = find_moved(o, s, path, fingerprint, e);
     if (rc == 0)
         rc = store_model_move(s, ids, n, path, fingerprint, o->accept_change, e);
-    free(path);
     return rc;
 }
 
 int model_of_work(const struct options *o, struct store *s, struct err *e)
 {
-    char *path = NULL, fingerprint[FINGERPRINT_BYTES];
+    char path[PATH_BYTES], fingerprint[FINGERPRINT_BYTES];
     if (!o->model || o->verb->bit != VERB_WORK)
         return 0;
-    int rc = find_moved(o, s, &path, fingerprint, e);
+    int rc = find_moved(o, s, path, fingerprint, e);
     if (rc == 0)
         rc = store_model_move_all(s, path, fingerprint, e);
-    free(path);
     return rc;
 }
