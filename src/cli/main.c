@@ -38,6 +38,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_VERIFY:   return cmd_verify(o, e);
     case VERB_REPORT:   return cmd_report(o, e);
     case VERB_EXPORT:   return cmd_export(o, e);
+    case VERB_CONVERT:  return cmd_convert(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);
     }

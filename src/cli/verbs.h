@@ -24,4 +24,5 @@ int cmd_extend(const struct options *o, struct err *e);      /* src/cli/cmd_exte
 int cmd_fork(const struct options *o, struct err *e);
 int cmd_export(const struct options *o, struct err *e);      /* src/cli/cmd_export.c, with run --batch */
 int cmd_run_batch(const struct options *o, struct err *e);
+int cmd_convert(const struct options *o, struct err *e);
 int cmd_verify(const struct options *o, struct err *e);

@@ -60,8 +60,7 @@ static bool hf_name(char to[NAME_BYTES], const char *name)
     return false;
 }
 
-/* And back, for messages. */
-static void spell(char *to, size_t size, const char *name)
+void gguf_name(char *to, size_t size, const char *name)
 {
     char hf[NAME_BYTES];
     const size_t n = strlen("model.layers.");
@@ -318,7 +317,7 @@ static int list_tensors(struct gguf_model *m, struct err *e)
 {
     size_t n = 0;
     m->ts.config_name = "the metadata";
-    m->ts.spell = spell;
+    m->ts.spell = gguf_name;
     for (size_t i = 0; i < m->n; i++)
         n += m->part[i].n_tensors;
     char *room = tensors_extend(&m->ts, m->part[0].file, 3 * n, 3 * n * (NAME_BYTES + GGUF_NAME_MAX + 1), e);

@@ -20,6 +20,12 @@ int gguf_model_open(struct gguf_model *m, const char *path, struct err *e);
 void gguf_model_close(struct gguf_model *m);
 /* Closes m except for its tensors, which the caller owns then. */
 struct tensors gguf_take_tensors(struct gguf_model *m);
+/* The name that GGUF gives to a tensor of a Hugging Face model; `to` stays as it is if there is none. */
+void gguf_name(char *to, size_t size, const char *name);
+/* Writes the metadata that gguf_config reads back as c. ERR_INPUT: GGUF has no key for a setting of c. divisor
+ * receives rope_freqs.weight [head_dim/2]; *has_divisor: whether c needs it. */
+struct gguf_out;
+int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor, struct err *e);
 /* The number of files that the name of the first one tells: 3 for NAME-00001-of-00003.gguf, else 1; and their names. */
 size_t gguf_parts(const char *first);
 char *gguf_part_path(char *path, size_t size, const char *first, size_t part, size_t parts);

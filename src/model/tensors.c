@@ -1,5 +1,5 @@
 /* The tensors of a model: the list, look-up with checks, and reading of their data. Start at tensors_need. */
-#include "src/model/tensors.h"
+#include "src/model/encode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 _Static_assert(sizeof(size_t) == 8, "sizes of model files need 64 bits");
+
+enum { ENCODE_BYTES = 1 << 20 };       /* of rows that are read at once for encoding */
 
 /* The names of one file, in a list that tensors_close frees. */
 struct names { struct names *next; char text[]; };
@@ -165,10 +167,33 @@ const struct tensor *tensors_need(const struct tensors *ts, const char *name, si
                    t->stored_name, shape, ts->config_name ? ts->config_name : "config.json", need), NULL;
 }
 
+/* Reads rows and encodes them. */
+static int read_encoded(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
+                        struct err *e)
+{
+    const size_t to = t->cols / t->encoded->block * t->encoded->bytes, row = t->cols * dtype_size(t->stored_dtype);
+    assert(from % to == 0 && n % to == 0);
+    const size_t rows = n / to, some = MAX((size_t)1, ENCODE_BYTES / row);
+    void *source = malloc(MIN(rows, some) * row + 1);
+    int rc = source ? 0 : err_set(e, ERR_FAILED, "%s: out of memory for a row of %zu bytes", ts->path[t->shard], row);
+    for (size_t r = 0; rc == 0 && r < rows; r += some) {
+        const size_t now = MIN(some, rows - r);
+        rc = read_at(ts->fd[t->shard], ts->path[t->shard], source, t->offset + (from / to + r) * row, now * row, e);
+        for (size_t i = 0; rc == 0 && i < now; i++)
+            if (!encode_row((char *)dst + (r + i) * to, t->encoded, (char *)source + i * row, t->stored_dtype, t->cols))
+                rc = err_set(e, ERR_INPUT, "%s: tensor \"%.*s\": row %zu: %s cannot hold its weights",
+                             ts->path[t->shard], TENSOR_NAME_SHOWN, t->stored_name, from / to + r + i, t->encoded->name);
+    }
+    free(source);
+    return rc;
+}
+
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e)
 {
     assert(from <= t->bytes && n <= t->bytes - from && ts->fd[t->shard] >= 0);
+    if (t->encoded)
+        return read_encoded(ts, t, dst, from, n, e);
     return read_at(ts->fd[t->shard], ts->path[t->shard], dst, t->offset + from, n, e);
 }
 

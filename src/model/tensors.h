@@ -9,6 +9,8 @@
 #include "kernels/ops.h"
 #include "src/base/base.h"
 
+struct gguf_type;
+
 enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200 };
 
 struct tensor {
@@ -23,6 +25,8 @@ struct tensor {
     /* Rows of a head whose order GGUF changes for the llama architecture; 0: rows lie in order. Row r of the
      * matrix is row tensor_row(t, r) of the file. */
     size_t head_rows;
+    /* Set by tensors_encode (encode.h): the file has rows of `cols` weights of stored_dtype. */
+    const struct gguf_type *encoded; enum dtype stored_dtype; size_t cols;
 };
 
 struct tensors {                 /* {0} is closed */
@@ -42,7 +46,7 @@ const struct tensor *tensors_find(const struct tensors *ts, const char *name);
  * F16 or F32). */
 const struct tensor *tensors_need(const struct tensors *ts, const char *name, size_t rows, size_t cols,
                                   struct err *e);
-/* Reads bytes [from, from + n) of the tensor's data into dst. */
+/* Reads bytes [from, from + n) of the tensor's data into dst: whole rows if the tensor is being encoded. */
 int tensors_read(const struct tensors *ts, const struct tensor *t, void *dst, size_t from, size_t n,
                  struct err *e);
 /* Element i of data of type t (BF16, F16 or F32). */

@@ -20,12 +20,14 @@ enum {
     VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13, VERB_TAIL = 1 << 14, VERB_PAUSE = 1 << 15,
     VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19,
     VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
+    VERB_CONVERT = 1 << 24,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT,
     VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
-    VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN,
+    VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN |
+                  VERB_CONVERT,
 };
 enum { OPTIONS_MAX = 192 };
 
@@ -64,7 +66,7 @@ struct options {
     double dry_multiplier, dry_base; size_t dry_allowed_length; long dry_penalty_last_n;
     struct text_list stop, logit_bias, dry_breakers;
     bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
-    int generation_config, compute, format, progress, kv_dtype, weights;
+    int generation_config, compute, format, progress, kv_dtype, weights, convert_weights;
     const char *device, *drafter, *preset, *tree, *kv_budget, *json_stats;
     size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
     int ngram_lead, kv_policy, draft_weights, verifier, on_loop;

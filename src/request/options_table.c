@@ -15,7 +15,8 @@ static const char TEXTS[] = "Text", SAMPLING[] = "Sampling", DRAFTING[] = "Draft
 
 const struct option options_table[] = {
     { "model", "-m", "DIR", VERBS_MODEL | VERB_SUBMIT, TEXT, F(model), MODELS, MAIN,
-      "The model: a Hugging Face directory, or org/name from the local Hugging Face cache." },
+      "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name from the local "
+      "Hugging Face cache." },
     { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
       "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. work: "
       "for all jobs with this fingerprint." },
@@ -116,7 +117,8 @@ const struct option options_table[] = {
       "auto: use the sampling settings of the model's generation_config.json. none: use the neutral ones.",
       .value = "auto" },
 
-    { "threads", "-t", "N", VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN,
+    { "threads", "-t", "N",
+      VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_CONVERT,
       SIZE, F(threads), MODELS, MAIN, "Number of computing threads. The text does not depend on it.",
       .min = 1, .max = 512, .shown = "the physical cores that the process may use" },
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
@@ -168,13 +170,16 @@ const struct option options_table[] = {
       "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
       .value = "auto" },
     { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), MODELS, HIDDEN, "", .value = "as-is" },
+    { "weights", "", "bf16|q8_0|q4_0", VERB_CONVERT, CHOICE, F(convert_weights), MODELS, MAIN,
+      "Number format of the matrices. q8_0 has 8.5 bits for a weight, q4_0 4.5 (and 8.5 for the logits' matrix).",
+      .value = "q8_0" },
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
       "The form of the text on standard output. ids writes one decimal number per line.", .value = "text" },
-    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT, TEXT,
+    { "output", "-o --out", "FILE", VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT, TEXT,
       F(output), OUTPUT, MAIN,
       "Write the result to FILE. The file appears under its name when it is complete.",
-      .shown = "standard output; train: none, FILE is required" },
+      .shown = "standard output; train, convert: none, FILE is required" },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
       "Also print every token with its negative log-likelihood." },
     { "window", "", "N", VERB_SCORE | VERB_TRAIN, SIZE, F(window), TEXTS, 0,
@@ -194,13 +199,13 @@ const struct option options_table[] = {
       "Run only these points, separated by commas." },
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), OUTPUT, 0, "Number of interleaved runs of each point.",
       .min = 1, .max = 1000 },
-    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN | VERBS_COMPUTE, CHOICE,
+    { "progress", "", "auto|plain|json|none", VERB_RUN | VERB_SCORE | VERB_TRAIN | VERB_CONVERT | VERBS_COMPUTE, CHOICE,
       F(progress), OUTPUT, 0,
       "How to show progress on standard error. auto: a redrawn line on a terminal, otherwise a line every "
       "10 s.", .value = "auto" },
     { "quiet", "-q", NULL,
       VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERB_EXPORT |
-          VERBS_COMPUTE | VERBS_CHANGE,
+          VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE,
       FLAG, F(quiet), OUTPUT, 0, "Print only errors on standard error." },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), TRAINING, 0,
       "Texts to train on. bench: books whose beginnings become the prompts of the spec points. Takes all "
@@ -360,6 +365,8 @@ const struct verb verbs_table[] = {
       "Show what a model is, how much memory it needs, and which files are missing.", 0, 0 },
     { "distinct", VERB_DISTINCT, "FILE... [options]",
       "Measure Distinct-n: the share of different words and word sequences in a text.", 1, INT_MAX },
+    { "convert", VERB_CONVERT, "--model DIR --weights bf16|q8_0|q4_0 -o FILE.gguf [options]",
+      "Convert a Hugging Face model to a GGUF file.", 0, 0 },
     { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]",
       "Train drafting heads for a model.", 1, 1 },
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine.", 0, INT_MAX },

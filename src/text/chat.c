@@ -452,6 +452,12 @@ static int read_template(char **text, char *path, size_t size, const char *dir, 
     return 0;
 }
 
+int chat_template_text(char **text, const char *place, struct err *e)
+{
+    char path[PATH_BYTES];
+    return read_template(text, path, sizeof path, place, e);
+}
+
 static int recognise(struct chat *c, const char *dir, struct err *e)
 {
     char path[4096], *text;

@@ -53,6 +53,8 @@ struct chat { const struct chat_template *t; char *bos, *eos; };
  * else chat_template in tokenizer_config.json (of several, the one called "default"), else
  * chat_template.json. ERR_INPUT with one line if the template is unknown or there is none. */
 int  chat_open(struct chat *c, const char *dir, const char *name, struct err *e);
+/* The text of the model's own template; NULL if it has none. The caller frees it. */
+int  chat_template_text(char **text, const char *place, struct err *e);
 void chat_close(struct chat *c);
 const char *chat_name(const struct chat *c);
 /* Whether the template uses no_thinking and date. Other templates ignore these options. */

@@ -1,0 +1,236 @@
+/* longhand convert: a Hugging Face directory becomes a GGUF file. struct convert holds the call; start at
+ * cmd_convert. Threads read and encode slabs of rows; the slabs are written in order. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/pool.h"
+#include "src/base/output.h"
+#include "src/base/stopping.h"
+#include "src/cli/verbs.h"
+#include "src/model/config_tensors.h"
+#include "src/model/encode.h"
+#include "src/model/gguf_model.h"
+#include "src/model/gguf_write.h"
+#include "src/request/model_options.h"
+#include "src/text/chat.h"
+#include "src/text/tokenizer_gguf.h"
+
+enum { SLAB_BYTES = 4 << 20, FILE_MAX = 128 << 20 };
+
+struct slab { const struct tensor *t; size_t row, rows; bool failed; struct err e; };
+
+struct convert {
+    const struct options *o;
+    char dir[PATH_BYTES];
+    struct config config;
+    struct tensors ts;
+    struct tokenizer *tokenizer;
+    float divisor[HEAD_DIM_MAX / 2]; bool has_divisor;
+    struct gguf_out out;
+    struct pool *pool;
+    struct slab *slab; char *room;       /* [threads]; [threads][SLAB_BYTES] */
+    struct sink sink;
+    struct progress progress;
+    size_t done;
+};
+
+/* ---- the header ---- */
+
+static bool is_permuted(const struct convert *c, const struct tensor *t)
+{
+    return strncmp(c->config.model_type, "qwen", 4) &&
+           (strstr(t->name, "self_attn.q_proj.") || strstr(t->name, "self_attn.k_proj."));
+}
+
+/* Tensors that the model does not use, such as drafting heads or a second copy of tied weights, stay out. */
+static bool is_used(const struct convert *c, const struct tensor *t)
+{
+    char name[TENSOR_NAME_SHOWN] = "";
+    gguf_name(name, sizeof name, t->name);
+    return *name && !(c->config.tied && strcmp(t->name, "lm_head.weight") == 0);
+}
+
+static int put_texts(struct convert *c, struct err *e)
+{
+    char path[PATH_BYTES + 40], *json, *generation, *chat;
+    size_t n, n_generation;
+    if (model_file_read(&json, &n, path, sizeof path, c->dir, "tokenizer.json", FILE_MAX, e))
+        return -1;
+    int rc = tokenizer_put_gguf(&c->out, c->tokenizer, json, n, c->config.vocab, e);
+    free(json);
+    if (rc || model_file_read(&generation, &n_generation, path, sizeof path, c->dir, "generation_config.json", FILE_MAX,
+                              e))
+        return -1;
+    if (generation)
+        gguf_put_text(&c->out, "longhand.generation_config", generation, n_generation);
+    free(generation);
+    if (chat_template_text(&chat, c->dir, e))
+        return -1;
+    if (chat)
+        gguf_put_text(&c->out, "tokenizer.chat_template", chat, strlen(chat));
+    free(chat);
+    return 0;
+}
+
+static int put_tensors(struct convert *c, struct err *e)
+{
+    const struct gguf_type *f32 = gguf_types;
+    for (size_t i = 0; i < c->ts.n; i++) {
+        const struct tensor *t = &c->ts.t[i];
+        char name[TENSOR_NAME_SHOWN] = "";
+        size_t dim[GGUF_DIMS_MAX];
+        if (!is_used(c, t))
+            continue;
+        gguf_name(name, sizeof name, t->name);
+        if (strlen(name) > GGUF_NAME_MAX || t->n_dims < 1 || t->n_dims > 2)
+            return err_set(e, ERR_INPUT, "%s: tensor \"%s\": %zu dimensions, allowed are 1 and 2",
+                           c->ts.path[t->shard], t->name, t->n_dims);
+        for (size_t k = 0; k < t->n_dims; k++)
+            dim[k] = t->dim[t->n_dims - 1 - k];
+        gguf_put_tensor(&c->out, name, dim, t->n_dims, t->encoded);
+    }
+    if (c->has_divisor)
+        gguf_put_tensor(&c->out, "rope_freqs.weight", &(size_t){ c->config.head_dim / 2 }, 1, f32);
+    return 0;
+}
+
+/* ---- the data ---- */
+
+/* Reads and encodes the rows of a slab. The llama architecture has rows b and b + d/2 of a head side by side. */
+static void encode_slab(void *ctx, size_t i, size_t thread)
+{
+    struct convert *c = ctx;
+    struct slab *s = &c->slab[i];
+    const struct tensor *t = s->t;
+    const size_t row = t->n_dims == 2 ? t->bytes / t->dim[0] : t->bytes / t->n_elements, d = c->config.head_dim;
+    char *to = c->room + i * SLAB_BYTES;
+    (void)thread;
+    if (!is_permuted(c, t)) {
+        s->failed = tensors_read(&c->ts, t, to, s->row * row, s->rows * row, &s->e) != 0;
+        return;
+    }
+    if (t->n_dims == 1) {                        /* a bias is read whole: its rows are single numbers */
+        char *all = malloc(t->bytes);
+        s->failed = !all || tensors_read(&c->ts, t, all, 0, t->bytes, &s->e);
+        for (size_t r = 0; !s->failed && r < s->rows; r++)
+            memcpy(to + r * row, all + ((s->row + r) / d * d + (s->row + r) % 2 * (d / 2) + (s->row + r) % d / 2) * row,
+                   row);
+        free(all);
+        return;
+    }
+    for (size_t r = 0; r < s->rows && !s->failed; r++) {
+        const size_t in = (s->row + r) % d, from = s->row + r - in + in % 2 * (d / 2) + in / 2;
+        s->failed = tensors_read(&c->ts, t, to + r * row, from * row, row, &s->e) != 0;
+    }
+}
+
+static int write_padding(struct convert *c, size_t n, struct err *e)
+{
+    static const char zeros[GGUF_PAD];
+    return sink_write(&c->sink, zeros, gguf_padded(n) - n, e);
+}
+
+static int write_slabs(struct convert *c, size_t n, struct err *e)
+{
+    pool_run(c->pool, n, encode_slab, c);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *t = c->slab[i].t;
+        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, bytes = c->slab[i].rows * (t->bytes / rows);
+        if (c->slab[i].failed) {
+            *e = c->slab[i].e;
+            return -1;
+        }
+        if (sink_write(&c->sink, c->room + i * SLAB_BYTES, bytes, e) ||
+            (c->slab[i].row + c->slab[i].rows == rows && write_padding(c, t->bytes, e)))
+            return -1;
+        c->done += bytes;
+    }
+    progress_at(&c->progress, c->done);
+    return stop_signal ? err_set(e, ERR_AGAIN, "stopped by %s before the file was complete", stop_signal_name()) : 0;
+}
+
+static int write_data(struct convert *c, struct err *e)
+{
+    const size_t threads = pool_threads(c->pool);
+    size_t n = 0;
+    for (size_t i = 0; i < c->ts.n; i++) {
+        const struct tensor *t = &c->ts.t[i];
+        if (!is_used(c, t))
+            continue;
+        const size_t rows = t->n_dims == 2 ? t->dim[0] : t->n_elements, row = t->bytes / rows, some = SLAB_BYTES / row;
+        if (some == 0)
+            return err_set(e, ERR_INPUT, "tensor \"%s\": rows of %zu bytes, at most %d are allowed", t->name, row,
+                           SLAB_BYTES);
+        for (size_t r = 0; r < rows; r += some) {
+            c->slab[n++] = (struct slab){ .t = t, .row = r, .rows = MIN(some, rows - r) };
+            if (n == threads && write_slabs(c, n, e))
+                return -1;
+            n = n == threads ? 0 : n;
+        }
+    }
+    if (n && write_slabs(c, n, e))
+        return -1;
+    const size_t bytes = c->config.head_dim / 2 * sizeof *c->divisor;
+    return c->has_divisor && (sink_write(&c->sink, c->divisor, bytes, e) || write_padding(c, bytes, e)) ? -1 : 0;
+}
+
+/* ---- the call ---- */
+
+static int write_file(struct convert *c, struct err *e)
+{
+    char *header;
+    size_t n;
+    const size_t threads = pool_threads(c->pool);
+    c->slab = calloc(threads, sizeof *c->slab);
+    c->room = malloc(threads * SLAB_BYTES);
+    if (!c->slab || !c->room)
+        return err_set(e, ERR_FAILED, "out of memory for %zu threads", threads);
+    if (gguf_out_header(&c->out, &header, &n, e))
+        return -1;
+    progress_phase(&c->progress, "converting", "bytes", c->out.data_bytes);
+    int rc = sink_write(&c->sink, header, n, e) || write_data(c, e) ? -1 : 0;
+    free(header);
+    progress_clear(&c->progress);
+    return rc || sink_finish(&c->sink, e) ? -1 : 0;
+}
+
+static int open_model(struct convert *c, struct err *e)
+{
+    static const enum weights of[] = { WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };
+    if (model_dir(c->dir, c->o, e))
+        return -1;
+    if (model_is_file(c->dir))
+        return err_set(e, ERR_INPUT, "--model: %s is a GGUF file already; convert takes a Hugging Face directory", c->dir);
+    return config_read(&c->config, c->dir, e) || tensors_open(&c->ts, c->dir, e) ||
+           config_check_tensors(&c->config, &c->ts, e) ||
+           tokenizer_open(&c->tokenizer, c->dir, c->config.vocab, e) ||
+           tensors_encode(&c->ts, of[c->o->convert_weights], c->config.tied, e) ? -1 : 0;
+}
+
+int cmd_convert(const struct options *o, struct err *e)
+{
+    struct convert c = { .o = o };
+    if (!o->output || strcmp(o->output, "-") == 0)
+        return err_set(e, ERR_INPUT, "convert: -o FILE.gguf is missing");
+    stop_signals_catch();
+    progress_open(&c.progress, o->progress, o->quiet);
+    int rc = open_model(&c, e) || gguf_out_open(&c.out, e) ? -1 : 0;
+    if (rc == 0)
+        rc = gguf_put_config(&c.out, &c.config, c.divisor, &c.has_divisor, e) || put_texts(&c, e) ||
+             put_tensors(&c, e) ? -1 : 0;
+    if (rc == 0 && !(c.pool = pool_open(o->threads ? o->threads : pool_default_threads())))
+        rc = err_set(e, ERR_FAILED, "--threads: cannot start the threads");
+    if (rc == 0 && (rc = sink_open(&c.sink, o->output, e)) == 0 && (rc = write_file(&c, e)) != 0) {
+        unlink(c.sink.temporary);
+        sink_abandon(&c.sink);
+    }
+    if (c.pool)
+        pool_close(c.pool);
+    gguf_out_close(&c.out);
+    tokenizer_close(c.tokenizer);
+    tensors_close(&c.ts);
+    free(c.slab);
+    free(c.room);
+    return rc;
+}

@@ -1,0 +1,123 @@
+/* The configuration of a model as GGUF metadata, the inverse of gguf_config.c. Start at gguf_put_config. */
+#include <math.h>
+#include <string.h>
+
+#include "src/model/gguf_model.h"
+#include "src/model/gguf_write.h"
+
+enum { KEY_BYTES = 128, NEIGHBOURS = 64 };
+
+struct putting { struct gguf_out *o; const struct config *c; const char *arch; struct err *e; };
+
+static char *key_of(char key[KEY_BYTES], const struct putting *p, const char *name)
+{
+    snprintf(key, KEY_BYTES, "%s.%s", p->arch, name);
+    return key;
+}
+
+static void put_uint(const struct putting *p, const char *name, size_t x)
+{
+    char key[KEY_BYTES];
+    gguf_put_uint(p->o, key_of(key, p, name), x);
+}
+
+static void put_real(const struct putting *p, const char *name, double x)
+{
+    char key[KEY_BYTES];
+    gguf_put_real(p->o, key_of(key, p, name), x);
+}
+
+static int lacks(const struct putting *p, const char *what)
+{
+    return err_set(p->e, ERR_INPUT, "config.json: %s cannot be written to a GGUF file", what);
+}
+
+/* The divisor r of a frequency f with f / r == wanted, in floats. */
+static float divisor_of(float f, float wanted)
+{
+    const float r = f / wanted;
+    float up = r, down = r;
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        if (f / up == wanted)
+            return up;
+        if (f / down == wanted)
+            return down;
+        up = nextafterf(up, INFINITY);
+        down = nextafterf(down, 0);
+    }
+    return r;
+}
+
+static void find_divisors(const struct config *c, float *divisor)
+{
+    struct config plain = *c;
+    float f[HEAD_DIM_MAX / 2], wanted[HEAD_DIM_MAX / 2], factor;
+    plain.rope.type = ROPE_PLAIN;
+    config_rope(&plain, f, &factor);
+    config_rope(c, wanted, &factor);
+    for (size_t i = 0; i < c->head_dim / 2; i++)
+        divisor[i] = divisor_of(f[i], wanted[i]);
+}
+
+static int put_rope(const struct putting *p, float *divisor, bool *has_divisor)
+{
+    const struct rope_config *r = &p->c->rope;
+    char key[KEY_BYTES];
+    put_uint(p, "rope.dimension_count", p->c->head_dim);
+    put_real(p, "rope.freq_base", r->theta);
+    *has_divisor = r->type == ROPE_LLAMA3;
+    if (r->type == ROPE_PLAIN)
+        return 0;
+    if (r->type == ROPE_LLAMA3) {
+        if (strcmp(p->arch, "llama"))
+            return lacks(p, "rope_type llama3 of another model than llama");
+        find_divisors(p->c, divisor);
+        return 0;
+    }
+    if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
+        return lacks(p, "rope_type dynamic");
+    const bool yarn = r->type == ROPE_YARN;
+    if (yarn && (r->attention_factor != 0 || r->mscale != 0 || r->mscale_all_dim != 0 || !r->truncate))
+        return lacks(p, "yarn with attention_factor, mscale or truncate");
+    gguf_put_text(p->o, key_of(key, p, "rope.scaling.type"), yarn ? "yarn" : "linear", yarn ? 4 : 6);
+    put_real(p, "rope.scaling.factor", r->factor);
+    if (yarn) {
+        put_uint(p, "rope.scaling.original_context_length", r->original ? r->original : p->c->max_position);
+        put_real(p, "rope.scaling.yarn_beta_fast", r->beta_fast);
+        put_real(p, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    }
+    return 0;
+}
+
+int gguf_put_config(struct gguf_out *o, const struct config *c, float *divisor, bool *has_divisor, struct err *e)
+{
+    const bool mistral = strcmp(c->model_type, "mistral") == 0;
+    struct putting p = { o, c, mistral ? "llama" : c->model_type, e };
+    for (size_t i = 0; c->window && i < c->n_layers; i++)
+        if (!c->windowed[i] || !mistral)
+            return lacks(&p, "a window in some of the layers");
+    gguf_put_text(o, "general.architecture", p.arch, strlen(p.arch));
+    gguf_put_text(o, "general.type", "model", 5);
+    gguf_put_uint(o, "general.quantization_version", 2);
+    put_uint(&p, "context_length", c->max_position);
+    put_uint(&p, "embedding_length", c->hidden);
+    put_uint(&p, "block_count", c->n_layers);
+    put_uint(&p, "feed_forward_length", c->ffn);
+    put_uint(&p, "attention.head_count", c->n_heads);
+    put_uint(&p, "attention.head_count_kv", c->n_kv_heads);
+    put_uint(&p, "attention.key_length", c->head_dim);
+    put_uint(&p, "attention.value_length", c->head_dim);
+    put_real(&p, "attention.layer_norm_rms_epsilon", c->rms_eps);
+    put_uint(&p, "vocab_size", c->vocab);
+    if (c->window)
+        put_uint(&p, "attention.sliding_window", c->window);
+    if (c->bos >= 0)
+        gguf_put_uint(o, "tokenizer.ggml.bos_token_id", (size_t)c->bos);
+    if (c->n_eos) {
+        gguf_put_uint(o, "tokenizer.ggml.eos_token_id", (size_t)c->eos[0]);
+        gguf_put_array(o, "longhand.eos_token_ids", GGUF_U32, c->n_eos);
+        for (size_t i = 0; i < c->n_eos; i++)
+            gguf_add_u32(o, (uint32_t)c->eos[i]);
+    }
+    return put_rope(&p, divisor, has_divisor);
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# GGUF files: convert, reading what convert wrote, and a directory with one file.
+. tests/cli/lib.inc
+T=tests/data/models/middle.txt
+score() { "$LONGHAND" score -m "$1" $T --json --per-token -q; }
+
+# Models of BF16: every permutation of rows, scaling of RoPE, bias and window survives the way there and back.
+for name in llama2-bf16 llama3-old-bf16 llama-linear-old-bf16 llama-yarn-outer-bf16 mistral-window-bf16 \
+    mistral-default-window-bf16 qwen2-tied-bf16 qwen2-yarn-old-bf16 qwen3-bf16; do
+    "$LONGHAND" convert -m tests/data/models/$name --weights bf16 -o "$TMP/$name.gguf" -q
+    score tests/data/models/$name >"$TMP/a"; score "$TMP/$name.gguf" >"$TMP/b"
+    same "${name}_scores_the_same_as_gguf" "$TMP/a" "$TMP/b"
+done
+check dynamic_rope_is_refused 2 "config.json: rope_type dynamic cannot be written" convert \
+    -m tests/data/models/llama-dynamic-old-bf16 -o "$TMP/x.gguf"
+check window_in_some_layers_is_refused 2 "a window in some of the layers cannot be written" convert \
+    -m tests/data/models/qwen2-window-f16 -o "$TMP/x.gguf"
+[ ! -e "$TMP/x.gguf" ] && [ -z "$(ls "$TMP" | grep part)" ]
+result a_refused_model_leaves_no_file $? "$(ls "$TMP")"
+check convert_needs_a_file 2 "convert: -o FILE.gguf is missing" convert -m $MODEL
+check convert_takes_no_gguf 2 "is a GGUF file already" convert -m "$TMP/qwen3-bf16.gguf" -o "$TMP/x.gguf"
+check convert_does_not_overwrite_its_model 2 "is a file of the model" convert -m $MODEL -o $MODEL/config.json
+
+for w in bf16 q8_0 q4_0; do
+    "$LONGHAND" convert -m $MODEL --weights $w -o "$TMP/$w.gguf" -q -t 3 && [ -s "$TMP/$w.gguf" ]
+    result convert_to_$w $?
+done
+"$LONGHAND" convert -m $MODEL --weights q4_0 -o "$TMP/again.gguf" -q -t 1
+same convert_does_not_depend_on_threads "$TMP/q4_0.gguf" "$TMP/again.gguf"
+
+run() { "$LONGHAND" run --prompt "The ship" --tokens 60 --seed 1 -q --drafter none -m "$@"; }
+run $MODEL >"$TMP/a"; run "$TMP/bf16.gguf" >"$TMP/b"; same text_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
+mkdir "$TMP/one"; cp "$TMP/bf16.gguf" "$TMP/one"; run "$TMP/one" >"$TMP/b"
+same directory_with_one_file "$TMP/a" "$TMP/b"
+cp "$TMP/q8_0.gguf" "$TMP/one"
+check directory_with_two_files 2 "several models, such as bf16.gguf and q8_0.gguf; name the file" run --prompt x --tokens 1 \
+    -m "$TMP/one"
+"$LONGHAND" tokenize -m $MODEL models/demo/openings/portrait.txt >"$TMP/ids1"
+"$LONGHAND" tokenize -m "$TMP/bf16.gguf" models/demo/openings/portrait.txt >"$TMP/ids2"
+same ids_are_equal "$TMP/ids1" "$TMP/ids2"
+"$LONGHAND" inspect -m "$TMP/q8_0.gguf" --json >"$TMP/inspect"; grep -q '"Q8_0"' "$TMP/inspect"
+result inspect_names_the_types $? "$(head -c 300 "$TMP/inspect")"
+check output_is_the_model 2 "is a file of the model" run --prompt x --tokens 1 -m "$TMP/bf16.gguf" -o "$TMP/bf16.gguf"
+
+# Damaged files.
+head -c 1000000 "$TMP/bf16.gguf" >"$TMP/short.gguf"
+check cut_short 2 "it is cut short" run --prompt x --tokens 1 -m "$TMP/short.gguf"
+printf 'version https://git-lfs.github.com/spec/v1\n' >"$TMP/lfs.gguf"
+check lfs_pointer 2 "Git LFS pointer" run --prompt x --tokens 1 -m "$TMP/lfs.gguf"
+check not_gguf 2 "it does not begin with GGUF" run --prompt x --tokens 1 -m models/demo/tokenizer.json
+exit $failed
