@@ -97,6 +97,36 @@ const char *store_network_fs(long magic);
  * everything. */
 int store_check(struct store *s, struct err *e);
 
+/* ---- upkeep ---- */
+
+struct store_size { uint64_t file, unused, models; };    /* bytes: all, of free pages, of stored models */
+int store_size(struct store *s, struct store_size *out, struct err *e);
+struct job_bytes { uint64_t text, input, figures, snapshots; };
+/* Bytes of n jobs: out[n]. Pages and indexes are not counted. */
+int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e);
+/* Give free pages back to the disk. Needs the size of the store as free space meanwhile; other processes
+ * wait. A kill at any point leaves the store as it was. */
+int store_compact(struct store *s, struct store_size *before, struct store_size *after, struct err *e);
+/* Write a copy of the store, of one moment, to `path`: complete or not at all. A file there is replaced. */
+int store_backup(struct store *s, const char *path, struct err *e);
+
+/* Call `found` with a line for everything that is wrong in the file: SQLite's integrity check, rows without
+ * a job, sums and chains of all texts. -1: the check could not be made. */
+typedef void store_finding(void *ctx, const char *line);
+int store_examine(struct store *s, store_finding *found, void *ctx, struct err *e);
+/* Test the locks of the store's file system with a file beside the store. */
+int store_test_locks(struct store *s, struct err *e);
+/* The models of all jobs. `stored`: the store has what reading their texts needs. */
+struct model_use {
+    const char *model, *fingerprint;     /* fingerprint NULL: not known yet */
+    size_t jobs, open, begun;            /* open: neither done nor cancelled; begun: with tokens */
+    int64_t first;                       /* the first of these jobs */
+    bool stored;
+};
+struct model_use_list { struct model_use *v; size_t n; struct strings *text; };
+int  store_model_uses(struct store *s, struct model_use_list *out, struct err *e);
+void model_use_list_free(struct model_use_list *l);
+
 /* ---- submitting ---- */
 
 struct job_spec {

@@ -211,8 +211,8 @@ static int move_one(struct store *s, int64_t job, const char *path, const char *
     db_reset(q);
     if (before[0] && strcmp(before, fingerprint) && !accept)
         return err_set(e, ERR_INPUT,
-                       "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one has "
-                       "%.150s; --accept-numerics-change goes on all the same",
+                       "--model %s: the model of job %" PRId64 " has the fingerprint %.150s, and this one "
+                       "has %.150s; --accept-numerics-change goes on all the same",
                        path, job, before, fingerprint);
     return db_run(s, e, "UPDATE job SET model = ?2 WHERE id = ?1", "it", job, path);
 }

@@ -60,7 +60,8 @@ void missing_look_again(struct missing *m)
     bool changed = false;
     for (size_t i = 0; i < m->n; i++) {
         struct missing_model *x = &m->v[i];
-        if (x->waits && (clock_seconds() - x->at > MISSING_RETRY_SECONDS || model_stamp(x->path) != x->stamp)) {
+        const bool late = clock_seconds() - x->at > MISSING_RETRY_SECONDS;
+        if (x->waits && (late || model_stamp(x->path) != x->stamp)) {
             x->waits = false;
             changed = true;
         }

@@ -7,7 +7,7 @@
 #pragma once
 #include "src/base/base.h"
 
-#define MISSING_RETRY_SECONDS 60.0       /* a model whose files look the same is tried again after this time */
+#define MISSING_RETRY_SECONDS 60.0       /* then a model whose files look the same is tried again */
 
 struct missing_model {
     char *path;

@@ -357,7 +357,7 @@ int snapshot_files_path(const struct store *s, const struct snapshot_row *r, cha
     return err_set(e, ERR_FAILED, "the path of the snapshot %s is too long", r->name);
 }
 
-void snapshot_files_delete_unused(struct store *s)
+void snapshot_files_unused(struct store *s, void (*found)(void *ctx, const char *path), void *ctx)
 {
     char folder[FOLDER_BYTES], path[FILE_BYTES + NAME_MAX];
     int64_t job, attempt;
@@ -372,8 +372,21 @@ void snapshot_files_delete_unused(struct store *s)
             store_snapshot_wanted(s, job, attempt, f->d_name, &ignored) != 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
-        unlink(path);
+        found(ctx, path);
     }
     closedir(d);
+}
+
+static void delete_path(void *ctx, const char *path)
+{
+    (void)ctx;
+    unlink(path);
+}
+
+void snapshot_files_delete_unused(struct store *s)
+{
+    char folder[FOLDER_BYTES];
+    snapshot_files_unused(s, delete_path, NULL);
+    folder_path(s, folder);
     rmdir(folder);                       /* succeeds if it is empty */
 }

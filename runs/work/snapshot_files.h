@@ -77,6 +77,8 @@ int snapshot_files_list(struct store *s, int64_t job, struct snapshot_row row[ST
                         struct err *e);
 int snapshot_files_path(const struct store *s, const struct snapshot_row *r, char *path, size_t size,
                         struct err *e);
+/* Call `found` for each file that no record names and no running attempt writes. */
+void snapshot_files_unused(struct store *s, void (*found)(void *ctx, const char *path), void *ctx);
 /* Delete the files that no record names and no running attempt writes, and the folder if it is empty. Files
  * with other names stay. */
 void snapshot_files_delete_unused(struct store *s);

@@ -31,8 +31,8 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
     if (store_from_options(&d->s, o, STORE_WRITE, e) || job_from_word(d->s, o->arg[0], &d->jobs, e))
         return -1;
     d->job = &d->jobs.v[0];
-    return model_from_options(o, d->s, &d->job->id, 1, e) || store_input(d->s, d->job->id, &d->in, e) || job_parse(&d->params, d->in.parameters, e) ||
-        text_reader_open(&d->reader, d->s, d->job, &d->params, e) ? -1 : 0;
+    return model_from_options(o, d->s, &d->job->id, 1, e) || store_input(d->s, d->job->id, &d->in, e) ||
+        job_parse(&d->params, d->in.parameters, e) || text_reader_open(&d->reader, d->s, d->job, &d->params, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)

@@ -32,9 +32,9 @@ int model_from_options(const struct options *o, struct store *s, const int64_t *
 /* The same of work: all jobs of this model. */
 int model_of_work(const struct options *o, struct store *s, struct err *e);
 /* Keep in the store what reading the texts of the model in `dir` needs. *fingerprint receives its
- * fingerprint. */
-int model_keep(struct store *s, const char *dir, size_t threads, char fingerprint[FINGERPRINT_BYTES],
-               struct err *e);
+ * fingerprint. `want`: ERR_INPUT, and nothing is kept, if it is another one; NULL: any. */
+int model_keep(struct store *s, const char *dir, size_t threads, const char *want,
+               char fingerprint[FINGERPRINT_BYTES], struct err *e);
 /* --parallel: *n is 0 for auto. */
 int parallel_from_options(const struct options *o, size_t *n, struct err *e);
 /* `work` on the jobs of one batch, or of the whole store (NULL). 0 when no job is left to take; else -1

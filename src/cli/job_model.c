@@ -14,8 +14,8 @@ static bool not_stopped(void *ctx, size_t done, size_t of)
     return !stop_signal;
 }
 
-int model_keep(struct store *s, const char *dir, size_t threads, char fingerprint[FINGERPRINT_BYTES],
-               struct err *e)
+int model_keep(struct store *s, const char *dir, size_t threads, const char *want,
+               char fingerprint[FINGERPRINT_BYTES], struct err *e)
 {
     struct config c;
     struct model_files f = {0};
@@ -31,6 +31,9 @@ int model_keep(struct store *s, const char *dir, size_t threads, char fingerprin
         return err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), dir);
     if (rc == 0 && model_stamp(dir) != stamp)
         rc = err_set(e, ERR_FAILED, "%s was changed while it was read", dir);
+    if (rc == 0 && want && strcmp(want, fingerprint))
+        rc = err_set(e, ERR_INPUT, "%s holds another model now: its fingerprint is %s, not %s", dir,
+                     fingerprint, want);
     const struct model_record m = { .tokenizer = f.data[MODEL_TOKENIZER], .n_tokenizer = f.n[MODEL_TOKENIZER],
                                     .vocab = c.vocab, .eos = c.eos, .n_eos = c.n_eos,
                                     .config = f.data[MODEL_CONFIG], .generation = f.data[MODEL_GENERATION] };
@@ -52,7 +55,7 @@ static int find_moved(const struct options *o, struct store *s, char path[PATH_B
         return -1;
     if (model_absolute_path(path, dir))
         return err_set(e, ERR_INPUT, "--model: %s: %s", dir, strerror(errno));
-    return model_keep(s, path, o->threads, fingerprint, e);
+    return model_keep(s, path, o->threads, NULL, fingerprint, e);
 }
 
 int model_from_options(const struct options *o, struct store *s, const int64_t *ids, size_t n, struct err *e)

@@ -39,6 +39,10 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_REPORT:   return cmd_report(o, e);
     case VERB_EXPORT:   return cmd_export(o, e);
     case VERB_CONVERT:  return cmd_convert(o, e);
+    case VERB_DOCTOR:   return cmd_doctor(o, e);
+    case VERB_COMPACT:  return cmd_compact(o, e);
+    case VERB_DU:       return cmd_du(o, e);
+    case VERB_BACKUP:   return cmd_backup(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);
     }

@@ -25,4 +25,8 @@ int cmd_fork(const struct options *o, struct err *e);
 int cmd_export(const struct options *o, struct err *e);      /* src/cli/cmd_export.c, with run --batch */
 int cmd_run_batch(const struct options *o, struct err *e);
 int cmd_convert(const struct options *o, struct err *e);
+int cmd_du(const struct options *o, struct err *e);          /* src/cli/cmd_upkeep.c: du, compact, backup */
+int cmd_compact(const struct options *o, struct err *e);
+int cmd_backup(const struct options *o, struct err *e);
+int cmd_doctor(const struct options *o, struct err *e);
 int cmd_verify(const struct options *o, struct err *e);

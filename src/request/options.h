@@ -20,12 +20,16 @@ enum {
     VERB_LIST = 1 << 11, VERB_SHOW = 1 << 12, VERB_TEXT = 1 << 13, VERB_TAIL = 1 << 14, VERB_PAUSE = 1 << 15,
     VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19,
     VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
-    VERB_CONVERT = 1 << 24,
+    VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
+    VERB_BACKUP = 1 << 28,
+    VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
-    VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT,
+    VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
+                   VERB_DU,
     VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
-    VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY,
+    VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY |
+                  VERBS_UPKEEP,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN |
                   VERB_CONVERT,
 };
@@ -55,6 +59,7 @@ struct options {
 
     const char *model, *prompt, *prompt_file, *output, *context_scaling;
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
+    bool repair;
     bool chat;
     const char *system, *chat_template, *chat_date;
     int thinking;

@@ -18,8 +18,8 @@ const struct option options_table[] = {
       "The model: a Hugging Face directory, a GGUF file (of a split file the first part), or org/name from the local "
       "Hugging Face cache." },
     { "model", "-m", "DIR", VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, TEXT, F(model), STORE, 0,
-      "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. work: "
-      "for all jobs with this fingerprint." },
+      "The new place of a model that was moved. Its files must have the fingerprint that the jobs have. "
+      "work: for all jobs with this fingerprint." },
     { "prompt", "-p", "TEXT", VERBS_MAKE, TEXT, F(prompt), TEXTS, MAIN,
       "The prompt that the text continues." },
     { "prompt-file", "-f --file", "FILE", VERBS_MAKE, TEXT, F(prompt_file), TEXTS, MAIN,
@@ -193,7 +193,7 @@ const struct option options_table[] = {
       "Convert ids to text, without special tokens." },
     { "json", "", NULL,
       VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_LIST | VERB_SHOW | VERB_REPORT |
-          VERB_VERIFY,
+          VERB_VERIFY | VERB_DU,
       FLAG, F(json), OUTPUT, 0, "Print one JSON value on standard output." },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), OUTPUT, 0,
       "Run only these points, separated by commas." },
@@ -205,7 +205,7 @@ const struct option options_table[] = {
       "10 s.", .value = "auto" },
     { "quiet", "-q", NULL,
       VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_SUBMIT | VERB_EXPORT |
-          VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE,
+          VERB_CONVERT | VERBS_COMPUTE | VERBS_CHANGE | VERB_COMPACT | VERB_BACKUP,
       FLAG, F(quiet), OUTPUT, 0, "Print only errors on standard error." },
     { "data", "", "FILES...", VERB_TRAIN | VERB_BENCH, FILES, F(data), TRAINING, 0,
       "Texts to train on. bench: books whose beginnings become the prompts of the spec points. Takes all "
@@ -291,7 +291,8 @@ const struct option options_table[] = {
     { "kv-snapshot-max", "", "SIZE", VERB_RUN | VERB_WORK, BYTES, F(kv_snapshot_max), STORE, 0,
       "Total size of the snapshots of a store, including one that is being replaced (K, M, G, T).",
       .shown = "no limit, but 256 MB of the disk stay free" },
-    { "accept-numerics-change", "", NULL, VERBS_COMPUTE | VERB_RESUME | VERB_EXTEND | VERB_FORK, FLAG, F(accept_change), STORE, 0,
+    { "accept-numerics-change", "", NULL, VERBS_COMPUTE | VERB_RESUME | VERB_EXTEND | VERB_FORK, FLAG,
+      F(accept_change), STORE, 0,
       "Continue a text that other arithmetic or another model began. The change is recorded." },
     { "rounds", "", NULL, VERB_RUN | VERB_WORK | VERB_REPORT, FLAG, F(rounds), STORE, 0,
       "Store every round. report: include every round." },
@@ -318,6 +319,9 @@ const struct option options_table[] = {
       "Write a page with plots, in one file that loads nothing." },
     { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), OUTPUT, 0,
       "Group the jobs by PARAMETER and show means and standard deviations." },
+    { "repair", "", NULL, VERB_DOCTOR, FLAG, F(repair), STORE, 0,
+      "Repair what is safe to repair: delete snapshots that no job needs, and keep the tokenizers of jobs of "
+      "an older longhand." },
     { "sample", "", "N", VERB_VERIFY, SIZE, F(sample), STORE, 0, "Verify only N tokens, chosen at random.",
       .min = 1, .max = BIG, .shown = "all" },
     { "help", "-h", NULL, ~0u, FLAG, F(help), OUTPUT, HIDDEN, "" },
@@ -357,6 +361,11 @@ const struct verb verbs_table[] = {
     { "report", VERB_REPORT, "SEL... [options]", "Report how texts were written and how they read.", 0,
       INT_MAX },
     { "verify", VERB_VERIFY, "JOB [options]", "Recompute a stored text, token by token.", 1, 1 },
+    { "doctor", VERB_DOCTOR, "[options]",
+      "Check the store, its snapshots, its disk, and the models of its jobs.", 0, 0 },
+    { "du", VERB_DU, "[SEL...] [options]", "Show the bytes of the store by job.", 0, INT_MAX },
+    { "compact", VERB_COMPACT, "[options]", "Give the free pages of the store back to the disk.", 0, 0 },
+    { "backup", VERB_BACKUP, "FILE [options]", "Copy the store to FILE, also while workers use it.", 1, 1 },
     { "score", VERB_SCORE, "--model DIR FILE [options]",
       "Measure how likely a text is to a model: negative log-likelihood and perplexity.", 1, 1 },
     { "tokenize", VERB_TOKENIZE, "--model DIR [FILE] [options]",

@@ -1,0 +1,222 @@
+/* Keeping a store for months: its size, compacting, a copy of it, and what is wrong with it.
+ *
+ * Nothing here changes a job. Start at store_compact, store_backup and store_examine. */
+#include "runs/store/store_db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- sizes ---- */
+
+int store_size(struct store *s, struct store_size *out, struct err *e)
+{
+    int64_t page = 0, pages = 0, unused = 0, models = 0;
+    if (db_get(s, e, &page, "PRAGMA page_size", "") < 0 ||
+        db_get(s, e, &pages, "PRAGMA page_count", "") < 0 ||
+        db_get(s, e, &unused, "PRAGMA freelist_count", "") < 0 ||
+        db_get(s, e, &models, "SELECT ifnull((SELECT sum(length(data)) FROM tokenizer), 0) + "
+               "ifnull((SELECT sum(length(config) + ifnull(length(generation), 0)) FROM model), 0)", "") < 0)
+        return -1;
+    *out = (struct store_size){ (uint64_t)(page * pages), (uint64_t)(page * unused), (uint64_t)models };
+    return 0;
+}
+
+int store_bytes(struct store *s, const int64_t *ids, size_t n, struct job_bytes *out, struct err *e)
+{
+    int rc = db_begin_read(s, e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        sqlite3_stmt *q = db_query(
+            s, e,
+            "SELECT (SELECT sum(length(data) + length(link)) FROM chunk WHERE job = ?1), "
+            "(SELECT length(prompt) + length(ids) + length(CAST(parameters AS BLOB)) + "
+            "ifnull(length(CAST(metadata AS BLOB)), 0) FROM input WHERE job = ?1), "
+            "ifnull((SELECT sum(length(source) + length(name) + 16) FROM metric WHERE job = ?1), 0) + "
+            "ifnull((SELECT sum(length(sources) + 32) FROM round WHERE job = ?1), 0) + "
+            "ifnull((SELECT sum(length(kind) + length(text) + 16) FROM event WHERE job = ?1), 0), "
+            "(SELECT sum(bytes) FROM snapshot WHERE job = ?1)",
+            "i", ids[i]);
+        rc = db_step(s, q, e);
+        if (rc != 1)
+            break;
+        out[i] = (struct job_bytes){ (uint64_t)sqlite3_column_int64(q, 0),
+                                     (uint64_t)sqlite3_column_int64(q, 1),
+                                     (uint64_t)sqlite3_column_int64(q, 2),
+                                     (uint64_t)sqlite3_column_int64(q, 3) };
+        db_reset(q);
+        rc = 0;
+    }
+    return db_end(s, rc, e);
+}
+
+/* ---- compacting ---- */
+
+/* SQLite writes the new database to a temporary file and then back, under its rollback journal, so a kill at
+ * any point leaves the old database. After a rename, workers that have the file open would write to the old
+ * one. */
+int store_compact(struct store *s, struct store_size *before, struct store_size *after, struct err *e)
+{
+    char folder[PATH_BYTES];
+    if (store_size(s, before, e))
+        return -1;
+    snprintf(folder, sizeof folder, "%s", s->path);
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = 0;
+    if (!getenv("SQLITE_TMPDIR"))        /* beside the store; the system's folder may be memory */
+        setenv("SQLITE_TMPDIR", folder, 1);
+    sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 1);
+    int rc = db_script(s, "PRAGMA temp_store=FILE", "compacting", e) ||
+                     db_script(s, "VACUUM", "compacting", e) ||
+                     db_script(s, "PRAGMA temp_store=MEMORY", "compacting", e)
+                 ? -1
+                 : store_size(s, after, e);
+    sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
+    return rc;
+}
+
+/* ---- a copy ---- */
+
+/* Copy all pages at one moment. Writers wait meanwhile, because the copy holds a read lock. */
+static int copy_pages(struct store *s, const char *path, struct err *e)
+{
+    sqlite3 *to = NULL;
+    int rc = sqlite3_open_v2(path, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(to, "PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF", NULL, NULL, NULL);
+    sqlite3_backup *b = rc == SQLITE_OK ? sqlite3_backup_init(to, "main", s->db, "main") : NULL;
+    if (b) {
+        const double give_up = clock_seconds() + s->o.busy_seconds;
+        do
+            rc = sqlite3_backup_step(b, -1);
+        while ((rc == SQLITE_BUSY || rc == SQLITE_LOCKED) && clock_seconds() < give_up && sqlite3_sleep(50));
+        sqlite3_backup_finish(b);
+        rc = rc == SQLITE_DONE ? SQLITE_OK : rc;
+    }
+    if (rc != SQLITE_OK)
+        err_set(e, rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? ERR_AGAIN : ERR_FAILED, "%s: %s", path,
+                to ? sqlite3_errmsg(to) : sqlite3_errstr(rc));
+    sqlite3_close(to);
+    return rc == SQLITE_OK ? 0 : -1;
+}
+
+int store_backup(struct store *s, const char *path, struct err *e)
+{
+    char aside[PATH_BYTES], journal[PATH_BYTES + 16];
+    snprintf(journal, sizeof journal, "%s-journal", path);
+    if (access(journal, F_OK) == 0)
+        return err_set(e, ERR_INPUT, "%s exists: %s is a database that a process works on, or was killed on",
+                       journal, path);
+    int fd = file_create_beside(aside, path);
+    if (fd < 0)
+        return err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    close(fd);
+    int rc = chmod(aside, 0600) ? err_set(e, ERR_FAILED, "%s: %s", aside, strerror(errno))
+                                : copy_pages(s, aside, e);
+    fd = rc ? -1 : open(aside, O_RDONLY | O_CLOEXEC);
+    if (rc == 0 && (fd < 0 || fsync(fd) || rename(aside, path) || name_sync(path)))
+        rc = err_set(e, ERR_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (rc)
+        unlink(aside);
+    return rc;
+}
+
+/* ---- what is wrong ---- */
+
+/* The rows of SQLite's integrity check. */
+static int examine_file(struct store *s, store_finding *found, void *ctx, struct err *e)
+{
+    char line[400];
+    int rc;
+    sqlite3_stmt *q = db_query(s, e, "PRAGMA integrity_check(100)", "");
+    while ((rc = db_step(s, q, e)) == 1) {
+        const char *text = (const char *)sqlite3_column_text(q, 0);
+        if (text && strcmp(text, "ok")) {
+            snprintf(line, sizeof line, "the database is damaged: %s", text);
+            found(ctx, line);
+        }
+    }
+    if (rc)
+        return -1;
+    int64_t bad = 0;
+    if (db_get(s, e, &bad, "SELECT count(*) FROM pragma_foreign_key_check()", "") < 0)
+        return -1;
+    if (bad) {
+        snprintf(line, sizeof line, "%" PRId64 " rows belong to no job", bad);
+        found(ctx, line);
+    }
+    return 0;
+}
+
+int store_examine(struct store *s, store_finding *found, void *ctx, struct err *e)
+{
+    const struct selection all = {0};
+    int64_t *ids = NULL;
+    size_t n = 0;
+    if (examine_file(s, found, ctx, e) || store_select(s, &all, &ids, &n, e))
+        return -1;
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        int32_t *tokens = NULL;
+        struct text_end end;
+        struct err why;
+        rc = db_begin_read(s, e);
+        if (rc)
+            break;
+        if (chunks_read(s, ids[i], &tokens, &end, &why)) {
+            found(ctx, why.msg);
+            db_rollback(s);
+        } else {
+            rc = db_end(s, 0, e);
+        }
+        free(tokens);
+    }
+    free(ids);
+    return rc;
+}
+
+int store_model_uses(struct store *s, struct model_use_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct model_use_list){0};
+    sqlite3_stmt *q = db_query(
+        s, e,
+        "SELECT j.model, j.fingerprint, count(*), sum(j.state NOT IN ('done', 'cancelled')), "
+        "sum(j.tokens > 0), min(j.id), m.fingerprint IS NOT NULL FROM job j LEFT JOIN model m ON m.fingerprint = j.fingerprint "
+        "GROUP BY j.model, j.fingerprint",
+        "");
+    while ((rc = db_step(s, q, e)) == 1) {
+        struct model_use *v = db_grow(out->v, out->n, sizeof *v);
+        if (v)
+            out->v = v;
+        if (!v || failed) {
+            db_reset(q);
+            rc = err_set(e, ERR_FAILED, "out of memory for a list of models");
+            break;
+        }
+        out->v[out->n++] = (struct model_use){ .model = column_text(q, 0, &out->text, &failed),
+                                               .fingerprint = column_text(q, 1, &out->text, &failed),
+                                               .jobs = (size_t)sqlite3_column_int64(q, 2),
+                                               .open = (size_t)sqlite3_column_int64(q, 3),
+                                               .begun = (size_t)sqlite3_column_int64(q, 4),
+                                               .first = sqlite3_column_int64(q, 5),
+                                               .stored = sqlite3_column_int(q, 6) != 0 };
+    }
+    if (rc)
+        model_use_list_free(out);
+    return rc;
+}
+
+void model_use_list_free(struct model_use_list *l)
+{
+    free(l->v);
+    strings_free(l->text);
+    *l = (struct model_use_list){0};
+}

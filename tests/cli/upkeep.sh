@@ -1,0 +1,96 @@
+#!/bin/bash
+# Upkeep of a store: doctor, du, compact, backup.
+. tests/cli/lib.inc
+L="$LONGHAND" D=$TMP/m
+mkdir "$D"; cp $MODEL/*.json $MODEL/*.safetensors "$D"
+make() { "$L" run -q -m "$D" -p "Once upon a time" --threads 1 --ignore-eos "$@" >/dev/null 2>>"$TMP/log"; }
+make -n 3000 -s 1; make -n 50 -s 2; make -n 3000 -s 3
+"$L" text 2 >"$TMP/two"
+
+# ---- doctor ----
+check doctor_finds_nothing 0 '' doctor
+grep -q 'nothing is wrong; 3 finished texts' "$TMP/out"; result doctor_says_so $? "$(cat "$TMP/out")"
+mkdir "$LONGHAND_DB.snapshots"; echo x >"$LONGHAND_DB.snapshots/7-1-64.kv"
+cp "$LONGHAND_DB" "$TMP/before"
+check doctor_finds_an_orphan 1 '1 findings' doctor
+grep -q '7-1-64.kv: a snapshot that no job needs' "$TMP/out"
+result doctor_names_the_orphan $? "$(cat "$TMP/out")"
+[ -e "$LONGHAND_DB.snapshots/7-1-64.kv" ] && cmp -s "$LONGHAND_DB" "$TMP/before"
+result doctor_changes_nothing $? "the store or the orphan changed"
+check doctor_repairs_an_orphan 0 '' doctor --repair
+[ ! -e "$LONGHAND_DB.snapshots/7-1-64.kv" ]; result the_orphan_is_gone $? "it is there"
+"$L" submit -q -m "$D" -p x -n 5 -s 1 >/dev/null; mv "$D" "$TMP/gone"
+check doctor_finds_a_missing_model 1 '1 findings' doctor
+grep -q '1 jobs (the first is job 4) wait for a model that cannot be read' "$TMP/out"
+result doctor_names_the_model $? "$(cat "$TMP/out")"
+"$L" remove -q 4; mv "$TMP/gone" "$D"
+
+# A store of an older longhand has no tokenizers; --repair keeps them, and never a changed one.
+sql "DELETE FROM model; DELETE FROM tokenizer" >/dev/null
+check doctor_finds_jobs_without_tokenizer 1 '1 findings' doctor
+grep -q '3 jobs (the first is job 1) are without their model.s tokenizer' "$TMP/out"
+result doctor_says_which_jobs $? "$(cat "$TMP/out")"
+cp "$D/tokenizer.json" "$TMP/t"; echo ' ' >>"$D/tokenizer.json"
+check doctor_takes_no_changed_tokenizer 1 '1 findings' doctor --repair
+grep -q 'holds another model now' "$TMP/out"; result doctor_says_why $? "$(cat "$TMP/out")"
+[ "$(sql 'SELECT count(*) FROM tokenizer')" = 0 ]; result nothing_was_adopted $? "a tokenizer was kept"
+cp "$TMP/t" "$D/tokenizer.json"
+check doctor_keeps_the_tokenizer 0 '' doctor --repair
+mv "$D" "$TMP/gone"; "$L" text 2 >"$TMP/now"; same the_text_is_readable_now "$TMP/two" "$TMP/now"
+
+# damage
+cp "$LONGHAND_DB" "$TMP/good"
+sql "UPDATE chunk SET crc = crc + 1 WHERE job = 1 AND start = 512" >/dev/null
+sql "UPDATE job SET text_sha = zeroblob(32) WHERE id = 2" >/dev/null
+check doctor_finds_damage 1 '3 findings' doctor
+grep -q 'job 1.*chunk\|chunk.*job 1' "$TMP/out" && grep -q 'job 2: the text that was read differs' "$TMP/out"
+result doctor_names_the_damage $? "$(cat "$TMP/out")"
+cp "$TMP/good" "$LONGHAND_DB"
+
+# ---- du ----
+check du 0 '' du --json
+python3 - "$TMP/out" "$(stat -c %s "$LONGHAND_DB")" <<'P'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["bytes"] == int(sys.argv[2]), d["bytes"]
+assert [j["job"] for j in d["jobs"]][2] == 2
+text = sum(j["text_bytes"] for j in d["jobs"])
+all = d["model_bytes"] + sum(j[k] for j in d["jobs"] for k in j if k.endswith("bytes"))
+assert 0.2 * d["bytes"] < all < d["bytes"], all
+P
+result du_counts_bytes_by_job $? "$(cat "$TMP/out")"
+check du_of_a_job 0 '' du 2; [ "$(wc -l <"$TMP/out")" = 3 ]; result du_selects $? "$(cat "$TMP/out")"
+
+# ---- compact ----
+"$L" remove -q 1 3; before=$(stat -c %s "$LONGHAND_DB")
+check compact 0 'MB, before' compact
+after=$(stat -c %s "$LONGHAND_DB"); [ "$after" -lt "$before" ]
+result compact_shrinks $? "$before, then $after"
+[ "$(sql 'PRAGMA freelist_count')" = 0 ]; result no_page_is_unused $? "$(sql 'PRAGMA freelist_count')"
+"$L" text 2 >"$TMP/now"; same the_text_is_the_same_after_compact "$TMP/two" "$TMP/now"
+ls "$TMP" | grep -qE 'longhand.db-|etilqs'; [ $? = 1 ]; result no_file_is_left $? "$(ls "$TMP")"
+
+# ---- backup ----
+check backup 0 'MB' backup "$TMP/copy.db"
+LONGHAND_DB=$TMP/copy.db "$L" text 2 >"$TMP/now"; same the_copy_has_the_text "$TMP/two" "$TMP/now"
+check backup_to_the_store_itself 2 'this is the store itself' backup "$LONGHAND_DB"
+check backup_into_nowhere 1 'cannot write' backup "$TMP/no/such/copy.db"
+: >"$TMP/copy.db-journal"; check backup_over_a_store_in_use 2 'copy.db-journal exists' backup "$TMP/copy.db"
+rm "$TMP/copy.db-journal"
+
+# beside a worker that writes: each copy is whole and has at least what could be read before
+mv "$TMP/gone" "$D"
+id=$("$L" submit -q -m "$D" -p "Once upon a time" -n 20000 -s 9 --ignore-eos --drafter none)
+"$L" work -q --threads 1 2>"$TMP/log" & pid=$!
+tokens() { LONGHAND_DB=$1 "$L" text $id --format ids | wc -l; }
+bad= last=0
+for i in $(seq 100); do [ "$(tokens "$LONGHAND_DB")" -gt 0 ] && break; sleep 0.1; done
+for i in 1 2 3 4 5; do
+    seen=$(tokens "$LONGHAND_DB"); "$L" backup -q "$TMP/copy.db" || bad="$bad backup $i"
+    n=$(tokens "$TMP/copy.db"); [ "$n" -ge "$seen" ] || bad="$bad $n tokens of $seen"
+    LONGHAND_DB=$TMP/copy.db "$L" doctor >"$TMP/now" || bad="$bad $(cat "$TMP/now")"
+    [ "$n" -gt 0 ] && [ "$n" -lt 20000 ] && last=$n
+done
+kill $pid; wait $pid
+[ -z "$bad" ] && [ $last -gt 0 ]; result backups_beside_a_worker $? "$bad; the last has $last tokens"
+exit $failed
