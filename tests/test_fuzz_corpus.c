@@ -18,6 +18,11 @@
 #include "tests/fuzz_encode.c"
 #undef LLVMFuzzerTestOneInput
 
+#define LLVMFuzzerTestOneInput fuzz_gguf
+#include "tests/fuzz_gguf.c"
+#undef LLVMFuzzerTestOneInput
+
+static void gguf(void) { replay_corpus("tests/corpus/gguf", fuzz_gguf); }
 static void safetensors(void) { replay_corpus("tests/corpus/safetensors", fuzz_safetensors); }
 static void config(void) { replay_corpus("tests/corpus/config", fuzz_config); }
 static void json(void) { replay_corpus("tests/corpus/json", fuzz_json); }
@@ -26,6 +31,7 @@ static void encode(void) { replay_corpus("tests/corpus/encode", fuzz_encode); }
 
 int main(void)
 {
+    RUN(gguf);
     RUN(safetensors);
     RUN(config);
     RUN(json);

@@ -1,0 +1,160 @@
+/* A small valid GGUF model for tests, with one value changed on request. Two layers, hidden 32, vocabulary 300. */
+#pragma once
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/gguf_model.h"
+#include "src/model/gguf_write.h"
+
+enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS = 2 };
+
+/* What to change: the value of a key, or the description of a tensor. kind: of the new value; DROP: no such key; ADD: a
+ * tensor more. */
+enum { RIG_DROP = 100, RIG_ADD };
+struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
+
+struct rig { struct gguf_out o; const struct rig_change *c; bool sentence; };
+
+static bool rig_changed(struct rig *r, const char *key)
+{
+    const struct rig_change *c = r->c;
+    if (!c || strcmp(c->key, key))
+        return false;
+    if (c->kind == GGUF_U32)
+        gguf_put_uint(&r->o, key, (size_t)c->x);
+    else if (c->kind == GGUF_F32)
+        gguf_put_real(&r->o, key, c->x);
+    else if (c->kind == GGUF_BOOL)
+        gguf_put_bool(&r->o, key, c->x != 0);
+    else if (c->kind == GGUF_STRING)
+        gguf_put_text(&r->o, key, c->s, strlen(c->s));
+    else if (c->kind == GGUF_ARRAY) {            /* of one number */
+        gguf_put_array(&r->o, key, GGUF_I32, 1);
+        gguf_add_u32(&r->o, (uint32_t)(int32_t)c->x);
+    }
+    return true;
+}
+
+static void rig_uint(struct rig *r, const char *key, size_t x)
+{
+    if (!rig_changed(r, key))
+        gguf_put_uint(&r->o, key, x);
+}
+
+static void rig_real(struct rig *r, const char *key, double x)
+{
+    if (!rig_changed(r, key))
+        gguf_put_real(&r->o, key, x);
+}
+
+static void rig_text(struct rig *r, const char *key, const char *s)
+{
+    if (!rig_changed(r, key))
+        gguf_put_text(&r->o, key, s, strlen(s));
+}
+
+/* Tokens 0 <unk>, 1 <s>, 2 </s>, then bytes, then letters. s of a change "token" replaces token 3 or 260. */
+static void rig_tokens(struct rig *r)
+{
+    char s[32];
+    const struct rig_change *c = r->c;
+    const bool bad_type = c && strcmp(c->key, "token_type") == 0, bad_score = c && strcmp(c->key, "score") == 0;
+    gguf_put_array(&r->o, "tokenizer.ggml.tokens", GGUF_STRING, RIG_VOCAB);
+    for (int i = 0; i < RIG_VOCAB; i++) {
+        const char *const special[] = { "<unk>", "<s>", "</s>" };
+        if (i < 3)
+            snprintf(s, sizeof s, "%s", special[i]);
+        else if (r->sentence && i < 259)
+            snprintf(s, sizeof s, "<0x%02X>", i - 3);
+        else if (i < 259)
+            snprintf(s, sizeof s, "t%d", i);
+        else
+            snprintf(s, sizeof s, i < 285 ? "%c" : "%c%c", 'a' + (i - 259) % 26, 'a' + (i - 259) % 25);
+        const bool changed = c && strcmp(c->key, "token") == 0 && i == (int)c->x;
+        gguf_add_text(&r->o, changed ? c->s : s, strlen(changed ? c->s : s));
+    }
+    if (!rig_changed(r, "tokenizer.ggml.token_type")) {
+        gguf_put_array(&r->o, "tokenizer.ggml.token_type", GGUF_I32, RIG_VOCAB);
+        for (int i = 0; i < RIG_VOCAB; i++)
+            gguf_add_u32(&r->o, bad_type && i == 5 ? (uint32_t)(int32_t)c->x : i == 0 ? 2 : i < 3 ? 3
+                                : r->sentence && i < 259 ? 6 : 1);
+    }
+    if (r->sentence && !rig_changed(r, "tokenizer.ggml.scores")) {
+        gguf_put_array(&r->o, "tokenizer.ggml.scores", GGUF_F32, RIG_VOCAB);
+        for (int i = 0; i < RIG_VOCAB; i++)
+            gguf_add_f32(&r->o, bad_score && c->x == 1 ? -1000 : bad_score && i == 260 ? NAN : (float)-i);
+    }
+    if (!r->sentence && !rig_changed(r, "tokenizer.ggml.merges")) {
+        gguf_put_array(&r->o, "tokenizer.ggml.merges", GGUF_STRING, 1);
+        gguf_add_text(&r->o, "a b", 3);
+    }
+}
+
+static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows)
+{
+    const struct rig_change *c = r->c;
+    size_t dim[] = { cols, rows };
+    if (c && strcmp(c->key, name) == 0) {
+        if (c->kind == RIG_DROP)
+            return;
+        memcpy(dim, c->dim, sizeof dim);
+    }
+    gguf_put_tensor(&r->o, name, dim, dim[1] ? 2 : 1, gguf_types);
+}
+
+/* Makes the file; the caller frees it. The data are zeros. */
+static char *rig_make(const struct rig_change *c, bool sentence, size_t *n)
+{
+    struct rig r = { .c = c, .sentence = sentence };
+    struct err e;
+    char *header, *file, name[64];
+    size_t n_header;
+    if (gguf_out_open(&r.o, &e))
+        abort();
+    rig_text(&r, "general.architecture", "llama");
+    rig_text(&r, "general.type", "model");
+    rig_uint(&r, "general.alignment", 32);
+    rig_uint(&r, "llama.context_length", 128);
+    rig_uint(&r, "llama.embedding_length", RIG_HIDDEN);
+    rig_uint(&r, "llama.block_count", RIG_LAYERS);
+    rig_uint(&r, "llama.feed_forward_length", RIG_FFN);
+    rig_uint(&r, "llama.attention.head_count", RIG_HEADS);
+    rig_uint(&r, "llama.attention.head_count_kv", RIG_HEADS);
+    rig_real(&r, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+    rig_real(&r, "llama.rope.freq_base", 10000);
+    rig_text(&r, "tokenizer.ggml.model", sentence ? "llama" : "gpt2");
+    rig_text(&r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
+    rig_uint(&r, "tokenizer.ggml.bos_token_id", 1);
+    rig_uint(&r, "tokenizer.ggml.eos_token_id", 2);
+    static const char *const more[] = { "llama.vocab_size", "llama.expert_count", "llama.attention.key_length",
+        "llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.rope.dimension_count", "split.count", "split.no",
+        "split.tensors.count", "tokenizer.ggml.add_bos_token", "tokenizer.chat_template", "llama.attention.causal",
+        "llama.attn_logit_softcapping", "longhand.eos_token_ids" };
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        rig_changed(&r, more[i]);
+    rig_tokens(&r);
+    rig_tensor(&r, "token_embd.weight", RIG_HIDDEN, RIG_VOCAB);
+    rig_tensor(&r, "output_norm.weight", RIG_HIDDEN, 0);
+    for (int l = 0; l < RIG_LAYERS; l++) {
+        static const struct { const char *name; size_t cols, rows; } in[] = {
+            { "attn_norm", RIG_HIDDEN, 0 }, { "attn_q", RIG_HIDDEN, RIG_HIDDEN }, { "attn_k", RIG_HIDDEN, RIG_HIDDEN },
+            { "attn_v", RIG_HIDDEN, RIG_HIDDEN }, { "attn_output", RIG_HIDDEN, RIG_HIDDEN }, { "ffn_norm", RIG_HIDDEN, 0 },
+            { "ffn_gate", RIG_HIDDEN, RIG_FFN }, { "ffn_up", RIG_HIDDEN, RIG_FFN }, { "ffn_down", RIG_FFN, RIG_HIDDEN },
+        };
+        for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+            snprintf(name, sizeof name, "blk.%d.%s.weight", l, in[i].name);
+            rig_tensor(&r, name, in[i].cols, in[i].rows);
+        }
+    }
+    if (c && c->kind == RIG_ADD)
+        rig_tensor(&r, c->key, c->dim[0], c->dim[1]);
+    if (gguf_out_header(&r.o, &header, &n_header, &e))
+        abort();
+    *n = n_header + r.o.data_bytes;
+    file = calloc(1, *n);
+    memcpy(file, header, n_header);
+    free(header);
+    gguf_out_close(&r.o);
+    return file;
+}

@@ -1,0 +1,330 @@
+/* GGUF files from hostile hands: every check of the container, of the configuration, of the tokenizer and of the
+ * tensors has a file that breaks it; then mutations of a good file. Every refusal is one line, with exit code 2. */
+#include <unistd.h>
+
+#include "src/model/config_tensors.h"
+#include "src/model/encode.h"
+#include "src/model/model_files.h"
+#include "src/text/tokenizer.h"
+#include "tests/gguf_rig.h"
+#include "tests/test.h"
+
+static bool one_line(const struct err *e)
+{
+    return e->code == ERR_INPUT && *e->msg && !strchr(e->msg, '\n');
+}
+
+/* ---- the container ---- */
+
+/* Where a key's or a name's text begins in the file. */
+static uint8_t *find(char *file, size_t n, const char *text)
+{
+    char *p = memmem(file, n, text, strlen(text));
+    if (!p)
+        abort();
+    return (uint8_t *)p;
+}
+
+static void put(uint8_t *p, uint64_t x, size_t bytes) { memcpy(p, &x, bytes); }
+
+/* A patch: `bytes` bytes of x at `at` after the text (before it, if negative). */
+struct patch { const char *name, *text; long at; uint64_t x; size_t bytes; const char *says; };
+
+static const struct patch patches[] = {
+    { "magic", "GGUF", 0, 'X', 1, "does not begin with GGUF" },
+    { "version 1", "GGUF", 4, 1, 4, "version 1 of GGUF, allowed are 2 and 3; convert the model again" },
+    { "version 4", "GGUF", 4, 4, 4, "version 4 of GGUF" },
+    { "big-endian", "GGUF", 4, 0x03000000, 4, "big-endian" },
+    { "tensors 2^63", "GGUF", 8, 1ull << 63, 8, "9223372036854775808 tensors in a file" },
+    { "tensors, beyond the cap", "GGUF", 8, 70000, 8, "70000 tensors" },
+    { "values 2^63", "GGUF", 16, 1ull << 63, 8, "values in a file" },
+    { "values, one too many", "GGUF", 16, 60000, 8, "values in a file" },
+    { "key longer than the file", "general.type", -8, 1ull << 40, 8, "a string of 1099511627776 bytes" },
+    { "key of 65536 bytes", "general.type", -8, 65536, 8, "at most 65535 are allowed" },
+    { "key with a NUL", "general.type", 3, 0, 1, "a key that is empty or holds control characters" },
+    { "key that is empty", "general.type", -8, 0, 8, "a key that is empty" },
+    { "key twice", "tokenizer.ggml.bos_token_id", 15, 'e', 1, "eos_token_id: the key is given twice" },
+    { "type of a value", "general.alignment", 17, 13, 4, "a value of type 13, allowed are 0 to 12" },
+    { "text longer than the file", "general.type", 16, 1ull << 62, 8, "a string: a string of 4611686018427387904 bytes" },
+    { "nested array", "tokenizer.ggml.token_type", 29, 9, 4, "an array of type 9" },
+    { "unknown elements", "tokenizer.ggml.token_type", 29, 13, 4, "an array of type 13" },
+    { "array beyond the file", "tokenizer.ggml.token_type", 33, 1ull << 62, 8, "an array of 4611686018427387904 elements" },
+    { "strings beyond the file", "tokenizer.ggml.tokens", 29, 1ull << 61, 8, "an array of 2305843009213693952" },
+    { "alignment 0", "general.alignment", 21, 0, 4, "a power of two from 8 to 65536" },
+    { "alignment 4", "general.alignment", 21, 4, 4, "a power of two" },
+    { "alignment 24", "general.alignment", 21, 24, 4, "a power of two" },
+    { "alignment 2^17", "general.alignment", 21, 1 << 17, 4, "a power of two" },
+    { "alignment of another type", "general.alignment", 17, 5, 4, "allowed is a u32" },
+    { "name of 64 bytes", "blk.0.attn_norm.weight", -8, 64, 8, "a string of 64 bytes, at most 63" },
+    { "name of 0 bytes", "blk.0.attn_norm.weight", -8, 0, 8, "a tensor's name that is empty" },
+    { "name with a control byte", "blk.0.attn_norm.weight", 2, 27, 1, "control characters" },
+    { "name with a NUL", "blk.0.attn_norm.weight", 2, 0, 1, "control characters" },
+    { "name twice", "blk.1.attn_norm.weight", 4, '0', 1, "tensor \"blk.0.attn_norm.weight\" is given twice" },
+    { "0 dimensions", "blk.0.attn_q.weight", 19, 0, 4, "0 dimensions, allowed are 1 to 4" },
+    { "5 dimensions", "blk.0.attn_q.weight", 19, 5, 4, "5 dimensions" },
+    { "dimension 0", "blk.0.attn_q.weight", 23, 0, 8, "dimension 0 is 0" },
+    { "product 2^63", "blk.0.attn_q.weight", 31, 1ull << 58, 8, "with a product below 2^63" },
+    { "product wraps to 0", "blk.0.attn_q.weight", 31, 1ull << 59, 8, "with a product below 2^63" },
+    { "bytes wrap", "blk.0.attn_q.weight", 31, (1ull << 58) - 1, 8, NULL },
+    { "MXFP4", "blk.0.attn_q.weight", 39, 39, 4, "tensor \"blk.0.attn_q.weight\": type MXFP4 is not supported" },
+    { "Q8_1", "blk.0.attn_q.weight", 39, 9, 4, "type Q8_1 is not supported" },
+    { "a removed type", "blk.0.attn_q.weight", 39, 31, 4, "was removed from the format; convert the model again" },
+    { "an unknown type", "blk.0.attn_q.weight", 39, 1000, 4, "type 1000 is unknown" },
+    { "row and block", "blk.0.attn_q.weight", 39, 12, 4, "rows of 32 elements, Q4_K needs a multiple of 256" },
+    { "offset with a gap", "blk.0.attn_q.weight", 43, 1 << 20, 8, "the data before it end at" },
+    { "offset that overlaps", "blk.0.attn_q.weight", 43, 0, 8, "offset 0, the data before it end at" },
+    { "offset 2^64 - 32", "blk.0.attn_q.weight", 43, ~31ull, 8, "offset 18446744073709551584" },
+};
+
+static void every_check_of_the_container_has_its_file(void)
+{
+    struct gguf g;
+    struct err e;
+    size_t n;
+    for (size_t i = 0; i < sizeof patches / sizeof *patches; i++) {
+        const struct patch *p = &patches[i];
+        char *file = rig_make(NULL, true, &n);
+        put(find(file, n, p->text) + p->at, p->x, p->bytes);
+        e = (struct err){ 0 };
+        CHECK(gguf_parse(&g, "x.gguf", (uint8_t *)file, n, n, &e) == -1 && one_line(&e), "%s: %s", p->name, e.msg);
+        CHECK(!p->says || strstr(e.msg, p->says), "%s: %s", p->name, e.msg);
+        CHECK(!g.value && !g.tensor, "%s: closed", p->name);
+        free(file);
+    }
+}
+
+static void a_value_beyond_its_type_is_refused(void)
+{
+    const struct rig_change c = { "tokenizer.ggml.add_bos_token", GGUF_BOOL, 1, NULL, { 0 } };
+    struct gguf g;
+    struct err e;
+    size_t n;
+    char *file = rig_make(&c, true, &n);
+    find(file, n, c.key)[strlen(c.key) + 4] = 2;
+    CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == -1 && strstr(e.msg, "a bool of 2"), "%s", e.msg);
+    free(file);
+}
+
+static void a_file_may_end_nowhere_else(void)
+{
+    struct gguf g;
+    struct err e;
+    size_t n, refused = 0;
+    char *file = rig_make(NULL, true, &n), *longer = calloc(1, n + 64);
+    memcpy(longer, file, n);
+    CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0, "%s", e.msg);
+    const size_t start = g.data_start;
+    gguf_close(&g);
+    CHECK(gguf_parse(&g, "x", (uint8_t *)longer, n + 64, n + 64, &e) == -1 && strstr(e.msg, "64 bytes follow"), "%s", e.msg);
+    for (size_t have = 0; have < n; have += have < start ? 1 : 997) {
+        /* a copy of its own size: a sanitizer sees a read beyond it */
+        uint8_t *cut = malloc(have + 1);
+        memcpy(cut, file, have);
+        e = (struct err){ 0 };
+        CHECK(gguf_parse(&g, "x", cut, have, have, &e) == -1 && one_line(&e), "cut at %zu: %s", have, e.msg);
+        CHECK(have + GGUF_PAD >= start || gguf_parse(&g, "x", cut, have, n, &e) == 1, "%zu bytes of the header", have);
+        free(cut);
+        refused++;
+    }
+    CHECK(refused > start);
+    free(file);
+    free(longer);
+}
+
+/* ---- the model ---- */
+
+static int open_file(const char *file, size_t n, struct err *e)
+{
+    char path[] = "/tmp/longhand-gguf-XXXXXX";
+    struct gguf_model m;
+    struct tokenizer *t = NULL;
+    int fd = mkstemp(path), rc = -1;
+    *e = (struct err){ 0 };
+    if (fd < 0 || write_bytes(fd, file, n))
+        abort();
+    close(fd);
+    if (gguf_model_open(&m, path, e) == 0) {
+        rc = config_check_tensors(&m.config, &m.ts, e) || tokenizer_open(&t, path, m.config.vocab, e) ? -1 : 0;
+        tokenizer_close(t);
+        gguf_model_close(&m);
+    }
+    unlink(path);
+    return rc;
+}
+
+struct bad_model { const char *says; bool sentence; struct rig_change c; };
+static const struct bad_model bad_models[] = {
+    { "found gemma3, allowed are llama (with Mistral), qwen2 and qwen3", true,
+      { "general.architecture", GGUF_STRING, 0, "gemma3", { 0 } } },
+    { "general.architecture: the key is missing", true, { "general.architecture", RIG_DROP, 0, NULL, { 0 } } },
+    { "found adapter, allowed is model", true, { "general.type", GGUF_STRING, 0, "adapter", { 0 } } },
+    { "llama.block_count: found 0, allowed are 1 to 512", true, { "llama.block_count", GGUF_U32, 0, NULL, { 0 } } },
+    { "found 513, allowed are 1 to 512", true, { "llama.block_count", GGUF_U32, 513, NULL, { 0 } } },
+    { "llama.block_count: a whole number is needed", true, { "llama.block_count", GGUF_F32, 2, NULL, { 0 } } },
+    { "llama.block_count: the key is missing", true, { "llama.block_count", RIG_DROP, 0, NULL, { 0 } } },
+    { "num_hidden_layers is 3", true, { "llama.block_count", GGUF_U32, 3, NULL, { 0 } } },
+    { "block_count is 1", true, { "llama.block_count", GGUF_U32, 1, NULL, { 0 } } },
+    { "head_count: found 0", true, { "llama.attention.head_count", GGUF_U32, 0, NULL, { 0 } } },
+    { "head_count_kv: found 3", true, { "llama.attention.head_count_kv", GGUF_U32, 3, NULL, { 0 } } },
+    { "an array of 1 elements, one for each of 2 layers", true, { "llama.attention.head_count", GGUF_ARRAY, 2, NULL, { 0 } } },
+    { "heads of 7 dimensions", true, { "llama.attention.key_length", GGUF_U32, 7, NULL, { 0 } } },
+    { "found 514, allowed are 2 to 512", true, { "llama.attention.key_length", GGUF_U32, 514, NULL, { 0 } } },
+    { "dimension_count: found 8", true, { "llama.rope.dimension_count", GGUF_U32, 8, NULL, { 0 } } },
+    { "rms_epsilon: found nan", true, { "llama.attention.layer_norm_rms_epsilon", GGUF_F32, NAN, NULL, { 0 } } },
+    { "rms_epsilon: found 0", true, { "llama.attention.layer_norm_rms_epsilon", GGUF_F32, 0, NULL, { 0 } } },
+    { "freq_base: found inf", true, { "llama.rope.freq_base", GGUF_F32, INFINITY, NULL, { 0 } } },
+    { "freq_base: found -1", true, { "llama.rope.freq_base", GGUF_F32, -1, NULL, { 0 } } },
+    { "scaling.factor: found -2", true, { "llama.rope.scaling.factor", GGUF_F32, -2, NULL, { 0 } } },
+    { "scaling.type: found longrope, allowed are none, linear and yarn", true,
+      { "llama.rope.scaling.type", GGUF_STRING, 0, "longrope", { 0 } } },
+    { "expert_count: found 8, this is not implemented", true, { "llama.expert_count", GGUF_U32, 8, NULL, { 0 } } },
+    { "softcapping: found 50", true, { "llama.attn_logit_softcapping", GGUF_F32, 50, NULL, { 0 } } },
+    { "causal: found false", true, { "llama.attention.causal", GGUF_BOOL, 0, NULL, { 0 } } },
+    { "vocab_size: found 301, allowed are 300 to 300", true, { "llama.vocab_size", GGUF_U32, 301, NULL, { 0 } } },
+    { "bos_token_id: found 300, allowed are 0 to 299", true, { "tokenizer.ggml.bos_token_id", GGUF_U32, 300, NULL, { 0 } } },
+    { "eos_token_id: a whole number", true, { "tokenizer.ggml.eos_token_id", GGUF_STRING, 0, "2", { 0 } } },
+    { "allowed are up to 64 ids below 300", true, { "longhand.eos_token_ids", GGUF_ARRAY, -1, NULL, { 0 } } },
+    { "tokenizer.ggml.model: found bert, allowed are gpt2 and llama", true,
+      { "tokenizer.ggml.model", GGUF_STRING, 0, "bert", { 0 } } },
+    { "tokenizer.ggml.pre: found tekken, this pattern is not implemented", false,
+      { "tokenizer.ggml.pre", GGUF_STRING, 0, "tekken", { 0 } } },
+    { "tokenizer.ggml.pre: the key is missing", false, { "tokenizer.ggml.pre", RIG_DROP, 0, NULL, { 0 } } },
+    { "tokenizer.ggml.merges: the key is missing", false, { "tokenizer.ggml.merges", RIG_DROP, 0, NULL, { 0 } } },
+    { "merges: an array of strings is needed", false, { "tokenizer.ggml.merges", GGUF_ARRAY, 1, NULL, { 0 } } },
+    { "token_type: 1 elements for 300 tokens", true, { "tokenizer.ggml.token_type", GGUF_ARRAY, 1, NULL, { 0 } } },
+    { "token 5 has the type 7", true, { "token_type", 0, 7, NULL, { 0 } } },
+    { "token 5 has the type -1", true, { "token_type", 0, -1, NULL, { 0 } } },
+    { "scores: 1 elements for 300 tokens", true, { "tokenizer.ggml.scores", GGUF_ARRAY, 1, NULL, { 0 } } },
+    { "token 260 has the score NaN", true, { "score", 0, 0, NULL, { 0 } } },
+    { "all tokens have one score and the file has no merges", true, { "score", 0, 1, NULL, { 0 } } },
+    { "is not spelled <0x00> to <0xFF>", true, { "token", 0, 3, "<0x-1>", { 0 } } },
+    { "is not spelled <0x00> to <0xFF>", true, { "token", 0, 3, "<0x0g>", { 0 } } },
+    { "token 260 is not UTF-8", true, { "token", 0, 260, "\xff", { 0 } } },
+    { "the token is given twice", true, { "token", 0, 260, "a", { 0 } } },
+    { "a token has 1 to", true, { "token", 0, 260, "", { 0 } } },
+    { "split.no: found 5", true, { "split.no", GGUF_U32, 5, NULL, { 0 } } },
+    { "the first of 2 parts, whose name must end in", true, { "split.count", GGUF_U32, 2, NULL, { 0 } } },
+    { "split.tensors.count: found 21, the parts have 20", true, { "split.tensors.count", GGUF_U32, 21, NULL, { 0 } } },
+    { "tensor \"blk.1.ffn_up.weight\" is missing", true, { "blk.1.ffn_up.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "tensor \"output_norm.weight\" is missing", true, { "output_norm.weight", RIG_DROP, 0, NULL, { 0 } } },
+    { "shape [16, 32], the metadata need", true, { "blk.1.attn_k.weight", 0, 0, NULL, { 32, 16 } } },
+    { "shape [32, 1], the metadata need", true, { "blk.0.attn_norm.weight", 0, 0, NULL, { 1, 32 } } },
+    { "tensor \"blk.0.mystery.weight\" is not one of", true, { "blk.0.mystery.weight", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"blk.2.attn_norm.weight\": block_count is 2", true,
+      { "blk.2.attn_norm.weight", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"blk.1.attn_q.bias\" is not one of a llama model whose first layer has no such bias", true,
+      { "blk.1.attn_q.bias", RIG_ADD, 0, NULL, { 32, 0 } } },
+    { "tensor \"blk.0.attn_q_norm.weight\" is not one of", true,
+      { "blk.0.attn_q_norm.weight", RIG_ADD, 0, NULL, { 16, 0 } } },
+    { "blk.0.attn_qkv.weight\": 95 rows, the metadata need 96", true,
+      { "blk.0.attn_qkv.weight", RIG_ADD, 0, NULL, { 32, 95 } } },
+    { "element 0 is 0, allowed are numbers above 0", true, { "rope_freqs.weight", RIG_ADD, 0, NULL, { 8, 0 } } },
+    { "needed is F32 [8]", true, { "rope_freqs.weight", RIG_ADD, 0, NULL, { 9, 0 } } },
+};
+
+static void every_check_of_a_model_has_its_file(void)
+{
+    struct err e;
+    size_t n;
+    for (int sentence = 0; sentence < 2; sentence++) {
+        char *file = rig_make(NULL, sentence, &n);
+        CHECK(open_file(file, n, &e) == 0, "the unchanged file: %s", e.msg);
+        free(file);
+    }
+    for (size_t i = 0; i < sizeof bad_models / sizeof *bad_models; i++) {
+        const struct bad_model *b = &bad_models[i];
+        char *file = rig_make(&b->c, b->sentence, &n);
+        CHECK(open_file(file, n, &e) == -1 && one_line(&e) && strstr(e.msg, b->says), "%s: %s: %s", b->c.key, b->says,
+              e.msg);
+        free(file);
+    }
+}
+
+/* ---- mutations ---- */
+
+static uint64_t state = 1;
+static uint64_t draw(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state * 0x2545f4914f6cdd1du >> 11;
+}
+
+enum { FLIP, BYTE, LENGTH, CUT, MOVE, KINDS };
+
+/* Changes the header of a file in a random place. */
+static void mutate(char *file, size_t *n, size_t header, int kind)
+{
+    static const uint64_t odd[] = { 0, 1, 255, 65536, 1u << 31, 0xffffffff, 1ull << 32, 1ull << 62, 1ull << 63, ~0ull };
+    const size_t at = draw() % header;
+    if (kind == FLIP)
+        file[at] = (char)(file[at] ^ 1 << draw() % 8);
+    if (kind == BYTE)
+        file[at] = (char)draw();
+    if (kind == LENGTH)
+        memcpy(file + MIN(at, header - 8), &odd[draw() % 10], 8);
+    if (kind == CUT)
+        *n = draw() % *n;
+    if (kind == MOVE)
+        memmove(file + at, file + draw() % header, MIN((size_t)16, header - at));
+}
+
+static void mutations_are_refused_with_one_line(void)
+{
+    enum { COUNT = 200 };
+    struct gguf g;
+    struct err e;
+    size_t n, size, refused[KINDS] = { 0 };
+    for (int sentence = 0; sentence < 2; sentence++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int i = 0; i < COUNT; i++) {
+                char *file = rig_make(NULL, sentence, &n);
+                CHECK(gguf_parse(&g, "x", (uint8_t *)file, n, n, &e) == 0);
+                const size_t header = g.data_start;
+                gguf_close(&g);
+                size = n;
+                mutate(file, &size, header, kind);
+                const int rc = open_file(file, size, &e);
+                CHECK(rc == 0 || one_line(&e), "kind %d, mutation %d: %s", kind, i, e.msg);
+                refused[kind] += rc != 0;
+                free(file);
+            }
+    for (int kind = 0; kind < KINDS; kind++)
+        printf("    kind %d: %zu of %d refused\n", kind, refused[kind], 2 * COUNT);
+    CHECK(refused[CUT] == 2 * COUNT && refused[LENGTH] > COUNT);
+}
+
+/* ---- encoding ---- */
+
+static void blocks_have_the_bytes_of_the_reference(void)
+{
+    /* 32 weights whose blocks were computed by gguf-py 0.19.0 */
+    float x[32];
+    uint8_t q8[34], q4[18];
+    for (int i = 0; i < 32; i++)
+        x[i] = (float)((i * 37 + 11) % 64 - 31) / 16;
+    const struct gguf_type *t8 = encode_type(WEIGHTS_Q8_0, "w", false, 2, 32),
+                           *t4 = encode_type(WEIGHTS_Q4_0, "w", false, 2, 32);
+    CHECK(t8->bytes == 34 && t4->bytes == 18);
+    CHECK(encode_row(q8, t8, x, DT_F32, 32) && encode_row(q4, t4, x, DT_F32, 32));
+    CHECK(hash64(HASH64_INIT, q8, sizeof q8) == 0x2ec870a8827e8074u, "0x%llx", (unsigned long long)hash64(HASH64_INIT, q8, sizeof q8));
+    CHECK(hash64(HASH64_INIT, q4, sizeof q4) == 0x165a1afff33960bdu, "0x%llx", (unsigned long long)hash64(HASH64_INIT, q4, sizeof q4));
+    x[7] = NAN;
+    CHECK(!encode_row(q8, t8, x, DT_F32, 32));
+    x[7] = 1e9f;                                 /* the scale is beyond 65504 */
+    CHECK(!encode_row(q8, t8, x, DT_F32, 32) && !encode_row(q4, t4, x, DT_F32, 32));
+    memset(x, 0, sizeof x);
+    CHECK(encode_row(q8, t8, x, DT_F32, 32) && q8[0] == 0 && q8[1] == 0 && q8[33] == 0);
+}
+
+int main(void)
+{
+    RUN(every_check_of_the_container_has_its_file);
+    RUN(a_value_beyond_its_type_is_refused);
+    RUN(a_file_may_end_nowhere_else);
+    RUN(every_check_of_a_model_has_its_file);
+    RUN(mutations_are_refused_with_one_line);
+    RUN(blocks_have_the_bytes_of_the_reference);
+    return test_end();
+}
