@@ -121,7 +121,7 @@ static void make_store(void)
     j.model = "models/demo";
     extended_job = make_job(&j, NULL, 250, true, &done);
     CHECK(store_extend(store, extended_job, LENGTH, &(struct given_text){ text_ids, 700, "given", 5 },
-                       LENGTH + 700, false, &e) == 0, "%s", e.msg);
+                       LENGTH + 700, NULL, false, &e) == 0, "%s", e.msg);
 }
 
 typedef int renderer(FILE *f, const struct reports *l, struct err *e);

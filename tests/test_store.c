@@ -313,6 +313,21 @@ static bool starts(const int32_t *ids, int64_t job, size_t n)
     return same;
 }
 
+/* Whether the job's parts are `expected`: "START=PARAMETERS " for each. */
+static bool parts_are(struct store *s, int64_t job, const char *expected)
+{
+    struct err e;
+    struct part_list l;
+    char text[200] = "";
+    if (store_parts(s, job, &l, &e))
+        return false;
+    for (size_t i = 0; i < l.n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%zu=%s ", l.v[i].start,
+                 l.v[i].parameters ? l.v[i].parameters : "-");
+    part_list_free(&l);
+    return strcmp(text, expected) == 0;
+}
+
 static void texts_are_extended_and_forked(void)
 {
     static const int32_t more[3] = { 9, 8, 7 };
@@ -327,15 +342,17 @@ static void texts_are_extended_and_forked(void)
     rig_new();
     struct store *s = rig_open(STORE_CREATE);
     int64_t job = rig_submit(s, 3000), w = rig_worker(s);
-    CHECK(store_extend(s, job, 0, NULL, 10, false, &e) == -1 && strstr(e.msg, "queued or running"), "%s",
-          e.msg);
+    CHECK(store_extend(s, job, 0, NULL, 10, NULL, false, &e) == -1 &&
+              strstr(e.msg, "queued or running"),
+          "%s", e.msg);
     CHECK(rig_claim(s, w, 0, &c) == 1 && rig_commit(s, &c, 3000, &(struct job_end){ .state = JOB_DONE,
         .finish_reason = "stop" }, &e) == 0);
-    CHECK(store_extend(s, job, 3001, NULL, 4000, false, &e) == -1 &&
-              store_extend(s, job, 3000, &add, 3002, false, &e) == -1 && strstr(e.msg, "would have 3003"),
+    CHECK(store_extend(s, job, 3001, NULL, 4000, NULL, false, &e) == -1 &&
+              store_extend(s, job, 3000, &add, 3002, NULL, false, &e) == -1 &&
+              strstr(e.msg, "would have 3003"),
           "%s", e.msg);
     /* the last token was EOS */
-    CHECK(store_extend(s, job, 2999, &add, 4000, true, &e) == 0, "%s", e.msg);
+    CHECK(store_extend(s, job, 2999, &add, 4000, NULL, true, &e) == 0, "%s", e.msg);
     CHECK(rig_state(s, job) == JOB_PAUSED);
     CHECK(store_tokens(s, job, 0, SIZE_MAX, &ids, &n, &e) == 0 && n == 3002 && starts(ids, job, 2999) &&
               memcmp(ids + 2999, more, sizeof more) == 0,
@@ -372,12 +389,23 @@ static void texts_are_extended_and_forked(void)
     CHECK(l.v[1].given == 4 && !l.v[2].numerics && l.v[2].tokens == 0);
     job_list_free(&l);
     struct job_input in;
-    CHECK(store_input(s, fork2, &in, &e) == 0 && strcmp(in.parameters, "{}") == 0 && in.n_prompt == 5);
+    CHECK(store_input(s, fork2, &in, &e) == 0 && strcmp(in.parameters, "{}") && in.n_prompt == 5);
     job_input_free(&in);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 1000, NULL, 1000, false, &e) == 0 &&
+    /* a fork takes along the parts before its place */
+    CHECK(parts_are(s, fork1, "3001={} ") && parts_are(s, fork2, "3001={} ") && parts_are(s, 4, ""));
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_extend(s, job, 1000, NULL, 1000, NULL, false, &e) == 0 &&
               rig_text_is(s, job, 1000),
           "%s", e.msg);
-    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 0, NULL, 10, false, &e) == 0 &&
+    /* new parameters begin a part; without them the last part's hold on, also if the text is cut before it */
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_extend(s, job, 900, NULL, 1000, "[1]", false, &e) == 0 && parts_are(s, job, "900=[1] ") &&
+              store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_extend(s, job, 800, NULL, 1000, NULL, false, &e) == 0 && parts_are(s, job, "800=[1] ") &&
+              store_pause(s, &job, 1, NULL, &e) == 0 &&
+              store_extend(s, job, 700, NULL, 1000, "[2]", false, &e) == 0 && parts_are(s, job, "700=[2] "),
+          "%s", e.msg);
+    CHECK(store_pause(s, &job, 1, NULL, &e) == 0 && store_extend(s, job, 0, NULL, 10, NULL, false, &e) == 0 &&
               rig_text_is(s, job, 0),
           "%s", e.msg);
     CHECK(store_check(s, &e) == 0, "%s", e.msg);

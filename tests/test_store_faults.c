@@ -81,8 +81,7 @@ static int life(struct store **s, struct acked *a, struct err *e)
         return -1;
     a->removed = true;
     if (store_extend(*s, 1, 700, &(struct given_text){ .ids = added_ids, .n = 3, .text = "x", .bytes = 1 },
-                     900,
-                     true, e))
+                     900, NULL, true, e))
         return -1;
     a->extended = true;
     return store_worker_end(*s, w, e);

@@ -28,7 +28,8 @@
  *
  * Tokens. A text is a list of token ids; token 0 follows the prompt. The job sampled most of them. A span
  * (struct text_span) marks tokens that were given (extend --append) or shared with another job (fork).
- * `tokens` of a job counts all of them, `given` counts those in spans of kind "given".
+ * `tokens` of a job counts all of them, `given` counts those in spans of kind "given". A part
+ * (struct text_part) says which parameters or which model made tokens that follow others.
  *
  * Counters. Every measurement is a sum: a row (window, source, name, index) -> value. The window is the
  * 1,000 tokens in which a round began. The source is the drafter, or "" for the whole. The index is a
@@ -257,19 +258,20 @@ struct given_text {                      /* text that extend or fork appends */
 
 /* Continue a job that is neither queued nor running: keep its first `keep` tokens, append `add` (NULL:
  * nothing), and write until the text has `wanted` tokens. `keep` below the job's tokens serves only to
- * drop an end such as EOS; the tokens after it are deleted. The job is queued, or paused with `paused`. */
+ * drop an end such as EOS; the tokens after it are deleted. `parameters` begin a part at token `keep`; NULL:
+ * those of the text's end hold on. The job is queued, or paused with `paused`. */
 int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
-                 bool paused, struct err *e);
+                 const char *parameters, bool paused, struct err *e);
 
 struct fork_spec {
     size_t at;                           /* number of shared tokens; at most the job's tokens */
     uint64_t seed;
     const struct given_text *add;        /* appended; NULL: nothing */
     size_t wanted;
-    const char *parameters;              /* NULL: those of the job */
+    const char *parameters;              /* from token `at` on; NULL: those of the job's token `at` */
     bool paused;
 };
-/* Make a new job, outside batches, from a job in any state. */
+/* Make a new job, outside batches, from a job in any state. The job's parts before `at` come along. */
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e);
 
 /* ---- reading texts and figures ---- */
@@ -290,6 +292,14 @@ struct text_span { size_t start, n; const char *kind; int64_t parent; const char
 struct span_list { struct text_span *v; size_t n; struct strings *text; };
 int  store_spans(struct store *s, int64_t job, struct span_list *out, struct err *e);
 void span_list_free(struct span_list *l);
+
+/* A part of a text: from token `start` on, up to the next part, other parameters or another model hold.
+ * NULL: as before. The parameters of the first tokens are those of struct job_input, unless a part begins at
+ * token 0. Lists are in order of `start`. */
+struct text_part { size_t start; const char *parameters, *fingerprint; };
+struct part_list { struct text_part *v; size_t n; struct strings *text; };
+int  store_parts(struct store *s, int64_t job, struct part_list *out, struct err *e);
+void part_list_free(struct part_list *l);
 
 /* window: first token */
 struct metric { size_t window; const char *source, *name; unsigned index; double value; };

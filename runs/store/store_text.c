@@ -269,8 +269,28 @@ static int check_wanted(size_t base, const struct given_text *g, size_t wanted, 
                          n);
 }
 
+/* Let the last part begin at `keep` or before, and begin a part there if there are new parameters. */
+static int settle_parts(struct store *s, int64_t job, size_t keep, const char *parameters, struct err *e)
+{
+    if (db_run(s, e,
+               "INSERT INTO part (job, start, parameters, fingerprint) SELECT ?1, ?2, "
+               "(SELECT parameters FROM part WHERE job = ?1 AND parameters NOT NULL ORDER BY start DESC), "
+               "(SELECT fingerprint FROM part WHERE job = ?1 AND fingerprint NOT NULL ORDER BY start DESC) "
+               "WHERE EXISTS (SELECT 1 FROM part WHERE job = ?1 AND start > ?2) "
+               "ON CONFLICT (job, start) DO UPDATE SET parameters = excluded.parameters, "
+               "fingerprint = excluded.fingerprint",
+               "iz", job, keep) ||
+        db_run(s, e, "DELETE FROM part WHERE job = ?1 AND start > ?2", "iz", job, keep))
+        return -1;
+    return !parameters ? 0
+                       : db_run(s, e,
+                                "INSERT INTO part (job, start, parameters) VALUES (?1, ?2, ?3) "
+                                "ON CONFLICT (job, start) DO UPDATE SET parameters = excluded.parameters",
+                                "izt", job, keep, parameters);
+}
+
 int store_extend(struct store *s, int64_t job, size_t keep, const struct given_text *add, size_t wanted,
-                 bool paused, struct err *e)
+                 const char *parameters, bool paused, struct err *e)
 {
     int32_t *ids = NULL;
     struct text_end end;
@@ -293,8 +313,8 @@ int store_extend(struct store *s, int64_t job, size_t keep, const struct given_t
         rc = check_wanted(keep, add, wanted, e);
     snprintf(text, sizeof text, "from token %zu on, %zu given, to %zu", keep, add ? add->n : 0, wanted);
     if (rc == 0 &&
-        (truncate_text(s, job, keep, ids, &end, e) || append_given(s, job, &end, add, e) ||
-         update_text_facts(s, job, &end, wanted, e) ||
+        (truncate_text(s, job, keep, ids, &end, e) || settle_parts(s, job, keep, parameters, e) ||
+         append_given(s, job, &end, add, e) || update_text_facts(s, job, &end, wanted, e) ||
          db_run(s, e,
                 "UPDATE job SET state = ?2, attempt = attempt + 1, idle = 0, finish_reason = NULL, "
                 "stop_reason = NULL, error = NULL, ended = NULL, text_sha = NULL WHERE id = ?1",
@@ -326,6 +346,30 @@ static int share_spans(struct store *s, int64_t parent, int64_t job, size_t at, 
                   "iizi", job, shared, at, parent);
 }
 
+/* Copy the request. The parameters of a fork that shares no token are its own from the start. */
+static int copy_input(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
+{
+    return db_run(s, e,
+                  "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, coalesce(?3, "
+                  "(SELECT parameters FROM part WHERE job = ?2 AND start = 0 AND ?4 = 0), parameters), "
+                  "metadata, prompt, ids, crc FROM input WHERE job = ?2",
+                  "iitz", job, parent, f->at == 0 ? f->parameters : NULL, f->at);
+}
+
+/* Copy the parts up to token `at`, and begin a part there if there are new parameters. */
+static int copy_parts(struct store *s, int64_t parent, int64_t job, const struct fork_spec *f, struct err *e)
+{
+    if (f->at == 0)
+        return 0;
+    return db_run(s, e,
+                  "INSERT INTO part (job, start, parameters, fingerprint) "
+                  "SELECT ?1, start, parameters, fingerprint FROM part WHERE job = ?2 AND start <= ?3",
+                  "iiz", job, parent, f->at) ||
+                   settle_parts(s, job, f->at, f->parameters, e)
+               ? -1
+               : 0;
+}
+
 int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t *id, struct err *e)
 {
     int32_t *ids = NULL;
@@ -352,10 +396,7 @@ int store_fork(struct store *s, int64_t job, const struct fork_spec *f, int64_t 
         *id = sqlite3_last_insert_rowid(s->db);
         end.link = facts.start;
         snprintf(text, sizeof text, "of job %" PRId64 " at token %zu", job, f->at);
-        rc = db_run(s, e,
-                    "INSERT INTO input (job, parameters, metadata, prompt, ids, crc) SELECT ?1, ifnull(?3, "
-                    "parameters), metadata, prompt, ids, crc FROM input WHERE job = ?2",
-                    "iit", *id, job, f->parameters) ||
+        rc = copy_input(s, job, *id, f, e) || copy_parts(s, job, *id, f, e) ||
                      share_spans(s, job, *id, f->at, e) || chunks_append(s, *id, &end, ids, f->at, e) ||
                      append_given(s, *id, &end, f->add, e) ||
                      update_text_facts(s, *id, &end, f->wanted, e) || event_add(s, *id, 0, "forked", text, e)
@@ -404,6 +445,22 @@ int store_spans(struct store *s, int64_t job, struct span_list *out, struct err 
                                                .text = column_text(q, 4, &out->text, &failed) };
     if (rc)
         span_list_free(out);
+    return rc;
+}
+
+int store_parts(struct store *s, int64_t job, struct part_list *out, struct err *e)
+{
+    bool failed = false;
+    int rc;
+    *out = (struct part_list){0};
+    sqlite3_stmt *q = db_query(
+        s, e, "SELECT start, parameters, fingerprint FROM part WHERE job = ?1 ORDER BY start", "i", job);
+    while ((rc = next_row(s, job, q, &out->v, out->n, sizeof *out->v, failed, e)) == 1)
+        out->v[out->n++] = (struct text_part){ .start = (size_t)sqlite3_column_int64(q, 0),
+                                          .parameters = column_text(q, 1, &out->text, &failed),
+                                          .fingerprint = column_text(q, 2, &out->text, &failed) };
+    if (rc)
+        part_list_free(out);
     return rc;
 }
 
@@ -472,6 +529,7 @@ int store_events(struct store *s, int64_t job, struct event_list *out, struct er
 #define LIST_FREE(name) \
     void name##_free(struct name *l) { free(l->v); strings_free(l->text); *l = (struct name){0}; }
 LIST_FREE(span_list)
+LIST_FREE(part_list)
 LIST_FREE(metric_list)
 LIST_FREE(round_list)
 LIST_FREE(event_list)

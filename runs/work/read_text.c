@@ -8,23 +8,66 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- parts ---- */
+
+int job_parts_read(struct job_parts *p, struct store *s, int64_t job, const char *first, struct err *e)
+{
+    struct part_list l;
+    *p = (struct job_parts){0};
+    if (store_parts(s, job, &l, e))
+        return -1;
+    int rc = (p->v = calloc(l.n + 1, sizeof *p->v)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && !(l.n && l.v[0].start == 0 && l.v[0].parameters))
+        rc = job_parse(&p->v[p->n++].params, first, e);
+    for (size_t i = 0; rc == 0 && i < l.n; i++) {
+        if (!l.v[i].parameters)              /* another model alone */
+            continue;
+        p->v[p->n].start = l.v[i].start;
+        rc = job_parse(&p->v[p->n++].params, l.v[i].parameters, e);
+    }
+    part_list_free(&l);
+    if (rc)
+        job_parts_close(p);
+    return rc;
+}
+
+void job_parts_close(struct job_parts *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        job_close(&p->v[i].params);
+    free(p->v);
+    *p = (struct job_parts){0};
+}
+
 /* ---- replay ---- */
 
-int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
+static struct emit_rules *rules_of(const struct job *job, const struct job_parts *p, const struct config *c)
+{
+    struct emit_rules *rules = calloc(p->n, sizeof *rules);
+    for (size_t i = 0; rules && i < p->n; i++) {
+        const struct job_params *x = &p->v[i].params;
+        rules[i] = (struct emit_rules){ .tokens = job->wanted, .eos = c->eos, .n_eos = c->n_eos,
+                                        .ignore_eos = x->sampling.ignore_eos, .stop = x->stop.v,
+                                        .n_stop = x->stop.n, .on_loop = x->on_loop };
+        if (i + 1 < p->n) {
+            rules[i].next = &rules[i + 1];
+            rules[i].until = p->v[i + 1].start;
+        }
+    }
+    return rules;
+}
+
+int replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_parts *p,
                 const struct config *c, const struct tokenizer *t, bool at_start, struct err *e)
 {
-    *y = (struct replay){ .rules = { .tokens = job->wanted,
-                                     .eos = c->eos,
-                                     .n_eos = c->n_eos,
-                                     .ignore_eos = p->sampling.ignore_eos,
-                                     .stop = p->stop.v,
-                                     .n_stop = p->stop.n,
-                                     .on_loop = p->on_loop } };
+    *y = (struct replay){ .rules = rules_of(job, p, c) };
+    if (!y->rules)
+        return err_set(e, ERR_FAILED, "out of memory");
     sha256_start(&y->sha);
-    if (store_spans(s, job->id, &y->spans, e))
-        return -1;
-    if (emit_open(&y->emit, &y->rules, t, at_start, e)) {
+    if (store_spans(s, job->id, &y->spans, e) || emit_open(&y->emit, y->rules, t, at_start, e)) {
         span_list_free(&y->spans);
+        free(y->rules);
+        y->rules = NULL;
         return -1;
     }
     return 0;
@@ -34,6 +77,7 @@ void replay_close(struct replay *y)
 {
     emit_close(&y->emit);
     span_list_free(&y->spans);
+    free(y->rules);
     *y = (struct replay){0};
 }
 
@@ -190,7 +234,7 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
 int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                   struct err *e)
 {
-    struct job_params p = {0};
+    struct job_parts p = {0};
     struct job_input in = {0};
     struct replay y = {0};
     int32_t *ids = NULL;
@@ -199,10 +243,11 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
     *text = job->tokens ? NULL : calloc(1, 1);
     if (*text)                           /* an empty text needs no model */
         return 0;
-    int rc = store_input(s, job->id, &in, e) || job_parse(&p, in.parameters, e) ||
-                     text_reader_open(r, s, job, &p, e) ||
+    int rc = store_input(s, job->id, &in, e) || job_parts_read(&p, s, job->id, in.parameters, e) ||
+                     text_reader_open(r, s, job, &p.v->params, e) ||
                      store_tokens(s, job->id, 0, job->tokens, &ids, &n_ids, e) ||
-                     replay_open(&y, s, job, &p, &r->config, r->tokenizer, in.prompt_bytes == 0 && !p.chat, e)
+                     replay_open(&y, s, job, &p, &r->config, r->tokenizer,
+                                 in.prompt_bytes == 0 && !p.v->params.chat, e)
                  ? -1
                  : 0;
     if (rc == 0) {
@@ -210,7 +255,7 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
         replay_close(&y);
     }
     free(ids);
-    job_close(&p);
+    job_parts_close(&p);
     job_input_free(&in);
     if (rc) {
         free(*text);

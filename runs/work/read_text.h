@@ -3,6 +3,7 @@
  *     replay_open ... replay_token ... replay_close      one token at a time
  *     job_read_text                                      a whole text as UTF-8
  *     job_read_ids                                       a whole text as token ids
+ *     job_parts_read                                     the parameters of each part of a text
  *
  * The emission (src/text/emit.h) that wrote a text also reads it back, so stop strings and code points
  * that span an interruption come out right. */
@@ -12,16 +13,25 @@
 #include "src/request/job_params.h"
 #include "src/text/emit.h"
 
+/* The parameters of a job, of its first tokens and of each part that extend or fork began with others. New
+ * tokens belong to the last part. {0} is closed. */
+struct job_part { size_t start; struct job_params params; };
+struct job_parts { struct job_part *v; size_t n; };      /* v[0].start is 0 */
+/* `first`: the parameters of struct job_input. */
+int  job_parts_read(struct job_parts *p, struct store *s, int64_t job, const char *first, struct err *e);
+void job_parts_close(struct job_parts *p);
+static inline struct job_params *job_parts_last(const struct job_parts *p) { return &p->v[p->n - 1].params; }
+
 /* The emission of a stored token list, under the rules in the job's parameters. {0} is closed. */
 struct replay {
-    struct emit_rules rules;
+    struct emit_rules *rules;            /* of each part */
     struct emit emit;
     struct span_list spans;
     size_t at;                           /* number of tokens replayed */
     struct sha256 sha;                   /* over the text so far */
 };
 /* Borrows job, p and t. `c` gives the model's EOS ids. `at_start`: the text begins without a prompt. */
-int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_params *p,
+int  replay_open(struct replay *y, struct store *s, const struct job *job, const struct job_parts *p,
                  const struct config *c, const struct tokenizer *t, bool at_start, struct err *e);
 void replay_close(struct replay *y);
 /* Replay `id`, token number y->at. *bytes [*n] is the text that the token adds. Returns whether `extend` or

@@ -158,11 +158,11 @@ static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int i
     size_t bytes;
     if (task_read(t, job, &why))
         return GATE_OPEN;
-    if (!worker_has_model(w, t->job, &t->params) || !worker_has_heads(w, &t->params) ||
+    if (!worker_has_model(w, t->job, t->params) || !worker_has_heads(w, t->params) ||
         task_runs_alone(t, idle))
         return GATE_DRAIN;
     const size_t n_max = task_n_max(t, t->job->wanted);
-    if (n_max && worker_reserve(w, &t->params, n_max, &bytes, &why))
+    if (n_max && worker_reserve(w, t->params, n_max, &bytes, &why))
         return GATE_FULL;
     if (n_max)
         worker_release(w, bytes);        /* task_open reserves it again */

@@ -79,28 +79,31 @@ int task_read(struct task *t, int64_t job, struct err *e)
     if (t->jobs.n != 1)
         return err_set(e, ERR_AGAIN, "job %" PRId64 " was removed", job);
     t->job = &t->jobs.v[0];
-    return job_parse(&t->params, t->input.parameters, e);
+    if (job_parts_read(&t->parts, t->w->store, job, t->input.parameters, e))
+        return TASK_FAILED;
+    t->params = job_parts_last(&t->parts);
+    return 0;
 }
 
 bool task_runs_alone(const struct task *t, int idle)
 {
     enum { DEATHS = 2 };
-    return verify_published(&t->params.draft) || idle >= DEATHS;
+    return verify_published(&t->params->draft) || idle >= DEATHS;
 }
 
 bool task_stays_alone(const struct task *t)
 {
-    return verify_published(&t->params.draft) ||
+    return verify_published(&t->params->draft) ||
            (task_runs_alone(t, t->claim.idle) &&
             checkpoint_committed(t->checkpoint) <= t->result.tokens_before);
 }
 
 void task_forget(struct task *t)
 {
-    job_close(&t->params);
+    job_parts_close(&t->parts);
     job_input_free(&t->input);
     job_list_free(&t->jobs);
-    t->params = (struct job_params){0};
+    t->params = NULL;
     t->input = (struct job_input){0};
     t->jobs = (struct job_list){0};
     t->job = NULL;
@@ -115,13 +118,13 @@ size_t task_n_max(const struct task *t, size_t wanted)
 /* Open the heads that the job drafts with. If they cannot be opened, --drafter auto drafts without them. */
 static int open_heads(struct task *t, struct err *e)
 {
-    if (!(t->params.draft.drafters >> SOURCE_HEADS & 1))
+    if (!(t->params->draft.drafters >> SOURCE_HEADS & 1))
         return 0;
-    if (worker_open_heads(t->w, &t->params, e) == 0) {
+    if (worker_open_heads(t->w, t->params, e) == 0) {
         t->setup.heads = &t->w->engine.heads;
         return 0;
     }
-    if (!t->params.drafter_auto)
+    if (!t->params->drafter_auto)
         return -1;
     snprintf(t->no_heads, sizeof t->no_heads, "drafting without heads: %.400s", e->msg);
     t->setup.draft.drafters &= ~(1u << SOURCE_HEADS);
@@ -136,8 +139,8 @@ static void open_int8(struct task *t, size_t n_max)
     struct engine *g = &w->engine;
     const size_t bytes = model_quantized_bytes(&g->config, g->dev);
     struct err ignored;
-    if (!draft_wants_int8(&t->params.draft, g->dev) ||
-        (!g->int8.mem && (w->n_jobs > 1 || !job_has_room(&t->params, g, n_max, bytes))))
+    if (!draft_wants_int8(&t->params->draft, g->dev) ||
+        (!g->int8.mem && (w->n_jobs > 1 || !job_has_room(t->params, g, n_max, bytes))))
         return;
     const bool made = !g->int8.mem;
     stop_notice_for("the model in 8 bits");
@@ -165,10 +168,10 @@ static int check_job(struct task *t, size_t *n_max, struct err *e)
         return err_set(e, ERR_INPUT, "%zu prompt tokens, %zu wanted: no length for a text", n_prompt,
                        t->claim.wanted);
     const struct job_binding binding = { t->job->seed, t->job->sample, *n_max };
-    if (job_bind(&t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
-        job_check_length(&g->config, n_prompt, t->claim.wanted, t->params.allow_beyond_context, e))
+    if (job_bind(t->params, &g->config, g->tokenizer, g->dir, &binding, e) ||
+        job_check_length(&g->config, n_prompt, t->claim.wanted, t->params->allow_beyond_context, e))
         return -1;
-    t->too_large = worker_reserve(w, &t->params, *n_max, &t->bytes, e) != 0;
+    t->too_large = worker_reserve(w, t->params, *n_max, &t->bytes, e) != 0;
     t->reserved = !t->too_large;
     return t->too_large ? -1 : 0;
 }
@@ -179,11 +182,11 @@ static int prepare(struct task *t, struct err *e)
     struct worker *w = t->w;
     struct engine *g = &w->engine;
     size_t n_max;
-    int rc = worker_open_model(w, t->job, &t->params, e);
+    int rc = worker_open_model(w, t->job, t->params, e);
     t->no_model = rc && e->system;
     if (rc || check_job(t, &n_max, e))
         return -1;
-    t->setup.draft = t->params.draft;
+    t->setup.draft = t->params->draft;
     rc = worker_load_model(w, e);
     t->no_model = rc < 0 && e->system;
     if (rc || open_heads(t, e))
@@ -193,10 +196,10 @@ static int prepare(struct task *t, struct err *e)
         return TASK_ENDS;
     t->setup.buffers = &w->buffers;
     if (worker_open_buffers(w, &t->setup, n_max, e) ||
-        decode_open(&t->decoder, &g->model, &t->params.sampling, &t->setup, t->input.prompt_ids,
+        decode_open(&t->decoder, &g->model, &t->params->sampling, &t->setup, t->input.prompt_ids,
                     t->input.n_prompt, n_max, e) ||
-        replay_open(&t->replay, w->store, t->job, &t->params, &g->config, g->tokenizer,
-                    t->input.prompt_bytes == 0 && !t->params.chat, e))
+        replay_open(&t->replay, w->store, t->job, &t->parts, &g->config, g->tokenizer,
+                    t->input.prompt_bytes == 0 && !t->params->chat, e))
         return -1;
     return 0;
 }
@@ -257,7 +260,7 @@ static void snapshot_notice(struct task *t)
 static void int8_notice(struct task *t)
 {
     char line[160];
-    if (t->setup.draft_model || !draft_wants_int8(&t->params.draft, t->w->engine.dev))
+    if (t->setup.draft_model || !draft_wants_int8(&t->params->draft, t->w->engine.dev))
         return;
     snprintf(line, sizeof line,
              "memory has no room to spare for the model in 8 bits, %zu MiB: drafts are made with the model "
@@ -533,7 +536,7 @@ int task_open(struct task *t, struct err *e)
     open_counters(t);
     open_snapshot_policy(t);
     if (t->out && t->out->begins)
-        t->out->begins(t->out->ctx, &t->decoder, &t->params);
+        t->out->begins(t->out->ctx, &t->decoder, t->params);
     return replay_stored(t, e);
 }
 
@@ -556,7 +559,7 @@ static void free_task(struct task *t)
 {
     snapshot_policy_close(&t->snapshots);
     checkpoint_close(t->checkpoint);
-    if (t->replay.rules.tokens || t->replay.emit.held)
+    if (t->replay.rules)
         replay_close(&t->replay);
     decode_close(&t->decoder);
     if (t->reserved)

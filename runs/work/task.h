@@ -75,7 +75,7 @@ struct task {
     struct work_result result;
     struct job_list jobs; struct job *job;
     struct job_input input;
-    struct job_params params;
+    struct job_parts parts; struct job_params *params;   /* of the last part */
     struct decode_setup setup;
     struct decoder decoder;
     struct replay replay;

@@ -19,7 +19,7 @@ struct edit {
     struct job_list jobs;
     const struct job *job;
     struct job_input in;
-    struct job_params params;
+    struct job_parts parts;
     struct text_reader reader;
     int32_t *given; size_t n_given;              /* the tokens of --append */
     char *text; size_t bytes;                    /* the text of the given tokens */
@@ -32,7 +32,8 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
         return -1;
     d->job = &d->jobs.v[0];
     return model_from_options(o, d->s, &d->job->id, 1, e) || store_input(d->s, d->job->id, &d->in, e) ||
-        job_parse(&d->params, d->in.parameters, e) || text_reader_open(&d->reader, d->s, d->job, &d->params, e) ? -1 : 0;
+        job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
+        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)
@@ -40,10 +41,16 @@ static void edit_close(struct edit *d)
     free(d->given);
     free(d->text);
     text_reader_close(&d->reader);
-    job_close(&d->params);
+    job_parts_close(&d->parts);
     job_input_free(&d->in);
     job_list_free(&d->jobs);
     store_close(d->s);
+}
+
+static int check_length(const struct edit *d, size_t wanted, struct err *e)
+{
+    const struct job_params *p = job_parts_last(&d->parts);
+    return job_check_length(&d->reader.config, d->in.n_prompt, wanted, p->allow_beyond_context, e);
 }
 
 /* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
@@ -75,8 +82,8 @@ static int cut_stop(struct edit *d, size_t *keep, char **rest, size_t *n_rest, s
     struct replay y;
     if (job_read_text(&d->reader, d->s, d->job, &text, &whole, e) ||
         store_tokens(d->s, d->job->id, 0, SIZE_MAX, &ids, &n_ids, e) ||
-        replay_open(&y, d->s, d->job, &d->params, &d->reader.config, d->reader.tokenizer,
-                    d->in.prompt_bytes == 0 && !d->params.chat, e)) {
+        replay_open(&y, d->s, d->job, &d->parts, &d->reader.config, d->reader.tokenizer,
+                    d->in.prompt_bytes == 0 && !d->parts.v->params.chat, e)) {
         free(text);
         free(ids);
         return -1;
@@ -126,10 +133,10 @@ static int extend(struct edit *d, struct err *e)
     int rc = encode_given(d, rest ? rest : "", n_rest, e);
     free(rest);
     wanted = keep + d->n_given + n;
-    if (rc || job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
+    if (rc || check_length(d, wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, false, e);
+    return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, NULL, false, e);
 }
 
 int cmd_extend(const struct options *o, struct err *e)
@@ -180,7 +187,7 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
         return err_set(e, ERR_INPUT,
                        "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", o->at,
                        d->n_given, wanted);
-    if (job_check_length(&d->reader.config, d->in.n_prompt, wanted, d->params.allow_beyond_context, e))
+    if (check_length(d, wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL,

@@ -70,7 +70,7 @@ struct tail {
     struct store *s;
     struct sink out;
     struct text_reader reader;
-    struct job_params params;
+    struct job_parts parts;
     struct replay replay;
     size_t from;                                 /* the first token that is shown */
     size_t at;                                   /* ids: the next token */
@@ -132,12 +132,12 @@ static int tail_open(struct tail *t, const struct job *job, struct err *e)
     if (store_input(t->s, job->id, &in, e))
         return -1;
     bool at_start = in.prompt_bytes == 0;
-    int rc = job_parse(&t->params, in.parameters, e);
+    int rc = job_parts_read(&t->parts, t->s, job->id, in.parameters, e);
     job_input_free(&in);
-    if (rc || text_reader_open(&t->reader, t->s, job, &t->params, e))
+    if (rc || text_reader_open(&t->reader, t->s, job, &t->parts.v->params, e))
         return -1;
-    return replay_open(&t->replay, t->s, job, &t->params, &t->reader.config, t->reader.tokenizer,
-                       at_start && !t->params.chat, e);
+    return replay_open(&t->replay, t->s, job, &t->parts, &t->reader.config, t->reader.tokenizer,
+                       at_start && !t->parts.v->params.chat, e);
 }
 
 /* Prints what is left of a text that has ended, and checks the whole text. */
@@ -206,7 +206,7 @@ int cmd_tail(const struct options *o, struct err *e)
     if (store_from_options(&t.s, o, STORE_READ, e))
         return -1;
     int rc = follow(&t, o->arg[0], e);
-    job_close(&t.params);
+    job_parts_close(&t.parts);
     text_reader_close(&t.reader);
     store_close(t.s);
     return rc;

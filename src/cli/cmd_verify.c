@@ -20,7 +20,7 @@ struct check {
     struct job_list jobs;
     const struct job *job;
     struct job_input in;
-    struct job_params params;
+    struct job_parts parts;
     struct worker worker;                        /* only for its model; the store does not know it */
     struct decoder decoder;
     int32_t *ids; size_t n;
@@ -58,32 +58,43 @@ static int select_tokens(struct check *c, struct err *e)
     return 0;
 }
 
+/* Binds the parameters of every part to the model. */
+static int bind_parts(struct check *c, size_t n_max, struct err *e)
+{
+    const struct engine *g = &c->worker.engine;
+    const struct job_binding binding = { c->job->seed, c->job->sample, n_max };
+    for (size_t i = 0; i < c->parts.n; i++) {
+        struct job_params *p = &c->parts.v[i].params;
+        p->draft = (struct draft_settings){0};
+        p->drafter_auto = false;
+        if (job_bind(p, &g->config, g->tokenizer, g->dir, &binding, e) || job_check_memory(p, g, n_max, 0, e))
+            return -1;
+    }
+    return 0;
+}
+
 static int check_open(struct check *c, struct err *e)
 {
     struct worker *w = &c->worker;
     if (store_from_options(&c->s, c->o, STORE_READ, e) || job_from_word(c->s, c->o->arg[0], &c->jobs, e))
         return -1;
     c->job = &c->jobs.v[0];
-    if (store_input(c->s, c->job->id, &c->in, e) || job_parse(&c->params, c->in.parameters, e))
-        return -1;
-    if (verify_published_refuse(&c->params.draft, c->job->id, e))
+    if (store_input(c->s, c->job->id, &c->in, e) ||
+        job_parts_read(&c->parts, c->s, c->job->id, c->in.parameters, e) ||
+        verify_published_refuse(&c->parts.v->params.draft, c->job->id, e))
         return -1;
     /* store_tokens checks the sums and the chain. */
     if (store_tokens(c->s, c->job->id, 0, SIZE_MAX, &c->ids, &c->n, e) || select_tokens(c, e))
         return -1;
     w->threads = c->o->threads;
     w->device = c->o->device;
-    if (worker_open_model(w, c->job, &c->params, e))
+    if (worker_open_model(w, c->job, &c->parts.v->params, e))
         return -1;
     if (c->job->numerics && strcmp(c->job->numerics, w->engine.dev->numerics))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with numerics %s, here it is %s", c->job->id,
                        c->job->numerics, w->engine.dev->numerics);
     const size_t n_max = c->in.n_prompt + c->n + 1;
-    c->params.draft = (struct draft_settings){0};
-    c->params.drafter_auto = false;
-    const struct job_binding binding = { c->job->seed, c->job->sample, n_max };
-    if (job_bind(&c->params, &w->engine.config, w->engine.tokenizer, w->engine.dir, &binding, e) ||
-        job_check_memory(&c->params, &w->engine, n_max, 0, e) || worker_load_model(w, e))
+    if (bind_parts(c, n_max, e) || worker_load_model(w, e))
         return -1;
     if (c->job->fingerprint && strcmp(c->job->fingerprint, w->fingerprint))
         return err_set(e, ERR_INPUT, "job %" PRId64 " was made with another model than %s holds now",
@@ -96,7 +107,7 @@ static int check_open(struct check *c, struct err *e)
                            c->job->id, i < c->in.n_prompt ? "prompt token" : "token",
                            i < c->in.n_prompt ? i : i - c->in.n_prompt, id, w->engine.config.vocab);
     }
-    return decode_open(&c->decoder, &w->engine.model, &c->params.sampling, NULL, c->in.prompt_ids,
+    return decode_open(&c->decoder, &w->engine.model, &c->parts.v->params.sampling, NULL, c->in.prompt_ids,
                        c->in.n_prompt, n_max, e);
 }
 
@@ -106,15 +117,20 @@ static bool not_stopped(void *ctx, size_t done, size_t of)
     return !stop_signal;
 }
 
-/* Derives the tokens. *at: the first token that differs, or c->n; *own: what the model derives there. */
+/* Derives the tokens, those of each part with its own parameters. *at: the first token that differs, or c->n;
+ * *own: what the model derives there. */
 static int derive(struct check *c, size_t *at, int32_t *own, struct err *e)
 {
     struct decoder *d = &c->decoder;
+    size_t part = 0;
     progress_phase(&c->worker.progress, "verifying", "tokens", c->n);
     for (*at = 0; *at < c->n; ++*at) {
         if (stop_signal)
             return err_set(e, ERR_AGAIN, "stopped by %s after %zu of %zu tokens", stop_signal_name(), *at,
                            c->n);
+        if (part + 1 < c->parts.n && *at == c->parts.v[part + 1].start &&
+            decode_restart(d, d->n_tokens, &c->parts.v[++part].params.sampling, e))
+            return -1;
         if (!c->wanted[*at]) {
             decode_append(d, &c->ids[*at], 1);
             continue;
@@ -176,7 +192,7 @@ int cmd_verify(const struct options *o, struct err *e)
         rc = print_result(&c, at, own, e);
     decode_close(&c.decoder);
     engine_close(&c.worker.engine);
-    job_close(&c.params);
+    job_parts_close(&c.parts);
     job_input_free(&c.in);
     job_list_free(&c.jobs);
     free(c.ids);

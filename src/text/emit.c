@@ -61,20 +61,37 @@ static int check_stop(const struct emit_rules *r, size_t *total, struct err *e)
 
 /* ---- the interface ---- */
 
+/* Lets the matches of the rules' stop strings begin. m->match has room for them, and their tables follow. */
+static void start_matches(struct emit *m)
+{
+    const struct emit_rules *r = m->rules;
+    uint16_t *fail = m->fail;
+    for (size_t i = 0; i < r->n_stop; i++) {
+        match_start(&m->match[i], r->stop[i], strlen(r->stop[i]), fail);
+        fail += m->match[i].n;
+    }
+}
+
 int emit_open(struct emit *m, const struct emit_rules *rules, const struct tokenizer *t, bool at_start,
               struct err *e)
 {
-    size_t total;
+    size_t total, bytes = 0, n_stop = 0;
+    bool loops = false;
     *m = (struct emit){ .rules = rules, .stop_token = -1,
                         .finish = rules->tokens ? FINISH_NONE : FINISH_LENGTH };
-    if (check_stop(rules, &total, e))
-        return -1;
+    for (const struct emit_rules *r = rules; r; r = r->next) {
+        if (check_stop(r, &total, e))
+            return -1;
+        bytes = MAX(bytes, total * sizeof *m->fail);
+        n_stop = MAX(n_stop, r->n_stop);
+        loops |= r->on_loop != ON_LOOP_OFF;
+    }
     decode_stream_start(&m->stream, t, at_start, true);
     /* room for less than a stop string, then the bytes of a token and of a flush */
     m->held_max = STOP_STRING_BYTES_MAX + 2 * decode_stream_max(t);
     m->held = malloc(m->held_max);
-    m->match = malloc(rules->n_stop * sizeof *m->match + total * sizeof(uint16_t) + 1);
-    if (rules->on_loop != ON_LOOP_OFF && loop_open(&m->loop, e)) {
+    m->match = malloc(n_stop * sizeof *m->match + bytes + 1);
+    if (loops && loop_open(&m->loop, e)) {
         emit_close(m);
         return -1;
     }
@@ -82,11 +99,8 @@ int emit_open(struct emit *m, const struct emit_rules *rules, const struct token
         emit_close(m);
         return err_set(e, ERR_FAILED, "no memory for the text's end (%zu bytes)", m->held_max);
     }
-    uint16_t *fail = (uint16_t *)(void *)(m->match + rules->n_stop);
-    for (size_t i = 0; i < rules->n_stop; i++) {
-        match_start(&m->match[i], rules->stop[i], strlen(rules->stop[i]), fail);
-        fail += m->match[i].n;
-    }
+    m->fail = (uint16_t *)(void *)(m->match + n_stop);
+    start_matches(m);
     return 0;
 }
 
@@ -144,12 +158,34 @@ static void show(struct emit *m, size_t keep, const char **out, size_t *n)
     m->n_held = keep;
 }
 
+static bool same_stop(const struct emit_rules *a, const struct emit_rules *b)
+{
+    bool same = a->n_stop == b->n_stop;
+    for (size_t i = 0; same && i < a->n_stop; i++)
+        same = strcmp(a->stop[i], b->stop[i]) == 0;
+    return same;
+}
+
+/* Before each token: takes the rules of the part that begins with it. Held bytes come out with the token. */
+static void follow_rules(struct emit *m)
+{
+    const struct emit_rules *old = m->rules;
+    if (!old->next || m->n < old->until)
+        return;
+    m->rules = old->next;
+    if (!same_stop(old, m->rules))
+        start_matches(m);
+    if (m->loop && old->on_loop != m->rules->on_loop)
+        loop_restart(m->loop);
+}
+
 void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
 {
-    const struct emit_rules *r = m->rules;
     size_t keep = 0;
     assert(m->finish == FINISH_NONE);
     drop_shown(m);
+    follow_rules(m);
+    const struct emit_rules *r = m->rules;
     for (size_t i = 0; !r->ignore_eos && i < r->n_eos; i++)
         if (r->eos[i] == id) {
             m->finish = FINISH_STOP;
@@ -159,7 +195,8 @@ void emit_token(struct emit *m, int32_t id, const char **out, size_t *n)
             return;
         }
     m->n++;
-    const bool repeats = m->loop && loop_token(m->loop, id), stop = repeats && r->on_loop == ON_LOOP_STOP;
+    const bool found = m->loop && loop_token(m->loop, id), repeats = found && r->on_loop != ON_LOOP_OFF;
+    const bool stop = repeats && r->on_loop == ON_LOOP_STOP;
     m->repetitions += repeats;
     if (add_token(m, id) || ((stop || m->n == r->tokens) && add_flush(m)))
         m->finish = FINISH_STOP;
@@ -177,6 +214,7 @@ void emit_given(struct emit *m, int32_t id, const char **out, size_t *n)
 {
     assert(m->finish == FINISH_NONE);
     drop_shown(m);
+    follow_rules(m);
     m->n++;
     if (m->loop)
         loop_given(m->loop, id);

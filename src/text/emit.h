@@ -16,6 +16,9 @@
  *                FINISH_REPETITION.
  *   length       FINISH_LENGTH.
  *
+ * Rules may change within a text, where `extend` or `fork` began a part with other parameters. If stop
+ * strings or the loop rule change there, both start anew: no stop string spans the border.
+ *
  * At an end, the bytes of an unfinished code point or byte run come out as decoding the whole list gives
  * them. A stop string that only those bytes complete still ends the text. */
 #pragma once
@@ -32,6 +35,7 @@ struct emit_rules {                         /* borrowed by an open emit */
     bool ignore_eos;                        /* an EOS is an ordinary token */
     const char *const *stop; size_t n_stop; /* stop strings: UTF-8, none empty */
     enum on_loop on_loop;
+    const struct emit_rules *next; size_t until;    /* the rules of the tokens from `until` on; NULL: these */
 };
 
 struct emit {
@@ -43,7 +47,8 @@ struct emit {
     char *held; size_t n_held, held_max;    /* bytes not shown yet, after the n_shown of the last call */
     size_t n_shown;
     struct stop_match *match;               /* how much of each stop string the text ends with */
-    struct loop *loop;                      /* NULL with ON_LOOP_OFF; loop_current locates a repetition */
+    uint16_t *fail;                         /* the tables of all matches */
+    struct loop *loop;                      /* NULL if all rules have ON_LOOP_OFF; loop_current locates it */
     size_t repetitions;                     /* how often the loop rule has fired */
 };
 

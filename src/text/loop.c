@@ -83,6 +83,12 @@ static void end_run(struct loop *l)
     l->score = l->repeats = l->distance = l->highest = 0;
 }
 
+void loop_restart(struct loop *l)
+{
+    end_run(l);
+    l->ended = false;
+}
+
 void loop_given(struct loop *l, int32_t id)
 {
     l->ended = false;

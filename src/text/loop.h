@@ -46,6 +46,8 @@ void loop_close(struct loop *l);     /* NULL is allowed */
 bool loop_token(struct loop *l, int32_t id);
 /* Adds a token that was given, not sampled: it is remembered but does not count. */
 void loop_given(struct loop *l, int32_t id);
+/* Lets the score begin at 0, as if the rule began here with the tokens before it known. */
+void loop_restart(struct loop *l);
 /* Whether the text is inside a repetition that was found; *r describes it. */
 bool loop_current(const struct loop *l, struct repetition *r);
 /* Whether the last token ended a repetition that had been found; *r describes it. */
