@@ -14,10 +14,7 @@ comma := ,
 # One build directory per configuration: switching flags never mixes objects.
 BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
-# CUDA=1 insists on an nvcc, which `make deps CUDA=1` installs into build/nvcc. The program loads the CUDA
-# driver when it starts, and works without one.
-NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc build/nvcc/bin/nvcc))
-CUDA ?= $(if $(NVCC),1,0)
+include cuda.mk
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
           -Wno-missing-field-initializers
@@ -26,18 +23,6 @@ LDLIBS  = -lsqlite3 -lz -lm -lpthread -ldl
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDLIBS += -fsanitize=$(SAN)
-endif
-
-ifeq ($(CUDA),1)
-ifeq ($(NVCC)$(filter deps,$(MAKECMDGOALS)),)
-$(error CUDA=1, but no nvcc was found: make deps CUDA=1, or NVCC=/path/to/nvcc, or CUDA=0)
-endif
-# All configurations share the compiled kernels: they do not depend on the switches of the C compiler.
-CU     := build/cu
-CUBINS := $(CU)/sm_80.cubin $(CU)/sm_89.cubin $(CU)/sm_90a.cubin $(CU)/compute_80.ptx
-NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
-$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: \
-    CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
 endif
 
 SRC   := $(filter-out src/cli/main.c,$(wildcard src/*/*.c ngram/*.c kvmgr/*.c runs/*/*.c kernels/*.c))
@@ -60,26 +45,6 @@ $(BUILD)/labbench: $(patsubst %,$(BUILD)/%.o,$(wildcard tests/labbench/*.c)) $(T
 $(TESTS): $(BUILD)/%: $(BUILD)/tests/%.c.o $(TEST_OBJ)
 $(BUILD)/longhand $(BUILD)/longhand-test $(BUILD)/labbench $(TESTS): $(LIB)
 	$(CC) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
-
-# Builds with and without CUDA share a directory. Two objects differ, and are rebuilt when CUDA changes.
-$(BUILD)/kernels/cuda.c.o $(BUILD)/kernels/cuda_images.c.o: $(BUILD)/cuda-$(CUDA)
-$(BUILD)/cuda-$(CUDA):
-	@mkdir -p $(@D) && rm -f $(BUILD)/cuda-* && touch $@
-ifeq ($(CUDA),1)
-$(BUILD)/kernels/cuda_images.c.o: $(CUBINS)
-$(CU)/%.cubin: kernels/cu_all.cu
-	@mkdir -p $(@D)
-	$(NVCC) -cubin -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
-$(CU)/%.ptx: kernels/cu_all.cu
-	@mkdir -p $(@D)
-	$(NVCC) -ptx -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
-# A source that was renamed since the kernels were compiled does not stop make.
-kernels/%.cu: ;
-cuda-note:
-else
-cuda-note: longhand
-	@echo "CUDA was not built: $(if $(NVCC),CUDA=0,no nvcc was found; make deps CUDA=1 installs one)"
-endif
 
 # The kernels: full optimisation, and for each twin the instructions that it uses.
 $(BUILD)/kernels/%.c.o $(BUILD)/tests/emulated/%.c.o: \

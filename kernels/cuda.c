@@ -26,6 +26,8 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
     return -1;
 }
 
+bool device_cuda_is_refused(void) { return false; }
+
 #else
 #include <cuda.h>
 #include <dlfcn.h>
@@ -75,17 +77,42 @@ struct cuda {
     pthread_mutex_t lock;                    /* protects the pinned memory */
 };
 
-static int load(char *why, size_t size)
+/* Cubins of a toolkit load in every driver of the same major version of CUDA or a later one. */
+enum { CUDA_NEEDED = CUDA_VERSION / 1000 * 1000, DRIVER_NEEDED = CUDA_VERSION >= 13000 ? 580 : 525 };
+static bool refused_;
+
+bool device_cuda_is_refused(void) { return refused_; }
+
+/* Opens the driver's library and checks its version, before any call that an old driver lacks. */
+static int load_library(void **lib, char *why, size_t size)
 {
-    static void *lib;
-    if (!lib && !(lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) {
+    int version = 0;
+    if (!*lib && !(*lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) {
         snprintf(why, size, "no NVIDIA driver (libcuda.so.1)");
         return -1;
     }
+    void *f = dlsym(*lib, "cuDriverGetVersion");
+    memcpy(&cu.cuDriverGetVersion_, &f, sizeof f);
+    if (f && cu.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < CUDA_NEEDED) {
+        snprintf(why, size, "the NVIDIA driver is too old: it supports CUDA up to %d.%d, this program needs "
+                 "CUDA %d.%d (driver %d or newer)", version / 1000, version % 1000 / 10, CUDA_NEEDED / 1000,
+                 CUDA_NEEDED % 1000 / 10, DRIVER_NEEDED);
+        refused_ = true;
+        return -1;
+    }
+    return 0;
+}
+
+static int load(char *why, size_t size)
+{
+    static void *lib;
+    if (load_library(&lib, why, size))
+        return -1;
 #define X(name, version) \
     { void *f = dlsym(lib, #name #version); \
       if (!f) { \
           snprintf(why, size, "the NVIDIA driver is too old: it lacks %s", #name #version); \
+          refused_ = true; \
           return -1; \
       } \
       memcpy(&cu.name##_, &f, sizeof f); }
@@ -473,6 +500,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
             .graph_end = cuda_graph_end };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%s: %s", c->d.name, c->d.error);
+        refused_ = true;
         if (c->context)
             cuda_close(&c->d);
         else

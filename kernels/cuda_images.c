@@ -17,6 +17,8 @@
 IMAGE(sm_80, "sm_80.cubin")
 IMAGE(sm_89, "sm_89.cubin")
 IMAGE(sm_90a, "sm_90a.cubin")
+IMAGE(sm_100, "sm_100.cubin")
+IMAGE(sm_120, "sm_120.cubin")
 IMAGE(compute_80, "compute_80.ptx")
 static struct cuda_image image(const char *from, const char *end)
 {
@@ -31,6 +33,8 @@ static size_t images(struct cuda_image *to)
     to[n++] = image(cuda_sm_80, cuda_sm_80_end);
     to[n++] = image(cuda_sm_89, cuda_sm_89_end);
     to[n++] = image(cuda_sm_90a, cuda_sm_90a_end);
+    to[n++] = image(cuda_sm_100, cuda_sm_100_end);
+    to[n++] = image(cuda_sm_120, cuda_sm_120_end);
     to[n++] = image(cuda_compute_80, cuda_compute_80_end);
 #endif
     to[n] = (struct cuda_image){ NULL, 0 };
@@ -52,7 +56,10 @@ static const char *word_after(const struct cuda_image *i, const char *mark, char
 const char *cuda_image_arch(const struct cuda_image *i, char text[16])
 {
     char word[16];
-    if (i->size > 64 && memcmp(i->data, "\177ELF", 4) == 0) {
+    if (i->size > 64 && memcmp(i->data, "\177ELF\2\1\1\63\7", 9) == 0) {    /* CUDA 12, up to sm_90a */
+        const unsigned flags = (unsigned char)i->data[0x31];
+        snprintf(text, 16, "sm_%u%s", (unsigned)(unsigned char)i->data[0x30], flags & 8 ? "a" : "");
+    } else if (i->size > 64 && memcmp(i->data, "\177ELF", 4) == 0) {
         const unsigned sm = (unsigned char)i->data[0x31];      /* e_flags, second byte */
         word_after(i, "-arch ", word);
         const bool same = strncmp(word, "sm_", 3) == 0 && (unsigned)atoi(word + 3) == sm;

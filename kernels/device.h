@@ -300,6 +300,9 @@ bool device_is_added(const char *word);
 /* Number of GPUs that can be opened; 0 with the reason in why. A build without CUDA and a machine without a
  * driver have none. */
 size_t device_cuda_count(char *why, size_t why_size);
-/* The architectures for which this binary has kernels, read from the images: "sm_80 sm_89 sm_90a compute_80";
- * "" without CUDA. */
+/* Whether one of the two failed although this machine has a GPU or its driver: the driver is too old, or the
+ * GPU did not open. */
+bool device_cuda_is_refused(void);
+/* The architectures for which this binary has kernels, read from the images: "sm_80 sm_89 .. compute_80"; ""
+ * without CUDA. */
 const char *device_cuda_images(char *text, size_t size);

@@ -7,7 +7,7 @@ static char images[128];
 
 static void images_say_what_they_are_for(void)
 {
-    CHECK(strcmp(images, "sm_80 sm_89 sm_90a compute_80") == 0, "%s", images);
+    CHECK(strcmp(images, "sm_80 sm_89 sm_90a sm_100 sm_120 compute_80") == 0, "%s", images);
 }
 
 static void every_gpu_gets_the_code_made_for_it_or_the_closest(void)
@@ -15,7 +15,9 @@ static void every_gpu_gets_the_code_made_for_it_or_the_closest(void)
     static const struct { int major, minor; const char *arch, *numerics; } gpu[] = {
         { 8, 0, "sm_80", "cuda-sm_80-1" }, { 8, 6, "sm_80", "cuda-sm_80-on-86-1" }, { 8, 9, "sm_89",
             "cuda-sm_89-1" }, { 9, 0, "sm_90a", "cuda-sm_90a-1" },
-        { 10, 0, "compute_80", "cuda-ptx_80-on-100-1" }, { 12, 0, "compute_80", "cuda-ptx_80-on-120-1" },
+        { 10, 0, "sm_100", "cuda-sm_100-1" }, { 10, 3, "sm_100", "cuda-sm_100-on-103-1" },
+        { 12, 0, "sm_120", "cuda-sm_120-1" }, { 12, 1, "sm_120", "cuda-sm_120-on-121-1" },
+        { 11, 0, "compute_80", "cuda-ptx_80-on-110-1" },
         { 7, 5, NULL, NULL },
     };
     char arch[16], id[32];
