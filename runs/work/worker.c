@@ -61,7 +61,7 @@ static bool show_hashing(void *ctx, size_t done, size_t of)
 bool worker_has_model(const struct worker *w, const struct job *job, const struct job_params *p)
 {
     const struct engine *g = &w->engine;
-    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute &&
+    return g->path[0] && strcmp(g->path, job->model) == 0 && g->compute == p->compute && g->weights == p->weights &&
                 (g->kv == p->kv || g->dev->kv_type == p->kv) &&
                 strcmp(g->scaling, p->scaling ? p->scaling : "") == 0 &&
                 device_choice_matches(w->device, g->dev->numerics, job->numerics) && !*g->dev->error &&
@@ -79,7 +79,7 @@ int worker_open_model(struct worker *w, const struct job *job, const struct job_
     w->loaded = false;
     w->heads_path[0] = 0;
     const struct engine_spec spec = { job->model, p->compute, p->scaling, w->threads,
-                                      w->device,  job->numerics, p->kv };
+                                      w->device,  job->numerics, p->kv, p->weights };
     if (engine_open(g, &spec, e) == 0)
         return 0;
     g->path[0] = 0;
@@ -94,7 +94,7 @@ int worker_load_model(struct worker *w, struct err *e)
     stop_notice_for("the model to be read");
     progress_phase(&w->progress, "checking the model", "bytes", 0);
     model_files_free(&w->files);
-    int rc = model_fingerprint(w->fingerprint, &w->files, g->dir, g->pool, show_hashing, w, e);
+    int rc = model_fingerprint(w->fingerprint, &w->files, g->dir, g->weights, g->pool, show_hashing, w, e);
     if (rc == 0 && (rc = engine_load(g, &w->progress, e)) == 0)
         w->loaded = true;
     /* if the files changed meanwhile, configuration, weights and fingerprint may not belong together */

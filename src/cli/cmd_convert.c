@@ -197,7 +197,7 @@ static int write_file(struct convert *c, struct err *e)
 
 static int open_model(struct convert *c, struct err *e)
 {
-    static const enum weights of[] = { WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };
+    static const enum weights of[] = { WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };     /* as the option lists them */
     if (model_dir(c->dir, c->o, e))
         return -1;
     if (model_is_file(c->dir))

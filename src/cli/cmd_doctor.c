@@ -77,7 +77,7 @@ static void check_disk(struct visit *v)
 static int keep(struct visit *v, const struct model_use *u, struct err *e)
 {
     char fingerprint[FINGERPRINT_BYTES];
-    return model_keep(v->s, u->model, v->o->threads, u->fingerprint, fingerprint, e);
+    return model_keep(v->s, u->model, v->o->threads, WEIGHTS_AS_IS, u->fingerprint, fingerprint, e);
 }
 
 static int check_model(struct visit *v, const struct model_use *u, struct err *e)

@@ -33,7 +33,7 @@ int model_from_options(const struct options *o, struct store *s, const int64_t *
 int model_of_work(const struct options *o, struct store *s, struct err *e);
 /* Keep in the store what reading the texts of the model in `dir` needs. *fingerprint receives its
  * fingerprint. `want`: ERR_INPUT, and nothing is kept, if it is another one; NULL: any. */
-int model_keep(struct store *s, const char *dir, size_t threads, const char *want,
+int model_keep(struct store *s, const char *dir, size_t threads, enum weights weights, const char *want,
                char fingerprint[FINGERPRINT_BYTES], struct err *e);
 /* --parallel: *n is 0 for auto. */
 int parallel_from_options(const struct options *o, size_t *n, struct err *e);

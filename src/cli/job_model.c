@@ -14,7 +14,7 @@ static bool not_stopped(void *ctx, size_t done, size_t of)
     return !stop_signal;
 }
 
-int model_keep(struct store *s, const char *dir, size_t threads, const char *want,
+int model_keep(struct store *s, const char *dir, size_t threads, enum weights weights, const char *want,
                char fingerprint[FINGERPRINT_BYTES], struct err *e)
 {
     struct config c;
@@ -25,7 +25,12 @@ int model_keep(struct store *s, const char *dir, size_t threads, const char *wan
     struct pool *pool = pool_open(threads ? threads : pool_default_threads());
     if (!pool)
         return err_set(e, ERR_FAILED, "--threads: cannot start %zu threads", threads);
-    int rc = model_fingerprint(fingerprint, &f, dir, pool, not_stopped, NULL, e);
+    int rc = model_fingerprint(fingerprint, &f, dir, weights, pool, not_stopped, NULL, e);
+    /* the fingerprint that is wanted may be one of --weights */
+    for (enum weights w = WEIGHTS_Q8_0; want && w <= WEIGHTS_Q4_0 && rc == 0 && strcmp(want, fingerprint); w++) {
+        model_files_free(&f);
+        rc = model_fingerprint(fingerprint, &f, dir, w, pool, not_stopped, NULL, e);
+    }
     pool_close(pool);
     if (rc > 0)
         return err_set(e, ERR_AGAIN, "stopped by %s before %s was read", stop_signal_name(), dir);
@@ -55,7 +60,7 @@ static int find_moved(const struct options *o, struct store *s, char path[PATH_B
         return -1;
     if (model_absolute_path(path, dir))
         return err_set(e, ERR_INPUT, "--model: %s: %s", dir, strerror(errno));
-    return model_keep(s, path, o->threads, NULL, fingerprint, e);
+    return model_keep(s, path, o->threads, (enum weights)o->weights, NULL, fingerprint, e);
 }
 
 int model_from_options(const struct options *o, struct store *s, const int64_t *ids, size_t n, struct err *e)

@@ -27,6 +27,7 @@ struct engine {                      /* {0} is closed */
     struct pool *pool;
     struct device *dev;
     enum dtype compute, kv;          /* as requested; kv DT_OTHER: auto */
+    enum weights weights;            /* as requested */
     struct tensors tensors;          /* headers only; engine_load closes them */
     struct model model;              /* before engine_load: only the fields that sizes are computed from */
     struct model int8;               /* where drafting wants it (engine_int8) */
@@ -39,6 +40,7 @@ struct engine_spec {
     const char *scaling; size_t threads;           /* NULL: the model's own; 0: the default */
     const char *device, *numerics;                 /* see src/model/device_choice.h */
     enum dtype kv;                                 /* DT_OTHER: auto */
+    enum weights weights;
 };
 
 /* Opens configuration (with context scaling), tokenizer, CPU operations, threads, device, and the headers

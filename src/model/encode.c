@@ -6,6 +6,8 @@
 
 enum { BLOCK = 32, ID_F32 = 0, ID_Q4_0 = 2, ID_Q8_0 = 8, ID_BF16 = 30 };
 
+const char *const weights_names[4] = { "as-is", "q8_0", "q4_0", "bf16" };
+
 static const struct gguf_type *type_of(uint32_t id)
 {
     const struct gguf_type *t = gguf_types;

@@ -7,8 +7,6 @@
 #include "src/model/gguf.h"
 #include "src/model/tensors.h"
 
-enum weights { WEIGHTS_AS_IS, WEIGHTS_BF16, WEIGHTS_Q8_0, WEIGHTS_Q4_0 };
-
 /* Encodes n weights (a multiple of the type's block) of type `from`: BF16, F16 or F32. False: a weight is not
  * finite, or its block needs a scale beyond the largest 16-bit float. */
 bool encode_row(void *to, const struct gguf_type *type, const void *src, enum dtype from, size_t n);

@@ -186,7 +186,7 @@ static int begin(struct sha256 *h, struct model_files *small, struct tensors *ts
     return rc;
 }
 
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
                       struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e)
 {
     struct tensors ts = { 0 };
@@ -206,6 +206,10 @@ int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, co
     for (size_t i = 0; i < ts.n && rc == 0; i++) {
         p.t = &ts.t[i];
         rc = add_tensor(&h, &p, pool, &r, e);
+    }
+    if (weights != WEIGHTS_AS_IS) {
+        sha256_add(&h, "weights ", 8);
+        sha256_add(&h, weights_names[weights], strlen(weights_names[weights]) + 1);
     }
     sha256_end(&h, digest);
     for (size_t i = 0; i < sizeof digest; i++)

@@ -6,13 +6,15 @@
  *   - for config.json, generation_config.json and tokenizer.json: name, size and SHA-256 (size 0 and zeros if
  *     the file is missing);
  *     For a GGUF model: "longhand gguf 1", and size and SHA-256 of each file's header instead;
- *   - for every tensor by name: name, type, shape, and the SHA-256 of each MiB of its data.
+ *   - for every tensor by name: name, type, shape, and the SHA-256 of each MiB of its data;
+ *   - for weights that are encoded while they are read (--weights): "weights q8_0" or "weights q4_0".
  *
  * Each item ends with a NUL or has a fixed size (64 bit, little-endian), so no two models give one
  * sequence of bytes. The threads of the pool hash the pieces; the value does not depend on their number. */
 #pragma once
 #include "kernels/pool.h"
 #include "src/base/base.h"
+#include "src/model/tensors.h"
 
 enum { FINGERPRINT_BYTES = 65 };         /* 64 hexadecimal digits and a NUL */
 
@@ -34,5 +36,5 @@ void model_files_free(struct model_files *f);
 
 /* The fingerprint of the model at `place`. *files (may be NULL) receives the small files; model_files_free.
  * Returns 1 if `progress` (may be NULL) stopped it; *files is closed then, and after a failure. */
-int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place,
+int model_fingerprint(char out[FINGERPRINT_BYTES], struct model_files *files, const char *place, enum weights weights,
                       struct pool *pool, fingerprint_progress *progress, void *ctx, struct err *e);

@@ -376,7 +376,8 @@ static int find_merges(const struct vocabulary *v, struct score_merge **out, siz
                                                    (uint32_t)k, (uint32_t)(chars - k), (uint32_t)a, (uint32_t)b };
         }
     }
-    qsort(*out, *n, sizeof **out, by_score);
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_score);
     return 0;
 }
 

@@ -319,7 +319,7 @@ int model_open(struct model *m, const char *dir, const struct model_setup *s, st
                          .pool = s->pool, .head_dim = dev->head_dim(dev, s->config->head_dim) };
     if ((size_t)snprintf(m->path, sizeof m->path, "%s", dir) >= sizeof m->path)
         return err_set(e, ERR_INPUT, "model directory: name of more than %zu bytes", sizeof m->path - 1);
-    int rc = tensors_open(&ts, dir, e) || build(&l, dir) ? -1 : 0;
+    int rc = tensors_open_as(&ts, dir, s->weights, s->config->tied, e) || build(&l, dir) ? -1 : 0;
     tensors_close(&ts);
     if (rc)
         model_close(m);

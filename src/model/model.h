@@ -49,6 +49,7 @@ struct model_setup {
     const struct ops *ops;
     struct pool *pool;
     model_progress *progress; void *ctx; /* progress may be NULL */
+    enum weights weights;                /* of model_open */
 };
 
 /* The bytes that model_open or, with ts NULL, model_random will hold, from the configuration alone. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/model/encode.h"
 #include "src/model/gguf_model.h"
 #include "src/model/safetensors.h"
 
@@ -38,6 +39,16 @@ int tensors_open(struct tensors *ts, const char *place, struct err *e)
         return -1;
     *ts = gguf_take_tensors(&m);
     return 0;
+}
+
+int tensors_open_as(struct tensors *ts, const char *place, enum weights w, bool tied, struct err *e)
+{
+    if (tensors_open(ts, place, e))
+        return -1;
+    if (w == WEIGHTS_AS_IS || tensors_encode(ts, w, tied, e) == 0)
+        return 0;
+    tensors_close(ts);
+    return -1;
 }
 
 int model_file_read(char **data, size_t *n, char *path, size_t size, const char *place, const char *name,

@@ -9,6 +9,8 @@ bool model_is_file(const char *place);
 int config_read(struct config *c, const char *place, struct err *e);
 /* Opens its tensors. ERR_INPUT names the file, the tensor and the value. */
 int tensors_open(struct tensors *ts, const char *place, struct err *e);
+/* And encodes them as --weights says. tied: the model's. */
+int tensors_open_as(struct tensors *ts, const char *place, enum weights w, bool tied, struct err *e);
 /* Reads a small file of a model by the name that Hugging Face gives it. *data is NULL if there is none. A GGUF model
  * has config.json, generation_config.json, tokenizer.json and tokenizer_config.json, made from its metadata. `path`
  * receives what messages call the file. */

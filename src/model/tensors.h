@@ -9,6 +9,10 @@
 #include "kernels/ops.h"
 #include "src/base/base.h"
 
+/* --weights: how matrices are encoded while they are read or converted (encode.h). */
+enum weights { WEIGHTS_AS_IS, WEIGHTS_Q8_0, WEIGHTS_Q4_0, WEIGHTS_BF16 };
+extern const char *const weights_names[4];
+
 struct gguf_type;
 
 enum { TENSORS_MAX = 1000000, TENSOR_NAME_MAX = 4096, TENSOR_DIMS_MAX = 8, TENSOR_NAME_SHOWN = 200 };

@@ -107,7 +107,7 @@ static int find_model(struct batch *b, struct batch_model **out, const char *nam
             return no_memory(e);
         b->n_models++;
         const struct engine_spec spec = { dir, option_compute(b->o), b->o->context_scaling, b->o->threads,
-                                          b->o->device, NULL, option_kv(b->o->kv_dtype) };
+                                          b->o->device, NULL, option_kv(b->o->kv_dtype), (enum weights)b->o->weights };
         m->failed = find_model_dir(dir, name, what, &m->why) || output_check_model(b->o, dir, &m->why) ||
                     engine_open(&m->engine, &spec, &m->why);
     }

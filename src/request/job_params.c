@@ -17,7 +17,7 @@ const char *const job_compute_names[2] = { "bf16", "f32" },
                   *const job_kv_names[3] = { "auto", "int16", "bf16" },
                   *const job_lead_names[3] = { "first", "all", "root" },
                   *const job_verifier_names[2] = { "exact", "paper" },
-                  *const job_weight_names[2] = { "int8", "model" };
+                  *const job_weight_names[2] = { "int8", "model" }, *const job_encoded_names[2] = { "q8_0", "q4_0" };
 const struct job_policy job_policies[JOB_POLICIES] = { { "full", KV_FULL }, { "static", KV_STATIC },
     { "dynamic", KV_DYNAMIC }, { "window", KV_WINDOW }, { "mean", KV_MEAN }, { "auto", KV_AUTO } };
 
@@ -322,6 +322,8 @@ static void members_of(struct reader *r, struct job_params *p)
     p->kv = p->compute == DT_F32 ? DT_OTHER : DT_BF16;       /* of a job that an older version stored */
     if (has(r, "kv_dtype"))
         p->kv = option_kv(WORD_OF(r, "kv_dtype", job_kv_names));
+    if (has(r, "weights"))
+        p->weights = (enum weights)WORD_OF(r, "weights", job_encoded_names) + 1;
     p->scaling = text_of(r, "context_scaling");
     p->allow_beyond_context = bool_of(r, "allow_beyond_context");
     struct reader d = *r;

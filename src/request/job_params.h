@@ -22,6 +22,7 @@
  *     "min_tokens" "ignore_eos" "stop" [..] "on_loop"
  *     "chat"                   null, or the form of the prompt: {"template", "system", "thinking", "date"}
  *     "compute" "kv_dtype"     a job without "kv_dtype" was stored by an older version and uses bf16
+ *     "weights"                only if not as-is: the word of --weights
  *     "context_scaling"        null: the model's own
  *     "allow_beyond_context"
  *     "drafting"               {"drafter": "auto", "none" or a list, "heads_file", "tree", "ngram_k",
@@ -43,6 +44,7 @@ struct job_params {                  /* {0} is closed */
     enum on_loop on_loop;
     bool chat;                       /* the text follows the opening of the assistant's turn */
     enum dtype compute, kv;          /* kv DT_OTHER: auto */
+    enum weights weights;
     const char *scaling;             /* or NULL */
     bool allow_beyond_context;
     struct draft_settings draft;

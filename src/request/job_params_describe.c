@@ -149,6 +149,8 @@ static int members(struct json_writer *w, const struct description *x)
     jw_number(w, "temperature", s->temperature);
     jw_int(w, "top_k", s->top_k);
     jw_number(w, "top_p", s->top_p);
+    if (x->g->weights != WEIGHTS_AS_IS)
+        jw_text(w, "weights", weights_names[x->g->weights]);
     jw_close(w, '}');
     return 0;
 }

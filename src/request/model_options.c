@@ -28,7 +28,7 @@ int options_open_engine(struct engine *g, const struct options *o, struct err *e
     if (model_dir(dir, o, e))
         return -1;
     return engine_open(g, &(struct engine_spec){ dir, option_compute(o), o->context_scaling, o->threads,
-        o->device, NULL, option_kv(o->kv_dtype) }, e);
+        o->device, NULL, option_kv(o->kv_dtype), (enum weights)o->weights }, e);
 }
 
 static int check_chat_options(const struct options *o, struct err *e)

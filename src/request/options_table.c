@@ -169,7 +169,11 @@ const struct option options_table[] = {
       "Where to compute. auto: the first GPU that can hold the model, else the CPU (train: the CPU). "
       "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
       .value = "auto" },
-    { "weights", "", "as-is", VERBS_MAKE, CHOICE, F(weights), MODELS, HIDDEN, "", .value = "as-is" },
+    { "weights", "", "as-is|q8_0|q4_0",
+      VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, CHOICE, F(weights),
+      MODELS, 0,
+      "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of convert "
+      "would write. Verbs about jobs need it with --model, for jobs that have it.", .value = "as-is" },
     { "weights", "", "bf16|q8_0|q4_0", VERB_CONVERT, CHOICE, F(convert_weights), MODELS, MAIN,
       "Number format of the matrices. q8_0 has 8.5 bits for a weight, q4_0 4.5 (and 8.5 for the logits' matrix).",
       .value = "q8_0" },

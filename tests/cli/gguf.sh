@@ -42,6 +42,28 @@ same ids_are_equal "$TMP/ids1" "$TMP/ids2"
 result inspect_names_the_types $? "$(head -c 300 "$TMP/inspect")"
 check output_is_the_model 2 "is a file of the model" run --prompt x --tokens 1 -m "$TMP/bf16.gguf" -o "$TMP/bf16.gguf"
 
+# --weights: a 16-bit directory writes the text of the converted file, and the job remembers the choice.
+run $MODEL >"$TMP/a"
+for w in q8_0 q4_0; do
+    run $MODEL --weights $w >"$TMP/b"; run "$TMP/$w.gguf" >"$TMP/c"
+    same text_of_weights_${w}_is_that_of_the_file "$TMP/b" "$TMP/c"
+    score "$TMP/$w.gguf" >"$TMP/s1"; "$LONGHAND" score -m $MODEL --weights $w $T --json --per-token -q >"$TMP/s2"
+    same score_of_weights_${w}_is_that_of_the_file "$TMP/s1" "$TMP/s2"
+    score $MODEL >"$TMP/s2"; differ score_of_weights_${w}_is_not_that_of_16_bits "$TMP/s1" "$TMP/s2"
+done
+"$LONGHAND" submit -m $MODEL --weights q4_0 --prompt "The ship" --tokens 60 --seed 1 -q --db "$TMP/w.db" >"$TMP/id"
+"$LONGHAND" work -q --db "$TMP/w.db" && "$LONGHAND" text 1 --db "$TMP/w.db" >"$TMP/b"
+run "$TMP/q4_0.gguf" >"$TMP/c"; same queued_job_keeps_its_weights "$TMP/b" "$TMP/c"
+"$LONGHAND" verify 1 --db "$TMP/w.db" >"$TMP/v" 2>&1; grep -q identical "$TMP/v"
+result verify_uses_the_weights_of_the_job $? "$(cat "$TMP/v")"
+check weights_of_a_quantised_file 2 "dtype Q8_0; encoded can be BF16, F16 and F32" run --prompt x --tokens 1 \
+    -m "$TMP/q8_0.gguf" --weights q8_0
+if [ -x "$LONGHAND_TEST" ]; then
+    LONGHAND=$LONGHAND_TEST check gpu_refuses_quantised_weights 2 \
+        'tensor "token_embd.weight": weights of type Q8_0 are not supported on this device; --device cpu supports them' \
+        run --prompt x --tokens 1 -m "$TMP/q4_0.gguf" --device emulated
+fi
+
 # Damaged files.
 head -c 1000000 "$TMP/bf16.gguf" >"$TMP/short.gguf"
 check cut_short 2 "it is cut short" run --prompt x --tokens 1 -m "$TMP/short.gguf"
