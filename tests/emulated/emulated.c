@@ -13,6 +13,7 @@
 #include "tests/emulated/emulated.h"
 #include "kernels/cu_attend.cu"
 #include "kernels/cu_cache.cu"
+#include "kernels/cu_naive.cu"
 #include "kernels/cu_sample.cu"
 #include "kernels/cu_product.cu"
 #include "kernels/cu_row.cu"
