@@ -1,6 +1,6 @@
 /* kill -9 of the real program: at random moments of long jobs; and in place of, after, and in the middle
  * of every call that changes a file, while the program works, recovers from an earlier kill, creates its
- * store, and migrates an old store. After each kill: everything that another process could read exists,
+ * store, migrates an old store, compacts it, and copies it. After each kill: everything that another process could read exists,
  * the database is undamaged, and the text ends like that of an undisturbed run. Short: 200 random kills;
  * every call once. --long: 10,000 random kills; every call in three ways, and under strace where tracing
  * is allowed. */
@@ -363,6 +363,18 @@ static int migrate(void)
     return rc ? 1 : 0;
 }
 
+/* Open the store, which migrates it. */
+static int upgrade(void)
+{
+    struct store *s;
+    struct err e = {0};
+    int rc = store_open(&s, getenv("LONGHAND_DB"), &(struct store_options){ .mode = STORE_WRITE }, &e);
+    if (rc)
+        fprintf(stderr, "%s\n", e.msg);
+    store_close(rc ? NULL : s);
+    return rc ? 1 : 0;
+}
+
 static void kills_of_a_migration_leave_the_old_or_the_new_version(void)
 {
     enum { JOBS = 60 };
@@ -418,10 +430,139 @@ static void kills_of_a_migration_leave_the_old_or_the_new_version(void)
     printf("    %d calls, %d left the old version, %d more during recovery\n", points, old, again);
 }
 
+/* ---- kills of what changes or copies the whole file ---- */
+
+enum { MANY = 90, MANY_LONG = 1000, TEXT = 40 };
+
+/* Make a store with finished jobs of three models and copy it to `to`. */
+static int many_jobs(char to[128])
+{
+    const int n = long_run ? MANY_LONG : MANY;
+    struct err e = {0};
+    rig_new();
+    faults_none();
+    struct store *s = rig_open(STORE_CREATE);
+    const int64_t worker = rig_worker(s);
+    for (int i = 0; i < n; i++) {
+        struct claim c;
+        const struct job_end end = { .state = JOB_DONE, .finish_reason = "length" };
+        const struct metric m[] = { { 0, "", "tokens", 0, TEXT }, { 0, "", "seconds", 0, 0.5 } };
+        const int64_t job = rig_submit(s, TEXT);
+        CHECK(rig_claim(s, worker, job, &c) == 1, "job %d", i);
+        int32_t *v = rig_tokens(job, 0, TEXT);
+        const struct commit b = { .ids = v, .n = TEXT, .end = &end, .metrics = m, .n_metrics = 2 };
+        CHECK(store_commit(s, &c, &b, &e) == 0, "%s", e.msg);
+        free(v);
+    }
+    store_worker_end(s, worker, &e);
+    store_close(s);
+    rig_sql("UPDATE job SET model = '/m/' || (id % 3)");
+    snprintf(to, 128, "%s.queued", program_page);
+    return n;
+}
+
+/* Check jobs first .. n, with their texts. */
+static void check_many(const char *path, int first, int n, const char *when, int64_t at)
+{
+    char own[sizeof rig_path];
+    struct err e = {0};
+    memcpy(own, rig_path, sizeof own);
+    if (path != rig_path)
+        snprintf(rig_path, sizeof rig_path, "%s", path);
+    struct store *s = rig_open(STORE_WRITE);
+    CHECK(store_check(s, &e) == 0, "%s, call %" PRId64 ": %s", when, at, e.msg);
+    for (int64_t job = first; job <= n && !test_failed_; job += job == first ? 6 : 7) {
+        struct job_list l = job_row(s, job);
+        CHECK(l.n == 1 && l.v[0].state == JOB_DONE && l.v[0].made == TEXT && l.v[0].seconds == 0.5 &&
+                  strcmp(l.v[0].opening, "Once upon") == 0 && rig_text_is(s, job, TEXT),
+              "%s, call %" PRId64 ": job %" PRId64, when, at, job);
+        job_list_free(&l);
+    }
+    store_close(s);
+    CHECK(rig_sql("SELECT count(*) FROM job") == n - first + 1, "%s, call %" PRId64, when, at);
+    memcpy(rig_path, own, sizeof own);
+}
+
+static void kills_of_the_migration_from_version_2_lose_nothing(void)
+{
+    char queued[128], self[4096];
+    int points = 0, old = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[MAX(n, 0)] = 0;
+    const int jobs = many_jobs(queued);
+    rig_to_version_2();
+    copy_file(queued, rig_path);
+    for (int way = 0; way < 3; way++) {
+        bool fired = true;
+        for (int64_t at = 1; fired && !test_failed_; at++) {
+            restore_store(queued);
+            kill_at(ways[way].what, at);
+            int status = program_wait(program_start_as(self, "--upgrade"));
+            fired = was_killed(status);
+            CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+            faults_none();
+            points += fired;
+            const int64_t version = rig_sql("PRAGMA user_version");
+            CHECK(version == 2 || version == STORE_VERSION, "version %" PRId64, version);
+            old += version == 2;
+            check_many(rig_path, 1, jobs, ways[way].name, at);   /* opens it, which migrates */
+            CHECK(rig_sql("PRAGMA user_version") == STORE_VERSION);
+        }
+    }
+    unlink(queued);
+    CHECK(points > 20 && old > 10 && old < points, "%d %d", points, old);
+    printf("    %d calls over %d jobs, %d left version 2\n", points, jobs, old);
+}
+
+static void kills_of_compact_and_backup_lose_nothing(void)
+{
+    char queued[128], copy[128], words[256];
+    int points = 0, hot = 0, copies = 0;
+    if (!can_run)
+        SKIP(NO_PROGRAM);
+    const int jobs = many_jobs(queued), first = jobs / 3;
+    char sql[64];
+    snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; DELETE FROM job WHERE id < %d", first);
+    rig_sql(sql);
+    copy_file(queued, rig_path);
+    snprintf(copy, sizeof copy, "%s.copy", rig_path);
+    snprintf(words, sizeof words, "backup -q %s", copy);
+    for (int what = 0; what < 2; what++)
+        for (int way = 0; way < 3; way++) {
+            bool fired = true;
+            for (int64_t at = 1; fired && !test_failed_; at += long_run || way == 0 ? 1 : 7) {
+                restore_store(queued);
+                copy_file(copy, queued);
+                kill_at(ways[way].what, at);
+                int status = program(what ? words : "compact -q");
+                fired = was_killed(status);
+                CHECK(fired || exited(status, 0), "%x %s", status, program_err());
+                faults_none();
+                points += fired;
+                hot += fired && hot_journal();
+                copies += fired && what;
+                check_many(rig_path, first, jobs, ways[way].name, at);
+                if (what)
+                    check_many(copy, first, jobs, ways[way].name, at);
+                if (!what)
+                    CHECK(exited(program("compact -q"), 0) && rig_sql("PRAGMA freelist_count") == 0, "%s",
+                          program_err());
+            }
+        }
+    unlink(queued);
+    unlink(copy);
+    CHECK(points > 20 && hot > 5 && copies > 5, "%d %d %d", points, hot, copies);
+    printf("    %d calls, %d in the middle of a commit, %d of a backup\n", points, hot, copies);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--migrate") == 0)
         return migrate();
+    if (argc > 1 && strcmp(argv[1], "--upgrade") == 0)
+        return upgrade();
     long_run = argc > 1 && strcmp(argv[1], "--long") == 0;
     can_run = program_open();
     RUN(random_kills_lose_nothing);
@@ -429,6 +570,8 @@ int main(int argc, char **argv)
     RUN(kills_under_strace_lose_nothing);
     RUN(the_store_survives_kills_of_a_first_start);
     RUN(kills_of_a_migration_leave_the_old_or_the_new_version);
+    RUN(kills_of_the_migration_from_version_2_lose_nothing);
+    RUN(kills_of_compact_and_backup_lose_nothing);
     rig_end();
     program_close();
     return test_end();
