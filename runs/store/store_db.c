@@ -5,6 +5,7 @@
  * db_begin. */
 #include "runs/store/store_db.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -161,7 +162,8 @@ static int db_fail(struct store *s, const char *doing, int rc, struct err *e)
                        "again",
                        s->shown, doing, s->waited);
     case SQLITE_FULL:
-        return err_set(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
+        errno = ENOSPC;
+        return err_set_system(e, ERR_FAILED, "%s: %s: the disk is full", s->shown, doing);
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
         return err_set(e, ERR_FAILED, "%s: %s: %s%s%s (SQLite code %d)", s->shown, doing, why,

@@ -1,5 +1,6 @@
 /* longhand list, show, pause, resume, cancel, remove: the queue, all about single jobs, and changes of
  * their state. Start at cmd_list, cmd_show and cmd_change. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -285,6 +286,27 @@ int cmd_show(const struct options *o, struct err *e)
 
 /* ---- pause, resume, cancel, remove ---- */
 
+/* How to remove jobs from a store on a full disk: SQLite's journal holds the pages that change until they
+ * have changed. Always -1. */
+static int explain_full(struct store *s, const int64_t *ids, size_t n, struct err *e)
+{
+    struct err ignored;
+    uint64_t bytes = 1 << 16, snapshots = 0;
+    struct job_bytes *v = calloc(n + 1, sizeof *v);
+    if (v && store_bytes(s, ids, n, v, &ignored) == 0)
+        for (size_t i = 0; i < n; i++) {
+            bytes += v[i].text + v[i].input + v[i].figures;
+            snapshots += v[i].snapshots;
+        }
+    free(v);
+    const struct err why = *e;
+    return err_set(e, ERR_FAILED,
+                   "%.500s; nothing was removed. Removing these jobs takes about %.1f MB of free space until it "
+                   "is done, and fewer jobs take less; the files in %.300s.snapshots (%.1f MB of these jobs) "
+                   "are never needed and can be deleted first",
+                   why.msg, (double)bytes * 1.5 / 1e6, store_path(s), (double)snapshots / 1e6);
+}
+
 int cmd_change(const struct options *o, struct err *e)
 {
     static const struct { unsigned verb; const char *done, *needed; int (*change)(struct store *,
@@ -308,6 +330,8 @@ int cmd_change(const struct options *o, struct err *e)
         rc = model_from_options(o, s, ids, jobs.n, e);
     if (rc == 0 && jobs.n)
         rc = verbs[k].change(s, ids, jobs.n, &changed, e);
+    if (rc && e->system == ENOSPC && verbs[k].verb == VERB_REMOVE)
+        rc = explain_full(s, ids, jobs.n, e);
     if (rc == 0 && changed)
         snapshot_files_delete_unused(s);
     if (rc == 0 && changed == 0 && jobs.n == 1 && !o->model)

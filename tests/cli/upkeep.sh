@@ -93,4 +93,23 @@ for i in 1 2 3 4 5; do
 done
 kill $pid; wait $pid
 [ -z "$bad" ] && [ $last -gt 0 ]; result backups_beside_a_worker $? "$bad; the last has $last tokens"
+
+# ---- a full disk ----
+cat >"$TMP/full.sh" <<'X'
+mount -t tmpfs -o size=2m none "$1" && cp "$2" "$1/t.db" || exit 99
+export LONGHAND_DB=$1/t.db
+dd if=/dev/zero of="$1/fill" bs=4k status=none 2>/dev/null
+"$LONGHAND" remove 1 2>"$1.remove" && exit 2
+"$LONGHAND" compact 2>"$1.compact" && exit 3
+"$LONGHAND" doctor >"$1.doctor" 2>/dev/null && exit 4
+truncate -s -300k "$1/fill"; "$LONGHAND" remove 1 2>>"$1.remove" || exit 5
+rm "$1/fill"; "$LONGHAND" compact 2>>"$1.compact" && "$LONGHAND" text 2 >"$1.text" || exit 6
+X
+mkdir "$TMP/disk"
+LONGHAND=$(realpath "$LONGHAND") unshare -rm bash "$TMP/full.sh" "$TMP/disk" "$TMP/good" 2>/dev/null; r=$?
+if [ $r = 99 ] || [ $r = 1 ]; then skip remove_on_a_full_disk_says_how "unshare cannot mount here"
+else grep -q 'nothing was removed. Removing these jobs takes about .* MB of free space' "$TMP/disk.remove" &&
+    grep -q 'compact needs .* MB of free space' "$TMP/disk.compact" &&
+    grep -q 'only 0 MB are free' "$TMP/disk.doctor" && [ $r = 0 ] && cmp -s "$TMP/disk.text" "$TMP/two"
+result remove_on_a_full_disk_says_how $? "exit $r: $(cat "$TMP"/disk.*)"; fi
 exit $failed
