@@ -27,10 +27,14 @@
 
 /* DT_I16: caches (struct attn) and rows that `quantize` wrote. DT_I8: matrices for drafts only
  * (mat_quantize). */
-enum dtype { DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8 };
-static inline size_t dtype_size(enum dtype t)
+enum dtype {
+    DT_OTHER, DT_BF16, DT_F16, DT_F32, DT_I16, DT_I8,
+    /* quantised weights, in blocks: kernels/quant.h */
+    DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS,
+};
+static inline size_t dtype_size(enum dtype t)            /* 0: of blocks */
 {
-    return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER ? 0 : 2;
+    return t == DT_F32 ? 4 : t == DT_I8 ? 1 : t == DT_OTHER || t >= DT_Q4_0 ? 0 : 2;
 }
 
 enum {

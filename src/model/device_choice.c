@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/quant.h"
 #include "src/model/model.h"
 
 #define TEXT_(x) #x
@@ -70,6 +71,15 @@ static int open_gpu(struct device **dev, const char *word, struct err *e)
     return 0;
 }
 
+/* The first tensor with quantised weights; NULL: none. */
+static const struct tensor *quantised(const struct tensors *ts)
+{
+    for (size_t i = 0; i < ts->n; i++)
+        if (dtype_is_quantised(ts->t[i].dtype))
+            return &ts->t[i];
+    return NULL;
+}
+
 /* Checks that the device supports the types and the head size of the model. */
 static int check_support(const struct device *dev, const struct device_choice_model *m, struct err *e)
 {
@@ -81,6 +91,11 @@ static int check_support(const struct device *dev, const struct device_choice_mo
         return err_set(e, ERR_INPUT,
                        "%s: --kv-dtype %s is not supported on this device (auto and %s are); --device cpu "
                        "supports it", dev->name, kv_type_name(m->kv), kv_type_name(dev->kv_type));
+    const struct tensor *t = dev->host_memory ? NULL : quantised(m->tensors);
+    if (t)
+        return err_set(e, ERR_INPUT,
+                       "%s: tensor \"%s\": weights of type %s are not supported on this device; --device cpu supports "
+                       "them", dev->name, t->stored_name, t->dtype_name);
     if (!dev->head_dim(dev, m->config->head_dim))
         return err_set(e, ERR_INPUT,
                        "%s: heads of %zu dimensions are not supported on this device; --device cpu supports "
@@ -142,8 +157,14 @@ int device_choice_open(struct device **dev, const char *word, const char *numeri
         return -1;
     }
     const bool begun_here = numerics && strncmp(numerics, "cpu-", 4) == 0;
-    if (strcmp(word, "auto") == 0 && !begun_here && open_first(dev, m))
-        return 0;
+    if (strcmp(word, "auto") == 0 && !begun_here) {
+        const struct tensor *t = quantised(m->tensors);
+        if (!t && open_first(dev, m))
+            return 0;
+        if (t && device_cuda_count(why, sizeof why))
+            fprintf(stderr, "--device auto: the CPU, because the GPU does not compute with weights of type %s\n",
+                    t->dtype_name);
+    }
     enum dtype kv;
     if (device_choice_cpu_kv(&kv, m->compute, m->kv, e))
         return -1;

@@ -6,9 +6,12 @@
 #include "src/model/model.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/quant.h"
 
 enum { SLAB_BYTES = 4 << 20 };       /* bytes of a tensor that are read and packed at once */
 
@@ -25,6 +28,7 @@ struct loader {
     char *mem;                       /* the device's; NULL: the loader only measures */
     size_t used, done, total;
     char *slab, *spread;             /* [SLAB_BYTES]; the slab with columns padded */
+    float *plain;                    /* [SLAB_BYTES]: the slab decoded, if weights are quantised */
     model_progress *progress; void *ctx;
     struct err *e;
 };
@@ -49,12 +53,40 @@ static int report(struct loader *l, size_t bytes)
                : err_set(l->e, ERR_AGAIN, "stopped after %zu of %zu bytes", l->done, l->total);
 }
 
+/* Rows of blocks that the pool decodes. */
+struct decoding { const char *src; float *to; size_t row_bytes, cols; enum dtype type; atomic_bool failed; };
+
+static void decode_row(void *ctx, size_t i, size_t thread)
+{
+    struct decoding *d = ctx;
+    (void)thread;
+    if (!quant_decode(d->to + i * d->cols, d->type, d->src + i * d->row_bytes, d->cols))
+        d->failed = true;
+}
+
+/* Decodes n rows of t into l->plain. */
+static int decode_rows(struct loader *l, const struct tensor *t, const char *src, size_t n, size_t row_bytes)
+{
+    struct decoding d = { src, l->plain, row_bytes, t->dim[1], t->dtype, false };
+    if (l->model->pool)
+        pool_run(l->model->pool, n, decode_row, &d);
+    else
+        for (size_t i = 0; i < n; i++)
+            decode_row(&d, i, 0);
+    return d.failed ? err_set(l->e, ERR_INPUT, "%s: tensor \"%s\": the factor of a block is infinite or NaN",
+                              l->ts->path[t->shard], t->stored_name) : 0;
+}
+
+/* The type of a tensor's weights once they are decoded. */
+static enum dtype plain_type(const struct tensor *t) { return dtype_is_quantised(t->dtype) ? DT_F32 : t->dtype; }
+
 /* Packs one tensor into the rows of m from r0 on. */
 static int load_rows(struct loader *l, struct mat *m, size_t r0, const struct tensor *t,
                      const struct padding *p)
 {
     const size_t rows = t->dim[0], cols = t->dim[1];
-    const size_t elt = dtype_size(t->dtype), row_bytes = t->bytes / rows, wide = m->k * elt;
+    const enum dtype from = plain_type(t);
+    const size_t elt = dtype_size(from), stored = t->bytes / rows, row_bytes = cols * elt, wide = m->k * elt;
     size_t slab_rows = SLAB_BYTES / MAX(row_bytes, wide);
     if (t->head_rows)
         slab_rows -= slab_rows % t->head_rows;
@@ -63,32 +95,37 @@ static int load_rows(struct loader *l, struct mat *m, size_t r0, const struct te
                        row_bytes, SLAB_BYTES / (int)MAX(1, t->head_rows));
     for (size_t r = 0; r < rows; r += slab_rows) {
         size_t n = MIN(slab_rows, rows - r);
-        if (tensors_read(l->ts, t, l->slab, r * row_bytes, n * row_bytes, l->e))
+        if (tensors_read(l->ts, t, l->slab, r * stored, n * stored, l->e))
             return -1;
         const char *src = l->slab;
         if (t->head_rows) {
             assert(p->col_seg == p->col_pad);
             for (size_t i = 0; i < n; i++)
-                memcpy(l->spread + i * row_bytes, l->slab + tensor_row(t, i) * row_bytes, row_bytes);
+                memcpy(l->spread + i * stored, l->slab + tensor_row(t, i) * stored, stored);
             src = l->spread;
+        }
+        if (from != t->dtype) {
+            if (decode_rows(l, t, src, n, stored))
+                return -1;
+            src = (const char *)l->plain;
         }
         if (p->col_seg != p->col_pad) {
             memset(l->spread, 0, n * wide);
             for (size_t i = 0; i < n; i++)
                 for (size_t c = 0; c < cols; c += p->col_seg)
                     memcpy(l->spread + i * wide + c / p->col_seg * p->col_pad * elt,
-                           l->slab + i * row_bytes + c * elt, p->col_seg * elt);
+                           src + i * row_bytes + c * elt, p->col_seg * elt);
             src = l->spread;
         }
         for (size_t i = 0, some; i < n; i += some) {             /* rows of one segment stay together */
             const size_t row = r + i, in_seg = row % p->seg;
             some = p->seg == p->seg_pad ? n : MIN(p->seg - in_seg, n - i);
             l->model->dev->mat_put(l->model->dev, m, r0 + row / p->seg * p->seg_pad + in_seg, some,
-                                   src + i * wide, t->dtype);
+                                   src + i * wide, from);
         }
         if (*l->dev->error)
             return err_set(l->e, ERR_FAILED, "%s: %s", l->dev->name, l->dev->error);
-        if (report(l, n * row_bytes))
+        if (report(l, n * stored))
             return -1;
     }
     return 0;
@@ -111,7 +148,7 @@ static int load_mat(struct loader *l, struct mat *m, const char *prefix, const s
         t[i] = l->ts ? tensors_need(l->ts, name, src[i].rows, cols, l->e) : NULL;
         if (l->ts && !t[i])
             return -1;
-        const enum dtype type = l->ts ? t[i]->dtype : DT_BF16;
+        const enum dtype type = l->ts ? plain_type(t[i]) : DT_BF16;
         m->type = m->type == DT_OTHER || m->type == type ? type : DT_F32;
         rows += src[i].rows;
         params += src[i].rows * cols;
@@ -216,6 +253,29 @@ static int load_layer(struct loader *l, size_t index, struct layer *y)
            (c->mlp_bias && load_vec(l, &y->down_bias, at, &down, 1, "bias", 1, 1)) ? -1 : 0;
 }
 
+/* Decodes the embedding of an untied model, to the type of the computation. */
+static int decode_embed(struct loader *l, const struct tensor *t)
+{
+    struct model *m = l->model;
+    const size_t stored = t->bytes / t->dim[0], cols = t->dim[1], elt = dtype_size(m->embed.type),
+                 some = SLAB_BYTES / (cols * sizeof *l->plain);
+    if (some == 0)
+        return err_set(l->e, ERR_INPUT, "tensor %s: rows of %zu weights, at most %zu are allowed", t->stored_name, cols,
+                       SLAB_BYTES / sizeof *l->plain);
+    for (size_t r = 0; r < t->dim[0]; r += some) {
+        const size_t n = MIN(some, t->dim[0] - r);
+        uint16_t *half = (uint16_t *)(void *)l->spread;
+        if (tensors_read(l->ts, t, l->slab, r * stored, n * stored, l->e) || decode_rows(l, t, l->slab, n, stored))
+            return -1;
+        for (size_t i = 0; elt == 2 && i < n * cols; i++)
+            half[i] = f32_to_bf16(l->plain[i]);
+        m->dev->upload(m->dev, (char *)m->embed.w + r * cols * elt, elt == 2 ? (void *)half : l->plain, n * cols * elt);
+        if (report(l, n * stored))
+            return -1;
+    }
+    return 0;
+}
+
 /* Loads the embedding of an untied model, rows as they are stored. */
 static int load_embed(struct loader *l)
 {
@@ -232,12 +292,15 @@ static int load_embed(struct loader *l)
         tensors_need(l->ts, "model.embed_tokens.weight", m->config.vocab, m->config.hidden, l->e);
     if (!t)
         return -1;
-    m->embed = (struct mat){ t->dtype, m->config.vocab, m->config.hidden, assign(l, t->bytes) };
+    const enum dtype type = dtype_is_quantised(t->dtype) ? l->model->compute : t->dtype;
+    m->embed = (struct mat){ type, m->config.vocab, m->config.hidden, assign(l, t->n_elements * dtype_size(type)) };
     if (!l->mem) {
         l->total += t->bytes;
         m->n_params += t->n_elements;
         return 0;
     }
+    if (type != t->dtype)
+        return decode_embed(l, t);
     for (size_t at = 0; at < t->bytes; at += SLAB_BYTES) {
         size_t n = MIN((size_t)SLAB_BYTES, t->bytes - at);
         char *to = l->dev->host_memory ? (char *)m->embed.w + at : l->slab;
@@ -291,9 +354,10 @@ static int build(struct loader *l, const char *name)
     l->mem = m->mem = dev->alloc(dev, m->mem_bytes);
     l->slab = mem_alloc(SLAB_BYTES);
     l->spread = mem_alloc(SLAB_BYTES);
+    l->plain = mem_alloc(SLAB_BYTES);
     m->layers = calloc(m->config.n_layers, sizeof *m->layers);
     m->inv_freq = calloc(m->config.head_dim / 2, sizeof *m->inv_freq);
-    int rc = l->mem && l->slab && l->spread && m->layers && m->inv_freq
+    int rc = l->mem && l->slab && l->spread && l->plain && m->layers && m->inv_freq
                  ? 0
                  : err_set(l->e, ERR_FAILED, "%s: out of memory for the weights (%zu bytes, on %s)", name,
                            m->mem_bytes, dev->name);
@@ -305,6 +369,7 @@ static int build(struct loader *l, const char *name)
         config_rope(&m->config, m->inv_freq, &m->rope_factor);
     mem_free(l->slab, SLAB_BYTES);
     mem_free(l->spread, SLAB_BYTES);
+    mem_free(l->plain, SLAB_BYTES);
     return rc;
 }
 

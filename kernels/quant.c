@@ -1,0 +1,182 @@
+/* Decoding of quantised weights. One function for each type decodes one block; start at quant_decode. In comments h(o)
+ * is the 16-bit float at byte o. Nibbles of a byte: the low one is the first half of a block, the high one the second. */
+#include "kernels/quant.h"
+
+#include <assert.h>
+
+typedef void decode_fn(float *y, const uint8_t *b);
+
+/* A factor: the 16-bit float at p. */
+static float half_at(const uint8_t *p)
+{
+    uint16_t x;
+    memcpy(&x, p, 2);
+    return f16_to_f32(x);
+}
+
+static bool is_finite(const uint8_t *p) { return (p[1] & 0x7c) != 0x7c; }
+
+static uint32_t word_at(const uint8_t *p)
+{
+    uint32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+
+/* Weight e of 32 nibbles. */
+static int nibble(const uint8_t *q, int e) { return q[e % 16] >> 4 * (e / 16) & 15; }
+
+/* ---- blocks of 32 ---- */
+
+static void q4_0(float *y, const uint8_t *b)             /* (q - 8) h(0) */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 32; e++)
+        y[e] = (float)(nibble(b + 2, e) - 8) * d;
+}
+
+static void q4_1(float *y, const uint8_t *b)             /* q h(0) + h(2) */
+{
+    const float d = half_at(b), m = half_at(b + 2);
+    for (int e = 0; e < 32; e++) {
+        const float x = (float)nibble(b + 4, e) * d;
+        y[e] = x + m;
+    }
+}
+
+static void q5_0(float *y, const uint8_t *b)             /* (q - 16) h(0); the fifth bits lie at byte 2 */
+{
+    const float d = half_at(b);
+    const uint32_t high = word_at(b + 2);
+    for (int e = 0; e < 32; e++)
+        y[e] = (float)((nibble(b + 6, e) | (int)(high >> e & 1) << 4) - 16) * d;
+}
+
+static void q5_1(float *y, const uint8_t *b)             /* q h(0) + h(2); the fifth bits lie at byte 4 */
+{
+    const float d = half_at(b), m = half_at(b + 2);
+    const uint32_t high = word_at(b + 4);
+    for (int e = 0; e < 32; e++) {
+        const float x = (float)(nibble(b + 8, e) | (int)(high >> e & 1) << 4) * d;
+        y[e] = x + m;
+    }
+}
+
+static void q8_0(float *y, const uint8_t *b)             /* q h(0) */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 32; e++)
+        y[e] = (float)(int8_t)b[2 + e] * d;
+}
+
+static const int8_t iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+
+static void iq4_nl(float *y, const uint8_t *b)           /* h(0) iq4[q] */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 32; e++)
+        y[e] = d * (float)iq4[nibble(b + 2, e)];
+}
+
+/* ---- blocks of 256 ---- */
+
+static void q2_k(float *y, const uint8_t *b)             /* (h(80) scale) q - h(82) minimum */
+{
+    const float d = half_at(b + 80), m = half_at(b + 82);
+    for (int e = 0; e < 256; e++) {
+        const int s = e / 16, q = b[16 + 32 * (e / 128) + e % 32] >> 2 * (e % 128 / 32) & 3;
+        const float scale = d * (float)(b[s] & 15), x = scale * (float)q, minimum = m * (float)(b[s] >> 4);
+        y[e] = x - minimum;
+    }
+}
+
+static void q3_k(float *y, const uint8_t *b)             /* (h(108) (scale - 32)) q; the third bits lie at byte 0 */
+{
+    const float d = half_at(b + 108);
+    const uint8_t *sc = b + 96;
+    for (int e = 0; e < 256; e++) {
+        const int half = e / 128, k = e % 128 / 32, l = e % 32, s = e / 16;
+        const int q = (b[32 + 32 * half + l] >> 2 * k & 3) - (b[l] >> (4 * half + k) & 1 ? 0 : 4);
+        const int low = s < 8 ? sc[s] & 15 : sc[s - 8] >> 4, high = sc[8 + s % 4] >> 2 * (s / 4) & 3;
+        const float scale = d * (float)((low | high << 4) - 32);
+        y[e] = scale * (float)q;
+    }
+}
+
+/* Scale and minimum of sub-block s of Q4_K and Q5_K: 6 bits each, in 12 bytes. */
+static void scale_and_minimum(const uint8_t *sc, int s, int *scale, int *minimum)
+{
+    *scale = s < 4 ? sc[s] & 63 : (sc[s + 4] & 15) | sc[s - 4] >> 6 << 4;
+    *minimum = s < 4 ? sc[s + 4] & 63 : sc[s + 4] >> 4 | sc[s] >> 6 << 4;
+}
+
+/* (h(0) scale) q - h(2) minimum, for Q4_K and Q5_K. high: the fifth bits, or NULL. */
+static void q45_k(float *y, const uint8_t *b, const uint8_t *qs, const uint8_t *high)
+{
+    const float d = half_at(b), m = half_at(b + 2);
+    for (int e = 0; e < 256; e++) {
+        const int s = e / 32, l = e % 32, fifth = high ? high[l] >> s & 1 : 0;
+        const int q = (qs[32 * (e / 64) + l] >> 4 * (s % 2) & 15) + 16 * fifth;
+        int scale, minimum;
+        scale_and_minimum(b + 4, s, &scale, &minimum);
+        const float a = d * (float)scale, x = a * (float)q, c = m * (float)minimum;
+        y[e] = x - c;
+    }
+}
+
+static void q4_k(float *y, const uint8_t *b) { q45_k(y, b, b + 16, NULL); }
+static void q5_k(float *y, const uint8_t *b) { q45_k(y, b, b + 48, b + 16); }
+
+static void q6_k(float *y, const uint8_t *b)             /* (h(208) scale) (q - 32) */
+{
+    const float d = half_at(b + 208);
+    for (int e = 0; e < 256; e++) {
+        const int half = e / 128, k = e % 128 / 32, l = e % 32;
+        const int low = b[64 * half + 32 * (k % 2) + l] >> 4 * (k / 2) & 15;
+        const int q = (low | (b[128 + 32 * half + l] >> 2 * k & 3) << 4) - 32;
+        const float scale = d * (float)(int8_t)b[192 + e / 16];
+        y[e] = scale * (float)q;
+    }
+}
+
+static void iq4_xs(float *y, const uint8_t *b)           /* (h(0) (scale - 32)) iq4[q] */
+{
+    const float d = half_at(b);
+    for (int e = 0; e < 256; e++) {
+        const int s = e / 32, l = e % 32, high = (b[2] | b[3] << 8) >> 2 * s & 3;
+        const int scale = (b[4 + s / 2] >> 4 * (s % 2) & 15) | high << 4;
+        const float a = d * (float)(scale - 32);
+        y[e] = a * (float)iq4[b[8 + 16 * s + l % 16] >> 4 * (l / 16) & 15];
+    }
+}
+
+/* ---- the table ---- */
+
+/* In the order of enum dtype. factor: where the factors of a block lie; -1: there is no second one. */
+static const struct { struct quant_type type; decode_fn *decode; int factor[2]; } table[] = {
+    { { DT_Q4_0, "Q4_0", 32, 18 }, q4_0, { 0, -1 } },       { { DT_Q4_1, "Q4_1", 32, 20 }, q4_1, { 0, 2 } },
+    { { DT_Q5_0, "Q5_0", 32, 22 }, q5_0, { 0, -1 } },       { { DT_Q5_1, "Q5_1", 32, 24 }, q5_1, { 0, 2 } },
+    { { DT_Q8_0, "Q8_0", 32, 34 }, q8_0, { 0, -1 } },       { { DT_Q2_K, "Q2_K", 256, 84 }, q2_k, { 80, 82 } },
+    { { DT_Q3_K, "Q3_K", 256, 110 }, q3_k, { 108, -1 } },   { { DT_Q4_K, "Q4_K", 256, 144 }, q4_k, { 0, 2 } },
+    { { DT_Q5_K, "Q5_K", 256, 176 }, q5_k, { 0, 2 } },      { { DT_Q6_K, "Q6_K", 256, 210 }, q6_k, { 208, -1 } },
+    { { DT_IQ4_NL, "IQ4_NL", 32, 18 }, iq4_nl, { 0, -1 } }, { { DT_IQ4_XS, "IQ4_XS", 256, 136 }, iq4_xs, { 0, -1 } },
+};
+
+const struct quant_type *quant_type(enum dtype t)
+{
+    return dtype_is_quantised(t) ? &table[t - DT_Q4_0].type : NULL;
+}
+
+bool quant_decode(float *y, enum dtype t, const void *blocks, size_t n)
+{
+    const struct quant_type *q = quant_type(t);
+    assert(q && q->dtype == t && n % q->block == 0);
+    const int *factor = table[t - DT_Q4_0].factor;
+    const uint8_t *b = blocks;
+    for (size_t i = 0; i < n; i += q->block, b += q->bytes) {
+        if (!is_finite(b + factor[0]) || (factor[1] >= 0 && !is_finite(b + factor[1])))
+            return false;
+        table[t - DT_Q4_0].decode(y + i, b);
+    }
+    return true;
+}
