@@ -72,8 +72,32 @@ int text_read_utf8(char **data, size_t *n, const char *path, struct err *e)
         return -1;
     if (text_check_utf8(strcmp(path, "-") ? path : "standard input", *data, *n, e)) {
         free(*data);
+        *data = NULL;
         return -1;
     }
+    return 0;
+}
+
+int text_check_nul(const char *what, const char *s, size_t n, struct err *e)
+{
+    const char *nul = memchr(s, 0, n);
+    return nul ? err_set(e, ERR_INPUT, "%s: NUL at offset %zu; text without NUL is allowed", what,
+                         (size_t)(nul - s))
+               : 0;
+}
+
+int text_read_prompt(char **data, size_t *n, const char *path, struct err *e)
+{
+    if (text_read_utf8(data, n, path, e))
+        return -1;
+    if (text_check_nul(strcmp(path, "-") ? path : "standard input", *data, *n, e)) {
+        free(*data);
+        *data = NULL;
+        return -1;
+    }
+    /* the byte order mark belongs to the file, not to the text */
+    if (*n >= 3 && memcmp(*data, "\xef\xbb\xbf", 3) == 0)
+        memmove(*data, *data + 3, (*n -= 3) + 1);
     return 0;
 }
 

@@ -10,6 +10,10 @@ int text_read(char **data, size_t *n, const char *path, struct err *e);
 int text_read_utf8(char **data, size_t *n, const char *path, struct err *e);
 /* ERR_INPUT with the offset of the first byte that is not UTF-8; messages call the text `what`. */
 int text_check_utf8(const char *what, const char *s, size_t n, struct err *e);
+/* ERR_INPUT with the offset of the first NUL. */
+int text_check_nul(const char *what, const char *s, size_t n, struct err *e);
+/* text_read_utf8 for a text that a model continues: without a byte order mark, and without NUL. */
+int text_read_prompt(char **data, size_t *n, const char *path, struct err *e);
 
 /* Whether both paths exist and lead to the same file. */
 bool same_file(const char *a, const char *b);

@@ -11,6 +11,7 @@
 #include "src/base/output.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
+#include "src/request/request.h"
 #include "src/request/sampling_options.h"
 
 struct edit {
@@ -21,9 +22,27 @@ struct edit {
     struct job_input in;
     struct job_parts parts;
     struct text_reader reader;
-    int32_t *given; size_t n_given;              /* the tokens of --append */
+    char *append; size_t n_append;               /* --append or --append-file; NULL: none */
+    int32_t *given; size_t n_given;              /* its tokens */
     char *text; size_t bytes;                    /* the text of the given tokens */
+    char *parameters;                            /* of the new tokens; NULL: those of the text so far */
 };
+
+/* Reads the text of --append or --append-file. */
+static int read_append(struct edit *d, struct err *e)
+{
+    const struct options *o = d->o;
+    if (o->append && o->append_file)
+        return err_set(e, ERR_INPUT, "--append and --append-file: only one of them is allowed");
+    if (o->append_file)
+        return text_read_prompt(&d->append, &d->n_append, o->append_file, e);
+    if (!o->append)
+        return 0;
+    d->n_append = strlen(o->append);
+    if (text_check_utf8("--append", o->append, d->n_append, e))
+        return -1;
+    return (d->append = strdup(o->append)) ? 0 : err_set(e, ERR_FAILED, "out of memory");
+}
 
 static int edit_open(struct edit *d, const struct options *o, struct err *e)
 {
@@ -33,18 +52,43 @@ static int edit_open(struct edit *d, const struct options *o, struct err *e)
     d->job = &d->jobs.v[0];
     return model_from_options(o, d->s, &d->job->id, 1, e) || store_input(d->s, d->job->id, &d->in, e) ||
         job_parts_read(&d->parts, d->s, d->job->id, d->in.parameters, e) ||
-        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) ? -1 : 0;
+        text_reader_open(&d->reader, d->s, d->job, &d->parts.v->params, e) || read_append(d, e) ? -1 : 0;
 }
 
 static void edit_close(struct edit *d)
 {
+    free(d->append);
     free(d->given);
     free(d->text);
+    free(d->parameters);
     text_reader_close(&d->reader);
     job_parts_close(&d->parts);
     job_input_free(&d->in);
     job_list_free(&d->jobs);
     store_close(d->s);
+}
+
+/* Makes the parameters of the tokens from `at` on, and checks them as a worker will. n_max: the longest text,
+ * prompt included. */
+static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err *e)
+{
+    const struct config *c = &d->reader.config;
+    const struct job_binding binding = { d->job->seed, d->job->sample, n_max };
+    const char *old = d->in.parameters;
+    struct part_list l;
+    struct job_params p = {0};
+    if (request_check_stop("--stop", &d->o->stop, e) || store_parts(d->s, d->job->id, &l, e))
+        return -1;
+    for (size_t i = 0; i < l.n; i++)
+        if (l.v[i].start <= at && l.v[i].parameters)
+            old = l.v[i].parameters;
+    int rc = job_change(&d->parameters, old, d->o, c->vocab, e);
+    if (rc == 0 && d->parameters)
+        rc = job_parse(&p, d->parameters, e) ||
+             job_bind(&p, c, d->reader.tokenizer, d->job->model, &binding, e) ? -1 : 0;
+    job_close(&p);
+    part_list_free(&l);
+    return rc;
 }
 
 static int check_length(const struct edit *d, size_t wanted, struct err *e)
@@ -56,9 +100,7 @@ static int check_length(const struct edit *d, size_t wanted, struct err *e)
 /* Encodes the given tokens: `before` (text whose tokens are dropped), then --append. */
 static int encode_given(struct edit *d, const char *before, size_t n_before, struct err *e)
 {
-    size_t n = d->o->append ? strlen(d->o->append) : 0;
-    if (n && text_check_utf8("--append", d->o->append, n, e))
-        return -1;
+    const size_t n = d->n_append;
     if (!(d->bytes = n_before + n))
         return 0;
     d->text = malloc(d->bytes + 1);
@@ -66,7 +108,7 @@ static int encode_given(struct edit *d, const char *before, size_t n_before, str
         return err_set(e, ERR_FAILED, "out of memory");
     memcpy(d->text, before, n_before);
     if (n)
-        memcpy(d->text + n_before, d->o->append, n);
+        memcpy(d->text + n_before, d->append, n);
     d->text[d->bytes] = 0;
     return encode_inside(d->reader.tokenizer, &d->given, &d->n_given, d->text, d->bytes, e);
 }
@@ -120,31 +162,66 @@ static int extend(struct edit *d, struct err *e)
     if (parse_size(&n, "--tokens +N", more + 1, 1, 1000000000, e))
         return -1;
     bool stopped = j->finish_reason && strcmp(j->finish_reason, "length") != 0;
-    if (stopped && !(d->o->append && *d->o->append)) {
+    if (change_parameters(d, SIZE_MAX, d->in.n_prompt + j->tokens + n, e))
+        return -1;
+    if (stopped && !d->n_append && !d->parameters) {
         char why[80];
         terminal_text(why, sizeof why, j->stop_reason ? j->stop_reason : j->finish_reason);
         return err_set(e, ERR_INPUT,
                        "job %" PRId64 " has ended by itself (%s) after %zu tokens, and would end again; "
-                       "--append TEXT adds text after its end",
+                       "--append TEXT adds text after its end, and another --stop or --ignore-eos goes on",
                        j->id, why, j->tokens);
     }
     if (stopped && cut_stop(d, &keep, &rest, &n_rest, e))
         return -1;
+    if (!d->n_append)                    /* other parameters: the text goes on where the stop string began */
+        n_rest = 0;
     int rc = encode_given(d, rest ? rest : "", n_rest, e);
     free(rest);
     wanted = keep + d->n_given + n;
     if (rc || check_length(d, wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, NULL, false, e);
+    return store_extend(d->s, j->id, keep, d->n_given ? &add : NULL, wanted, d->parameters, false, e);
+}
+
+/* After the job is queued: writes its text, or says how. */
+static int go_on(const struct options *o, int64_t id, struct err *e)
+{
+    char number[24];
+    char *argv[] = { "longhand", "run", "--resume", number, NULL };
+    struct options run;
+    snprintf(number, sizeof number, "%" PRId64, id);
+    if (!o->run_now) {
+        if (!o->quiet)
+            fprintf(stderr,
+                    "job %s is queued: longhand run --resume %s writes it, and so does longhand work\n",
+                    number, number);
+        return 0;
+    }
+    if (options_parse(&run, 4, argv, e))
+        return -1;
+    run.db = o->db;
+    run.shared_db = o->shared_db;
+    run.accept_change = o->accept_change;
+    run.threads = o->threads;
+    run.device = o->device;
+    run.output = o->output;
+    run.progress = o->progress;
+    run.quiet = o->quiet;
+    int rc = cmd_run(&run, e);
+    run.db = (struct text_list){0};
+    options_free(&run);
+    return rc;
 }
 
 int cmd_extend(const struct options *o, struct err *e)
 {
     struct edit d;
     int rc = edit_open(&d, o, e) || extend(&d, e) ? -1 : 0;
+    const int64_t id = d.job ? d.job->id : 0;
     edit_close(&d);
-    return rc;
+    return rc ? rc : go_on(o, id, e);
 }
 
 /* Rejects a fork whose shared tokens already contain a stop string: its text would end at once, whatever
@@ -187,11 +264,11 @@ static int fork_job(struct edit *d, int64_t *id, struct err *e)
         return err_set(e, ERR_INPUT,
                        "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", o->at,
                        d->n_given, wanted);
-    if (check_length(d, wanted, e))
+    if (check_length(d, wanted, e) || change_parameters(d, o->at, d->in.n_prompt + wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
     const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL,
-                                 .wanted = wanted };
+                                 .wanted = wanted, .parameters = d->parameters };
     return store_fork(d->s, d->job->id, &f, id, e);
 }
 
@@ -201,8 +278,8 @@ int cmd_fork(const struct options *o, struct err *e)
     int64_t id = 0;
     int rc = edit_open(&d, o, e) || fork_job(&d, &id, e) ? -1 : 0;
     edit_close(&d);
-    if (rc)
-        return rc;
+    if (rc || o->run_now)
+        return rc ? rc : go_on(o, id, e);
     printf("%" PRId64 "\n", id);
-    return (rc = stdout_finish(e)) ? err_while(e, "job %" PRId64 " is in the queue", id) : 0;
+    return stdout_finish(e) ? err_while(e, "job %" PRId64 " is in the queue", id) : go_on(o, id, e);
 }

@@ -56,6 +56,9 @@ struct job_params {                  /* {0} is closed */
  * sampling_from_options. */
 int job_describe(char **text, const struct options *o, const struct sampling *sampling,
                  const struct engine *g, size_t n_prompt, const char *chat_template, struct err *e);
+/* Writes the parameters `old` with the sampling options, --stop and --on-loop of a command line in the places
+ * of theirs; free(*text). *text is NULL if the command line has none. The result is not checked yet. */
+int  job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e);
 /* Reads a stored text. Fails with an ERR_INPUT that names the member. */
 int  job_parse(struct job_params *p, const char *text, struct err *e);
 void job_close(struct job_params *p);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +111,9 @@ static void drafting(struct json_writer *w, const struct description *x)
     jw_close(w, '}');
 }
 
-static int members(struct json_writer *w, const struct description *x)
+static int described_members(struct json_writer *w, const void *of)
 {
+    const struct description *x = of;
     const struct options *o = x->o;
     const struct sampling *s = x->s;
     jw_open(w, NULL, '{');
@@ -155,8 +157,10 @@ static int members(struct json_writer *w, const struct description *x)
     return 0;
 }
 
+typedef int write_members(struct json_writer *w, const void *x);
+
 /* The text with the smallest number of digits that keeps every real. */
-static int canonical(char **text, const struct description *x, struct err *e)
+static int canonical(char **text, write_members *members, const void *x, struct err *e)
 {
     for (int digits = 6;; digits++) {
         size_t n;
@@ -219,5 +223,91 @@ int job_describe(char **text, const struct options *o, const struct sampling *sa
     if (wants_heads && (o->preset || strcmp(o->drafter, "auto")) &&
         check_heads(heads_file[0] ? heads_file : g->dir, g, e))
         return -1;
-    return canonical(text, &(struct description){ o, sampling, g, &d, heads_file, chat_template }, e);
+    const struct description x = { o, sampling, g, &d, heads_file, chat_template };
+    return canonical(text, described_members, &x, e);
+}
+
+/* ---- other parameters from some token on ---- */
+
+enum change_kind { CHANGE_REAL, CHANGE_LONG, CHANGE_SIZE, CHANGE_TRUE, CHANGE_TEXTS, CHANGE_LOOP, CHANGE_BIAS };
+#define CHANGE(member, option, kind, field) { member, option, kind, offsetof(struct options, field) }
+struct change { const char *member, *option; enum change_kind kind; size_t field; };
+static const struct change changes[] = {
+    CHANGE("dry_allowed_length", "dry-allowed-length", CHANGE_SIZE, dry_allowed_length),
+    CHANGE("dry_base", "dry-base", CHANGE_REAL, dry_base),
+    CHANGE("dry_multiplier", "dry-multiplier", CHANGE_REAL, dry_multiplier),
+    CHANGE("dry_penalty_last_n", "dry-penalty-last-n", CHANGE_LONG, dry_penalty_last_n),
+    CHANGE("dry_sequence_breakers", "dry-sequence-breaker", CHANGE_TEXTS, dry_breakers),
+    CHANGE("eta", "eta", CHANGE_REAL, eta),
+    CHANGE("frequency_penalty", "frequency-penalty", CHANGE_REAL, frequency),
+    CHANGE("ignore_eos", "ignore-eos", CHANGE_TRUE, ignore_eos),
+    CHANGE("logit_bias", "logit-bias", CHANGE_BIAS, logit_bias),
+    CHANGE("min_keep", "min-keep", CHANGE_SIZE, min_keep),
+    CHANGE("min_p", "min-p", CHANGE_REAL, min_p),
+    CHANGE("min_tokens", "min-tokens", CHANGE_SIZE, min_tokens),
+    CHANGE("on_loop", "on-loop", CHANGE_LOOP, on_loop),
+    CHANGE("penalty", "penalty", CHANGE_REAL, penalty),
+    CHANGE("penalty_window", "penalty-window", CHANGE_LONG, penalty_window),
+    CHANGE("presence_penalty", "presence-penalty", CHANGE_REAL, presence),
+    CHANGE("stop", "stop", CHANGE_TEXTS, stop),
+    CHANGE("temperature", "temperature", CHANGE_REAL, temperature),
+    CHANGE("top_k", "top-k", CHANGE_LONG, top_k),
+    CHANGE("top_p", "top-p", CHANGE_REAL, top_p),
+};
+enum { N_CHANGES = sizeof changes / sizeof *changes };
+
+struct changed { struct json old; const struct options *o; const struct sampling *s; };
+
+static int write_change(struct json_writer *w, const struct change *c, const struct changed *x)
+{
+    const char *at = (const char *)x->o + c->field;
+    switch (c->kind) {
+    case CHANGE_REAL:  jw_number(w, c->member, *(const double *)(const void *)at); break;
+    case CHANGE_LONG:  jw_int(w, c->member, *(const long *)(const void *)at); break;
+    case CHANGE_SIZE:  jw_uint(w, c->member, *(const size_t *)(const void *)at); break;
+    case CHANGE_TRUE:  jw_bool(w, c->member, true); break;
+    case CHANGE_TEXTS: texts(w, c->member, (const struct text_list *)(const void *)at); break;
+    case CHANGE_LOOP:  jw_text(w, c->member, on_loop_names[x->o->on_loop]); break;
+    case CHANGE_BIAS:  return biases(w, x->s);
+    }
+    return 0;
+}
+
+static int changed_members(struct json_writer *w, const void *of)
+{
+    const struct changed *x = of;
+    struct json key, v;
+    jw_open(w, NULL, '{');
+    for (struct js_walk walk = js_walk(&x->old); js_next(&walk, &key, &v);) {
+        size_t i = 0;
+        while (i < N_CHANGES && !(js_is(&key, changes[i].member) && options_given(x->o, changes[i].option)))
+            i++;
+        char *name = i < N_CHANGES ? NULL : js_strdup(&key);
+        if (i < N_CHANGES ? write_change(w, &changes[i], x) : !name)
+            return -1;
+        if (name)
+            jw_value(w, name, &v);
+        free(name);
+    }
+    jw_close(w, '}');
+    return 0;
+}
+
+int job_change(char **text, const char *old, const struct options *o, size_t vocab, struct err *e)
+{
+    struct changed x = { .o = o };
+    struct sampling s = {0};
+    bool any = false;
+    *text = NULL;
+    for (size_t i = 0; i < N_CHANGES; i++)
+        any = any || options_given(o, changes[i].option);
+    if (!any)
+        return 0;
+    x.s = &s;
+    int rc = js_check(&x.old, "parameters", old, strlen(old), e) || sampling_biases(&s, o, vocab, e) ||
+                     canonical(text, changed_members, &x, e)
+                 ? -1
+                 : 0;
+    sampling_free(&s);
+    return rc;
 }

@@ -23,7 +23,8 @@ enum {
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
     VERB_BACKUP = 1 << 28,
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
-    VERBS_MAKE = VERB_RUN | VERB_SUBMIT,
+    VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
+    VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
     VERBS_CHANGE = VERB_PAUSE | VERB_RESUME | VERB_CANCEL | VERB_REMOVE,
     VERBS_SELECT = VERB_LIST | VERB_SHOW | VERB_TEXT | VERBS_CHANGE | VERB_REPORT | VERB_EXPORT |
                    VERB_DU,
@@ -82,7 +83,7 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
     struct text_list db;                         /* jobs */
-    const char *batch, *name, *shard, *state, *by, *append, *more_tokens, *resume;
+    const char *batch, *name, *shard, *state, *by, *append, *append_file, *more_tokens, *resume;
     long priority;
     double max_time;
     int kv_snapshot;                             /* enum kv_snapshot of runs/work/snapshot_policy.h */
@@ -90,7 +91,7 @@ struct options {
     const char *parallel;            /* auto, or a number */
     uint64_t max_memory;             /* 0: no limit of its own */
     size_t max_jobs, max_attempts, from, at, sample;
-    bool shared_db, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
+    bool shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
     int export_format;
     bool man; int completion;                    /* help */
     char scaling_text[64];                       /* context_scaling, joined from its parts */

@@ -2,10 +2,13 @@
  * request_open. */
 #include "src/request/request.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/input.h"
+#include "src/base/json_write.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -24,6 +27,25 @@ int request_check_stop(const char *name, const struct text_list *stop, struct er
             return -1;
     }
     return 0;
+}
+
+void request_notice(const struct options *o, const char *format, ...)
+{
+    char line[PATH_BYTES + 256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (o->quiet)
+        return;
+    if (o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "notice");
+        jw_text(&w, "message", line);
+        jw_end(&w);
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static int check_options(const struct options *o, struct err *e)
@@ -51,13 +73,10 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (!r->prompt)
             return err_set(e, ERR_FAILED, "out of memory");
     } else {
-        char *text;
-        if (text_read_utf8(&text, &r->prompt_bytes, o->prompt_file, e))
+        if (text_read_prompt(&r->prompt, &r->prompt_bytes, o->prompt_file, e))
             return -1;
-        r->prompt = text;
-        /* the byte order mark belongs to the file, not to the text */
-        if (r->prompt_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-            memmove(text, text + 3, (r->prompt_bytes -= 3) + 1);
+        if (r->prompt_bytes == 0)
+            request_notice(o, "%s: the prompt is empty", o->prompt_file);
     }
     const struct prompt_text p = { g->dir, g->tokenizer, r->prompt, r->prompt_bytes };
     if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, &p, e))

@@ -25,5 +25,7 @@ int  request_check(const struct request *r, const struct engine *g, struct err *
 /* Stores --samples jobs in one transaction; ids [o->samples]. */
 int request_submit(const struct request *r, const struct engine *g, struct store *s, bool paused,
                    int64_t *ids, struct err *e);
+/* One line on standard error, unless --quiet. */
+void request_notice(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);

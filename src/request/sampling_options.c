@@ -245,6 +245,14 @@ int sampling_breakers(struct sampling *s, const struct text_list *given, const s
     return r;
 }
 
+int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, struct err *e)
+{
+    for (size_t i = 0; i < o->logit_bias.n; i++)
+        if (parse_bias(s, o->logit_bias.v[i], vocab, e))
+            return -1;
+    return 0;
+}
+
 int sampling_from_options(struct sampling *s, const struct options *o, const struct config *c,
                           const struct tokenizer *t, size_t text_max, struct err *e)
 {
@@ -288,10 +296,7 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
     s->seed = o->seed;
     if (!options_given(o, "seed") && getrandom(&s->seed, sizeof s->seed, 0) != sizeof s->seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
-    for (size_t i = 0; i < o->logit_bias.n; i++)
-        if (parse_bias(s, o->logit_bias.v[i], c->vocab, e))
-            return -1;
-    return sampling_check(s, c->vocab, e);
+    return sampling_biases(s, o, c->vocab, e) || sampling_check(s, c->vocab, e) ? -1 : 0;
 }
 
 void sampling_free(struct sampling *s)

@@ -19,6 +19,8 @@ int sampling_from_options(struct sampling *s, const struct options *o, const str
 int sampling_breakers(struct sampling *s, const struct text_list *texts, const struct tokenizer *t,
                       struct err *e);
 void sampling_free(struct sampling *s);
+/* Adds the biases of --logit-bias. */
+int sampling_biases(struct sampling *s, const struct options *o, size_t vocab, struct err *e);
 
 /* "temperature 1, min-p 0.05": the settings of the model's file that are used, or "". */
 void describe_generation_config(char *text, size_t size, const struct options *o, const struct config *c);
