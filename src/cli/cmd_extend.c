@@ -77,7 +77,7 @@ static int change_parameters(struct edit *d, size_t at, size_t n_max, struct err
     const char *old = d->in.parameters;
     struct part_list l;
     struct job_params p = {0};
-    if (request_check_stop("--stop", &d->o->stop, e) || store_parts(d->s, d->job->id, &l, e))
+    if (request_check_options_stop(d->o, e) || store_parts(d->s, d->job->id, &l, e))
         return -1;
     for (size_t i = 0; i < l.n; i++)
         if (l.v[i].start <= at && l.v[i].parameters)

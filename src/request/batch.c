@@ -42,11 +42,11 @@ static int no_memory(struct err *e) { return err_set(e, ERR_FAILED, "out of memo
 
 static int check_options(const struct options *o, struct err *e)
 {
-    static const char *const others[] = { "prompt", "prompt-file", "chat", "system" };
+    static const char *const others[] = { "prompt", "prompt-file", "messages", "chat", "system" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(o, others[i]))
             return err_set(e, ERR_INPUT, "--batch and --%s: the lines of a batch have their own", others[i]);
-    return request_check_stop("--stop", &o->stop, e);
+    return request_check_options_stop(o, e);
 }
 
 /* Parses --shard I/N; without the option I and N are 1. */

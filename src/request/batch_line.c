@@ -41,7 +41,7 @@ static const struct { const char *name; enum special what; unsigned urls; } spec
 };
 enum { N_SPECIAL = sizeof special_fields / sizeof *special_fields };
 
-/* Fields that would change the text, and their neutral values. */
+/* Fields that would change the answer, and their neutral values. */
 static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "best_of", { "1" } }, { "echo", { "false" } }, { "suffix", { "\"\"" } },
     { "use_beam_search", { "false" } }, { "stop_token_ids", { "[]" } },
@@ -55,13 +55,15 @@ static const struct { const char *name, *neutral[2]; } neutral_fields[] = {
     { "guided_grammar", { NULL } }, { "logits_processors", { "[]" } }, { "vllm_xargs", { "{}" } },
     { "prompt_embeds", { NULL } }, { "repetition_detection", { NULL } },
     { "thinking_token_budget", { NULL } },
+    /* fields that would add something to the answer */
+    { "logprobs", { "false" } }, { "top_logprobs", { "0" } }, { "prompt_logprobs", { NULL } },
+    { "return_tokens_as_token_ids", { "false" } }, { "return_token_ids", { "false" } },
 };
 enum { N_NEUTRAL = sizeof neutral_fields / sizeof *neutral_fields };
 
 static const char *const ignored_fields[] = {
     "user", "store", "stream", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
-    "prompt_cache_retention", "safety_identifier", "request_id", "priority", "cache_salt", "logprobs",
-    "top_logprobs", "prompt_logprobs", "return_tokens_as_token_ids", "return_token_ids",
+    "prompt_cache_retention", "safety_identifier", "request_id", "priority", "cache_salt",
     "spaces_between_special_tokens", "detokenize", "prediction", "length_penalty", "include_reasoning",
     "kv_transfer_params", "mm_processor_kwargs", "early_stopping",
 };
@@ -475,6 +477,17 @@ int batch_line_read(struct batch_line *l, const struct options *o, const char *w
         return err_set(e, ERR_INPUT, "%s: body.max_tokens is missing, and so is its default, --tokens N",
                        where);
     return 0;
+}
+
+int batch_line_of_messages(struct batch_line *l, const char *where, const char *text, size_t n,
+                           struct err *e)
+{
+    *l = (struct batch_line){ .chat = true, .size = 2 * n + 256 };
+    if (js_check(&l->messages, where, text, n, e))
+        return -1;
+    if (js_kind(&l->messages) != JS_ARRAY)
+        return js_bad(&l->messages, e, "allowed is an array of messages");
+    return (l->room = malloc(l->size)) ? 0 : err_set(e, ERR_FAILED, "out of memory for %zu bytes", n);
 }
 
 void batch_line_close(struct batch_line *l)

@@ -6,8 +6,8 @@
  *
  * Fields have the names of OpenAI's and vLLM's APIs and the ranges of the options they stand for. null is
  * as good as a missing field. A field that longhand does not implement is an error if it may change the
- * text, unless its value is neutral; a field that cannot change the text (`user`, `stream`, `logprobs`,
- * ..) is noted and ignored. An unknown field may change anything, so it is an error.
+ * answer (`tools`, `logprobs`, ..), unless its value is neutral; a field that cannot change the answer
+ * (`user`, `stream`, ..) is noted and ignored. An unknown field may change anything, so it is an error.
  *
  *     prompt                    text or token ids (which get no BOS), or an array of one prompt. Several
  *                               prompts are an error: a custom_id names one request with samples of one text
@@ -63,6 +63,9 @@ void batch_line_close(struct batch_line *l);
 /* The names of the ignored fields: "user, stream". */
 void batch_notes_text(char *out, size_t size, const struct batch_notes *n);
 
+/* The list of messages text[0..n), which is borrowed, as the only member of a line. */
+int batch_line_of_messages(struct batch_line *l, const char *where, const char *text, size_t n,
+                           struct err *e);
 /* The messages of a chat; free(*m). The line owns the strings. */
 int  batch_line_messages(struct batch_line *l, struct chat_message **m, size_t *n, struct err *e);
 /* The prompt. 1: token ids below vocab, free(*ids); 0: a text with a NUL, which the line owns; -1. */

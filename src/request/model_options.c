@@ -34,7 +34,7 @@ int options_open_engine(struct engine *g, const struct options *o, struct err *e
 static int check_chat_options(const struct options *o, struct err *e)
 {
     static const char *const names[] = { "system", "chat-template", "thinking", "chat-date" };
-    for (size_t i = 0; i < sizeof names / sizeof *names && !o->chat; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names && !o->chat && !o->messages; i++)
         if (options_given(o, names[i]))
             return err_set(e, ERR_INPUT, "--%s needs --chat", names[i]);
     return o->system ? text_check_utf8("--system", o->system, strlen(o->system), e) : 0;
@@ -47,20 +47,21 @@ int prompt_encode(int32_t **ids, size_t *n_ids, const char **template, const str
     *template = NULL;
     if (check_chat_options(o, e))
         return -1;
-    if (!o->chat)
+    if (!o->chat && !o->messages)
         return tokenizer_encode(p->tokenizer, ids, n_ids, p->text, p->n, true, e);
     if (chat_open(&c, p->dir, o->chat_template, e))
         return -1;
     const struct chat_options how = { .add_generation_prompt = true,
                                       .no_thinking = o->thinking == THINKING_OFF, .date = o->chat_date };
     const char *system = o->system ? o->system : "";
-    const struct chat_message m[] = { { "system", system, strlen(system) }, { "user", p->text, p->n } };
+    const struct chat_message own[] = { { "system", system, strlen(system) }, { "user", p->text, p->n } },
+                              *m = p->messages ? p->messages : o->system ? own : own + 1;
+    const size_t n = p->messages ? p->n_messages : o->system ? 2 : 1;
     int rc = how.no_thinking && !chat_has_thinking(&c)
                  ? err_set(e, ERR_INPUT, "--thinking off: chat template %s has no such switch", chat_name(&c))
              : how.date && !chat_has_date(&c)
                  ? err_set(e, ERR_INPUT, "--chat-date: chat template %s names no day", chat_name(&c))
-                 : chat_encode(&c, p->tokenizer, o->system ? m : m + 1, o->system ? 2 : 1, &how, ids, n_ids,
-                               e);
+                 : chat_encode(&c, p->tokenizer, m, n, &how, ids, n_ids, e);
     *template = chat_name(&c);
     chat_close(&c);
     return rc;

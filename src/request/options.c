@@ -357,6 +357,28 @@ static int join_scaling(struct options *o, struct err *e)
     return 0;
 }
 
+/* Replaces the escapes of a word of the command line, in place. Other backslashes stay, as in llama.cpp. */
+static void unescape_word(const char *word)
+{
+    static const char names[] = "ntr\"'\\", bytes[] = "\n\t\r\"'\\";
+    char *to = (char *)(uintptr_t)word;
+    for (const char *p = word; p && *p; p++) {
+        const char *name = *p == '\\' && p[1] ? strchr(names, p[1]) : NULL;
+        *to++ = name ? bytes[name - names] : *p;
+        p += name != NULL;
+    }
+    if (to)
+        *to = 0;
+}
+
+static void unescape_texts(struct options *o)
+{
+    unescape_word(o->prompt);
+    unescape_word(o->append);
+    for (size_t i = 0; i < o->stop.n; i++)
+        unescape_word(o->stop.v[i]);
+}
+
 static int parse_words(struct options *o, int argc, char **argv, struct err *e)
 {
     bool only_words = false;
@@ -373,6 +395,8 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
     }
     if (o->help)
         return 0;
+    if (o->escape)
+        unescape_texts(o);
     if (o->n_args > (size_t)o->verb->max_args)
         return err_set(e, ERR_INPUT, "%s: '%s' is one word too many; usage: longhand %s %s", o->verb->name,
                        o->arg[o->verb->max_args], o->verb->name, o->verb->args);

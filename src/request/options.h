@@ -61,7 +61,8 @@ struct options {
     const char *model, *prompt, *prompt_file, *output, *context_scaling;
     const char *rope_scale; size_t yarn_orig_ctx;  /* llama.cpp's parts of context_scaling */
     bool repair;
-    bool chat;
+    const char *messages;
+    bool chat, escape;
     const char *system, *chat_template, *chat_date;
     int thinking;
     size_t tokens, min_tokens, samples, threads, window;

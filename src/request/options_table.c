@@ -26,6 +26,12 @@ const struct option options_table[] = {
       "Read the prompt from a file, without its byte order mark. - is standard input." },
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), TEXTS, MAIN,
       "Treat the prompt as a user's message: it goes through the model's chat template." },
+    { "messages", "", "FILE.json", VERBS_MAKE, TEXT, F(messages), TEXTS, 0,
+      "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's API. It "
+      "goes through the model's chat template. - is standard input." },
+    { "escape", "-e", NULL, VERBS_SAMPLE, FLAG, F(escape), TEXTS, 0,
+      "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop and --append by the characters "
+      "that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
     { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), TEXTS, 0,

@@ -9,6 +9,7 @@
 
 #include "src/base/input.h"
 #include "src/base/json_write.h"
+#include "src/request/batch_line.h"
 #include "src/request/model_options.h"
 #include "src/request/sampling_options.h"
 #include "src/text/emit.h"
@@ -48,6 +49,16 @@ void request_notice(const struct options *o, const char *format, ...)
     }
 }
 
+int request_check_options_stop(const struct options *o, struct err *e)
+{
+    for (size_t i = 0; i < o->stop.n && !o->escape; i++)
+        if (strchr(o->stop.v[i], '\\')) {
+            request_notice(o, "--stop: a backslash stands for itself; -e makes \\n a newline");
+            break;
+        }
+    return request_check_stop("--stop", &o->stop, e);
+}
+
 static int check_options(const struct options *o, struct err *e)
 {
     const char *verb = o->verb->name;
@@ -55,16 +66,43 @@ static int check_options(const struct options *o, struct err *e)
         return err_set(e, ERR_INPUT, "%s: --%s needs --batch", verb, o->name ? "name" : "shard");
     if (!options_given(o, "tokens"))
         return err_set(e, ERR_INPUT, "%s: --tokens N is missing", verb);
-    if (!o->prompt == !o->prompt_file)
+    if (o->messages && (o->prompt || o->prompt_file || o->system))
+        return err_set(e, ERR_INPUT, "%s: --messages and --%s: only one of them is allowed", verb,
+                       o->prompt ? "prompt" : o->prompt_file ? "prompt-file" : "system");
+    if (!o->messages && !o->prompt == !o->prompt_file)
         return err_set(e, ERR_INPUT, "%s: %s", verb,
                        o->prompt ? "--prompt and --prompt-file: only one of them is allowed"
                                  : "--prompt TEXT or --prompt-file FILE is missing");
-    return request_check_stop("--stop", &o->stop, e);
+    return request_check_options_stop(o, e);
+}
+
+/* Reads --messages. The prompt that is stored is the text that the template makes of them. */
+static int read_messages(struct request *r, const struct engine *g, struct err *e)
+{
+    const char *path = r->o->messages, *where = strcmp(path, "-") ? path : "standard input";
+    struct chat_message *m = NULL;
+    struct batch_line l = {0};
+    char *text = NULL;
+    size_t n = 0, n_m = 0;
+    if (text_read_utf8(&text, &n, path, e))
+        return -1;
+    int rc = batch_line_of_messages(&l, where, text, n, e) || batch_line_messages(&l, &m, &n_m, e) ? -1 : 0;
+    const struct prompt_text p = { .dir = g->dir, .tokenizer = g->tokenizer, .messages = m, .n_messages = n_m };
+    if (rc == 0 && prompt_encode(&r->ids, &r->n_ids, &r->chat_template, r->o, &p, e))
+        rc = err_while(e, "%s", where);
+    if (rc == 0)
+        rc = tokenizer_decode(g->tokenizer, &r->prompt, &r->prompt_bytes, r->ids, r->n_ids, false, e);
+    free(m);
+    batch_line_close(&l);
+    free(text);
+    return rc;
 }
 
 static int read_prompt(struct request *r, const struct engine *g, struct err *e)
 {
     const struct options *o = r->o;
+    if (o->messages)
+        return read_messages(r, g, e);
     if (o->prompt) {
         r->prompt_bytes = strlen(o->prompt);
         if (text_check_utf8("--prompt", o->prompt, r->prompt_bytes, e))
@@ -78,7 +116,8 @@ static int read_prompt(struct request *r, const struct engine *g, struct err *e)
         if (r->prompt_bytes == 0)
             request_notice(o, "%s: the prompt is empty", o->prompt_file);
     }
-    const struct prompt_text p = { g->dir, g->tokenizer, r->prompt, r->prompt_bytes };
+    const struct prompt_text p = { .dir = g->dir, .tokenizer = g->tokenizer, .text = r->prompt,
+                                   .n = r->prompt_bytes };
     if (prompt_encode(&r->ids, &r->n_ids, &r->chat_template, o, &p, e))
         return -1;
     if (r->n_ids == 0)

@@ -29,3 +29,5 @@ int request_submit(const struct request *r, const struct engine *g, struct store
 void request_notice(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Checks the number and the lengths of stop strings. `name` begins the message. */
 int  request_check_stop(const char *name, const struct text_list *stop, struct err *e);
+/* The same for --stop, with a notice of a backslash without --escape. */
+int  request_check_options_stop(const struct options *o, struct err *e);

@@ -3,7 +3,7 @@
 # them.
 . tests/cli/lib.inc
 L="$LONGHAND"
-submit() { "$L" submit -m $MODEL -p Hello "$@"; }
+submit() { "$L" submit -m $MODEL -p Hello "$@" -q; }
 text() { "$L" text "$@"; }
 
 # Without new options a text of two runs is that of one.
@@ -58,4 +58,61 @@ check nul_in_a_prompt_file 2 'nul: NUL at offset 1' run -m $MODEL -f "$TMP/nul" 
 check a_bad_value_for_a_part 2 "--temp: .-1" extend 3 --tokens +10 --temp -1
 : >"$TMP/empty"
 check an_empty_prompt_file_has_a_notice 0 'empty: the prompt is empty' submit -m $MODEL -f "$TMP/empty" -n 3
+
+# Escapes.
+id=$(submit -p 'A\tB\n\\n\d' -e -n 3)
+[ "$(sql "SELECT hex(prompt) FROM input WHERE job = $id")" = 4109420A5C6E5C64 ]
+result escapes_in_a_prompt $? "$(sql "SELECT hex(prompt) FROM input WHERE job = $id")"
+id=$(submit -p 'A\n' -n 3)
+[ "$(sql "SELECT hex(prompt) FROM input WHERE job = $id")" = 415C6E ]; result no_escapes_without_e $? ""
+check a_stop_string_with_a_backslash_has_a_notice 0 '^--stop: a backslash stands for itself; -e' \
+    submit -m $MODEL -p x -n 3 --stop 'a\n' --stop 'b\n'
+[ "$(wc -l <"$TMP/err")" = 1 ]; result the_notice_comes_once $? "$(cat "$TMP/err")"
+check no_notice_with_e 0 '' submit -m $MODEL -p x -n 3 --stop 'a\n' -e
+sql "SELECT parameters FROM input WHERE job = $(cat "$TMP/out")" | grep -qF '"a\n"'
+result escapes_in_a_stop_string $? "$(cat "$TMP/out")"
+cat >"$TMP/b.jsonl" <<'J'
+{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x\\n", "max_tokens": 3}}
+J
+check a_batch_with_escapes 0 '' submit -m $MODEL --batch "$TMP/b.jsonl" -e -q
+[ "$(sql "SELECT hex(prompt) FROM input ORDER BY job")" = 785C6E ]; result json_is_not_unescaped $? ""
+
+# Conversations.
+cat >"$TMP/m.json" <<'J'
+[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"},
+ {"role": "assistant", "content": "Ahab."}, {"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
+J
+python3 - "$TMP/m.json" "$TMP/c.jsonl" <<'P'
+import json, sys
+m = json.load(open(sys.argv[1]))
+json.dump({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
+           "body": {"messages": m, "max_tokens": 12, "seed": 4}}, open(sys.argv[2], "w"))
+P
+"$L" run -m $MODEL --messages "$TMP/m.json" --chat-template chatml -n 12 -s 4 -q >"$TMP/run"
+"$L" run -m $MODEL --batch "$TMP/c.jsonl" --chat-template chatml -q -o "$TMP/c.out"
+python3 -c 'import json, sys
+sys.stdout.write(json.load(open(sys.argv[1]))["response"]["body"]["choices"][0]["message"]["content"])' \
+    "$TMP/c.out" >"$TMP/content"
+same messages_are_the_chat_of_a_batch "$TMP/run" "$TMP/content"
+check messages_and_prompt 2 'messages and --prompt: only one' \
+    run -m $MODEL --messages "$TMP/m.json" --chat-template chatml -n 3 -p x
+echo '[{"role": "user"}]' >"$TMP/bad.json"
+check bad_messages 2 'bad.json: .*role and content' \
+    run -m $MODEL --messages "$TMP/bad.json" --chat-template chatml -n 3
+echo '[{"role": "user", "content": "a\u0000b"}]' >"$TMP/bad.json"
+check nul_in_messages 2 'bad.json: .*offset 32.*u0000' \
+    run -m $MODEL --messages "$TMP/bad.json" --chat-template chatml -n 3
+
+# Requests that longhand cannot answer.
+request() { printf '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "%s", ' "$1"
+    printf '"max_tokens": 3%s}}\n' "$2"; }
+for f in '"logprobs": 1' '"logprobs": true' '"prompt_logprobs": 0' '"top_logprobs": 5' '"return_token_ids": true'; do
+    request x ", $f" >"$TMP/l.jsonl"
+    name=${f%%:*}
+    check "refused_${name//\"/}_${f##* }" 2 "line 1.*body.${name//\"/}" submit -m $MODEL --batch "$TMP/l.jsonl"
+done
+request x ', "logprobs": null' >"$TMP/l.jsonl"
+check null_is_no_field 0 '' submit -m $MODEL --batch "$TMP/l.jsonl" -q
+request 'a\u0000b' '' >"$TMP/n.jsonl"
+check nul_in_a_batch 2 'line 1.*offset.*u0000' submit -m $MODEL --batch "$TMP/n.jsonl"
 exit $failed
