@@ -22,6 +22,11 @@
 #include "tests/fuzz_gguf.c"
 #undef LLVMFuzzerTestOneInput
 
+#define LLVMFuzzerTestOneInput fuzz_quant
+#include "tests/fuzz_quant.c"
+#undef LLVMFuzzerTestOneInput
+
+static void quant(void) { replay_corpus("tests/corpus/quant", fuzz_quant); }
 static void gguf(void) { replay_corpus("tests/corpus/gguf", fuzz_gguf); }
 static void safetensors(void) { replay_corpus("tests/corpus/safetensors", fuzz_safetensors); }
 static void config(void) { replay_corpus("tests/corpus/config", fuzz_config); }
@@ -32,6 +37,7 @@ static void encode(void) { replay_corpus("tests/corpus/encode", fuzz_encode); }
 int main(void)
 {
     RUN(gguf);
+    RUN(quant);
     RUN(safetensors);
     RUN(config);
     RUN(json);
