@@ -176,9 +176,13 @@ static void exported_close(struct exported *t)
 static int read_exported(struct exporter *x, const struct item *i, struct exported *t, struct err *e)
 {
     *t = (struct exported){0};
-    if (store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
-        job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
-        add_metrics(&t->spec, i->store, i->job->id, e))
+    if (store_read_begin(i->store, e))           /* one lock for all reads */
+        return -1;
+    int rc = store_input(i->store, i->job->id, &t->in, e) || job_parse(&t->params, t->in.parameters, e) ||
+             job_read_text(&x->reader, i->store, i->job, &t->text, &t->n_text, e) ||
+             add_metrics(&t->spec, i->store, i->job->id, e);
+    store_read_end(i->store);
+    if (rc)
         return -1;
     t->spec.on = t->params.drafter_auto || t->params.draft.drafters != 0;
     return 0;

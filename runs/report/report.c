@@ -437,23 +437,55 @@ static int read_report(struct report *r, struct store *s, int64_t id, const stru
 
 /* ---- several reports ---- */
 
-static bool same_text(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
+static int text_order(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : ""); }
 
-static void find_speedups(struct reports *l)
+/* Equal for jobs whose speeds can be compared. */
+static int by_comparison(const void *a, const void *b)
 {
-    for (size_t i = 0; i < l->n; i++)
-        for (size_t k = 0; k < l->n; k++) {
-            struct report *r = &l->v[i];
-            const struct report *p = &l->v[k];
-            bool plain = p->sum.rounds > 0 && p->sum.rows == p->sum.rounds && p->sum.drafted == 0;
-            if (!plain || i == k || p->db != r->db || p->job->state != JOB_DONE ||
-                r->job->state != JOB_DONE || (r->sum.drafted == 0 && r->sum.rows == r->sum.rounds) ||
-                p->job->prompt_tokens != r->job->prompt_tokens || p->job->tokens != r->job->tokens ||
-                !same_text(p->job->model, r->job->model) || !same_text(p->job->numerics, r->job->numerics))
-                continue;
-            r->speedup = report_speed(&r->sum) / report_speed(&p->sum);
-            r->plain = p->job->id;
+    const struct report *x = *(const struct report *const *)a, *y = *(const struct report *const *)b;
+    const struct job *j = x->job, *k = y->job;
+    int d = text_order(x->db, y->db);
+    d = d ? d : (j->prompt_tokens > k->prompt_tokens) - (j->prompt_tokens < k->prompt_tokens);
+    d = d ? d : (j->tokens > k->tokens) - (j->tokens < k->tokens);
+    d = d ? d : text_order(j->model, k->model);
+    return d ? d : text_order(j->numerics, k->numerics);
+}
+
+/* The plain jobs, sorted; of several that compare equal, the last one in the list counts. */
+static int by_comparison_and_place(const void *a, const void *b)
+{
+    const struct report *x = *(const struct report *const *)a, *y = *(const struct report *const *)b;
+    const int d = by_comparison(a, b);
+    return d ? d : (x < y) - (x > y);
+}
+
+static int find_speedups(struct reports *l, struct err *e)
+{
+    size_t n = 0, kept = 0;
+    struct report **plain = calloc(l->n + 1, sizeof *plain);
+    if (!plain)
+        return no_memory(e);
+    for (size_t i = 0; i < l->n; i++) {
+        struct report *p = &l->v[i];
+        if (p->job->state == JOB_DONE && p->job->numerics && p->sum.rounds > 0 &&
+            p->sum.rows == p->sum.rounds && p->sum.drafted == 0)
+            plain[n++] = p;
+    }
+    qsort(plain, n, sizeof *plain, by_comparison_and_place);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || by_comparison(&plain[i], &plain[i - 1]))
+            plain[kept++] = plain[i];
+    for (size_t i = 0; i < l->n && kept; i++) {
+        struct report *r = &l->v[i], **p = NULL;
+        if (r->job->state == JOB_DONE && (r->sum.drafted != 0 || r->sum.rows != r->sum.rounds))
+            p = bsearch(&r, plain, kept, sizeof *plain, by_comparison);
+        if (p) {
+            r->speedup = report_speed(&r->sum) / report_speed(&(*p)->sum);
+            r->plain = (*p)->job->id;
         }
+    }
+    free(plain);
+    return 0;
 }
 
 const char *const report_figure_names[FIGURES] = { "tokens/s", "acceptance length", "alpha", "distinct-1",
@@ -601,8 +633,7 @@ int reports_open(struct reports *l, const struct report_from *from, size_t n, co
         }
     text_reader_close(&h);
     if (rc >= 0) {
-        find_speedups(l);
-        rc = o->by ? group_reports(l, e) : 0;
+        rc = find_speedups(l, e) || (o->by && group_reports(l, e)) ? -1 : 0;
     }
     if (rc)
         reports_close(l);

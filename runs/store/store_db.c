@@ -50,7 +50,7 @@ const char *column_text(sqlite3_stmt *q, int i, struct strings **t, bool *failed
     size_t n = (size_t)sqlite3_column_bytes(q, i);
     struct strings *b = *t;
     if (!b || b->size - b->used < n + 1) {
-        size_t size = MAX(n + 1, (size_t)32768);
+        size_t size = MAX(n + 1, b ? MIN(2 * b->size, (size_t)32768) : (size_t)512);
         b = malloc(sizeof *b + size);
         if (!b) {
             *failed = true;

@@ -23,8 +23,10 @@ const struct job_policy job_policies[JOB_POLICIES] = { { "full", KV_FULL }, { "s
 
 /* ---- members of an object ---- */
 
+enum { MEMBERS_MAX = 128 };          /* more than any version has; further ones are found by js_get */
 struct reader {
     struct json object;
+    struct member { struct json key, value; } *v; size_t n, next;   /* all members, in order */
     size_t n_read;
     char **room;                     /* where the next string goes; advances through job_params.strings */
     struct err *e; bool failed;
@@ -45,21 +47,50 @@ static void *no_memory(struct reader *r)
     return NULL;
 }
 
+/* Lists the members of the reader's object in v[MEMBERS_MAX]. */
+static void list_members(struct reader *r, struct member v[MEMBERS_MAX])
+{
+    r->v = v;
+    r->n = r->next = 0;
+    if (js_kind(&r->object) != JS_OBJECT || js_count(&r->object) > MEMBERS_MAX)
+        return;
+    for (struct js_walk w = js_walk(&r->object); js_next(&w, &v[r->n].key, &v[r->n].value);)
+        r->n++;
+}
+
+/* js_get. Members are read in the order in which they were written, so the search goes on after the last
+ * member. A key that is given twice is one member that nobody reads: check_no_others finds it. */
+static int look_up(struct reader *r, const char *key, struct json *v)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const size_t at = (r->next + i) % r->n;
+        if (!js_is(&r->v[at].key, key))
+            continue;
+        *v = r->v[at].value;
+        v->key[r->object.key[0] != NULL] = key;
+        r->next = at + 1;
+        return 1;
+    }
+    return r->n ? 0 : js_get(&r->object, key, v, r->e);
+}
+
 /* Whether the object has the member; a duplicate fails. */
 static bool find(struct reader *r, const char *key, struct json *v)
 {
-    const int found = r->failed ? 0 : js_get(&r->object, key, v, r->e);
+    const int found = r->failed ? 0 : look_up(r, key, v);
     r->failed |= found < 0;
     r->n_read += found > 0;
     return found > 0;
 }
 
 /* Whether the object has an optional member. */
-static bool has(const struct reader *r, const char *key)
+static bool has(struct reader *r, const char *key)
 {
     struct json v;
-    struct err ignored;
-    return !r->failed && js_get(&r->object, key, &v, &ignored) != 0;
+    const size_t next = r->next;
+    const bool found = !r->failed && look_up(r, key, &v) != 0;
+    r->next = next;
+    return found;
 }
 
 /* The member, which must exist. After a failure it is null. */
@@ -327,8 +358,10 @@ static void members_of(struct reader *r, struct job_params *p)
     p->scaling = text_of(r, "context_scaling");
     p->allow_beyond_context = bool_of(r, "allow_beyond_context");
     struct reader d = *r;
+    struct member members[MEMBERS_MAX];
     d.object = member(r, "drafting");
     d.n_read = 0;
+    list_members(&d, members);
     if (js_kind(&d.object) != JS_OBJECT)
         bad(r, "drafting", "an object");
     d.failed = r->failed;
@@ -350,7 +383,9 @@ int job_parse(struct job_params *p, const char *text, struct err *e)
     if (!(p->strings = malloc(n + 1)))
         return err_set(e, ERR_FAILED, "out of memory for the parameters");
     char *room = p->strings;
+    struct member members[MEMBERS_MAX];
     struct reader r = { .object = root, .room = &room, .e = e };
+    list_members(&r, members);
     members_of(&r, p);
     if (r.failed || (p->draft.drafters && draft_check(&p->draft, e))) {
         job_close(p);
