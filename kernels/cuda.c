@@ -43,7 +43,7 @@ bool device_cuda_is_refused(void) { return false; }
     X(cuLaunchKernelEx, ) X(cuStreamBeginCapture, _v2) X(cuStreamEndCapture, ) \
     X(cuGraphInstantiateWithFlags, ) X(cuGraphLaunch, ) X(cuGraphExecDestroy, ) X(cuGraphDestroy, ) \
     X(cuGetErrorName, ) X(cuEventCreate, ) X(cuEventDestroy, _v2) X(cuEventRecord, ) X(cuStreamWaitEvent, ) \
-    X(cuMemAllocHost, _v2) X(cuMemFreeHost, )
+    X(cuMemAllocHost, _v2) X(cuMemFreeHost, ) X(cuEventElapsedTime, )
 
 /* cuda.h renames some calls to their present version, so the prototypes match the names. */
 static struct {
@@ -72,7 +72,7 @@ struct cuda {
     /* Fetching uses a stream of its own, ordered after an event of the first stream, and pinned memory, which
      * the copy engine reaches while kernels run. */
     CUstream fetch_stream;
-    CUevent mark;
+    CUevent mark, timed[2];                  /* timed: NULL until the first time_mark */
     void *pinned; bool lock_made;
     pthread_mutex_t lock;                    /* protects the pinned memory */
 };
@@ -167,6 +167,9 @@ static void cuda_close(struct gpu_driver *d)
         cu.cuStreamDestroy_(c->fetch_stream);
     if (c->mark)
         cu.cuEventDestroy_(c->mark);
+    for (size_t i = 0; i < 2; i++)
+        if (c->timed[i])
+            cu.cuEventDestroy_(c->timed[i]);
     if (c->pinned)
         cu.cuMemFreeHost_(c->pinned);
     if (c->up)
@@ -273,6 +276,25 @@ static int cuda_fetch_mark(struct gpu_driver *d)
     struct cuda *c = enter(d);
     return failed(c, cu.cuEventRecord_(c->mark, c->stream), "cuEventRecord", "") ||
         failed(c, cu.cuStreamWaitEvent_(c->fetch_stream, c->mark, 0), "cuStreamWaitEvent", "") ? -1 : 0;
+}
+
+static int cuda_time_mark(struct gpu_driver *d, size_t i)
+{
+    struct cuda *c = enter(d);
+    return (!c->timed[i] &&
+            failed(c, cu.cuEventCreate_(&c->timed[i], CU_EVENT_DEFAULT), "cuEventCreate", "")) ||
+        failed(c, cu.cuEventRecord_(c->timed[i], c->stream), "cuEventRecord", "") ? -1 : 0;
+}
+
+static int cuda_time_between(struct gpu_driver *d, double *seconds)
+{
+    struct cuda *c = enter(d);
+    float ms = 0;
+    if (synchronize(c) ||
+        failed(c, cu.cuEventElapsedTime_(&ms, c->timed[0], c->timed[1]), "cuEventElapsedTime", ""))
+        return -1;
+    *seconds = (double)ms / 1e3;
+    return 0;
 }
 
 static int cuda_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why,
@@ -497,7 +519,7 @@ int device_cuda_open(struct device **out, size_t ordinal, char *why, size_t why_
         .download = cuda_download, .copy = cuda_copy, .zero = cuda_zero, .fetch_mark = cuda_fetch_mark,
             .fetch = cuda_fetch, .launch = cuda_launch,
         .gemm_open = cuda_gemm_open, .gemm = cuda_gemm, .graph_begin = cuda_graph_begin,
-            .graph_end = cuda_graph_end };
+            .graph_end = cuda_graph_end, .time_mark = cuda_time_mark, .time_between = cuda_time_between };
     if (start(c, ordinal)) {
         snprintf(why, why_size, "%s: %s", c->d.name, c->d.error);
         refused_ = true;

@@ -37,6 +37,22 @@ for d in m["depths"]:
 END
 result bench_device_json $? "exit $r: $(head -c 600 "$out" "$err")"
 
+"$LAB" --device $D --points copy,kernels,modes,depth=0 --json >"$out" 2>"$err"; r=$?
+[ $r = 0 ] && python3 - "$out" <<'END'
+import json, sys
+j = json.load(open(sys.argv[1]))
+k = j["kernels"]
+names = {"embed", "rmsnorm", "qkv", "o", "gate_up", "down", "lm_head", "rope", "swiglu", "gather", "sample",
+         "kv_commit", "attend"}
+assert {x["operation"] for x in k} == names
+assert len({x["rows"] for x in k}) >= 2 and len({x["depth"] for x in k if x["operation"] == "attend"}) == 2
+for x in k:
+    assert x["seconds"] > 0 and abs(x["share"] - x["bytes"] / x["seconds"] / j["copy"]) < 1e-3
+assert [m["model"].split(" ", 1)[1] for m in j["models"]] == ["no overlap", "no graphs"]
+assert all(d["decode_seconds"] > 0 for m in j["models"] for d in m["depths"])
+END
+result bench_device_kernels_and_modes $? "exit $r: $(tail -c 600 "$err" "$out")"
+
 LONGHAND=$LAB check bench_device_unknown_point 2 "allowed on a GPU: copy, decode" --device $D \
     --points nonsense
 LONGHAND=$LAB check bench_device_depths_ascend 2 "depth: '0' is not a whole number from 71 to" --device $D \

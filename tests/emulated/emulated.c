@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/device.h"
 #include "kernels/gpu.h"
@@ -45,6 +46,7 @@ struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args a
  * passes. */
 struct emulated {
     struct gpu_driver d;
+    double time[2];
     size_t calls, fails_at, stops_at, memory, used, graphs_left;
     struct graphs graphs;                        /* of struct recorded */
     struct recorded *recording; uint64_t key;
@@ -153,6 +155,18 @@ static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size
 {
     (void)d, (void)why, (void)why_size;
     return copy(dst, src, bytes);
+}
+static int emulated_time_mark(struct gpu_driver *d, size_t i)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ((struct emulated *)d)->time[i] = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return 0;
+}
+static int emulated_time_between(struct gpu_driver *d, double *seconds)
+{
+    *seconds = ((struct emulated *)d)->time[1] - ((struct emulated *)d)->time[0];
+    return 0;
 }
 #define X(name, args) #name,
 static const char *const kernel_name[] = { CU_KERNELS(X) };
@@ -289,7 +303,8 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         .copy = emulated_copy, .zero = emulated_zero, .fetch_mark = emulated_fetch_mark,
         .fetch = emulated_fetch, .launch = emulated_launch,
         .gemm_open = emulated_gemm_open, .gemm = emulated_gemm, .graph_begin = emulated_graph_begin,
-        .graph_end = emulated_graph_end };
+        .graph_end = emulated_graph_end, .time_mark = emulated_time_mark,
+        .time_between = emulated_time_between };
     return gpu_open(out, &m->d, why, why_size);
 #endif
 }

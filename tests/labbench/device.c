@@ -14,7 +14,7 @@
 #include "src/model/device_choice.h"
 
 static const char *const words[LAB_POINTS] = { "copy", "decode", "rows", "draft", "heads", "prefill", "train",
-                                               "project", "demo" };
+                                               "project", "demo", "kernels", "modes" };
 static const size_t depths[] = { 0, 4096, 16384, 32768, 65536, 100000 }, tiny_depths[] = { 0, 100 };
 enum { SAMPLES_MAX = 64, N_HEADS = 3, TOKENS = 4096 };      /* TOKENS: room for plain decoding at a depth */
 static const double SAMPLE_SECONDS = 0.02;
@@ -416,7 +416,7 @@ static int measure(struct lab *b, struct target *t, const char *name, bool large
     return after_depths(b, t, f, e);
 }
 
-static int measure_random(struct lab *b, struct err *e)
+static int measure_random(struct lab *b, const char *name, struct err *e)
 {
     static struct config c;
     static struct target t;
@@ -434,7 +434,7 @@ static int measure_random(struct lab *b, struct err *e)
                b->tiny ? "a tiny model" : "Llama-3.1-8B's geometry", (double)t.model.weight_bytes / 1e9,
                clock_seconds() - start);
     lab_print_header(b);
-    rc = rc || measure(b, &t, b->tiny ? "tiny random" : "8B random", true, e) ? -1 : 0;
+    rc = rc || measure(b, &t, name, true, e) ? -1 : 0;
     if (rc == 0 && b->points[TRAIN]) {
         kv_close(&t.partial);
         decode_close(&t.d);
@@ -464,6 +464,32 @@ static int measure_demo(struct lab *b, struct err *e)
     return rc;
 }
 
+/* Decoding without overlapping kernels, then without graphs too. The default mode is the point "decode". */
+static int measure_modes(struct lab *b, struct err *e)
+{
+    static const struct { const char *off, *name, *tiny_name; } mode[] = {
+        { "overlap", "8B no overlap", "tiny no overlap" },
+        { "graphs,overlap", "8B no graphs", "tiny no graphs" },
+    };
+    const char *before = getenv("LONGHAND_CUDA_OFF");
+    bool points[LAB_POINTS];
+    int rc = 0;
+    memcpy(points, b->points, sizeof points);
+    memset(b->points, 0, sizeof b->points);
+    b->points[DECODE] = true;
+    for (size_t i = 0; i < sizeof mode / sizeof *mode && rc == 0; i++) {
+        setenv("LONGHAND_CUDA_OFF", mode[i].off, 1);
+        rc = lab_open_device(b, e) || measure_random(b, b->tiny ? mode[i].tiny_name : mode[i].name, e)
+                 ? -1 : 0;
+    }
+    if (before)
+        setenv("LONGHAND_CUDA_OFF", before, 1);
+    else
+        unsetenv("LONGHAND_CUDA_OFF");
+    memcpy(b->points, points, sizeof points);
+    return rc ? -1 : lab_open_device(b, e);
+}
+
 /* ---- the program ---- */
 
 static int parse_points(struct lab *b, struct err *e)
@@ -488,7 +514,8 @@ static int parse_points(struct lab *b, struct err *e)
         } else
             return err_set(e, ERR_INPUT,
                            "--points: \"%.*s\"; allowed on a GPU: copy, decode, rows, draft, heads, "
-                           "prefill, train, project, demo, depth=N (ascending, at most %d); or spec-best",
+                           "prefill, train, project, demo, kernels, modes, depth=N (ascending, at most %d); "
+                           "or spec-best",
                            (int)MIN(len, (size_t)60), list, LAB_DEPTHS_MAX);
     }
     for (size_t k = 0; k < sizeof words / sizeof *words && !any; k++)
@@ -509,7 +536,7 @@ static int parse_points(struct lab *b, struct err *e)
 }
 
 /* Each model has a device of its own, whose working memory is for one shape of heads. */
-static int open_device(struct lab *b, struct err *e)
+int lab_open_device(struct lab *b, struct err *e)
 {
     char why[512] = "";
     const char *word = b->o->device;
@@ -538,15 +565,19 @@ int lab_device(const struct options *o, struct err *e)
     if (!(b.pool = pool_open(o->threads ? o->threads : pool_default_threads())))
         return err_set(e, ERR_FAILED, "bench: cannot make threads");
     stop_signals_catch();
-    int rc = open_device(&b, e);
+    int rc = lab_open_device(&b, e);
     if (rc == 0 && b.points[COPY])
         rc = measure_copies(&b, e);
+    if (rc == 0 && b.points[KERNELS])
+        rc = lab_kernels(&b, e);
     if (rc == 0 && b.random)
-        rc = measure_random(&b, e);
+        rc = measure_random(&b, b.tiny ? "tiny random" : "8B random", e);
+    if (rc == 0 && b.points[MODES])
+        rc = measure_modes(&b, e);
     if (rc == 0 && b.points[PROJECT] && (rc = lab_accept(&b, e)) == 0 && !b.json)
         lab_print_projection(&b);
     if (rc == 0 && b.points[DEMO])
-        rc = open_device(&b, e) || measure_demo(&b, e) ? -1 : 0;
+        rc = lab_open_device(&b, e) || measure_demo(&b, e) ? -1 : 0;
     if (rc == 0 && b.json)
         lab_print_json(&b);
     for (size_t i = 0; i < b.n_skipped && !b.json; i++)

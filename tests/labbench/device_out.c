@@ -30,6 +30,39 @@ void lab_print_line(struct lab *b, struct lab_line x)
     fflush(stdout);
 }
 
+void lab_print_kernel(struct lab *b, const struct lab_kernel *x)
+{
+    char share[16] = "-";
+    if (b->json)
+        return;
+    if (b->n_kernels == 1)
+        printf("%-6s %-10s %7s %5s %10s %10s %9s %7s\n", "shape", "operation", "depth", "rows", "us", "MB",
+               "GB/s", "share");
+    if (b->copy > 0)
+        snprintf(share, sizeof share, "%.1f%%", 100 * x->bytes / x->seconds / b->copy);
+    printf("%-6s %-10s %7zu %5zu %10.2f %10.3f %9.1f %7s\n", x->shape, x->name, x->depth, x->rows,
+           1e6 * x->seconds, x->bytes / 1e6, x->bytes / x->seconds / 1e9, share);
+    fflush(stdout);
+}
+
+static void json_kernels(struct json_writer *w, const struct lab *b)
+{
+    jw_open(w, "kernels", '[');
+    for (size_t i = 0; i < b->n_kernels; i++) {
+        const struct lab_kernel *x = &b->kernel[i];
+        jw_open(w, NULL, '{');
+        jw_text(w, "shape", x->shape);
+        jw_text(w, "operation", x->name);
+        jw_uint(w, "depth", x->depth);
+        jw_uint(w, "rows", x->rows);
+        jw_real(w, "seconds", x->seconds);
+        jw_uint(w, "bytes", (uint64_t)x->bytes);
+        jw_real(w, "share", b->copy > 0 && x->seconds > 0 ? x->bytes / x->seconds / b->copy : 0);
+        jw_close(w, '}');
+    }
+    jw_close(w, ']');
+}
+
 void lab_print_projection(const struct lab *b)
 {
     const struct lab_model *f = &b->model[0];
@@ -98,6 +131,7 @@ void lab_print_json(const struct lab *b)
     for (size_t i = 0; i < b->n_models; i++)
         json_model(&w, b, &b->model[i]);
     jw_close(&w, ']');
+    json_kernels(&w, b);
     jw_open(&w, "accepted", '[');
     for (size_t i = 0; i < b->n_accepted; i++) {
         const struct lab_accepted *a = &b->accepted[i];

@@ -18,20 +18,25 @@
  *     project   tokens per round of models/demo on real text; from all this, the time of a text as long as
  *               the deepest point
  *
+ *     kernels   every operation of a pass by itself at the shapes of 8B and 70B models, for 1, 4, 16 and 64
+ *               rows: microseconds, GB/s, share of the copy rate (kernels.c)
+ *     modes     decode again with programmatic dependent launch off, and with graphs off too
+ *
  * A cache at a depth holds normal random values. Times are medians of wall-clock times of calls that wait
  * for the device, after calls that are not counted (the first call of a kind records its CUDA graph). With
  * `--device emulated` a tiny model takes the same way: a test.
  *
  * `labbench --points spec-best` compares auto with 61 fixed settings.
  *
- * Files: main.c, lab.c (shared), device.c (points), device_out.c (tables, JSON), project.c, train.c,
- * sweep.c (spec-best). */
+ * Files: main.c, lab.c (shared), device.c (points), kernels.c, device_out.c (tables, JSON), project.c,
+ * train.c, sweep.c (spec-best). */
 #pragma once
 #include "src/bench/bench_spec.h"
 #include "src/decode/decode.h"
 
 enum { LAB_DEPTHS_MAX = 8, LAB_NODES = 64, LAB_DRAFTERS = 3 };
-enum lab_point { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO, LAB_POINTS };
+enum lab_point { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO, KERNELS, MODES,
+                 LAB_POINTS };
 extern const size_t lab_rows[3];     /* 1, 16, 64 */
 
 struct lab_depth {                   /* a model at one depth: seconds; 0: not measured */
@@ -53,6 +58,12 @@ struct lab_accepted {                /* models/demo on real text with one set of
     double per_round, rows, passes;  /* of a round: tokens, verified rows, draft passes */
 };
 
+struct lab_kernel {                  /* an operation; bytes: what a call must read and write */
+    const char *shape, *name;
+    size_t depth, rows;
+    double seconds, bytes;
+};
+
 struct lab {
     const struct options *o;
     struct device *dev;
@@ -63,7 +74,8 @@ struct lab {
     size_t depth[LAB_DEPTHS_MAX], n_depth, repeat;
     double copy, upload, download;   /* bytes per second */
     double train;                    /* tokens per second; 0: not measured */
-    struct lab_model model[2]; size_t n_models;
+    struct lab_model model[4]; size_t n_models;
+    struct lab_kernel kernel[128]; size_t n_kernels;
     struct lab_accepted accepted[LAB_DRAFTERS]; size_t n_accepted;
     size_t missed;                   /* goals */
     char skipped[8][200]; size_t n_skipped;
@@ -80,11 +92,16 @@ struct lab_line {
     double seconds, bytes, share, goal;
     bool ratio;
 };
+void lab_print_kernel(struct lab *b, const struct lab_kernel *x);
 void lab_print_header(const struct lab *b);
 void lab_print_line(struct lab *b, struct lab_line x);
 void lab_print_projection(const struct lab *b);
 void lab_print_json(const struct lab *b);
 
+/* Opens the device of the options again; what was allocated on the former one must be free. */
+int  lab_open_device(struct lab *b, struct err *e);
+/* kernels.c */
+int  lab_kernels(struct lab *b, struct err *e);
 /* train.c. Sets b->train, with model m; or notes why it was skipped. */
 int  lab_train(struct lab *b, const struct model *m, struct err *e);
 /* sweep.c */
