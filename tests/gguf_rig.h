@@ -14,7 +14,8 @@ enum { RIG_VOCAB = 300, RIG_HIDDEN = 32, RIG_HEADS = 2, RIG_FFN = 64, RIG_LAYERS
 enum { RIG_DROP = 100, RIG_ADD };
 struct rig_change { const char *key; int kind; double x; const char *s; size_t dim[2]; };
 
-struct rig { struct gguf_out o; const struct rig_change *c; bool sentence; };
+/* part: 0: a whole file; 1, 2: the parts of a split one, with the even and the odd tensors. */
+struct rig { struct gguf_out o; const struct rig_change *c; bool sentence; int part, index; };
 
 static bool rig_changed(struct rig *r, const char *key)
 {
@@ -95,6 +96,8 @@ static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows
 {
     const struct rig_change *c = r->c;
     size_t dim[] = { cols, rows };
+    if (r->part && r->index++ % 2 != r->part - 1)
+        return;
     if (c && strcmp(c->key, name) == 0) {
         if (c->kind == RIG_DROP)
             return;
@@ -103,37 +106,50 @@ static void rig_tensor(struct rig *r, const char *name, size_t cols, size_t rows
     gguf_put_tensor(&r->o, name, dim, dim[1] ? 2 : 1, gguf_types);
 }
 
-/* Makes the file; the caller frees it. The data are zeros. */
-static char *rig_make(const struct rig_change *c, bool sentence, size_t *n)
+static void rig_metadata(struct rig *r)
 {
-    struct rig r = { .c = c, .sentence = sentence };
-    struct err e;
-    char *header, *file, name[64];
-    size_t n_header;
-    if (gguf_out_open(&r.o, &e))
-        abort();
-    rig_text(&r, "general.architecture", "llama");
-    rig_text(&r, "general.type", "model");
-    rig_uint(&r, "general.alignment", 32);
-    rig_uint(&r, "llama.context_length", 128);
-    rig_uint(&r, "llama.embedding_length", RIG_HIDDEN);
-    rig_uint(&r, "llama.block_count", RIG_LAYERS);
-    rig_uint(&r, "llama.feed_forward_length", RIG_FFN);
-    rig_uint(&r, "llama.attention.head_count", RIG_HEADS);
-    rig_uint(&r, "llama.attention.head_count_kv", RIG_HEADS);
-    rig_real(&r, "llama.attention.layer_norm_rms_epsilon", 1e-5);
-    rig_real(&r, "llama.rope.freq_base", 10000);
-    rig_text(&r, "tokenizer.ggml.model", sentence ? "llama" : "gpt2");
-    rig_text(&r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
-    rig_uint(&r, "tokenizer.ggml.bos_token_id", 1);
-    rig_uint(&r, "tokenizer.ggml.eos_token_id", 2);
+    const bool sentence = r->sentence;
+    rig_text(r, "general.architecture", "llama");
+    rig_text(r, "general.type", "model");
+    rig_uint(r, "general.alignment", 32);
+    rig_uint(r, "llama.context_length", 128);
+    rig_uint(r, "llama.embedding_length", RIG_HIDDEN);
+    rig_uint(r, "llama.block_count", RIG_LAYERS);
+    rig_uint(r, "llama.feed_forward_length", RIG_FFN);
+    rig_uint(r, "llama.attention.head_count", RIG_HEADS);
+    rig_uint(r, "llama.attention.head_count_kv", RIG_HEADS);
+    rig_real(r, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+    rig_real(r, "llama.rope.freq_base", 10000);
+    rig_text(r, "tokenizer.ggml.model", sentence ? "llama" : "gpt2");
+    rig_text(r, "tokenizer.ggml.pre", sentence ? "default" : "llama-bpe");
+    rig_uint(r, "tokenizer.ggml.bos_token_id", 1);
+    rig_uint(r, "tokenizer.ggml.eos_token_id", 2);
     static const char *const more[] = { "llama.vocab_size", "llama.expert_count", "llama.attention.key_length",
         "llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.rope.dimension_count", "split.count", "split.no",
         "split.tensors.count", "tokenizer.ggml.add_bos_token", "tokenizer.chat_template", "llama.attention.causal",
         "llama.attn_logit_softcapping", "longhand.eos_token_ids" };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        rig_changed(&r, more[i]);
-    rig_tokens(&r);
+        if (!r->part || strncmp(more[i], "split.", 6))
+            rig_changed(r, more[i]);
+    rig_tokens(r);
+}
+
+/* Makes a file; the caller frees it. The data are zeros. */
+static char *rig_make_part(const struct rig_change *c, bool sentence, int part, size_t *n)
+{
+    struct rig r = { .c = c, .sentence = sentence, .part = part };
+    struct err e;
+    char *header, *file, name[64];
+    size_t n_header;
+    if (gguf_out_open(&r.o, &e))
+        abort();
+    if (part < 2)
+        rig_metadata(&r);
+    if (part) {
+        rig_uint(&r, "split.no", (size_t)part - 1);
+        rig_uint(&r, "split.count", 2);
+        rig_uint(&r, "split.tensors.count", 20);
+    }
     rig_tensor(&r, "token_embd.weight", RIG_HIDDEN, RIG_VOCAB);
     rig_tensor(&r, "output_norm.weight", RIG_HIDDEN, 0);
     for (int l = 0; l < RIG_LAYERS; l++) {
@@ -158,3 +174,5 @@ static char *rig_make(const struct rig_change *c, bool sentence, size_t *n)
     gguf_out_close(&r.o);
     return file;
 }
+
+static char *rig_make(const struct rig_change *c, bool sentence, size_t *n) { return rig_make_part(c, sentence, 0, n); }

@@ -240,6 +240,51 @@ static void every_check_of_a_model_has_its_file(void)
     }
 }
 
+/* ---- split files ---- */
+
+static void write_part(const char *folder, const char *name, const struct rig_change *c, int part)
+{
+    char path[300];
+    size_t n;
+    struct err e;
+    char *file = rig_make_part(c, true, part, &n);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (file_write(path, &(struct slice){ file, n }, 1, &e))
+        abort();
+    free(file);
+}
+
+static void parts_are_one_model(void)
+{
+    static const char first[] = "m-00001-of-00002.gguf", second[] = "m-00002-of-00002.gguf";
+    const struct rig_change no = { "split.no", GGUF_U32, 0, NULL, { 0 } }, three = { "split.count", GGUF_U32, 3, NULL, { 0 } },
+        sum = { "split.tensors.count", GGUF_U32, 19, NULL, { 0 } };
+    char folder[] = "/tmp/longhand-gguf-XXXXXX", path[300], other[300];
+    struct gguf_model m;
+    struct err e;
+    if (!mkdtemp(folder))
+        abort();
+    snprintf(path, sizeof path, "%s/%s", folder, first);
+    snprintf(other, sizeof other, "%s/%s", folder, second);
+    write_part(folder, first, NULL, 1);
+    CHECK(gguf_model_open(&m, path, &e) == -1 && strstr(e.msg, "00002-of-00002.gguf: cannot open"), "%s", e.msg);
+    write_part(folder, second, NULL, 2);
+    CHECK(gguf_model_open(&m, path, &e) == 0 && m.n == 2 && m.ts.n == 20, "%s", e.msg);
+    CHECK(config_check_tensors(&m.config, &m.ts, &e) == 0, "%s", e.msg);
+    gguf_model_close(&m);
+    CHECK(gguf_model_open(&m, other, &e) == -1 && strstr(e.msg, "part 2 of 2; give the first part"), "%s", e.msg);
+    write_part(folder, second, &no, 2);
+    CHECK(gguf_model_open(&m, path, &e) == -1 && strstr(e.msg, "it says part 1 of 2, expected is part 2 of 2"), "%s", e.msg);
+    write_part(folder, second, &three, 2);
+    CHECK(gguf_model_open(&m, path, &e) == -1 && strstr(e.msg, "it says part 2 of 3"), "%s", e.msg);
+    write_part(folder, second, NULL, 2);
+    write_part(folder, first, &sum, 1);
+    CHECK(gguf_model_open(&m, path, &e) == -1 && strstr(e.msg, "found 19, the parts have 20"), "%s", e.msg);
+    unlink(path);
+    unlink(other);
+    rmdir(folder);
+}
+
 /* ---- mutations ---- */
 
 static uint64_t state = 1;
@@ -324,6 +369,7 @@ int main(void)
     RUN(a_value_beyond_its_type_is_refused);
     RUN(a_file_may_end_nowhere_else);
     RUN(every_check_of_a_model_has_its_file);
+    RUN(parts_are_one_model);
     RUN(mutations_are_refused_with_one_line);
     RUN(blocks_have_the_bytes_of_the_reference);
     return test_end();

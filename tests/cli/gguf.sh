@@ -64,6 +64,15 @@ if [ -x "$LONGHAND_TEST" ]; then
         run --prompt x --tokens 1 -m "$TMP/q4_0.gguf" --device emulated
 fi
 
+# Drafts change nothing, and neither does a kill.
+long() { "$LONGHAND" run --prompt "The ship" --tokens 1500 --seed 3 -q --db "$TMP/k.db" "$@"; }
+long -m "$TMP/q8_0.gguf" --drafter none >"$TMP/a"; long -m "$TMP/q8_0.gguf" >"$TMP/b"
+same drafts_of_a_quantised_file_change_nothing "$TMP/a" "$TMP/b"
+"$LONGHAND" submit -m "$TMP/q8_0.gguf" --prompt "The ship" --tokens 1500 --seed 3 -q --db "$TMP/k2.db" >"$TMP/id"
+"$LONGHAND" work -q --db "$TMP/k2.db" & sleep 0.15; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
+"$LONGHAND" work -q --db "$TMP/k2.db"; "$LONGHAND" text 1 --db "$TMP/k2.db" >"$TMP/b"
+same killed_and_continued "$TMP/a" "$TMP/b"
+
 # Damaged files.
 head -c 1000000 "$TMP/bf16.gguf" >"$TMP/short.gguf"
 check cut_short 2 "it is cut short" run --prompt x --tokens 1 -m "$TMP/short.gguf"
