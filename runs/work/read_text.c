@@ -206,10 +206,12 @@ static int append_bytes(char **text, size_t *n, size_t *room, const char *bytes,
     return 0;
 }
 
-/* Replay ids[0..n_ids) and append their text. */
+/* Replay ids[0..n_ids) and append their text. ends[i]: the bytes of the tokens up to i; NULL is allowed. */
 static int replay_all(struct replay *y, const struct text_reader *r, const struct job *job,
-                      const int32_t *ids, size_t n_ids, char **text, size_t *n, struct err *e)
+                      const int32_t *ids, size_t n_ids, struct placed_text *t, struct err *e)
 {
+    char **text = &t->text;
+    size_t *n = &t->n;
     const char *bytes = "";
     size_t room = 0, n_bytes = 0;
     int rc = append_bytes(text, n, &room, bytes, n_bytes, e);
@@ -221,6 +223,8 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
                            job->id, i, ids[i]);
         replay_token(y, ids[i], &bytes, &n_bytes);
         rc = append_bytes(text, n, &room, bytes, n_bytes, e);
+        if (t->ends)                     /* bytes that may become a stop string or a code point count, too */
+            t->ends[t->n_ends++] = *n + y->emit.n_held + y->emit.stream.n_held;
     }
     if (rc || job->state != JOB_DONE)
         return rc;
@@ -231,17 +235,16 @@ static int replay_all(struct replay *y, const struct text_reader *r, const struc
     return rc ? rc : replay_check(y, job, e);
 }
 
-int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
-                  struct err *e)
+static int read_text(struct text_reader *r, struct store *s, const struct job *job, bool placed,
+                     struct placed_text *t, struct err *e)
 {
     struct job_parts p = {0};
     struct job_input in = {0};
     struct replay y = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    *n = 0;
-    *text = job->tokens ? NULL : calloc(1, 1);
-    if (*text)                           /* an empty text needs no model */
+    *t = (struct placed_text){ .text = job->tokens ? NULL : calloc(1, 1) };
+    if (t->text)                         /* an empty text needs no model */
         return 0;
     int rc = store_input(s, job->id, &in, e) || job_parts_read(&p, s, job->id, in.parameters, e) ||
                      text_reader_open(r, s, job, &p.v->params, e) ||
@@ -250,18 +253,55 @@ int job_read_text(struct text_reader *r, struct store *s, const struct job *job,
                                  in.prompt_bytes == 0 && !p.v->params.chat, e)
                  ? -1
                  : 0;
-    if (rc == 0) {
-        rc = replay_all(&y, r, job, ids, n_ids, text, n, e);
+    if (rc == 0 && placed && !(t->ends = malloc((n_ids + 1) * sizeof *t->ends))) {
+        replay_close(&y);
+        rc = err_set(e, ERR_FAILED, "out of memory");
+    } else if (rc == 0) {
+        rc = replay_all(&y, r, job, ids, n_ids, t, e);
         replay_close(&y);
     }
     free(ids);
     job_parts_close(&p);
     job_input_free(&in);
-    if (rc) {
-        free(*text);
-        *text = NULL;
-    }
+    if (rc)
+        placed_text_free(t);
     return rc;
+}
+
+int job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
+                  struct err *e)
+{
+    struct placed_text t;
+    int rc = read_text(r, s, job, false, &t, e);
+    *text = t.text;
+    *n = t.n;
+    return rc;
+}
+
+int job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
+                    struct err *e)
+{
+    return read_text(r, s, job, true, t, e);
+}
+
+void placed_text_free(struct placed_text *t)
+{
+    free(t->text);
+    free(t->ends);
+    *t = (struct placed_text){0};
+}
+
+bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at)
+{
+    const size_t n = strlen(phrase), from = at->n ? at->byte + 1 : 0;
+    const char *p = from <= t->n ? memmem(t->text + from, t->n - from, phrase, n) : NULL;
+    if (!p)
+        return false;
+    at->byte = (size_t)(p - t->text);
+    while (at->token < t->n_ends && t->ends[at->token] <= at->byte)
+        at->token++;
+    at->n++;
+    return true;
 }
 
 int job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e)

@@ -64,5 +64,17 @@ void text_reader_close(struct text_reader *r);
  * against its SHA-256 (replay_check). */
 int  job_read_text(struct text_reader *r, struct store *s, const struct job *job, char **text, size_t *n,
                    struct err *e);
+/* The same text with the places of its tokens. */
+struct placed_text {                     /* {0} is closed */
+    char *text; size_t n;
+    size_t *ends, n_ends;                /* ends[i]: number of bytes of the tokens 0 to i */
+};
+int  job_read_places(struct text_reader *r, struct store *s, const struct job *job, struct placed_text *t,
+                     struct err *e);
+void placed_text_free(struct placed_text *t);
+/* Moves *at to the next place of the phrase, which is not empty: at first to the first one. `token` is the
+ * token with the phrase's first byte. {0} is before the text. */
+struct text_place { size_t token, byte, n; };            /* n: how many places were found */
+bool placed_text_find(const struct placed_text *t, const char *phrase, struct text_place *at);
 /* The token ids that the job generated, without given ones; free(*ids). Needs no tokenizer. */
 int  job_read_ids(struct store *s, const struct job *job, int32_t **ids, size_t *n, struct err *e);

@@ -23,9 +23,11 @@ int cmd_export(const struct options *o, struct err *e)
     struct export_source *v = rc ? NULL : calloc(p.n, sizeof *v);
     if (rc == 0 && !v)
         rc = err_set(e, ERR_FAILED, "out of memory");
+    if (rc == 0 && o->dir)
+        rc = export_dir(o, &p, &n, e);
     for (size_t i = 0; rc == 0 && i < p.n; i++)
         v[i] = (struct export_source){ p.v[i].store, &p.v[i].jobs };
-    if (rc == 0)
+    if (rc == 0 && !o->dir)
         rc = export_jobs(&how, v, p.n, &n, e);
     if (rc == 0 && n.left_out && !o->quiet)
         fprintf(stderr, "%zu jobs are not done and were left out; --partial exports their texts so far\n",

@@ -25,6 +25,7 @@ struct edit {
     char *append; size_t n_append;               /* --append or --append-file; NULL: none */
     int32_t *given; size_t n_given;              /* its tokens */
     char *text; size_t bytes;                    /* the text of the given tokens */
+    size_t at;                                   /* fork: the number of shared tokens */
     char *parameters;                            /* of the new tokens; NULL: those of the text so far */
 };
 
@@ -231,7 +232,7 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
     const struct job *j = d->job;
     size_t keep, n_rest;
     char *rest = NULL, why[80];
-    if (d->o->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
+    if (d->at < j->tokens || !j->finish_reason || strcmp(j->finish_reason, "length") == 0)
         return 0;
     if (cut_stop(d, &keep, &rest, &n_rest, e))
         return -1;
@@ -243,31 +244,60 @@ static int check_fork_goes_on(struct edit *d, struct err *e)
         e, ERR_INPUT,
         "--at %zu: job %" PRId64
         " has ended by itself (%s) within these tokens, and so would its fork; --at %zu leaves the end out",
-        d->o->at, j->id, why, keep);
+        d->at, j->id, why, keep);
+}
+
+/* Sets d->at from --at or --at-text. */
+static int find_place(struct edit *d, struct err *e)
+{
+    const struct options *o = d->o;
+    const bool by_text = options_given(o, "at-text");
+    struct placed_text t;
+    struct text_place place = {0};
+    char phrase[80];
+    if (by_text == options_given(o, "at"))
+        return err_set(e, ERR_INPUT, by_text ? "fork: --at and --at-text: only one of them is allowed"
+                                             : "fork: --at TOKEN or --at-text PHRASE is missing");
+    d->at = o->at;
+    if (!by_text)
+        return d->at <= d->job->tokens ? 0
+                                       : err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens",
+                                                 d->at, d->job->id, d->job->tokens);
+    if (!*o->at_text)
+        return err_set(e, ERR_INPUT, "--at-text: '' is no phrase");
+    if (job_read_places(&d->reader, d->s, d->job, &t, e))
+        return -1;
+    while (place.n < o->occurrence && placed_text_find(&t, o->at_text, &place))
+        ;
+    placed_text_free(&t);
+    terminal_text(phrase, sizeof phrase, o->at_text);
+    if (place.n < o->occurrence)
+        return err_set(e, ERR_INPUT,
+                       "--at-text: the text of job %" PRId64 " has \"%s\" %zu times, not %zu times",
+                       d->job->id, phrase, place.n, o->occurrence);
+    d->at = place.token;
+    return 0;
 }
 
 static int fork_job(struct edit *d, int64_t *id, struct err *e)
 {
     const struct options *o = d->o;
     uint64_t seed = o->seed;
-    if (!options_given(o, "at"))
-        return err_set(e, ERR_INPUT, "fork: --at TOKEN is missing");
+    if (find_place(d, e))
+        return -1;
     if (!options_given(o, "seed") && getrandom(&seed, sizeof seed, 0) != sizeof seed)
         return err_set(e, ERR_FAILED, "cannot draw a seed: %s; --seed gives one", strerror(errno));
-    if (o->at > d->job->tokens)
-        return err_set(e, ERR_INPUT, "--at %zu: job %" PRId64 " has %zu tokens", o->at, d->job->id,
-                       d->job->tokens);
     if (check_fork_goes_on(d, e) || encode_given(d, "", 0, e))
         return -1;
     const size_t wanted = options_given(o, "tokens") ? o->tokens : d->job->wanted;
-    if (wanted <= o->at + d->n_given)
+    if (wanted <= d->at + d->n_given)
         return err_set(e, ERR_INPUT,
-                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", o->at,
+                       "%zu shared and %zu given tokens: --tokens %zu leaves no token to write", d->at,
                        d->n_given, wanted);
-    if (check_length(d, wanted, e) || change_parameters(d, o->at, d->in.n_prompt + wanted, e))
+    if (check_length(d, wanted, e) || change_parameters(d, d->at, d->in.n_prompt + wanted, e))
         return -1;
     const struct given_text add = { d->given, d->n_given, d->text, d->bytes };
-    const struct fork_spec f = { .at = o->at, .seed = seed, .add = d->n_given ? &add : NULL,
+    const struct fork_spec f = { .at = d->at, .seed = seed, .add = d->n_given ? &add : NULL,
                                  .wanted = wanted, .parameters = d->parameters };
     return store_fork(d->s, d->job->id, &f, id, e);
 }

@@ -35,6 +35,10 @@ int model_of_work(const struct options *o, struct store *s, struct err *e);
  * fingerprint. `want`: ERR_INPUT, and nothing is kept, if it is another one; NULL: any. */
 int model_keep(struct store *s, const char *dir, size_t threads, enum weights weights, const char *want,
                char fingerprint[FINGERPRINT_BYTES], struct err *e);
+/* export --dir: one file per job (src/cli/export_dir.c). *n counts the jobs that were exported, and those
+ * that are not done. */
+struct export_counts;
+int export_dir(const struct options *o, const struct store_parts *p, struct export_counts *n, struct err *e);
 /* --parallel: *n is 0 for auto. */
 int parallel_from_options(const struct options *o, size_t *n, struct err *e);
 /* `work` on the jobs of one batch, or of the whole store (NULL). 0 when no job is left to take; else -1

@@ -28,6 +28,54 @@ static int put_ids(struct sink *out, const int32_t *ids, size_t n, struct err *e
     return 0;
 }
 
+/* Prints the prompt, as text or as ids. */
+static int put_prompt(struct store *s, const struct job *job, bool as_ids, struct sink *out, struct err *e)
+{
+    struct job_input in;
+    if (store_input(s, job->id, &in, e))
+        return -1;
+    int rc = as_ids ? put_ids(out, in.prompt_ids, in.n_prompt, e)
+                    : sink_write(out, in.prompt, in.prompt_bytes, e);
+    job_input_free(&in);
+    return rc;
+}
+
+/* Prints the places of --find. *found counts them. */
+static int put_places(struct text_reader *r, struct store *s, const struct job *job, const char *phrase,
+                      struct sink *out, size_t *found, struct err *e)
+{
+    struct placed_text t;
+    struct text_place at = {0};
+    char line[100];
+    int rc = job_read_places(r, s, job, &t, e);
+    while (rc == 0 && placed_text_find(&t, phrase, &at)) {
+        int n = snprintf(line, sizeof line, "job %" PRId64 ": token %zu, byte %zu\n", job->id, at.token,
+                         at.byte);
+        rc = sink_write(out, line, (size_t)n, e);
+    }
+    *found += at.n;
+    if (rc == 0)
+        placed_text_free(&t);
+    return rc;
+}
+
+/* Prints one text in the form that the options ask for. */
+static int put_text(struct text_reader *r, struct store *s, const struct job *job, const struct options *o,
+                    struct sink *out, struct err *e)
+{
+    const bool as_ids = o->format == FORMAT_IDS;
+    char *text = NULL;
+    int32_t *ids = NULL;
+    size_t n;
+    if (o->with_prompt && put_prompt(s, job, as_ids, out, e))
+        return -1;
+    int rc = as_ids ? job_read_ids(s, job, &ids, &n, e) || put_ids(out, ids, n, e)
+                    : job_read_text(r, s, job, &text, &n, e) || sink_write(out, text, n, e);
+    free(text);
+    free(ids);
+    return rc ? -1 : 0;
+}
+
 int cmd_text(const struct options *o, struct err *e)
 {
     struct store *s = NULL;
@@ -35,23 +83,22 @@ int cmd_text(const struct options *o, struct err *e)
     struct text_reader reader = {0};
     struct sink out = { .fd = STDOUT_FILENO };
     int64_t *ids = NULL;
+    size_t found = 0;
+    if (o->find && (!*o->find || o->with_prompt || options_given(o, "format")))
+        return err_set(e, ERR_INPUT, *o->find ? "--find and --%s: only one of them is allowed"
+                                              : "--find: '' is no phrase",
+                       o->with_prompt ? "with-prompt" : "format");
     if (store_from_options(&s, o, STORE_READ, e))
         return -1;
     int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
     if (rc == 0)
         rc = sink_open(&out, o->output, e);
-    for (size_t i = 0; rc == 0 && i < jobs.n; i++) {
-        char *text = NULL;
-        int32_t *tokens = NULL;
-        size_t n;
-        if (o->format == FORMAT_IDS)
-            rc = job_read_ids(s, &jobs.v[i], &tokens, &n, e) || put_ids(&out, tokens, n, e) ? -1 : 0;
-        else
-            rc = job_read_text(&reader, s, &jobs.v[i], &text, &n, e) || sink_write(&out, text, n, e) ? -1 : 0;
-        free(text);
-        free(tokens);
-    }
+    for (size_t i = 0; rc == 0 && i < jobs.n; i++)
+        rc = o->find ? put_places(&reader, s, &jobs.v[i], o->find, &out, &found, e)
+                     : put_text(&reader, s, &jobs.v[i], o, &out, e);
     rc = rc ? rc : sink_finish(&out, e);
+    if (rc == 0 && o->find && !found)
+        rc = err_set(e, ERR_FAILED, "--find: no such place");
     sink_abandon(&out);
     text_reader_close(&reader);
     job_list_free(&jobs);

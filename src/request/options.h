@@ -84,15 +84,17 @@ struct options {
     double train_rate, train_decay, train_clip, checkpoint_seconds;
     int train_kind;
     struct text_list db;                         /* jobs */
-    const char *batch, *name, *shard, *state, *by, *append, *append_file, *more_tokens, *resume;
+    const char *batch, *name, *shard, *state, *by, *append, *append_file, *at_text, *find, *dir;
+    const char *more_tokens, *resume;
     long priority;
     double max_time;
     int kv_snapshot;                             /* enum kv_snapshot of runs/work/snapshot_policy.h */
     uint64_t kv_snapshot_max;
     const char *parallel;            /* auto, or a number */
     uint64_t max_memory;             /* 0: no limit of its own */
-    size_t max_jobs, max_attempts, from, at, sample;
-    bool shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow, partial, gzip, csv, html;
+    size_t max_jobs, max_attempts, from, at, occurrence, sample;
+    bool with_prompt, shared_db, run_now, from_here, accept_change, rounds, until_empty, watch, follow;
+    bool partial, gzip, csv, html;
     int export_format;
     bool man; int completion;                    /* help */
     char scaling_text[64];                       /* context_scaling, joined from its parts */

@@ -27,11 +27,11 @@ const struct option options_table[] = {
     { "chat", "", NULL, VERBS_MAKE, FLAG, F(chat), TEXTS, MAIN,
       "Treat the prompt as a user's message: it goes through the model's chat template." },
     { "messages", "", "FILE.json", VERBS_MAKE, TEXT, F(messages), TEXTS, 0,
-      "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's API. It "
-      "goes through the model's chat template. - is standard input." },
+      "Read a conversation instead of a prompt: a list of messages with role and content, as in OpenAI's API. "
+      "It goes through the model's chat template. - is standard input." },
     { "escape", "-e", NULL, VERBS_SAMPLE, FLAG, F(escape), TEXTS, 0,
-      "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop and --append by the characters "
-      "that they stand for." },
+      "Replace \\n, \\t, \\r, \\\", \\' and \\\\ in the values of --prompt, --stop and --append by the "
+      "characters that they stand for." },
     { "system", "", "TEXT", VERBS_MAKE, TEXT, F(system), TEXTS, 0,
       "With --chat: the system message that precedes the prompt." },
     { "chat-template", "", "NAME", VERBS_MAKE, TEXT, F(chat_template), TEXTS, 0,
@@ -92,7 +92,8 @@ const struct option options_table[] = {
     { "penalty", "--repeat-penalty --repetition-penalty", "T", VERBS_SAMPLE | VERB_BENCH, REAL, F(penalty),
       SAMPLING, MAIN, "Repetition penalty: divide the logits of recent tokens by T.", .min = 0.01, .max = 100,
       .shown = THE_MODELS " (1)" },
-    { "penalty-window", "--repeat-last-n", "W", VERBS_SAMPLE | VERB_BENCH, LONG, F(penalty_window), SAMPLING, 0,
+    { "penalty-window", "--repeat-last-n", "W", VERBS_SAMPLE | VERB_BENCH, LONG, F(penalty_window), SAMPLING,
+      0,
       "Number of last tokens of prompt and text that --penalty applies to. 0: none, -1: all.", .min = -1,
       .max = BIG, .value = "1024" },
     { "presence-penalty", "", "X", VERBS_SAMPLE, REAL, F(presence), SAMPLING, 0,
@@ -124,7 +125,8 @@ const struct option options_table[] = {
       .value = "auto" },
 
     { "threads", "-t", "N",
-      VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN | VERB_CONVERT,
+      VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN |
+          VERB_CONVERT,
       SIZE, F(threads), MODELS, MAIN, "Number of computing threads. The text does not depend on it.",
       .min = 1, .max = 512, .shown = "the physical cores that the process may use" },
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
@@ -186,7 +188,8 @@ const struct option options_table[] = {
 
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
       "The form of the text on standard output. ids writes one decimal number per line.", .value = "text" },
-    { "output", "-o --out", "FILE", VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT, TEXT,
+    { "output", "-o --out", "FILE",
+      VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT, TEXT,
       F(output), OUTPUT, MAIN,
       "Write the result to FILE. The file appears under its name when it is complete.",
       .shown = "standard output; train, convert: none, FILE is required" },
@@ -209,7 +212,8 @@ const struct option options_table[] = {
       "Run only these points, separated by commas." },
     { "repeat", "", "N", VERB_BENCH, SIZE, F(repeat), OUTPUT, 0, "Number of interleaved runs of each point.",
       .min = 1, .max = 1000 },
-    { "progress", "", "auto|plain|json|none", VERBS_BRANCH | VERB_RUN | VERB_SCORE | VERB_TRAIN | VERB_CONVERT | VERBS_COMPUTE, CHOICE,
+    { "progress", "", "auto|plain|json|none",
+      VERBS_BRANCH | VERB_RUN | VERB_SCORE | VERB_TRAIN | VERB_CONVERT | VERBS_COMPUTE, CHOICE,
       F(progress), OUTPUT, 0,
       "How to show progress on standard error. auto: a redrawn line on a terminal, otherwise a line every "
       "10 s.", .value = "auto" },
@@ -316,6 +320,18 @@ const struct option options_table[] = {
       .shown = "about 100 tokens before the end" },
     { "at", "", "TOKEN", VERB_FORK, SIZE, F(at), STORE, 0,
       "Number of tokens that the new job shares with the old one.", .max = BIG },
+    { "at-text", "", "PHRASE", VERB_FORK, TEXT, F(at_text), STORE, 0,
+      "In place of --at: share the text before the first PHRASE. If PHRASE begins inside a token, this token "
+      "is not shared." },
+    { "occurrence", "", "N", VERB_FORK, SIZE, F(occurrence), STORE, 0,
+      "With --at-text: before the PHRASE number N.", .min = 1, .max = BIG, .value = "1" },
+    { "find", "", "PHRASE", VERB_TEXT, TEXT, F(find), OUTPUT, 0,
+      "Print the places of PHRASE instead of the text: the token with its first byte, and the offset of this "
+      "byte, both counted from 0." },
+    { "with-prompt", "", NULL, VERB_TEXT, FLAG, F(with_prompt), OUTPUT, 0,
+      "Print the prompt before each text." },
+    { "dir", "", "DIR", VERB_EXPORT, TEXT, F(dir), OUTPUT, 0,
+      "Write one file per job into DIR, named after the job's custom_id or name. No file is overwritten." },
     { "append", "", "TEXT", VERBS_BRANCH, TEXT, F(append), STORE, 0,
       "Add TEXT to the text before continuing." },
     { "append-file", "", "FILE", VERBS_BRANCH, TEXT, F(append_file), STORE, 0,

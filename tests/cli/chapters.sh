@@ -59,6 +59,65 @@ check a_bad_value_for_a_part 2 "--temp: .-1" extend 3 --tokens +10 --temp -1
 : >"$TMP/empty"
 check an_empty_prompt_file_has_a_notice 0 'empty: the prompt is empty' submit -m $MODEL -f "$TMP/empty" -n 3
 
+# Places in a text.
+"$L" text 3 --with-prompt >"$TMP/with"; { printf Hello; "$L" text 3; } >"$TMP/both"
+same text_with_prompt "$TMP/with" "$TMP/both"
+"$L" text 3 --find " the" >"$TMP/places"
+"$L" text 3 --format ids | python3 -c 'import subprocess, sys
+# The tokens of the phrase begin at the tokens that were named: the text before them, decoded, ends there.
+program, model, places = sys.argv[1:]
+ids = sys.stdin.read().split()
+text = subprocess.run([program, "text", "3"], capture_output=True).stdout
+want, at = [], text.find(b" the")
+while at >= 0:
+    for n in range(len(ids) + 1):
+        part = subprocess.run([program, "tokenize", "-m", model, "--decode"], input=" ".join(ids[:n]).encode(),
+                              capture_output=True).stdout
+        if len(part) > at:
+            break
+    want.append(f"job 3: token {n - 1}, byte {at}\n")
+    at = text.find(b" the", at + 1)
+got = open(places).read()
+assert want and got == "".join(want), (want, got)' "$L" $MODEL "$TMP/places"
+result find_prints_the_places_of_a_phrase $? "$(cat "$TMP/places")"
+check find_without_a_place 1 'find: no such place' text 3 --find 'no such words'
+check find_and_format 2 'only one of them' text 3 --find a --format ids
+
+read -r _ _ _ token _ byte < <(sed -n 2p "$TMP/places"); token=${token%,}
+id=$("$L" fork 3 --at-text " the" --occurrence 2 --seed 5 -n 90 -q)
+[ "$(sql "SELECT n FROM span WHERE job = $id AND kind = 'shared'")" = "$token" ]
+result fork_at_the_second_place $? "not $token: $(sql "SELECT n FROM span WHERE job = $id")"
+"$L" text $id >"$TMP/a"; "$L" text 3 | head -c "$(wc -c <"$TMP/a")" >"$TMP/b"
+same the_fork_has_the_text_before_the_phrase "$TMP/a" "$TMP/b"
+# A phrase that begins inside a token: the token is not shared.
+"$L" text 3 >"$TMP/t"; inside=$(tail -c +$((byte + 3)) "$TMP/t" | head -c 12)
+n=$("$L" text 3 --find "$inside" | head -1 | sed 's/.*token \([0-9]*\).*/\1/')
+id=$("$L" fork 3 --at-text "$inside" --seed 5 -n 90 -q)
+[ "$(sql "SELECT n FROM span WHERE job = $id AND kind = 'shared'")" = "$n" ]; result fork_inside_a_token $? "$n"
+check fork_at_a_phrase_that_is_not_there 2 'has "no such" 0 times, not 1' fork 3 --at-text 'no such'
+check fork_needs_a_place 2 'at TOKEN or --at-text PHRASE is missing' fork 3
+check fork_has_one_place 2 'only one of them' fork 3 --at 3 --at-text x
+
+# One file per job.
+cat >"$TMP/books.jsonl" <<'J'
+{"custom_id": "one/../two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "A", "max_tokens": 4, "n": 2}}
+{"custom_id": "one_.._two", "method": "POST", "url": "/v1/completions", "body": {"prompt": "B", "max_tokens": 4}}
+{"custom_id": ".h", "method": "POST", "url": "/v1/completions", "body": {"prompt": "C", "max_tokens": 4}}
+J
+"$L" submit -m $MODEL --batch "$TMP/books.jsonl" -s 2 -q >/dev/null; "$L" work -q
+check export_dir 0 '' export @books 3 --format text --dir "$TMP/out.d"
+(cd "$TMP/out.d" && ls -A) >"$TMP/names"
+first=$(sql "SELECT min(id) FROM job WHERE custom_id LIKE 'one%'")
+printf '%s\n' _h.txt job-3.txt "one_.._two-1.txt" "one_.._two-job$first.txt" \
+    "one_.._two-job$((first + 2)).txt" | sort >"$TMP/want"
+sort "$TMP/names" | cmp -s - "$TMP/want"; result names_have_safe_characters $? "$(cat "$TMP/names")"
+"$L" text 3 | cmp -s - "$TMP/out.d/job-3.txt"; result a_file_has_the_text_of_its_job $? ""
+rm "$TMP/out.d/_h.txt"
+check no_file_is_overwritten 2 'exists, and no file is overwritten; nothing was exported' \
+    export @books --format text --dir "$TMP/out.d"
+[ ! -e "$TMP/out.d/_h.txt" ]; result nothing_was_written $? ""
+check dir_and_output 2 'only one of them' export 3 --format text --dir "$TMP/out.d" -o x
+
 # Escapes.
 id=$(submit -p 'A\tB\n\\n\d' -e -n 3)
 [ "$(sql "SELECT hex(prompt) FROM input WHERE job = $id")" = 4109420A5C6E5C64 ]
@@ -69,7 +128,7 @@ check a_stop_string_with_a_backslash_has_a_notice 0 '^--stop: a backslash stands
     submit -m $MODEL -p x -n 3 --stop 'a\n' --stop 'b\n'
 [ "$(wc -l <"$TMP/err")" = 1 ]; result the_notice_comes_once $? "$(cat "$TMP/err")"
 check no_notice_with_e 0 '' submit -m $MODEL -p x -n 3 --stop 'a\n' -e
-sql "SELECT parameters FROM input WHERE job = $(cat "$TMP/out")" | grep -qF '"a\n"'
+[[ $(sql "SELECT parameters FROM input WHERE job = $(cat "$TMP/out")") == *'"a\n"'* ]]
 result escapes_in_a_stop_string $? "$(cat "$TMP/out")"
 cat >"$TMP/b.jsonl" <<'J'
 {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x\\n", "max_tokens": 3}}
