@@ -7,18 +7,19 @@
 # make deps         install missing packages on Debian and Ubuntu; make test and make demo do so, too
 # make install      install program, man page and completions: PREFIX=/usr/local DESTDIR=      make uninstall
 # make help         print this list                     make clean
-# Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir
+# Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir  VARIANT=NAME (cuda.mk)
 # Tests:    JOBS=N programs at a time  ONLY=WORDS programs with WORDS in the name  KEEP=DIR for their output
 MAKEFLAGS += -r
 comma := ,
 # One build directory per configuration: switching flags never mixes objects.
-BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+BUILD := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(VARIANT),-$(VARIANT))
 
 include cuda.mk
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
           -Wno-missing-field-initializers
-CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I.
+CFLAGS  = -std=c11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(WARN) -MMD -MP -I. \
+          $(if $(VARIANT),-DLH_VARIANT_$(VARIANT))
 LDLIBS  = -lsqlite3 -lz -lm -lpthread -ldl
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -119,6 +120,7 @@ help:
 clean:
 	rm -rf build longhand
 -include fuzz.mk
+.PHONY: variants
 .PHONY: all cuda-note install uninstall have-deps install-deps deps demo tests test check bench help clean
 .PRECIOUS: $(BUILD)/%.c.o
 -include $(shell find $(BUILD) $(CU) -name '*.d' 2>/dev/null)

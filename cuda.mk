@@ -3,7 +3,13 @@
 # CUDA=1 insists on a compiler. `make deps CUDA=1` installs one of CUDA 12 into build/nvcc; its images load in
 # drivers from 525 on, those of CUDA 13 from 580 on. The program loads the CUDA driver when it starts, and
 # works without one.
-NVCC ?= $(firstword $(wildcard build/nvcc/bin/nvcc) $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+#
+# A variant is another form of some kernels, for comparisons on a GPU: code under #ifdef LH_VARIANT_NAME in
+# kernels/cu*, with the same launches. `make variants` compiles those of CU_VARIANTS into folders
+# build/cu/variants/NAME, and `scripts/gpu-check --part 3` compares them. `make VARIANT=NAME tests` builds the
+# tests with a variant on the emulated GPU, in a build directory of its own.
+NVCC ?= $(firstword $(wildcard build/nvcc/bin/nvcc) $(shell command -v nvcc) \
+          $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),1,0)
 
 # Builds with and without CUDA share a directory. Two objects differ, and are rebuilt when CUDA changes.
@@ -20,7 +26,8 @@ endif
 CU     := build/cu
 CUBINS := $(patsubst %,$(CU)/%.cubin,sm_80 sm_89 sm_90a sm_100 sm_120) $(CU)/compute_80.ptx
 NVCCFLAGS = -std=c++17 -O3 -fmad=false -Werror all-warnings -I.
-$(CUDA_OBJ): CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
+$(CUDA_OBJ): CFLAGS += -DWITH_CUDA -DCU_DIR='"$(CU)"' \
+    -idirafter $(abspath $(dir $(realpath $(NVCC)))../include)
 $(BUILD)/kernels/cuda_images.c.o: $(CUBINS)
 $(CU)/%.cubin: kernels/cu_all.cu
 	@mkdir -p $(@D)
@@ -28,6 +35,14 @@ $(CU)/%.cubin: kernels/cu_all.cu
 $(CU)/%.ptx: kernels/cu_all.cu
 	@mkdir -p $(@D)
 	$(NVCC) -ptx -arch=$* $(NVCCFLAGS) -MMD -MF $@.d $< -o $@
+CU_VARIANTS ?= EARLY
+variants: $(foreach v,$(CU_VARIANTS),$(patsubst %,$(CU)/variants/$v/%.cubin,sm_80 sm_89 sm_90a sm_100 sm_120))
+define variant
+$(CU)/variants/$1/%.cubin: kernels/cu_all.cu cuda.mk
+	@mkdir -p $$(@D)
+	$(NVCC) -cubin -arch=$$* -DLH_VARIANT_$1 $(NVCCFLAGS) -MMD -MF $$@.d $$< -o $$@
+endef
+$(foreach v,$(CU_VARIANTS),$(eval $(call variant,$v)))
 # A source that was renamed since the kernels were compiled does not stop make.
 kernels/%.cu: ;
 cuda-note:

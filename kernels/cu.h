@@ -111,9 +111,14 @@ FN void atomic_min64(uint64_t *p, uint64_t v) { atomicMin((unsigned long long *)
  * its later accesses, for the whole GPU. Release and acquire suffice; sequential consistency (__threadfence)
  * waits longer. */
 FN void fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+/* Variant EARLY: the next kernel may begin as soon as all blocks of this one have, and not only where this
+ * kernel says so. The next kernel waits for the end of this one in any case. */
 FN void depend_wait(void)
 {
 #if __CUDA_ARCH__ >= 900
+#ifdef LH_VARIANT_EARLY
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

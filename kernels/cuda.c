@@ -59,7 +59,7 @@ struct cuda {
     struct gpu_driver d;
     CUdevice device;
     CUcontext context;
-    CUmodule module;
+    CUmodule module; char *image_file;       /* image_file: NULL, or the image of LONGHAND_CUDA_IMAGES */
     CUstream stream;
     CUfunction kernel[CU_N_KERNELS];
     bool graphs;
@@ -181,6 +181,7 @@ static void cuda_close(struct gpu_driver *d)
     if (c->module)
         cu.cuModuleUnload_(c->module);
     cu.cuDevicePrimaryCtxRelease_(c->device);
+    free(c->image_file);
     free(c);
 }
 
@@ -418,6 +419,36 @@ size_t device_cuda_count(char *why, size_t why_size)
     return n > 0 ? (size_t)n : 0;
 }
 
+/* LONGHAND_CUDA_IMAGES=DIR: takes the image from DIR/ARCH.cubin instead of this binary, for comparisons of
+ * variants (cuda.mk). Its texts need not be those of the binary's own kernels, so it has another id. */
+static int other_image(struct cuda *c, struct cuda_image *image, const char *arch)
+{
+    const char *dir = getenv("LONGHAND_CUDA_IMAGES");
+    char path[1024];
+    size_t size = 0;
+    FILE *f;
+    if (!dir || !*dir)
+        return 0;
+    snprintf(path, sizeof path, "%s/%s.cubin", dir, arch);
+    if (!(f = fopen(path, "rb"))) {
+        snprintf(c->d.error, sizeof c->d.error, "LONGHAND_CUDA_IMAGES: %.400s cannot be opened", path);
+        return -1;
+    }
+    const size_t most = (size_t)64 << 20;
+    if ((c->image_file = malloc(most + 1)))
+        size = fread(c->image_file, 1, most, f);
+    fclose(f);
+    *image = (struct cuda_image){ c->image_file, size };
+    char own[16];
+    if (!c->image_file || strcmp(cuda_image_arch(image, own), arch)) {
+        snprintf(c->d.error, sizeof c->d.error, "LONGHAND_CUDA_IMAGES: %.400s is no image for %s", path,
+                 arch);
+        return -1;
+    }
+    strncat(c->d.numerics, "-variant", sizeof c->d.numerics - strlen(c->d.numerics) - 1);
+    return 0;
+}
+
 /* Loads the kernels from their image now, not at their first launch, which a graph may be recording
  * (CUDA_MODULE_LOADING is lazy by default). All kernels ask for the same split of an SM's memory: a kernel
  * with another split waits until the SM is empty and cannot overlap with the kernel before it. */
@@ -469,16 +500,17 @@ static int start(struct cuda *c, size_t ordinal)
         return -1;
     snprintf(c->d.name, sizeof c->d.name, "cuda:%zu %s", ordinal, model);
     cu.cuCtxSetCurrent_(c->context);
-    const struct cuda_image *image = cuda_image_for(major, minor);
-    if (!image) {
+    const struct cuda_image *own = cuda_image_for(major, minor);
+    if (!own) {
         snprintf(c->d.error, sizeof c->d.error, "compute capability %d.%d; 8.0 or newer is needed", major,
                  minor);
         return -1;
     }
-    cuda_image_arch(image, arch);
+    struct cuda_image image = *own;
+    cuda_image_arch(&image, arch);
     const bool ptx = strncmp(arch, "compute_", 8) == 0;
-    cuda_numerics(image, major, minor, c->d.numerics);
-    if (load_kernels(c, image, arch) ||
+    cuda_numerics(&image, major, minor, c->d.numerics);
+    if (other_image(c, &image, arch) || load_kernels(c, &image, arch) ||
         failed(c, cu.cuStreamCreate_(&c->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuStreamCreate_(&c->fetch_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "") ||
         failed(c, cu.cuEventCreate_(&c->mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate", "") ||

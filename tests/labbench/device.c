@@ -579,7 +579,13 @@ int lab_device(const struct options *o, struct err *e)
     if (rc == 0 && b.points[DEMO])
         rc = lab_open_device(&b, e) || measure_demo(&b, e) ? -1 : 0;
     if (rc == 0 && b.json)
-        lab_print_json(&b);
+        lab_print_json(&b, stdout);
+    const char *path = getenv("LABBENCH_JSON");
+    FILE *also = rc == 0 && path && *path ? fopen(path, "w") : NULL;
+    if (also)
+        lab_print_json(&b, also);
+    if (also && fclose(also))
+        rc = err_set(e, ERR_FAILED, "bench: %s cannot be written", path);
     for (size_t i = 0; i < b.n_skipped && !b.json; i++)
         printf("skipped: %s\n", b.skipped[i]);
     if (rc == 0 && !b.json)

@@ -117,9 +117,9 @@ static void json_model(struct json_writer *w, const struct lab *b, const struct 
     jw_close(w, '}');
 }
 
-void lab_print_json(const struct lab *b)
+void lab_print_json(const struct lab *b, FILE *f)
 {
-    struct json_writer w = { .f = stdout, .digits = 9, .style = JW_INDENTED };
+    struct json_writer w = { .f = f, .digits = 9, .style = JW_INDENTED };
     jw_open(&w, NULL, '{');
     jw_text(&w, "device", b->dev->name);
     jw_text(&w, "numerics", b->dev->numerics);
@@ -154,5 +154,5 @@ void lab_print_json(const struct lab *b)
         jw_text(&w, NULL, b->skipped[i]);
     jw_close(&w, ']');
     jw_close(&w, '}');
-    putchar('\n');
+    putc('\n', f);
 }

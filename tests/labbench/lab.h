@@ -34,6 +34,8 @@
 #include "src/bench/bench_spec.h"
 #include "src/decode/decode.h"
 
+#include <stdio.h>
+
 enum { LAB_DEPTHS_MAX = 8, LAB_NODES = 64, LAB_DRAFTERS = 3 };
 enum lab_point { COPY, DECODE, ROWS, DRAFT, HEADS, PREFILL, TRAIN, PROJECT, DEMO, KERNELS, MODES,
                  LAB_POINTS };
@@ -81,6 +83,7 @@ struct lab {
     char skipped[8][200]; size_t n_skipped;
 };
 
+/* LABBENCH_JSON=FILE: the JSON goes there, besides the tables on standard output. */
 int  lab_device(const struct options *o, struct err *e);
 /* Notes a part that was left out, and why. */
 void lab_skip(struct lab *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -96,7 +99,7 @@ void lab_print_kernel(struct lab *b, const struct lab_kernel *x);
 void lab_print_header(const struct lab *b);
 void lab_print_line(struct lab *b, struct lab_line x);
 void lab_print_projection(const struct lab *b);
-void lab_print_json(const struct lab *b);
+void lab_print_json(const struct lab *b, FILE *f);
 
 /* Opens the device of the options again; what was allocated on the former one must be free. */
 int  lab_open_device(struct lab *b, struct err *e);
