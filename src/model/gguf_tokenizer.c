@@ -18,19 +18,45 @@ enum { TOKENS_MAX = 1 << 24, TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3
 static const char space_mark[] = "\xe2\x96\x81";                     /* U+2581 */
 
 /* Names of split patterns. */
-static const struct pre { const char *name, *regex; bool ignore_merges, bos, nfc; } pres[] = {
+static const struct pre { const char *name, *regex; bool ignore_merges, bos, nfc, digits; } pres[] = {
     { "qwen2", SPLIT_REGEX_QWEN2, .nfc = true },
     { "deepseek-r1-qwen", SPLIT_REGEX_QWEN2 },
     { "megrez", SPLIT_REGEX_QWEN2 },
+    { "stablelm2", SPLIT_REGEX_QWEN2 },
+    { "hunyuan", SPLIT_REGEX_QWEN2 },
+    { "grok-2", SPLIT_REGEX_QWEN2 },
+    { "solar-open", SPLIT_REGEX_QWEN2 },
+    { "kormo", SPLIT_REGEX_QWEN2 },
     { "llama-bpe", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
     { "llama3", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
     { "llama-v3", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
     { "falcon3", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
+    { "falcon-h1", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
     { "pixtral", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
     { "midm-2.0", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
+    { "lfm2", SPLIT_REGEX_LLAMA3, .ignore_merges = true, .bos = true },
+    { "glm4", SPLIT_REGEX_LLAMA3, .ignore_merges = true },
     { "dbrx", SPLIT_REGEX_LLAMA3 },
     { "smaug-bpe", SPLIT_REGEX_LLAMA3 },
+    { "chatglm-bpe", SPLIT_REGEX_LLAMA3 },
     { "gpt-2", SPLIT_REGEX_GPT2 },
+    { "phi-2", SPLIT_REGEX_GPT2 },
+    { "mpt", SPLIT_REGEX_GPT2 },
+    { "olmo", SPLIT_REGEX_GPT2 },
+    { "jais", SPLIT_REGEX_GPT2 },
+    { "exaone4", SPLIT_REGEX_GPT2 },
+    { "mellum", SPLIT_REGEX_GPT2 },
+    { "modern-bert", SPLIT_REGEX_GPT2 },
+    { "gigachat", SPLIT_REGEX_GPT2 },
+    { "trillion", SPLIT_REGEX_GPT2 },
+    { "a.x-4.0", SPLIT_REGEX_GPT2 },
+    { "smollm", SPLIT_REGEX_GPT2, .digits = true },
+    { "starcoder", SPLIT_REGEX_GPT2, .digits = true },
+    { "refact", SPLIT_REGEX_GPT2, .digits = true },
+    { "command-r", SPLIT_REGEX_GPT2, .digits = true },
+    { "codeshell", SPLIT_REGEX_GPT2, .digits = true },
+    { "exaone", SPLIT_REGEX_GPT2, .digits = true },
+    { "minerva-7b", SPLIT_REGEX_GPT2, .digits = true },
 };
 
 struct vocabulary {
@@ -223,7 +249,7 @@ static int find_pre(const struct vocabulary *v, const struct pre **pre)
             return 0;
         }
     return gguf_bad(v->g, key, v->e, "found %.*s, this pattern is not implemented; implemented are qwen2, llama-bpe, "
-                    "gpt-2 and those equal to them", (int)MIN(s.n, (size_t)60), (const char *)s.p);
+                    "gpt-2, smollm and those equal to them", (int)MIN(s.n, (size_t)60), (const char *)s.p);
 }
 
 static void write_byte_level(const struct vocabulary *v, const char *key)
@@ -246,6 +272,12 @@ static void write_split(const struct vocabulary *v, const struct pre *pre)
     jw_open(v->w, "pre_tokenizer", '{');
     jw_text(v->w, "type", "Sequence");
     jw_open(v->w, "pretokenizers", '[');
+    if (pre->digits) {
+        jw_open(v->w, NULL, '{');
+        jw_text(v->w, "type", "Digits");
+        jw_bool(v->w, "individual_digits", true);
+        jw_close(v->w, '}');
+    }
     jw_open(v->w, NULL, '{');
     jw_text(v->w, "type", "Split");
     jw_open(v->w, "pattern", '{');

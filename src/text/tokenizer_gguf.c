@@ -12,6 +12,8 @@ enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_
 static const char *pre_name(const struct tokenizer *t)
 {
     const bool nfc = t->n_norm == 1 && t->norm[0].kind == NORM_NFC;
+    if (t->n_split == 2 && t->split[0] == SPLIT_DIGITS && t->split[1] == SPLIT_GPT2 && !t->n_norm && !t->ignore_merges)
+        return "smollm";
     if (t->n_split != 1 || (t->n_norm && !nfc))
         return NULL;
     switch (t->split[0]) {

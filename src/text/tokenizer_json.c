@@ -179,6 +179,13 @@ static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const s
         return js_bad(type, e, "ByteLevel and Metaspace must be the last pre-tokenizer");
     if (js_is(type, "Split"))
         return read_split(t, v, e);
+    if (js_is(type, "Digits")) {
+        struct field f[] = { { "type" }, { "individual_digits", true }, { 0 } };
+        bool each;
+        if (tok_fields(v, f, e) || js_bool(&f[1].v, &each, e))
+            return -1;
+        return each ? add_split(t, SPLIT_DIGITS, v, e) : js_bad(&f[1].v, e, "only true is implemented");
+    }
     if (js_is(type, "ByteLevel")) {
         bool prefix, regex;
         t->byte_level = true;
@@ -189,7 +196,7 @@ static int pre_tokenizer_step(struct tokenizer *t, const struct json *v, const s
     if (js_is(type, "Metaspace"))
         return t->n_split ? js_bad(type, e, "Metaspace must be the only pre-tokenizer")
                           : read_metaspace(t, v, false, e);
-    return js_bad(type, e, "pre-tokenizers implemented: ByteLevel, Metaspace, Split, Sequence");
+    return js_bad(type, e, "pre-tokenizers implemented: ByteLevel, Digits, Metaspace, Split, Sequence");
 }
 
 /* ---- post-processors ---- */

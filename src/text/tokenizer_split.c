@@ -101,8 +101,25 @@ static size_t llama3_next(const char *s, size_t n, size_t digits)
     return len;
 }
 
+/* Each number alone, and everything between numbers. */
+static size_t digits_next(const char *s, size_t n)
+{
+    uint32_t c;
+    size_t i = utf8_get(s, &c);
+    if (unicode_class(c) & UNI_NUMBER)
+        return i;
+    for (size_t len; i < n; i += len) {
+        len = utf8_get(s + i, &c);
+        if (unicode_class(c) & UNI_NUMBER)
+            break;
+    }
+    return i;
+}
+
 size_t split_next(enum split p, const char *s, size_t n)
 {
     assert(n > 0 && p != SPLIT_PREFIX_SPACE);
+    if (p == SPLIT_DIGITS)
+        return digits_next(s, n);
     return p == SPLIT_GPT2 ? gpt2_next(s, n) : llama3_next(s, n, p == SPLIT_LLAMA3 ? 3 : 1);
 }

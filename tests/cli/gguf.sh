@@ -64,6 +64,21 @@ if [ -x "$LONGHAND_TEST" ]; then
         run --prompt x --tokens 1 -m "$TMP/q4_0.gguf" --device emulated
 fi
 
+# The chat template travels too.
+mkdir "$TMP/chat"; cp $MODEL/*.json $MODEL/model.safetensors "$TMP/chat"
+cat >"$TMP/chat/chat_template.jinja" <<'T'
+{%- for m in messages %}
+    {{- '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+T
+"$LONGHAND" convert -m "$TMP/chat" --weights bf16 -o "$TMP/chat.gguf" -q
+run "$TMP/chat" --chat >"$TMP/a"; run "$TMP/chat.gguf" --chat >"$TMP/b"
+same chat_template_of_the_file_is_that_of_the_directory "$TMP/a" "$TMP/b"
+check file_without_a_template 2 "the model has no chat template" run --prompt x --tokens 1 --chat -m "$TMP/bf16.gguf"
+
 # Drafts change nothing, and neither does a kill.
 long() { "$LONGHAND" run --prompt "The ship" --tokens 1500 --seed 3 -q --db "$TMP/k.db" "$@"; }
 long -m "$TMP/q8_0.gguf" --drafter none >"$TMP/a"; long -m "$TMP/q8_0.gguf" >"$TMP/b"
