@@ -150,14 +150,17 @@ static int note_passed(struct schedule *h, const struct claim_request *r, int64_
     return 0;
 }
 
-/* Whether the job may join the tasks that run. A job that cannot be read joins, and fails alone. */
+/* Whether the job may join the tasks that run. A job that cannot be read now waits for them: if the worker
+ * still cannot read the job then, the job fails alone. */
 static enum gate gate_for(struct schedule *h, struct task *t, int64_t job, int idle)
 {
     struct worker *w = h->w;
     struct err why;
     size_t bytes;
-    if (task_read(t, job, &why))
-        return GATE_OPEN;
+    if (task_read(t, job, &why)) {
+        task_forget(t);
+        return GATE_DRAIN;
+    }
     if (!worker_has_model(w, t->job, t->params) || !worker_has_heads(w, t->params) ||
         task_runs_alone(t, idle))
         return GATE_DRAIN;

@@ -52,7 +52,7 @@ check resume_takes_no_other_model 2 'has the fingerprint [0-9a-f]+, and this one
     extend $id --tokens +20 --model "$TMP/other"
 check resume_at_the_new_place 0 '1 job queued again' resume $half --model "$TMP/d"
 check work_at_the_new_place 0 '' work -q --threads 1
-check extend_at_the_new_place 0 '' extend $id --tokens +20 --model "$TMP/d"
+check extend_at_the_new_place 0 'job [0-9]+ is queued' extend $id --tokens +20 --model "$TMP/d"
 fork=$("$L" fork $id --at 10 --seed 9 --model "$TMP/d"); "$L" work -q --threads 1
 [ "$(state $half) $(state $id) $(state $fork)" = "done done done" ]
 result the_jobs_go_on $? "$(state $half) $(state $id) $(state $fork)"

@@ -94,6 +94,6 @@ same help_verb_equals_verb_help "$TMP/a" "$TMP/b"
 check help_of_an_unknown_verb 2 "unknown verb 'xx'" help xx
 check version_works 0 '' --version
 grep -q '^numerics: cpu-[0-9]' "$TMP/out" && grep -q '^chosen: ' "$TMP/out" &&
-    grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a compute_80)$' "$TMP/out"
+    grep -qE '^cuda: (not built|sm_80 sm_89 sm_90a( sm_100 sm_120)? compute_80)$' "$TMP/out"
 result version_names_numerics_and_twin $? "$(cat "$TMP/out")"
 exit $failed
