@@ -8,7 +8,7 @@
 # make install      install program, man page and completions: PREFIX=/usr/local DESTDIR=      make uninstall
 # make help         print this list                     make clean
 # Switches: SAN=address,undefined  SAN=thread  CC=clang  CUDA=0|1  BUILD=dir  VARIANT=NAME (cuda.mk)
-# Tests:    JOBS=N programs at a time  ONLY=WORDS programs with WORDS in the name  KEEP=DIR for their output
+# Tests:    JOBS=N programs at a time  ONLY=WORDS programs with a word in the name  KEEP=DIR for their output
 MAKEFLAGS += -r
 comma := ,
 # One build directory per configuration: switching flags never mixes objects.

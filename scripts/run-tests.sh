@@ -12,7 +12,7 @@
 # Its last lines are the twins that this machine cannot run, the skipped tests, the failures, and "N passed, N
 # failed, N skipped".
 #
-# JOBS=N       programs at a time (default: nproc)      ONLY=WORDS   only programs with WORDS in the name
+# JOBS=N       programs at a time (default: nproc)      ONLY=WORDS   only programs with one of WORDS in the name
 # LONG=1       the long forms of the tests              KEEP=DIR     leave the output of every program in DIR
 # LIMIT=SECONDS   for each program (default: 1800, or 6 hours with LONG=1)
 build=$1 mode=$2
@@ -82,9 +82,16 @@ export work LONGHAND=$build/longhand
 for t in tests/test_*.c $IN_C tests/*.sh tests/cli/*.sh; do
     case $t in *.sh) echo "$t" ;; *) basename "$t" .c ;; esac
 done | awk -v mode="$mode" -v only="$ONLY" '
+    BEGIN { n_only = split(only, word) }
     NR == FNR && /^[^#]/ { seconds[$1] = $2; shards[$1] = $3; words[$1] = " " $4 " " $5 " " }
     NR == FNR { next }
-    only != "" && !index($1, only) { next }
+    only != "" {
+        found = 0
+        for (i = 1; i <= n_only; i++)
+            found += index($1, word[i]) > 0
+        if (!found)
+            next
+    }
     mode == "check" && $1 in seconds && words[$1] !~ / check / { next }
     {
         n = shards[$1] > 1 ? shards[$1] : 1
