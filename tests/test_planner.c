@@ -165,7 +165,8 @@ static void start(const struct machine *m, const struct text *text, size_t lengt
     };
     sim.g.n_caches = n_caches, sim.g.heads = (const struct heads *)&sim;    /* exist, never read */
     for (size_t i = 0; i < n_caches; i++) sim.g.cache[i].budget = budgets[i];
-    sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim;
+    static struct round_buffers buffers = { .verify_rows = TREE_ROWS_MAX };
+    sim.g.tree = &sim.tree, sim.g.clock = clock_of_sim, sim.g.buffers = &buffers;
     sim.g.set.drafters =
         1u << SOURCE_SUFFIX | 1u << SOURCE_PARTIAL | (text->head_seconds > 0) << SOURCE_HEADS;
     sim.g.set.draft_passes = -1;
@@ -527,6 +528,91 @@ static void sizes_of_passes(void)
 }
 
 /* Off, the planner measures nothing and asks what it is told. On, it begins with the text's own drafters. */
+/* ---- several texts ---- */
+
+enum { TEXTS = 3, MOST = 9 };
+struct choice { size_t rows[TEXTS]; double value; };
+
+/* A pass of so many rows, as a multiple of a pass of one: a few further rows are cheap. */
+static double size_of(size_t rows)
+{
+    size_t i = 0;
+    while (rows >= cost_rows(i + 1)) i++;
+    const double a = (double)cost_rows(i), b = (double)cost_rows(i + 1);
+    const double lo = 1 + 0.01 * (a - 1) + MAX(0, 0.15 * (a - 8)),
+                 hi = 1 + 0.01 * (b - 1) + MAX(0, 0.15 * (b - 8));
+    return lo + (hi - lo) * ((double)rows - a) / (b - a);
+}
+
+/* What a choice of rows is worth: tokens, less the seconds of one pass over all of them. */
+static double worth(struct planner *p, double (*reach)[MOST], const size_t *rows)
+{
+    const struct cost_model *m = p->model;
+    const size_t all = rows[0] + rows[1] + rows[2];
+    double tokens = 0, seconds = m->weight_bytes * m->size[0] * size_of(all);
+    for (size_t i = 0; i < TEXTS; i++) {
+        seconds += m->kv_bytes * (double)p[i].length * m->size[0] * size_of(rows[i]);
+        for (size_t k = 0; k + 1 < rows[i]; k++) tokens += reach[i][k];
+    }
+    return tokens - p->price * seconds;
+}
+
+/* Three texts of different lengths, whose guesses come true often, sometimes and rarely. */
+static void rows_of_several_texts(void)
+{
+    static const double chance[TEXTS] = { 0.9, 0.6, 0.2 };
+    static const struct planner_setup s = { .on = true, .rows_max = 48, .weight_bytes = 1e9,
+                                            .draft_bytes = 1e9, .kv_bytes = 1e4 };
+    static struct tree tree[TEXTS];
+    size_t different = 0;
+    for (size_t trial = 0; trial < 200; trial++) {
+        struct cost_model costs = { 0 };
+        struct planner p[TEXTS];
+        const struct planner *list[TEXTS];
+        const struct tree *trees[TEXTS];
+        double reach[TEXTS][MOST];
+        struct choice best = { .value = -1e9 }, alone = { 0 };
+        size_t rows[TEXTS];
+        rng.s = trial;
+        for (size_t i = 0; i < TEXTS; i++) {
+            planner_start(&p[i], &costs, &s);
+            for (size_t k = 0; k < COST_SIZES; k++)
+                costs.size[k] = 1e-10 * size_of(cost_rows(k)), costs.seen[k] = 1;
+            planner_begin(&p[i], (size_t)(uniform() * 1e5), TEXTS,
+                          (struct plan_state){ .ways = 1, .deepest = MOST });
+            p[i].price = 2 + 18 * uniform();
+        }
+        struct planner *const agreed[TEXTS] = { p, p + 1, p + 2 };
+        planner_agree(agreed, TEXTS);
+        CHECK(p[0].price == p[1].price && p[1].price == p[2].price);
+        for (size_t i = 0; i < TEXTS; i++) {
+            tree_start(&tree[i], 0, MOST);
+            for (uint32_t k = 0, at = 0; k + 1 < MOST; k++) {
+                at = tree_add(&tree[i], at, 1, SOURCE_SUFFIX, (float)chance[i], 0);
+                reach[i][k] = (double)tree[i].node[at].reach;
+            }
+            planner_value(&p[i], &tree[i], &alone.rows[i]);
+            list[i] = &p[i], trees[i] = &tree[i];
+        }
+        for (size_t k = 0; k < MOST * MOST * MOST; k++) {
+            struct choice c = { .rows = { 1 + k % MOST, 1 + k / MOST % MOST, 1 + k / MOST / MOST } };
+            c.value = worth(p, reach, c.rows);
+            if (c.value > best.value) best = c;
+        }
+        planner_rows(list, trees, TEXTS, 1000, rows);
+        CHECK(worth(p, reach, rows) > best.value - 1e-6, "%zu %zu %zu instead of %zu %zu %zu", rows[0],
+              rows[1], rows[2], best.rows[0], best.rows[1], best.rows[2]);
+        different += memcmp(alone.rows, best.rows, sizeof rows) != 0;
+        planner_rows(list, trees, TEXTS, 5, rows);
+        CHECK(rows[0] + rows[1] + rows[2] <= 5 && rows[2] >= 1);
+        p[2].on = false;                                 /* a fixed tree keeps its nodes */
+        planner_rows(list, trees, TEXTS, 5, rows);
+        CHECK(rows[0] == 1 && rows[1] == 1 && rows[2] == MOST);
+    }
+    printf("    in %zu of 200 rounds the texts one by one would choose other rows\n", different);
+    CHECK(different >= 20);
+}
+
 static void off_and_short_texts(void)
 {
     static struct planner p;
@@ -573,6 +659,7 @@ int main(void)
     RUN(the_plan_of_the_highest_rate);
     RUN(what_a_plan_may_do);
     RUN(sizes_of_passes);
+    RUN(rows_of_several_texts);
     RUN(off_and_short_texts);
     RUN(forty_machines);
     RUN(costs_nothing_where_drafting_is_useless);

@@ -23,7 +23,6 @@
 #include "src/sample/device_sampler.h"
 
 enum { TREE_WIDTHS_MAX = 16, NGRAM_K_MAX = 32, DRAFT_PASSES_MAX = PARTIAL_ROWS_MAX };
-enum { BATCH_MAX = 64 };             /* texts of a round */
 enum ngram_lead {                    /* the nodes that 4-grams continue */
     LEAD_FIRST,                      /* the first choice at depth 1; without candidates, the root */
     LEAD_ALL,                        /* every candidate at depth 1 */
@@ -173,9 +172,9 @@ size_t draft_add(struct drafting *g, const uint32_t *node, size_t n, const struc
                  enum source source, enum guess kind, size_t ahead);
 /* The target sampled `sample` after a node: calibration and planner learn from it. */
 void draft_learn(struct drafting *g, uint32_t node, int32_t sample);
-/* One round of n texts: plans it, asks the drafters of the plan, each for all texts that want it, and keeps
- * the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called tree_start(). -1: a
- * drafter failed. */
+/* One round of n texts of one model: plans it, asks the drafters of the plan, each for all texts that want it,
+ * and keeps the candidates that pay. The caller has set tokens, n_tokens and n_prompt and called tree_start().
+ * -1: a drafter failed. */
 int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters,
                 struct err *e);
 /* How many children a node gets: as --tree says, or as many as may pay. */

@@ -105,21 +105,32 @@ static int ask_passes(struct drafting *const *g, size_t n, const struct drafter_
     return 0;
 }
 
-static void trim(struct drafting *g)
+/* Keeps the candidates that pay, over all texts. */
+static void trim(struct drafting *const *g, size_t n)
 {
-    const double start = g->clock();
-    size_t rows = TREE_ROWS_MAX;
-    if (g->planner.on)
-        planner_value(&g->planner, g->tree, &rows);
-    tree_keep(g->tree, rows);
-    g->planner_seconds += g->clock() - start;
+    const struct planner *p[BATCH_MAX];
+    const struct tree *t[BATCH_MAX];
+    size_t rows[BATCH_MAX];
+    const double start = g[0]->clock();
+    for (size_t i = 0; i < n; i++)
+        p[i] = &g[i]->planner, t[i] = g[i]->tree;
+    planner_rows(p, t, n, g[0]->buffers->verify_rows, rows);
+    for (size_t i = 0; i < n; i++)
+        tree_keep(g[i]->tree, rows[i]);
+    const double each = (g[0]->clock() - start) / (double)n;
+    for (size_t i = 0; i < n; i++)
+        g[i]->planner_seconds += each;
 }
 
 int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *const *drafters, struct err *e)
 {
+    struct planner *p[BATCH_MAX];
     assert(n >= 1 && n <= BATCH_MAX);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         plan(g[i], n);
+        p[i] = &g[i]->planner;
+    }
+    planner_agree(p, n);
     for (size_t k = 0; drafters[k]; k++) {
         const struct drafter_ops *ops = drafters[k];
         struct drafting *asked[BATCH_MAX];
@@ -134,7 +145,6 @@ int draft_round(struct drafting *const *g, size_t n, const struct drafter_ops *c
             if (ops->ahead && asked[i]->passes && asked[i]->planner.plan.ask >> HEADS_AHEAD & 1)
                 ask_ahead(asked[i], ops);
     }
-    for (size_t i = 0; i < n; i++)
-        trim(g[i]);
+    trim(g, n);
     return 0;
 }

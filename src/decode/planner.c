@@ -307,6 +307,7 @@ static bool goes_on(struct planner *p, const struct plan_state *s, const struct 
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s)
 {
     p->n_texts = n_texts;
+    p->length = length;
     p->predicted = 0;
     p->rows = 0;
     s.last = p->plan;
@@ -323,6 +324,7 @@ void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan
     p->plan = plan_round(&p->costs, &p->known, &s);
     p->credit = p->price > 0 ? p->credit : CREDIT;
     p->price = p->plan.rate;
+    p->seconds = p->plan.seconds;
     const bool look = p->rounds % LOOKS == 0 && p->credit > 0;
     p->exploring =
         p->exploring ? goes_on(p, &s, &p->plan)
@@ -337,15 +339,31 @@ void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan
     p->plan.ask |= look ? s.asks & ~(unsigned)HEADS : 0;
 }
 
+void planner_agree(struct planner *const *p, size_t n)
+{
+    double tokens = 0, seconds = 0;
+    for (size_t i = 0; i < n; i++)
+        if (p[i]->on && p[i]->price > 0)
+            tokens += p[i]->price * p[i]->seconds, seconds += p[i]->seconds;
+    for (size_t i = 0; i < n; i++)
+        if (p[i]->on && p[i]->price > 0)
+            p[i]->price = tokens / seconds;
+}
+
 /* ---- during and after a round ---- */
 
 /* The factor of this round's costs: p->costs.drafted with drafts. */
 static double factor(const struct planner *p) { return plan_drafts(&p->plan) ? p->costs.drafted : 1; }
 
+/* Tokens made for each token that the trees expected. */
+static double honesty(const struct planner *p)
+{
+    return (p->candidates.made + CAREFUL) / (p->candidates.planned + CAREFUL);
+}
+
 static double best_value(const struct planner *p, const float *reach, size_t n, size_t *rows)
 {
-    const double each = p->price * factor(p),
-                 honest = (p->candidates.made + CAREFUL) / (p->candidates.planned + CAREFUL);
+    const double each = p->price * factor(p), honest = honesty(p);
     double tokens = 1, best = 1 - each * p->costs.pass[1];
     *rows = 1;
     for (size_t i = 0; i < n && i + 2 <= p->costs.rows_max; i++) {
@@ -360,6 +378,47 @@ double planner_value(const struct planner *p, const struct tree *t, size_t *rows
 {
     float reach[TREE_POOL_MAX];
     return best_value(p, reach, tree_reaches(t, reach), rows);
+}
+
+/* What a text's next row gains: its expected tokens, less what its own cache costs. */
+static double next_row(const struct planner *p, const float *reach, size_t rows)
+{
+    const struct cost_model *m = p->model;
+    const double cache = exp(m->speed) * m->kv_bytes * (double)p->length;
+    return honesty(p) * reach[rows - 1] -
+           p->price * factor(p) * cache * (size_at(m, rows + 1) - size_at(m, rows));
+}
+
+void planner_rows(const struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
+                  size_t *rows)
+{
+    const struct cost_model *m = p[0]->model;
+    float reach[BATCH_MAX][TREE_POOL_MAX];
+    size_t now[BATCH_MAX], most[BATCH_MAX], all = 0;
+    double gain[BATCH_MAX], value = 0, best = 0, weights = 0;
+    for (size_t i = 0; i < n; i++) {
+        most[i] = tree_reaches(t[i], reach[i]) + 1;
+        rows[i] = now[i] = p[i]->on ? 1 : MIN(most[i], (size_t)TREE_ROWS_MAX);
+        most[i] = p[i]->on ? MIN(most[i], p[i]->costs.rows_max) : 0;
+        gain[i] = now[i] < most[i] ? next_row(p[i], reach[i], 1) : 0;
+        weights += p[i]->price * factor(p[i]) * exp(m->speed) * m->weight_bytes / (double)n;
+        all += now[i];
+    }
+    for (; all < rows_max; all++) {
+        size_t k = n;
+        for (size_t i = 0; i < n; i++)
+            if (now[i] < most[i] && (k == n || gain[i] > gain[k]))
+                k = i;
+        if (k == n)
+            break;
+        value += gain[k] - weights * (size_at(m, all + 1) - size_at(m, all));
+        if (++now[k] < most[k])
+            gain[k] = next_row(p[k], reach[k], now[k]);
+        if (value > best) {
+            best = value;
+            memcpy(rows, now, n * sizeof *rows);
+        }
+    }
 }
 
 double planner_min_reach(const struct planner *p)

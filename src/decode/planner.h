@@ -5,8 +5,11 @@
  *     each round, for each text of the round:
  *         planner_size_due, planner_timed      now and then: time a pass
  *         planner_begin                        costs and chances of this round, then planner.plan
+ *     planner_agree                            what a second is worth to all of them
+ *     for each text:
  *         planner_asked, planner_passed        what each drafter of the plan took and added
- *         planner_value                        how many of the candidates to verify
+ *     planner_rows                             how many candidates of each text to verify
+ *     for each text:
  *         planner_verified, planner_guessed    the verification pass; which first guesses came true
  *         planner_done                         what the round made of this text
  *     planner_round_done                       what the round took
@@ -25,8 +28,13 @@
  * Several texts. A worker writes n texts of one model in one round. They share one cost model, because a pass
  * reads the weights once for all of them. Each text plans with its share of a round in which all n texts do
  * the same: a pass of r rows costs it 1/n of the weights' part of a pass of n * r rows, and its own part of
- * the cache. With these shares the best plans of the texts are the best plan of the round, as in SPIRe's
+ * the cache. With these shares the best plans of equal texts are the best plan of the round, as in SPIRe's
  * throughput formula for batches. With n = 1 the share is the whole.
+ *
+ * Texts differ in their length and in how often guesses come true. Two steps therefore look at all of them. A
+ * second of the round is worth the tokens of all texts together, so planner_agree gives all texts one price.
+ * planner_rows then takes candidates of all trees, the one that gains most first: the next row costs its part
+ * of a pass of all rows so far, and reads the cache of its own text.
  *
  * Exploration. What has not been run for a while may have changed. The planner earns credit, a fixed share of
  * the time, and spends it on the one way of drafting whose optimistic rate beats the best plan most. A run of
@@ -46,6 +54,7 @@ enum {
     HEADS_AHEAD = N_SOURCES,         /* beside SOURCE_HEADS: the heads after the last draft pass */
     /* drafters that make no pass of their own: enum source, and HEADS_AHEAD */
     ASKS = N_SOURCES + 1,
+    BATCH_MAX = 64,                  /* texts of a round */
     NO_CACHE = 0,                    /* a way of drafting: no draft passes; way w > 0: over cache w - 1 */
 };
 static inline size_t cost_rows(size_t i) { return i == 0 ? 1 : (size_t)(i % 2 ? 2 : 3) << (i - 1) / 2; }
@@ -103,7 +112,7 @@ struct planner {
     bool on;
     struct cost_model *model;        /* borrowed, shared */
     struct plan plan;                /* of this round */
-    double price;                    /* tokens per second of the best plan: what a second is worth */
+    double price;                    /* tokens per second of the best plans: what a second is worth */
     struct costs costs;
     /* as estimated; what this round plans with: optimistic while exploring */
     struct chances known, used;
@@ -119,9 +128,10 @@ struct planner {
     struct plan_state trial;
     size_t run;
     double credit;
-    /* This round: its texts; seconds expected of what this text did; rows of a pass that was typical. */
-    size_t n_texts;
-    double predicted;
+    /* This round: its texts; tokens in the cache; seconds of the best plan; seconds expected of what this
+     * text did; rows of a pass that was typical. */
+    size_t n_texts, length;
+    double seconds, predicted;
     size_t rows, rounds;
 };
 
@@ -142,8 +152,15 @@ void planner_timed(struct planner *p, size_t i, size_t length, double seconds);
 
 /* A round of n_texts texts begins; this one has `length` tokens in its cache. `s->last` is set here. */
 void planner_begin(struct planner *p, size_t length, size_t n_texts, struct plan_state s);
-/* Expected tokens of the best choice of rows, less what its seconds are worth; and that choice. */
+/* The n texts of a round have begun: from now on a second is worth the same to each of them. */
+void planner_agree(struct planner *const *p, size_t n);
+/* Expected tokens of the best choice of rows, less what its seconds are worth, if the other texts of the
+ * round choose as many; and that choice. */
 double planner_value(const struct planner *p, const struct tree *t, size_t *rows);
+/* rows[i]: how many nodes of tree i to verify, together the choice that pays most, of at most rows_max rows
+ * (n, if that is more). A tree without a planner keeps all its nodes. */
+void planner_rows(const struct planner *const *p, const struct tree *const *t, size_t n, size_t rows_max,
+                  size_t *rows);
 /* A candidate less likely than this does not pay as a row. */
 double planner_min_reach(const struct planner *p);
 /* Whether a further draft pass pays, below a node that is reached with this chance: alone, or as the first of
