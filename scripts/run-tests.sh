@@ -12,7 +12,7 @@
 # Its last lines are the twins that this machine cannot run, the skipped tests, the failures, and "N passed, N
 # failed, N skipped".
 #
-# JOBS=N       programs at a time (default: nproc)      ONLY=WORDS   only programs with one of WORDS in the name
+# JOBS=N       programs at a time (default: nproc)      ONLY=WORDS  only programs with a word in the name
 # LONG=1       the long forms of the tests              KEEP=DIR     leave the output of every program in DIR
 # LIMIT=SECONDS   for each program (default: 1800, or 6 hours with LONG=1)
 build=$1 mode=$2
