@@ -236,6 +236,17 @@ static void card(FILE *f, const char *title, const char *note)
     fputs("</p>", f);
 }
 
+void page_begin(FILE *f, const char *title)
+{
+    page_format(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+                   "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta "
+                   "name=\"color-scheme\" content=\"light dark\">"
+                   "<title>@t &ndash; longhand</title><style>", title);
+    fprintf(f, "%s</style></head><body><main>\n", page_style);
+}
+
 void page_plot(FILE *f, const struct page_plot *p, const struct series *v, size_t n_series)
 {
     double high = NAN, low = p->low, last = MAX(p->length, 1);

@@ -6,6 +6,9 @@
 
 extern const char page_style[];
 
+/* Begins a page in which nothing can load or run; its body ends with </main></body></html>. */
+void page_begin(FILE *f, const char *title);
+
 /* Escapes a text from outside for elements and attributes. Bytes that are not UTF-8, control characters,
  * and characters without width or that change the direction of writing are shown by their number. */
 void page_text(FILE *f, const char *s);

@@ -43,6 +43,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_COMPACT:  return cmd_compact(o, e);
     case VERB_DU:       return cmd_du(o, e);
     case VERB_BACKUP:   return cmd_backup(o, e);
+    case VERB_PLAN:     return cmd_plan(o, e);
     case VERB_VERSION:  return cmd_version(o, e);
     default:            return cmd_help(o, e);
     }

@@ -29,4 +29,5 @@ int cmd_du(const struct options *o, struct err *e);          /* src/cli/cmd_upke
 int cmd_compact(const struct options *o, struct err *e);
 int cmd_backup(const struct options *o, struct err *e);
 int cmd_doctor(const struct options *o, struct err *e);
+int cmd_plan(const struct options *o, struct err *e);
 int cmd_verify(const struct options *o, struct err *e);

@@ -21,7 +21,7 @@ enum {
     VERB_RESUME = 1 << 16, VERB_CANCEL = 1 << 17, VERB_REMOVE = 1 << 18, VERB_EXTEND = 1 << 19,
     VERB_FORK = 1 << 20, VERB_REPORT = 1 << 21, VERB_EXPORT = 1 << 22, VERB_VERIFY = 1 << 23,
     VERB_CONVERT = 1 << 24, VERB_DOCTOR = 1 << 25, VERB_COMPACT = 1 << 26, VERB_DU = 1 << 27,
-    VERB_BACKUP = 1 << 28,
+    VERB_BACKUP = 1 << 28, VERB_PLAN = 1 << 30,
     VERBS_UPKEEP = VERB_DOCTOR | VERB_COMPACT | VERB_BACKUP,
     VERBS_MAKE = VERB_RUN | VERB_SUBMIT, VERBS_BRANCH = VERB_EXTEND | VERB_FORK,
     VERBS_SAMPLE = VERBS_MAKE | VERBS_BRANCH,
@@ -30,9 +30,9 @@ enum {
                    VERB_DU,
     VERBS_COMPUTE = VERB_WORK | VERB_RUN | VERB_VERIFY,
     VERBS_STORE = VERBS_MAKE | VERB_WORK | VERBS_SELECT | VERB_TAIL | VERB_EXTEND | VERB_FORK | VERB_VERIFY |
-                  VERBS_UPKEEP,
+                  VERBS_UPKEEP | VERB_PLAN,
     VERBS_MODEL = VERB_RUN | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TOKENIZE | VERB_TRAIN |
-                  VERB_CONVERT,
+                  VERB_CONVERT | VERB_PLAN,
 };
 enum { OPTIONS_MAX = 192 };
 
@@ -74,6 +74,7 @@ struct options {
     struct text_list stop, logit_bias, dry_breakers;
     bool ignore_eos, allow_beyond_context, quiet, json, per_token, jsonl, decode, all, help;
     int generation_config, compute, format, progress, kv_dtype, weights, convert_weights;
+    const char *shape, *hardware, *lengths, *batch_sizes, *acceptance, *drafters, *paper;   /* plan */
     const char *device, *drafter, *preset, *tree, *kv_budget, *json_stats;
     size_t ngram_k, draft_passes, kv_sinks, ngram_delay;
     int ngram_lead, kv_policy, draft_weights, verifier, on_loop;

@@ -126,7 +126,7 @@ const struct option options_table[] = {
 
     { "threads", "-t", "N",
       VERBS_BRANCH | VERBS_MAKE | VERBS_COMPUTE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN |
-          VERB_CONVERT,
+          VERB_CONVERT | VERB_PLAN,
       SIZE, F(threads), MODELS, MAIN, "Number of computing threads. The text does not depend on it.",
       .min = 1, .max = 512, .shown = "the physical cores that the process may use" },
     { "compute", "", "bf16|f32", VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_BENCH | VERB_TRAIN, CHOICE,
@@ -178,7 +178,8 @@ const struct option options_table[] = {
       "cuda:all, for work only: one worker for each GPU. A text keeps the arithmetic that it began with.",
       .value = "auto" },
     { "weights", "", "as-is|q8_0|q4_0",
-      VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK, CHOICE, F(weights),
+      VERBS_MAKE | VERB_SCORE | VERB_INSPECT | VERB_WORK | VERB_RESUME | VERB_EXTEND | VERB_FORK |
+          VERB_PLAN, CHOICE, F(weights),
       MODELS, 0,
       "Number format of the matrices of a model in 16 bits: q8_0 and q4_0 write the text that a file of convert "
       "would write. Verbs about jobs need it with --model, for jobs that have it.", .value = "as-is" },
@@ -189,8 +190,8 @@ const struct option options_table[] = {
     { "format", "", "text|ids", VERB_RUN | VERB_TEXT | VERB_TAIL, CHOICE, F(format), OUTPUT, 0,
       "The form of the text on standard output. ids writes one decimal number per line.", .value = "text" },
     { "output", "-o --out", "FILE",
-      VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT, TEXT,
-      F(output), OUTPUT, MAIN,
+      VERBS_BRANCH | VERB_RUN | VERB_TRAIN | VERB_TEXT | VERB_REPORT | VERB_EXPORT | VERB_CONVERT |
+          VERB_PLAN, TEXT, F(output), OUTPUT, MAIN,
       "Write the result to FILE. The file appears under its name when it is complete.",
       .shown = "standard output; train, convert: none, FILE is required" },
     { "per-token", "", NULL, VERB_SCORE, FLAG, F(per_token), OUTPUT, 0,
@@ -206,7 +207,7 @@ const struct option options_table[] = {
       "Convert ids to text, without special tokens." },
     { "json", "", NULL,
       VERB_SCORE | VERB_INSPECT | VERB_DISTINCT | VERB_BENCH | VERB_LIST | VERB_SHOW | VERB_REPORT |
-          VERB_VERIFY | VERB_DU,
+          VERB_VERIFY | VERB_DU | VERB_PLAN,
       FLAG, F(json), OUTPUT, 0, "Print one JSON value on standard output." },
     { "points", "", "LIST", VERB_BENCH, TEXT, F(bench_points), OUTPUT, 0,
       "Run only these points, separated by commas." },
@@ -345,7 +346,7 @@ const struct option options_table[] = {
       "Also export texts that are not finished." },
     { "gzip", "", NULL, VERB_EXPORT, FLAG, F(gzip), OUTPUT, 0, "Compress the output." },
     { "csv", "", NULL, VERB_REPORT, FLAG, F(csv), OUTPUT, 0, "Print CSV, one line per job." },
-    { "html", "", NULL, VERB_REPORT, FLAG, F(html), OUTPUT, 0,
+    { "html", "", NULL, VERB_REPORT | VERB_PLAN, FLAG, F(html), OUTPUT, 0,
       "Write a page with plots, in one file that loads nothing." },
     { "by", "", "PARAMETER", VERB_REPORT, TEXT, F(by), OUTPUT, 0,
       "Group the jobs by PARAMETER and show means and standard deviations." },
@@ -354,6 +355,28 @@ const struct option options_table[] = {
       "an older longhand." },
     { "sample", "", "N", VERB_VERIFY, SIZE, F(sample), STORE, 0, "Verify only N tokens, chosen at random.",
       .min = 1, .max = BIG, .shown = "all" },
+    { "shape", "", "NAME", VERB_PLAN, TEXT, F(shape), MODELS, MAIN,
+      "The shape of a model instead of a model: llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama2-7b, "
+      "mistral-7b, qwen2.5-0.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen3-8b or qwen3-32b.",
+      .shown = "llama3-8b" },
+    { "hardware", "", "NAME", VERB_PLAN, TEXT, F(hardware), MODELS, MAIN,
+      "The machine: h100, h200, zen4, measured (this machine), or GFLOPS:GBS, operations and bytes a "
+      "second.",
+      .shown = "measured" },
+    { "drafter", "", "LIST", VERB_PLAN, TEXT, F(drafters), DRAFTING, MAIN,
+      "The drafters to predict: a list of partial, tokenswift, longspec, gumiho, spire, suffix and "
+      "model:SHAPE.",
+      .shown = "partial,tokenswift,longspec,gumiho,spire" },
+    { "acceptance", "", "LIST", VERB_PLAN, TEXT, F(acceptance), DRAFTING, MAIN,
+      "Tokens that a round makes with a drafter: NAME=TOKENS, or NAME=@JOB for what a job of the store has "
+      "shown.",
+      .shown = "what the papers published" },
+    { "lengths", "", "LIST", VERB_PLAN, TEXT, F(lengths), TEXTS, MAIN, "Lengths of the text in tokens.",
+      .shown = "1000,8000,32000,100000" },
+    { "batch-sizes", "", "LIST", VERB_PLAN, TEXT, F(batch_sizes), TEXTS, MAIN,
+      "Numbers of texts that are written at once.", .shown = "1" },
+    { "paper", "", "spire", VERB_PLAN, TEXT, F(paper), OUTPUT, MAIN,
+      "Print the speedups of SPIRe's throughput model, and compare all 432 cells with the paper's." },
     { "help", "-h", NULL, ~0u, FLAG, F(help), OUTPUT, HIDDEN, "" },
     { NULL },
 };
@@ -408,6 +431,8 @@ const struct verb verbs_table[] = {
       "Convert a Hugging Face model to a GGUF file.", 0, 0 },
     { "train", VERB_TRAIN, "heads --model DIR --data FILES... --out FILE [options]",
       "Train drafting heads for a model.", 1, 1 },
+    { "plan", VERB_PLAN, "[--model DIR | --shape NAME] [--hardware NAME] [options]",
+      "Predict the speed of drafters on a machine that need not be this one.", 0, 0 },
     { "bench", VERB_BENCH, "[--model DIR] [options]", "Measure this machine and the engine.", 0, INT_MAX },
     { "version", VERB_VERSION, "", "Print the version and how the program was built.", 0, 0 },
     { "help", VERB_HELP, "[VERB | --all | --man | --completion SHELL]",

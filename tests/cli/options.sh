@@ -12,7 +12,7 @@ check missing_value 2 "--tokens needs a value" run --tokens
 check flag_with_a_value 2 "--quiet takes no value" run --quiet=1
 check two_words_too_many 2 "one word too many" inspect --model $MODEL here
 check missing_word 2 "a word is missing" score --model $MODEL
-check unknown_verb_is_named 2 "unknown verb 'plan'" plan
+check unknown_verb_is_named 2 "unknown verb 'paint'" paint
 check later_drafter_says_so 2 "'model:x' is not in this version" $R --drafter ngram,model:x
 check unknown_drafter 2 "'magic' is not one of auto, none, heads" $R --drafter magic
 check unknown_drafter_in_a_list 2 "'' is not one of auto, none, heads" $R --drafter ngram,

@@ -1,0 +1,457 @@
+/* longhand plan: predicted speed of drafters on machines and models that one may not have. The throughput
+ * model does the work (src/decode/throughput.h). Start at cmd_plan. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runs/report/report.h"
+#include "runs/report/report_page.h"
+#include "src/base/memory_file.h"
+#include "src/base/output.h"
+#include "src/bench/probe.h"
+#include "src/cli/cmd_store.h"
+#include "src/cli/verbs.h"
+#include "src/decode/throughput.h"
+#include "src/model/find_model.h"
+#include "src/model/model_files.h"
+
+enum { LIST_MAX = 16 };
+
+/* ---- shapes and machines ---- */
+
+static const struct shape {
+    const char *name;
+    size_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+} shapes[] = {
+    { "llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256 },
+    { "llama3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256 },
+    { "llama3-8b", 32, 4096, 32, 8, 128, 14336, 128256 },
+    { "llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256 },
+    { "llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000 },
+    { "mistral-7b", 32, 4096, 32, 8, 128, 14336, 32768 },
+    { "qwen2.5-0.5b", 24, 896, 14, 2, 64, 4864, 151936 },
+    { "qwen2.5-3b", 36, 2048, 16, 2, 128, 11008, 151936 },
+    { "qwen2.5-7b", 28, 3584, 28, 4, 128, 18944, 152064 },
+    { "qwen2.5-14b", 48, 5120, 40, 8, 128, 13824, 152064 },
+    { "qwen3-8b", 36, 4096, 32, 8, 128, 12288, 151936 },
+    { "qwen3-32b", 64, 5120, 64, 8, 128, 25600, 151936 },
+};
+
+static const struct hardware { const char *name, *what; struct machine m; bool cpu; } machines[] = {
+    { "h100", "NVIDIA H100 SXM: 989 TFLOP/s in bf16, 3.35 TB/s", { 989e12, 3.35e12 }, false },
+    { "h200", "NVIDIA H200: 989 TFLOP/s in bf16, 4.8 TB/s", { 989e12, 4.8e12 }, false },
+    { "zen4", "two cores of a Zen 4 server: 462 GFLOP/s in int16, 44 GB/s", { 462e9, 44e9 }, true },
+};
+
+enum { SHAPES = sizeof shapes / sizeof *shapes, MACHINES = sizeof machines / sizeof *machines };
+
+static bool find_shape(struct config *c, const char *name)
+{
+    for (size_t i = 0; i < SHAPES; i++)
+        if (strcmp(shapes[i].name, name) == 0) {
+            *c = (struct config){ .n_layers = shapes[i].layers, .hidden = shapes[i].hidden,
+                                  .n_heads = shapes[i].heads, .n_kv_heads = shapes[i].kv_heads,
+                                  .head_dim = shapes[i].head_dim, .ffn = shapes[i].ffn,
+                                  .vocab = shapes[i].vocab };
+            return true;
+        }
+    return false;
+}
+
+static int read_shape(struct config *c, const char *name, const char *option, struct err *e)
+{
+    char known[512] = "";
+    for (size_t i = 0; i < SHAPES; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", shapes[i].name);
+    return find_shape(c, name)
+               ? 0 : err_set(e, ERR_INPUT, "%s: unknown shape '%s' (%s)", option, name, known);
+}
+
+/* Measures this machine: the fastest products of bf16 or f32, and reading of 1 GiB, or what memory allows. */
+static int measure(struct hardware *h, size_t threads, struct err *e)
+{
+    enum { ROUNDS = 3 };
+    struct pool *pool = pool_open(threads ? threads : pool_default_threads());
+    const char *limit;
+    const size_t bytes = MIN((size_t)1 << 30, memory_available(&limit) / 4 / 64 * 64);
+    char *buffer = pool ? mem_alloc(bytes) : NULL;
+    struct probe_piece whole = { buffer, bytes };
+    struct probe_pieces pieces = { 0 };
+    int rc = buffer ? 0 : err_set(e, ERR_FAILED, "plan: out of memory to measure this machine");
+    if (rc == 0) {
+        memset(buffer, 1, bytes);
+        rc = probe_cut(&pieces, &(struct probe_pieces){ &whole, 1 }, pool_threads(pool), e);
+    }
+    for (int i = 0; rc == 0 && i < ROUNDS; i++) {
+        for (int k = 0; k < PROBE_I16_YMM; k++)
+            if (probe_mul_supported((enum probe_mul)k))
+                h->m.flops = fmax(h->m.flops, probe_mul_peak((enum probe_mul)k, pool, 0.05));
+        h->m.bandwidth = fmax(h->m.bandwidth, probe_read_rate(&pieces, probe_read_best(&pieces, pool, 0.05),
+                                                              pool, 0.1));
+    }
+    free(pieces.v);
+    mem_free(buffer, bytes);
+    pool_close(pool);
+    return rc;
+}
+
+static int read_hardware(struct hardware *h, char what[128], const struct options *o, struct err *e)
+{
+    const char *name = o->hardware ? o->hardware : "measured";
+    double gflops, gbs;
+    char *end;
+    for (size_t i = 0; i < MACHINES; i++)
+        if (strcmp(machines[i].name, name) == 0) {
+            *h = machines[i];
+            return 0;
+        }
+    *h = (struct hardware){ .name = name, .what = what, .cpu = true };
+    if (strcmp(name, "measured") == 0) {
+        if (measure(h, o->threads, e))
+            return -1;
+        snprintf(what, 128, "this machine, measured: %.0f GFLOP/s, %.1f GB/s", h->m.flops / 1e9,
+                 h->m.bandwidth / 1e9);
+        return 0;
+    }
+    gflops = strtod(name, &end);
+    gbs = *end == ':' ? strtod(end + 1, &end) : 0;
+    if (*end || !(gflops > 0 && isfinite(gflops)) || !(gbs > 0 && isfinite(gbs)))
+        return err_set(e, ERR_INPUT, "--hardware: '%s' is not h100, h200, zen4, measured or GFLOPS:GBS, such "
+                       "as 989000:3350", name);
+    snprintf(what, 128, "%.0f GFLOP/s, %.1f GB/s", gflops, gbs);
+    h->m = (struct machine){ gflops * 1e9, gbs * 1e9 };
+    h->cpu = false;
+    return 0;
+}
+
+/* ---- the command line ---- */
+
+struct drafter { bool on; double tokens; const char *where; char from[32]; };
+
+struct setup {
+    const struct options *o;
+    struct config target, small;
+    struct hardware hardware; char what[128];
+    struct model_bytes bytes;
+    size_t length[LIST_MAX], n_lengths, texts[LIST_MAX], n_texts;
+    struct drafter drafter[DRAFT_KINDS];
+};
+
+static int read_list(size_t *v, size_t *n, const char *name, const char *text, size_t max, struct err *e)
+{
+    *n = 0;
+    for (const char *p = text;; p++) {
+        char number[24];
+        const size_t len = strcspn(p, ",");
+        if (*n == LIST_MAX || len == 0 || len >= sizeof number)
+            return err_set(e, ERR_INPUT, "%s: '%s' is not a list of at most %d whole numbers like 1000,8000",
+                           name, text, LIST_MAX);
+        memcpy(number, p, len);
+        number[len] = 0;
+        if (parse_size(&v[(*n)++], name, number, 1, max, e))
+            return -1;
+        p += len;
+        if (!*p)
+            return 0;
+    }
+}
+
+/* The next word of a list, without its comma; false at the end. */
+static bool next_word(char word[64], const char **p)
+{
+    const size_t n = strcspn(*p, ",");
+    snprintf(word, 64, "%.*s", (int)MIN(n, (size_t)63), *p);
+    if (!**p)
+        return false;
+    *p += n + ((*p)[n] == ',');
+    return true;
+}
+
+static int find_drafter(const char *option, const char *name, struct err *e)
+{
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        if (strcmp(draft_published[k].name, name) == 0)
+            return k;
+    return err_set(e, ERR_INPUT,
+                   "%s: '%s' is not partial, tokenswift, longspec, gumiho, spire, model or suffix", option,
+                   name);
+}
+
+static int read_drafters(struct setup *s, struct err *e)
+{
+    const char *p = s->o->drafters ? s->o->drafters : "partial,tokenswift,longspec,gumiho,spire";
+    char word[64];
+    while (next_word(word, &p)) {
+        char *shape = strchr(word, ':');
+        if (shape)
+            *shape++ = 0;
+        const int k = find_drafter("--drafter", word, e);
+        if (k < 0 || (shape && k != DRAFT_MODEL))
+            return k < 0 ? -1 : err_set(e, ERR_INPUT, "--drafter: %s takes no ':%s'", word, shape);
+        if (k == DRAFT_MODEL && !shape)
+            return err_set(e, ERR_INPUT, "--drafter: model needs a shape, such as model:llama3.2-1b");
+        if (shape && read_shape(&s->small, shape, "--drafter", e))
+            return -1;
+        s->drafter[k] = (struct drafter){ true, draft_published[k].tokens, draft_published[k].where, "" };
+    }
+    return 0;
+}
+
+/* Tokens of a round as job `word` had them. */
+static int job_acceptance(double *tokens, const struct options *o, const char *word, struct err *e)
+{
+    struct store *store = NULL;
+    struct job_list jobs = { 0 };
+    struct reports l = { 0 };
+    int rc = store_from_options(&store, o, STORE_READ, e) || job_from_word(store, word, &jobs, e) ? -1 : 0;
+    if (rc == 0)
+        rc = reports_open(&l, &(struct report_from){ store, &jobs.v[0].id, 1 }, 1,
+                          &(struct report_options){ 0 }, e);
+    if (rc == 0 && (l.n != 1 || !(report_acceptance(&l.v[0].sum) >= 1)))
+        rc = err_set(e, ERR_INPUT, "--acceptance: job %s has no rounds yet", word);
+    if (rc == 0)
+        *tokens = report_acceptance(&l.v[0].sum);
+    reports_close(&l);
+    job_list_free(&jobs);
+    store_close(store);
+    return rc;
+}
+
+static int read_acceptance(struct setup *s, struct err *e)
+{
+    const char *p = s->o->acceptance ? s->o->acceptance : "";
+    char word[64];
+    while (next_word(word, &p)) {
+        char *value = strchr(word, '=');
+        if (!value)
+            return err_set(e, ERR_INPUT, "--acceptance: '%s' is not NAME=TOKENS or NAME=@JOB", word);
+        *value++ = 0;
+        const int k = find_drafter("--acceptance", word, e);
+        if (k < 0)
+            return -1;
+        struct drafter *d = &s->drafter[k];
+        if (k != DRAFT_MODEL)
+            d->on = true;
+        if (*value == '@' ? job_acceptance(&d->tokens, s->o, value + 1, e)
+                          : parse_real(&d->tokens, "--acceptance", value, 1, PASSES_MAX + 1, e))
+            return -1;
+        if (d->tokens > (double)draft_published[k].passes + 1)
+            return err_set(e, ERR_INPUT, "--acceptance: %s=%s: %zu draft passes make at most %zu tokens a "
+                           "round", word, value, draft_published[k].passes, draft_published[k].passes + 1);
+        snprintf(d->from, sizeof d->from, *value == '@' ? "job %.20s" : "given", value + 1);
+        d->where = d->from;
+    }
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        if (s->drafter[k].on && !(s->drafter[k].tokens >= 1))
+            return err_set(e, ERR_INPUT, "--drafter: %s needs --acceptance %s=TOKENS",
+                           draft_published[k].name, draft_published[k].name);
+    return 0;
+}
+
+static int read_setup(struct setup *s, const struct options *o, struct err *e)
+{
+    static const double weight[] = { 2, 34.0 / 32, 18.0 / 32 };      /* as-is, q8_0, q4_0 */
+    char dir[PATH_BYTES];
+    *s = (struct setup){ .o = o };
+    if (o->model && o->shape)
+        return err_set(e, ERR_INPUT, "plan: --model and --shape: only one of them is allowed");
+    if (o->model ? find_model_dir(dir, o->model, "--model", e) || config_read(&s->target, dir, e)
+                 : read_shape(&s->target, o->shape ? o->shape : "llama3-8b", "--shape", e))
+        return -1;
+    if (read_list(s->length, &s->n_lengths, "--lengths",
+                  o->lengths ? o->lengths : "1000,8000,32000,100000", 1 << 27, e) ||
+        read_list(s->texts, &s->n_texts, "--batch-sizes", o->batch_sizes ? o->batch_sizes : "1", 1 << 16,
+                  e) ||
+        read_drafters(s, e) || read_acceptance(s, e) || read_hardware(&s->hardware, s->what, o, e))
+        return -1;
+    s->bytes.weight = weight[o->weights];
+    s->bytes.draft_weight = s->hardware.cpu ? fmin(s->bytes.weight, 1) : s->bytes.weight;
+    s->bytes.kv = 2;
+    return 0;
+}
+
+/* ---- output ---- */
+
+static struct throughput predict(const struct setup *s, int kind, size_t length, size_t texts)
+{
+    const double keys = (double)length;
+    const struct pass_work target = throughput_model(&s->target, &s->bytes, keys);
+    const struct draft_work w = throughput_draft((enum draft_kind)kind, &s->target, &s->small, &s->bytes,
+                                                 keys, s->drafter[kind].tokens);
+    return throughput_round(&s->hardware.m, &target, &w, (double)texts);
+}
+
+static struct throughput plain(const struct setup *s, size_t length, size_t texts)
+{
+    const struct pass_work w = throughput_model(&s->target, &s->bytes, (double)length);
+    const double seconds = throughput_pass(&s->hardware.m, &w, (double)texts, 1);
+    return (struct throughput){ 0, 1, 1, seconds, (double)texts / seconds, 1 };
+}
+
+/* Calls `row` for plain decoding (kind -1) and for each drafter, at each length and number of texts. */
+typedef void row_fn(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t);
+static void each_row(const struct setup *s, row_fn *row, void *ctx)
+{
+    for (size_t b = 0; b < s->n_texts; b++)
+        for (size_t l = 0; l < s->n_lengths; l++)
+            for (int k = -1; k < DRAFT_KINDS; k++)
+                if (k < 0 || s->drafter[k].on) {
+                    const struct throughput t = k < 0 ? plain(s, s->length[l], s->texts[b])
+                                                      : predict(s, k, s->length[l], s->texts[b]);
+                    row(ctx, s->length[l], s->texts[b], k, &t);
+                }
+}
+
+static const char *drafter_name(int kind) { return kind < 0 ? "none" : draft_published[kind].name; }
+
+static void text_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
+{
+    (void)ctx;
+    printf("%9zu %5zu  %-10s %6zu %5zu %8.2f %10.3f %10.1f %8.2f\n", length, texts, drafter_name(kind),
+           t->passes, t->rows, t->tokens, t->seconds * 1e3, t->rate, t->speedup);
+}
+
+static void print_text(const struct setup *s)
+{
+    printf("machine     %s\nmodel       %s, %.2f bytes a weight\nacceptance", s->hardware.what,
+           s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b", s->bytes.weight);
+    for (int k = 0, n = 0; k < DRAFT_KINDS; k++)
+        if (s->drafter[k].on)
+            printf("%s%-10s %.2f tokens in %zu passes (%s)\n", n++ ? "            " : "  ",
+                   draft_published[k].name, s->drafter[k].tokens, draft_published[k].passes,
+                   s->drafter[k].where);
+    printf("\n%9s %5s  %-10s %6s %5s %8s %10s %10s %8s\n", "length", "texts", "drafter", "passes", "rows",
+           "tokens", "round ms", "tokens/s", "speedup");
+    each_row(s, text_row, NULL);
+    puts("\nThese are limits: every pass runs at full bandwidth or at full speed of products.");
+}
+
+static void json_row(void *ctx, size_t length, size_t texts, int kind, const struct throughput *t)
+{
+    struct json_writer *w = ctx;
+    jw_open(w, NULL, '{');
+    jw_uint(w, "length", length);
+    jw_uint(w, "texts", texts);
+    jw_text(w, "drafter", drafter_name(kind));
+    jw_uint(w, "draft_passes", t->passes);
+    jw_uint(w, "rows", t->rows);
+    jw_format(w, "tokens_per_round", "%.6g", t->tokens);
+    jw_format(w, "seconds_per_round", "%.6g", t->seconds);
+    jw_format(w, "tokens_per_second", "%.6g", t->rate);
+    jw_format(w, "speedup", "%.6g", t->speedup);
+    jw_close(w, '}');
+}
+
+static void print_json(const struct setup *s)
+{
+    struct json_writer w = jw_begin(stdout, JW_LINE, 0);
+    jw_text(&w, "hardware", s->hardware.name);
+    jw_format(&w, "flops", "%.6g", s->hardware.m.flops);
+    jw_format(&w, "bandwidth", "%.6g", s->hardware.m.bandwidth);
+    jw_text(&w, "model", s->o->model ? s->o->model : s->o->shape ? s->o->shape : "llama3-8b");
+    jw_format(&w, "bytes_per_weight", "%.6g", s->bytes.weight);
+    jw_open(&w, "acceptance", '{');
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        if (s->drafter[k].on)
+            jw_format(&w, draft_published[k].name, "%.6g", s->drafter[k].tokens);
+    jw_close(&w, '}');
+    jw_open(&w, "plan", '[');
+    each_row(s, json_row, &w);
+    jw_close(&w, ']');
+    jw_end(&w);
+}
+
+/* A page with one plot for each number of texts: speedup over the length. */
+static int print_html(const struct setup *s, struct err *e)
+{
+    double x[LIST_MAX], y[DRAFT_KINDS][LIST_MAX];
+    char *text = NULL;
+    size_t n;
+    struct sink out;
+    FILE *f = memory_file(&text, &n);
+    if (!f)
+        return err_set(e, ERR_FAILED, "out of memory for the page");
+    page_begin(f, "plan");
+    page_format(f, "<h1>Predicted speedup</h1><p class=\"note\">@t. Every pass runs at full bandwidth or at "
+                   "full speed of products.</p>", s->hardware.what);
+    for (size_t b = 0; b < s->n_texts; b++) {
+        struct series v[DRAFT_KINDS];
+        size_t n_series = 0;
+        char title[64];
+        for (size_t l = 0; l < s->n_lengths; l++)
+            x[l] = (double)s->length[l];
+        for (int k = 0; k < DRAFT_KINDS; k++) {
+            for (size_t l = 0; l < s->n_lengths && s->drafter[k].on; l++)
+                y[n_series][l] = predict(s, k, s->length[l], s->texts[b]).speedup;
+            if (s->drafter[k].on) {
+                v[n_series] = (struct series){ draft_published[k].name, y[n_series] };
+                n_series++;
+            }
+        }
+        snprintf(title, sizeof title, "Speedup, %zu text%s at once", s->texts[b],
+                 s->texts[b] == 1 ? "" : "s");
+        page_plot(f, &(struct page_plot){ .title = title, .note = "tokens per second over plain decoding, by "
+                                          "length of the text", .x = x, .n = s->n_lengths,
+                                          .length = x[s->n_lengths - 1] }, v, n_series);
+    }
+    fputs("</main></body></html>\n", f);
+    int rc = stream_end(f) ? err_set(e, ERR_FAILED, "out of memory for the page") : 0;
+    if (rc == 0 && (rc = sink_open(&out, s->o->output, e)) == 0 &&
+        (sink_write(&out, text, n, e) || sink_finish(&out, e))) {
+        sink_abandon(&out);
+        rc = -1;
+    }
+    free(text);
+    return rc;
+}
+
+/* ---- the paper's grids ---- */
+
+static int paper(const struct options *o, struct err *e)
+{
+    static const char *const title[SPIRE_GRIDS] = { "Figure 4, 67M", "Figure 6, Llama 3 70B" };
+    size_t equal = 0, all = 0;
+    if (strcmp(o->paper, "spire"))
+        return err_set(e, ERR_INPUT, "--paper: '%s' is not spire", o->paper);
+    for (size_t g = 0; g < SPIRE_GRIDS; g++)
+        for (size_t d = 0; d < SPIRE_DRAFTS; d++) {
+            printf("%s, %s: batch by length\n%6s", title[g], spire_drafts[d], "");
+            for (size_t l = 0; l < SPIRE_LENGTHS; l++)
+                printf(" %7u", (g ? 4096u : 32u) << l);
+            putchar('\n');
+            for (size_t b = 0; b < SPIRE_BATCHES; b++) {
+                printf("%6u", 1u << b);
+                for (size_t l = 0; l < SPIRE_LENGTHS; l++) {
+                    const double x = spire_speedup(g, d, b, l);
+                    const bool same = rint(x * 1e4) == spire_golden[g][d][b][l];
+                    printf(" %6.2f%c", x, same ? ' ' : '*');
+                    equal += same;
+                    all++;
+                }
+                putchar('\n');
+            }
+            putchar('\n');
+        }
+    printf("%zu of %zu cells equal the paper's\n", equal, all);
+    if (stdout_finish(e))
+        return -1;
+    return equal == all ? 0 : err_set(e, ERR_FAILED, "plan: %zu cells differ, marked *", all - equal);
+}
+
+int cmd_plan(const struct options *o, struct err *e)
+{
+    struct setup s;
+    if (o->json && o->html)
+        return err_set(e, ERR_INPUT, "--json and --html: only one of them is allowed");
+    if (o->output && !o->html)
+        return err_set(e, ERR_INPUT, "plan: -o needs --html");
+    if (o->paper)
+        return paper(o, e);
+    if (read_setup(&s, o, e))
+        return -1;
+    if (o->html)
+        return print_html(&s, e);
+    (o->json ? print_json : print_text)(&s);
+    return stdout_finish(e);
+}

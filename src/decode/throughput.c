@@ -1,0 +1,195 @@
+/* The throughput model (throughput.h): passes, rounds, the work of each drafter, the paper's grids. Start
+ * reading at throughput_round(). */
+#include "src/decode/throughput.h"
+
+#include <math.h>
+
+double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows)
+{
+    const double flops = texts * rows * w->flops, bytes = w->weight_bytes + texts * w->kv_bytes;
+    return fmax(flops / m->flops, bytes / m->bandwidth);
+}
+
+double throughput_chance(double tokens, size_t passes)
+{
+    double low = 0, high = 1;
+    for (int i = 0; i < 200; i++) {      /* more halvings than a double has bits */
+        const double c = (low + high) / 2;
+        double sum = 1, power = 1;
+        for (size_t k = 0; k < passes; k++)
+            sum += power *= c;
+        *(sum < tokens ? &low : &high) = c;
+    }
+    return (low + high) / 2;
+}
+
+/* Rows of the verification pass after k draft passes. */
+static size_t rows_after(const struct draft_work *d, size_t k)
+{
+    size_t rows = 1;
+    for (size_t i = 0; i < k; i++)
+        rows += i < d->widths ? d->width[i] : 1;
+    return rows;
+}
+
+struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
+                                   const struct draft_work *draft, double texts)
+{
+    struct costs c = { .rows_max = draft->passes + 1, .n_caches = 1, .drafted = 1 };
+    struct chances h = { .hit = { draft->chance }, .made = { 1, 1 } };
+    const struct plan_state s = { .ways = 1 << 1, .passes = draft->fixed ? (long)draft->passes : -1,
+                                  .deepest = draft->passes };
+    assert(draft->passes >= 1 && draft->passes <= PASSES_MAX);
+    for (size_t k = 0; k <= draft->passes; k++)
+        c.pass[k + 1] = throughput_pass(m, target, texts, (double)rows_after(draft, k));
+    c.draft[0] = throughput_pass(m, &draft->pass, texts, draft->rows);
+    const struct plan p = plan_round(&c, &h, &s);
+    return (struct throughput){ .passes = p.passes, .rows = rows_after(draft, p.passes), .tokens = p.tokens,
+                                .seconds = p.seconds, .rate = texts * p.rate, .speedup = p.rate * c.pass[1] };
+}
+
+/* ---- models and drafters ---- */
+
+/* Weights of a decoder layer, norms excluded. */
+static double layer_weights(const struct config *c)
+{
+    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim),
+                 kv = (double)(c->n_kv_heads * c->head_dim);
+    return d * (q + 2 * kv) + q * d + 3 * d * (double)c->ffn;
+}
+
+/* Values of keys and values of a position in one layer. */
+static double layer_kv(const struct config *c) { return 2 * (double)(c->n_kv_heads * c->head_dim); }
+
+/* Operations of attention over one key in one layer: products with the key and with the value. */
+static double key_flops(const struct config *c) { return 4 * (double)(c->n_heads * c->head_dim); }
+
+static struct pass_work layers_work(const struct config *c, double layers, double byte, double kv_byte,
+                                    double keys)
+{
+    const double w = layers * layer_weights(c), head = (double)c->vocab * (double)c->hidden;
+    return (struct pass_work){ .weight_bytes = byte * (w + head),
+                               .kv_bytes = kv_byte * keys * layers * layer_kv(c),
+                               .flops = 2 * (w + head) + keys * layers * key_flops(c) };
+}
+
+struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys)
+{
+    return layers_work(c, (double)c->n_layers, b->weight, b->kv, keys);
+}
+
+const struct draft_published draft_published[DRAFT_KINDS] = {
+    { "partial", 3.891, 4, "SPIRe, MagicDec at 512 tokens" },
+    { "tokenswift", 4.36, 4, "TokenSwift, LLaMA3.1-8B at 100,000 tokens: alpha 0.84" },
+    { "longspec", 3.25, 5, "LongSpec, Llama-3-8B-262k, GovReport" },
+    { "gumiho", 4.46, 7, "Gumiho, Llama-3-8B" },
+    { "spire", 3.401, 4, "SPIRe at 512 tokens" },
+    { "model", 2.647, 4, "SPIRe, vanilla draft model at 512 tokens" },
+    { "suffix", 0, PASSES_MAX, "none: it depends on the text" },
+};
+
+static const struct pass_work nothing;
+
+/* Adds n weights, read in a pass of the drafter, times the part of its passes that read them. */
+static void add_weights(struct pass_work *w, double n, double byte, double part)
+{
+    w->weight_bytes += part * byte * n;
+    w->flops += part * 2 * n;
+}
+
+struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
+                                   const struct model_bytes *b, double keys, double tokens)
+{
+    enum { WINDOW_PART = 8, SINK = 1, SPIRE_WINDOW = 64, LONGSPEC_WINDOW = 512, PARTIAL_BUDGET = 4096,
+           HEADS = 3, GUMIHO_SERIAL = 2, GUMIHO_HEADS = 5, SPIRE_LAYERS = 2 };
+    const double d = (double)c->hidden, q = (double)(c->n_heads * c->head_dim), byte = b->draft_weight,
+                 budget = fmin(keys, PARTIAL_BUDGET), part = 1 / (double)draft_published[kind].passes;
+    struct draft_work w = { .rows = 1, .passes = draft_published[kind].passes };
+    w.chance = throughput_chance(tokens, w.passes);
+    switch (kind) {
+    case DRAFT_PARTIAL:
+        w.pass = layers_work(c, (double)c->n_layers, byte, b->kv, SINK + floor(keys / WINDOW_PART));
+        break;
+    case DRAFT_TOKENSWIFT: {         /* one pass over 4,096 keys, then three heads that share the LM head */
+        const struct pass_work full = layers_work(c, (double)c->n_layers, byte, b->kv, budget);
+        w.pass =
+            (struct pass_work){ full.weight_bytes * part, full.kv_bytes * part, full.flops * part };
+        add_weights(&w.pass, HEADS * (d * d + (double)c->vocab * d), byte, part);
+        w.fixed = true;
+        w.widths = 4, w.width[0] = 1, w.width[1] = 3, w.width[2] = 9, w.width[3] = 27;
+        break;
+    }
+    case DRAFT_LONGSPEC:             /* cross-attention reads the last layer's cache; it projects q and o */
+        w.pass = layers_work(c, 1, byte, b->kv, fmin(keys, LONGSPEC_WINDOW) + keys);
+        add_weights(&w.pass, 2 * d * q, byte, 1);
+        w.rows = (1 + 4 + 16 + 16 + 16) / 5.0;
+        w.widths = 5, w.width[0] = 4;
+        for (size_t i = 1; i < w.widths; i++)
+            w.width[i] = 16;
+        break;
+    case DRAFT_GUMIHO:               /* two passes of two layers, then five heads of two matrices at once */
+        w.pass = layers_work(c, GUMIHO_SERIAL, byte, b->kv, keys);
+        w.pass.weight_bytes *= GUMIHO_SERIAL * part;
+        w.pass.kv_bytes *= GUMIHO_SERIAL * part;
+        w.pass.flops *= GUMIHO_SERIAL * part;
+        add_weights(&w.pass, GUMIHO_HEADS * 3 * d * d + (double)c->vocab * d, byte, part);
+        w.rows = 8;
+        w.fixed = true;
+        w.widths = 7;
+        for (size_t i = 0; i < w.widths; i++)
+            w.width[i] = 9;
+        break;
+    case DRAFT_SPIRE:                /* memories are projected to keys and values once more */
+        w.pass = layers_work(c, SPIRE_LAYERS, byte, b->kv, fmin(keys, SINK + SPIRE_WINDOW));
+        w.pass.flops += 2 * SPIRE_LAYERS * d * layer_kv(c);
+        break;
+    case DRAFT_MODEL:
+        w.pass = layers_work(small, (double)small->n_layers, byte, b->kv, keys);
+        break;
+    default:
+        w.pass = nothing;
+    }
+    return w;
+}
+
+/* ---- the paper's grids ---- */
+
+const char *const spire_drafts[SPIRE_DRAFTS] = { "vanilla", "magicdec", "spire" };
+
+/* SPIRe's Table of models: layers, width, query heads, KV heads, head size, feed-forward width. */
+struct spire_shape { double layers, d, heads, kv_heads, head_dim, ffn; };
+
+static double body(const struct spire_shape *s)
+{
+    const double q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    return s->layers * (2 * s->d + s->d * (q + 2 * kv) + q * s->d + 3 * s->d * s->ffn);
+}
+
+static double position(const struct spire_shape *s) { return 2 * s->layers * s->kv_heads * s->head_dim; }
+
+/* Values have one byte. The machine makes 600 operations in the time of a byte. Attention, embedding and LM
+ * head are left out, and a sparse cache holds one sink and an eighth of the length. */
+static struct pass_work spire_pass(const struct spire_shape *s, double keys, double memory_flops)
+{
+    return (struct pass_work){ body(s), keys * position(s), 2 * body(s) + memory_flops };
+}
+
+double spire_speedup(size_t grid, size_t draft, size_t b, size_t l)
+{
+    static const struct spire_shape target[SPIRE_GRIDS] = { { 8, 512, 8, 8, 128, 4096 },
+                                                            { 80, 8192, 64, 8, 128, 28672 } },
+        small[SPIRE_GRIDS] = { { 4, 256, 8, 8, 64, 2048 }, { 32, 4096, 32, 8, 128, 14336 } },
+        pruned[SPIRE_GRIDS] = { { 2, 512, 8, 8, 128, 4096 }, { 20, 8192, 64, 8, 128, 28672 } };
+    static const double tokens[SPIRE_DRAFTS] = { 2.647, 3.891, 3.401 };
+    enum { PASSES = 4, PART = 8 };
+    const struct machine m = { 600, 1 };
+    const double batch = (double)(1u << b), length = (double)((grid ? 4096u : 32u) << l),
+                 sparse = 1 + floor(length / PART);
+    const struct spire_shape *t = &target[grid], *p = &pruned[grid];
+    const struct pass_work full = spire_pass(t, length, 0),
+                           of[SPIRE_DRAFTS] = { spire_pass(&small[grid], length, 0), spire_pass(t, sparse, 0),
+                                                spire_pass(p, sparse, 2 * p->d * position(p)) };
+    const struct draft_work w = { .pass = of[draft], .rows = 1, .passes = PASSES, .fixed = true,
+                                  .chance = throughput_chance(tokens[draft], PASSES) };
+    return throughput_round(&m, &full, &w, batch).speedup;
+}

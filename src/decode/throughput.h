@@ -1,0 +1,73 @@
+/* The throughput model of SPIRe (Neelam et al. 2025, section "Cost analysis" and appendix): the seconds of a
+ * round on a machine that two numbers describe. It serves machines and models that the user does not have.
+ *
+ *     pass       max(operations / operations a second, bytes / bytes a second)
+ *     round      draft passes * draft pass + verification pass
+ *     speedup    tokens of a round * pass of one row / round
+ *
+ * The decision is the planner's: throughput_round() fills struct costs and struct chances with modelled
+ * numbers and calls plan_round(), as the live planner does with measured ones.
+ *
+ * A pass reads the weights once for all texts, and the cache of every text. Attention costs 4 operations for
+ * each key, query head and head dimension. The paper's grids leave out attention and the LM head. */
+#pragma once
+#include "src/decode/planner.h"
+#include "src/model/config.h"
+
+struct machine { double flops, bandwidth; };     /* a second: operations of products, bytes */
+
+/* The work of a pass. flops: operations of one row; kv_bytes: read of the cache of one text. */
+struct pass_work { double weight_bytes, kv_bytes, flops; };
+
+/* Seconds of a pass of `rows` rows for each of `texts` texts. */
+double throughput_pass(const struct machine *m, const struct pass_work *w, double texts, double rows);
+
+/* What a drafter does in a round. */
+struct draft_work {
+    struct pass_work pass;           /* of the mean draft pass */
+    double rows;                     /* of a draft pass, for each text */
+    /* rows that draft pass i adds to the verification pass; one each after the last of `widths` */
+    size_t widths, width[PASSES_MAX];
+    size_t passes;                   /* the most */
+    bool fixed;                      /* always `passes` */
+    double chance;                   /* the next token of the drafted path is accepted (throughput_chance) */
+};
+
+/* The chance c with 1 + c + c^2 + .. + c^passes = tokens; 1 <= tokens <= passes + 1. */
+double throughput_chance(double tokens, size_t passes);
+
+struct throughput {
+    size_t passes, rows;             /* draft passes; rows of the verification pass, for each text */
+    double tokens, seconds, rate;    /* of a round, for each text; rate: tokens a second of all texts */
+    double speedup;                  /* over passes of one row */
+};
+/* The best round of `texts` texts with this drafter: with at least one draft pass, and no more than pay. */
+struct throughput throughput_round(const struct machine *m, const struct pass_work *target,
+                                   const struct draft_work *draft, double texts);
+
+/* ---- models and drafters ---- */
+
+/* Bytes of a weight, of a weight of drafts, and of a value of the cache. */
+struct model_bytes { double weight, draft_weight, kv; };
+/* A pass of the whole model over `keys` cached positions, LM head included. */
+struct pass_work throughput_model(const struct config *c, const struct model_bytes *b, double keys);
+
+enum draft_kind { DRAFT_PARTIAL, DRAFT_TOKENSWIFT, DRAFT_LONGSPEC, DRAFT_GUMIHO, DRAFT_SPIRE, DRAFT_MODEL,
+                  DRAFT_SUFFIX, DRAFT_KINDS };
+/* Names as --drafter has them; what a round yields where it was published (tokens, draft passes, where). */
+struct draft_published { const char *name; double tokens; size_t passes; const char *where; };
+extern const struct draft_published draft_published[DRAFT_KINDS];
+/* The work of a drafter for the model `c` with `keys` cached positions. small: the model of DRAFT_MODEL.
+ * tokens: of a round with draft_published[kind].passes passes. */
+struct draft_work throughput_draft(enum draft_kind kind, const struct config *c, const struct config *small,
+                                   const struct model_bytes *b, double keys, double tokens);
+
+/* ---- the paper's grids ---- */
+
+enum { SPIRE_GRIDS = 2, SPIRE_DRAFTS = 3, SPIRE_BATCHES = 8, SPIRE_LENGTHS = 9 };
+extern const char *const spire_drafts[SPIRE_DRAFTS];         /* vanilla, magicdec, spire */
+/* The modelled speedup of a cell: grid 0 is Figure 4 (67M, lengths 32 to 8,192), grid 1 is Figure 6 (Llama 3
+ * 70B, lengths 4,096 to 1,048,576); batch 1 << b, length 32 << l or 4096 << l. */
+double spire_speedup(size_t grid, size_t draft, size_t b, size_t l);
+/* The published speedup, times 10,000. */
+extern const uint16_t spire_golden[SPIRE_GRIDS][SPIRE_DRAFTS][SPIRE_BATCHES][SPIRE_LENGTHS];

@@ -1,0 +1,52 @@
+#!/bin/bash
+# longhand plan: tables, JSON, pages, the paper's cells, acceptances of jobs, and bad input.
+. "$(dirname "$0")/lib.inc"
+L=$LONGHAND
+
+"$L" plan --paper spire >"$TMP/paper"
+rc=$?
+[ $rc = 0 ] && grep -q '^432 of 432 cells equal' "$TMP/paper" && grep -qE '^ +64 .* 2\.78 ' "$TMP/paper"
+result all_cells_of_the_paper $? "rc $rc, $(tail -1 "$TMP/paper")"
+
+"$L" plan --hardware h200 --lengths 1000,100000 --batch-sizes 1,8 --json >"$TMP/json"
+python3 - "$TMP/json" <<'EOF'
+import json, sys
+d = json.load(open(sys.argv[1]))
+rows = {(r["length"], r["texts"], r["drafter"]): r for r in d["plan"]}
+assert len(d["plan"]) == 2 * 2 * 6 and d["flops"] == 989e12
+for (length, texts, name), r in rows.items():
+    plain = rows[length, texts, "none"]
+    assert abs(r["speedup"] - r["tokens_per_second"] / plain["tokens_per_second"]) < 1e-4 * r["speedup"], r
+    assert abs(texts * r["tokens_per_round"] / r["seconds_per_round"] / r["tokens_per_second"] - 1) < 1e-4, r
+# 8B weights in bf16 are read in 3.1 ms, and a cache of 100,000 tokens needs as long again
+assert 300 < rows[1000, 1, "none"]["tokens_per_second"] < 320
+assert 160 < rows[100000, 1, "none"]["tokens_per_second"] < 180
+EOF
+result plan_as_json $? "$(head -c 300 "$TMP/json")"
+
+"$L" plan --hardware 1000:50 --html -o "$TMP/plan.html" && grep -q '<svg' "$TMP/plan.html" &&
+    grep -q 'default-src .none' "$TMP/plan.html" && grep -q longspec "$TMP/plan.html"
+result plan_as_a_page $?
+
+"$L" run -q -m models/demo -p One --tokens 200 --seed 1 --drafter suffix --temp 0 >/dev/null
+"$L" plan --hardware zen4 --model models/demo --lengths 1000 --acceptance suffix=@1 >"$TMP/out"
+grep -qE 'suffix .* tokens in 16 passes \(job 1\)' "$TMP/out"
+result acceptance_of_a_job $? "$(cat "$TMP/out")"
+
+# half the bytes of the weights: nearly twice as fast
+for w in as-is q8_0; do
+    "$L" plan --hardware h100 --lengths 1 --weights $w | awk '$3 == "none" { print $8 }'
+done | paste -sd' ' >"$TMP/out"
+awk '{ exit !($2 / $1 > 1.85 && $2 / $1 < 1.9) }' "$TMP/out"
+result fewer_bytes_are_faster $? "$(cat "$TMP/out")"
+
+check unknown_hardware 2 "--hardware: 'tpu' is not h100" plan --hardware tpu
+check unknown_shape 2 "--shape: unknown shape 'x' .*llama3-8b" plan --hardware h100 --shape x
+check unknown_drafter 2 "--drafter: 'eagle' is not partial" plan --hardware h100 --drafter eagle
+check model_without_a_shape 2 'model needs a shape' plan --hardware h100 --drafter model
+check suffix_needs_an_acceptance 2 'suffix needs --acceptance' plan --hardware h100 --drafter suffix
+check acceptance_too_high 2 'spire=6: 4 draft passes make at most 5' plan --hardware h100 --acceptance spire=6
+check lengths_are_numbers 2 "--lengths" plan --hardware h100 --lengths 1,x
+check unknown_paper 2 "--paper: 'eagle' is not spire" plan --paper eagle
+check model_or_shape 2 'only one of them' plan --hardware h100 --shape llama3-8b --model models/demo
+exit $failed

@@ -1,0 +1,85 @@
+/* The throughput model: SPIRe's 432 cells, passes that either limit bounds, and rounds whose best plan is
+ * known. */
+#include <math.h>
+#include "src/decode/throughput.h"
+#include "tests/test.h"
+
+static void all_cells_of_spire(void)
+{
+    size_t equal = 0;
+    for (size_t g = 0; g < SPIRE_GRIDS; g++)
+        for (size_t d = 0; d < SPIRE_DRAFTS; d++)
+            for (size_t b = 0; b < SPIRE_BATCHES; b++)
+                for (size_t l = 0; l < SPIRE_LENGTHS; l++) {
+                    const double x = spire_speedup(g, d, b, l);
+                    const bool same = rint(x * 1e4) == spire_golden[g][d][b][l];
+                    CHECK(same, "grid %zu, %s, batch %d, length %zu: %.6f", g, spire_drafts[d], 1 << b, l, x);
+                    equal += same;
+                }
+    CHECK(equal == 432, "%zu cells", equal);
+}
+
+/* A machine whose limits meet at 4 rows: passes of fewer rows take the time of their bytes. */
+static void either_limit_bounds_a_pass(void)
+{
+    const struct machine m = { .flops = 400, .bandwidth = 100 };
+    const struct pass_work w = { .weight_bytes = 90, .kv_bytes = 10, .flops = 100 };
+    CHECK(throughput_pass(&m, &w, 1, 1) == 1 && throughput_pass(&m, &w, 1, 4) == 1);
+    CHECK(throughput_pass(&m, &w, 1, 8) == 2);
+    CHECK(throughput_pass(&m, &w, 2, 1) == 1.1);         /* the weights once, two caches */
+    CHECK(throughput_pass(&m, &w, 8, 2) == 4);
+}
+
+static void chance_gives_the_tokens_back(void)
+{
+    CHECK(near(throughput_chance(1 + 0.5 + 0.25, 2), 0.5, 1e-12, 0));
+    CHECK(throughput_chance(1, 4) < 1e-12 && near(throughput_chance(5, 4), 1, 1e-12, 0));
+}
+
+/* Draft passes of a tenth of a pass: with chance c a further pass pays while c^k is worth its price. */
+static void the_number_of_passes_is_the_best(void)
+{
+    const struct machine m = { .flops = 1e9, .bandwidth = 100 };
+    const struct pass_work target = { .weight_bytes = 100, .flops = 1 };
+    for (int c = 1; c <= 9; c++) {
+        struct draft_work d = { .pass = { .weight_bytes = 10, .flops = 1 }, .rows = 1, .passes = 12,
+                                .chance = c / 10.0 };
+        double best = 0, tokens = 1;
+        for (int k = 1; k <= 12; k++) {
+            tokens += pow(d.chance, k);
+            best = fmax(best, tokens / (1 + 0.1 * k));
+        }
+        const struct throughput t = throughput_round(&m, &target, &d, 1);
+        CHECK(near(t.speedup, best, 0, 1e-12), "chance %g: %g, best %g", d.chance, t.speedup, best);
+        d.fixed = true;
+        CHECK(throughput_round(&m, &target, &d, 1).passes == 12);
+    }
+}
+
+/* Llama 3 8B has 6,979,584,000 weights in its layers with the norms (SPIRe, appendix), and an LM head. */
+static void a_pass_reads_the_model(void)
+{
+    const struct config c = { .n_layers = 32, .hidden = 4096, .ffn = 14336, .n_heads = 32, .n_kv_heads = 8,
+                              .head_dim = 128, .vocab = 128256 };
+    const struct model_bytes b = { .weight = 2, .draft_weight = 1, .kv = 2 };
+    const struct pass_work w = throughput_model(&c, &b, 1000);
+    CHECK(w.weight_bytes == 2 * (6979584000.0 - 32 * 2 * 4096 + 128256.0 * 4096));
+    CHECK(w.kv_bytes == 2.0 * 1000 * 65536);
+    for (int k = 0; k < DRAFT_KINDS; k++) {
+        const size_t passes = draft_published[k].passes;
+        const struct draft_work d = throughput_draft((enum draft_kind)k, &c, &c, &b, 1000, 2);
+        double all = (double)d.passes * d.pass.weight_bytes;
+        CHECK(d.passes == passes && (k == DRAFT_SUFFIX || all > 0));
+        CHECK(all <= (double)passes * w.weight_bytes, "%s", draft_published[k].name);
+    }
+}
+
+int main(void)
+{
+    RUN(all_cells_of_spire);
+    RUN(either_limit_bounds_a_pass);
+    RUN(chance_gives_the_tokens_back);
+    RUN(the_number_of_passes_is_the_best);
+    RUN(a_pass_reads_the_model);
+    return test_end();
+}
