@@ -105,7 +105,7 @@ static void options_refuse_what_they_do_not_take(void)
     check_refused("run a", "one word too many");
     check_refused("tokenize a b", "one word too many");
     check_refused("distinct", "a word is missing");
-    check_refused("plan", "unknown verb 'plan'");
+    check_refused("paint", "unknown verb 'paint'");
     check_refused("tokenise", "did you mean 'tokenize'");
     check_refused("run --ngram-lead none", "first|all|root");
     check_refused("run --kv-policy some", "full|static|dynamic|window|mean");
@@ -154,7 +154,7 @@ static void help_covers_the_table(void)
     for (char *p = strtok(text, "\n"); p; p = strtok(NULL, "\n"))
         CHECK(strlen(p) <= 110, "%s", p);
     free(text);
-    CHECK(!options_verb("plan") && options_verb("run") && options_verb("retry"));
+    CHECK(!options_verb("paint") && options_verb("run") && options_verb("retry"));
 }
 
 int main(void)
