@@ -191,13 +191,13 @@ static int cuda_zero(struct gpu_driver *d, void *dst, size_t bytes)
     return failed(c, cu.cuMemsetD8Async_((CUdeviceptr)dst, 0, bytes, c->stream), "cuMemsetD8Async", "");
 }
 
-static void *cuda_alloc(struct gpu_driver *d, size_t bytes)
+static void *cuda_alloc(struct gpu_driver *d, size_t bytes, bool zeroed)
 {
     CUdeviceptr p = 0;
     enter(d);
     if (cu.cuMemAlloc_(&p, bytes ? bytes : 1) != CUDA_SUCCESS)
         return NULL;
-    if (bytes)
+    if (bytes && zeroed)
         cuda_zero(d, (void *)p, bytes);
     return (void *)p;
 }

@@ -85,7 +85,7 @@ static void gpu_free(struct device *d, void *p, size_t bytes)
 }
 static void *gpu_alloc(struct device *d, size_t bytes)
 {
-    return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes);
+    return ((struct gpu *)d)->driver->alloc(((struct gpu *)d)->driver, bytes, true);
 }
 static size_t gpu_bytes_free(struct device *d)
 {
@@ -183,7 +183,7 @@ static void gpu_mat_put(struct device *d, struct mat *m, size_t r0, size_t n, co
     const size_t row = m->k * dtype_size(from), some = MAX(1, STAGING / row);
     assert(m->type == DT_BF16 && m->n <= UINT32_MAX && m->k <= UINT32_MAX && r0 + n <= m->n &&
            row <= STAGING);
-    if (!g->staging && !(g->staging = gpu_alloc(d, STAGING))) {
+    if (!g->staging && !(g->staging = g->driver->alloc(g->driver, STAGING, false))) {
         if (!*d->error)
             snprintf(d->error, sizeof d->error, "no device memory for a staging buffer of weights (%d bytes)",
                      STAGING);
@@ -247,16 +247,17 @@ static int gpu_reserve(struct device *d, const struct device_limits *want)
     l.node_max = MAX(l.node_max, have->node_max);
     l.n_out_max = MAX(l.n_out_max, have->n_out_max), l.vocab = MAX(l.vocab, have->vocab);
     const struct sizes s = sizes_of(&l);
-    const struct { void *slot; size_t bytes;
+    const struct { void *slot; size_t bytes; bool zeroed;
     } buffers[] = {
-        { &g->table, s.table },   { &g->part, s.part }, { &g->product_part, s.product_part },
-        { &g->ticket, s.ticket }, { &g->list, s.list },
+        { &g->table, s.table, false }, { &g->part, s.part, false },
+        { &g->product_part, s.product_part, false }, { &g->ticket, s.ticket, true },
+        { &g->list, s.list, false },
     };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         void *p;
         memcpy(&p, buffers[i].slot, sizeof p);
         gpu_free(d, p, 0);
-        p = gpu_alloc(d, buffers[i].bytes);
+        p = g->driver->alloc(g->driver, buffers[i].bytes, buffers[i].zeroed);
         memcpy(buffers[i].slot, &p, sizeof p);
         if (!p && !*d->error)
             snprintf(d->error, sizeof d->error, "out of memory: %zu bytes of working memory",

@@ -22,7 +22,7 @@ struct gpu_driver {
     char name[128], numerics[32], error[512];
     size_t graph_bytes;                                              /* as in struct device */
     void  (*close)(struct gpu_driver *);
-    void *(*alloc)(struct gpu_driver *, size_t bytes);               /* zeroed; NULL: out of memory */
+    void *(*alloc)(struct gpu_driver *, size_t bytes, bool zeroed);  /* NULL: out of memory */
     void  (*free)(struct gpu_driver *, void *p);
     size_t (*bytes_free)(struct gpu_driver *);
     int   (*upload)(struct gpu_driver *, void *dst, const void *src, size_t bytes);

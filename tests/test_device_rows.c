@@ -285,11 +285,11 @@ static void selection_takes_the_best_rows_in_order(void)
                 ? 0.0f : -0.0f : 1 + (float)(rig_random() % 9) * 0x1p-23f;
         }
         float *ds = rig_put(dev, score, sizeof score);
-        emulate_set_order(c % 2 ? EMULATE_DESCENDING : EMULATE_ASCENDING);
+        emulate_set_order((enum emulate_order)(c % 3));
         dev->kv_select(dev, &(struct device_selection){ ds, SLOTS, from, LAYERS, HEADS, n_past, sinks, budget,
             row, SLOTS, work });
         dev->kv_gather(dev, &part, &full, row, SLOTS, budget);
-        emulate_set_order(EMULATE_ASCENDING);
+        emulate_set_order(EMULATE_RANDOM);
         uint16_t *got = rig_get(dev, part.base, LAYERS * part.layer_bytes);
         uint32_t *rows = rig_get(dev, row, LAYERS * HEADS * SLOTS * sizeof *row);
         for (size_t l = 0; l < LAYERS; l++)

@@ -1,6 +1,6 @@
-/* Runs a kernel that was compiled as C: fibers for the threads of a block, barriers, and the operations that
- * the lanes of a warp execute together. One launch at a time, from one thread. Start reading at
- * emulate_launch. */
+/* Runs a kernel that was compiled as C: fibers for the threads of its blocks, barriers, the operations that
+ * the lanes of a warp execute together, and the wait of programmatic dependent launch. One thread of the
+ * program uses it. Start reading at emulate_finish. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,13 @@
 
 #include "tests/emulated/emulate.h"
 
-enum { THREADS_MAX = 1024, LANES = 32, STACK = 64 << 10, PENDING_MAX = 128 };
+/* SLOTS: blocks in memory; AT_ONCE: of a kernel that runs; EARLY: of the next kernel, before their wait;
+ * YIELD: a warp lets others go on after one of so many steps. */
+enum { THREADS_MAX = 1024, LANES = 32, STACK = 128 << 10, STACK_LEAST = 64 << 10, PENDING_MAX = 128,
+       SLOTS = 6, AT_ONCE = 3, EARLY = 2, YIELD = 64 };
 
 struct emulate_place emulate_at;
+struct emulate_plant emulate_plant;
 
 /* ---- fibers ---- */
 
@@ -22,9 +26,9 @@ __asm__(
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\nmov %rsp,(%rdi)\nmov %rsi,%rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n.size "
     "emulate_switch,.-emulate_switch\n");
-static void context_make(context *c, char *stack, void (*entry)(void))
+static void context_make(context *c, char *stack, size_t size, void (*entry)(void))
 {
-    void **top = (void **)(stack + STACK);
+    void **top = (void **)(stack + size);
     *--top = NULL;  /* the place of a return address: the stack is aligned as after a call */
     *--top = (void *)(uintptr_t)entry;
     for (int i = 0; i < 6; i++)
@@ -35,128 +39,284 @@ static void context_make(context *c, char *stack, void (*entry)(void))
 #else
 #include <ucontext.h>
 typedef ucontext_t context;
-static void context_make(context *c, char *stack, void (*entry)(void))
+static void context_make(context *c, char *stack, size_t size, void (*entry)(void))
 {
     getcontext(c);
     c->uc_stack.ss_sp = stack;
-    c->uc_stack.ss_size = STACK;
+    c->uc_stack.ss_size = size;
     makecontext(c, entry, 0);
 }
 #define SWITCH(from, to) swapcontext(&(from), &(to))
 #endif
 
-enum state { RUNS, AT_BARRIER, ENDED };
-struct pending { void *dst; const void *src; bool valid; unsigned group; };
-struct fiber { context at; enum state state; unsigned n_pending,
-               group; struct pending pending[PENDING_MAX]; };
+enum state { RUNS, AT_BARRIER, AT_WAIT, ENDED };
+/* A copy in flight holds what its source was when it was issued. */
+struct pending { void *dst; const void *src; bool valid; unsigned group; uint32_t data[4]; };
+struct fiber { context at; enum state state; bool waited; unsigned barriers, n_pending, group; };
 /* arguments of one lane in a common step, and its result */
 union lane_data {
     struct { float x; int from; } shfl;
     struct { const void *p; uint32_t r[4]; bool trans; } matrix;
     struct { float c[4]; uint32_t a[4], b[2]; } mma;
 };
-struct warp { unsigned arrived; uint64_t steps; union lane_data lane[LANES], out[LANES]; };
+/* running: threads that are not at a barrier, at the wait or ended; resume: the one to go on with. In the
+ * random order the warp with the highest priority goes on, so that some warps come late by far. */
+struct warp {
+    unsigned arrived, running, resume, priority;
+    uint64_t steps;
+    union lane_data lane[LANES], out[LANES];
+};
+/* A place for a block; run: NULL, or the kernel it belongs to. early: its threads stop at their wait. */
+struct block {
+    struct emulate_run *run;
+    unsigned threads, running, ended, waiting, at[3];
+    bool early;
+    struct fiber *fiber;
+    struct pending (*pending)[PENDING_MAX];
+    char *stacks, *shared; size_t shared_room, shared_bytes;
+    struct warp warp[THREADS_MAX / LANES];
+};
 
-static struct fiber *fiber_;
-static struct warp warp_[THREADS_MAX / LANES];
-static char *stacks_, *shared_;
-static size_t shared_size_;
+static struct block slot_[SLOTS], *now_;
 static context main_;
-static enum emulate_order order_;
-static void (*kernel_)(const void *);
-static const void *args_;
+static enum emulate_order wanted_ = EMULATE_RANDOM, order_;      /* order_: of the kernel that runs */
+static unsigned stride_ = 1;                     /* from a thread of a warp to the next; odd */
+static uint64_t random_ = 88172645463325252u;
 
-void emulate_set_order(enum emulate_order order) { order_ = order; }
+void emulate_set_order(enum emulate_order order) { wanted_ = order; }
+void emulate_set_seed(uint64_t seed) { random_ = (seed + 1) * 0x9e3779b97f4a7c15u | 1; }
 
-/* Switches to the next thread of this warp that is not at the barrier, or else back to emulate_launch. */
+static unsigned any(size_t n)                    /* 0 .. n - 1 */
+{
+    random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
+    return (unsigned)((random_ >> 32) % n);
+}
+
+static struct fiber *me(void) { return &now_->fiber[emulate_at.tid]; }
+static struct warp *my_warp(void) { return &now_->warp[emulate_at.tid / LANES]; }
+
+/* Switches to the next thread of this warp that runs, or else back to the scheduler. */
 static void next_thread(void)
 {
-    const unsigned me = emulate_at.tid, base = me / LANES * LANES;
+    struct block *b = now_;
+    const unsigned mine = emulate_at.tid, base = mine / LANES * LANES;
     for (unsigned i = 1; i < LANES; i++) {
-        unsigned t = base + (order_ == EMULATE_ASCENDING ? me + i : me + LANES - i) % LANES;
-        if (fiber_[t].state == RUNS) {
+        const unsigned t = base + (mine + i * stride_) % LANES;
+        if (b->fiber[t].state == RUNS) {
             emulate_at.tid = t;
-            SWITCH(fiber_[me].at, fiber_[t].at);
+            SWITCH(b->fiber[mine].at, b->fiber[t].at);
             return;
         }
     }
-    assert(fiber_[me].state != RUNS && "a thread waits for others of its warp that have gone on");
-    SWITCH(fiber_[me].at, main_);
+    assert(b->fiber[mine].state != RUNS && "a thread waits for others of its warp that have gone on");
+    SWITCH(b->fiber[mine].at, main_);
+}
+
+static unsigned any_priority(void) { return any((size_t)1 << 31); }
+
+/* Gives the warp another priority, now and then. */
+static void yield(unsigned one_of)
+{
+    if (order_ != EMULATE_RANDOM || any(one_of))
+        return;
+    my_warp()->resume = emulate_at.tid;
+    my_warp()->priority = any_priority();
+    SWITCH(me()->at, main_);
+}
+void emulate_yield(void) { yield(4); }
+
+static void stop_as(enum state state)
+{
+    me()->state = state;
+    my_warp()->running--;
+    now_->running--;
+    next_thread();
 }
 
 static void entry(void)
 {
-    kernel_(args_);
-    assert(warp_[emulate_at.tid / LANES].arrived == 0 && "a thread ended while its warp waits for it");
-    fiber_[emulate_at.tid].state = ENDED;
-    next_thread();
+    now_->run->kernel(now_->run->args);
+    assert(my_warp()->arrived == 0 && "a thread ended while its warp waits for it");
+    assert(me()->waited && "a thread ended without depend_wait");
+    now_->ended++;
+    stop_as(ENDED);
     abort();
+}
+
+static void stop_until_finish(void)
+{
+    now_->waiting++;
+    stop_as(AT_WAIT);
 }
 
 void emulate_barrier(void)
 {
-    assert(warp_[emulate_at.tid / LANES].arrived == 0 &&
-           "a thread is at the barrier while its warp waits for it");
-    fiber_[emulate_at.tid].state = AT_BARRIER;
-    next_thread();
+    if (emulate_plant.late_wait && now_->early && me()->waited)
+        stop_until_finish();
+    assert(my_warp()->arrived == 0 && "a thread is at the barrier while its warp waits for it");
+    if (++me()->barriers != emulate_plant.no_barrier)
+        stop_as(AT_BARRIER);
 }
 
-static void run_block(unsigned block)
+void emulate_depend_wait(void)
 {
-    unsigned ended = 0;
-    for (unsigned t = 0; t < block; t++) {
-        context_make(&fiber_[t].at, stacks_ + (size_t)t * STACK, entry);
-        fiber_[t].state = RUNS;
-        fiber_[t].n_pending = fiber_[t].group = 0;
-    }
-    memset(warp_, 0, block / LANES * sizeof *warp_);
-    while (ended < block) {
-        for (unsigned i = 0; i < block / LANES; i++) {
-            unsigned w = order_ == EMULATE_ASCENDING ? i : block / LANES - 1 - i,
-                     t = w * LANES + (order_ == EMULATE_ASCENDING ? 0 : LANES - 1);
-            if (fiber_[t].state == RUNS) {
-                emulate_at.tid = t;
-                SWITCH(main_, fiber_[t].at);
-            }
+    me()->waited = true;
+    if (now_->early && !emulate_plant.no_wait && !emulate_plant.late_wait)
+        stop_until_finish();
+}
+
+/* ---- blocks ---- */
+
+static void wake(struct block *b, enum state from)
+{
+    for (unsigned t = 0; t < b->threads; t++)
+        if (b->fiber[t].state == from) {
+            struct warp *w = &b->warp[t / LANES];
+            b->fiber[t].state = RUNS;
+            b->running++;
+            if (w->running++ == 0 || order_ == EMULATE_DESCENDING || (order_ == EMULATE_RANDOM && any(2)))
+                w->resume = t;
         }
-        ended = 0;
-        for (unsigned t = 0; t < block; t++)
-            ended += fiber_[t].state == ENDED;
-        assert((ended == 0 || ended == block) && "some threads ended while others are at the barrier");
-        for (unsigned t = 0; t < block && !ended; t++)
-            fiber_[t].state = RUNS;
+}
+
+static void slot_open(struct block *b)
+{
+    const size_t pending = THREADS_MAX * sizeof *b->pending;
+    b->fiber = calloc(THREADS_MAX, sizeof *b->fiber);
+    char *p = mmap(NULL, (size_t)THREADS_MAX * STACK + pending, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(b->fiber && p != MAP_FAILED);
+    b->stacks = p;
+    b->pending = (void *)(p + (size_t)THREADS_MAX * STACK);
+}
+
+/* Starts the next block of the kernel in a free slot. */
+static void block_start(struct block *b, struct emulate_run *r)
+{
+    const size_t i = (r->first + r->started++ * r->step) % r->blocks;
+    if (!b->fiber)
+        slot_open(b);
+    b->run = r;
+    b->at[0] = (unsigned)(i % r->grid[0]), b->at[1] = (unsigned)(i / r->grid[0] % r->grid[1]),
+    b->at[2] = (unsigned)(i / r->grid[0] / r->grid[1]);
+    b->threads = r->block;
+    b->running = b->ended = b->waiting = 0;
+    b->early = false;
+    if (r->shared_bytes > b->shared_room) {
+        free(b->shared);
+        b->shared_room = (r->shared_bytes + 127) / 128 * 128;
+        b->shared = aligned_alloc(128, b->shared_room);
+        assert(b->shared);
+    }
+    b->shared_bytes = r->shared_bytes;
+    if (r->shared_bytes)
+        memset(b->shared, 0xff, r->shared_bytes);
+    for (unsigned w = 0; w < r->block / LANES; w++)
+        b->warp[w] = (struct warp){ .priority = any_priority() };
+    for (unsigned t = 0; t < r->block; t++) {
+        b->fiber[t] = (struct fiber){ .state = AT_BARRIER };
+        /* stacks begin at other cache lines, so that they do not push each other out */
+        context_make(&b->fiber[t].at, b->stacks + (size_t)t * STACK,
+                     STACK - t * 1088 % (STACK - STACK_LEAST), entry);
+    }
+    wake(b, AT_BARRIER);
+    r->live++;
+}
+
+static struct block *free_slot(void)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (!slot_[i].run)
+            return &slot_[i];
+    return NULL;
+}
+
+/* The warp that goes on, of the blocks of a kernel of which some thread runs: *w of the block returned. */
+static struct block *next_warp(const struct emulate_run *r, unsigned *w)
+{
+    struct block *found = NULL;
+    for (struct block *b = slot_; b < slot_ + SLOTS; b++)
+        for (unsigned i = 0; b->run == r && i < b->threads / LANES; i++)
+            if (b->warp[i].running &&
+                (!found || order_ == EMULATE_DESCENDING ||
+                 (order_ == EMULATE_RANDOM && b->warp[i].priority > found->warp[*w].priority)))
+                found = b, *w = i;
+    return found;
+}
+
+/* Runs one warp until it waits for others; then releases a barrier that is complete. */
+static void run_warp(const struct emulate_run *r)
+{
+    unsigned w = 0;
+    struct block *b = next_warp(r, &w);
+    now_ = b;
+    emulate_at = (struct emulate_place){ b->warp[w].resume, b->threads, { b->at[0], b->at[1], b->at[2] },
+                                         b->shared };
+    SWITCH(main_, b->fiber[emulate_at.tid].at);
+    if (b->running || b->waiting)
+        return;
+    assert((b->ended == 0 || b->ended == b->threads) && "some threads ended while others are at the barrier");
+    if (b->ended) {
+        b->run->live--;
+        b->run = NULL;
+    } else {
+        wake(b, AT_BARRIER);
     }
 }
 
-void emulate_launch(void (*kernel)(const void *args), const void *args, const unsigned grid[3],
-                    unsigned block, size_t shared_bytes)
+static size_t divisor(size_t a, size_t b) { return b ? divisor(b, a % b) : a; }
+
+struct emulate_run emulate_run(void (*kernel)(const void *args), const void *args, const unsigned grid[3],
+                               unsigned block, size_t shared_bytes)
 {
+    struct emulate_run r = { kernel, args, { grid[0], grid[1], grid[2] }, block, shared_bytes, wanted_,
+                             (size_t)grid[0] * grid[1] * grid[2], 0, 0, 1, 0 };
     assert(block % LANES == 0 && block >= LANES && block <= THREADS_MAX);
-    if (!stacks_) {
-        fiber_ = calloc(THREADS_MAX, sizeof *fiber_);
-        stacks_ = mmap(NULL, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        assert(fiber_ && stacks_ != MAP_FAILED);
+    if (r.order == EMULATE_DESCENDING) {
+        r.first = r.step = r.blocks - 1;
+    } else if (r.order == EMULATE_RANDOM) {
+        r.first = any(r.blocks);
+        for (r.step = any(r.blocks) + 1; divisor(r.step, r.blocks) != 1; )
+            r.step++;
     }
-    if (shared_bytes > shared_size_) {
-        free(shared_);
-        shared_size_ = (shared_bytes + 127) / 128 * 128;
-        shared_ = aligned_alloc(128, shared_size_);
-        assert(shared_);
+    return r;
+}
+
+static void begin(const struct emulate_run *r)
+{
+    order_ = r->order;
+    stride_ = order_ == EMULATE_RANDOM ? any(LANES / 2) * 2 + 1 : order_ == EMULATE_ASCENDING ? 1 : LANES - 1;
+}
+
+void emulate_early(struct emulate_run *r)
+{
+    unsigned vacant = 0;
+    for (unsigned i = 0; i < SLOTS; i++)
+        vacant += !slot_[i].run;
+    begin(r);
+    for (unsigned i = 0, w; i < EARLY && r->started < r->blocks && i + AT_ONCE < vacant; i++) {
+        struct block *b = free_slot();
+        block_start(b, r);
+        b->early = true;
+        while (next_warp(r, &w))
+            run_warp(r);
     }
-    kernel_ = kernel;
-    args_ = args;
-    emulate_at.threads = block;
-    emulate_at.shared = shared_;
-    const size_t blocks = (size_t)grid[0] * grid[1] * grid[2];
-    for (size_t i = 0; i < blocks; i++) {
-        const size_t at = order_ == EMULATE_ASCENDING ? i : blocks - 1 - i;
-        emulate_at.block[0] = (unsigned)(at % grid[0]),
-        emulate_at.block[1] = (unsigned)(at / grid[0] % grid[1]),
-        emulate_at.block[2] = (unsigned)(at / grid[0] / grid[1]);
-        if (shared_bytes)
-            memset(shared_, 0xff, shared_bytes);
-        run_block(block);
+}
+
+void emulate_finish(struct emulate_run *r)
+{
+    const unsigned most = r->order == EMULATE_RANDOM ? AT_ONCE : 1;
+    begin(r);
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (slot_[i].run == r) {
+            slot_[i].early = false;
+            slot_[i].waiting = 0;
+            wake(&slot_[i], AT_WAIT);
+        }
+    while (r->live || r->started < r->blocks) {
+        for (struct block *b; r->live < most && r->started < r->blocks && (b = free_slot()); )
+            block_start(b, r);
+        run_warp(r);
     }
 }
 
@@ -166,22 +326,21 @@ void emulate_launch(void (*kernel)(const void *args), const void *args, const un
  * result. */
 static const union lane_data *warp_step(const union lane_data *mine, void (*step)(struct warp *))
 {
-    struct warp *w = &warp_[emulate_at.tid / LANES];
-    const unsigned me = emulate_at.tid % LANES;
+    struct warp *w = my_warp();
+    const unsigned i = emulate_at.tid % LANES;
     if (mine)
-        w->lane[me] = *mine;
+        w->lane[i] = *mine;
     if (++w->arrived == LANES) {
         if (step)
             step(w);
         w->arrived = 0;
         w->steps++;
+        yield(YIELD);
     } else {
-        for (uint64_t now = w->steps; w->steps == now; ) {
+        for (uint64_t now = w->steps; w->steps == now; )
             next_thread();
-            assert(fiber_[emulate_at.tid].state == RUNS);
-        }
     }
-    return &w->out[me];
+    return &w->out[i];
 }
 
 void emulate_warp_sync(void) { warp_step(NULL, NULL); }
@@ -200,12 +359,17 @@ float emulate_shfl(float x, int from)
     return warp_step(&g, step_shfl)->shfl.x;
 }
 
+/* Whether 16 bytes at p are shared memory of the block. */
+static bool is_shared(const void *p)
+{
+    return (const char *)p >= now_->shared && (const char *)p + 16 <= now_->shared + now_->shared_bytes;
+}
+
 static void step_matrix(struct warp *w)
 {
     uint16_t m[4][8][8];
     for (int i = 0; i < LANES; i++) {
-        assert((uintptr_t)w->lane[i].matrix.p % 16 == 0 && (const char *)w->lane[i].matrix.p >= shared_ &&
-               (const char *)w->lane[i].matrix.p + 16 <= shared_ + shared_size_);
+        assert((uintptr_t)w->lane[i].matrix.p % 16 == 0 && is_shared(w->lane[i].matrix.p));
         memcpy(m[i / 8][i % 8], w->lane[i].matrix.p, 16);
     }
     for (int i = 0; i < LANES; i++)
@@ -259,27 +423,30 @@ void emulate_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 
 void emulate_cp_async16(void *dst, const void *src, bool valid)
 {
-    struct fiber *f = &fiber_[emulate_at.tid];
-    assert((uintptr_t)dst % 16 == 0 && (!valid || (uintptr_t)src % 16 == 0) && f->n_pending < PENDING_MAX);
-    assert((char *)dst >= shared_ && (char *)dst + 16 <= shared_ + shared_size_);
+    struct fiber *f = me();
+    assert((uintptr_t)dst % 16 == 0 && (!valid || (uintptr_t)src % 16 == 0) && is_shared(dst) &&
+           f->n_pending < PENDING_MAX);
+    struct pending *p = &now_->pending[emulate_at.tid][f->n_pending++];
+    *p = (struct pending){ dst, src, valid, f->group, { 0, 0, 0, 0 } };
+    if (valid)
+        memcpy(p->data, src, 16);
     memset(dst, 0xff, 16);                   /* NaN until the copy arrives */
-    f->pending[f->n_pending++] = (struct pending){ dst, src, valid, f->group };
 }
 
-void emulate_cp_commit(void) { fiber_[emulate_at.tid].group++; }
+void emulate_cp_commit(void) { me()->group++; }
 
 void emulate_cp_wait(unsigned n)
 {
-    struct fiber *f = &fiber_[emulate_at.tid];
+    struct fiber *f = me();
     unsigned left = 0;
     for (unsigned i = 0; i < f->n_pending; i++) {
-        struct pending *p = &f->pending[i];
-        if (p->group + n >= f->group)
-            f->pending[left++] = *p;
-        else if (p->valid)
-            memcpy(p->dst, p->src, 16);
-        else
-            memset(p->dst, 0, 16);
+        struct pending *all = now_->pending[emulate_at.tid], *p = &all[i];
+        if (p->group + n >= f->group) {
+            all[left++] = *p;
+            continue;
+        }
+        assert((!p->valid || memcmp(p->data, p->src, 16) == 0) && "the source of a copy changed in flight");
+        memcpy(p->dst, p->data, 16);
     }
     f->n_pending = left;
 }

@@ -1,5 +1,6 @@
 /* The driver of the emulated GPU (kernels/gpu.h): it runs the kernels compiled as C, counts calls, and
- * records and plays passes. Start reading at device_emulated_open. */
+ * records and plays passes. The last launch waits for the next one, whose first blocks run up to their wait
+ * before it (put). Start reading at device_emulated_open. */
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "kernels/graphs.h"
 #include "tests/emulated/emulate.h"
 #include "tests/emulated/emulated.h"
+#include "tests/emulated/outputs.h"
 #include "kernels/cu_attend.cu"
 #include "kernels/cu_cache.cu"
 #include "kernels/cu_naive.cu"
@@ -37,13 +39,17 @@ static const size_t args_bytes[] = { CU_KERNELS(X) };
 
 /* A recorded pass: its launches with their arguments. While a pass is recorded, only launches may be
  * called. */
-struct recorded { size_t n, room; struct { struct gpu_launch l; union any_args args; } *launch; };
+struct queued { struct gpu_launch l; union any_args args; struct emulate_run run; };
+struct recorded { size_t n, room; struct queued *launch; };
+/* Contents of memory that holds NaN meanwhile, one saved range after the other. */
+struct saved { char *data; size_t n, room; };
+enum { QUEUE = 4 };
 
 /* Settings for tests of errors. LONGHAND_EMULATED_FAIL=N: the N-th call of a device fails (counted from 1,
  * without allocations), and so do all later calls, as after an error of CUDA. LONGHAND_EMULATED_STOP=N: the
  * process stops itself (SIGSTOP) at the N-th call, so that a test can kill it there.
  * LONGHAND_EMULATED_MEMORY=BYTES: size of its memory. LONGHAND_EMULATED_GRAPHS=N: memory for so many recorded
- * passes. */
+ * passes. LONGHAND_EMULATED_SEED=N: another order of threads and blocks. */
 struct emulated {
     struct gpu_driver d;
     double time[2];
@@ -51,6 +57,9 @@ struct emulated {
     struct graphs graphs;                        /* of struct recorded */
     struct recorded *recording; uint64_t key;
     bool graphs_off;
+    /* launches number first .. n - 1 since the last call of another kind; the last of them has not run yet */
+    struct queued queue[QUEUE]; size_t first, n;
+    struct saved poisoned, own;
 };
 enum { HEAD = 256 };                             /* precedes each allocation and holds its size */
 
@@ -72,7 +81,114 @@ static int call_as(struct gpu_driver *d, const char *what, bool is_kernel)
         snprintf(d->error, sizeof d->error, "%s: LONGHAND_EMULATED_FAIL, call %zu", what, m->calls);
     return -1;
 }
-static int call(struct gpu_driver *d, const char *what) { return call_as(d, what, false); }
+/* ---- launches ---- */
+
+/* Appends the contents of a range to *to. */
+static void save(struct saved *to, void *p, size_t bytes)
+{
+    const size_t more = sizeof p + bytes + sizeof bytes;
+    if (to->n + more > to->room) {
+        to->room = 2 * (to->n + more);
+        to->data = realloc(to->data, to->room);
+        assert(to->data);
+    }
+    char *at = to->data + to->n;
+    memcpy(at, p, bytes);
+    memcpy(at + bytes, &p, sizeof p);
+    memcpy(at + bytes + sizeof p, &bytes, sizeof bytes);
+    to->n += more;
+}
+
+/* The range that was saved last, and its contents; removes it. */
+static void *last_saved(struct saved *from, const void **data, size_t *bytes)
+{
+    void *p;
+    memcpy(bytes, from->data + from->n - sizeof *bytes, sizeof *bytes);
+    from->n -= sizeof p + *bytes + sizeof *bytes;
+    memcpy(&p, from->data + from->n + *bytes, sizeof p);
+    *data = from->data + from->n;
+    return p;
+}
+
+static void save_output(void *ctx, void *p, size_t bytes, bool whole)
+{
+    (void)whole;
+    save(ctx, p, bytes);
+}
+
+static void save_and_poison(void *ctx, void *p, size_t bytes, bool whole)
+{
+    (void)whole;
+    save(ctx, p, bytes);
+    memset(p, 0xff, bytes);
+}
+
+static void poison_whole(void *ctx, void *p, size_t bytes, bool whole)
+{
+    (void)ctx;
+    if (whole)
+        memset(p, 0xff, bytes);
+}
+
+/* Runs the first blocks of a launch up to their wait. What earlier launches write is NaN meanwhile, and what
+ * this launch writes must not change. */
+static void start_early(struct emulated *m, struct queued *x)
+{
+    const void *data;
+    size_t bytes;
+    for (size_t i = m->n - m->first < QUEUE ? m->first : m->n - QUEUE + 1; i < m->n; i++)
+        emulated_outputs(&m->queue[i % QUEUE].l, save_and_poison, &m->poisoned);
+    emulated_outputs(&x->l, save_output, &m->own);
+    emulate_early(&x->run);
+    while (m->own.n) {
+        const void *p = last_saved(&m->own, &data, &bytes);
+        assert(memcmp(p, data, bytes) == 0 && "a kernel wrote memory before depend_wait");
+    }
+    while (m->poisoned.n) {
+        void *p = last_saved(&m->poisoned, &data, &bytes);
+        memcpy(p, data, bytes);
+    }
+}
+
+static void finish(struct queued *x)
+{
+    emulated_outputs(&x->l, poison_whole, NULL);
+    emulate_finish(&x->run);
+}
+
+/* Runs the last launch. Other calls than launches begin with it: on a GPU they wait for the launches before
+ * them. */
+static void drain(struct emulated *m)
+{
+    if (m->n > m->first)
+        finish(&m->queue[(m->n - 1) % QUEUE]);
+    m->first = m->n;
+}
+
+static void put(struct emulated *m, const struct gpu_launch *l)
+{
+    struct queued *x = &m->queue[m->n % QUEUE];
+    memcpy(&x->args, l->args, args_bytes[l->kernel]);
+    x->l = *l;
+    x->l.args = &x->args;
+    x->run = emulate_run(run_[l->kernel], &x->args, l->grid, l->block, l->shared_bytes);
+    if (m->n > m->first) {
+        start_early(m, x);
+        finish(&m->queue[(m->n - 1) % QUEUE]);
+    }
+    m->n++;
+    /* as in cuda.c: the next kernel does not begin early */
+    if (l->kernel == CU_pack || l->kernel == CU_noise)
+        drain(m);
+}
+
+static int call(struct gpu_driver *d, const char *what)
+{
+    drain((struct emulated *)d);
+    return call_as(d, what, false);
+}
+
+/* ---- memory ---- */
 
 static void recorded_free(struct recorded *r)
 {
@@ -90,11 +206,15 @@ static void destroy_graphs(struct emulated *m)
 
 static void emulated_close(struct gpu_driver *d)
 {
-    recorded_free(((struct emulated *)d)->recording);
-    destroy_graphs((struct emulated *)d);
+    struct emulated *m = (struct emulated *)d;
+    drain(m);
+    recorded_free(m->recording);
+    destroy_graphs(m);
+    free(m->poisoned.data);
+    free(m->own.data);
     free(d);
 }
-static void *emulated_alloc(struct gpu_driver *d, size_t bytes)
+static void *emulated_alloc(struct gpu_driver *d, size_t bytes, bool zeroed)
 {
     struct emulated *m = (struct emulated *)d;
     const size_t all = (bytes + 255) / 256 * 256;
@@ -105,12 +225,13 @@ static void *emulated_alloc(struct gpu_driver *d, size_t bytes)
         return NULL;
     m->used += all;
     memcpy(p, &all, sizeof all);
-    return memset(p + HEAD, 0, all);
+    return memset(p + HEAD, zeroed ? 0 : 0xff, all);
 }
 static void emulated_free(struct gpu_driver *d, void *p)
 {
     struct emulated *m = (struct emulated *)d;
     size_t all;
+    drain(m);
     destroy_graphs(m);                            /* they may hold this address */
     memcpy(&all, (char *)p - HEAD, sizeof all);
     m->used -= all;
@@ -149,7 +270,7 @@ static int emulated_zero(struct gpu_driver *d, void *dst, size_t bytes)
     memset(dst, 0, bytes);
     return 0;
 }
-static int emulated_fetch_mark(struct gpu_driver *d) { (void)d; return 0; }
+static int emulated_fetch_mark(struct gpu_driver *d) { drain((struct emulated *)d); return 0; }
 static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size_t bytes, char *why,
                           size_t why_size)
 {
@@ -159,6 +280,7 @@ static int emulated_fetch(struct gpu_driver *d, void *dst, const void *src, size
 static int emulated_time_mark(struct gpu_driver *d, size_t i)
 {
     struct timespec t;
+    drain((struct emulated *)d);
     clock_gettime(CLOCK_MONOTONIC, &t);
     ((struct emulated *)d)->time[i] = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
     return 0;
@@ -171,11 +293,6 @@ static int emulated_time_between(struct gpu_driver *d, double *seconds)
 #define X(name, args) #name,
 static const char *const kernel_name[] = { CU_KERNELS(X) };
 #undef X
-static void run(const struct gpu_launch *l)
-{
-    emulate_launch(run_[l->kernel], l->args, l->grid, l->block, l->shared_bytes);
-}
-
 static int record(struct recorded *r, const struct gpu_launch *l)
 {
     if (r->n == r->room) {
@@ -197,7 +314,7 @@ static int emulated_launch(struct gpu_driver *d, const struct gpu_launch *l)
         return -1;
     if (m->recording)
         return record(m->recording, l);
-    run(l);
+    put(m, l);
     return 0;
 }
 static int emulated_gemm_open(struct gpu_driver *d, char *why, size_t why_size) { (void)d, (void)why,
@@ -232,12 +349,12 @@ static int emulated_gemm(struct gpu_driver *d, const struct gpu_gemm *g)
     return 0;
 }
 
-static void play(struct recorded *r)
+static void play(struct emulated *m, struct recorded *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         struct gpu_launch l = r->launch[i].l;
         l.args = &r->launch[i].args;
-        run(&l);
+        put(m, &l);
     }
 }
 
@@ -249,7 +366,7 @@ static bool emulated_graph_begin(struct gpu_driver *d, uint64_t key)
         return false;
     if ((known = graphs_find(&m->graphs, key))) {
         if (!call(d, "graph"))
-            play(known);
+            play(m, known);
         return true;
     }
     const bool room = graphs_room(&m->graphs, &old);
@@ -276,7 +393,7 @@ static int emulated_graph_end(struct gpu_driver *d)
     }
     m->graphs_left--;
     graphs_keep(&m->graphs, m->key, r, r->n * GRAPH_NODE_BYTES);
-    play(r);
+    play(m, r);
     return 0;
 }
 
@@ -292,6 +409,8 @@ int device_emulated_open(struct device **out, char *why, size_t why_size)
         snprintf(why, why_size, "out of memory");
         return -1;
     }
+    if (getenv("LONGHAND_EMULATED_SEED"))
+        emulate_set_seed(number_from("LONGHAND_EMULATED_SEED", 0));
     m->fails_at = number_from("LONGHAND_EMULATED_FAIL", SIZE_MAX);
     m->stops_at = number_from("LONGHAND_EMULATED_STOP", SIZE_MAX);
     m->memory = number_from("LONGHAND_EMULATED_MEMORY", SIZE_MAX / 2);
