@@ -250,6 +250,9 @@ int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, 
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+/* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs. */
+int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,
+                                struct err *e);
 
 struct given_text {                      /* text that extend or fork appends */
     const int32_t *ids; size_t n;

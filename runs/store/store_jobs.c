@@ -465,17 +465,46 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
 
 /* ---- changing ---- */
 
+/* ERR_INPUT if a live worker is writing one of these jobs. */
+static int refuse_running(struct store *s, const int64_t *ids, size_t n, struct err *e)
+{
+    size_t running = 0;
+    int64_t first = 0;
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        sqlite3_stmt *q = db_query(s, e,
+                                   "SELECT w.host, w.boot, w.spaces, w.pid, w.start FROM job j "
+                                   "LEFT JOIN worker w ON w.id = j.worker WHERE j.id = ?1 AND "
+                                   "j.state = 'running'",
+                                   "i", ids[i]);
+        if ((rc = db_step(s, q, e)) != 1)
+            continue;
+        rc = 0;
+        if (!worker_has_ended(s, q, 0)) {
+            first = first ? first : ids[i];
+            running++;
+        }
+        db_reset(q);
+    }
+    if (rc || !running)
+        return rc;
+    return err_set(e, ERR_INPUT,
+                   "%zu of %zu jobs (the first is job %" PRId64 ") are being written; nothing was removed. "
+                   "Pause or cancel them first, or --force removes them, too",
+                   running, n, first);
+}
+
 /* Run `sql` on each job ?1, at the time ?2. It changes only jobs in the right state. `event` names what
  * happened; NULL: the job no longer exists. */
 static int change_jobs(struct store *s, const char *sql, const char *event, const int64_t *ids, size_t n,
-                       size_t *changed, struct err *e)
+                       size_t *changed, bool unless_running, struct err *e)
 {
     size_t ignored;
-    int rc = 0;
     changed = changed ? changed : &ignored;
     *changed = 0;
     if (db_begin(s, e))
         return -1;
+    int rc = unless_running ? refuse_running(s, ids, n, e) : 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         int64_t attempt = 0;
         rc = db_run(s, e, sql, "ir", ids[i], wall_seconds());
@@ -502,7 +531,7 @@ int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, 
     return change_jobs(s,
                        "UPDATE job SET state = 'paused', attempt = attempt + 1, worker = NULL, rate = 0, "
                        "updated = ?2 WHERE id = ?1 AND state IN ('queued', 'running')",
-                       "paused", ids, n, changed, e);
+                       "paused", ids, n, changed, false, e);
 }
 
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
@@ -510,7 +539,7 @@ int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed,
     return change_jobs(s,
                        "UPDATE job SET state = 'queued', attempt = attempt + 1, idle = 0, error = NULL, "
                        "ended = NULL, updated = ?2 WHERE id = ?1 AND state IN ('paused', 'failed')",
-                       "resumed", ids, n, changed, e);
+                       "resumed", ids, n, changed, false, e);
 }
 
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
@@ -518,10 +547,17 @@ int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed,
     return change_jobs(s,
                        "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
                        "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
-                       "cancelled", ids, n, changed, e);
+                       "cancelled", ids, n, changed, false, e);
 }
+
+static const char remove_job[] = "DELETE FROM job WHERE id = ?1 AND ?2 > 0";
 
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
 {
-    return change_jobs(s, "DELETE FROM job WHERE id = ?1 AND ?2 > 0", NULL, ids, n, changed, e);
+    return change_jobs(s, remove_job, NULL, ids, n, changed, false, e);
+}
+
+int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e)
+{
+    return change_jobs(s, remove_job, NULL, ids, n, changed, true, e);
 }

@@ -307,6 +307,34 @@ static int explain_full(struct store *s, const int64_t *ids, size_t n, struct er
                    why.msg, (double)bytes * 1.5 / 1e6, store_path(s), (double)snapshots / 1e6);
 }
 
+/* --older-than: leaves the jobs that ended at least that long ago. */
+static int keep_older(const struct options *o, int64_t *ids, struct job_list *jobs, struct err *e)
+{
+    static const struct { char unit; double seconds;
+    } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+    const char *s = o->older_than;
+    char digits[16];
+    size_t n = s ? strspn(s, "0123456789") : 0, age = 0, kept = 0;
+    double unit = 0;
+    if (!s)
+        return 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (s[n] == units[i].unit && !s[n + 1])
+            unit = units[i].seconds;
+    snprintf(digits, sizeof digits, "%.*s", (int)MIN(n, sizeof digits - 1), s);
+    if (!n || n >= sizeof digits || !unit)
+        return err_set(e, ERR_INPUT, "--older-than: '%s' is not a number and s, m, h or d, like 30d", s);
+    if (parse_size(&age, "--older-than", digits, 0, 1000000000, e))
+        return -1;
+    for (size_t i = 0; i < jobs->n; i++)
+        if (jobs->v[i].ended > 0 && wall_seconds() - jobs->v[i].ended >= (double)age * unit) {
+            ids[kept] = ids[i];
+            jobs->v[kept++] = jobs->v[i];
+        }
+    jobs->n = kept;
+    return 0;
+}
+
 int cmd_change(const struct options *o, struct err *e)
 {
     static const struct { unsigned verb; const char *done, *needed; int (*change)(struct store *,
@@ -315,7 +343,7 @@ int cmd_change(const struct options *o, struct err *e)
         { VERB_PAUSE, "paused", "queued or running", store_pause },
         { VERB_RESUME, "queued again", "paused or failed", store_resume },
         { VERB_CANCEL, "cancelled", "queued, running, paused or failed", store_cancel },
-        { VERB_REMOVE, "removed", "in the store", store_remove },
+        { VERB_REMOVE, "removed", "in the store", store_remove_unless_running },
     };
     struct store *s = NULL;
     struct job_list jobs = {0};
@@ -325,11 +353,13 @@ int cmd_change(const struct options *o, struct err *e)
         k++;
     if (store_from_options(&s, o, STORE_WRITE, e))
         return -1;
-    int rc = jobs_from_options(s, o, false, &ids, &jobs, e);
+    int rc = jobs_from_options(s, o, o->older_than != NULL, &ids, &jobs, e);
+    if (rc == 0)
+        rc = keep_older(o, ids, &jobs, e);
     if (rc == 0)
         rc = model_from_options(o, s, ids, jobs.n, e);
     if (rc == 0 && jobs.n)
-        rc = verbs[k].change(s, ids, jobs.n, &changed, e);
+        rc = (o->force ? store_remove : verbs[k].change)(s, ids, jobs.n, &changed, e);
     if (rc && e->system == ENOSPC && verbs[k].verb == VERB_REMOVE)
         rc = explain_full(s, ids, jobs.n, e);
     if (rc == 0 && changed)

@@ -314,6 +314,11 @@ const struct option options_table[] = {
     { "state", "", "STATE", VERBS_SELECT, TEXT, F(state), STORE, 0,
       "Select jobs that are queued, running, paused, done, failed or cancelled." },
     { "all", "", NULL, VERBS_SELECT, FLAG, F(all), STORE, 0, "Select every job." },
+    { "older-than", "", "AGE", VERB_REMOVE, TEXT, F(older_than), STORE, 0,
+      "Of the selected jobs (default: all) only those that ended at least AGE ago: a number and s, m, h or d, "
+      "like 30d." },
+    { "force", "", NULL, VERB_REMOVE, FLAG, F(force), STORE, 0,
+      "Also remove jobs that a worker is writing. Without it, nothing is removed if there is one." },
     { "follow", "-f", NULL, VERB_TAIL, FLAG, F(follow), STORE, 0,
       "Follow the text as it grows, until it ends." },
     { "from", "", "TOKEN", VERB_TAIL, SIZE, F(from), STORE, 0,

@@ -164,7 +164,11 @@ for v in pause cancel remove; do
     before=$(tokens_of $id)
     "$L" work 2>"$TMP/err" & pid=$!
     wait_for "[ \$(tokens_of $id) -gt $before ]"
-    start=$(date +%s%N); "$L" $v $id -q; wait $pid; r=$?
+    if [ $v = remove ]; then
+        check remove_of_a_running_job 2 "1 of 1 jobs .the first is job $id. are being written" remove $id
+        v="remove --force"
+    fi
+    start=$(date +%s%N); "$L" $v $id -q; wait $pid; r=$?; v=${v%% *}
     ms=$((($(date +%s%N) - start) / 1000000))
     [ $r = 0 ] && [ $ms -lt $((3000 * slower)) ]
     result ${v}_stops_the_worker $? "exit $r, $ms ms: $(cat "$TMP/err")"

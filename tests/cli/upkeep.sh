@@ -94,6 +94,47 @@ done
 kill $pid; wait $pid
 [ -z "$bad" ] && [ $last -gt 0 ]; result backups_beside_a_worker $? "$bad; the last has $last tokens"
 
+# ---- remove --older-than ----
+age() { sql "UPDATE job SET ended = $2 WHERE id = $1" >/dev/null; }
+for i in 5 6 7 8; do make -n 4 -s $i; done
+now=$(date +%s); first=$(sql 'SELECT max(id) - 3 FROM job')
+age $first $((now - 31 * 86400)); age $((first + 1)) $((now - 29 * 86400))
+age $((first + 2)) $((now - 90000))
+old() { "$L" remove --older-than "$@" 2>&1; }
+waiting=$("$L" submit -q -m "$D" -p x -n 5 -s 1)
+sql "UPDATE job SET created = 1 WHERE id = $waiting" >/dev/null
+[ "$(old 30d)" = '1 job removed' ] && [ "$(sql "SELECT count(*) FROM job WHERE id = $first")" = 0 ]
+result remove_older_than_30d $? "$(sql "SELECT count(*) FROM job WHERE id = $first")"
+[ "$(old 26h $((first + 2))-$((first + 3)))" = '0 jobs removed' ]
+result older_than_counts_of_the_selected_jobs $? ""
+[ "$(old 24h)" = '2 jobs removed' ]; result remove_older_than_24h $? "$("$L" list)"
+"$L" show "$waiting" >/dev/null; result a_job_that_has_not_ended_is_never_old $? ""
+check an_age_without_a_unit 2 "older-than: '30' is not a number and s, m, h or d" remove --older-than 30
+check an_age_of_nothing 2 "older-than: 'd' is not a number" remove --all --older-than d
+"$L" remove -q "$waiting"
+
+# ---- the systemd unit ----
+if command -v systemd-analyze >/dev/null; then
+    mkdir -p "$TMP/root/usr/local/bin"
+    sed "s|/usr/local/bin/longhand|$(realpath "$L")|; s/^User=.*/User=nobody/; s/^Group=.*/Group=nogroup/" \
+        scripts/longhand.service >"$TMP/longhand.service"
+    SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$TMP/longhand.service" >"$TMP/unit" 2>&1
+    [ $? = 0 ] && ! grep -q 'longhand.service' "$TMP/unit"
+    result the_unit_is_valid $? "$(cat "$TMP/unit")"
+else skip the_unit_is_valid "no systemd-analyze here"; fi
+missing=
+for line in User= ProtectSystem= MemoryMax= Restart=; do
+    grep -q "^$line" scripts/longhand.service || missing="$missing $line"
+done
+[ -z "$missing" ]; result the_unit_has_its_lines $? "no$missing"
+# its command line, with a stop as systemd makes it
+read -r -a unit < <(sed -n 's/^ExecStart=[^ ]* //p' scripts/longhand.service)
+LONGHAND_DB=$TMP/unit.db "$L" "${unit[@]}" 2>"$TMP/unit" & pid=$!
+for i in $(seq 100); do [ -s "$TMP/unit.db" ] && break; sleep 0.1; done
+kill -TERM $pid; wait $pid; r=$?
+[ -s "$TMP/unit.db" ] && { [ $r = 0 ] || grep -q "^SuccessExitStatus=.*$r" scripts/longhand.service; }
+result the_unit_starts_and_stops_the_worker $? "exit $r: $(cat "$TMP/unit")"
+
 # ---- a full disk ----
 cat >"$TMP/full.sh" <<'X'
 mount -t tmpfs -o size=2m none "$1" && cp "$2" "$1/t.db" || exit 99
