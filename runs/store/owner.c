@@ -105,6 +105,15 @@ enum liveness owner_liveness(const struct owner *o, const struct owner *self, bo
     return start == o->start && state != 'Z' && state != 'X' ? OWNER_ALIVE : OWNER_DEAD;
 }
 
+bool owner_is_stopped(const struct owner *o, const struct owner *self)
+{
+    char state, pid[32];
+    uint64_t start;
+    snprintf(pid, sizeof pid, "%" PRId64, o->pid);
+    return strcmp(o->boot, self->boot) == 0 && strcmp(o->spaces, self->spaces) == 0 && proc_is_ours() &&
+           read_stat(&state, &start, pid) == 0 && start == o->start && (state == 'T' || state == 't');
+}
+
 double watch_beat(struct watch *w, int64_t worker, int64_t beat, double now, double lease)
 {
     struct beat_seen *b = NULL;

@@ -30,6 +30,9 @@ int owner_self(struct owner *o, struct err *e);
  * a past boot. OWNER_UNSEEN: the kernel cannot tell; use a lease. A zombie is dead. */
 enum liveness owner_liveness(const struct owner *o, const struct owner *self, bool one_host);
 
+/* Whether the kernel has stopped the process (SIGSTOP, Ctrl-Z, a debugger). False where that is not known. */
+bool owner_is_stopped(const struct owner *o, const struct owner *self);
+
 /* The beats that one observer has seen. {0} is empty. */
 struct beat_seen { int64_t worker, beat; double at, still; };
 struct watch { struct beat_seen *v; size_t n, room; };

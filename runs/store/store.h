@@ -184,6 +184,8 @@ struct job {
     /* wall clock, seconds since 1970, for people only; 0: not yet */
     double created, started, updated, ended;
     const char *host; int64_t pid;       /* of the worker while it runs; else NULL and 0 */
+    double stalled;                      /* seconds since a running job last stored something, if it should have;
+                                          * else 0 */
     bool gone;                         /* state is "running", but the kernel says that the worker has ended */
 };
 
@@ -249,6 +251,8 @@ int  store_model_move_all(struct store *s, const char *path, const char *fingerp
 int store_pause(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_resume(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
+/* Set the priority of jobs that are neither done nor cancelled. Their attempts go on. */
+int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed, struct err *e);
 int store_remove(struct store *s, const int64_t *ids, size_t n, size_t *changed, struct err *e);
 /* The same, but ERR_INPUT, and nothing is removed, if a live worker is writing one of the jobs. */
 int store_remove_unless_running(struct store *s, const int64_t *ids, size_t n, size_t *changed,

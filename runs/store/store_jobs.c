@@ -271,6 +271,21 @@ static bool worker_has_ended(struct store *s, sqlite3_stmt *q, int i)
     return owner_liveness(&o, &s->self, !s->fs) == OWNER_DEAD;
 }
 
+/* A job that stores nothing for so long, and for the time of so many tokens, makes no progress. */
+enum { STALLED_SECONDS = 10, STALLED_TOKENS = 10 };
+
+/* For how many seconds the running job in q makes no progress; 0: it makes some. Before its first token, and
+ * while its prompt is read, only the kernel knows. */
+static double stalled_seconds(struct store *s, const struct job *j, sqlite3_stmt *q, int i)
+{
+    struct owner o;
+    const double still = wall_seconds() - j->updated;
+    if (still < STALLED_SECONDS || (j->rate > 0 && still * j->rate < STALLED_TOKENS))
+        return 0;
+    column_owner(q, i, &o);
+    return j->rate > 0 || owner_is_stopped(&o, &s->self) ? still : 0;
+}
+
 #define JOB_COLUMNS \
     "j.id, b.name, j.custom_id, j.line, j.sample, j.seed, j.model, j.fingerprint, j.numerics, j.state, " \
     "j.priority, j.attempt, j.prompt_tokens, j.tokens, j.given, j.wanted, j.resumes, j.rate, " \
@@ -322,7 +337,8 @@ static bool read_job(struct store *s, struct job *j, sqlite3_stmt *q, struct str
     if (failed || job_state_parse(&j->state, state ? state : "", &ignored))
         return false;
     j->gone = j->state == JOB_RUNNING && worker_has_ended(s, q, 27);
-    j->rate = j->gone ? 0 : j->rate;
+    j->stalled = j->state == JOB_RUNNING && !j->gone ? stalled_seconds(s, j, q, 27) : 0;
+    j->rate = j->gone || j->stalled > 0 ? 0 : j->rate;
     return true;
 }
 
@@ -453,11 +469,12 @@ int store_counts(struct store *s, const char *batch, struct store_counts *out, s
     }
     if (rc || !out->jobs[JOB_RUNNING])
         return rc;
-    q = db_query(s, e,
-                 "SELECT sum(j.rate), w.host, w.boot, w.spaces, w.pid, w.start "
+    q = db_query(s, e,                   /* as stalled_seconds */
+                 "SELECT sum(CASE WHEN ?2 - j.updated < max(?3, ?4 / max(j.rate, 1e-9)) THEN j.rate ELSE 0 END),"
+                 " w.host, w.boot, w.spaces, w.pid, w.start "
                  "FROM job j LEFT JOIN worker w ON w.id = j.worker WHERE j.state = 'running' AND "
                  "(?1 IS NULL OR j.batch = (SELECT id FROM batch WHERE name = ?1)) GROUP BY j.worker",
-                 "t", batch);
+                 "trdd", batch, wall_seconds(), STALLED_SECONDS, STALLED_TOKENS);
     while ((rc = db_step(s, q, e)) == 1)
         out->rate += worker_has_ended(s, q, 1) ? 0 : sqlite3_column_double(q, 0);
     return rc;
@@ -548,6 +565,28 @@ int store_cancel(struct store *s, const int64_t *ids, size_t n, size_t *changed,
                        "UPDATE job SET state = 'cancelled', attempt = attempt + 1, worker = NULL, rate = 0, "
                        "updated = ?2, ended = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
                        "cancelled", ids, n, changed, false, e);
+}
+
+int store_priority(struct store *s, const int64_t *ids, size_t n, int priority, size_t *changed, struct err *e)
+{
+    char text[16];
+    int64_t attempt;
+    int rc = 0;
+    *changed = 0;
+    snprintf(text, sizeof text, "%d", priority);
+    if (db_begin(s, e))
+        return -1;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = db_run(s, e, "UPDATE job SET priority = ?2 WHERE id = ?1 AND state NOT IN ('done', 'cancelled')",
+                    "id", ids[i], priority);
+        if (rc || db_changes(s) == 0)
+            continue;
+        ++*changed;
+        rc = db_get(s, e, &attempt, "SELECT attempt FROM job WHERE id = ?1", "i", ids[i]) == 1
+                 ? event_add(s, ids[i], attempt, "priority", text, e)
+                 : -1;
+    }
+    return db_end(s, rc, e);
 }
 
 static const char remove_job[] = "DELETE FROM job WHERE id = ?1 AND ?2 > 0";

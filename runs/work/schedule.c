@@ -2,6 +2,7 @@
  * joined, and the gate that says whether another job may join. Start at schedule_queue: admit, serve_prompts,
  * serve_round. */
 #include "runs/work/schedule.h"
+#include "runs/work/queue_progress.h"
 #include "src/base/stopping.h"
 
 #include <inttypes.h>
@@ -25,6 +26,7 @@ struct schedule {
     enum gate gate;
     bool one_alone;                      /* the running task must run alone */
     size_t ended;                        /* jobs done and failed */
+    struct queue_progress progress;
     double poll_at;                      /* when to read the queue again */
     double waiting_since;                /* for jobs that other workers hold; 0: not waiting */
     double passed_since;                 /* when a job of another model was first passed; 0: none was */
@@ -41,10 +43,12 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
     struct task *t = h->task[i];
     const int64_t job = t->claim.job;
     const size_t wanted = t->claim.wanted;
+    struct job_list row = t->jobs;       /* for `ended`; task_close frees the rest */
     char model[PATH_BYTES] = "";
     bool shown = true;
     if (t->no_model)
         snprintf(model, sizeof model, "%s", t->job->model);
+    t->jobs = (struct job_list){0};
     const int closed = task_close(t, rc, e);
     struct work_result r = t->result;
     free(t);
@@ -69,8 +73,9 @@ static int end_task(struct schedule *h, size_t i, int rc, struct err *e)
         if (r.end == WORK_WAITS)
             shown = missing_add(&h->w->missing, model, &r.why) != 0;
         if (h->o->ended && shown)
-            h->o->ended(h->o->ctx, job, wanted, &r);
+            h->o->ended(h->o->ctx, job, row.n ? row.v : NULL, wanted, &r);
     }
+    job_list_free(&row);
     stats_close(&r.stats);
     snapshot_files_delete_unused(h->w->store);
     return closed || r.end == WORK_DEVICE_FAILED ? -1 : 0;
@@ -182,6 +187,8 @@ static int join(struct schedule *h, struct task *t, struct err *e)
     if (rc)
         return end_task(h, h->n - 1, rc, e);
     h->one_alone = task_runs_alone(t, t->claim.idle);
+    if (h->o->begins)
+        h->o->begins(h->o->ctx, t->job);
     return 0;
 }
 
@@ -334,6 +341,15 @@ static int serve_round(struct schedule *h, struct err *e)
     return 0;
 }
 
+/* Show the progress of the queue. On a terminal its line takes the place of the jobs' lines. */
+static void show_progress(struct schedule *h)
+{
+    queue_progress_at(&h->progress);
+    const struct progress *p = &h->w->progress;
+    for (size_t i = 0; i < h->n && p->show == SHOW_LINE; i++)
+        h->task[i]->own_progress.show = h->progress.visible ? SHOW_NOTHING : p->show;
+}
+
 /* Serve the tasks until all have ended or the work must stop. 1: it must stop. */
 static int serve(struct schedule *h, struct err *e)
 {
@@ -348,12 +364,13 @@ static int serve(struct schedule *h, struct err *e)
 
 int schedule_queue(struct worker *w, const struct schedule_options *o, struct err *e)
 {
-    struct schedule h = { .w = w, .o = o };
+    struct schedule h = { .w = w, .o = o, .progress = { w->store, o->batch, &w->progress } };
     int rc = 0;
     w->parallel = o->parallel ? o->parallel : PARALLEL_AUTO;
     for (bool again = true; again && rc == 0;) {
         if (h.n == 0 && (stop_signal || out_of_time(w) || (o->max_jobs && h.ended >= o->max_jobs)))
             break;
+        show_progress(&h);
         rc = admit(&h, e);
         if (rc == 0 && h.n) {
             rc = serve(&h, e);

@@ -237,14 +237,15 @@ static void write_notice(struct task *t, const char *line)
     if (w->quiet)
         return;
     progress_clear(t->progress);
-    if (t->progress->show == SHOW_JSON) {
+    progress_clear(&w->progress);
+    if (w->progress.show == SHOW_JSON) {
         struct json_writer j = jw_begin(stderr, JW_LINE, 0);
         jw_text(&j, "phase", "notice");
         jw_int(&j, "job", t->claim.job);
         jw_text(&j, "message", line);
         jw_end(&j);
     } else {
-        fprintf(stderr, "job %" PRId64 ": %s\n", t->claim.job, line);
+        fprintf(stderr, "%sjob %" PRId64 ": %s\n", log_time(), t->claim.job, line);
     }
 }
 

@@ -47,7 +47,8 @@ int sink_open(struct sink *s, const char *path, struct err *e)
 /* A closed pipe is an interruption: the reader has had enough. */
 static int cannot_write(const char *name, int why, struct err *e)
 {
-    return why == EPIPE ? err_set(e, ERR_AGAIN, "%s was closed", name)
+    errno = why;
+    return why == EPIPE ? err_set_system(e, ERR_AGAIN, "%s was closed", name)
                         : err_set(e, ERR_FAILED, "%s: cannot write: %s", name, strerror(why));
 }
 

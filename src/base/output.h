@@ -14,7 +14,7 @@ int  sink_finish(struct sink *s, struct err *e);
 void sink_abandon(struct sink *s);
 
 /* Flushes standard output and checks that every byte arrived. A closed pipe is ERR_AGAIN here and in
- * sink_write. */
+ * sink_write, and e->system is EPIPE. */
 int  stdout_finish(struct err *e);
 
 /* Copies s as one line for a terminal: bytes that are not printable UTF-8 become \xNN, and a text that is

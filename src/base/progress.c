@@ -3,16 +3,32 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/json_write.h"
 #include "src/base/output.h"
 
 static const double PLAIN_SECONDS = 10, LINE_SECONDS = 0.1, JSON_SECONDS = 1, MARK_SECONDS = 5;
+
+static atomic_bool times;
+
+void log_times(bool on) { atomic_store(&times, on); }
+
+const char *log_time(void)
+{
+    static _Thread_local char text[32];
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (!atomic_load(&times) || !localtime_r(&now, &tm) || !strftime(text, sizeof text, "%F %T ", &tm))
+        return "";
+    return text;
+}
 
 void progress_open(struct progress *p, int mode, bool quiet)
 {
@@ -125,10 +141,31 @@ static void format_line(char *s, size_t size, size_t *head, bool narrow, const s
 #undef ADD
 }
 
+/* A wrapped line could not be redrawn. */
+static size_t line_width(void)
+{
+    struct winsize w = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
+}
+
+void progress_text(struct progress *p, const char *line, size_t head)
+{
+    if (p->show == SHOW_LINE) {
+        const size_t wide = line_width(), n = utf8_valid_prefix(line, MIN(strlen(line), wide));
+        head = MIN(head, n);
+        const bool colour = p->colour && head > 0;
+        fprintf(stderr, "\r\033[K%s%.*s%s%.*s", colour ? "\033[36m" : "", (int)head, line,
+                colour ? "\033[0m" : "", (int)(n - head), line + head);
+        p->drawn = true;
+    } else if (p->show == SHOW_PLAIN) {
+        fprintf(stderr, "%s%s\n", log_time(), line);
+    }
+    fflush(stderr);
+}
+
 static void show(struct progress *p, double now)
 {
     struct view v = recent_view(p, now);
-    struct winsize w = {0};
     char line[256];
     size_t head;
     if (p->show == SHOW_JSON) {
@@ -136,20 +173,9 @@ static void show(struct progress *p, double now)
         return;
     }
     format_line(line, sizeof line, &head, false, p, &v);
-    if (p->show == SHOW_LINE) {                  /* a wrapped line could not be redrawn */
-        size_t wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1u : 79;
-        if (strlen(line) > wide)
-            format_line(line, sizeof line, &head, true, p, &v);
-        if (strlen(line) > wide)
-            line[wide] = 0;
-        head = MIN(head, strlen(line));
-        fprintf(stderr, "\r\033[K%s%.*s%s%s", p->colour ? "\033[36m" : "", (int)head, line,
-                p->colour ? "\033[0m" : "", line + head);
-        p->drawn = true;
-    } else {
-        fprintf(stderr, "%s\n", line);
-    }
-    fflush(stderr);
+    if (p->show == SHOW_LINE && strlen(line) > line_width())
+        format_line(line, sizeof line, &head, true, p, &v);
+    progress_text(p, line, head);
 }
 
 static double pace(const struct progress *p)

@@ -25,6 +25,11 @@ struct progress {
     double mark_time[2]; size_t mark_done[2], mark_passes[2];
 };
 
+/* Lines of a log. While they are on, plain lines on standard error begin with date and time. */
+void log_times(bool on);
+/* The beginning of a line: "2026-11-24 21:30:05 ", or "". Valid until the thread's next call. */
+const char *log_time(void);
+
 /* mode: PROGRESS_*; quiet: show nothing. */
 void progress_open(struct progress *p, int mode, bool quiet);
 void progress_phase(struct progress *p, const char *phase, const char *unit, size_t of);
@@ -34,5 +39,8 @@ void progress_from(struct progress *p, size_t done);
 bool progress_due(const struct progress *p);
 void progress_at(struct progress *p, size_t done);       /* cheap: reads the clock, rarely prints */
 void progress_clear(struct progress *p);                 /* removes the redrawn line */
+/* Shows a line of its own in place of the phase's: redrawn on a terminal, where its first `head` bytes are
+ * coloured; printed elsewhere. Not for SHOW_JSON. */
+void progress_text(struct progress *p, const char *line, size_t head);
 /* Shows nothing more: text and progress would share a terminal. */
 void progress_stop(struct progress *p);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/json_write.h"
+#include "src/base/progress.h"
 
 /* ---- the notice ---- */
 
@@ -32,9 +33,9 @@ static void print_notice(const char *task)
         jw_end(&w);
     } else {                 /* on a terminal the line already holds ^C, and maybe text or progress */
         fprintf(stderr,
-                "%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be "
+                "%s%sstopping: waiting for %s; a second Ctrl-C leaves at once, and the job can still be "
                 "resumed\n",
-                isatty(STDERR_FILENO) ? "\n" : "", task);
+                isatty(STDERR_FILENO) ? "\n" : "", log_time(), task);
     }
     fflush(stderr);
 }

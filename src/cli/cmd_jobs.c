@@ -70,6 +70,7 @@ static void put_job(struct json_writer *w, const struct job *j, const char *db)
         jw_bool(w, "worker_ended", j->gone);
     else
         jw_null(w, "worker_ended");
+    real_or_null(w, "no_progress_seconds", j->stalled);
     if (db)
         jw_text(w, "db", db);
 }
@@ -120,25 +121,16 @@ static void list_json(const struct store_counts *n, const struct store_parts *p)
     jw_end(&w);
 }
 
-static void job_label(char *out, size_t size, const struct job *j)
-{
-    char name[300] = "";
-    if (j->batch)
-        snprintf(name, sizeof name, "@%s%s%.80s", j->batch, j->custom_id ? "/" : "",
-                 j->custom_id ? j->custom_id : "");
-    else if (j->parent)
-        snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
-    terminal_text(out, size, name);
-}
-
 static void print_job_row(const struct job *j)
 {
-    char name[80], error[100], rate[16] = "", tokens[48];
+    char name[80], error[100], still[48], rate[16] = "", tokens[48];
+    snprintf(still, sizeof still, "no progress for %.0f s", j->stalled);
     job_label(name, sizeof name, j);
     terminal_text(error, sizeof error,
-              j->gone    ? "its process has ended, longhand work continues it"
-              : j->error ? j->error
-                         : "");
+              j->gone          ? "its process has ended, longhand work continues it"
+              : j->stalled > 0 ? still
+              : j->error       ? j->error
+                               : "");
     if (j->rate > 0)
         snprintf(rate, sizeof rate, "%.1f", j->rate);
     snprintf(tokens, sizeof tokens, "%zu/%zu", j->tokens, j->wanted);
@@ -232,6 +224,8 @@ static void show_text(const struct job *j, size_t snapshot, const struct job_inp
     printf("  seed: %" PRIu64 ", sample %" PRIu32 "; priority %d\n", j->seed, j->sample, j->priority);
     if (j->gone)
         printf("  worker: its process has ended; longhand work continues it\n");
+    else if (j->stalled > 0)
+        printf("  worker: process %" PRId64 " on %s, no progress for %.0f s\n", j->pid, j->host, j->stalled);
     else if (j->host)
         printf("  worker: process %" PRId64 " on %s, %.1f tokens/s\n", j->pid, j->host, j->rate);
     printf("  created %s", time_text(when, j->created));
@@ -371,6 +365,33 @@ int cmd_change(const struct options *o, struct err *e)
     else if (rc == 0 && !o->quiet)
         fprintf(stderr, "%zu %s %s%s%s\n", changed, changed == 1 ? "job" : "jobs", verbs[k].done,
                 changed < jobs.n ? "; the others were not " : "", changed < jobs.n ? verbs[k].needed : "");
+    job_list_free(&jobs);
+    free(ids);
+    store_close(s);
+    return rc;
+}
+
+int cmd_priority(const struct options *o, struct err *e)
+{
+    struct options jobs_of = *o;
+    struct store *s = NULL;
+    struct job_list jobs = {0};
+    int64_t *ids = NULL;
+    size_t changed = 0;
+    long p;
+    jobs_of.n_args--;
+    if (parse_long(&p, "priority: P", o->arg[o->n_args - 1], -1000000, 1000000, e) ||
+        store_from_options(&s, o, STORE_WRITE, e))
+        return -1;
+    int rc = jobs_from_options(s, &jobs_of, false, &ids, &jobs, e);
+    if (rc == 0)
+        rc = store_priority(s, ids, jobs.n, (int)p, &changed, e);
+    if (rc == 0 && !changed && jobs.n == 1)
+        rc = err_set(e, ERR_INPUT, "job %" PRId64 " is %s, and its priority means nothing", jobs.v[0].id,
+                     job_state_name(jobs.v[0].state));
+    else if (rc == 0 && !o->quiet)
+        fprintf(stderr, "%zu %s priority %ld%s\n", changed, changed == 1 ? "job has" : "jobs have", p,
+                changed < jobs.n ? "; the others are done or cancelled" : "");
     job_list_free(&jobs);
     free(ids);
     store_close(s);

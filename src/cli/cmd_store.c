@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/input.h"
+#include "src/base/output.h"
 #include "src/base/stopping.h"
 
 /* An output replaces the file of its name, which must not be the store itself. */
@@ -38,7 +39,7 @@ static int open_store(struct store **s, const char *given, const struct options 
         return -1;
     }
     if (store_notice(*s) && !o->quiet)
-        fprintf(stderr, "%s\n", store_notice(*s));
+        fprintf(stderr, "%s%s\n", log_time(), store_notice(*s));
     return 0;
 }
 
@@ -206,6 +207,17 @@ int job_from_word(struct store *s, const char *word, struct job_list *jobs, stru
         job_list_free(jobs);
     }
     return rc;
+}
+
+void job_label(char *out, size_t size, const struct job *j)
+{
+    char name[300] = "";
+    if (j->batch)
+        snprintf(name, sizeof name, "@%s%s%.80s", j->batch, j->custom_id ? "/" : "",
+                 j->custom_id ? j->custom_id : "");
+    else if (j->parent)
+        snprintf(name, sizeof name, "fork of %" PRId64 " at %zu", j->parent, j->parent_at);
+    terminal_text(out, size, name);
 }
 
 struct worker worker_from_options(const struct options *o)

@@ -25,6 +25,8 @@ void parts_close(struct store_parts *p);
 /* The one job that `word` names; job_list_free. */
 int job_from_word(struct store *s, const char *word, struct job_list *jobs, struct err *e);
 
+/* The name of a job as people read it: @NAME/custom_id, or of which job it is a fork; "": none. */
+void job_label(char *out, size_t size, const struct job *j);
 /* A worker, not yet open, with the settings and the progress of the command line. */
 struct worker worker_from_options(const struct options *o);
 /* --model of resume, extend and fork: these jobs have their model at another place now. Nothing without it. */

@@ -1,5 +1,6 @@
 /* longhand text, tail: the text of jobs, also while it is written. cmd_text prints whole texts; struct
  * tail and follow print the end of one text and what is added to it. */
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -236,8 +237,10 @@ static int follow(struct tail *t, const char *word, struct err *e)
         if (rc == 0 && as_text && job->state == JOB_DONE)
             rc = print_end(t, job, e);
         job_list_free(&jobs);
-        if (more && rc == 0 && output_closed())
-            rc = err_set(e, ERR_AGAIN, "standard output was closed");
+        if (more && rc == 0 && output_closed()) {
+            errno = EPIPE;
+            rc = err_set_system(e, ERR_AGAIN, "standard output was closed");
+        }
         if (more && rc == 0)
             nanosleep(&(struct timespec){ .tv_nsec = (long)(FOLLOW_SECONDS * 1e9) }, NULL);
     }

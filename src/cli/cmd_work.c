@@ -4,10 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "kernels/ops.h"
+#include "kernels/pool.h"
 #include "runs/work/schedule.h"
 #include "src/base/json_write.h"
+#include "src/base/output.h"
 #include "src/base/stopping.h"
+#include "src/base/version.h"
 #include "src/cli/cmd_store.h"
 #include "src/cli/verbs.h"
 
@@ -23,8 +28,41 @@ struct shift {
     bool late;                                   /* --max-time is over */
 };
 
-static void print_result(const struct shift *h, int64_t id, const struct work_result *r, size_t wanted)
+/* "7 @book/ch1", as messages name a job. */
+static void job_name(char *out, size_t size, int64_t id, const struct job *j)
 {
+    char name[300] = "";
+    if (j)
+        job_label(name, sizeof name, j);
+    snprintf(out, size, "%" PRId64 "%s%s", id, *name ? " " : "", name);
+}
+
+/* In a log, the beginning of a job. A terminal shows progress instead. */
+static void job_begins(void *ctx, const struct job *j)
+{
+    const struct shift *h = ctx;
+    char name[340];
+    if (h->o->quiet || h->o->progress == PROGRESS_NONE || isatty(STDERR_FILENO))
+        return;
+    if (h->o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "begins");
+        jw_int(&w, "job", j->id);
+        jw_text(&w, "name", j->batch);
+        jw_text(&w, "custom_id", j->custom_id);
+        jw_uint(&w, "tokens", j->tokens);
+        jw_uint(&w, "of", j->wanted);
+        jw_end(&w);
+        return;
+    }
+    job_name(name, sizeof name, j->id, j);
+    fprintf(stderr, "%sjob %s: begins at token %zu of %zu\n", log_time(), name, j->tokens, j->wanted);
+}
+
+static void print_result(const struct shift *h, int64_t id, const struct job *j, const struct work_result *r,
+                         size_t wanted)
+{
+    char name[340];
     const char *end = r->end == WORK_DONE     ? "done"
                        : r->end == WORK_FAILED ? "failed"
                        : r->end == WORK_LOST   ? "left"
@@ -32,10 +70,13 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
                                                : "stopped";
     if (h->o->quiet)
         return;
+    job_name(name, sizeof name, id, j);
     if (h->o->progress == PROGRESS_JSON) {
         struct json_writer w = jw_begin(stderr, JW_LINE, 0);
         jw_text(&w, "phase", end);
         jw_int(&w, "job", id);
+        jw_text(&w, "name", j ? j->batch : NULL);
+        jw_text(&w, "custom_id", j ? j->custom_id : NULL);
         jw_uint(&w, "tokens", r->tokens);
         jw_uint(&w, "of", wanted);
         jw_format(&w, "seconds", "%.3f", r->seconds);
@@ -44,12 +85,12 @@ static void print_result(const struct shift *h, int64_t id, const struct work_re
         jw_end(&w);
     } else if (r->end == WORK_DONE) {
         if (h->o->progress != PROGRESS_NONE)
-            fprintf(stderr, "job %" PRId64 ": done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", id,
+            fprintf(stderr, "%sjob %s: done, %zu of %zu tokens, %.2f s, %.1f tokens/s\n", log_time(), name,
                     r->tokens, wanted, r->seconds,
                     r->seconds > 0 ? (double)(r->tokens - r->tokens_before) / r->seconds : 0);
     } else {
-        fprintf(stderr, "job %" PRId64 ": %s after %zu of %zu tokens: %s\n", id, end, r->tokens, wanted,
-                r->why.msg);
+        fprintf(stderr, "%sjob %s: %s after %zu of %zu tokens: %s\n", log_time(), name, end, r->tokens,
+                wanted, r->why.msg);
     }
 }
 
@@ -72,14 +113,60 @@ static bool out_of_time(const struct shift *h)
     return h->worker.deadline > 0 && clock_seconds() >= h->worker.deadline;
 }
 
-static void job_ended(void *ctx, int64_t job, size_t wanted, const struct work_result *r)
+static void job_ended(void *ctx, int64_t id, const struct job *job, size_t wanted,
+                      const struct work_result *r)
 {
     struct shift *h = ctx;
-    print_result(h, job, r, wanted);
+    progress_clear(&h->worker.progress);
+    print_result(h, id, job, r, wanted);
     h->done += r->end == WORK_DONE || r->end == WORK_FAILED;
     h->failed += r->end == WORK_FAILED;
     if (r->end == WORK_REFUSED && h->refused++ == 0)
         h->why = r->why;
+}
+
+/* The first line of a shift: who works, where, on what, with what. */
+static int print_start(const struct shift *h, struct err *e)
+{
+    const struct options *o = h->o;
+    const char *numerics = h->worker.numerics[0], *why;
+    const bool cpu = strncmp(numerics, "cpu", 3) == 0;
+    const struct ops *ops = cpu ? ops_for_cpu(&why) : NULL;
+    const size_t threads = o->threads ? o->threads : pool_default_threads();
+    struct model_use_list uses;
+    const struct model_use *model = NULL;
+    char others[40] = "", path[300], shown[300];
+    size_t models = 0;
+    if (o->quiet || o->progress == PROGRESS_NONE)
+        return 0;
+    if (store_model_uses(h->store, &uses, e))
+        return -1;
+    for (size_t i = 0; i < uses.n; i++) {
+        models += uses.v[i].open > 0;
+        model = model || !uses.v[i].open ? model : &uses.v[i];
+    }
+    terminal_text(shown, sizeof shown, model ? model->model : "none");
+    terminal_text(path, sizeof path, store_path(h->store));
+    if (models > 1)
+        snprintf(others, sizeof others, " and %zu more", models - 1);
+    if (o->progress == PROGRESS_JSON) {
+        struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+        jw_text(&w, "phase", "worker");
+        jw_text(&w, "version", LONGHAND_VERSION);
+        jw_text(&w, "store", store_path(h->store));
+        jw_text(&w, "model", model ? model->model : NULL);
+        jw_uint(&w, "models", models);
+        jw_text(&w, "device", o->device);
+        jw_text(&w, "numerics", numerics);
+        jw_uint(&w, "threads", threads);
+        jw_end(&w);
+    } else {
+        fprintf(stderr, "%slonghand %s: store %s, model %s%s, device %s (%s), %zu threads\n", log_time(),
+                LONGHAND_VERSION, path, shown, others, cpu ? "cpu" : o->device, ops ? ops->name : numerics,
+                threads);
+    }
+    model_use_list_free(&uses);
+    return 0;
 }
 
 static int run_shift(struct shift *h, struct err *e)
@@ -89,7 +176,8 @@ static int run_shift(struct shift *h, struct err *e)
         .how = { .state_if_stopped = JOB_QUEUED, .accept_change = o->accept_change,
                  .store_rounds = o->rounds },
         .parallel = h->parallel, .batch = h->batch, .max_attempts = (int)o->max_attempts,
-        .max_jobs = o->max_jobs, .watch = o->watch, .ended = job_ended, .ctx = h,
+        .max_jobs = o->max_jobs, .watch = o->watch, .begins = job_begins, .ended = job_ended,
+        .ctx = h,
     };
     return schedule_queue(&h->worker, &how, e);
 }
@@ -130,10 +218,10 @@ static int report_jobs_left(const struct shift *h, struct err *e)
     }
     else if (first)
         fprintf(stderr,
-                "%zu %s queued that other arithmetic began (job %" PRId64
+                "%s%zu %s queued that other arithmetic began (job %" PRId64
                 ": %s, here it is %s): a worker with that arithmetic continues them, or any worker with "
                 "--accept-numerics-change\n",
-                others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics,
+                log_time(), others, others == 1 ? "job stays" : "jobs stay", first->id, first->numerics,
                 h->worker.numerics[0]);
     job_list_free(&jobs);
     free(ids);
@@ -147,8 +235,14 @@ static int conclude(const struct shift *h, struct err *e)
     char paused[80] = "";
     if (store_counts(h->store, h->batch, &n, e))
         return -1;
-    const size_t left = n.jobs[JOB_QUEUED] + n.jobs[JOB_RUNNING];
-    if (stop_signal)
+    /* a worker that waits for jobs leaves nothing to others that write */
+    const size_t left = n.jobs[JOB_QUEUED] + (h->o->watch && stop_signal ? 0 : n.jobs[JOB_RUNNING]);
+    if (stop_signal && h->o->watch && !left) {
+        if (!h->o->quiet && h->o->progress != PROGRESS_JSON)
+            fprintf(stderr, "%sstopped by %s; no job is waiting\n", log_time(), stop_signal_name());
+        return 0;
+    }
+    if (stop_signal && left)
         return err_set(e, ERR_AGAIN, "stopped by %s; %zu jobs are left, longhand work continues them",
                        stop_signal_name(), left);
     if (h->late && left)
@@ -157,7 +251,7 @@ static int conclude(const struct shift *h, struct err *e)
     if (n.jobs[JOB_PAUSED])
         snprintf(paused, sizeof paused, "; longhand resume queues paused ones (%zu)", n.jobs[JOB_PAUSED]);
     if (!h->done && !left && !h->batch && !h->o->quiet && h->o->progress != PROGRESS_JSON)
-        fprintf(stderr, "%s: no job is waiting%s\n", store_path(h->store), paused);
+        fprintf(stderr, "%s%s: no job is waiting%s\n", log_time(), store_path(h->store), paused);
     if (h->failed)
         return err_set(e, ERR_FAILED, "%zu of %zu jobs failed; longhand list --state failed", h->failed,
                        h->done);
@@ -173,8 +267,11 @@ static int conclude(const struct shift *h, struct err *e)
 int work_queue(const struct options *o, struct store *s, const char *batch, struct err *e)
 {
     struct shift h = { .o = o, .store = s, .batch = batch, .worker = worker_from_options(o) };
+    log_times(!isatty(STDERR_FILENO) && o->progress != PROGRESS_JSON);
     h.worker.deadline = options_given(o, "max-time") ? clock_seconds() + o->max_time : 0;
     int rc = parallel_from_options(o, &h.parallel, e) || worker_open(&h.worker, s, e) ? -1 : 0;
+    if (rc == 0)
+        rc = print_start(&h, e);
     if (rc == 0)
         rc = run_shift(&h, e);
     h.late = out_of_time(&h);

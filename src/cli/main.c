@@ -1,5 +1,6 @@
 /* longhand: writes book-length text with a language model. main parses the command line and runs one verb;
  * see src/request/options.c for the options and src/cli/verbs.h for the verbs. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ static int run_verb(const struct options *o, struct err *e)
     case VERB_TEXT:     return cmd_text(o, e);
     case VERB_TAIL:     return cmd_tail(o, e);
     case VERB_PAUSE: case VERB_RESUME: case VERB_CANCEL: case VERB_REMOVE: return cmd_change(o, e);
+    case VERB_PRIORITY: return cmd_priority(o, e);
     case VERB_EXTEND:   return cmd_extend(o, e);
     case VERB_FORK:     return cmd_fork(o, e);
     case VERB_VERIFY:   return cmd_verify(o, e);
@@ -70,9 +72,12 @@ int main(int argc, char **argv)
     int r = options_parse(&o, argc, argv, &e);
     if (r == 0) {
         r = run_verb(&o, &e);
+        /* The reader has had enough. Only a text that was being written has work left. */
+        if (r && e.code == ERR_AGAIN && e.system == EPIPE && o.verb->bit != VERB_RUN && !o.run_now)
+            r = 0;
         options_free(&o);
     }
     if (r)
-        fprintf(stderr, "longhand: %s\n", err_text(&e));
+        fprintf(stderr, "%slonghand: %s\n", log_time(), err_text(&e));
     return r ? err_exit_code(&e) : 0;
 }

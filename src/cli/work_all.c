@@ -60,7 +60,7 @@ static void run_worker(const struct options *o, size_t i, pid_t parent, work_fn 
         mine.progress = PROGRESS_PLAIN;
     int rc = work(&mine, &e);
     if (rc)
-        fprintf(stderr, "longhand: %s: %s\n", word, err_text(&e));
+        fprintf(stderr, "%slonghand: %s: %s\n", log_time(), word, err_text(&e));
     fflush(NULL);
     _exit(rc ? err_exit_code(&e) : 0);
 }

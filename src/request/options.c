@@ -379,6 +379,12 @@ static void unescape_texts(struct options *o)
         unescape_word(o->stop.v[i]);
 }
 
+/* `priority` takes a number below 0 as a word. */
+static bool is_priority(const struct options *o, const char *word)
+{
+    return o->verb->bit == VERB_PRIORITY && word[1] >= '0' && word[1] <= '9';
+}
+
 static int parse_words(struct options *o, int argc, char **argv, struct err *e)
 {
     bool only_words = false;
@@ -386,7 +392,7 @@ static int parse_words(struct options *o, int argc, char **argv, struct err *e)
         const char *w = argv[i];
         if (!only_words && strcmp(w, "--") == 0) {
             only_words = true;
-        } else if (!only_words && w[0] == '-' && w[1]) {
+        } else if (!only_words && w[0] == '-' && w[1] && !is_priority(o, w)) {
             if (parse_option(o, argc, argv, &i, e))
                 return -1;
         } else {

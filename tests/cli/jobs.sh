@@ -2,7 +2,7 @@
 # The queue: submit, work and the verbs about jobs. After an interruption of any kind the text equals that of
 # an undisturbed run.
 . tests/cli/lib.inc
-check work_reports_an_empty_queue 0 "^$LONGHAND_DB: no job is waiting\$" work
+check work_reports_an_empty_queue 0 "$LONGHAND_DB: no job is waiting\$" work
 check quiet_work_reports_nothing 0 '' work -q
 mkdir "$TMP/gone"; cp $MODEL/*.json "$TMP/gone"; cp $MODEL/*.safetensors "$TMP/gone"
 id=$("$LONGHAND" submit -m "$TMP/gone" -p x -n 5); rm -r "$TMP/gone"
@@ -154,7 +154,7 @@ result max_time_leaves_with_75 $? "exit $r: $(cat "$TMP/err")"
 
 # tail of a text that does not grow ends with its reader
 ("$L" tail $id -f --from 0 2>"$TMP/err"; echo $? >"$TMP/rc") | head -c 1 >"$TMP/a" & pid=$!
-wait_for "[ -s '$TMP/rc' ]"; [ "$(cat "$TMP/rc")" = 75 ] && [ -s "$TMP/a" ]
+wait_for "[ -s '$TMP/rc' ]"; [ "$(cat "$TMP/rc")" = 0 ] && [ -s "$TMP/a" ] && [ ! -s "$TMP/err" ]
 result tail_leaves_with_its_reader $? "exit $(cat "$TMP/rc"): $(cat "$TMP/err")"
 kill $pid 2>/dev/null; wait $pid
 
@@ -236,7 +236,7 @@ c = sqlite3.connect(sys.argv[1])
 c.execute("UPDATE job SET numerics = \"cuda-9-bf16\" WHERE id = ?", (sys.argv[2],))
 c.commit()' "$LONGHAND_DB" $id
 check work_names_jobs_of_other_arithmetic 0 \
-    "^1 job stays queued that other arithmetic began \(job $id: cuda-9-bf16, here it is cpu-1-int16\)" work
+    " 1 job stays queued that other arithmetic began \(job $id: cuda-9-bf16, here it is cpu-1-int16\)" work
 check work_names_jobs_of_other_arithmetic_in_json 0 \
     '^\{"phase": "not for this worker", "jobs": 1, "job": '$id', ' work --progress json
 [ "$(state_of $id)" = queued ] && [ "$(tokens_of $id)" = 40 ]

@@ -1,0 +1,88 @@
+/* Progress of a queue on standard error. Start at queue_progress_at. */
+#include "runs/work/queue_progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/json_write.h"
+#include "src/base/output.h"
+
+static const double PLAIN_SECONDS = 10, LINE_SECONDS = 1, JSON_SECONDS = 5;
+
+struct queue_view queue_view_of(const struct queue_progress *q, const struct store_counts *n)
+{
+    struct queue_view v = { .failed = n->jobs[JOB_FAILED] - MIN(n->jobs[JOB_FAILED], q->failed),
+                            .running = n->jobs[JOB_RUNNING], .rate = n->rate,
+                            .left = n->rate > 0 ? (double)n->open_tokens / n->rate : -1 };
+    const size_t over = n->jobs[JOB_DONE] + n->jobs[JOB_FAILED];
+    v.done = over - MIN(over, q->over);
+    v.jobs = v.done + n->jobs[JOB_QUEUED] + n->jobs[JOB_RUNNING];
+    v.tokens = n->tokens - MIN(n->tokens, q->tokens);
+    v.wanted = v.tokens + n->open_tokens;
+    return v;
+}
+
+void queue_view_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v)
+{
+    char name[80] = "", failed[40] = "", left[32] = "-";
+    if (q->batch) {
+        terminal_text(name, sizeof name - 3, q->batch);
+        memmove(name + 1, name, strlen(name) + 1);
+        name[0] = '@';
+        strcat(name, ": ");
+    }
+    if (v->failed)
+        snprintf(failed, sizeof failed, " (%zu failed)", v->failed);
+    if (v->left >= 0)
+        duration_text(left, v->left);
+    snprintf(out, size, "%s%zu of %zu jobs%s, %zu of %zu tokens (%.1f %%), %.1f tokens/s, %s left", name,
+             v->done, v->jobs, failed, v->tokens, v->wanted,
+             v->wanted ? 100.0 * (double)v->tokens / (double)v->wanted : 100.0, v->rate, left);
+}
+
+static void show_json(const struct queue_progress *q, const struct queue_view *v)
+{
+    struct json_writer w = jw_begin(stderr, JW_LINE, 0);
+    jw_text(&w, "phase", "queue");
+    jw_text(&w, "name", q->batch);
+    jw_uint(&w, "jobs", v->jobs);
+    jw_uint(&w, "done", v->done);
+    jw_uint(&w, "failed", v->failed);
+    jw_uint(&w, "running", v->running);
+    jw_uint(&w, "tokens", v->tokens);
+    jw_uint(&w, "of", v->wanted);
+    jw_format(&w, "tokens_per_second", "%.3f", v->rate);
+    jw_format(&w, "eta_seconds", "%.1f", v->left >= 0 ? v->left : NAN);
+    jw_end(&w);
+}
+
+void queue_progress_at(struct queue_progress *q)
+{
+    const double now = clock_seconds();
+    const int how = q->show->show;
+    const double pace = how == SHOW_PLAIN ? PLAIN_SECONDS : how == SHOW_JSON ? JSON_SECONDS : LINE_SECONDS;
+    const bool first = q->shown == 0;
+    struct store_counts n;
+    struct err ignored;
+    char line[400];
+    if (how == SHOW_NOTHING || (!first && now - q->shown < pace) ||
+        store_counts(q->store, q->batch, &n, &ignored))
+        return;
+    if (first && !q->batch) {
+        q->failed = n.jobs[JOB_FAILED];
+        q->over = n.jobs[JOB_DONE] + q->failed;
+        q->tokens = n.tokens;
+    }
+    const struct queue_view v = queue_view_of(q, &n);
+    q->shown = now;
+    q->visible = v.jobs > 1;
+    if (!q->visible || (first && how != SHOW_JSON))
+        return;
+    if (how == SHOW_JSON) {
+        show_json(q, &v);
+        return;
+    }
+    queue_view_text(line, sizeof line, q, &v);
+    progress_text(q->show, line, 0);
+}

@@ -1,0 +1,34 @@
+/* Progress of a queue: jobs and tokens that are done, of all; tokens per second of all workers together; the
+ * time that is left. Each job shows its own progress beside this (src/base/progress.h).
+ *
+ *     struct queue_progress q = { .store = s, .batch = NULL, .show = &worker.progress };
+ *     queue_progress_at(&q)              as often as the caller likes
+ *
+ * Of a batch all jobs count, also those that an earlier process has written. Of a whole store those count that
+ * were open at the first call, and later ones. A queue of one job shows nothing: the job's own progress says
+ * it. */
+#pragma once
+#include "runs/store/store.h"
+#include "src/base/progress.h"
+
+struct queue_progress {
+    struct store *store;                 /* borrowed, as are the others */
+    const char *batch;                   /* only the jobs of this batch; NULL: all jobs */
+    struct progress *show;               /* how to show it, and the terminal's line */
+    double shown;                        /* when the last output appeared; 0: never */
+    bool visible;                        /* the queue has more than one job */
+    size_t over, failed, tokens;         /* at the first call: ended jobs, failed ones, tokens; 0 of a batch */
+};
+
+/* What is shown. */
+struct queue_view {
+    size_t jobs, done, failed, running;  /* `done` counts failed ones, too */
+    size_t tokens, wanted;
+    double rate, left;                   /* tokens per second; seconds, < 0: not known */
+};
+struct queue_view queue_view_of(const struct queue_progress *q, const struct store_counts *n);
+/* "@book: 12 of 350 jobs (1 failed), 4096 of 70000 tokens (5.9 %), 850.3 tokens/s, 1:23 left" */
+void queue_view_text(char *out, size_t size, const struct queue_progress *q, const struct queue_view *v);
+
+/* Shows the progress if it is due and if the queue is visible. */
+void queue_progress_at(struct queue_progress *q);
