@@ -413,7 +413,7 @@ const struct verb verbs_table[] = {
     { "retry", VERB_RESUME, "SEL... [options]", NULL, 0, INT_MAX },
     { "cancel", VERB_CANCEL, "SEL... [options]", "End jobs for good. Their texts stay.", 0, INT_MAX },
     { "priority", VERB_PRIORITY, "SEL... P [options]",
-      "Change the priority of jobs to P, -1000000 to 1000000. Jobs of a higher priority are written first.", 1,
+      "Change the priority of jobs to P. Jobs of a higher priority are written first.", 1,
       INT_MAX },
     { "remove", VERB_REMOVE, "SEL... [options]", "Delete jobs and their texts.", 0, INT_MAX },
     { "extend", VERB_EXTEND, "JOB --tokens +N [--append TEXT]", "Continue a finished text.", 1, 1 },
