@@ -51,6 +51,43 @@ static void sha256_matches_the_vectors_of_the_standard(void)
         }
 }
 
+/* FIPS 180-4 with plain C: the digest of n bytes. */
+static void plain_digest(uint8_t out[SHA256_BYTES], const uint8_t *p, size_t n)
+{
+    struct sha256 h;
+    uint8_t end[128] = { 0 };
+    const size_t rest = n % 64, last = rest < 56 ? 64 : 128;
+    sha256_start(&h);
+    sha256_plain(h.state, p, n / 64);
+    memcpy(end, p + n - rest, rest);
+    end[rest] = 0x80;
+    for (size_t i = 0; i < 8; i++)
+        end[last - 1 - i] = (uint8_t)(8 * n >> 8 * i);
+    sha256_plain(h.state, end, last / 64);
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        out[i] = (uint8_t)(h.state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+static void two_inputs_at_once_and_plain_c_give_the_same_digests(void)
+{
+    enum { MOST = 1000 };
+    uint8_t x[2][MOST], pair[2][SHA256_BYTES], plain[SHA256_BYTES], one[SHA256_BYTES];
+    for (size_t i = 0; i < sizeof x; i++)
+        ((uint8_t *)x)[i] = (uint8_t)(hash64(HASH64_INIT, &i, sizeof i) >> 13);
+    for (size_t n = 0; n <= MOST; n++) {
+        sha256_pair(pair, x[0], x[1], n);
+        for (size_t k = 0; k < 2; k++) {
+            struct sha256 h;
+            sha256_start(&h);
+            sha256_add(&h, x[k], n);
+            sha256_end(&h, one);
+            plain_digest(plain, x[k], n);
+            CHECK(memcmp(one, plain, sizeof one) == 0, "%zu bytes: instructions and plain C differ", n);
+            CHECK(memcmp(pair[k], plain, sizeof one) == 0, "%zu bytes: input %zu of a pair", n, k);
+        }
+    }
+}
+
 static void unpacking_returns_the_packed_ids(void)
 {
     /* 819 ids of 5 bytes: the largest input with a small window */
@@ -139,6 +176,7 @@ static void the_chain_depends_on_every_id_and_its_position(void)
 int main(void)
 {
     RUN(sha256_matches_the_vectors_of_the_standard);
+    RUN(two_inputs_at_once_and_plain_c_give_the_same_digests);
     RUN(unpacking_returns_the_packed_ids);
     RUN(damage_is_detected);
     RUN(the_chain_depends_on_every_id_and_its_position);

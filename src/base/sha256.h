@@ -1,7 +1,8 @@
-/* SHA-256 (FIPS 180-4), for the chain over token ids and for the bodies of requests.
+/* SHA-256 (FIPS 180-4), for fingerprints of models, the chain over token ids, and the bodies of requests.
  *
- * These 60 lines replace a library because the inputs are small: a text of 100,000 tokens is 400 KB and
- * takes 2 ms. tests/test_chunk.c checks the standard's test vectors.
+ * Own code, because a library hashes one input at a time. With the SHA instructions of a CPU the latency of an
+ * instruction then bounds the rate: libcrypto 3 has 1.9 GB/s on a core of an EPYC 9004, sha256_pair 3.5 GB/s. Plain C
+ * has 0.5 GB/s. tests/test_chunk.c checks the standard's test vectors, and plain C against the instructions.
  *
  *     sha256_start(&h); sha256_add(&h, p, n); ... sha256_end(&h, digest); */
 #pragma once
@@ -15,3 +16,7 @@ struct sha256 { uint32_t state[8]; uint64_t n; uint8_t part[64]; };
 void sha256_start(struct sha256 *h);
 void sha256_add(struct sha256 *h, const void *p, size_t n);
 void sha256_end(struct sha256 *h, uint8_t out[SHA256_BYTES]);
+/* The digests of two inputs of n bytes each. */
+void sha256_pair(uint8_t out[2][SHA256_BYTES], const void *x, const void *y, size_t n);
+/* The compression function in plain C, for tests: adds whole blocks to a state. */
+void sha256_plain(uint32_t state[8], const uint8_t *p, size_t blocks);
